@@ -95,7 +95,8 @@ if find_spec("sphinx_gallery") and find_spec("matplotlib") and list(examples.glo
         "examples_dirs": str(examples),
         "gallery_dirs": "gallery",
         "filename_pattern": r"\.py$",
-        "ignore_pattern": r"__init__\.py|conftest\.py|[/\\]notebooks[/\\]",
+        "ignore_pattern": r"__init__\.py|conftest\.py|[/\\]notebooks[/\\]"
+        + ("" if find_spec("torch") else r"|training_patches\.py"),
         "abort_on_example_error": False,
         "only_warn_on_example_error": False,
         "show_memory": False,

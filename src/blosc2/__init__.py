@@ -92,9 +92,11 @@ _PLACES: dict[str, str] = {
     "_opening": (
         "load_array load_tensor pack_array2 pack_tensor save_array save_tensor unpack_array2 unpack_tensor"
     ),
-    "_tools": "ConversionReport convert zarr_references",
+    "_tools": "ConversionReport Loader PatchSampler Permutation Samples convert foreground_index zarr_references",
     "batch_array": "Batch BatchArray",
-    "core": "free_resources print_versions remove_urlpath set_file_cache",
+    "core": (
+        "BlockCacheStats block_cache_stats free_resources print_versions remove_urlpath set_block_cache set_file_cache"
+    ),
     "dict_store": "DictStore",
     "embed_store": "EmbedStore",
     "objectarray": "ObjectArray",
@@ -167,9 +169,17 @@ if _TYPE_CHECKING:
         unpack_array2,
         unpack_tensor,
     )
-    from blosc2._tools import ConversionReport, convert, zarr_references
+    from blosc2._tools import ConversionReport, Loader, PatchSampler, Permutation, Samples, convert, foreground_index, zarr_references
     from blosc2.batch_array import Batch, BatchArray
-    from blosc2.core import free_resources, print_versions, remove_urlpath, set_file_cache
+    from blosc2.core import (
+        BlockCacheStats,
+        block_cache_stats,
+        free_resources,
+        print_versions,
+        remove_urlpath,
+        set_block_cache,
+        set_file_cache,
+    )
     from blosc2.dict_store import DictStore
     from blosc2.embed_store import EmbedStore
     from blosc2.objectarray import ObjectArray
@@ -240,20 +250,21 @@ _sys.modules[__name__].__class__ = _Module
 __all__ = [
     "DEFINED_CODECS_STOP", "EXTENDED_HEADER_LENGTH", "GLOBAL_REGISTERED_CODECS_STOP", "IS_WASM", "MAX_BLOCKSIZE",
     "MAX_BUFFERSIZE", "MAX_DIM", "MAX_OVERHEAD", "MAX_TYPESIZE", "MIN_HEADER_LENGTH", "USER_REGISTERED_CODECS_STOP",
-    "VERSION_DATE", "VERSION_STRING", "Batch", "BatchArray", "CParams", "CheckReport", "Codec", "ConversionReport",
-    "DParams", "DeserializeMode", "DictStore", "EmbedStore", "Filter", "Finding", "FormatError", "NDArray", "NDField",
-    "ObjectArray", "OtherFileSystemError", "SChunk", "SalvageReport", "ShortReadError", "SpecialValue", "SplitMode",
-    "StaleHandleError", "Storage", "StoreLockedError", "TreeStore", "Tuner", "UnsafeDeserializationError",
-    "__upstream_api__", "__version__", "arange", "are_partitions_aligned", "are_partitions_behaved", "array",
-    "asarray", "astype", "blosclib_version", "check", "clib_info", "compress", "compress2", "compressor_list",
-    "compute_chunks_blocks", "concat", "convert", "copy", "cparams_dflts", "decompress", "decompress2",
-    "detect_number_of_cores", "dparams_dflts", "empty", "empty_like", "estore_from_cframe", "expand_dims", "eye",
+    "VERSION_DATE", "VERSION_STRING", "Batch", "BatchArray", "BlockCacheStats", "CParams", "CheckReport", "Codec",
+    "ConversionReport", "DParams", "DeserializeMode", "DictStore", "EmbedStore", "Filter", "Finding", "FormatError",
+    "Loader", "NDArray", "NDField", "ObjectArray", "OtherFileSystemError", "PatchSampler", "Permutation", "SChunk",
+    "SalvageReport", "Samples", "ShortReadError", "SpecialValue", "SplitMode", "StaleHandleError", "Storage",
+    "StoreLockedError", "TreeStore", "Tuner", "UnsafeDeserializationError", "__upstream_api__", "__version__", "arange",
+    "are_partitions_aligned", "are_partitions_behaved", "array", "asarray", "astype", "block_cache_stats",
+    "blosclib_version", "check", "clib_info", "compress", "compress2", "compressor_list", "compute_chunks_blocks",
+    "concat", "convert", "copy", "cparams_dflts", "decompress", "decompress2", "detect_number_of_cores",
+    "dparams_dflts", "empty", "empty_like", "estore_from_cframe", "expand_dims", "eye", "foreground_index",
     "free_resources", "from_cframe", "frombuffer", "fromiter", "full", "full_like", "get_blocksize",
     "get_cbuffer_sizes", "get_clib", "get_compressor", "get_cpu_info", "get_slice_nchunks", "linspace", "load",
     "load_array", "load_tensor", "matrix_transpose", "nans", "ncores", "ndarray_from_cframe", "nthreads",
     "objectarray_from_cframe", "ones", "ones_like", "open", "pack", "pack_array", "pack_array2", "pack_tensor",
     "permute_dims", "print_versions", "remove_urlpath", "reshape", "salvage", "save", "save_array", "save_tensor",
-    "schunk_from_cframe", "set_blocksize", "set_compressor", "set_file_cache", "set_nthreads", "set_releasegil",
-    "squeeze", "stack", "storage_dflts", "take", "take_along_axis", "transpose", "uninit", "unpack", "unpack_array",
-    "unpack_array2", "unpack_tensor", "zarr_references", "zeros", "zeros_like",
+    "schunk_from_cframe", "set_block_cache", "set_blocksize", "set_compressor", "set_file_cache", "set_nthreads",
+    "set_releasegil", "squeeze", "stack", "storage_dflts", "take", "take_along_axis", "transpose", "uninit",
+    "unpack", "unpack_array", "unpack_array2", "unpack_tensor", "zarr_references", "zeros", "zeros_like",
 ]  # fmt: skip

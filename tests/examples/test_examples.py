@@ -16,6 +16,7 @@ from matplotlib import image
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("plot_*.py"))
+WITHOUT_PICTURES = EXAMPLES / "training_patches.py"
 NOTEBOOKS = sorted((EXAMPLES / "notebooks").glob("*.ipynb"))
 
 # Runs a script as `python script` does; `show` saves the figures instead.
@@ -59,7 +60,19 @@ def test_a_script_shows_a_picture(script: Path, tmp_path: Path) -> None:
         assert len(np.unique(image.imread(path).reshape(-1, 4), axis=0)) > 50
 
 
+def test_a_training_runs(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-W", "error", str(WITHOUT_PICTURES)]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    assert not list(tmp_path.iterdir())
+    assert "24 steps" in done.stdout
+
+
 def test_all_are_there() -> None:
+    assert {*SCRIPTS, WITHOUT_PICTURES} == set(EXAMPLES.glob("*.py"))
     assert len(SCRIPTS) == 10
     assert len(NOTEBOOKS) == 2
 

@@ -114,7 +114,7 @@ def test_docstrings(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
-        extras = ("blosc2._tools.converting.", "blosc2._tools.viewer.")
+        extras = ("blosc2._tools.converting.", "blosc2._tools.viewer.", "blosc2.torch")
         if not name.startswith(extras) or str(error.name).startswith("blosc2"):
             raise
         pytest.skip(f"{error.name} is an extra")

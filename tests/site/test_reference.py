@@ -43,5 +43,7 @@ def test_every_name_that_the_extension_module_lists() -> None:
 
 @pytest.mark.parametrize("name", NAMED)
 def test_a_name_leads_to_something(name: str) -> None:
+    if name.startswith("torch."):
+        pytest.importorskip("torch")
     value_of(name)
     assert NAMED.count(name) == 1

@@ -5,6 +5,7 @@ that it means the same everywhere.
 """
 
 from blosc2._core.codec.thread_pool import worth_threads
+from blosc2._options.block_cache import BlockCacheStats, block_cache_stats, set_block_cache
 from blosc2._options.codecs import PLUGIN_FORMAT, Codec, Filter, Support, check_meta, lossy_codecs
 from blosc2._options.default_threads import (
     check_nthreads,
@@ -47,12 +48,14 @@ __all__ = [
     "PARALLEL_WORK",
     "PLUGIN_FORMAT",
     "Absent",
+    "BlockCacheStats",
     "Codec",
     "DeserializeMode",
     "Encoding",
     "Filter",
     "StoreOptions",
     "Support",
+    "block_cache_stats",
     "check_directory_mapping",
     "check_locking",
     "check_meta",
@@ -78,6 +81,7 @@ __all__ = [
     "reads_beside",
     "refuse_without_path",
     "run",
+    "set_block_cache",
     "set_nthreads",
     "store_options",
     "tell_of_mapping",

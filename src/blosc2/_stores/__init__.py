@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from blosc2._stores.leaves.leaf import leaf_reader, live_leaf
     from blosc2._stores.leaves.leaf_setting import ready_setter, set_leaf
     from blosc2._stores.leaves.many_frames import FrameMaker, nbytes_of, with_frames
+    from blosc2._stores.leaves.read_many import read_named
+    from blosc2._stores.leaves.read_selections import read_parts
     from blosc2._stores.leaves.statistics import GroupStats, describe_leaf, leaves_table, store_stats
     from blosc2._stores.leaves.value_to_frame import metadata_frame, new_frame
     from blosc2._stores.new_keys import NewKeys, NewNames
@@ -50,6 +52,8 @@ else:
         "leaves.advice": "advise_all",
         "leaves.descriptions": "LeafInfo",
         "leaves.leaf": "leaf_reader live_leaf",
+        "leaves.read_many": "read_named",
+        "leaves.read_selections": "read_parts",
         "leaves.statistics": "GroupStats describe_leaf leaves_table store_stats",
         "leaves.leaf_setting": "ready_setter set_leaf",
         "leaves.many_frames": "FrameMaker nbytes_of with_frames",
@@ -126,6 +130,8 @@ __all__ = [
     "open_or_begin",
     "outline",
     "publish",
+    "read_named",
+    "read_parts",
     "ready_setter",
     "recount",
     "set_leaf",

@@ -4,5 +4,5 @@
 """
 
 __all__ = [
-    "codec", "thread_pool",
+    "codec", "shared_blocks", "thread_pool",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 # Why a read of a source failed; codes above zero are errno values. No other module of `_core` uses -200.
 cdef enum:
@@ -65,6 +65,7 @@ cdef class Source:
 
     cdef readonly object path
     cdef readonly int64_t size
+    cdef uint64_t serial    # of what shows a file: no other source of this process ever has it; else 0
     cdef readonly bint mapped
     cdef const uint8_t *base
     cdef int fd

@@ -19,7 +19,7 @@ cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.errno cimport EISDIR, ENAMETOOLONG, ENOENT, ENOTDIR, errno
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
@@ -59,6 +59,7 @@ cdef int _LASTING = 3
 
 # Address space behind the end of a file that grows: as much as the file has, and no less than this. It costs no
 # memory. Where addresses are scarce, a mapping ends with its file.
+cdef uint64_t _last_serial = 0
 cdef int64_t _LEAST_ROOM = 64 << 20 if sys.maxsize > 1 << 32 else 0
 
 
@@ -386,6 +387,9 @@ cdef class Source:
 
     cdef int show(self, OpenFile file, int64_t size) except -1:
         """Be the first bytes of a file."""
+        global _last_serial
+        _last_serial += 1
+        self.serial = _last_serial
         self.file = file
         self.fd = file.fd
         self.base = <const uint8_t *> file.base

@@ -18,6 +18,8 @@ from blosc2._core.codec.thread_pool cimport is_quick, worth_threads
 from blosc2._core.frame.ask_chunks cimport is_most
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.frame.part_blocks cimport part_block
+from blosc2._core.codec.shared_blocks cimport SharedBlock, leave_block
+from blosc2._core.frame.shared_block cimport is_shared, shared_block
 from blosc2._core.ndim.ask_ahead cimport asks, begin_tasks
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
 from blosc2._core.ndim.grid cimport REVERSED, Box, Operation, clip, copy_items, locate, parse_key
@@ -348,6 +350,8 @@ cdef class Read(Operation):
         cdef int64_t summed = 0 if sum == NULL else sum.start
         cdef int64_t plane_strides[MAX_DIM]
         cdef int64_t last
+        cdef SharedBlock *shared = NULL
+        cdef bint shares = decoded == NULL and is_shared(self.frame, nchunk, chunk)
         cdef bint shuffled = (
             decoded == NULL and chunk.plain and chunk.filter == FILTER_SHUFFLE and chunk.typesize == g.itemsize
             and unshuffles_parts(<int> g.itemsize) and chunk.blocksize <= LARGE_BLOCK)
@@ -368,7 +372,16 @@ cdef class Read(Operation):
                     if status:
                         return status
                 source = decoded + nblock * g.block_nbytes
-            else:
+            elif shares:
+                status = shared_block(self.frame, nchunk, context, chunk, <int32_t> nblock, &shared)
+                if status:
+                    return status
+            if shared != NULL:
+                copy_items(to, self.strides, shared.data + offset, source_strides, part.count, g.ndim, g.itemsize)
+                leave_block(shared)
+                shared = NULL
+                continue
+            if decoded == NULL:
                 if self.covers(&part, g.blocks) and self.is_one_run(&part):
                     status = self.frame.load_block(nchunk, context, chunk, <int32_t> nblock)
                     if status == CHUNK_OK:

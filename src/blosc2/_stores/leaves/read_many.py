@@ -114,24 +114,24 @@ def read_many(
     if session.asks:
         session.check_open()
         assert session.sharing is not None
-        return session.sharing.of_one_version(_read_named, self, names, out)
-    return _read_named(self, names, out)
+        return session.sharing.of_one_version(read_named, self, names, out, get_nthreads())
+    return read_named(self, names, out, get_nthreads())
 
 
-def _read_named(self: Store, names: list[Any], out: Items | None) -> Items | list[Items]:
-    """The same for a list of keys, or of pairs, of the version that is shown."""
+def read_named(self: Store, names: list[Any], out: Items | None, nthreads: int) -> Items | list[Items]:
+    """The same for a list of keys, or of pairs, of the version that is shown, in up to so many threads."""
     if not names:
         return [] if out is None else _without_rows(out)
     if not isinstance(names[0], str):
-        return read_selections(self, names, out)
+        return read_selections(self, names, out, nthreads)
     plain: list[Any] = names
-    batch = self._batch(plain, get_nthreads())
+    batch = self._batch(plain, nthreads)
     if batch is not None:
-        found = _read_batch(plain, batch, out)
+        found = _read_batch(plain, batch, out, nthreads)
         if found is not None:
             return found
     plain = [key if type(key) is str and key[:1] == "/" else canonical_key(key) for key in names]
-    return _read_any(self, plain, out)
+    return _read_any(self, plain, out, nthreads)
 
 
 def batch_of_members(store: Store, names: list[str], threads: int) -> LeafBatch | None:
@@ -150,7 +150,7 @@ def _without_rows(out: Any) -> Items:
     return out
 
 
-def _read_batch(names: list[str], batch: LeafBatch, out: Items | None) -> Items | None:
+def _read_batch(names: list[str], batch: LeafBatch, out: Items | None, nthreads: int) -> Items | None:
     """Read arrays of an archive that have one shape and dtype; None if they do not, or are not all arrays."""
     archive = batch.archive
     mapped = archive.source.mapped
@@ -180,7 +180,7 @@ def _read_batch(names: list[str], batch: LeafBatch, out: Items | None) -> Items 
             if version is None or not _is_like(version, first):
                 return None
             others[position] = version
-    _run([_reading(others[position], target[position, ...]) for position in left], target[0].nbytes)
+    _run([_reading(others[position], target[position, ...]) for position in left], target[0].nbytes, nthreads)
     if out is not None and target is not out:
         out[...] = target
         return out
@@ -197,7 +197,7 @@ def _is_like(one: Version, other: Version) -> bool:
     return bool(one[0].shape == other[0].shape and one[1] == other[1])
 
 
-def _read_any(store: Store, names: list[str], out: Items | None) -> Items | list[Items]:
+def _read_any(store: Store, names: list[str], out: Items | None, nthreads: int) -> Items | list[Items]:
     """Read arrays of any store, or of different shapes."""
     leaves = [store[name] for name in names]
     for name, leaf in zip(names, leaves, strict=True):
@@ -216,12 +216,11 @@ def _read_any(store: Store, names: list[str], out: Items | None) -> Items | list
         check_out(out, (len(names), *first[0].shape), first[1])
     if not alike:
         arrays = [np.empty(geometry.shape, dtype) for geometry, dtype, _ in versions]
-        _run(
-            [_reading(v, a) for v, a in zip(versions, arrays, strict=True)], sum(a.nbytes for a in arrays) // len(names)
-        )
+        readings = [_reading(v, a) for v, a in zip(versions, arrays, strict=True)]
+        _run(readings, sum(a.nbytes for a in arrays) // len(names), nthreads)
         return arrays
     target = np.empty((len(names), *first[0].shape), first[1]) if out is None else out
-    _run([_reading(v, target[i, ...]) for i, v in enumerate(versions)], target[0].nbytes)
+    _run([_reading(v, target[i, ...]) for i, v in enumerate(versions)], target[0].nbytes, nthreads)
     return target
 
 
@@ -229,9 +228,8 @@ def _reading(version: Version, items: Items) -> Callable[[int], Items]:
     return lambda nthreads: read_whole(version, nthreads, items)
 
 
-def _run(readings: list[Callable[[int], Items]], nbytes: int) -> None:
+def _run(readings: list[Callable[[int], Items]], nbytes: int, nthreads: int) -> None:
     """Read whole arrays, of `nbytes` on average; several at a time if that is faster."""
-    nthreads = get_nthreads()
     if not reads_beside(len(readings), nbytes, nthreads):
         for reading in readings:
             reading(nthreads)

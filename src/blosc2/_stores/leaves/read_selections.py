@@ -63,9 +63,11 @@ def named(number: int, key: str, function: Any, *arguments: Any) -> Any:
         raise type(error)(f"{where}: {error}") from error
 
 
-def read_selections(store: Store, items: list[Any], out: Items | None) -> Items | list[Items]:
+def read_selections(
+    store: Store, items: list[Any], out: Items | None, nthreads: int | None = None
+) -> Items | list[Items]:
     """The items of pairs of key and selection; see `Store.read_many`."""
-    nthreads = get_nthreads()
+    nthreads = get_nthreads() if nthreads is None else nthreads
     leaves = _leaves(store, items, nthreads)
     shapes: dict[int, tuple[int, ...]] = {}
     dtypes: dict[int, np.dtype[Any]] = {}
@@ -110,6 +112,26 @@ def _leaves(store: Store, items: list[Any], nthreads: int) -> list[_Leaf]:
         version: Version = leaf._handle.array  # type: ignore[assignment]  # set by `_of`
         found.append(_Leaf(key, version, positions, [items[position][1] for position in positions], nthreads))
     return found
+
+
+def read_parts(parts: list[tuple[str, Version, Any]], rows: list[Items], nthreads: int) -> None:
+    """Read selections of many arrays, each into an array of its own of any strides.
+
+    Parameters
+    ----------
+    parts : list of tuple
+        A name for errors, the version of an array (geometry, dtype, frame), and what is selected.
+    rows : list of ndarray
+        One for each part, of the shape of the selection and the dtype of the array.
+    """
+    wanted: dict[int, tuple[str, Version, list[int]]] = {}
+    for position, (name, version, _) in enumerate(parts):
+        wanted.setdefault(id(version[2]), (name, version, []))[2].append(position)
+    leaves = [
+        _Leaf(name, version, positions, [parts[position][2] for position in positions], nthreads)
+        for name, version, positions in wanted.values()
+    ]
+    _read(leaves, rows, nthreads)
 
 
 def _read(leaves: list[_Leaf], rows: list[Items], nthreads: int) -> None:

@@ -1,0 +1,39 @@
+# cython: cdivision=True, boundscheck=False, wraparound=False
+"""Blocks through the block cache of the process."""
+
+from libc.stdint cimport int32_t, int64_t
+
+from blosc2._core.codec.block_runs cimport LARGE_BLOCK
+from blosc2._core.codec.chunk cimport CHUNK_OK, KIND_REGULAR, Chunk
+from blosc2._core.codec.codec cimport DecodeContext, decode_block
+from blosc2._core.codec.shared_blocks cimport SharedBlock, cache_is_on, leave_block, new_block, put_block, take_block
+from blosc2._core.frame.chunk_table cimport ChunkTable
+
+
+cdef inline bint is_shared(ChunkTable table, int64_t index, const Chunk *chunk) noexcept nogil:
+    """Whether the blocks of a chunk are cached. Special chunks, raw ones and those in memory are at hand anyway."""
+    return (cache_is_on != 0 and chunk.kind == KIND_REGULAR and chunk.data != NULL and chunk.blocksize <= LARGE_BLOCK
+            and table.source.serial != 0 and not chunk.needs_geometry and not chunk.variable)
+
+
+cdef inline int shared_block(
+        ChunkTable table, int64_t index, DecodeContext *context, Chunk *chunk, int32_t block, SharedBlock **found) noexcept nogil:
+    """A block of a chunk that `is_shared`, for `leave_block`; NULL where it has to be decoded in another way."""
+    cdef int64_t position = table.chunks_start + table.entry(index)
+    cdef SharedBlock *entry = take_block(table.source.serial, position, chunk, block)
+    cdef int status
+    found[0] = entry
+    if entry != NULL:
+        return CHUNK_OK
+    entry = new_block(chunk)
+    if entry == NULL:
+        return CHUNK_OK
+    status = table.load_block(index, context, chunk, block)
+    if status == CHUNK_OK:
+        status = decode_block(context, chunk, block, entry.data)
+    if status:
+        leave_block(entry)
+        return status
+    put_block(entry, table.source.serial, position, chunk, block)
+    found[0] = entry
+    return CHUNK_OK

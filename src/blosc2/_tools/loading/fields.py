@@ -1,0 +1,254 @@
+"""What samples are read from: rows of arrays, or leaves of a store.
+
+A source shows one version as long as it lives. Where it cannot, it raises `StaleHandleError`, which names the file.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from blosc2 import _stores
+from blosc2._backends import EMBED
+from blosc2._files import file_identity
+from blosc2._indexing import Items, Version, read_many
+from blosc2._opening import open
+from blosc2._stores import Store
+from blosc2.exceptions import StaleHandleError, StoreKeyError
+from blosc2.ndarray import NDArray
+
+#: What a caller may name fields by: names below the key of a sample, or patterns by name.
+FieldNames: TypeAlias = "Sequence[str] | Mapping[str, str] | None"
+
+
+# Seconds by which the times of files may be behind. Whoever replaces a leaf so shortly after the samples were listed
+# does it before the first of them is read.
+_TICK: Final = 0.02
+
+
+class ArrayRows:
+    """Samples that are rows of arrays of one length: a field for each array.
+
+    Parameters
+    ----------
+    arrays : dict
+        Arrays by the name of their field; None names the only one.
+    """
+
+    def __init__(self, arrays: dict[str | None, NDArray]) -> None:
+        self.arrays = arrays
+        self.names = tuple(arrays)
+        lengths = {}
+        for name, array in arrays.items():
+            if not isinstance(array, NDArray):
+                raise TypeError(f"{_field(name)}an NDArray is needed, not {type(array).__name__}")
+            if array.ndim == 0:
+                raise ValueError(f"{_field(name)}an array without axes has no rows")
+            lengths[name] = len(array)
+        self.length = next(iter(lengths.values()), 0)
+        for name, length in lengths.items():
+            if length != self.length:
+                raise ValueError(f"{_field(name)}{length} rows, and field {self.names[0]!r} has {self.length}")
+        self._versions: dict[str | None, Version] = {}
+        for name in arrays:
+            self._version(name)
+
+    def _version(self, name: str | None) -> Version:
+        """The version that all rows are read of: immutable, whatever is written to the array."""
+        version = self._versions.get(name)
+        if version is None:
+            # Raises what an array says that could not be opened again.
+            self._versions[name] = version = self.arrays[name]._handle.array  # type: ignore[assignment]
+        assert version is not None
+        return version
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_versions": {}}
+
+    def label(self, number: int, name: str | None = None) -> str:
+        """A sample, for errors."""
+        array = self.arrays[name if name in self.arrays else self.names[0]]
+        where = array.urlpath
+        return f"row {number}" if where is None else f"row {number} of {where}"
+
+    def like(self, name: str | None) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        """The shape and dtype of each row."""
+        geometry, dtype, _ = self._version(name)
+        return tuple(geometry.shape[1:]), dtype
+
+    def part(self, number: int, name: str | None) -> tuple[str, Version, tuple[Any, ...]]:
+        """Label, version and leading key of a sample, for what reads a part of it."""
+        return self.label(number, name), self._version(name), (number,)
+
+    def read(self, numbers: list[int], name: str | None, out: Items | None, nthreads: int) -> Any:
+        """The rows: in `out`, or stacked."""
+        return read_many(self._version(name), list(numbers), nthreads, out)
+
+
+class StoreLeaves:
+    """Samples that are leaves of a store, or groups of leaves.
+
+    Parameters
+    ----------
+    store : Store or path
+        Open for reading, without ``locking=True``.
+    fields : sequence of str, dict of str, or None
+        Names of leaves below the key of a sample, or patterns with ``{}`` for the key. None: each leaf is a sample.
+    keys : iterable of str, optional
+        The keys of the samples. Otherwise all that have the first field.
+    """
+
+    def __init__(self, store: Any, fields: FieldNames, keys: Iterable[str] | None) -> None:
+        if isinstance(store, (str, os.PathLike)):
+            store = open(store, mode="r", mmap_mode="r")
+        if not isinstance(store, Store):
+            raise TypeError(f"samples are read from a store, or from arrays, not from {type(store).__name__}")
+        if store.mode != "r" or store._owner._session.sharing is not None:
+            raise ValueError(
+                f"{store!r} may change while samples are read: open it with mode='r', without locking=True"
+            )
+        self.store = store
+        self._shown = self._stamp()
+        self._in_files = store._owner._backend.suffix == ".b2d"
+        self._made = time.time_ns()
+        if self._in_files:
+            time.sleep(_TICK)
+        self._changed = False
+        self.patterns = _patterns(fields)
+        self.names = tuple(self.patterns)
+        first = self.patterns[self.names[0]]
+        self.keys = _found(store, first) if keys is None else [str(key) for key in keys]
+        self.length = len(self.keys)
+        for name in self.names if keys is not None else self.names[1:]:
+            for key in self.keys:
+                leaf = self.patterns[name].replace("{}", key)
+                if leaf not in store:
+                    raise StoreKeyError(f"sample {key!r} has no {leaf!r} in the store", path=store._owner._file)
+        if not self.keys:
+            raise ValueError(f"{store!r} has no leaf {first.replace('{}', '...')!r}: there are no samples")
+
+    # ------------------------------------------------------------------ one version
+    def _stamp(self) -> Any:
+        return self.store._owner._backend._identity  # type: ignore[attr-defined]  # each backend has it
+
+    def __getstate__(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        # A pickle must not raise; what is wrong is told when a sample is read.
+        lost = self.store._session.lost is not None
+        self._changed = self._changed or (not lost and self._stamp() != self._shown)
+
+    def check(self) -> None:
+        """Refuse to read of another version than the one that was there when the samples were listed."""
+        if self._changed or (not self.store._session.closed and self._stamp() != self._shown):
+            raise StaleHandleError(
+                "the store was changed or refreshed since its samples were listed: make the dataset and its loader "
+                "anew, which then show the newest version",
+                path=self.store._owner._file,
+            )
+
+    def _leaf(self, number: int, name: str | None) -> tuple[str, NDArray]:
+        key = self.key(number, name)
+        leaf = self.store[key]
+        if not isinstance(leaf, NDArray):
+            raise TypeError(f"sample {number}: {key!r} is a {type(leaf).__name__}, not an array")
+        if self._in_files:
+            self._check_file(key, str(leaf._handle.published.source.path))
+        return key, leaf
+
+    def _check_file(self, key: str, path: str) -> None:
+        """Refuse a leaf whose file was written after the samples were listed: it is of another version."""
+        identity = file_identity(path)
+        embedded = os.path.basename(path) == EMBED  # whose versions are told apart by `_stamp`
+        if identity is not None and identity[3] > self._made and not embedded:
+            raise StaleHandleError("the leaf was replaced since the samples were listed: make the dataset anew",
+                                   path=self.store._owner._file, key=key)  # fmt: skip
+
+    # ------------------------------------------------------------------ reading
+    def key(self, number: int, name: str | None) -> str:
+        """The key of a leaf."""
+        return self.patterns[name].replace("{}", self.keys[number])
+
+    def label(self, number: int, name: str | None = None) -> str:
+        """A sample, for errors."""
+        return f"key {(self.key(number, name) if name in self.patterns else self.keys[number])!r}"
+
+    def like(self, name: str | None) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        """The shape and dtype of the first sample, which others are compared with."""
+        _, leaf = self._leaf(0, name)
+        return leaf.shape, leaf.dtype
+
+    def leaf(self, number: int, name: str | None) -> NDArray:
+        """The array of a sample."""
+        self.check()
+        return self._leaf(number, name)[1]
+
+    def part(self, number: int, name: str | None) -> tuple[str, Version, tuple[Any, ...]]:
+        """Key, version and leading key of a sample, for what reads a part of it."""
+        key, leaf = self._leaf(number, name)
+        return key, leaf._handle.array, ()  # type: ignore[return-value]  # set by `_of`
+
+    def read(self, numbers: list[int], name: str | None, out: Items | None, nthreads: int) -> Any:
+        """The leaves: in `out`, stacked, or in a list where they are not alike."""
+        self.check()
+        found = _stores.read_named(self.store, [self.key(number, name) for number in numbers], out, nthreads)
+        if self._in_files:
+            for number in numbers:  # what was read is of no use if one of them was replaced before
+                self._leaf(number, name)
+        return found
+
+
+Source: TypeAlias = ArrayRows | StoreLeaves
+
+
+def source_of(source: Any, fields: FieldNames, keys: Iterable[str] | None) -> Source:
+    """What samples are read from, of what a caller gives."""
+    arrays: dict[str | None, NDArray]
+    if isinstance(source, NDArray):
+        arrays = {None: source}
+    elif isinstance(source, Mapping) and not isinstance(source, Store):
+        arrays = dict(source)
+        if not arrays:
+            raise ValueError("no arrays are given")
+    else:
+        return StoreLeaves(source, fields, keys)
+    if fields is not None or keys is not None:
+        raise ValueError("fields and keys are for stores; arrays are given by the names of their fields")
+    return ArrayRows(arrays)
+
+
+def _field(name: str | None) -> str:
+    return "" if name is None else f"field {name!r}: "
+
+
+def _patterns(fields: FieldNames) -> dict[str | None, str]:
+    if fields is None:
+        return {None: "{}"}
+    if isinstance(fields, str):
+        raise TypeError(f"fields must be a sequence of names or a dict of patterns, not the string {fields!r}")
+    given: dict[Any, str] = dict(fields) if isinstance(fields, Mapping) else {name: name for name in fields}
+    if not given:
+        raise ValueError("fields is empty")
+    patterns: dict[str | None, str] = {}
+    for name, pattern in given.items():
+        if pattern.count("{}") > 1:
+            raise ValueError(f"field {name!r}: {pattern!r} is a pattern with more than one {{}} for the key")
+        patterns[name] = pattern if "{}" in pattern else "{}/" + pattern.strip("/")
+    return patterns
+
+
+def _found(store: Store, pattern: str) -> list[str]:
+    """The keys for which a pattern gives a leaf."""
+    head, _, tail = pattern.partition("{}")
+    shortest = len(head) + len(tail)
+    return [
+        key[len(head) : len(key) - len(tail)]
+        for key in store
+        if len(key) > shortest and key.startswith(head) and key.endswith(tail)
+    ]

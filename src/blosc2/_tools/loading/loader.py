@@ -1,0 +1,176 @@
+"""Batches, epoch after epoch: read ahead by threads, in their order, and resumed where a training stopped."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from blosc2._options import get_nthreads
+from blosc2._tools.loading.order import Order
+from blosc2._tools.loading.reading_ahead import ReadAhead
+from blosc2._tools.loading.samples import Dataset, naming, stacked
+
+
+class Loader:
+    """The batches of a dataset. Each ``for`` loop over it is one epoch.
+
+    Threads of this process read ahead: reading needs no GIL, so that they take all cores, without worker processes,
+    without copies between these, and with one mapping and one block cache. The batches come in their order, and are the
+    same for any number of workers.
+
+    Parameters
+    ----------
+    dataset : Samples, PatchSampler, or another one with ``__len__`` and ``__getitem__``
+    batch_size : int
+    shuffle : bool
+        Take the samples of each epoch in another order, which is computed (`Permutation`) and takes no memory.
+    seed : int, optional
+        Chooses the orders; by default the seed of the dataset.
+    drop_last : bool
+        Leave out samples that do not fill the last batch.
+    workers : int
+        Threads that read ahead; 0 reads each batch when it is asked for, with all threads of `set_nthreads`.
+    prefetch : int
+        Batches that each worker may be ahead.
+    rank, replicas : int
+        Of several processes that train together, which one this is: each gets its share of every epoch.
+
+    Raises
+    ------
+    Exception
+        What reading a batch or a transform raises comes from the loop, when that batch is due; it names the sample
+        and its key. Batches before it come first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import blosc2
+    >>> loader = blosc2.Loader(blosc2.Samples(blosc2.asarray(np.arange(10))), 4, shuffle=True, workers=2)
+    >>> batches = list(loader)
+    >>> [len(batch) for batch in batches], sorted(int(n) for batch in batches for n in batch)
+    ([4, 4, 2], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
+
+    A training that stops in the middle of an epoch goes on exactly there:
+
+    >>> for batch in loader:
+    ...     state = loader.state_dict()
+    ...     break
+    >>> rest = list(loader)  # doctest: +SKIP
+    >>> loader.load_state_dict(state)
+    >>> len(list(loader))
+    2
+    """
+
+    def __init__(
+        self, dataset: Any, batch_size: int = 1, *, shuffle: bool = False, seed: int | None = None,
+        drop_last: bool = False, workers: int = 0, prefetch: int = 2, rank: int = 0, replicas: int = 1,
+    ) -> None:  # fmt: skip
+        self.dataset = dataset
+        self.workers, self.prefetch = operator.index(workers), operator.index(prefetch)
+        if self.workers < 0 or self.prefetch < 1:
+            raise ValueError(f"workers={workers} and prefetch={prefetch}: at least 0 and 1 are needed")
+        seed = getattr(dataset, "seed", 0) if seed is None else seed
+        self._order = Order(
+            len(dataset), batch_size, shuffle=shuffle, seed=seed, drop_last=drop_last, rank=rank, replicas=replicas
+        )
+        # The epoch and the batch that the next loop begins with, and where the current one is.
+        self._next = (0, 0)
+        self._at = (0, 0)
+
+    @property
+    def batch_size(self) -> int:
+        """Samples in a batch."""
+        return self._order.batch_size
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the current or else of the next loop."""
+        return self._at[0]
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begin the next loop with this epoch."""
+        self._next = self._at = (operator.index(epoch), 0)
+
+    def __len__(self) -> int:
+        """Batches in an epoch."""
+        return self._order.batches
+
+    def __iter__(self) -> Iterator[Any]:
+        epoch, first = self._next
+        self._next = (epoch + 1, 0)
+        self._at = (epoch, first)
+        return self._count(epoch, first, self._batches(epoch, first))
+
+    def _count(self, epoch: int, first: int, batches: Iterator[Any]) -> Iterator[Any]:
+        """Note how far the loop is, so that its state does not depend on what is read ahead."""
+        try:
+            for number, batch in enumerate(batches, first + 1):
+                self._at = (epoch, number) if number < len(self) else (epoch + 1, 0)
+                yield batch
+        finally:
+            close = getattr(batches, "close", None)
+            if close is not None:
+                close()
+
+    # ------------------------------------------------------------------ batches
+    def _batches(self, epoch: int, first: int) -> Iterator[Any]:
+        """The batches of an epoch from one on."""
+        make = self._maker(epoch, max(1, get_nthreads() // max(1, self.workers)))
+        if self.workers == 0:
+            return map(make, range(first, len(self)))
+        return ReadAhead(make, first, len(self), self.workers, self.prefetch)
+
+    def _maker(self, epoch: int, nthreads: int) -> Callable[[int], Any]:
+        """What makes the batch of a number."""
+        order, dataset, batch_of = self._order, self.dataset, self._batch_of
+
+        def make(number: int) -> Any:
+            with naming(f"batch {number} of epoch {epoch}"):
+                try:
+                    return batch_of(dataset, epoch, order.numbers(epoch, number).tolist(), nthreads)
+                except StopIteration as error:  # which would end the loop as if the epoch were over
+                    raise RuntimeError("a sample or its transform raised StopIteration") from error
+
+        return make
+
+    @staticmethod
+    def _batch_of(dataset: Any, epoch: int, numbers: list[int], nthreads: int) -> Any:
+        if isinstance(dataset, Dataset):
+            return dataset._batch([epoch] * len(numbers), numbers, nthreads)
+        return stacked([dataset[n] for n in numbers])
+
+    # ------------------------------------------------------------------ state
+    def state_dict(self) -> dict[str, Any]:
+        """Where the loop is: the epoch, the batches that it has taken, and what the order depends on.
+
+        Called in a loop, it counts the batch at hand as taken.
+        """
+        epoch, batch = self._at
+        return {"epoch": epoch, "batch": batch, "dataset_seed": getattr(self.dataset, "seed", None),
+                **self._order.state()}  # fmt: skip
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Begin the next loop where another one was.
+
+        Raises
+        ------
+        ValueError
+            The other loader had another length, batch size, seed or order, so that batches would come twice or never.
+        """
+        mine = self.state_dict()
+        for name in (*self._order.state(), "dataset_seed"):
+            if state.get(name) != mine[name]:
+                raise ValueError(
+                    f"the state was saved with {name}={state.get(name)!r}, and this loader has {mine[name]!r}: "
+                    "it cannot go on from there"
+                )
+        epoch, batch = operator.index(state["epoch"]), operator.index(state["batch"])
+        if epoch < 0 or not 0 <= batch < len(self):
+            raise ValueError(f"the state is at batch {batch} of epoch {epoch}, and an epoch has {len(self)}")
+        self._next = self._at = (epoch, batch)
+
+    def __repr__(self) -> str:
+        kind = f"{self.workers} threads" if self.workers else f"no workers in process {os.getpid()}"
+        return f"Loader({type(self.dataset).__name__} of {self._order.length}, {self.batch_size}, {kind})"

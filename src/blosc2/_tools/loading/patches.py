@@ -1,0 +1,257 @@
+"""Random patches of volumes: a map-style dataset whose samples are drawn by their number."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from blosc2 import _stores
+from blosc2._indexing import Items
+from blosc2._tools.loading.boxes import cut_box, fill_outside, padding_value
+from blosc2._tools.loading.fields import FieldNames, StoreLeaves
+from blosc2._tools.loading.foreground import class_starts
+from blosc2._tools.loading.permutation import Permutation, mixed_all
+from blosc2._tools.loading.samples import Dataset, Number
+
+
+@lru_cache(maxsize=64)
+def _turn(length: int, seed: int, epoch: int, turn: int) -> Permutation:
+    return Permutation(length, seed, epoch, turn, 2)
+
+
+class Place(NamedTuple):
+    """Where a patch is: the number of its volume, its corner there, and the class it was drawn for, if any."""
+
+    volume: int
+    corner: tuple[int, ...]
+    label: int | None
+
+
+class PatchSampler(Dataset):
+    """Random patches of volumes: a map-style dataset, which needs no other library.
+
+    Where a patch lies depends on the seed, the epoch and its number alone. Volumes come in turn, in another order each
+    time. A batch reads the patches of all fields in one call, and what lies beyond a volume is filled.
+
+    Parameters
+    ----------
+    source, fields, keys : see `Samples`
+        A volume is a sample there. All fields of a volume have the same last axes.
+    shape : sequence of int
+        Of a patch, for the last axes of the volumes; axes before these are read whole.
+    count : int, optional
+        Patches in an epoch; by default one for each volume.
+    foreground : str, optional
+        Of a store: the name of the leaf, or a pattern as in `fields`, with the index that `foreground_index` makes.
+    oversample : float
+        The share of patches around a voxel of the index: of each batch in turn, as nearly as possible. A class is drawn
+        first, then one of its voxels, which is the centre of the patch where that does not begin too early.
+    pad_value : number or dict, optional
+        What lies around a volume; or a value for each field. Patches may then be larger than a volume. Without it, such
+        a volume is an error that names its key. Where a volume is larger than the patch, only patches around a
+        voxel reach beyond its end, as nnU-Net's do; without `pad_value` they are moved inside.
+    seed : int
+    transform, rng : see `Samples`
+
+    Raises
+    ------
+    ValueError
+        When a patch is read: a volume is smaller than the patch and there is no `pad_value`, or its fields differ in
+        shape. The error names the keys.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> import blosc2
+    >>> path = os.path.join(tempfile.mkdtemp(), "cohort.b2z")
+    >>> with blosc2.TreeStore(path, mode="w") as store:
+    ...     for patient in range(3):
+    ...         mask = np.zeros((20, 24), "u1")
+    ...         mask[5, 7 + patient] = 1
+    ...         store[f"/{patient}/scan"] = np.random.default_rng(patient).normal(size=(20, 24)).astype("f4")
+    ...         store[f"/{patient}/mask"] = mask
+    ...         store[f"/{patient}/places"] = blosc2.foreground_index(mask)
+    >>> patches = blosc2.PatchSampler(path, (8, 8), fields=("scan", "mask"), foreground="places", oversample=1, count=6)
+    >>> batch = patches.read_batch(range(6))
+    >>> batch["scan"].shape, batch["mask"].reshape(6, -1).any(axis=1).all()
+    ((6, 8, 8), np.True_)
+    """
+
+    def __init__(
+        self, source: Any, shape: Sequence[int], *, fields: FieldNames = None, keys: Iterable[str] | None = None,
+        count: int | None = None, foreground: str | None = None, oversample: float = 1 / 3,
+        pad_value: Any = None, seed: int = 0, transform: Callable[..., Any] | None = None, rng: bool = False,
+    ) -> None:  # fmt: skip
+        self._prepare(source, fields, keys, transform, rng, seed)
+        self.shape = tuple(map(operator.index, shape))
+        if not self.shape or min(self.shape) < 1:
+            raise ValueError(f"shape must have axes of at least 1, not {self.shape}")
+        self.count = self._source.length if count is None else operator.index(count)
+        if self.count < 1:
+            raise ValueError(f"count must be at least 1, not {count}")
+        if not 0 <= oversample <= 1:
+            raise ValueError(f"oversample must be between 0 and 1, not {oversample}")
+        self.oversample = float(oversample) if foreground is not None else 0.0
+        self._index: StoreLeaves | None = None
+        if foreground is not None:
+            if not isinstance(self._source, StoreLeaves):
+                raise ValueError("foreground is for stores: it names a leaf beside each volume")
+            self._index = StoreLeaves(self._source.store, [foreground], self._source.keys)
+        self._starts: dict[int, Any] = {}
+        like = {name: self._source.like(name) for name in self._source.names}
+        self._lead: dict[str | None, tuple[int, ...]] = {}
+        self._dtypes = {name: dtype for name, (_, dtype) in like.items()}
+        self._pads: dict[str | None, Any] = {}
+        for name, (whole, dtype) in like.items():
+            if len(whole) < len(self.shape):
+                raise ValueError(f"{self._source.label(0, name)} has shape {whole}: a patch has {len(self.shape)} axes")
+            self._lead[name] = whole[: len(whole) - len(self.shape)]
+            value = pad_value.get(name) if isinstance(pad_value, Mapping) else pad_value
+            if pad_value is not None and value is None:
+                raise ValueError(f"pad_value has none for field {name!r}")
+            self._pads[name] = None if value is None else padding_value(dtype, value, f"field {name!r}")
+        self._pads_any = pad_value is not None
+
+    def __len__(self) -> int:
+        return self.count
+
+    # ------------------------------------------------------------------ where patches lie
+    def place(self, number: Number) -> Place:
+        """Where a patch is.
+
+        Parameters
+        ----------
+        number : int, or tuple of int
+            The number of a patch, or an epoch and a number.
+        """
+        (epoch,), (place,) = self._split([number])
+        return self._place(epoch, place)[0]
+
+    def _place(self, epoch: int, number: int) -> tuple[Place, tuple[int, ...]]:
+        """Where a patch is, and the last axes of its volume."""
+        volume = self._volume(epoch, number)
+        shape = self._volume_shape(volume)
+        return self._drawn((epoch, number), volume, shape), shape
+
+    def _volume(self, epoch: int, number: int) -> int:
+        """The number of the volume: one after the other, in another order each time."""
+        turn, position = divmod(number, self._source.length)
+        return _turn(self._source.length, self.seed, epoch, turn)[position]
+
+    def _label(self, epoch: int, place: int) -> str:
+        return self._source.label(self._volume(epoch, place))
+
+    def _volume_shape(self, volume: int) -> tuple[int, ...]:
+        """The last axes of a volume, which all of its fields have."""
+        found: dict[tuple[int, ...], str] = {}
+        for name in self._source.names:
+            _, version, rows = self._source.part(volume, name)
+            label = self._source.label(volume, name)
+            shape = tuple(version[0].shape)[len(rows) :]
+            lead = shape[: len(shape) - len(self.shape)]
+            if lead != self._lead[name] or version[1] != self._dtypes[name]:
+                raise ValueError(
+                    f"{label} has shape {shape} and dtype {version[1]}, and a patch like those of "
+                    f"{self._source.label(0, name)} {(*self._lead[name], *self.shape)} and {self._dtypes[name]}: "
+                    "they do not fit into one batch"
+                )
+            found.setdefault(shape[len(shape) - len(self.shape) :], label)
+        if len(found) > 1:
+            (one, first), (other, second) = list(found.items())[:2]
+            raise ValueError(f"{first} has {one} as its last axes, and {second} has {other}")
+        return next(iter(found))
+
+    def _drawn(self, place: tuple[int, int], volume: int, shape: tuple[int, ...]) -> Place:
+        """Draw the corner of a patch in a volume."""
+        low, high = [], []
+        for length, extent in zip(shape, self.shape, strict=True):
+            missing = max(extent - length, 0)
+            if missing and not self._pads_any:
+                label = self._source.label(volume, self._source.names[0])
+                raise ValueError(
+                    f"{label} has {shape} as its last axes, and a patch has {self.shape}: give a pad_value for what "
+                    "lies outside, leave the volume out, or take smaller patches"
+                )
+            low.append(-missing // 2)
+            high.append(length + missing // 2 + missing % 2 - extent)
+        draw = _Draws(mixed_all(self.seed, *place))
+        voxel = self._voxel(place, volume, draw)
+        if voxel is None:
+            return Place(volume, tuple(draw(b - a + 1) + a for a, b in zip(low, high, strict=True)), None)
+        chosen, at = voxel
+        if any(not 0 <= i < length for i, length in zip(at, shape, strict=True)):
+            assert self._index is not None
+            raise ValueError(
+                f"{self._index.label(volume, self._index.names[0])} names voxel {at} of a volume of {shape}"
+            )
+        corner = [max(a, i - extent // 2) for a, i, extent in zip(low, at, self.shape, strict=True)]
+        if not self._pads_any:
+            corner = [min(a, b) for a, b in zip(corner, high, strict=True)]
+        return Place(volume, tuple(corner), chosen)
+
+    def _voxel(self, place: tuple[int, int], volume: int, draw: _Draws) -> tuple[int, tuple[int, ...]] | None:
+        """Class and coordinates of the voxel that a patch is drawn around; None if it may lie anywhere."""
+        number, share = place[1], self.oversample
+        if self._index is None or int((number + 1) * share + 1e-9) == int(number * share + 1e-9):
+            return None
+        name = self._index.names[0]
+        index = self._index.leaf(volume, name)
+        starts = self._starts.get(volume)
+        try:
+            if starts is None:
+                # A few numbers for each volume; reading its index anew would take longer than reading a patch.
+                starts = self._starts[volume] = class_starts(index)
+            if len(starts) == 1:
+                return None
+            chosen = draw(len(starts) - 1)
+            first = int(starts[chosen])
+            row = index[first + draw(int(starts[chosen + 1]) - first)].tolist()
+        except ValueError as error:
+            error.add_note(self._index.label(volume, name))
+            raise
+        if len(row) < 1 + len(self.shape):
+            raise ValueError(
+                f"{self._index.label(volume, name)} has {len(row) - 1} coordinates: patches have {self.shape}"
+            )
+        # A mask may have leading axes, too, as the classes of nnU-Net's files do.
+        return row[0], tuple(row[len(row) - len(self.shape) :])
+
+    # ------------------------------------------------------------------ reading
+    def _read(self, epochs: list[int], places: list[int], nthreads: int) -> dict[str | None, Any]:
+        source = self._source
+        if isinstance(source, StoreLeaves):
+            source.check()
+        parts: list[tuple[str, Any, Any]] = []
+        rows: list[Items] = []
+        found: dict[str | None, Any] = {}
+        rooms: dict[str | None, Items] = {}
+        for name in source.names:
+            found[name], rooms[name] = self._new((len(places), *self._lead[name], *self.shape), self._dtypes[name])
+        for number, (epoch, patch) in enumerate(zip(epochs, places, strict=True)):
+            (volume, corner, _), shape = self._place(epoch, patch)
+            read, put = cut_box(shape, corner, self.shape)
+            for name in source.names:
+                row = rooms[name][number]
+                if self._pads_any:
+                    fill_outside(row, put, self._pads[name])
+                label, version, rows_key = source.part(volume, name)
+                parts.append((label, version, (*rows_key, ..., *read)))
+                rows.append(row[(..., *put)])
+        _stores.read_parts(parts, rows, nthreads)
+        return found
+
+
+class _Draws:
+    """Random integers, each of the state before."""
+
+    def __init__(self, state: int) -> None:
+        self.state = state
+
+    def __call__(self, count: int) -> int:
+        """An integer below a count."""
+        self.state = mixed_all(self.state, 3)
+        # 64 bits: what some numbers come more often for is below 1 in 2**32.
+        return self.state * count >> 64

@@ -1,0 +1,137 @@
+"""Threads that make numbered results ahead of who takes them, in order."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+
+class _Failure:
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+class _Shared:
+    """What the threads and their consumer share. It does not refer to the consumer, so that an iterator that nobody
+    holds ends its threads."""
+
+    def __init__(self, make: Callable[[int], Any], first: int, stop: int, limit: int) -> None:
+        self.make = make
+        self.drawn = self.taken = first  # numbers that threads have begun with, and that were handed out
+        self.stop, self.limit = stop, limit
+        self.results: dict[int, Any] = {}
+        # A finalizer may run in a thread that has the lock.
+        lock = threading.RLock()
+        self.ended, self.process = False, os.getpid()
+        self.threads: list[threading.Thread] = []
+        self.ready, self.room = threading.Condition(lock), threading.Condition(lock)
+
+    def work(self) -> None:
+        while True:
+            with self.room:
+                while self.drawn < self.stop and self.drawn - self.taken >= self.limit:
+                    self.room.wait()
+                if self.drawn >= self.stop:
+                    return
+                number = self.drawn
+                self.drawn += 1
+            result: Any
+            try:
+                result = self.make(number)
+            except BaseException as error:  # noqa: BLE001 - whatever it is, the consumer raises it
+                result = _Failure(error)
+            with self.ready:
+                self.results[number] = result
+                if isinstance(result, _Failure):
+                    self.stop = min(self.stop, number + 1)  # nobody takes what comes after it
+                    self.room.notify_all()
+                self.ready.notify_all()
+            del result
+
+    def end(self) -> None:
+        """Tell the threads to end. It waits for nothing: a collector may call it in a thread that has the lock."""
+        if os.getpid() != self.process:  # the threads are those of a parent
+            return
+        with self.room:
+            self.stop = self.drawn
+            self.ended = True
+            self.results.clear()
+            self.room.notify_all()
+            self.ready.notify_all()
+
+    def close(self) -> None:
+        """End the threads, each after the result that it is making, and wait for them."""
+        self.end()
+        if os.getpid() == self.process:
+            for thread in self.threads:
+                if thread is not threading.current_thread():
+                    thread.join()
+
+
+_running: weakref.WeakSet[_Shared] = weakref.WeakSet()
+
+
+@atexit.register
+def _end_all() -> None:
+    """End all threads while Python can still run them."""
+    for shared in list(_running):
+        shared.close()
+
+
+class ReadAhead(Iterator[Any]):
+    """The results of a function for the numbers ``first .. stop``, made by threads in any order and given in this one.
+
+    Parameters
+    ----------
+    make : callable
+        Called with a number, in several threads at the same time.
+    first, stop : int
+    workers : int
+        Threads.
+    prefetch : int
+        Results for each thread that may be made before they are taken.
+    """
+
+    def __init__(self, make: Callable[[int], Any], first: int, stop: int, workers: int, prefetch: int) -> None:
+        self._stop = stop
+        self._shared = shared = _Shared(make, first, stop, workers * prefetch)
+        # Daemons, so that a program that ends in the middle of a loop gets to its exit handlers, which end them.
+        shared.threads += [
+            threading.Thread(target=shared.work, name=f"blosc2-loader-{number}", daemon=True)
+            for number in range(min(workers, max(stop - first, 0)))
+        ]
+        _running.add(shared)
+        weakref.finalize(self, shared.end).atexit = False
+        for thread in shared.threads:
+            thread.start()
+
+    def __next__(self) -> Any:
+        shared = self._shared
+        if os.getpid() != shared.process:
+            raise RuntimeError("a loop over a loader does not go on in a forked process: begin one there")
+        with shared.ready:
+            number = shared.taken
+            while number < self._stop and not shared.ended and number not in shared.results:
+                shared.ready.wait()
+            is_over = number not in shared.results
+            result = shared.results.pop(number, None)
+            shared.taken += 1
+            shared.room.notify()
+        if is_over:
+            self.close()
+            raise StopIteration
+        if isinstance(result, _Failure):
+            self.close()
+            try:
+                raise result.error
+            finally:
+                del result  # or the error would refer to itself by its traceback
+        return result
+
+    def close(self) -> None:
+        """End the threads, each after the result that it is making."""
+        self._shared.close()

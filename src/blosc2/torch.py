@@ -1,0 +1,238 @@
+"""Samples, patches and batches as tensors of PyTorch, read by threads or by worker processes.
+
+The classes are those of `blosc2` with tensors for arrays: a batch is decoded straight into the memory of its tensors,
+which is shared memory in a worker process. They also work with `torch.utils.data.DataLoader`, given `collate`.
+
+Needs ``pip install 'python-blosc2[torch]'``.
+
+Examples
+--------
+>>> import numpy as np
+>>> import blosc2, blosc2.torch
+>>> images = blosc2.asarray(np.arange(48, dtype="u1").reshape(12, 2, 2))
+>>> samples = blosc2.torch.Samples({"image": images, "label": blosc2.asarray(np.arange(12))})
+>>> for batch in blosc2.torch.Loader(samples, batch_size=6, shuffle=True, workers=2):
+...     print(batch["image"].shape, batch["label"].dtype)
+torch.Size([6, 2, 2]) torch.int64
+torch.Size([6, 2, 2]) torch.int64
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+
+from blosc2 import _tools
+from blosc2._options import get_nthreads, set_nthreads
+from blosc2._tools import BatchList
+
+try:
+    import torch
+    from torch.utils import data
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    raise ModuleNotFoundError("blosc2.torch needs PyTorch: pip install 'python-blosc2[torch]'", name="torch") from None
+
+__all__ = ["Loader", "PatchSampler", "Samples", "collate", "seed_worker"]
+
+_KINDS: Final = ("threads", "fork", "spawn", "forkserver")
+
+
+@lru_cache(maxsize=64)
+def _torch_dtype(dtype: np.dtype[Any]) -> Any:
+    try:
+        return torch.from_numpy(np.empty(0, dtype)).dtype
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"PyTorch has no tensors of dtype {dtype}: read NumPy arrays with the classes of blosc2, and convert them"
+        ) from None
+
+
+class _Tensors:
+    """Batches whose memory is that of tensors."""
+
+    _pinned = False
+
+    def _new(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Any, Any]:
+        kind = _torch_dtype(dtype)
+        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        if nbytes and data.get_worker_info() is not None:
+            # What a worker process hands over is not copied if it lies in shared memory: default_collate does the same.
+            tensor = torch.empty(0, dtype=kind).set_(torch.UntypedStorage._new_shared(nbytes), 0, shape)
+        else:
+            tensor = torch.empty(shape, dtype=kind, pin_memory=self._pinned)
+        return tensor, tensor.numpy()
+
+    def _as_sample(self, items: Any) -> Any:
+        _torch_dtype(items.dtype)
+        return torch.from_numpy(np.ascontiguousarray(items)).reshape(items.shape)
+
+    def _stacked(self, samples: list[Any]) -> Any:
+        return data.default_collate(samples)
+
+
+class Samples(_Tensors, _tools.Samples, data.Dataset):  # type: ignore[misc]  # of torch, which type checkers skip
+    """Samples of a store, or rows of arrays, as tensors: a dataset of `torch.utils.data`.
+
+    The parameters are those of `blosc2.Samples`. A transform gets tensors.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import blosc2, blosc2.torch
+    >>> samples = blosc2.torch.Samples(blosc2.asarray(np.eye(3, dtype="f4")))
+    >>> samples[1]
+    tensor([0., 1., 0.])
+    """
+
+
+class PatchSampler(_Tensors, _tools.PatchSampler, data.Dataset):  # type: ignore[misc]  # see Samples
+    """Random patches of volumes as tensors: a dataset of `torch.utils.data`.
+
+    The parameters are those of `blosc2.PatchSampler`. A transform gets tensors.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import blosc2, blosc2.torch
+    >>> volumes = blosc2.asarray(np.ones((2, 8, 9, 10), "f4"))
+    >>> patches = blosc2.torch.PatchSampler(volumes, (4, 4, 4), count=16)
+    >>> len(patches), patches[7].shape
+    (16, torch.Size([4, 4, 4]))
+    """
+
+
+def collate(samples: Any) -> Any:
+    """Make the batch of a `torch.utils.data.DataLoader`: the tensors that were read into, without a copy.
+
+    Samples that a transform has made are stacked as PyTorch does by default.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import blosc2, blosc2.torch
+    >>> from torch.utils.data import DataLoader
+    >>> samples = blosc2.torch.Samples(blosc2.asarray(np.arange(4)))
+    >>> list(DataLoader(samples, batch_size=2, collate_fn=blosc2.torch.collate))
+    [tensor([0, 1]), tensor([2, 3])]
+    """
+    if isinstance(samples, BatchList):
+        return data.default_collate(list(samples)) if samples.whole is None else samples.whole
+    return data.default_collate(samples)
+
+
+def seed_worker(number: int) -> None:
+    """Prepare a worker process of a `torch.utils.data.DataLoader`; give it as `worker_init_fn`.
+
+    The cores are shared out to the workers, and the global generators of `numpy.random` and `random` get seeds of
+    their own, which follow from PyTorch's: it differs for each worker and, without persistent workers, for each epoch.
+
+    Parameters
+    ----------
+    number : int
+        The number of the worker.
+    """
+    info = data.get_worker_info()
+    set_nthreads(max(1, get_nthreads() // (1 if info is None else info.num_workers)))
+    seed = (torch.initial_seed() + (number if info is None else 0)) % (1 << 32)
+    np.random.seed(seed)  # noqa: NPY002 - the generator that transforms of others use
+    random.seed(seed)
+
+
+class _Batches:
+    """The numbers of batches for a DataLoader, from a batch of an epoch on."""
+
+    def __init__(self, order: Any, *, with_epochs: bool) -> None:
+        self.order, self.with_epochs = order, with_epochs
+        self.epoch = self.first = 0
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        for number in range(self.first, self.order.batches):
+            numbers = [int(n) for n in self.order.numbers(self.epoch, number)]
+            yield [(self.epoch, n) for n in numbers] if self.with_epochs else numbers
+
+    def __len__(self) -> int:
+        return int(self.order.batches) - self.first
+
+
+class Loader(_tools.Loader):
+    """Batches of tensors, epoch after epoch, by threads or by processes; they are the same for all kinds of workers.
+
+    Parameters
+    ----------
+    dataset : Samples, PatchSampler, or another map-style dataset
+    batch_size, shuffle, seed, drop_last, workers, prefetch, rank, replicas : see `blosc2.Loader`
+    kind : {"threads", "fork", "spawn", "forkserver"}
+        What workers are: threads of this process, which share its mapping and its block cache and copy nothing; or
+        processes, for transforms that hold the GIL. Processes are those of `torch.utils.data.DataLoader`, begun with
+        the first loop, and kept until `close`.
+    pin_memory : bool
+        Batches in pinned memory, which threads decode into. Without CUDA it has no effect.
+    timeout : float
+        Seconds to wait for a batch of a process; 0 for as long as the process lives.
+
+    Raises
+    ------
+    RuntimeError
+        A worker process died; PyTorch's error has its number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import blosc2, blosc2.torch
+    >>> samples = blosc2.torch.Samples(blosc2.asarray(np.arange(6)))
+    >>> [batch.tolist() for batch in blosc2.torch.Loader(samples, 2, workers=2, kind="threads")]
+    [[0, 1], [2, 3], [4, 5]]
+    """
+
+    def __init__(
+        self, dataset: Any, batch_size: int = 1, *, shuffle: bool = False, seed: int | None = None,
+        drop_last: bool = False, workers: int = 0, prefetch: int = 2, rank: int = 0, replicas: int = 1,
+        kind: str = "threads", pin_memory: bool = False, timeout: float = 0,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            dataset, batch_size, shuffle=shuffle, seed=seed, drop_last=drop_last, workers=workers, prefetch=prefetch,
+            rank=rank, replicas=replicas,
+        )  # fmt: skip
+        if kind not in _KINDS:
+            raise ValueError(f"kind must be one of {', '.join(map(repr, _KINDS))}, not {kind!r}")
+        self.kind = kind
+        self._processes: Any = None
+        pinned = bool(pin_memory) and torch.cuda.is_available()
+        if workers and kind != "threads":
+            self._numbers = _Batches(self._order, with_epochs=getattr(dataset, "takes_epochs", False))
+            self._processes = data.DataLoader(
+                dataset, batch_sampler=self._numbers, num_workers=workers, multiprocessing_context=kind,
+                collate_fn=collate, prefetch_factor=prefetch, worker_init_fn=seed_worker, pin_memory=pinned,
+                timeout=timeout, persistent_workers=True, generator=torch.Generator().manual_seed(self._order.seed),
+            )  # fmt: skip
+        elif pinned and isinstance(dataset, _Tensors):
+            self.dataset = copy.copy(dataset)
+            self.dataset._pinned = True
+
+    def _batches(self, epoch: int, first: int) -> Iterator[Any]:
+        if self._processes is None:
+            return super()._batches(epoch, first)
+        self._numbers.epoch, self._numbers.first = epoch, first
+        return iter(self._processes)
+
+    @staticmethod
+    def _batch_of(dataset: Any, epoch: int, numbers: list[int], nthreads: int) -> Any:
+        if isinstance(dataset, _Tensors):
+            return _tools.Loader._batch_of(dataset, epoch, numbers, nthreads)
+        if getattr(dataset, "__getitems__", None):
+            return collate(dataset.__getitems__(numbers))
+        return collate([dataset[n] for n in numbers])
+
+    def close(self) -> None:
+        """End worker processes. The next loop begins them anew."""
+        iterator = None if self._processes is None else self._processes._iterator
+        if iterator is not None:
+            self._processes._iterator = None
+            iterator._shutdown_workers()

@@ -1,0 +1,293 @@
+"""The block cache of the process: it changes no value, stays below its limit, and knows versions apart."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import blosc2
+
+ITEMS = np.random.default_rng(0).integers(0, 50, (40, 30, 20)).astype("i4")
+MAPPED = pytest.mark.parametrize("mmap_mode", ["r", None], ids=["mapped", "positional"])
+
+
+@pytest.fixture(autouse=True)
+def cache() -> Iterator[None]:
+    before = blosc2.set_block_cache("10 MB")
+    yield
+    blosc2.set_block_cache(before)
+
+
+def write(path: Path, items: np.ndarray[Any, Any] = ITEMS, **how: Any) -> str:
+    how = {"chunks": (16, 16, 20), "blocks": (4, 8, 10), **how}
+    blosc2.asarray(items, urlpath=str(path), mode="w", **how)
+    return str(path)
+
+
+def keys(count: int, seed: int = 0) -> list[tuple[slice, ...]]:
+    rng = np.random.default_rng(seed)
+    return [
+        tuple(slice(a, a + 1 + int(rng.integers(n - a)), int(rng.integers(1, 4))) for n in ITEMS.shape for a in [int(rng.integers(n))])
+        for _ in range(count)
+    ]  # fmt: skip
+
+
+@MAPPED
+@pytest.mark.parametrize("codec", [blosc2.Codec.LZ4, blosc2.Codec.ZSTD, blosc2.Codec.BLOSCLZ])
+@pytest.mark.parametrize("filters", [[blosc2.Filter.SHUFFLE], [blosc2.Filter.BITSHUFFLE], []])
+def test_values_are_those_of_numpy(tmp_path: Path, mmap_mode: str | None, codec: Any, filters: list[Any]) -> None:
+    path = write(tmp_path / "x.b2nd", cparams={"codec": codec, "filters": filters})
+    array = blosc2.open(path, mode="r", mmap_mode=mmap_mode)
+    for _ in range(2):
+        for key in keys(40):
+            assert np.array_equal(array[key], ITEMS[key])
+        before = blosc2.block_cache_stats()
+    assert np.array_equal(array[3], ITEMS[3])
+    assert np.array_equal(array[::-3, 4, ::-1], ITEMS[::-3, 4, ::-1])
+    assert np.array_equal(array.read_many([1, 39, 1]), ITEMS[[1, 39, 1]])
+    assert np.array_equal(array[...], ITEMS)
+    assert before.hits > before.misses
+    # Each block of the padded array at most once.
+    assert before.misses == before.blocks <= 12 * 4 * 2
+    assert before.evictions == 0
+    assert before.blocks * 4 * 8 * 10 * 4 <= before.nbytes <= before.limit == 10_000_000
+
+
+def test_off_it_counts_nothing(tmp_path: Path) -> None:
+    assert blosc2.set_block_cache(None) == 10_000_000
+    array = blosc2.open(write(tmp_path / "x.b2nd"), mode="r", mmap_mode="r")
+    assert np.array_equal(array[2:5, 3], ITEMS[2:5, 3])
+    assert blosc2.block_cache_stats() == (0, 0, 0, 0, 0, 0)
+
+
+def test_arrays_in_memory_pass_it_by() -> None:
+    array = blosc2.asarray(ITEMS, chunks=(16, 16, 20), blocks=(4, 8, 10))
+    assert np.array_equal(array[2:5, 3], ITEMS[2:5, 3])
+    array[2, 3] = 0
+    assert not array[2, 3].any()
+    assert blosc2.block_cache_stats().blocks == 0
+
+
+@MAPPED
+def test_leaves_are_found_again(tmp_path: Path, mmap_mode: str | None) -> None:
+    """Every access to a key opens the leaf anew, if nobody holds it."""
+    path = str(tmp_path / "x.b2z")
+    with blosc2.TreeStore(path, mode="w") as store:
+        for n in range(3):
+            store[f"/{n}"] = blosc2.asarray(ITEMS + n, chunks=(16, 16, 20), blocks=(4, 8, 10))
+    store = blosc2.open(path, mode="r", mmap_mode=mmap_mode)
+    for _ in range(3):
+        for n in range(3):
+            assert np.array_equal(store[f"/{n}"][5:9, 7, 3:], ITEMS[5:9, 7, 3:] + n)
+    found = blosc2.block_cache_stats()
+    assert found.hits == 2 * found.misses > 0
+
+
+@pytest.mark.parametrize("limit", [5_000, 100_000, 40_000_000])
+def test_it_stays_below_its_limit(tmp_path: Path, limit: int) -> None:
+    blosc2.set_block_cache(limit)
+    array = blosc2.open(write(tmp_path / "x.b2nd"), mode="r", mmap_mode="r")
+    for key in keys(100):
+        assert np.array_equal(array[key], ITEMS[key])
+        assert blosc2.block_cache_stats().nbytes <= limit
+    found = blosc2.block_cache_stats()
+    assert (found.evictions > 0) is (limit < 200_000)
+    assert found.blocks == found.misses - found.evictions
+    blosc2.set_block_cache(limit)
+    assert blosc2.block_cache_stats()[1:] == (0, 0, 0, 0, 0)
+
+
+def test_the_least_recently_used_goes_first(tmp_path: Path) -> None:
+    items = np.arange(6 * 1000).reshape(6, 1000)
+    array = blosc2.open(write(tmp_path / "x.b2nd", items, chunks=(6, 1000), blocks=(1, 1000)), mmap_mode="r")
+    blosc2.set_block_cache(3 * (8000 + 192))  # three blocks
+    misses = []
+    for row in (0, 1, 2, 0, 3, 0, 2, 1, 0):
+        assert np.array_equal(array[row, 1:], items[row, 1:])
+        misses.append(blosc2.block_cache_stats().misses)
+    # Block 3 takes the place of 1, and 1 that of 3.
+    assert misses == [1, 2, 3, 3, 4, 4, 4, 5, 5]
+
+
+def test_a_block_that_is_too_large_is_read_all_the_same(tmp_path: Path) -> None:
+    blosc2.set_block_cache(1000)
+    array = blosc2.open(write(tmp_path / "x.b2nd"), mode="r")
+    assert np.array_equal(array[2:5, 3], ITEMS[2:5, 3])
+    assert blosc2.block_cache_stats().blocks == 0
+
+
+# ---------------------------------------------------------------------- versions
+@MAPPED
+def test_changes_and_replaced_files(tmp_path: Path, mmap_mode: str | None) -> None:
+    path = write(tmp_path / "x.b2nd")
+    key = (slice(2, 30), 5, slice(3, 9))
+    reader = blosc2.open(path, mode="r", mmap_mode=mmap_mode)
+    assert np.array_equal(reader[key], ITEMS[key])
+    items = ITEMS.copy()
+    with blosc2.open(path, mode="a") as writer:
+        for value in range(3):
+            items[4:12, 5] = value
+            writer[4:12, 5] = value
+            assert np.array_equal(writer[key], items[key])
+            assert np.array_equal(reader[key], ITEMS[key])
+            assert np.array_equal(blosc2.open(path, mode="r", mmap_mode=mmap_mode)[key], items[key])
+    reader.refresh()
+    assert np.array_equal(reader[key], items[key])
+    write(tmp_path / "y.b2nd", ITEMS + 7)
+    os.replace(tmp_path / "y.b2nd", path)
+    assert np.array_equal(reader[key], items[key])
+    assert np.array_equal(blosc2.open(path, mode="r", mmap_mode=mmap_mode)[key], ITEMS[key] + 7)
+
+
+@MAPPED
+@pytest.mark.parametrize("kind", [".b2z", ".b2d", ".b2e"])
+def test_versions_of_stores(tmp_path: Path, mmap_mode: str | None, kind: str) -> None:
+    path = str(tmp_path / f"x{kind}")
+    make: Any = blosc2.EmbedStore if kind == ".b2e" else blosc2.TreeStore
+    how: dict[str, Any] = {"chunks": (16, 16, 20), "blocks": (4, 8, 10)}
+    key = (slice(2, 30), 5, slice(3, 9))
+    with make(path, mode="w") as store:
+        store["/a"], store["/b"] = blosc2.asarray(ITEMS, **how), blosc2.asarray(ITEMS + 1, **how)
+    reader = blosc2.open(path, mode="r", mmap_mode=mmap_mode)
+    held = reader["/b"]
+    for value in range(2, 7):
+        assert np.array_equal(reader["/a"][key], ITEMS[key])
+        before = held[key]
+        with make(path, mode="a") as store:
+            store["/b"] = blosc2.asarray(ITEMS + value, **how)
+            assert np.array_equal(store["/b"][key], ITEMS[key] + value)
+            store.flush()
+            assert np.array_equal(store["/b"][key], ITEMS[key] + value)
+            if value % 2:
+                store.compact()
+                assert np.array_equal(store["/b"][key], ITEMS[key] + value)
+        assert np.array_equal(held[key], before)
+        reader.refresh()
+        held = reader["/b"]
+        assert np.array_equal(held[key], ITEMS[key] + value)
+
+
+def test_a_transaction_that_is_taken_back(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.b2nd")
+    key = (slice(2, 30), 5, slice(3, 9))
+    with blosc2.open(path, mode="a") as array:
+        for value in (1, 2):
+            with pytest.raises(KeyError), array.schunk._handle.transaction():
+                array[:, 5] = value
+                assert (array[key] == value).all()
+                raise KeyError
+            assert np.array_equal(array[key], ITEMS[key])
+        array[:, 5] = 9
+        assert (array[key] == 9).all()
+
+
+@MAPPED
+def test_a_damaged_block_is_no_block(tmp_path: Path, mmap_mode: str | None) -> None:
+    path = Path(write(tmp_path / "x.b2nd", cparams={"codec": blosc2.Codec.ZSTD}))
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2 : len(content) // 2 + 500] = bytes(500)
+    path.write_bytes(content)
+    array = blosc2.open(str(path), mode="r", mmap_mode=mmap_mode, verify=False)
+    outcomes: list[list[str]] = []
+    for limit in ("10 MB", None, "10 MB"):
+        blosc2.set_block_cache(limit)
+        outcomes.append([])
+        for row in [*range(40), *range(40)]:
+            try:
+                outcomes[-1].append(str(array[row, 3:].sum()))
+            except blosc2.FormatError as error:
+                outcomes[-1].append(str(error))
+    assert outcomes[0] == outcomes[1] == outcomes[2]
+    assert any("chunk" in text for text in outcomes[0])
+
+
+# ---------------------------------------------------------------------- threads and processes
+@MAPPED
+def test_many_threads(tmp_path: Path, mmap_mode: str | None) -> None:
+    array = blosc2.open(write(tmp_path / "x.b2nd"), mode="r", mmap_mode=mmap_mode)
+    wrong: list[Any] = []
+    until = time.monotonic() + 1.5
+
+    def read(seed: int) -> None:
+        wanted = keys(30, seed)
+        while time.monotonic() < until and not wrong:
+            wrong.extend(key for key in wanted if not np.array_equal(array[key], ITEMS[key]))
+
+    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    sizes = [30_000, 0, 10_000_000, 200_000_000, 5_000]
+    while time.monotonic() < until:
+        blosc2.set_block_cache(sizes[0])
+        found = blosc2.block_cache_stats()
+        assert found.nbytes <= found.limit == sizes[0]
+        sizes.append(sizes.pop(0))
+        time.sleep(0.01)
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    blosc2.set_block_cache(0)
+    assert blosc2.block_cache_stats().nbytes == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="fork does not exist here")
+def test_a_fork_beside_readers(tmp_path: Path) -> None:
+    array = blosc2.open(write(tmp_path / "x.b2nd"), mode="r", mmap_mode="r")
+    stop = threading.Event()
+
+    def read(seed: int) -> None:
+        wanted = keys(30, seed)
+        while not stop.is_set():
+            for key in wanted:
+                array[key]
+
+    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for limit in [20_000, 10_000_000] * 5:
+            blosc2.set_block_cache(limit)
+            child = os.fork()
+            if child == 0:
+                good = all(np.array_equal(array[key], ITEMS[key]) for key in keys(30, 9) * 2)
+                blosc2.set_block_cache("1 MB")
+                good = good and np.array_equal(array[2, 3:], ITEMS[2, 3:])
+                os._exit(0 if good else 1)
+            for _ in range(1200):
+                done, status = os.waitpid(child, os.WNOHANG)
+                if done:
+                    break
+                time.sleep(0.05)
+            else:
+                os.kill(child, 9)
+                raise AssertionError("the child waits")
+            assert status == 0
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("text", "nbytes"),
+    [("2 GB", 2 * 10**9), ("512MiB", 512 << 20), ("1.5 kb", 1500), ("7", 7), (12, 12), (None, 0), ("1 TiB", 1 << 40)],
+)  # fmt: skip
+def test_sizes(text: Any, nbytes: int) -> None:
+    blosc2.set_block_cache(text)
+    assert blosc2.set_block_cache(0) == nbytes
+
+
+@pytest.mark.parametrize("text", ["", "2 XB", "-1 GB", -1, "GB", 2**61, "1 ib"])
+def test_what_is_no_size(text: Any) -> None:
+    with pytest.raises(ValueError, match="number of bytes"):
+        blosc2.set_block_cache(text)
+    assert blosc2.block_cache_stats().limit == 10_000_000
+    with pytest.raises(TypeError):
+        blosc2.set_block_cache(1.5)  # type: ignore[arg-type]

@@ -1,0 +1,272 @@
+"""Samples of arrays and stores, read in batches."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import blosc2
+from blosc2 import Samples
+
+KINDS = [".b2z", ".b2d", ".b2e"]
+ITEMS = np.random.default_rng(0).integers(0, 200, (9, 4, 5)).astype("u1")
+LABELS = np.arange(9, dtype="i8") * 11
+
+
+@pytest.fixture(params=["mapped", "positional"])
+def mmap_mode(request: pytest.FixtureRequest) -> str | None:
+    return "r" if request.param == "mapped" else None
+
+
+def write(path: Path) -> str:
+    """Samples of three fields: an image, a label, and an array of different shapes."""
+    make: Any = blosc2.EmbedStore if path.suffix == ".b2e" else blosc2.TreeStore
+    with make(str(path), mode="w") as store:
+        for n in range(9):
+            store[f"/{n}/image"] = ITEMS[n]
+            store[f"/{n}/label"] = LABELS[n]
+            store[f"/{n}/points"] = np.full((n, 2), n, "f4")
+    return str(path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_store(kind: str, tmp_path: Path, mmap_mode: str | None) -> None:
+    store = blosc2.open(write(tmp_path / f"x{kind}"), mode="r", mmap_mode=mmap_mode)
+    samples = Samples(store, ["image", "label"])
+    assert len(samples) == 9
+    one = samples[3]
+    assert list(one) == ["image", "label"]
+    assert np.array_equal(one["image"], ITEMS[3])
+    assert one["label"] == 33
+    numbers = [8, 0, 0, -1, 5]
+    batch = samples.read_batch(numbers)
+    assert np.array_equal(batch["image"], ITEMS[numbers])
+    assert batch["image"].dtype == "u1"
+    assert np.array_equal(batch["label"], LABELS[numbers])
+    several = samples.__getitems__(numbers)
+    assert len(several) == 5
+    assert all(np.shares_memory(sample["image"], several.whole["image"]) for sample in several)
+    copied = pickle.loads(pickle.dumps(samples))
+    assert np.array_equal(copied.read_batch(numbers)["image"], ITEMS[numbers])
+
+
+def test_names_and_patterns(tmp_path: Path) -> None:
+    path = str(tmp_path / "x.b2z")
+    with blosc2.TreeStore(path, mode="w") as store:
+        for n in range(3):
+            store[f"/images/{n}"] = ITEMS[n]
+            store[f"/masks/{n}.png"] = ITEMS[n] > 100
+    samples = Samples(path, {"x": "/images/{}", "y": "/masks/{}.png"})
+    assert np.array_equal(samples[2]["y"], ITEMS[2] > 100)
+    with blosc2.open(path, mode="r") as store:
+        alone = Samples(store["/images"])
+        assert np.array_equal(alone.read_batch([2, 1]), ITEMS[[2, 1]])
+        assert np.array_equal(pickle.loads(pickle.dumps(alone))[1], ITEMS[1])
+    chosen = Samples(path, {"x": "/images/{}"}, keys=["2", "0"])
+    assert len(chosen) == 2
+    assert np.array_equal(chosen[0]["x"], ITEMS[2])
+    assert len(Samples(path, keys=["/images/1"])) == 1
+
+
+def test_rows_of_arrays(tmp_path: Path, mmap_mode: str | None) -> None:
+    path = str(tmp_path / "x.b2nd")
+    blosc2.asarray(ITEMS, urlpath=path, chunks=(4, 4, 5), blocks=(2, 2, 5))
+    images = blosc2.open(path, mode="r", mmap_mode=mmap_mode)
+    samples = Samples({"image": images, "label": blosc2.asarray(LABELS)})
+    batch = samples.read_batch([7, 7, 2])
+    assert np.array_equal(batch["image"], ITEMS[[7, 7, 2]])
+    assert batch["label"].tolist() == [77, 77, 22]
+    alone = pickle.loads(pickle.dumps(Samples(images)))
+    assert np.array_equal(alone[-9], ITEMS[0])
+    assert [row.tolist() for row in alone.__getitems__([1])] == [ITEMS[1].tolist()]
+    scalars = Samples(blosc2.asarray(LABELS))
+    assert scalars[2] == 22
+
+
+def test_transforms() -> None:
+    arrays = {"image": blosc2.asarray(ITEMS), "label": blosc2.asarray(LABELS)}
+    samples = Samples(arrays, transform=lambda sample: (sample["image"] * 2, float(sample["label"])))
+    image, label = samples[4]
+    assert np.array_equal(image, ITEMS[4] * 2)
+    assert label == 44
+    images, labels = samples.read_batch([1, 3])
+    assert np.array_equal(images, ITEMS[[1, 3]] * 2)
+    assert labels.tolist() == [11, 33]
+    drawn = Samples(arrays["label"], transform=lambda _, rng: rng.random(), rng=True, seed=4)
+    first = drawn.read_batch([(0, 3), (1, 3), (0, 4), (0, 3)])
+    assert first[0] == first[3]
+    assert len(set(first)) == 3
+    assert drawn[3] == first[0]
+    assert Samples(arrays["label"], transform=drawn.transform, rng=True, seed=5)[3] != first[0]
+
+
+def test_errors_of_transforms_name_the_sample(tmp_path: Path) -> None:
+    def fail(sample: Any) -> Any:
+        raise RuntimeError("no")
+
+    samples = Samples(write(tmp_path / "x.b2z"), ["image"], transform=fail)
+    with pytest.raises(RuntimeError, match="no") as raised:
+        samples[4]
+    assert "'/4/image'" in raised.value.__notes__[0] or "'/4'" in raised.value.__notes__[0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sample_of_another_shape(kind: str, tmp_path: Path, mmap_mode: str | None) -> None:
+    store = blosc2.open(write(tmp_path / f"x{kind}"), mode="r", mmap_mode=mmap_mode)
+    samples = Samples(store, ["points"])
+    with pytest.raises(ValueError, match=r"sample 7: key '/7/points' has shape \(7, 2\).*sample 0, '/0/points'"):
+        samples.read_batch([0, 7])
+    with pytest.raises(ValueError, match="'/7/points'"):
+        samples.read_batch([7, 7])
+    with pytest.raises(ValueError, match="'/7/points'"):
+        samples[7]
+    sums = Samples(store, ["points"], transform=lambda sample: sample["points"].sum())
+    assert sums.read_batch([0, 7, 2]).tolist() == [0, 98, 8]
+
+
+def test_what_is_not_there(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.b2z")
+    with pytest.raises(KeyError, match="sample '/3' has no '/3/mask'"):
+        Samples(path, ["image", "mask"], keys=["/3"])
+    with pytest.raises(KeyError, match="has no '/0/mask'"):
+        Samples(path, ["image", "mask"])
+    with pytest.raises(ValueError, match="there are no samples"):
+        Samples(path, ["mask"])
+    samples = Samples(path, ["image"])
+    for wrong in (9, -10):
+        with pytest.raises(IndexError, match=f"sample {wrong} of a dataset of 9"):
+            samples[wrong]
+    with pytest.raises(TypeError):
+        samples["image"]  # type: ignore[index]
+    with pytest.raises(ValueError, match="at least one"):
+        samples.read_batch([])
+    with blosc2.TreeStore(str(tmp_path / "y.b2z"), mode="w") as store:
+        store["/a"] = blosc2.SChunk(data=b"123")
+        store["/b"] = ITEMS
+    with pytest.raises(TypeError, match="'/a' is a SChunk"):
+        Samples(str(tmp_path / "y.b2z"))
+
+
+def test_wrong_arguments(tmp_path: Path) -> None:
+    array = blosc2.asarray(ITEMS)
+    for arguments, error, text in (
+        (({"a": array, "b": blosc2.asarray(LABELS[:4])},), ValueError, "field 'b': 4 rows"),
+        (({"a": ITEMS},), TypeError, "field 'a': an NDArray"),
+        (({},), ValueError, "no arrays"),
+        ((array, ["image"]), ValueError, "are for stores"),
+        ((blosc2.asarray(3),), ValueError, "no rows"),
+        ((7,), TypeError, "not from int"),
+        ((write(tmp_path / "x.b2z"), "image"), TypeError, "not the string"),
+        ((str(tmp_path / "x.b2z"), []), ValueError, "fields is empty"),
+        ((str(tmp_path / "x.b2z"), {"a": "{}/{}"}), ValueError, "more than one"),
+    ):
+        with pytest.raises(error, match=text):
+            Samples(*arguments)
+    with pytest.raises(ValueError, match="rng=True"):
+        Samples(array, rng=True)
+    with pytest.raises(TypeError, match="callable"):
+        Samples(array, transform=3)  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------------- one version
+@pytest.mark.parametrize("kind", [".b2z", ".b2e"])
+def test_a_store_that_was_replaced(kind: str, tmp_path: Path, mmap_mode: str | None) -> None:
+    """An open dataset shows the old version; one that is opened by its pickle says that the file is another one."""
+    path = write(tmp_path / f"x{kind}")
+    samples = Samples(blosc2.open(path, mode="r", mmap_mode=mmap_mode), ["image"])
+    pickled = pickle.dumps(samples)
+    assert np.array_equal(pickle.loads(pickled)[1]["image"], ITEMS[1])
+    make: Any = blosc2.EmbedStore if kind == ".b2e" else blosc2.TreeStore
+    with make(str(tmp_path / f"y{kind}"), mode="w") as store:
+        for n in range(9):
+            store[f"/{n}/image"] = ITEMS[n] + 1
+    os.replace(tmp_path / f"y{kind}", path)
+    assert np.array_equal(samples[2]["image"], ITEMS[2])
+    other = pickle.loads(pickled)
+    with pytest.raises(blosc2.StaleHandleError, match="changed or refreshed since its samples were listed") as raised:
+        other[2]
+    assert path in str(raised.value)
+    samples._source.store.refresh()
+    with pytest.raises(blosc2.StaleHandleError, match="refreshed"):
+        samples.read_batch([2])
+    assert np.array_equal(Samples(path, ["image"])[2]["image"], ITEMS[2] + 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_store_that_was_changed(kind: str, tmp_path: Path, mmap_mode: str | None) -> None:
+    path = write(tmp_path / f"x{kind}")
+    samples = Samples(blosc2.open(path, mode="r", mmap_mode=mmap_mode), ["image"])
+    make: Any = blosc2.EmbedStore if kind == ".b2e" else blosc2.TreeStore
+    with make(path, mode="a") as store:
+        store["/2/image"] = ITEMS[2] + 1
+        store["/big"] = np.arange(10**5)
+    for number in range(9):
+        if kind == ".b2d" and number == 2:
+            # It has a file of its own.
+            with pytest.raises(blosc2.StaleHandleError, match="/2/image"):
+                samples[number]
+        else:
+            assert np.array_equal(samples[number]["image"], ITEMS[number])
+
+
+def test_a_leaf_file_that_was_replaced(tmp_path: Path) -> None:
+    """The leaves of a `.b2d` are files: one that is new is refused."""
+    path = str(tmp_path / "x.b2d")
+    large = np.random.default_rng(0).integers(0, 256, (3, 100_000)).astype("u1")
+    with blosc2.TreeStore(path, mode="w") as store:
+        for n in range(3):
+            store[f"/{n}"] = large[n]
+    samples = Samples(path)
+    assert np.array_equal(samples[1], large[1])
+    with blosc2.TreeStore(path, mode="a") as store:
+        store["/1"] = large[1] + 1
+    assert np.array_equal(samples[0], large[0])
+    with pytest.raises(blosc2.StaleHandleError, match="/1"):
+        samples.read_batch([0, 1])
+
+
+def test_an_array_that_is_changed_meanwhile(tmp_path: Path) -> None:
+    path = str(tmp_path / "x.b2nd")
+    array = blosc2.asarray(ITEMS, urlpath=path, chunks=(1, 4, 5))
+    samples = Samples(array)
+    pickled = pickle.dumps(samples)
+    array[2] = 0
+    assert np.array_equal(samples[2], ITEMS[2])
+    with pytest.raises(blosc2.StaleHandleError, match="changed since this handle was pickled"):
+        pickle.loads(pickled)[2]
+
+
+def test_stores_that_may_change(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.b2z")
+    with (
+        blosc2.TreeStore(path, mode="a") as store,
+        pytest.raises(ValueError, match="may change while samples are read"),
+    ):
+        Samples(store)
+    with (
+        blosc2.TreeStore(path, mode="r", locking=True) as store,
+        pytest.raises(ValueError, match="without locking=True"),
+    ):
+        Samples(store)
+
+
+def test_damaged_samples_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2z"
+    noise = np.random.default_rng(0).integers(0, 256, (4, 20_000)).astype("u1")
+    with blosc2.TreeStore(str(path), mode="w") as store:
+        for n in range(4):
+            store[f"/{n}"] = blosc2.asarray(noise[n] % 16)
+    with blosc2.open(str(path), mode="r") as store:
+        offset, length = store.member_window("/2")[:2] if hasattr(store, "member_window") else (0, 0)
+    content = bytearray(path.read_bytes())
+    content[offset + 100 : offset + length - 60] = bytes(length - 160)
+    path.write_bytes(content)
+    samples = Samples(str(path))
+    with pytest.raises(blosc2.FormatError, match="/2"):
+        samples.read_batch([0, 1, 2])
+    assert np.array_equal(samples.read_batch([0, 1, 3]), noise[[0, 1, 3]] % 16)

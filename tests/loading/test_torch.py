@@ -1,0 +1,247 @@
+"""Batches as tensors, by threads and by processes."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import blosc2
+
+torch = pytest.importorskip("torch")
+from torch.utils.data import DataLoader, default_collate  # noqa: E402
+
+import blosc2.torch as b2t  # noqa: E402 - after the look for torch
+
+ITEMS = np.random.default_rng(0).normal(0, 1, (6, 10, 14)).astype("f4")
+FORKS = hasattr(os, "fork")
+# A spawned worker imports PyTorch again, which takes seconds; the other ways to begin one have tests of their own.
+KINDS = ["threads", *(["fork"] if FORKS else ["spawn"])]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    path = str(tmp_path / "cohort.b2z")
+    with blosc2.TreeStore(path, mode="w") as store:
+        for n, items in enumerate(ITEMS):
+            store[f"/{n}/scan"] = blosc2.asarray(items, chunks=(5, 7), blocks=(3, 4))
+            store[f"/{n}/mask"] = (items > 1).astype("u1")
+            store[f"/{n}/places"] = blosc2.foreground_index((items > 1).astype("u1"))
+    return path
+
+
+def patches(path: str, **more: Any) -> Any:
+    how = {"fields": ("scan", "mask"), "foreground": "places", "count": 20, "pad_value": 0, "seed": 3}
+    return b2t.PatchSampler(path, (5, 20), **{**how, **more})
+
+
+def as_arrays(batch: Any) -> dict[str, Any]:
+    return {name: tensor.numpy().copy() for name, tensor in batch.items()}
+
+
+def same(ours: list[Any], others: list[Any]) -> bool:
+    assert len(ours) == len(others)
+    return all(np.array_equal(a[name], b[name]) for a, b in zip(ours, others, strict=True) for name in ("scan", "mask"))
+
+
+def test_samples_are_tensors(path: str) -> None:
+    samples = b2t.Samples(path, ["scan", "mask"])
+    assert isinstance(samples, torch.utils.data.Dataset)
+    assert len(samples) == 6
+    one = samples[2]
+    assert np.array_equal(one["scan"].numpy(), ITEMS[2])
+    assert one["mask"].dtype == torch.uint8
+    batch = samples.read_batch([5, 0])
+    assert np.array_equal(batch["scan"].numpy(), ITEMS[[5, 0]])
+    rows = b2t.Samples(blosc2.asarray(ITEMS.astype("f8")))
+    assert rows[-1].dtype == torch.float64
+    assert pickle.loads(pickle.dumps(rows))[1].equal(torch.from_numpy(ITEMS[1].astype("f8")))
+
+
+@pytest.mark.parametrize("name", ["?", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8", "c8", "c16"])
+def test_types_of_items(name: str) -> None:
+    items = (np.arange(12).reshape(3, 4) % 5).astype(name)
+    batch = b2t.Samples(blosc2.asarray(items)).read_batch([2, 0])
+    assert batch.numpy().dtype == name
+    assert np.array_equal(batch.numpy(), items[[2, 0]])
+
+
+@pytest.mark.parametrize("name", [">i2", "U3", "M8[s]", "i4,f4"])
+def test_types_that_tensors_have_not(name: str) -> None:
+    samples = b2t.Samples(blosc2.zeros((3, 2), name))
+    with pytest.raises(TypeError, match="no tensors of dtype"):
+        samples[0]
+
+
+def test_a_batch_is_not_copied(path: str) -> None:
+    samples = b2t.Samples(path, ["scan", "mask"])
+    several = samples.__getitems__([4, 1])
+    batch = b2t.collate(several)
+    assert batch["scan"].data_ptr() == several[0]["scan"].data_ptr()
+    assert all(torch.equal(default_collate(list(several))[name], batch[name]) for name in batch)
+    changed = b2t.Samples(path, ["scan"], transform=lambda sample: sample["scan"].sum())
+    sums = b2t.collate(changed.__getitems__([4, 1]))
+    assert np.allclose(sums.numpy(), ITEMS[[4, 1]].sum((1, 2)), rtol=1e-5)
+    loaded = list(DataLoader(samples, batch_size=4, collate_fn=b2t.collate))
+    assert np.array_equal(loaded[1]["scan"].numpy(), ITEMS[4:])
+    assert same([as_arrays(b) for b in DataLoader(samples, batch_size=4)], [as_arrays(b) for b in loaded])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_workers_give_the_batches_of_numpy(path: str, kind: str) -> None:
+    numpy_loader = blosc2.Loader(blosc2.PatchSampler(
+        path, (5, 20), fields=("scan", "mask"), foreground="places", count=20, pad_value=0, seed=3), 6, shuffle=True
+    )  # fmt: skip
+    wanted = [*numpy_loader, *numpy_loader, *numpy_loader]
+    loader = b2t.Loader(patches(path), 6, shuffle=True, workers=2, kind=kind)
+    found = [as_arrays(batch) for _ in range(2) for batch in loader]
+    loop = iter(loader)
+    found += [as_arrays(next(loop)) for _ in range(2)]
+    state = loader.state_dict()
+    del loop
+    loader.close()
+    other = b2t.Loader(patches(path), 6, shuffle=True, workers=1, kind=kind)
+    other.load_state_dict(state)
+    found += [as_arrays(batch) for batch in other]
+    other.close()
+    assert same(found, wanted)
+
+
+@pytest.mark.skipif(not FORKS, reason="forkserver does not exist here")
+def test_spawn_and_forkserver(path: str) -> None:
+    wanted = [as_arrays(batch) for batch in b2t.Loader(patches(path), 6, shuffle=True)]
+    for kind in ("spawn", "forkserver"):
+        loader = b2t.Loader(patches(path), 6, shuffle=True, workers=1, kind=kind)
+        assert same([as_arrays(batch) for batch in loader], wanted)
+        loader.close()
+
+
+@pytest.mark.skipif(not FORKS, reason="fork does not exist here")
+def test_processes_hand_over_shared_memory(path: str) -> None:
+    loader = b2t.Loader(patches(path), 6, workers=2, kind="fork")
+    batches = list(loader)
+    loader.close()
+    assert all(batch["scan"].is_shared() for batch in batches)
+    usual = DataLoader(patches(path), 6, num_workers=1, collate_fn=b2t.collate, worker_init_fn=b2t.seed_worker)
+    assert same([as_arrays(batch) for batch in usual], [as_arrays(batch) for batch in batches])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_transforms_do_not_depend_on_workers(path: str, kind: str) -> None:
+    def noisy(sample: Any, rng: Any) -> Any:
+        return sample["scan"] + rng.random()
+
+    def batches(**how: Any) -> list[Any]:
+        loader = b2t.Loader(patches(path, transform=noisy, rng=True), 5, **how)
+        found = [batch.numpy().copy() for _ in range(2) for batch in loader]
+        loader.close()
+        return found
+
+    found = batches(workers=2, kind=kind)
+    assert all(map(np.array_equal, found, batches()))
+    assert not np.array_equal(found[0], found[4])
+
+
+def drawn(number: int) -> int:
+    return int(np.random.randint(1 << 31))  # noqa: NPY002 - the generator that others use
+
+
+class Drawing(torch.utils.data.Dataset):  # type: ignore[misc,name-defined]
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, number: int) -> int:
+        return drawn(number)
+
+
+@pytest.mark.skipif(not FORKS, reason="fork does not exist here")
+def test_workers_have_seeds_of_their_own() -> None:
+    def batches(seed: int) -> list[list[int]]:
+        loader = b2t.Loader(Drawing(), 3, workers=2, kind="fork", seed=seed)
+        found = [batch.tolist() for batch in loader]
+        loader.close()
+        return found
+
+    first = batches(1)
+    assert first[0] != first[1]
+    assert batches(1) == first
+    assert batches(2) != first
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_errors_name_the_key(tmp_path: Path, kind: str) -> None:
+    path = str(tmp_path / "x.b2z")
+    with blosc2.DictStore(path, mode="w") as store:
+        for n in range(8):
+            store[f"/{n}"] = np.full(3 + (n == 5), n)
+    loader = b2t.Loader(b2t.Samples(path), 2, workers=2, kind=kind)
+    found = []
+    with pytest.raises(ValueError, match="key '/5' has shape"):
+        for batch in loader:
+            found.append(batch[:, 0].tolist())  # noqa: PERF401 - what came before the error is looked at
+    assert found == [[0, 0 + 1], [2, 3]]
+    loader.close()
+
+
+class Dying(b2t.Samples):
+    def _read(self, epochs: Any, places: Any, nthreads: int) -> Any:
+        if places[0] == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super()._read(epochs, places, nthreads)
+
+
+@pytest.mark.skipif(not FORKS, reason="fork does not exist here")
+def test_a_worker_that_dies(path: str) -> None:
+    loader = b2t.Loader(Dying(path, ["scan"]), 1, workers=2, kind="fork")
+    with pytest.raises(RuntimeError, match=r"worker.*(killed by signal|exited unexpectedly)"):
+        list(loader)
+    loader.close()
+
+
+@pytest.mark.skipif(not FORKS, reason="fork does not exist here")
+def test_a_store_replaced_under_a_loader(path: str, tmp_path: Path) -> None:
+    """Forked workers show what their parent has opened."""
+    loader = b2t.Loader(b2t.Samples(path, ["scan"]), 1, workers=2, kind="fork", prefetch=1)
+    loop = iter(loader)
+    found = [next(loop)["scan"].numpy().copy()]
+    with blosc2.TreeStore(str(tmp_path / "other.b2z"), mode="w") as store:
+        for n in range(6):
+            store[f"/{n}/scan"] = ITEMS[n] + 1
+    os.replace(tmp_path / "other.b2z", path)
+    found += [batch["scan"].numpy().copy() for batch in loop]
+    loader.close()
+    assert np.array_equal(np.concatenate(found), ITEMS)
+
+
+@pytest.mark.skipif(not FORKS, reason="fork does not exist here")
+def test_many_batches_after_reads_in_the_parent(path: str) -> None:
+    blosc2.Loader(blosc2.Samples(path, ["scan"]), 2, workers=2).__iter__()
+    samples = b2t.Samples(path, ["scan"])
+    samples.read_batch(range(6))
+    loader = b2t.Loader(samples, 1, workers=2, kind="fork", shuffle=True)
+    for _ in range(20):
+        assert sum(1 for _ in loader) == 6
+    loader.close()
+    gc.collect()
+
+
+def test_wrong_kinds(path: str) -> None:
+    with pytest.raises(ValueError, match="kind must be one of"):
+        b2t.Loader(patches(path), kind="greenlets")
+
+
+def test_without_torch(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('no torch', name='torch')\n")
+    program = "import blosc2\nassert blosc2.Loader\nimport sys\nassert 'torch' not in sys.modules\nimport blosc2.torch"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "pip install 'python-blosc2[torch]'" in done.stderr
