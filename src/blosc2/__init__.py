@@ -169,7 +169,16 @@ if _TYPE_CHECKING:
         unpack_array2,
         unpack_tensor,
     )
-    from blosc2._tools import ConversionReport, Loader, PatchSampler, Permutation, Samples, convert, foreground_index, zarr_references
+    from blosc2._tools import (
+        ConversionReport,
+        Loader,
+        PatchSampler,
+        Permutation,
+        Samples,
+        convert,
+        foreground_index,
+        zarr_references,
+    )
     from blosc2.batch_array import Batch, BatchArray
     from blosc2.core import (
         BlockCacheStats,

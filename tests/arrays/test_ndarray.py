@@ -84,7 +84,9 @@ def test_reads_and_writes_are_those_of_numpy(case: cases.Case, path: str, quarte
 @pytest.mark.parametrize("quarter", range(4))
 @settings(max_examples=125, deadline=None)
 @given(case=cases.cases(), steps=st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=4))
-def test_resize_is_as_cutting_and_padding_with_zeros(case: cases.Case, steps: list[int], path: str, quarter: int) -> None:
+def test_resize_is_as_cutting_and_padding_with_zeros(
+    case: cases.Case, steps: list[int], path: str, quarter: int
+) -> None:
     memory = cases.write(case)
     if 0 in memory.chunks:
         with pytest.raises(ValueError, match="Cannot resize array"):
