@@ -41,7 +41,13 @@ B2_INLINE uint32_t crc32c_by_table(uint32_t crc, const uint8_t *p, size_t n) {
 }
 
 #if defined(__x86_64__) && defined(__GNUC__)
-#define B2_CRC_TARGET __attribute__((target("sse4.2")))
+/* Clang has the instruction as a feature of its own. */
+#if defined(__clang__) && __clang_major__ >= 14
+#define B2_SSE42 "sse4.2,crc32"
+#else
+#define B2_SSE42 "sse4.2"
+#endif
+#define B2_CRC_TARGET __attribute__((target(B2_SSE42)))
 #define b2_crc_of_word __builtin_ia32_crc32di
 #define b2_crc_of_byte __builtin_ia32_crc32qi
 #define b2_has_instruction() __builtin_cpu_supports("sse4.2")
@@ -110,7 +116,7 @@ B2_CRC_TARGET static uint32_t crc32c_by_streams(uint32_t crc, const uint8_t *p, 
 
 #if defined(__x86_64__) && defined(__GNUC__)
 /* At least 256 bytes. What is left of them after each step stands for all that came before. */
-__attribute__((target("avx512f,vpclmulqdq,pclmul,sse4.2")))
+__attribute__((target("avx512f,vpclmulqdq,pclmul," B2_SSE42)))
 static uint32_t crc32c_by_folding(uint32_t crc, const uint8_t *p, size_t n) {
     /* x to the powers of 2048 + 32 and 2048 - 32. */
     const __m512i by = _mm512_broadcast_i32x4(_mm_set_epi64x(0xB9E02B86, 0xDCB17AA4));

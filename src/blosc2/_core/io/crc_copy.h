@@ -106,7 +106,7 @@ B2_COPIES static void b2_fold_rows(uint32_t crc, __m128i factors, uint8_t *rest,
 #define b2_folds_rows() (b2_crc_way == 2 && b2_crc32_way == 2)
 
 /* Go on from the checksum of what came before: CRC-32C, or CRC-32 with `zip`. Only where `b2_folds_rows`. */
-__attribute__((target("sse4.2,pclmul")))
+__attribute__((target("pclmul," B2_SSE42)))
 static uint32_t crc_copy_rows(int zip, uint32_t crc, uint8_t *to, const int64_t *strides, const int64_t *count,
                               int axes, const uint8_t *source, size_t run) {
     uint8_t rest[256];

