@@ -33,10 +33,12 @@ def write(path: Path, items: np.ndarray[Any, Any] = ITEMS, **how: Any) -> str:
 
 def keys(count: int, seed: int = 0) -> list[tuple[slice, ...]]:
     rng = np.random.default_rng(seed)
-    return [
-        tuple(slice(a, a + 1 + int(rng.integers(n - a)), int(rng.integers(1, 4))) for n in ITEMS.shape for a in [int(rng.integers(n))])
-        for _ in range(count)
-    ]  # fmt: skip
+    made = []
+    for _ in range(count):
+        starts = [int(rng.integers(n)) for n in ITEMS.shape]
+        stops = [a + 1 + int(rng.integers(n - a)) for a, n in zip(starts, ITEMS.shape)]
+        made.append(tuple(slice(a, b, int(rng.integers(1, 4))) for a, b in zip(starts, stops)))
+    return made
 
 
 @MAPPED
