@@ -9,6 +9,7 @@ from blosc2._core.io.little_endian cimport put, put32, put64
 from blosc2._core.zip.archive_writer cimport Collected
 from blosc2._core.catalog_writing.catalog_pages cimport Pages
 from blosc2._core.zip.catalog cimport FOOTER_LENGTH, PAGE
+from blosc2._core.zip.end_record cimport is_wide
 from blosc2._core.zip.central_record cimport CENTRAL_LENGTH
 
 cdef enum:
@@ -39,8 +40,8 @@ cdef inline int write_footer(const Footer *f, Pages pages, uint8_t *footer) exce
     size = pages.size + FOOTER_LENGTH
     start = 0 if pages.writer is None else pages.writer._open_start
     own = CENTRAL_LENGTH + NAME_LENGTH
-    if size >= 0xFFFFFFFF or f.header >= 0xFFFFFFFF:
-        own += 4 + 16 * (size >= 0xFFFFFFFF) + 8 * (f.header >= 0xFFFFFFFF)
+    if is_wide(size) or is_wide(f.header):
+        own += 4 + 16 * is_wide(size) + 8 * is_wide(f.header)
     memset(footer, 0, FOOTER_LENGTH)
     p = put32(put32(put(footer, <const char *> b"b2catlog", 8), 1), FOOTER_LENGTH)
     p = put64(put64(put64(p, <uint64_t> (start + size)), <uint64_t> (f.others_size + f.records_size + own)),

@@ -180,11 +180,20 @@ cdef class CatalogBuilder:
         cdef uint64_t *count
         cdef int kind
         cdef uint32_t shape
-        cdef bint hidden
+        cdef bint hidden, known
         cdef Py_ssize_t name
+        # The description of the new leaf before, most of which the next one has, too.
+        cdef Collected like = Collected.__new__(Collected)
+        cdef Description like_description
+        cdef int like_kind = 0
+        cdef uint32_t like_shape = 0
         merge.begin()
         while merge.next(&leaf):
-            if leaf.position >= 0:
+            known = leaf.position < 0 and like.used and leaf.description_length == like.used and memcmp(
+                leaf.description, like.data, <size_t> like.used) == 0
+            if known:
+                description = like_description
+            elif leaf.position >= 0:
                 self._describe_old(leaf.position, &description)
             elif not unpack_description(leaf.description, leaf.description_length, &description):
                 describe_nothing(&description)
@@ -195,11 +204,15 @@ cdef class CatalogBuilder:
             if hidden:
                 describe_nothing(&description)
                 description.what, description.codec = LEAF_ATTRIBUTES, 0
-            kind = self.known.kind(&description)
-            shape = 0
-            if kind:
-                shape = self.known.shape(&description)
-            else:
+                known = False
+            kind, shape = like_kind, like_shape
+            if not known:
+                kind = self.known.kind(&description)
+                shape = self.known.shape(&description) if kind else 0
+                if kind and leaf.position < 0 and not hidden:
+                    like_description, like_kind, like_shape = description, kind, shape
+                    remember(like, leaf.description, <Py_ssize_t> leaf.description_length)
+            if not kind:
                 description.nbytes = description.cbytes = 0
                 self.undescribed += 1
             if self.leaves % self.tally_step == 0:
@@ -348,9 +361,7 @@ cdef class CatalogBuilder:
         cdef Merged leaf
         cdef Description description
         cdef set seen = set()
-        cdef bytes dtype = None
-        cdef int what = -1, codec = -1
-        cdef Collected last = Collected.__new__(Collected)
+        cdef Collected like = Collected.__new__(Collected), last = Collected.__new__(Collected)
         cdef Py_ssize_t common, at
         if self.old is not None and self.hashes:
             # Counted in the directory, as its catalog may state any number.
@@ -369,16 +380,14 @@ cdef class CatalogBuilder:
                 continue
             leaf.record_length = u32(merge.item.payload)
             leaf.description = merge.item.payload + 4 + leaf.record_length
-            if not unpack_description(
-                    leaf.description, <int64_t> merge.item.payload_length - 4 - leaf.record_length, &description):
+            leaf.description_length = <int64_t> merge.item.payload_length - 4 - leaf.record_length
+            if like.used and leaf.description_length == like.used and memcmp(
+                    leaf.description, like.data, <size_t> like.used) == 0:
                 continue
-            if dtype is not None and what == description.what and codec == description.codec and (
-                    description.dtype_length == PyBytes_GET_SIZE(dtype)) and memcmp(
-                    description.dtype, PyBytes_AS_STRING(dtype), description.dtype_length) == 0:
+            if not unpack_description(leaf.description, leaf.description_length, &description):
                 continue
-            what, codec = description.what, description.codec
-            dtype = (<const char *> description.dtype)[:description.dtype_length]
-            seen.add((what, codec, dtype))
+            remember(like, leaf.description, <Py_ssize_t> leaf.description_length)
+            seen.add((description.what, description.codec, (<const char *> description.dtype)[:description.dtype_length]))
         if self.dtype_of is not None and self.old is not None and (self.before is None or self.before.undescribed):
             self.tally_kinds = 256      # they are only known when the leaves have been opened
         else:

@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from blosc2._core.keys.gone_ranges cimport GoneRanges
@@ -46,6 +46,13 @@ cdef class LeafMerge:
 cdef inline Py_ssize_t shared(Collected before, const uint8_t *key, Py_ssize_t length) noexcept:
     """How many bytes a key has in common with the one before."""
     cdef Py_ssize_t i = 0, most = min(length, <Py_ssize_t> before.used)
+    cdef uint64_t x, y
+    while i + 8 <= most:
+        memcpy(&x, key + i, 8)
+        memcpy(&y, before.data + i, 8)
+        if x != y:
+            break
+        i += 8
     while i < most and key[i] == before.data[i]:
         i += 1
     return i

@@ -1,5 +1,8 @@
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
+cdef enum:
+    LAST_PARENTS = 4
+
 
 cdef class KeySet:
     """Keys by their hashes; see folded_keys.pyx."""
@@ -21,14 +24,16 @@ cdef class KeyAdmission:
     cdef public bint alone, suffixed
     cdef bytes reserved
     cdef bint grouped
-    # The group of the last plain key, which was found to exclude nothing; a length of -1 for none.
-    cdef uint8_t last_parent[256]
-    cdef Py_ssize_t last_length
+    # The groups of the last plain keys, which were found to exclude nothing, in a ring; a length of -1 for none.
+    cdef uint8_t last_parents[LAST_PARENTS][256]
+    cdef Py_ssize_t last_lengths[LAST_PARENTS]
+    cdef int last                               # the one that was met last
 
     cdef int admit_key(self, key) except -1
+    cdef Py_ssize_t _last_parent(self, const uint8_t *text, Py_ssize_t length) noexcept
     cdef bint _open_group(self, str key, const uint8_t *text, Py_ssize_t parent) except -1
 
 
 cdef uint64_t path_hash(const uint8_t *text, Py_ssize_t length) noexcept nogil
-cdef Py_ssize_t plain_parent(const uint8_t *text, Py_ssize_t length) noexcept nogil
+cdef Py_ssize_t plain_parent(const uint8_t *text, Py_ssize_t length, Py_ssize_t known=*) noexcept nogil
 cdef uint64_t folded_hash(str key) except 0

@@ -238,32 +238,36 @@ cdef class KeyAdmission:
     """
 
     def __cinit__(self, str reserved not None, int64_t most=1 << 22, bint grouped=False):
+        cdef int i
         self.grouped = grouped
         self.leaves, self.folded, self.groups, self.parents = KeySet(most), KeySet(most), KeySet(most), KeySet(1 << 20)
         self.reserved = reserved.encode()
-        self.last_length = -1
+        for i in range(LAST_PARENTS):
+            self.last_lengths[i] = -1
 
     def admit(self, key):
         """Take note of a plain key whose group excludes nothing, and say which of the five it is."""
         return self.admit_key(key)
 
     cdef int admit_key(self, key) except -1:
-        cdef Py_ssize_t length, parent
+        cdef Py_ssize_t length, parent, met
         cdef const uint8_t *text = ascii_text(<PyObject *> key, &length)
         cdef uint64_t hashed, other
         cdef uint8_t lower[SHORT + 8]
         if text == NULL or self.suffixed:
             return 2
-        parent = plain_parent(text, length)
+        # Mostly a key lies in a group like one of those before. A group that excludes nothing stays so, and is plain.
+        met = self._last_parent(text, length)
+        parent = plain_parent(text, length, max(met, 0))
         if parent < 0 or (length > PyBytes_GET_SIZE(self.reserved) and memcmp(
                 text + 1, PyBytes_AS_STRING(self.reserved), PyBytes_GET_SIZE(self.reserved)) == 0):
             return 2
-        # Mostly a key lies in the group of the one before. A group that excludes nothing stays so.
-        if not (parent == self.last_length and memcmp(text, self.last_parent, <size_t> parent) == 0):
+        if parent != met:
             if not self.parents._has(path_hash(text, parent)) and not self._open_group(key, text, parent):
                 return 2
-            memcpy(self.last_parent, text, <size_t> parent)
-            self.last_length = parent
+            self.last = (self.last + 1) % LAST_PARENTS
+            memcpy(self.last_parents[self.last], text, <size_t> parent)
+            self.last_lengths[self.last] = parent
         hashed = path_hash(text, length)
         if not lower_plain(lower, text, length):
             other = folded_hash(key)
@@ -277,6 +281,18 @@ cdef class KeyAdmission:
         if self.folded._add(other):
             return 3
         return 4 if self.groups.used and self.groups._has(hashed) else 0
+
+    cdef Py_ssize_t _last_parent(self, const uint8_t *text, Py_ssize_t length) noexcept:
+        """The length of one of the groups met last that a key lies below; -1 where there is none."""
+        cdef int i, at = self.last
+        cdef Py_ssize_t parent
+        for i in range(LAST_PARENTS):
+            parent = self.last_lengths[at]
+            if 0 <= parent < length and text[parent] == 0x2F and memcmp(text, self.last_parents[at], <size_t> parent) == 0:
+                self.last = at
+                return parent
+            at = (at + 1) % LAST_PARENTS
+        return -1
 
     cdef bint _open_group(self, str key, const uint8_t *text, Py_ssize_t parent) except -1:
         """Whether a group that is new here excludes nothing, if only keys that came before could be excluded."""
@@ -316,24 +332,25 @@ cdef uint64_t path_hash(const uint8_t *text, Py_ssize_t length) noexcept nogil:
     return key_hash(_seed0, _seed1, text, <size_t> length) | 1
 
 
-cdef Py_ssize_t plain_parent(const uint8_t *text, Py_ssize_t length) noexcept nogil:
+cdef Py_ssize_t plain_parent(const uint8_t *text, Py_ssize_t length, Py_ssize_t known=0) noexcept nogil:
     """The length of the group of a plain key, 0 in the root; -1 for a key that has to be looked at more closely.
 
-    A plain key is legal, and is no name of the store's own, but for those that begin with its reserved one.
+    A plain key is legal, and is no name of the store's own, but for those that begin with its reserved one. The group
+    that its first `known` bytes name is plain, as was found before.
     """
-    cdef Py_ssize_t i, slash = 0
+    cdef Py_ssize_t i, slash = known
     cdef uint8_t c
     cdef bint begins = True
     if length < 2 or length > 200 or text[0] != 0x2F:
         return -1
-    for i in range(1, length):
+    for i in range(known + 1, length):
         c = text[i]
-        if c == 0x2F:
+        if 0x61 <= c <= 0x7A or 0x30 <= c <= 0x39 or 0x41 <= c <= 0x5A:
+            begins = False
+        elif c == 0x2F:
             if begins or ends_badly(text, slash + 1, i):
                 return -1
             begins, slash = True, i
-        elif 0x61 <= c <= 0x7A or 0x41 <= c <= 0x5A or 0x30 <= c <= 0x39:
-            begins = False
         elif not begins and (c == 0x5F or c == 0x2D):
             pass
         elif not begins and c == 0x2E:

@@ -149,19 +149,18 @@ cdef class SmallLeaves:
     cdef int _add(self, str key, RawKind kind, cnp.ndarray value) except -1:
         """Write a leaf."""
         cdef uint8_t name[MOST_NAME]
-        cdef uint8_t frame[MOST_FRAME]
         cdef Py_ssize_t length
         cdef const uint8_t *text = ascii_text(<PyObject *> key, &length)
-        cdef int64_t size = kind.size(), before = PyBytes_GET_SIZE(kind.before)
+        cdef int64_t size = kind.size(), before = PyBytes_GET_SIZE(kind.before), header = self.writer._written + self.writer._pending.used
         cdef uint32_t crc
-        if size > MOST_FRAME:
-            raise ValueError("this is no small frame")
-        kind.write(frame, value)
-        crc = zip_checksum(kind.crc, frame + before, <size_t> (size - before))
+        cdef uint8_t *frame
         length -= 1
         memcpy(name, text + 1, <size_t> length)
         memcpy(name + length, PyBytes_AS_STRING(_suffix), 5)
-        self.writer.add_leaf(name, <uint32_t> (length + 5), <uint32_t> length, frame, size, crc, kind.description)
+        frame = self.writer.begin_leaf(name, <uint32_t> (length + 5), size)
+        kind.write(frame, value)
+        crc = zip_checksum(kind.crc, frame + before, <size_t> (size - before))
+        self.writer.end_leaf(name, <uint32_t> (length + 5), <uint32_t> length, header, size, crc, kind.description)
         if self.writer._pending.used >= COLLECTED:
             self.check()
             self.writer._drain()

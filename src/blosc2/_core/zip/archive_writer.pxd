@@ -48,6 +48,9 @@ cdef class ArchiveWriter:
                               uint32_t crc, uint32_t mode) noexcept
     cdef int add_leaf(self, const uint8_t *name, uint32_t length, uint32_t stem, const uint8_t *data, int64_t size, uint32_t crc,
                       bytes description) except -1
+    cdef uint8_t *begin_leaf(self, const uint8_t *name, uint32_t length, int64_t size) except NULL
+    cdef int end_leaf(self, const uint8_t *name, uint32_t length, uint32_t stem, int64_t header, int64_t size, uint32_t crc,
+                      bytes description) except -1
     cdef int note_leaf(self, const uint8_t *name, uint32_t length, uint32_t stem, int64_t header, int64_t size, uint32_t crc,
                        bytes description) except -1
     cdef int _add(self, const uint8_t *data, int64_t size) except -1

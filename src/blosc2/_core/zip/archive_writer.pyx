@@ -15,7 +15,8 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
 
 from blosc2._core.zip.end_record cimport (
-    COMMENT_COVERED, COMMENT_LENGTH, END64_LENGTH, END_LENGTH, LOCAL_LENGTH, LOCATOR_LENGTH, write_comment)
+    COMMENT_COVERED, COMMENT_LENGTH, END64_LENGTH, END_LENGTH, LOCAL_LENGTH, LOCATOR_LENGTH, four_bytes, is_wide,
+    write_comment)
 from blosc2._core.zip.catalog cimport stem_length
 from blosc2._core.zip.central_record cimport CENTRAL_LENGTH, FLAG_UTF8
 from blosc2._core.io.checksum cimport checksum, joined
@@ -322,7 +323,7 @@ cdef class ArchiveWriter:
     cdef int64_t _begin(self, const uint8_t *name, uint32_t length, int64_t size, uint32_t crc) except -1:
         """Collect the local header of a member; where its data will start in the file."""
         cdef int64_t header = self._written + self._pending.used, start
-        cdef uint32_t extra = 20 if size >= 0xFFFFFFFF else 0, padding
+        cdef uint32_t extra = 20 if is_wide(size) else 0, padding
         cdef uint8_t *p
         start = header + LOCAL_LENGTH + length + extra
         padding = <uint32_t> ((self._align - start % self._align) % self._align)
@@ -372,14 +373,14 @@ cdef class ArchiveWriter:
     cdef uint8_t *_put_record(self, uint8_t *p, const uint8_t *name, uint32_t length, int64_t header, int64_t size,
                               uint32_t crc, uint32_t mode) noexcept:
         """Write the central record of a member; what follows it is returned."""
-        cdef bint large = size >= 0xFFFFFFFF, far = header >= 0xFFFFFFFF
-        cdef uint32_t extra = 4 + 16 * large + 8 * far if large or far else 0
+        cdef bint large = is_wide(size), far = is_wide(header)
+        cdef uint32_t extra = wide_length(size, header)
         p = put(p, <const char *> b"PK\1\2", 4)
         p = put16(p, 0x300 | (45 if large or far else 20))
         p = put_fields(p, name, length, header, size, self._stamp, crc)
         p = put16(put16(put16(p, length), extra), 0)
         p = put32(put32(p, 0), (0o100000 | mode) << 16)
-        p = put32(p, <uint32_t> min(header, 0xFFFFFFFF))
+        p = put32(p, four_bytes(header))
         p = put(p, <const char *> name, length)
         if extra:
             p = put16(put16(p, 1), extra - 4)
@@ -393,22 +394,28 @@ cdef class ArchiveWriter:
                       bytes description) except -1:
         """Add a small leaf whose name fits, after `collect`. The caller drains what was collected when it is `COLLECTED`."""
         cdef int64_t header = self._written + self._pending.used
-        self._begin(name, length, size, crc)
-        memcpy(self._pending.more(size), data, <size_t> size)
+        memcpy(self.begin_leaf(name, length, size), data, <size_t> size)
+        return self.end_leaf(name, length, stem, header, size, crc, description)
+
+    cdef uint8_t *begin_leaf(self, const uint8_t *name, uint32_t length, int64_t size) except NULL:
+        """Begin a small leaf at `position`: the caller writes its bytes to where they lie, then calls `end_leaf`."""
+        self._begin(name, length, size, 0)
+        return self._pending.more(size)
+
+    cdef int end_leaf(self, const uint8_t *name, uint32_t length, uint32_t stem, int64_t header, int64_t size, uint32_t crc,
+                      bytes description) except -1:
+        """End a leaf whose local header is at an offset."""
         self._pending.used += size
+        put32(self._pending.data + (header - self._written) + 14, crc)
         return self.note_leaf(name, length, stem, header, size, crc, description)
 
     cdef int note_leaf(self, const uint8_t *name, uint32_t length, uint32_t stem, int64_t header, int64_t size, uint32_t crc,
                        bytes description) except -1:
         """Keep the record of a leaf that is whole, after `collect`."""
-        cdef Collected handed = self._handed
-        cdef uint8_t *start
-        cdef uint8_t *p
-        start = handed.more(4 + CENTRAL_LENGTH + length + MOST_EXTRA + PyBytes_GET_SIZE(description))
-        p = self._put_record(start + 4, name, length, header, size, crc, 0o600)
-        put32(start, <uint32_t> (p - start - 4))
-        p = put(p, PyBytes_AS_STRING(description), PyBytes_GET_SIZE(description))
-        self.runs.add(name, stem, start, <uint32_t> (p - start))
+        cdef uint32_t record = CENTRAL_LENGTH + length + wide_length(size, header)
+        cdef uint8_t *p = self.runs.add_key(name, stem, 4 + record + <uint32_t> PyBytes_GET_SIZE(description))
+        p = self._put_record(put32(p, record), name, length, header, size, crc, 0o600)
+        put(p, PyBytes_AS_STRING(description), PyBytes_GET_SIZE(description))
         return 0
 
     cdef int _drop(self, bytes name) except -1:
@@ -472,7 +479,7 @@ cdef class ArchiveWriter:
         cdef int64_t size = position - offset
         cdef uint8_t end[END_LENGTH]
         cdef uint8_t *p
-        if offset >= 0xFFFFFFFF or size >= 0xFFFFFFFF or count >= 0xFFFF:
+        if is_wide(offset) or is_wide(size) or count >= 0xFFFF:
             p = self._pending.more(END64_LENGTH + LOCATOR_LENGTH)
             p = put64(put(p, <const char *> b"PK\6\6", 4), END64_LENGTH - 12)
             p = put32(put32(put16(put16(p, 0x300 | 45), 45), 0), 0)
@@ -482,7 +489,7 @@ cdef class ArchiveWriter:
         self._drain()
         p = put32(put(end, <const char *> b"PK\5\6", 4), 0)
         p = put16(put16(p, <uint32_t> min(count, 0xFFFF)), <uint32_t> min(count, 0xFFFF))
-        p = put32(put32(p, <uint32_t> min(size, 0xFFFFFFFF)), <uint32_t> min(offset, 0xFFFFFFFF))
+        p = put32(put32(p, four_bytes(size)), four_bytes(offset))
         put16(p, COMMENT_LENGTH if self._has_checksum else 0)
         self._end = PyBytes_FromStringAndSize(<const char *> end, END_LENGTH)
         self.records.used = 0
@@ -544,6 +551,11 @@ cdef class ArchiveWriter:
         return 0
 
 
+cdef inline uint32_t wide_length(int64_t size, int64_t header) noexcept nogil:
+    """Bytes of the zip64 field of a record."""
+    return 4 + 16 * is_wide(size) + 8 * is_wide(header) if is_wide(size) or is_wide(header) else 0
+
+
 cdef inline int64_t written_length(const uint8_t *record) noexcept nogil:
     """Bytes of a record that was written here, without a comment."""
     return CENTRAL_LENGTH + u16(record + 28) + u16(record + 30)
@@ -552,13 +564,12 @@ cdef inline int64_t written_length(const uint8_t *record) noexcept nogil:
 cdef uint8_t *put_fields(uint8_t *p, const uint8_t *text, uint32_t length, int64_t header, int64_t size, uint32_t stamp,
                          uint32_t crc) noexcept:
     """What local header and central record have in common: from the version needed to the sizes."""
-    cdef uint32_t flags = 0, size32 = <uint32_t> min(size, 0xFFFFFFFF)
+    cdef uint32_t size32 = four_bytes(size)
+    cdef uint8_t seen = 0
     cdef uint32_t i
     for i in range(length):
-        if text[i] & 0x80:
-            flags = FLAG_UTF8
-            break
-    p = put16(put16(put16(p, 45 if size >= 0xFFFFFFFF or header >= 0xFFFFFFFF else 20), flags), 0)
+        seen |= text[i]
+    p = put16(put16(put16(p, 45 if is_wide(size) or is_wide(header) else 20), FLAG_UTF8 if seen & 0x80 else 0), 0)
     return put32(put32(put32(put32(p, stamp), crc), size32), size32)
 
 

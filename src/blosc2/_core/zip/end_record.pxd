@@ -2,7 +2,7 @@
 """The records at the end of an archive: how long they are, finding the last one, and its comment, which holds the
 checksum of the file."""
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport UINT32_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 cdef enum:
@@ -14,6 +14,16 @@ cdef enum:
     # The comment: a word, the record's offset in 16 digits, and a space, which the checksum covers; and its 8 digits.
     COMMENT_COVERED = 24
     COMMENT_LENGTH = 32
+
+
+cdef inline bint is_wide(int64_t value) noexcept nogil:
+    """Whether a size or an offset stands in a zip64 field, as four bytes cannot say it."""
+    return value >= <int64_t> UINT32_MAX
+
+
+cdef inline uint32_t four_bytes(int64_t value) noexcept nogil:
+    """What the field of four bytes says of a size or an offset."""
+    return UINT32_MAX if is_wide(value) else <uint32_t> value
 
 
 cdef inline bint is_signature(const uint8_t *p, uint8_t third, uint8_t fourth) noexcept nogil:

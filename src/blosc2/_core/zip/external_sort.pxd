@@ -33,6 +33,7 @@ cdef class SortedRuns:
     cdef size_t _block_count, _block_room, _blocks_used, _items, _walk_block, _walk_byte, _indexed
     cdef const uint8_t *_last
     cdef bint _ascending
+    cdef bint _distinct     # whether no two keys are known to be equal: those in order, or all after a pass
     cdef SortEntry *_index  # NULL when the items were added in order
     # the file
     cdef SortRun *_runs
@@ -48,6 +49,7 @@ cdef class SortedRuns:
     cdef int add(
         self, const uint8_t *key, uint32_t key_length, const uint8_t *payload, uint32_t payload_length
     ) except -1 nogil
+    cdef uint8_t *add_key(self, const uint8_t *key, uint32_t key_length, uint32_t payload_length) except NULL nogil
     cdef int rewind(self) except -1 nogil
     cdef bint next(self, SortedItem *item) except -1 nogil
 

@@ -31,6 +31,9 @@ cdef extern from "io/positional_read.h" nogil:
     int64_t positional_read(int fd, void *destination, int64_t length, int64_t offset)
     void close_descriptor(int fd)
 
+cdef extern from "io/prefetch.h" nogil:
+    void prefetch(const uint8_t *start, int64_t length)
+
 cdef enum:
     ADDING
     READING
@@ -45,6 +48,9 @@ cdef enum:
     INDEX_SIZE = 24
     NO_MEMORY = -1
     DAMAGED = -2
+    # Items that lie in another order than that of their keys are asked for so many before they are needed, their first bytes.
+    SOON = 8
+    SHOWN = 192
 
 
 cdef class SortedRuns:
@@ -94,7 +100,7 @@ cdef class SortedRuns:
         self._directory = None if directory is None else os.fspath(directory)
         self._budget = min(budget, <size_t> 1 << 62)
         self._block_size = max(SMALLEST_BLOCK, min(LARGEST_BLOCK, self._budget // 8))
-        self._ascending = True
+        self._ascending = self._distinct = True
 
     def __dealloc__(self):
         self._release()
@@ -188,12 +194,21 @@ cdef class SortedRuns:
     cdef int add(
         self, const uint8_t *key, uint32_t key_length, const uint8_t *payload, uint32_t payload_length
     ) except -1 nogil:
+        cdef uint8_t *to = self.add_key(key, key_length, payload_length)
+        if payload_length:
+            memcpy(to, payload, payload_length)
+        return 0
+
+    cdef uint8_t *add_key(self, const uint8_t *key, uint32_t key_length, uint32_t payload_length) except NULL nogil:
+        """Add an item; the caller writes its payload to where it lies."""
         cdef size_t length = LENGTHS + <size_t> key_length + payload_length, more = INDEX_SIZE
         cdef uint32_t lengths[2]
         cdef uint8_t *record
         cdef SortBlock *block
+        cdef int order
         if self._state != ADDING:
-            return self._wrong_use()
+            self._wrong_use()
+            return NULL
         if self._blocks_used:
             block = &self._blocks[self._blocks_used - 1]
             if length > block.capacity - block.used:
@@ -206,15 +221,15 @@ cdef class SortedRuns:
         memcpy(record, lengths, LENGTHS)
         if key_length:
             memcpy(record + LENGTHS, key, key_length)
-        if payload_length:
-            memcpy(record + LENGTHS + key_length, payload, payload_length)
         if self._ascending and self._items:
-            self._ascending = compare_from(self._last, record, 0) <= 0
+            order = compare_from(self._last, record, 0)
+            self._ascending = order <= 0
+            self._distinct &= order < 0
         self._last = record
         self._items += 1
         self._footprint += INDEX_SIZE
         self.count += 1
-        return 0
+        return record + LENGTHS + key_length
 
     cdef const uint8_t *_walked(self) noexcept nogil:
         """The record that the walk through the blocks has reached, or NULL behind the last one."""
@@ -257,12 +272,16 @@ cdef class SortedRuns:
                 following = self._walked()
             else:
                 following = self._index[self._indexed].record if self._indexed < self._items else NULL
+                if self._indexed + SOON < self._items:
+                    prefetch(self._index[self._indexed + SOON].record, SHOWN)
             if record != NULL:
-                if following == NULL or not equal_keys(record, following):
+                if following == NULL or self._distinct or not equal_keys(record, following):
                     open_record(record, item)
                     return True
                 self.replaced += 1
             if following == NULL:
+                # Whoever comes this way again need not compare them.
+                self._distinct = self.replaced == self._replaced_before
                 return False
             record = following
             if self._index == NULL:
@@ -285,7 +304,7 @@ cdef class SortedRuns:
         self._index = NULL
         self._blocks_used = self._items = self._footprint = 0
         self._last = NULL
-        self._ascending = True
+        self._ascending = self._distinct = True
 
     # ------------------------------------------------------------------------------------------------------ the file
 
