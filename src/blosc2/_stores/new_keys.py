@@ -255,7 +255,7 @@ class NewKeys:
         if not self._is_empty:
             if not self._contents.has(key):
                 self._names.check(key, self._contents, streaming=True)
-        elif self.admission.folded.add_folded(key):
+        elif self.admission.add_folded(key):
             raise differs_in_case(key, "another new key")
         if len(self._groups):
             self._check_not_group(key)

@@ -20,6 +20,7 @@ cdef class KeySet:
 cdef class KeyAdmission:
     """Says of most new keys at once that they may be taken; see folded_keys.pyx."""
 
+    # `folded` has the keys that are not written as others are compared with them.
     cdef readonly KeySet leaves, folded, groups, parents
     cdef public bint alone, suffixed
     cdef bytes reserved
@@ -30,6 +31,7 @@ cdef class KeyAdmission:
     cdef int last                               # the one that was met last
 
     cdef int admit_key(self, key) except -1
+    cdef bint _is_like(self, uint64_t hashed, uint64_t other) except -1
     cdef Py_ssize_t _last_parent(self, const uint8_t *text, Py_ssize_t length) noexcept
     cdef bint _open_group(self, str key, const uint8_t *text, Py_ssize_t parent) except -1
 

@@ -275,12 +275,24 @@ cdef class KeyAdmission:
             other = hashed
         else:
             other = key_hash(_seed0, _seed1, lower, <size_t> length) | 1
-        prefetch(<const uint8_t *> (self.folded.slots + home(self.folded, other)), 1)
         if self.leaves._add(hashed):
             return 1
-        if self.folded._add(other):
+        if self._is_like(hashed, other):
             return 3
         return 4 if self.groups.used and self.groups._has(hashed) else 0
+
+    def add_folded(self, str key not None):
+        """Take note of a key, which is among `leaves`, without regard to case; whether there was another one like it."""
+        return self._is_like(hash_of(key), folded_hash(key))
+
+    cdef bint _is_like(self, uint64_t hashed, uint64_t other) except -1:
+        """The same of its hash, and that without regard to case.
+
+        They are the same of most keys, which are written as the others are compared: `leaves` has these already.
+        """
+        if hashed == other:
+            return self.folded.used and self.folded._has(other)
+        return self.folded._add(other) or self.leaves._has(other)
 
     cdef Py_ssize_t _last_parent(self, const uint8_t *text, Py_ssize_t length) noexcept:
         """The length of one of the groups met last that a key lies below; -1 where there is none."""
