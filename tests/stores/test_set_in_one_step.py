@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -324,9 +325,7 @@ def test_write_many_does_what_the_general_way_does(
         if step % 4 == 3:
             pairs[5:5] = [(f"/large/{n}", np.arange(3000) * n) for n in range(4)]
         told: list[list[tuple[int, int]]] = [[], []]
-        ours, general = (
-            outcome(lambda store=store, told=told[n]: write(store, pairs, told)) for n, store in enumerate(stores)
-        )
+        ours, general = (outcome(partial(write, store, pairs, told[n])) for n, store in enumerate(stores))
         assert str(ours).replace(f"{tmp_path}/0", "") == str(general).replace(f"{tmp_path}/1", ""), step
         if not isinstance(ours, tuple):
             assert told[0] == told[1], step
