@@ -20,11 +20,14 @@ from fixture_kit.embedded_files import (
     put,
     values_of,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
 import blosc2
 from blosc2._backends.embedded.frame_layout import arrange, raw_header
 from blosc2._backends.embedded.frame_map import MAP, open_embedded
 from blosc2._core.codec.codec import Encoder, Encoding
+from blosc2._core.leaves.leaf_stream import arranged, summed
 
 # What is looked at is one publication of several changes.
 pytestmark = pytest.mark.usefixtures("changes_wait")
@@ -306,3 +309,45 @@ def test_a_link_to_a_store_stays_one(tmp_path: Path) -> None:
         store["/b"] = [2]
     assert link.is_symlink()
     assert {"/a", "/b"} <= set(values_of(path))
+
+
+@given(st.lists(st.integers(0, 700), max_size=60), st.integers(0, 2000), st.sampled_from([64, 256, 512]))
+def test_values_cross_no_chunk_that_they_fit_into(lengths: list[int], position: int, size: int) -> None:
+    positions = arrange(lengths, size, position)
+    end = position
+    for at, length in zip(positions, lengths, strict=True):
+        assert at % 64 == 0
+        assert end <= at < end + size + 64
+        if length <= size:
+            assert at % size + length <= size
+        end = at + length
+    assert len(positions) == len(lengths)
+
+
+IMPOSSIBLE = [
+    ([1], 0, 0, 64), ([1], 64, -1, 64), ([-1], 64, 0, 64), ([1 << 62], 64, 0, 64), ([1], 64, 1 << 62, 64),
+    ([1], 64, 0, 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", IMPOSSIBLE)
+def test_values_that_cannot_be_arranged(arguments: Any) -> None:
+    with pytest.raises(ValueError, match=r"no chunks|cannot have"):
+        arranged(*arguments)
+    with pytest.raises((TypeError, OverflowError)):
+        arranged(["1"], 64, 0, 64)
+    with pytest.raises(OverflowError):
+        arranged([1 << 80], 64, 0, 64)
+
+
+lengths_of_maps = (
+    st.integers(-(1 << 80), 1 << 80) | st.integers(0, 1000) | st.booleans() | st.none() | st.text(max_size=2)
+)
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(["length", "offset"]), lengths_of_maps)), st.integers(0, 1000))
+def test_lengths_of_a_hostile_map_are_summed(entries: list[dict[str, Any]], limit: int) -> None:
+    known = [n for entry in entries if type(n := entry.get("length")) is int and 0 <= n <= limit]
+    assert summed(entries, limit, 100, 500) == (len(known), sum(known), sum(n for n in known if 100 < n <= 500))
+    with pytest.raises(TypeError):
+        summed([[]], limit, 100, 500)

@@ -8,7 +8,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blosc2._core.keys.folded_keys import KeySet, same_folded
+from blosc2._core.keys.folded_keys import AGAIN, LIKE_ANOTHER, NEW, UNKNOWN, KeyAdmission, KeySet, same_folded
 from blosc2._core.keys.keytable import KeyTable
 
 # "ß" folds to two letters, the long s and the Kelvin sign to ASCII ones, the dotted I to two characters, and two
@@ -91,3 +91,23 @@ def test_a_table_is_noted_like_its_keys() -> None:
         other.add_folded(key)
     assert len(one) == len(other) == len(lower)
     assert not one.add_folded("/something else")
+
+
+@given(st.lists(st.text(st.sampled_from("aAbB/é.0"), min_size=1, max_size=4).map(lambda text: "/" + text), max_size=40))
+def test_keys_are_admitted_as_a_dictionary_of_them_says(given: list[str]) -> None:
+    admission = KeyAdmission("reserved")
+    admission.alone = True
+    seen: dict[str, str] = {}
+    for key in given:
+        found = admission.admit(key)
+        like = seen.get(same(key))
+        if found == UNKNOWN:  # whoever asked decides, and takes note of it
+            again = admission.leaves.add(key)
+            assert again == (key in seen.values())
+            if not again:
+                assert admission.add_folded(key) == (like is not None)
+        else:
+            assert found == (NEW if like is None else AGAIN if like == key else LIKE_ANOTHER)
+        if like is not None and like != key:
+            return  # such a key ends the call
+        seen[same(key)] = key

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -285,3 +286,65 @@ def test_a_removed_key_can_be_set_again_at_once(tmp_path: Path) -> None:
         del store["/a/K1"], store["/a/k2"]
         store["/a/k1"] = store["/a/K2"] = np.arange(3)
         assert list(store["/a"]) == ["/K2", "/k0", "/k1", "/k3", "/k4"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("in_transaction", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_write_many_does_what_the_general_way_does(
+    kind: str, in_transaction: bool, seed: int, tmp_path: Path, never: Any
+) -> None:
+    cls, suffix = KINDS[kind]
+    stores = []
+    for n in range(2):
+        (tmp_path / str(n)).mkdir()
+        stores.append(cls(str(tmp_path / str(n) / ("store" + suffix)), mode="w"))
+        stores[-1]["/first"] = np.arange(3)
+        if n == 0:
+            never()
+    rng = random.Random(seed)
+    usual = [f"/{'g' * (n % 3)}{n % 3}/k{n}" for n in range(300)]
+
+    def write(store: Any, pairs: list[tuple[str, Any]], told: list[tuple[int, int]]) -> Any:
+        def progress(count: int, nbytes: int) -> None:
+            told.append((count, nbytes))
+
+        if not in_transaction:
+            return store.write_many(iter(pairs), progress=progress)
+        with store.transaction():
+            return store.write_many(iter(pairs), progress=progress)
+
+    for step in range(12):
+        # Mostly good ones, so that more than the first few are written; some are written twice.
+        pairs = [
+            (rng.choice(KEYS[:1] + usual), np.full(rng.randrange(1, 300), rng.randrange(200), "u1"))
+            for _ in range(rng.choice([3, 40, 1500]))
+        ]
+        if step % 3 == 2:
+            pairs.insert(rng.randrange(len(pairs)), (rng.choice(KEYS), values(rng)))
+        if step % 4 == 3:
+            pairs[5:5] = [(f"/large/{n}", np.arange(3000) * n) for n in range(4)]
+        told: list[list[tuple[int, int]]] = [[], []]
+        ours, general = (outcome(partial(write, store, pairs, told[n])) for n, store in enumerate(stores))
+        assert str(ours).replace(f"{tmp_path}/0", "") == str(general).replace(f"{tmp_path}/1", ""), step
+        if not isinstance(ours, tuple):
+            assert told[0] == told[1], step
+        assert shown(stores[0]) == shown(stores[1]), step
+    for store in stores:
+        store.close()
+    again = [cls(str(tmp_path / str(n) / ("store" + suffix)), mode="r") for n in range(2)]
+    assert shown(again[0]) == shown(again[1])
+
+
+def test_frames_that_share_memory_stay_when_others_are_replaced(tmp_path: Path) -> None:
+    store = blosc2.EmbedStore(str(tmp_path / "store.b2e"), mode="w")
+    made = {f"/k{n}": np.full(50, n % 251, "u1") for n in range(3000)}
+    with store.transaction():
+        store.write_many(made)
+        for n in range(0, 3000, 7):
+            store[f"/k{n}"] = made[f"/k{n}"] = np.full(n % 90 + 1, 7, "i2")
+            del store[f"/k{n + 1}"], made[f"/k{n + 1}"]
+            assert (store[f"/k{n + 2}"][...] == made[f"/k{n + 2}"]).all()
+    store.close()
+    with blosc2.EmbedStore(str(tmp_path / "store.b2e"), mode="r") as store:
+        assert shown(store) == {key: value.tolist() for key, value in made.items()}

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from blosc2._stores.leaves.descriptions import LeafInfo
     from blosc2._stores.leaves.leaf import leaf_reader, live_leaf
     from blosc2._stores.leaves.leaf_setting import ready_setter, set_leaf
-    from blosc2._stores.leaves.many_frames import FrameMaker, nbytes_of, with_frames
+    from blosc2._stores.leaves.many_frames import LEAST, FrameMaker, nbytes_of, with_frames
     from blosc2._stores.leaves.read_many import read_named
     from blosc2._stores.leaves.read_selections import read_parts
     from blosc2._stores.leaves.statistics import GroupStats, describe_leaf, leaves_table, store_stats
-    from blosc2._stores.leaves.value_to_frame import metadata_frame, new_frame
+    from blosc2._stores.leaves.value_to_frame import FramedValue, metadata_frame, new_frame
     from blosc2._stores.new_keys import NewKeys, NewNames
     from blosc2._stores.open_stores import end_all, end_forgotten, note_writable
     from blosc2._stores.paced_publishing import PacedPublishing
@@ -56,8 +56,8 @@ else:
         "leaves.read_selections": "read_parts",
         "leaves.statistics": "GroupStats describe_leaf leaves_table store_stats",
         "leaves.leaf_setting": "ready_setter set_leaf",
-        "leaves.many_frames": "FrameMaker nbytes_of with_frames",
-        "leaves.value_to_frame": "metadata_frame new_frame",
+        "leaves.many_frames": "LEAST FrameMaker nbytes_of with_frames",
+        "leaves.value_to_frame": "FramedValue metadata_frame new_frame",
         "new_keys": "NewKeys NewNames",
         "open_stores": "end_all end_forgotten note_writable",
         "paced_publishing": "PacedPublishing",
@@ -83,12 +83,14 @@ __all__ = [
     "ATTRIBUTES",
     "FEW_LINES",
     "HIDDEN",
+    "LEAST",
     "NOTHING",
     "AllOrNone",
     "Drawing",
     "ForeignObject",
     "ForeignObjects",
     "FrameMaker",
+    "FramedValue",
     "GroupAttributes",
     "GroupStats",
     "Groups",

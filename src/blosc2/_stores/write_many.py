@@ -6,7 +6,7 @@ stores, and in transactions, they are set one by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
 from itertools import chain, islice
@@ -111,8 +111,8 @@ def write_many(self: Store, items: Items, *, progress: Callable[[int, int], Any]
         if session.streaming:  # begun while this waited for the lock
             session.check_writable("write many items")
         if session.transaction is not None:
-            with _stores.AllOrNone(self), closing(_framed(self, values)) as framed:
-                return _set_each(self, framed, progress)
+            with _stores.AllOrNone(self):
+                return _set_many(self, values, progress)
         self._leaves.collect(self._pending.frames)
         if self._pending.frames or self._pending.moved_groups:
             flush(self, durable=True)
@@ -120,8 +120,8 @@ def write_many(self: Store, items: Items, *, progress: Callable[[int, int], Any]
         if stream is not None:
             count = _write_as_they_come(cast("DictStore", self), stream, values, progress)
         else:
-            with self.transaction(), closing(_framed(self, values)) as framed:
-                count = _set_each(self, framed, progress)
+            with self.transaction():
+                count = _set_many(self, values, progress)
     session.check_own()  # a child that `items` has forked has stored nothing
     return count
 
@@ -159,9 +159,30 @@ def _set_each(store: Store, items: Iterable[tuple[str, Any]], progress: Progress
     return count
 
 
-def _framed(store: Store, items: Iterator[tuple[str, Any]]) -> Generator[tuple[str, Any], None, None]:
-    """The same items, of which some are compressed in several threads."""
-    return _stores.with_frames(items, store._path, store._encoding())
+def _set_many(store: Store, items: Iterator[tuple[str, Any]], progress: Progress) -> int:
+    """Set keys of the whole store: small values in native steps, others with frames that several threads make."""
+    whole = store._owner
+    count = nbytes = 0
+    pair: tuple[str, Any] | None
+    while True:
+        setter = whole._setter
+        if setter is None:
+            pair = next(items, None)
+        else:
+            count, nbytes, pair = setter.set_many(items, progress, _stores.LEAST, count, nbytes)
+        if pair is None:
+            break
+        with closing(_stores.with_frames(chain((pair,), items), store._path, store._encoding())) as framed:
+            for key, value in framed:
+                whole[key] = value
+                count += 1
+                nbytes += _stores.nbytes_of(value)
+                if count % _PROGRESS_EACH == 0:
+                    progress(count, nbytes)
+                if not isinstance(value, _stores.FramedValue):  # nothing was taken that comes behind it
+                    break
+    progress(count, nbytes)
+    return count
 
 
 def _stream_of(store: Store) -> LeafStream | None:

@@ -18,12 +18,13 @@ from blosc2._backends.embedded.frame_layout import (
     with_own_checksums,
 )
 from blosc2._backends.embedded.frame_map import MAP, Embedded
-from blosc2._backends.layout import ByteRange
+from blosc2._backends.layout import ByteRange, Renamed
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_checksums import range_checksum, with_checksums
 from blosc2._core.frame.frame_writer import pack_index, pack_trailer
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
+from blosc2._core.leaves.leaf_stream import summed
 from blosc2._frames import ALIGNMENT, MARK_AT, Running, as_table, carried, from_table, set_frame_fields
 
 # The header fields that make a version current lie in one sector when they end before this byte.
@@ -67,21 +68,22 @@ class Plan:
         self.old = old
         self.size = size = int(frame.chunksize)
         entries = dict(old.entries)
-        keys: list[str] = []
-        byte_ranges: list[ByteRange] = []
-        gone: list[dict[str, Any]] = []
+        # Most changes are new values of small arrays: for them there is no step by itself.
+        gone = [before for key in changes if (before := entries.get(key)) is not None]
+        new = {key: byte_range for key, byte_range in changes.items() if byte_range is not None}
+        if len(new) < len(changes):
+            for key in changes:
+                if key not in new:
+                    entries.pop(key, None)
         came: list[dict[str, Any]] = []
-        for key, byte_range in changes.items():
-            before = entries.pop(key, None) if byte_range is None else entries.get(key)
-            if before is not None:
-                gone.append(before)
-            entry = None if byte_range is None else kept_entry(old, byte_range)
+        for key in [key for key, byte_range in new.items() if isinstance(byte_range, Renamed)]:
+            entry = kept_entry(old, new[key])
             if entry is not None:
                 entries[key] = entry
                 came.append(entry)
-            elif byte_range is not None:
-                keys.append(key)
-                byte_ranges.append(byte_range if is_checked(byte_range[2], size) else with_own_checksums(byte_range))
+                del new[key]
+        checked = size if is_checked(size, size) else -1  # bytes of values that are checked as they are
+        byte_ranges = [value if value[2] <= checked else with_own_checksums(value) for value in new.values()]
         lengths = [byte_range[2] for byte_range in byte_ranges]
         self.byte_ranges = byte_ranges
         self.positions = positions = arrange(lengths, size, frame.nbytes)
@@ -89,7 +91,7 @@ class Plan:
         self.begin = frame.nbytes // size * size
         self.end = self._end(positions[-1] + lengths[-1], sum(lengths)) if positions else int(frame.nbytes)
         made = [{"offset": position, "length": length} for position, length in zip(positions, lengths, strict=True)]
-        entries.update(zip(keys, made, strict=True))
+        entries.update(zip(new, made, strict=True))
         self.entries = entries
         #: Bytes of all values, and of those that are too long for a chunk.
         self.live, self.crossing = old.size_hint or self._size_hint(old.entries.values())
@@ -110,9 +112,8 @@ class Plan:
         return end
 
     def _size_hint(self, entries: Iterable[dict[str, Any]]) -> tuple[int, int]:
-        lengths = [n for entry in entries if type(n := entry.get("length")) is int and 0 <= n <= self.end]
-        crossing = sum([length for length in lengths if self.size < length <= LARGEST_CHUNK])
-        return sum(lengths) + ALIGNMENT * len(lengths), crossing
+        count, total, crossing = summed(entries, self.end, self.size, LARGEST_CHUNK)
+        return total + ALIGNMENT * count, crossing
 
     def _tail(self) -> ByteRange | None:
         """Where the bytes of the short last chunk lie; None if they are compressed."""

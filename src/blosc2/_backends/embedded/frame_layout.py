@@ -7,7 +7,7 @@ The checksum of a chunk stands for the values in a small one; others have checks
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -19,7 +19,7 @@ from blosc2._core.frame.frame_checksums import with_checksums
 from blosc2._core.frame.frame_writer import header_length, pack_header, pack_index, pack_trailer
 from blosc2._core.io.checksum import crc32c, crc32c_joined
 from blosc2._core.io.source import Source
-from blosc2._core.leaves.leaf_stream import gathered
+from blosc2._core.leaves.leaf_stream import arranged, gathered
 from blosc2._files import Progress
 from blosc2._frames import (
     ALIGNMENT,
@@ -98,17 +98,9 @@ def chunksize_for(lengths: Sequence[int], least: int) -> int:
     return aligned(max(least, _LEAST_CHUNK, size))
 
 
-def arrange(lengths: Iterable[int], size: int, position: int = 0) -> list[int]:
+def arrange(lengths: list[int], size: int, position: int = 0) -> list[int]:
     """Where each value begins, from a position on, so that a value that fits into a chunk crosses none."""
-    positions = []
-    position = aligned(position)
-    for length in lengths:
-        room = size - position % size
-        if length > room < size:
-            position += room
-        positions.append(position)
-        position += -(-length // ALIGNMENT) * ALIGNMENT
-    return positions
+    return arranged(lengths, size, position, ALIGNMENT)
 
 
 def is_checked(length: int, size: int) -> bool:
@@ -305,7 +297,7 @@ def write_frame(
     add_checksums : bool
         Whether the frame carries checksums, as files do.
     """
-    local = {key: value for key, value in values.items() if not isinstance(value, dict)}
+    local: dict[str, ByteRange] = {key: value for key, value in values.items() if not isinstance(value, dict)}
     checked_ones: set[str] = set()
     while True:
         lengths = [byte_range[2] for byte_range in local.values()]

@@ -94,6 +94,11 @@ cdef class CatalogBuilder:
     cdef Leaf after, like
     cdef int64_t after_position     # 0 where there is none yet
     cdef Description like_description
+    # A new leaf that is known: its packed description, and what came of it.
+    cdef Collected new_like
+    cdef Description new_description
+    cdef int new_kind
+    cdef uint32_t new_shape
 
     def __cinit__(self, KeyTable old=None, SortedRuns runs=None, dtype_of=None):
         if old is not None and old._instead is not None:
@@ -165,6 +170,27 @@ cdef class CatalogBuilder:
                 description.what = LEAF_UNKNOWN
         return 0
 
+    cdef int _describe(self, const Merged *leaf, bint hidden, Description *description, uint32_t *shape) except -1:
+        """What a leaf is, its kind, and where its shape is. Most new ones are what the new one before is."""
+        cdef bint is_new = leaf.position < 0
+        if is_new and not hidden and self.new_like.used and leaf.description_length == self.new_like.used and memcmp(
+                leaf.description, self.new_like.data, <size_t> self.new_like.used) == 0:
+            description[0], shape[0] = self.new_description, self.new_shape     # its dtype is not looked at again
+            return self.new_kind
+        if not is_new:
+            self._describe_old(leaf.position, description)
+        elif not unpack_description(leaf.description, leaf.description_length, description):
+            describe_nothing(description)
+        if hidden:
+            describe_nothing(description)
+            description.what, description.codec = LEAF_ATTRIBUTES, 0
+        cdef int kind = self.known.kind(description)
+        shape[0] = self.known.shape(description) if kind else 0
+        if kind and is_new and not hidden:
+            self.new_description, self.new_kind, self.new_shape = description[0], kind, shape[0]
+            remember(self.new_like, leaf.description, <Py_ssize_t> leaf.description_length)
+        return kind
+
     # ------------------------------------------------------------------ passes
     cdef int _pass_leaves(self, int64_t others, uint8_t *slots) except -1:
         """Write what there is to say of each leaf; fill in the hash where all of it is in memory."""
@@ -180,38 +206,16 @@ cdef class CatalogBuilder:
         cdef uint64_t *count
         cdef int kind
         cdef uint32_t shape
-        cdef bint hidden, known
+        cdef bint hidden
         cdef Py_ssize_t name
-        # The description of the new leaf before, most of which the next one has, too.
-        cdef Collected like = Collected.__new__(Collected)
-        cdef Description like_description
-        cdef int like_kind = 0
-        cdef uint32_t like_shape = 0
+        self.new_like = Collected.__new__(Collected)
         merge.begin()
         while merge.next(&leaf):
-            known = leaf.position < 0 and like.used and leaf.description_length == like.used and memcmp(
-                leaf.description, like.data, <size_t> like.used) == 0
-            if known:
-                description = like_description
-            elif leaf.position >= 0:
-                self._describe_old(leaf.position, &description)
-            elif not unpack_description(leaf.description, leaf.description_length, &description):
-                describe_nothing(&description)
             name = leaf.length
             while name and leaf.key[name - 1] != 0x2F:
                 name -= 1
             hidden = leaf.length - name == 10 and memcmp(leaf.key + name, PyBytes_AS_STRING(ATTRIBUTES), 10) == 0
-            if hidden:
-                describe_nothing(&description)
-                description.what, description.codec = LEAF_ATTRIBUTES, 0
-                known = False
-            kind, shape = like_kind, like_shape
-            if not known:
-                kind = self.known.kind(&description)
-                shape = self.known.shape(&description) if kind else 0
-                if kind and leaf.position < 0 and not hidden:
-                    like_description, like_kind, like_shape = description, kind, shape
-                    remember(like, leaf.description, <Py_ssize_t> leaf.description_length)
+            kind = self._describe(&leaf, hidden, &description, &shape)
             if not kind:
                 description.nbytes = description.cbytes = 0
                 self.undescribed += 1

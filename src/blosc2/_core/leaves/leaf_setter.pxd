@@ -1,7 +1,7 @@
 cimport numpy as cnp
 from libc.stdint cimport int64_t, uint8_t
 
-from blosc2._core.frame.small_frame cimport RawKinds
+from blosc2._core.frame.small_frame cimport RawKind, RawKinds
 from blosc2._core.keys.folded_keys cimport KeySet
 from blosc2._core.keys.keytable cimport KeyTable
 from blosc2._core.keys.listing cimport KeyListing
@@ -61,6 +61,11 @@ cdef class LeafSetter:
     cdef RawKinds kinds
     cdef int64_t quiet_bytes
     cdef double quiet_until
+    # While many are set: the memory that their frames share, how much, what of it is used; whether `kinds` serves them.
+    cdef int64_t shared_room, shared_used
+    cdef bytes shared
+    cdef object shared_source
+    cdef bint kinds_serve
 
     cdef readonly LeafReader reader
     cdef int64_t map_bytes
@@ -77,3 +82,5 @@ cdef class LeafSetter:
     cdef bint _fits(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent) except -1
     cdef bint _is_free(self, str key) except -1
     cdef object _frame(self, cnp.ndarray value)
+    cdef tuple _shared_frame(self, RawKind kind, cnp.ndarray value)
+    cdef bint _is_here(self) noexcept

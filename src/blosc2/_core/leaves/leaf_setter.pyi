@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -59,6 +59,14 @@ class LeafSetter:
     def use_kinds(
         self, kinds: RawKinds | None, frame_of: Callable[[np.ndarray[Any, Any]], tuple[Any, int, int]] | None
     ) -> None: ...
+    def set_many(
+        self,
+        values: Iterator[tuple[str, Any]],
+        progress: Callable[[int, int], Any],
+        most: int,
+        count: int,
+        nbytes: int,
+    ) -> tuple[int, int, tuple[str, Any] | None]: ...
     def be_quiet(self, nbytes: int, until: float) -> None: ...
     def learn(self, key: str) -> None: ...
     def key_changed(self, key: str, change: int) -> None: ...

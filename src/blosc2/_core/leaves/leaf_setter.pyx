@@ -9,8 +9,11 @@ import time
 from _thread import get_ident
 
 cimport numpy as cnp
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_Contains, PyDict_GetItemWithError, PyDict_SetItem, PyDict_Size
+from cpython.exc cimport PyErr_CheckSignals
 from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp
 
@@ -46,6 +49,11 @@ cdef extern from *:
 cdef enum:
     # Uncompressed bytes of values whose frames are always made in memory.
     SMALL = 64 << 10
+    # Of many leaves: how many are set between two calls of `progress`; and the first and the most bytes of memory that
+    # their frames share.
+    EACH = 1024
+    FIRST_SHARED = 4 << 10
+    MOST_SHARED = 1 << 20
 
 cdef object _monotonic = time.monotonic
 cdef str _suffix = ".b2nd"
@@ -264,10 +272,13 @@ cdef class LeafSetter:
         if not self.ready:
             return -1
         text[0] = ascii_text(<PyObject *> key, length)
-        if text[0] == NULL or self.session.closed or self.session.streaming or (
-                self.process >= 0 and self.process != b2_this_process()):
+        if text[0] == NULL or self.session.closed or self.session.streaming:
             return -1
         return plain_parent(text[0], length[0])
+
+    cdef bint _is_here(self) noexcept:
+        """Whether this process may change the store."""
+        return self.process < 0 or self.process == b2_this_process()
 
     cdef int _recount_all(self) except -1:
         """A change ended half way: all that follow the keys look again."""
@@ -286,7 +297,7 @@ cdef class LeafSetter:
         if not cnp.PyArray_CheckExact(value):
             return False
         parent = self._parent_of(key, &text, &length)
-        if parent < 0:
+        if parent < 0 or not self._is_here():
             return False
         self.lock.__enter__()
         try:
@@ -294,6 +305,56 @@ cdef class LeafSetter:
         finally:
             self.lock.__exit__(None, None, None)
         return done
+
+    def set_many(self, values not None, progress, int64_t most, int64_t count, int64_t nbytes):
+        """Set pairs of key and value up to the first that is not simple, or has `most` bytes.
+
+        Parameters
+        ----------
+        values : iterator
+            Pairs of key and value.
+        progress : callable
+            Called each time that the number of leaves is a multiple of 1024, with it and their uncompressed bytes.
+        most : int
+            Bytes of a value that is given back.
+        count, nbytes : int
+            Leaves before these, and their uncompressed bytes.
+
+        Returns
+        -------
+        int, int
+            The same with these.
+        tuple or None
+            The pair that was not set; None at the end.
+        """
+        cdef Py_ssize_t length = 0, parent
+        cdef const uint8_t *text = NULL
+        cdef bint here = self._is_here()
+        self.lock.__enter__()
+        try:
+            self.shared_room, self.kinds_serve = FIRST_SHARED, self.kinds is not None and self.kinds.serves()
+            for item in values:
+                if PyTuple_CheckExact(item) and PyTuple_GET_SIZE(item) == 2:
+                    key, value = <object> (<tuple> item)[0], <object> (<tuple> item)[1]
+                else:
+                    key, value = item
+                if not here or not cnp.PyArray_CheckExact(value) or cnp.PyArray_NBYTES(value) >= most:
+                    return count, nbytes, (key, value)
+                parent = self._parent_of(key, &text, &length)
+                if parent < 0 or not self._set(key, text, length, parent, value):
+                    return count, nbytes, (key, value)
+                count += 1
+                nbytes += cnp.PyArray_NBYTES(value)
+                if count % EACH == 0:
+                    with nogil:
+                        pass
+                    PyErr_CheckSignals()
+                    progress(count, nbytes)
+                    here = self._is_here()
+            return count, nbytes, None
+        finally:
+            self.shared_room, self.shared, self.shared_source = 0, None, None
+            self.lock.__exit__(None, None, None)
 
     cdef bint _set(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent, cnp.ndarray value) except -1:
         cdef PendingFrames pending = self.pending
@@ -373,7 +434,7 @@ cdef class LeafSetter:
         cdef const uint8_t *text = NULL
         cdef bint done
         parent = self._parent_of(key, &text, &length)
-        if parent < 0:
+        if parent < 0 or not self._is_here():
             return False
         self.lock.__enter__()
         try:
@@ -498,16 +559,34 @@ cdef class LeafSetter:
         cdef RawKinds kinds = self.kinds
         cdef tuple byte_range
         cdef bytes frame
-        if kinds is not None and kinds.serves():
+        if kinds is not None and (self.kinds_serve if self.shared_room else kinds.serves()):
             kind = kinds.kind_of(value)
         if kind is None:
             if self.frame_of is None or cnp.PyArray_NBYTES(value) > SMALL or value.dtype.hasobject:
                 return None
             return self.frame_of(value)
-        frame = kind.frame(value)
-        byte_range = (Source.of_buffer(frame), 0, len(frame))
+        if self.shared_room:
+            byte_range = self._shared_frame(kind, value)
+        else:
+            frame = kind.frame(value)
+            byte_range = (Source.of_buffer(frame), 0, len(frame))
         if kind.range_class is None or kind.range_class.__base__ is not self.kind:
             # What all frames of a kind have in common is kept once, so that there is no dictionary for each.
             kind.range_class = type(self.kind.__name__, (self.kind,), {
                 "suffix": _suffix, "description": kind.description, "__module__": self.kind.__module__})
         return b2_made(kind.range_class, (byte_range,))
+
+    cdef tuple _shared_frame(self, RawKind kind, cnp.ndarray value):
+        """The byte range of a frame in memory that it shares with those of other leaves: fewer objects for each."""
+        cdef int64_t size = kind.size(), start
+        if self.shared is None or size > self.shared_room - self.shared_used:
+            if self.shared is not None:
+                self.shared_room = min(2 * self.shared_room, MOST_SHARED)
+            self.shared_room = max(self.shared_room, size)
+            self.shared = PyBytes_FromStringAndSize(NULL, self.shared_room)
+            self.shared_source = Source.of_buffer(self.shared)
+            self.shared_used = 0
+        start = self.shared_used
+        kind.write(<uint8_t *> PyBytes_AS_STRING(self.shared) + start, value)
+        self.shared_used += size
+        return self.shared_source, start, size

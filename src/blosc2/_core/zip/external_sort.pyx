@@ -194,9 +194,7 @@ cdef class SortedRuns:
     cdef int add(
         self, const uint8_t *key, uint32_t key_length, const uint8_t *payload, uint32_t payload_length
     ) except -1 nogil:
-        cdef uint8_t *to = self.add_key(key, key_length, payload_length)
-        if payload_length:
-            memcpy(to, payload, payload_length)
+        memcpy(self.add_key(key, key_length, payload_length), payload, payload_length)
         return 0
 
     cdef uint8_t *add_key(self, const uint8_t *key, uint32_t key_length, uint32_t payload_length) except NULL nogil:
@@ -208,7 +206,6 @@ cdef class SortedRuns:
         cdef int order
         if self._state != ADDING:
             self._wrong_use()
-            return NULL
         if self._blocks_used:
             block = &self._blocks[self._blocks_used - 1]
             if length > block.capacity - block.used:
@@ -216,15 +213,12 @@ cdef class SortedRuns:
         if self._items and self._footprint + more > self._budget and self._directory is not None:
             self._spill()
         record = self._room(length)
-        lengths[0] = key_length
-        lengths[1] = payload_length
+        lengths[0], lengths[1] = key_length, payload_length
         memcpy(record, lengths, LENGTHS)
-        if key_length:
-            memcpy(record + LENGTHS, key, key_length)
+        memcpy(record + LENGTHS, key, key_length)
         if self._ascending and self._items:
             order = compare_from(self._last, record, 0)
-            self._ascending = order <= 0
-            self._distinct &= order < 0
+            self._ascending, self._distinct = order <= 0, self._distinct and order < 0
         self._last = record
         self._items += 1
         self._footprint += INDEX_SIZE
@@ -280,8 +274,7 @@ cdef class SortedRuns:
                     return True
                 self.replaced += 1
             if following == NULL:
-                # Whoever comes this way again need not compare them.
-                self._distinct = self.replaced == self._replaced_before
+                self._distinct = self.replaced == self._replaced_before     # the next pass need not compare
                 return False
             record = following
             if self._index == NULL:

@@ -31,8 +31,8 @@ _AHEAD: Final = 32 << 20
 _AHEAD_VALUES: Final = 256
 # Large values that are handed to each thread at a time.
 _EACH: Final = 3
-# Uncompressed bytes from which a value is worth handing to another thread.
-_LEAST: Final = 4 << 10
+#: Uncompressed bytes from which a value is worth handing to another thread.
+LEAST: Final = 4 << 10
 # Uncompressed bytes of small values that are compressed together.
 _TOGETHER: Final = 1 << 20
 # After so many values that no thread is worth while for, the next ones are taken in another way.
@@ -110,7 +110,7 @@ def _takes_long(value: Any) -> bool:
 
 def worth_threads(value: Any) -> bool:
     """Whether the frame of a value is made faster together with those of others, in several threads."""
-    return type(value) is np.ndarray and value.nbytes >= _LEAST and not value.dtype.hasobject
+    return type(value) is np.ndarray and value.nbytes >= LEAST and not value.dtype.hasobject
 
 
 class _Batch:
