@@ -59,6 +59,33 @@ def test_the_disk_reads_what_is_needed(path: str, mmap_mode: Any, advise: Any, t
     assert blocks <= spent + 4096 * 8 <= 1.5 * blocks + pages + 4096 * 8
 
 
+@pytest.mark.skipif(not limits.LINUX, reason="device bytes are counted in /proc")
+@MODES
+def test_of_few_leaves_the_disk_reads_no_others(tmp_path: Path, mmap_mode: Any) -> None:
+    """What lies around a leaf is not read, until so many leaves were that all are likely to be."""
+    name = str(tmp_path / "leaves.b2z")
+    leaves = [np.random.default_rng(n).integers(0, 256, 300_000, dtype="u1") for n in range(48)]
+    with blosc2.DictStore(name, mode="w") as store:
+        for number, leaf in enumerate(leaves):
+            store[f"/{number:02}"] = leaf
+    drop(name)
+    before = device_bytes()
+    Path(name).read_bytes()
+    if device_bytes() == before:
+        pytest.skip("pages of this file system are not dropped, or its device is not counted")
+    order = [int(n) for n in np.random.default_rng(3).permutation(48)]
+    blosc2.open(name, mode="r", mmap_mode=mmap_mode)["/00"][:]  # what is imported when first used is there
+    drop(name)
+    before = device_bytes()
+    store = blosc2.open(name, mode="r", mmap_mode=mmap_mode)
+    for number in order[:7]:
+        assert np.array_equal(store[f"/{number:02}"][:], leaves[number])
+    assert 7 * 300_000 <= device_bytes() - before <= 1.2 * 7 * 300_000 + (1 << 16)
+    for number in order[7:]:
+        assert np.array_equal(store[f"/{number:02}"][:], leaves[number])
+    assert device_bytes() - before <= Path(name).stat().st_size + (1 << 16)
+
+
 def outcome(array: Any, key: Any) -> Any:
     """The items, or the kind of the error."""
     try:

@@ -77,6 +77,17 @@ def test_a_patch_asks_for_all_of_its_blocks_at_once(slow: SlowFiles, opened: Any
 
 
 @MODES
+def test_opening_an_archive_waits_once(slow: SlowFiles, mmap_mode: Any) -> None:
+    """Its end record, directory, catalog and embedded values are some ten pieces of its last 64 KB."""
+    slow.tell(delay=0.002, direct=False)
+    slow.tell()
+    store = blosc2.open(str(slow.path / "volumes.b2z"), mode="r", mmap_mode=mmap_mode)
+    told = slow.tell()
+    assert len(store) == 404
+    assert told["requests"]["read"] == 1
+
+
+@MODES
 def test_points_ask_at_once(slow: SlowFiles, opened: Any, mmap_mode: Any) -> None:
     array = opened("volume.b2nd", mmap_mode=mmap_mode)
     where = tuple(np.random.default_rng(3).integers(0, 96, (3, 60)))

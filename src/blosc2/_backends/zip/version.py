@@ -15,6 +15,8 @@ from blosc2.exceptions import FormatError
 EMBED_NAME: Final = EMBED.encode()
 # The end record as writers leave it: without a comment, or with a file checksum.
 _ENDS: Final = (END, END_WITH_CHECKSUM)
+#: Bytes at the end of a file in which opening looks around: directory and catalog of some hundred leaves lie in them.
+USUAL_END: Final = 1 << 16
 
 
 class Version(NamedTuple):
@@ -43,6 +45,7 @@ def open_version(path: str, mmap_mode: str | None, old: Source | None, advice: s
     retry = Retry()
     while True:
         source = open_source(path, None, old)
+        source.advise("willneed", max(0, source.size - USUAL_END))  # one request, and not one for each piece
         try:
             record = _last_record(source)
             archive = None

@@ -122,7 +122,10 @@ static inline void unshuffle_box_of(uint8_t *to, const int64_t *to_strides, cons
         ss = strides[ndim];
     }
     for (;;) {
-        for (i = 0; i < n; i++) unshuffle_run(to + i * ts, p + i * ss, plane, run, itemsize);
+        if (run == 16)      /* so that the compiler sees the most usual length of rows */
+            for (i = 0; i < n; i++) unshuffle_run(to + i * ts, p + i * ss, plane, 16, itemsize);
+        else
+            for (i = 0; i < n; i++) unshuffle_run(to + i * ts, p + i * ss, plane, run, itemsize);
         for (d = ndim - 1; d >= 0; d--) {
             at[d]++;
             to += to_strides[d];

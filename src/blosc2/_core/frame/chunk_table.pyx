@@ -24,6 +24,7 @@ from blosc2.exceptions import FormatError
 
 cdef extern from "io/prefetch.h" nogil:
     void prefetch(const uint8_t *start, int64_t length)
+    void prefetch_starts(const uint8_t *start, int64_t length)
 
 cdef enum:
     MAX_CHUNKS = 268435455
@@ -45,12 +46,9 @@ cdef inline int64_t _i64le(const uint8_t *p) noexcept nogil:
         value |= <uint64_t> p[i] << (8 * i)
     return <int64_t> value
 
-cdef inline bint is_worth_asking(const Chunk *chunk, int64_t stored) noexcept nogil:
-    """Whether to prefetch blocks of this many stored bytes before they are decoded.
-
-    zstd reads from several positions at once. Other codecs decode a block nearly as fast as it can be prefetched.
-    """
-    return stored <= FORESEEN or chunk.data[2] >> 5 == FORMAT_ZSTD
+cdef inline bint reads_in_streams(const Chunk *chunk) noexcept nogil:
+    """Whether the decoder reads from several positions of a block at once; the others run through it."""
+    return chunk.data[2] >> 5 == FORMAT_ZSTD
 
 
 cdef class ChunkTable(Header):
@@ -455,8 +453,7 @@ cdef class ChunkTable(Header):
 
     cdef int load_chunk(self, int64_t index, DecodeContext *context, Chunk *chunk) noexcept nogil:
         cdef int status
-        if (self.source.base != NULL and chunk.data != NULL and chunk.kind == KIND_REGULAR
-                and is_worth_asking(chunk, chunk.cbytes // chunk.nblocks)):
+        if self.source.base != NULL and chunk.data != NULL and chunk.kind == KIND_REGULAR and reads_in_streams(chunk):
             prefetch(chunk.data, min(chunk.cbytes, PREFETCHED))
         status = self.load_span(index, chunk, chunk.loaded, chunk.cbytes)
         if status == CHUNK_OK:
@@ -481,8 +478,10 @@ cdef class ChunkTable(Header):
         cdef int status
         if self.source.base != NULL and chunk.kind == KIND_REGULAR:
             status = block_span(chunk, block, &start, &stop)
-            if status == CHUNK_OK and is_worth_asking(chunk, stop - start):
+            if status == CHUNK_OK and reads_in_streams(chunk):
                 prefetch(chunk.data + start, stop - start)
+            elif status == CHUNK_OK and stop - start <= FORESEEN:
+                prefetch_starts(chunk.data + start, stop - start)
             return status
         if chunk.loaded >= chunk.cbytes:
             return CHUNK_OK

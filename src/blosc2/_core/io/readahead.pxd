@@ -8,7 +8,8 @@ ahead are counted by themselves: reads find them in memory because they were ask
 that can be measured, and of a file that is half in memory no read goes without.
 
 Of reads that follow each other the system brings what comes next; then nothing is asked for. They count as found in
-memory, though nobody knows whether they were: asking would gain them nothing.
+memory, though nobody knows whether they were: asking would gain them nothing. The same holds for whole leaves in any order
+when so many of a file were read that all are likely to be: what the system reads around one of them is needed later.
 """
 
 from libc.stdint cimport int64_t, uint8_t
@@ -67,6 +68,8 @@ cdef enum:
     FORWARD = 1 << 20
     # From its first byte to its last a read that others follow has no more than so many times its bytes.
     SPARSE = 4
+    # Sixteenths of a file, from which on all of its leaves are likely to be read.
+    MOST_LEAVES = 3
     # KiB that the system must read ahead for it to be faster than requests of our own.
     WIDE_WINDOW = 512
 
@@ -87,6 +90,7 @@ cdef struct Wanted:
     bint noted          # whether it was noted where they lie; for leaves that are opened next it is not
     bint left           # whether they are left to the system, which reads on by itself
     bint absent         # whether bytes were not in memory
+    bint leaf           # whether they are all chunks of a frame
     int count
     Span spans[MOST_SPANS]
 
@@ -120,7 +124,7 @@ cdef inline void begin_asking(Source source, AskState *state, Wanted *wanted) no
     wanted.size, wanted.room = source.size, source.room
     wanted.noted = state != source.asking
     wanted.scan = NULL
-    wanted.left = wanted.absent = False
+    wanted.left = wanted.absent = wanted.leaf = False
     wanted.count = 0
 
 
@@ -229,6 +233,18 @@ cdef inline void ask_onward(int fd, const uint8_t *base, int64_t size, Scan *sca
         ask_for(fd, base, onward, reach - onward)
 
 
+cdef inline bint is_scanned(Wanted *wanted) noexcept nogil:
+    """Whether a leaf is one of so many of a file that the system is to read around it. A mapping is not told to."""
+    return (wanted.leaf and wanted.base == NULL and number_get(&wanted.state.leaves) > wanted.size // 16 * MOST_LEAVES
+            and system_guesses(NULL, wanted.state) and reads_far(NULL, wanted.state))
+
+
+cdef inline void note_leaf(AskState *state, int64_t nbytes, int64_t size) noexcept nogil:
+    """Take note of a whole leaf that was not in memory, or may not have been."""
+    cdef int64_t leaves = number_get(&state.leaves) + nbytes
+    number_set(&state.leaves, leaves if leaves < size else 0)   # the next time may be another matter
+
+
 cdef inline bint reads_on(Wanted *wanted, int64_t start, int64_t stop, int64_t nbytes) noexcept nogil:
     """Note where the bytes of a read lie, and see to it that those behind them are read where reads follow each other.
 
@@ -240,7 +256,7 @@ cdef inline bint reads_on(Wanted *wanted, int64_t start, int64_t stop, int64_t n
     if not follows_on(state, wanted.scan, start, stop, nbytes):
         if state_get(&state.told) == READING_ON and not some_follow(state):
             tell_to_read_on(wanted.base, wanted.room, state, False)
-        return False
+        return is_scanned(wanted)
     if state_get(&state.told) != TOLD_RANDOM and reads_far(wanted.base, state):
         if wanted.base != NULL:
             tell_to_read_on(wanted.base, wanted.room, state, True)
@@ -280,6 +296,8 @@ cdef inline void send_requests(Wanted *wanted) noexcept nogil:
         for i in range(wanted.count):
             if ask_for(wanted.fd, wanted.base, wanted.spans[i].start, wanted.spans[i].stop - wanted.spans[i].start):
                 wanted.absent = True
+    if wanted.leaf and (wanted.left or wanted.absent):
+        note_leaf(wanted.state, wanted.spans[wanted.count - 1].stop - wanted.spans[0].start, wanted.size)
     wanted.count = 0
 
 

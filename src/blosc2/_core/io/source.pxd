@@ -34,6 +34,7 @@ cdef struct AskState:
     int64_t ready   # and how far it was asked for then
     Scan scans[SCANS]  # reads that may follow each other
     long replaced   # which of them was replaced last
+    int64_t leaves  # bytes of the leaves that were read as a whole and not in order, of up to one for each of the file
     int64_t device  # that the file lies on
     long window     # KiB that the system reads ahead by itself; below 0 where unknown, 0 before it was looked at
 

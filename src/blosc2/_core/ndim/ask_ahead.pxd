@@ -106,6 +106,7 @@ cdef inline void ask_for_tasks(Operation self, DecodeContext *context, int64_t f
             if whole or stop - first > 1:
                 want_chunk(self.frame, &wanted, nchunk, nblocks, whole)
             again = again or not whole
+    wanted.leaf = not again and stop - first == self.frame.chunk_count
     send_requests(&wanted)
     if again:
         for task in range(first, stop):

@@ -33,6 +33,12 @@ cdef extern from "io/atomics.h" nogil:
     bint state_change(long *state, long before, long after)
     long state_get(long *state)
 
+cdef extern from "io/large_pages.h" nogil:
+    const int64_t FRESH_LEAST
+    const int64_t FRESH_MOST
+    bint is_fresh(void *start, int64_t length)
+    void bring_pages(void *start, int64_t length)
+
 cdef extern from "codec/unshuffle.h" nogil:
     bint unshuffles_parts(int itemsize)
     void unshuffle_box(uint8_t *to, const int64_t *to_strides, const uint8_t *planes, int64_t plane,
@@ -49,6 +55,8 @@ cdef enum:
     # Of a shuffled block: items that are undone together, and which part of a block is few items.
     SHORTEST_RUN = 8
     FEW = 32
+    # Bytes of items of which whole blocks, too, are undone row by row, straight into the result.
+    STRAIGHT = 4
 
 
 cdef inline bint clip_block(Operation self, const Box *box, const int64_t *low, const int64_t *many, int64_t i,
@@ -421,7 +429,7 @@ cdef class Read(Operation):
             items *= part.count[d]
         d = g.ndim - 1
         if part.count[d] >= SHORTEST_RUN and self.step[d] == 1:
-            return items * g.itemsize < g.block_nbytes
+            return g.itemsize <= STRAIGHT or items * g.itemsize < g.block_nbytes
         return items * g.itemsize <= g.block_nbytes // FEW
 
     cdef int fill_special(self, DecodeContext *context, int64_t nchunk, Chunk *chunk, const Box *box) noexcept nogil:
@@ -491,7 +499,13 @@ cdef inline cnp.ndarray _new(Read self, cnp.dtype dtype):
             dims[k] = self.count[d]
             k += 1
     Py_INCREF(dtype)  # the next call steals one reference
-    return PyArray_Empty(k, dims, dtype, 0)
+    cdef cnp.ndarray out = PyArray_Empty(k, dims, dtype, 0)
+    cdef void *data = cnp.PyArray_DATA(out)
+    cdef int64_t nbytes = cnp.PyArray_NBYTES(out)
+    if FRESH_LEAST <= nbytes < FRESH_MOST and is_fresh(data, nbytes):
+        with nogil:
+            bring_pages(data, nbytes)
+    return out
 
 
 cdef inline int64_t _aim(Read self, cnp.ndarray out) except -1:

@@ -99,14 +99,14 @@ cdef class Archive:
     cdef int _find_end(self) except -1:
         """Scan backwards for the end record that agrees with everything before it."""
         cdef Source source = self.source
-        cdef int64_t low, high = source.size, position, length, step = 4096, work = 0
+        cdef int64_t low, high = source.size, position, length, have, step = 4096, work = 0
         cdef const uint8_t *block
         cdef object copy = None
         cdef uint8_t first[4]
         while True:
             # [low, high + 3) is searched: a signature may begin in one block and end in the next.
             low = max(0, high - step)
-            length = min(high + 3, source.size) - low
+            length = have = min(high + 3, source.size) - low
             if length < 4:
                 break
             if source.base != NULL:
@@ -118,7 +118,7 @@ cdef class Archive:
                 position = last_end(block, length)
                 if position < 0:
                     break
-                if self._try_end(low + position, &work):
+                if self._try_end(low + position, block, low, have, &work):
                     return 0
                 length = position + 3
             high = low
@@ -137,15 +137,22 @@ cdef class Archive:
             path=source.path, offset=source.size,
         )
 
-    cdef int _try_end(self, int64_t position, int64_t *work) except -1:
-        """Whether the end record at a position is that of a whole archive; its directory is then parsed."""
+    cdef int _copy_end(self, int64_t at, int64_t size, uint8_t *to, const uint8_t *block, int64_t low, int64_t have) except -1:
+        """Copy bytes of the file, of which `have` from `low` on are at hand as `block`."""
+        if at < low or at + size > low + have:
+            return self.source.check(self.source.read_into(at, size, to), at, size)
+        memcpy(to, block + (at - low), <size_t> size)
+        return 0
+
+    cdef int _try_end(self, int64_t position, const uint8_t *block, int64_t low, int64_t have, int64_t *work) except -1:
+        """Whether the end record at a position is that of a whole archive; its directory is then parsed. See `_copy_end`."""
         cdef Source source = self.source
         cdef uint8_t end[END_LENGTH]
         cdef uint8_t more[END64_LENGTH]
         cdef int64_t directory_end = position, offset, size, count, at
         if position + END_LENGTH > source.size:
             return 0
-        source.check(source.read_into(position, END_LENGTH, end), position, END_LENGTH)
+        self._copy_end(position, END_LENGTH, end, block, low, have)
         if position + END_LENGTH + u16(end + 20) > source.size:
             return 0
         if u16(end + 4) or u16(end + 6) or u16(end + 8) != u16(end + 10):
@@ -153,14 +160,14 @@ cdef class Archive:
         count, size, offset = u16(end + 10), u32(end + 12), u32(end + 16)
         if position >= LOCATOR_LENGTH:
             at = position - LOCATOR_LENGTH
-            source.check(source.read_into(at, LOCATOR_LENGTH, more), at, LOCATOR_LENGTH)
+            self._copy_end(at, LOCATOR_LENGTH, more, block, low, have)
             if is_signature(more, 6, 7):
                 if u32(more + 4) or u32(more + 16) > 1 or u64(more + 8) > <uint64_t> at:
                     return 0
                 directory_end = <int64_t> u64(more + 8)
                 if at - directory_end < END64_LENGTH:
                     return 0
-                source.check(source.read_into(directory_end, END64_LENGTH, more), directory_end, END64_LENGTH)
+                self._copy_end(directory_end, END64_LENGTH, more, block, low, have)
                 if not is_signature(more, 6, 6) or u64(more + 4) != <uint64_t> (at - directory_end - 12):
                     return 0
                 if u32(more + 16) or u32(more + 20) or u64(more + 24) != u64(more + 32):
