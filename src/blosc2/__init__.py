@@ -92,7 +92,7 @@ _PLACES: dict[str, str] = {
     "_opening": (
         "load_array load_tensor pack_array2 pack_tensor save_array save_tensor unpack_array2 unpack_tensor"
     ),
-    "_tools": "ConversionReport convert",
+    "_tools": "ConversionReport convert to_store",
     "batch_array": "Batch BatchArray",
     "core": "free_resources print_versions remove_urlpath set_file_cache",
     "dict_store": "DictStore",
@@ -167,7 +167,7 @@ if _TYPE_CHECKING:
         unpack_array2,
         unpack_tensor,
     )
-    from blosc2._tools import ConversionReport, convert
+    from blosc2._tools import ConversionReport, convert, to_store
     from blosc2.batch_array import Batch, BatchArray
     from blosc2.core import free_resources, print_versions, remove_urlpath, set_file_cache
     from blosc2.dict_store import DictStore
@@ -254,6 +254,6 @@ __all__ = [
     "objectarray_from_cframe", "ones", "ones_like", "open", "pack", "pack_array", "pack_array2", "pack_tensor",
     "permute_dims", "print_versions", "remove_urlpath", "reshape", "salvage", "save", "save_array", "save_tensor",
     "schunk_from_cframe", "set_blocksize", "set_compressor", "set_file_cache", "set_nthreads", "set_releasegil",
-    "squeeze", "stack", "storage_dflts", "take", "take_along_axis", "transpose", "uninit", "unpack", "unpack_array",
-    "unpack_array2", "unpack_tensor", "zeros", "zeros_like",
+    "squeeze", "stack", "storage_dflts", "take", "take_along_axis", "to_store", "transpose", "uninit", "unpack",
+    "unpack_array", "unpack_array2", "unpack_tensor", "zeros", "zeros_like",
 ]  # fmt: skip

@@ -1,6 +1,7 @@
 """What works on whole files with the public classes.
 
-The command line, the viewer and the demo that it runs, and converting from and to other formats.
+The command line, the viewer and the demo that it runs, converting from and to other formats, and what joins other
+libraries.
 """
 
 from typing import TYPE_CHECKING
@@ -10,7 +11,10 @@ from blosc2._core.on_demand import on_demand
 if TYPE_CHECKING:
     from blosc2._tools.cli import main
     from blosc2._tools.converting import ConversionReport, LeftOut, convert
+    from blosc2._tools.integrations import to_store
 else:
-    __getattr__ = on_demand(__name__, {"cli": "main", "converting": "ConversionReport LeftOut convert"})
+    __getattr__ = on_demand(
+        __name__, {"cli": "main", "converting": "ConversionReport LeftOut convert", "integrations": "to_store"}
+    )
 
-__all__ = ["ConversionReport", "LeftOut", "convert", "main"]
+__all__ = ["ConversionReport", "LeftOut", "convert", "main", "to_store"]
