@@ -92,7 +92,7 @@ _PLACES: dict[str, str] = {
     "_opening": (
         "load_array load_tensor pack_array2 pack_tensor save_array save_tensor unpack_array2 unpack_tensor"
     ),
-    "_tools": "ConversionReport convert to_store",
+    "_tools": "ConversionReport convert merge to_store",
     "batch_array": "Batch BatchArray",
     "core": "free_resources print_versions remove_urlpath set_file_cache",
     "dict_store": "DictStore",
@@ -167,7 +167,7 @@ if _TYPE_CHECKING:
         unpack_array2,
         unpack_tensor,
     )
-    from blosc2._tools import ConversionReport, convert, to_store
+    from blosc2._tools import ConversionReport, convert, merge, to_store
     from blosc2.batch_array import Batch, BatchArray
     from blosc2.core import free_resources, print_versions, remove_urlpath, set_file_cache
     from blosc2.dict_store import DictStore
@@ -250,7 +250,7 @@ __all__ = [
     "detect_number_of_cores", "dparams_dflts", "empty", "empty_like", "estore_from_cframe", "expand_dims", "eye",
     "free_resources", "from_cframe", "frombuffer", "fromiter", "full", "full_like", "get_blocksize",
     "get_cbuffer_sizes", "get_clib", "get_compressor", "get_cpu_info", "get_slice_nchunks", "linspace", "load",
-    "load_array", "load_tensor", "matrix_transpose", "nans", "ncores", "ndarray_from_cframe", "nthreads",
+    "load_array", "load_tensor", "matrix_transpose", "merge", "nans", "ncores", "ndarray_from_cframe", "nthreads",
     "objectarray_from_cframe", "ones", "ones_like", "open", "pack", "pack_array", "pack_array2", "pack_tensor",
     "permute_dims", "print_versions", "remove_urlpath", "reshape", "salvage", "save", "save_array", "save_tensor",
     "schunk_from_cframe", "set_blocksize", "set_compressor", "set_file_cache", "set_nthreads", "set_releasegil",

@@ -100,7 +100,7 @@ def compute_staged(staged: Sequence[StagedArray], options: Mapping[str, Any]) ->
         name, {(name, number): key for number, key in enumerate(missing)}, dependencies=written
     )
     tasks = Array(graph, name, ((1,) * len(missing),), meta=_DONE[:0])
-    client = getattr(get_scheduler(scheduler=options.get("scheduler"), collections=[tasks]), "__self__", None)
+    client: Any = getattr(get_scheduler(scheduler=options.get("scheduler"), collections=[tasks]), "__self__", None)
     if type(client).__module__.partition(".")[0] != "distributed":
         tasks.compute(**options)
         return
