@@ -7,10 +7,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from blosc2._tools.converting.items import DIMENSIONS, are_names
 from blosc2.exceptions import UnsupportedValueError
 
-#: The attribute of an array that lists the names of its axes.
-DIMENSIONS: Final = "_ARRAY_DIMENSIONS"
+# How netCDF 4 keeps dimensions in HDF5.
+_OF_NETCDF: Final = ("_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "_NCProperties")
+# Attributes of CF that are one number.
+_SINGLE: Final = ("_FillValue", "missing_value", "scale_factor", "add_offset", "valid_min", "valid_max")
 # Single values of these dtypes become those of Python, and come back with the same dtype.
 _PLAIN: Final = tuple(map(np.dtype, ("?", "i8", "f8")))
 
@@ -27,16 +30,13 @@ def names_of(key: str, ndim: int, attributes: Mapping[str, Any]) -> tuple[str, .
     >>> names_of("/t/pressure", 2, {})
     ('pressure_0', 'pressure_1')
     """
-    found = attributes.get(DIMENSIONS)
-    if (
-        isinstance(found, (list, tuple))
-        and len(found) == ndim
-        and all(isinstance(name, str) for name in found)
-        and len(set(found)) == ndim
-    ):
-        return tuple(found)
     name = key.rpartition("/")[2]
-    return tuple(f"{name}_{axis}" for axis in range(ndim))
+    own = tuple(f"{name}_{axis}" for axis in range(ndim))
+    given: Any = attributes.get(DIMENSIONS)
+    if not are_names(given, ndim):
+        return own
+    found = tuple(mine if theirs is None else theirs for theirs, mine in zip(given, own, strict=True))
+    return found if len(set(found)) == ndim else own
 
 
 def stored_attributes(attributes: Mapping[Any, Any], where: str) -> dict[str, Any]:
@@ -78,9 +78,13 @@ def _is_storable(value: Any) -> bool:
 
 
 def shown_attributes(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes that were stored: arrays without axes as single values again."""
-    return {
-        name: value[()] if isinstance(value, np.ndarray) and not value.shape else value
-        for name, value in stored.items()
-        if name != DIMENSIONS
-    }
+    """The attributes that were stored: arrays without axes as single values again, and nothing that netCDF added."""
+    scale = stored.get("CLASS") in ("DIMENSION_SCALE", b"DIMENSION_SCALE")
+    hidden = {DIMENSIONS, *_OF_NETCDF, *(("CLASS", "NAME") if scale else ())}
+    return {name: _shown(name, value) for name, value in stored.items() if name not in hidden}
+
+
+def _shown(name: str, value: Any) -> Any:
+    # netCDF files have arrays of one item where CF means that item.
+    single = isinstance(value, np.ndarray) and (not value.shape or (value.shape == (1,) and name in _SINGLE))
+    return value.reshape(())[()] if single else value

@@ -16,9 +16,10 @@ from xarray.coding import strings
 from blosc2._arrays import ArrayPlan
 from blosc2._opening import open as open_path
 from blosc2._stores import children_of
+from blosc2._tools.converting.items import DIMENSIONS
 from blosc2._tools.converting.placing import partial_name, put_in_place, remove
 from blosc2._tools.integrations.array_writing import ScratchFolder, new_array, where_to, write_box
-from blosc2._tools.integrations.dimensions import DIMENSIONS, names_of, stored_attributes
+from blosc2._tools.integrations.dimensions import names_of, stored_attributes
 from blosc2._tools.integrations.xarray_backend import UNNAMED, group_path, has_group, variable_of
 from blosc2._tools.integrations.xarray_regions import checked_region, fit_to_existing
 from blosc2.ndarray import NDArray
