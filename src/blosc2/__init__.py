@@ -176,6 +176,8 @@ if _TYPE_CHECKING:
     from blosc2.tree_store import TreeStore
 
 _install_hooks()
+if "xarray" in _sys.modules:  # else its engines are loaded when it opens a file
+    from blosc2._tools.integrations import xarray_accessor as _xarray_accessor  # noqa: F401 - registers itself
 
 # The level of the older implementation's interface that is followed.
 __upstream_api__ = "4.14"

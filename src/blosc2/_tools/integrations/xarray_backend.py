@@ -15,6 +15,7 @@ from xarray.core import indexing
 
 from blosc2._opening import open as open_path
 from blosc2._stores import Store, children_of
+from blosc2._tools.integrations import xarray_accessor as xarray_accessor  # registers itself
 from blosc2._tools.integrations.dimensions import names_of, shown_attributes
 from blosc2.exceptions import StoreKeyError
 from blosc2.ndarray import NDArray
