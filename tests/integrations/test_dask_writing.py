@@ -279,6 +279,8 @@ def test_refused(tmp_path: Path) -> None:
         to_store(array, blosc2.EmbedStore(), "/x")
     with pytest.raises(TypeError, match="not a ndarray; store"):
         to_store(np.ones(3), tmp_path / "a.b2z", "/x")
+    with pytest.raises(TypeError, match="unexpected keywords for arrays of dask: append_dim, chunk"):
+        to_store(array, tmp_path / "a.b2z", "/x", append_dim="x", chunk=5)
     with pytest.raises(TypeError, match="not a dict"):
         to_store({}, tmp_path / "a.b2z", "/x")
     assert listed(tmp_path) == []

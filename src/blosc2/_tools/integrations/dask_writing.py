@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -30,6 +31,13 @@ from blosc2.tree_store import TreeStore
 
 #: The result of a task, for dask an array like all others.
 _DONE = np.ones(1, bool)
+
+
+#: What `to_store` hands on to dask.
+_COMPUTE = {
+    "scheduler", "num_workers", "pool", "optimize_graph", "retries", "priority", "workers", "allow_other_workers",
+    "resources",
+}  # fmt: skip
 
 
 class StagedArray:
@@ -132,6 +140,9 @@ def write_dask(
     **compute: Any,
 ) -> None:
     """Write arrays of dask; see `to_store`."""
+    unknown = sorted(set(compute) - _COMPUTE)
+    if unknown:
+        raise TypeError(f"to_store got unexpected keywords for arrays of dask: {', '.join(unknown)}")
     if mode not in ("w-", "w"):
         raise ValueError(f"mode must be 'w-' or 'w', not {mode!r}")
     given = {"chunks": chunks, "blocks": blocks, "cparams": cparams}
@@ -256,11 +267,20 @@ def _staging(beside: str, keys: list[str], *, keep: bool) -> Iterator[str]:
             yield folder
         except BaseException:
             if not keep:
-                owner.remove_tree(folder)
+                _remove(folder, owner)
             raise
-        owner.remove_tree(folder)
+        _remove(folder, owner)
     finally:
         lock.release()
+
+
+def _remove(folder: str, owner: Owner) -> None:
+    """Remove the folder, although a task that is not wanted any more may be writing to it just now."""
+    for pause in (0, 0.01, 0.1, 0.5, 1):
+        time.sleep(pause)
+        owner.remove_tree(folder)
+        if not os.path.lexists(folder):
+            return
 
 
 def _empty(folder: str, owner: Owner) -> None:

@@ -135,7 +135,9 @@ def _texts(key: str, leaf: ObjectArray) -> Any:
     return xarray.Variable(names_of(key, 1, attributes), texts, shown_attributes(attributes))
 
 
-def opened_group(found: Any, group: str | None, *, mmap: bool) -> StoredGroup:
+def opened_group(
+    found: Any, group: str | None, *, mmap: bool, storage_options: dict[str, Any] | None = None
+) -> StoredGroup:
     """A group of a path, which is mapped or not, or of an open store or array.
 
     Raises
@@ -143,9 +145,8 @@ def opened_group(found: Any, group: str | None, *, mmap: bool) -> StoredGroup:
     KeyError
         There is no such group.
     """
-    mmap_mode = "r" if mmap else None
     owned = not isinstance(found, (Store, NDArray))
-    opened = open_path(found, mode="r", mmap_mode=mmap_mode) if owned else found
+    opened = _opened(os.fspath(found), mmap=mmap, storage_options=storage_options) if owned else found
     prefix = getattr(opened, "_prefix", "")
     name = os.path.splitext(os.path.basename(os.fspath(found)))[0] if owned else "values"
     path = prefix + group_path(group)
@@ -161,6 +162,14 @@ def opened_group(found: Any, group: str | None, *, mmap: bool) -> StoredGroup:
             opened.close()
         raise
     return StoredGroup(opened, path, name, owned=owned)
+
+
+def _opened(path: str, *, mmap: bool, storage_options: dict[str, Any] | None) -> Any:
+    is_url = "://" in path
+    how: dict[str, Any] = {} if storage_options is None else {"storage_options": storage_options}
+    if mmap and not is_url:
+        how["mmap_mode"] = "r"
+    return open_path(path if is_url else os.path.expanduser(path), mode="r", **how)
 
 
 def group_path(group: str | None) -> str:
@@ -192,7 +201,7 @@ class Blosc2BackendEntrypoint(BackendEntrypoint):
     # What xarray reads from the signature of an engine that it has found by itself.
     open_dataset_parameters: ClassVar[tuple[str, ...]] = (
         "filename_or_obj", "mask_and_scale", "decode_times", "concat_characters", "decode_coords", "drop_variables",
-        "use_cftime", "decode_timedelta", "group", "mmap",
+        "use_cftime", "decode_timedelta", "group", "mmap", "storage_options",
     )  # fmt: skip
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
@@ -214,9 +223,10 @@ class Blosc2BackendEntrypoint(BackendEntrypoint):
         decode_timedelta: Any = None,
         group: str | None = None,
         mmap: bool = True,
+        storage_options: dict[str, Any] | None = None,
     ) -> Any:
         """Open one group as a dataset."""
-        found = opened_group(filename_or_obj, group, mmap=mmap)
+        found = opened_group(filename_or_obj, group, mmap=mmap, storage_options=storage_options)
         try:
             return StoreBackendEntrypoint().open_dataset(
                 found, mask_and_scale=mask_and_scale, decode_times=decode_times, concat_characters=concat_characters,
@@ -240,10 +250,17 @@ class Blosc2BackendEntrypoint(BackendEntrypoint):
             tree[path].set_close(dataset._close)
         return tree
 
-    def open_groups_as_dict(self, filename_or_obj: Any, *, group: str | None = None, mmap: bool = True,
-                            **decoding: Any) -> dict[str, Any]:  # fmt: skip
+    def open_groups_as_dict(
+        self,
+        filename_or_obj: Any,
+        *,
+        group: str | None = None,
+        mmap: bool = True,
+        storage_options: dict[str, Any] | None = None,
+        **decoding: Any,
+    ) -> dict[str, Any]:
         """The dataset of a group and of each group below it, by its path."""
-        first = opened_group(filename_or_obj, group, mmap=mmap)
+        first = opened_group(filename_or_obj, group, mmap=mmap, storage_options=storage_options)
         datasets: dict[str, Any] = {}
         try:
             is_store = isinstance(first.opened, Store)
