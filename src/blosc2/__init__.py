@@ -177,7 +177,9 @@ if _TYPE_CHECKING:
 
 _install_hooks()
 if "xarray" in _sys.modules:  # else its engines are loaded when it opens a file
-    from blosc2._tools.integrations import xarray_accessor as _xarray_accessor  # noqa: F401 - registers itself
+    from blosc2._tools import add_xarray_accessor as _add_xarray_accessor
+
+    _add_xarray_accessor()
 
 # The level of the older implementation's interface that is followed.
 __upstream_api__ = "4.14"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from blosc2._core.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from blosc2._tools.integrations.writing import to_store
+    from blosc2._tools.integrations.writing import add_xarray_accessor, to_store
 else:
-    __getattr__ = on_demand(__name__, {"writing": "to_store"})
+    __getattr__ = on_demand(__name__, {"writing": "add_xarray_accessor to_store"})
 
-__all__ = ["to_store"]
+__all__ = ["add_xarray_accessor", "to_store"]

@@ -186,7 +186,7 @@ def _place_of(target: Any, path: str | None) -> str:
         return os.path.abspath(path)
     if target._file is None:
         raise ValueError("a store in memory cannot be shared with tasks: give a store with a path")
-    return os.path.abspath(target._file)
+    return os.path.abspath(str(target._file))
 
 
 def _check_target(target: Any, path: str | None, keys: list[str], mode: str, *, single: bool) -> None:

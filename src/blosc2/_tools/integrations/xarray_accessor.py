@@ -12,7 +12,7 @@ from blosc2._tools.integrations.writing import to_store
 @xarray.register_dataset_accessor("b2")
 @xarray.register_dataarray_accessor("b2")
 @xarray.register_datatree_accessor("b2")
-class Accessor:
+class XarrayAccessor:
     """What this package adds to objects of xarray.
 
     Parameters
