@@ -92,7 +92,7 @@ _PLACES: dict[str, str] = {
     "_opening": (
         "load_array load_tensor pack_array2 pack_tensor save_array save_tensor unpack_array2 unpack_tensor"
     ),
-    "_tools": "ConversionReport Loader PatchSampler Permutation Samples convert foreground_index zarr_references",
+    "_tools": "ConversionReport Loader PatchSampler Permutation Samples convert foreground_index merge to_store zarr_references",
     "batch_array": "Batch BatchArray",
     "core": (
         "BlockCacheStats block_cache_stats free_resources print_versions remove_urlpath set_block_cache set_file_cache"
@@ -177,6 +177,8 @@ if _TYPE_CHECKING:
         Samples,
         convert,
         foreground_index,
+        merge,
+        to_store,
         zarr_references,
     )
     from blosc2.batch_array import Batch, BatchArray
@@ -195,6 +197,10 @@ if _TYPE_CHECKING:
     from blosc2.tree_store import TreeStore
 
 _install_hooks()
+if "xarray" in _sys.modules:  # else its engines are loaded when it opens a file
+    from blosc2._tools import add_xarray_accessor as _add_xarray_accessor
+
+    _add_xarray_accessor()
 
 # The level of the older implementation's interface that is followed.
 __upstream_api__ = "4.14"
@@ -270,10 +276,10 @@ __all__ = [
     "dparams_dflts", "empty", "empty_like", "estore_from_cframe", "expand_dims", "eye", "foreground_index",
     "free_resources", "from_cframe", "frombuffer", "fromiter", "full", "full_like", "get_blocksize",
     "get_cbuffer_sizes", "get_clib", "get_compressor", "get_cpu_info", "get_slice_nchunks", "linspace", "load",
-    "load_array", "load_tensor", "matrix_transpose", "nans", "ncores", "ndarray_from_cframe", "nthreads",
+    "load_array", "load_tensor", "matrix_transpose", "merge", "nans", "ncores", "ndarray_from_cframe", "nthreads",
     "objectarray_from_cframe", "ones", "ones_like", "open", "pack", "pack_array", "pack_array2", "pack_tensor",
     "permute_dims", "print_versions", "remove_urlpath", "reshape", "salvage", "save", "save_array", "save_tensor",
     "schunk_from_cframe", "set_block_cache", "set_blocksize", "set_compressor", "set_file_cache", "set_nthreads",
-    "set_releasegil", "squeeze", "stack", "storage_dflts", "take", "take_along_axis", "transpose", "uninit",
-    "unpack", "unpack_array", "unpack_array2", "unpack_tensor", "zarr_references", "zeros", "zeros_like",
+    "set_releasegil", "squeeze", "stack", "storage_dflts", "take", "take_along_axis", "to_store", "transpose",
+    "uninit", "unpack", "unpack_array", "unpack_array2", "unpack_tensor", "zarr_references", "zeros", "zeros_like",
 ]  # fmt: skip

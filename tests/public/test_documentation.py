@@ -23,7 +23,8 @@ PAGES = [
 ]
 # The blocks of these are run by tests of their own: they need other libraries, or raise errors.
 RUN_ELSEWHERE = (
-    "doc/coming-from/h5py.md", "doc/coming-from/zarr.md", "doc/guide/recipes.md", "doc/reference/exceptions.md",
+    "doc/coming-from/h5py.md", "doc/coming-from/zarr.md", "doc/guide/dask.md", "doc/guide/recipes.md",
+    "doc/guide/xarray.md", "doc/reference/exceptions.md",
 )  # fmt: skip
 
 MODULES = ["blosc2", *sorted(found.name for found in pkgutil.walk_packages(blosc2.__path__, "blosc2."))]

@@ -28,9 +28,16 @@ class Stored(HandleProperties):
     #: Says how an object travels; see `hooks`.
     reducer: ClassVar[Callable[..., tuple[Any, ...]] | None] = None
 
+    #: Says what tells an object's items from others; see `hooks`.
+    tokenizer: ClassVar[Callable[..., tuple[Any, ...]] | None] = None
+
     def __reduce__(self) -> tuple[Any, ...]:
         assert self.reducer is not None
         return self.reducer(self)
+
+    def __dask_tokenize__(self) -> tuple[Any, ...]:
+        assert self.tokenizer is not None
+        return self.tokenizer(self)
 
     @property
     def meta(self) -> Meta:

@@ -20,6 +20,7 @@ def install() -> None:
     Stored.checker = staticmethod(_check)
     Stored.touched = staticmethod(_touched)
     Stored.reducer = staticmethod(_reduce)
+    Stored.tokenizer = staticmethod(_token)
     atexit.register(_end)
 
 
@@ -40,6 +41,12 @@ def _reduce(stored: Stored) -> tuple[Any, ...]:
     from blosc2._opening.pickles import reduce_stored
 
     return reduce_stored(stored)
+
+
+def _token(stored: Stored) -> tuple[Any, ...]:
+    from blosc2._opening.tokens import token_of
+
+    return token_of(stored)
 
 
 def _end() -> None:

@@ -13,6 +13,7 @@ from blosc2._tools.converting.boxes import boxes_of
 from blosc2._tools.converting.hdf5_chunks import can_give_chunks, codec_of, give_chunks, taken_chunks
 from blosc2._tools.converting.items import (
     DEEPEST,
+    DIMENSIONS,
     WHOLE,
     ArrayItem,
     Box,
@@ -87,6 +88,9 @@ def _identity(found: Any) -> Any:
 def _dataset(key: str, found: Any) -> Iterator[Item]:
     attributes: dict[str, Any] = {}
     yield from _attributes(key, found, attributes)
+    names = _dimensions(key, found)
+    if any(names):
+        attributes[DIMENSIONS] = names
     dtype = found.dtype
     if found.shape is None:
         yield LeftOut(key, WHOLE, "it has no dataspace (h5py.Empty)")
@@ -128,6 +132,18 @@ def _dataset(key: str, found: Any) -> Iterator[Item]:
         return np.asarray(found[box if found.shape else ()], found.dtype).view(plain)
 
     yield ArrayItem(key, found.shape, plain, read, found.chunks, attributes, taken_chunks(found, plain))
+
+
+def _dimensions(key: str, found: Any) -> list[str | None]:
+    """The names of axes that have a dimension scale, as netCDF 4 files have them."""
+    if found.is_scale and found.ndim == 1:
+        return [key.rpartition("/")[2]]
+    if "DIMENSION_LIST" not in found.attrs:
+        return []
+    try:
+        return [axis[0].name.rpartition("/")[2] if len(axis) else None for axis in found.dims]
+    except (RuntimeError, ValueError, KeyError, AttributeError, TypeError):  # references that lead nowhere
+        return []
 
 
 def _of_arrays(key: str, found: Any, attributes: dict[str, Any]) -> Iterator[Item]:

@@ -19,6 +19,17 @@ Items = np.ndarray[Any, Any]
 WHOLE = "all of it"
 #: No store has keys with more segments.
 DEEPEST = 256
+#: The attribute of an array that lists the names of its axes, as zarr 2 has it.
+DIMENSIONS = "_ARRAY_DIMENSIONS"
+
+
+def are_names(found: Any, ndim: int) -> bool:
+    """Whether a list can be the names of so many axes, of which each may have none."""
+    return (
+        isinstance(found, (list, tuple))
+        and len(found) == ndim
+        and all(name is None or isinstance(name, str) for name in found)
+    )
 
 
 class LeftOut(NamedTuple):

@@ -14,6 +14,7 @@ import zarr
 from blosc2._tools.converting.boxes import boxes_of
 from blosc2._tools.converting.items import (
     DEEPEST,
+    DIMENSIONS,
     WHOLE,
     ArrayItem,
     GroupItem,
@@ -22,6 +23,7 @@ from blosc2._tools.converting.items import (
     ObjectItem,
     Source,
     Target,
+    are_names,
 )
 from blosc2._tools.converting.placing import UnresumedTarget
 from blosc2._tools.equality import is_json
@@ -66,12 +68,13 @@ def _array(key: str, found: Any) -> Iterator[Item]:
         else:
             yield LeftOut(key, WHOLE, "it has items of variable length, which no array of numbers can hold")
         return
+    attributes = dict(found.attrs)
     names = getattr(found.metadata, "dimension_names", None)
     if names and any(names):
-        yield LeftOut(key, "dimension_names", f"arrays have none; they are {list(names)}")
+        attributes[DIMENSIONS] = list(names)
     if dtype.names is None and found.fill_value is not None and np.any(found.fill_value != np.zeros((), dtype)):
         yield LeftOut(key, "fill_value", f"new items are zeros, {found.fill_value!r} is not kept")
-    yield ArrayItem(key, found.shape, dtype, lambda box: np.asarray(found[box]), found.chunks, dict(found.attrs))
+    yield ArrayItem(key, found.shape, dtype, lambda box: np.asarray(found[box]), found.chunks, attributes)
 
 
 def open_source(path: str) -> Source:
@@ -104,6 +107,9 @@ class _NewZarr(UnresumedTarget):
             how["chunks"] = tuple(min(c, n) for c, n in zip(item.chunks, item.shape, strict=True))
         native = item.dtype.newbyteorder("=")
         try:
+            names = attributes.get(DIMENSIONS)
+            if are_names(names, len(item.shape)):
+                how["dimension_names"] = attributes.pop(DIMENSIONS)
             found = self._root.create_array(
                 item.key.strip("/"), shape=item.shape, dtype=native, attributes=attributes, **how
             )

@@ -1,6 +1,7 @@
 """What joins other libraries to arrays, stores and their files, each an extra.
 
-Modules that import such a library are imported when they are used, or by plug-ins of the library.
+Modules that import such a library are imported when they are used, or by plug-ins of the library; `needed` says what to
+install where it is missing.
 """
 
 from typing import TYPE_CHECKING
@@ -9,7 +10,8 @@ from blosc2._core.on_demand import on_demand
 
 if TYPE_CHECKING:
     from blosc2._tools.integrations.references import zarr_references
+    from blosc2._tools.integrations.writing import add_xarray_accessor, to_store
 else:
-    __getattr__ = on_demand(__name__, {"references": "zarr_references"})
+    __getattr__ = on_demand(__name__, {"references": "zarr_references", "writing": "add_xarray_accessor to_store"})
 
-__all__ = ["zarr_references"]
+__all__ = ["add_xarray_accessor", "to_store", "zarr_references"]

@@ -1,0 +1,292 @@
+"""Arrays of dask to leaves of a store: tasks write part files, and one step at the end publishes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+from dask.array import Array
+from dask.base import get_scheduler
+from dask.core import flatten
+from dask.highlevelgraph import HighLevelGraph
+
+from blosc2._arrays import ArrayPlan
+from blosc2._backends import WriterLock, new_key
+from blosc2._files import Owner
+from blosc2._opening import open as open_path
+from blosc2._stores import Store
+from blosc2._tools.integrations.array_writing import ScratchFolder, where_to
+from blosc2._tools.integrations.dask_blocks import aligned_keywords, bounds_of
+from blosc2._tools.integrations.part_files import Part, Parts
+from blosc2.embed_store import EmbedStore
+from blosc2.exceptions import StoreLockedError
+from blosc2.ndarray import NDArray
+from blosc2.tree_store import TreeStore
+
+#: The result of a task, for dask an array like all others.
+_DONE = np.ones(1, bool)
+
+
+#: What `to_store` hands on to dask.
+_COMPUTE = {
+    "scheduler", "num_workers", "pool", "optimize_graph", "retries", "priority", "workers", "allow_other_workers",
+    "resources",
+}  # fmt: skip
+
+
+class StagedArray:
+    """A new array whose chunks are written by the tasks of dask.
+
+    Parameters
+    ----------
+    array : dask.array.Array
+    keywords : dict
+        Of a constructor, with aligned chunks.
+    folder : str
+        For its part files. It exists.
+    """
+
+    def __init__(self, array: Any, keywords: dict[str, Any], folder: str) -> None:
+        self._array = array
+        plan = ArrayPlan(array.shape, array.dtype, dict(keywords))
+        self._keywords = {**keywords, "chunks": plan.geometry.chunks, "blocks": plan.geometry.blocks}
+        token = (array.name, array.chunks, array.dtype, plan.geometry.chunks, plan.geometry.blocks, plan.cparams)
+        digest = hashlib.sha256(repr(token).encode()).digest()[:16]
+        self._part = Part(
+            os.path.abspath(folder), digest, array.shape, array.dtype, dict(self._keywords), bounds_of(array.chunks)
+        )
+        self._parts = Parts(self._part)
+
+    def written(self) -> Any:
+        """An array of dask with an item for each block, whose computing writes the parts."""
+        return self._array.map_blocks(
+            _write_block, part=self._part, dtype=bool, chunks=tuple((1,) * len(each) for each in self._array.chunks),
+            meta=np.zeros((0,) * self._array.ndim, bool),
+        )  # fmt: skip
+
+    def missing(self, written: Any) -> list[Any]:
+        """The keys of `written` for the parts that are not there yet."""
+        if self._array.size == 0:
+            return []
+        self._parts.find()
+        keys = flatten(written.__dask_keys__())
+        return [key for number, key in enumerate(keys) if number not in self._parts.paths]
+
+    def assembled(self, where: Mapping[str, Any], attributes: Mapping[str, Any]) -> NDArray:
+        """The array of all parts: their bytes are copied, not decoded. `where` are keywords that say where it lies."""
+        plan = ArrayPlan(self._part.shape, self._part.dtype, {**self._keywords, **where})
+        self._parts.find()
+        array = NDArray._of(plan.write(self._parts.chunks(plan.geometry.nchunks) if self._array.size else ()))
+        if attributes:
+            array.vlmeta.update(attributes)
+        return array
+
+
+def _write_block(items: Any, part: Part, block_id: tuple[int, ...] = ()) -> Any:
+    """What a task does. It returns next to nothing."""
+    part.write(items, block_id)
+    return _DONE
+
+
+def compute_staged(staged: Sequence[StagedArray], options: Mapping[str, Any]) -> None:
+    """Write the missing parts of arrays, by the scheduler that dask has now or that the options name.
+
+    What several arrays need is computed once.
+    """
+    written = [each.written() for each in staged]
+    missing = [key for each, array in zip(staged, written, strict=True) for key in each.missing(array)]
+    if not missing:
+        return
+    name = f"blosc2-parts-{uuid.uuid4().hex}"
+    graph = HighLevelGraph.from_collections(
+        name, {(name, number): key for number, key in enumerate(missing)}, dependencies=written
+    )
+    tasks = Array(graph, name, ((1,) * len(missing),), meta=_DONE[:0])
+    client: Any = getattr(get_scheduler(scheduler=options.get("scheduler"), collections=[tasks]), "__self__", None)
+    if type(client).__module__.partition(".")[0] != "distributed":
+        tasks.compute(**options)
+        return
+    from dask.distributed import as_completed, futures_of
+
+    futures = futures_of(client.persist(tasks, **{how: value for how, value in options.items() if how != "scheduler"}))
+    del tasks
+    try:
+        for future in as_completed(futures):
+            future.result()
+            # What a worker has done is a file: if it dies later, nothing has to be computed again.
+            future.release()
+    except BaseException:
+        client.cancel(futures)
+        raise
+
+
+def write_dask(
+    data: Any,
+    target: Any,
+    key: str = "/",
+    *,
+    mode: str = "w-",
+    chunks: Any = None,
+    blocks: Any = None,
+    cparams: Any = None,
+    attributes: Mapping[str, Any] | None = None,
+    resume: bool = True,
+    **compute: Any,
+) -> None:
+    """Write arrays of dask; see `to_store`."""
+    unknown = sorted(set(compute) - _COMPUTE)
+    if unknown:
+        raise TypeError(f"to_store got unexpected keywords for arrays of dask: {', '.join(unknown)}")
+    if mode not in ("w-", "w"):
+        raise ValueError(f"mode must be 'w-' or 'w', not {mode!r}")
+    given = {"chunks": chunks, "blocks": blocks, "cparams": cparams}
+    path = None if isinstance(target, Store) else os.fspath(target).rstrip("/")
+    if isinstance(data, Mapping):
+        prefix = "" if key == "/" else "/" + key.strip("/")
+        arrays = {f"{prefix}/{name.strip('/')}": array for name, array in data.items()}
+    else:
+        arrays = {"/" + key.strip("/"): data}
+    single = path is not None and path.endswith(".b2nd")
+    if single and (isinstance(data, Mapping) or key != "/"):
+        raise ValueError(f"{path} holds one array, which has no key")
+    if not single and "/" in arrays:
+        raise ValueError("an array in a store has a key: to_store(array, store, key)")
+    keywords = {name: aligned_keywords(array, given, f"the array {name!r}") for name, array in arrays.items()}
+    beside = _place_of(target, path)
+    _check_target(target, path, list(arrays), mode, single=single)
+    with _staging(beside, sorted(arrays), keep=resume) as folder:
+        staged = {}
+        for number, (name, array) in enumerate(sorted(arrays.items())):
+            inner = os.path.join(folder, str(number))
+            Owner().makedirs(inner)
+            staged[name] = StagedArray(array, keywords[name], inner)
+        compute_staged(list(staged.values()), compute)
+        if single:
+            (each,) = staged.values()
+            where = {"urlpath": path, "mode": "x" if mode == "w-" else "w"}
+            _write_single(each, str(path), attributes or {}, folder, where)
+        else:
+            with ScratchFolder(os.path.join(folder, "store")) as scratch:
+                made = {
+                    name: each.assembled(where_to(arrays[name].shape, arrays[name].dtype, scratch), attributes or {})
+                    for name, each in staged.items()
+                }
+                _publish(target, path, made, mode)
+
+
+def _place_of(target: Any, path: str | None) -> str:
+    """The path beside which tasks write."""
+    if path is not None:
+        return os.path.abspath(path)
+    if target._file is None:
+        raise ValueError("a store in memory cannot be shared with tasks: give a store with a path")
+    return os.path.abspath(str(target._file))
+
+
+def _check_target(target: Any, path: str | None, keys: list[str], mode: str, *, single: bool) -> None:
+    """Refuse, before anything is computed, what cannot be written in the end."""
+    if single:
+        if mode == "w-" and os.path.lexists(str(path)):
+            raise FileExistsError(f"{path} exists; mode='w' replaces it")
+        return
+    for key in keys:
+        new_key(key)  # raises
+    if path is not None and not path.endswith((".b2z", ".b2d", ".b2e")):
+        raise ValueError(f"{path}: a store in .b2z, .b2d or .b2e, or an array in .b2nd")
+    if path is None:
+        target._session.check_writable("set items")
+        _check_new(target, keys, mode)
+    elif os.path.lexists(path):
+        with open_path(path, mode="r") as store:
+            _check_new(store, keys, mode)
+
+
+def _check_new(store: Any, keys: list[str], mode: str) -> None:
+    there = [key for key in keys if key in store]
+    if there and mode == "w-":
+        raise FileExistsError(f"{store._path} has {', '.join(map(repr, there))}; mode='w' replaces arrays")
+
+
+def _write_single(
+    staged: StagedArray, path: str, attributes: Mapping[str, Any], folder: str, where: Mapping[str, Any]
+) -> None:
+    """Write a file of one array: with its attributes under another name, then under its own."""
+    waiting = os.path.join(folder, "array.b2nd")
+    with suppress(FileNotFoundError):
+        Owner().unlink(waiting)
+    staged.assembled({"urlpath": waiting, "mode": "w"}, attributes)
+    if where["mode"] == "x" and os.path.lexists(path):
+        raise FileExistsError(f"{path} was made by somebody else meanwhile; mode='w' replaces it")
+    Owner().replace(waiting, path)
+
+
+def _publish(target: Any, path: str | None, arrays: Mapping[str, NDArray], mode: str) -> None:
+    """Give the store its new leaves, all at once."""
+    if path is None:
+        _set_all(target, arrays, mode)
+        return
+    is_new = not os.path.lexists(path)
+    kind: Any = EmbedStore if path.endswith(".b2e") else TreeStore
+    store: Any = kind(path, mode="a") if is_new else open_path(path, mode="a")
+    try:
+        _set_all(store, arrays, mode)
+    except BaseException:
+        store.discard()
+        raise
+    finally:
+        store.close()
+
+
+def _set_all(store: Any, arrays: Mapping[str, NDArray], mode: str) -> None:
+    with store.transaction():
+        _check_new(store, list(arrays), mode)
+        for key, array in arrays.items():
+            store[key] = array
+
+
+@contextmanager
+def _staging(beside: str, keys: list[str], *, keep: bool) -> Iterator[str]:
+    """The folder of one run, which no other run has. It is removed at the end; after a failure it may be kept."""
+    owner = Owner()
+    folder = f"{beside}.staging-{hashlib.sha256(repr(keys).encode()).hexdigest()[:8]}"
+    owner.makedirs(folder)
+    try:
+        lock = WriterLock(folder)
+    except StoreLockedError as error:
+        raise StoreLockedError(f"another run writes {', '.join(keys)}: {error.reason}", path=folder) from None
+    try:
+        if not keep:
+            _empty(folder, owner)
+        try:
+            yield folder
+        except BaseException:
+            if not keep:
+                _remove(folder, owner)
+            raise
+        _remove(folder, owner)
+    finally:
+        lock.release()
+
+
+def _remove(folder: str, owner: Owner) -> None:
+    """Remove the folder, although a task that is not wanted any more may be writing to it just now."""
+    for pause in (0, 0.01, 0.1, 0.5, 1):
+        time.sleep(pause)
+        owner.remove_tree(folder)
+        if not os.path.lexists(folder):
+            return
+
+
+def _empty(folder: str, owner: Owner) -> None:
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        if os.path.isdir(path):
+            owner.remove_tree(path, strict=True)
+        else:
+            owner.unlink(path)

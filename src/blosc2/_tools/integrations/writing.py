@@ -1,0 +1,106 @@
+"""`to_store`: what xarray and dask hold, into a store."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from blosc2._tools.integrations.needs import needed
+from blosc2.exceptions import UnsupportedValueError
+
+
+def to_store(data: Any, target: Any, key: str = "/", **options: Any) -> None:
+    """Write arrays of dask, or datasets of xarray, to a store: all is published in one step, or nothing.
+
+    Parameters
+    ----------
+    data : dask array, mapping of dask arrays by key, Dataset, DataArray or DataTree
+    target : path, TreeStore or another store
+        A new or existing store: ``.b2z`` or ``.b2d``, for dask also ``.b2e`` and, for one array, ``.b2nd``. A store
+        that is open for writing is written to in a transaction.
+    key : str
+        Of a dask array, its key. Otherwise a group; "/" is the root.
+    **options
+        For dask and for xarray, as below.
+
+    Other Parameters
+    ----------------
+    mode : str
+        "w-" makes what is new, and is the default. "w" replaces: an array of dask with the same key; of xarray the
+        group, and the whole file if the group is the root. For xarray, too: "a" adds variables and replaces those
+        that exist, "r+" changes existing ones alone.
+    chunks, blocks, cparams : optional
+        For dask: as for `blosc2.asarray`. Each chunk must lie in one block of the dask array; without `chunks`, a
+        shape is chosen that does.
+    attributes : mapping, optional
+        For dask: attributes of each array.
+    resume : bool
+        For dask: keep what tasks have written if the run fails, and use what such a run has left. True by default.
+    **compute
+        For dask: other options are those of `dask.compute`, such as ``scheduler`` and ``retries``.
+    append_dim : str, optional
+        For xarray: write behind the end of this dimension. The dataset needs all variables that have it.
+    region : mapping of slices by dimension, or "auto"
+        For xarray: where to write in existing variables. "auto" finds the coordinates of the dataset in the store.
+    encoding : mapping of mappings, optional
+        For xarray: ``chunks``, ``blocks``, ``cparams``, and what CF encodes (``dtype``, ``scale_factor``, ...) by
+        variable; for a tree, by path and variable.
+
+    Raises
+    ------
+    ValueError
+        What is written does not fit what exists; blocks of dask end inside of chunks. Nothing changes then.
+    FileExistsError
+        The key, group or file exists, and the mode is "w-".
+    ImportError
+        dask or xarray is not installed; the message says what to install.
+    TypeError
+        The data are of another kind: ``store[key] = data`` takes arrays of NumPy and the like.
+
+    Notes
+    -----
+    Tasks of dask compress their blocks to files in a folder beside the target, ``name.staging-...``, which all workers
+    must see; the chunks are then copied, not decoded. The disk needs room for three copies of the compressed data. A
+    worker that dies costs its task. The folder goes when all is published; a run that is repeated after a failure
+    uses the blocks that are there, if the dask array has the same name, which stands for what is computed.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> import blosc2
+    >>> import dask.array as da
+    >>> path = os.path.join(tempfile.mkdtemp(), "scans.b2z")
+    >>> blosc2.to_store(da.ones((400, 300), chunks=(100, 300)), path, "/scan")
+    >>> import xarray
+    >>> blosc2.to_store(xarray.Dataset({"t": ("x", np.arange(4))}), path, "/weather")
+    >>> blosc2.open(path)["/weather/t"][:2], blosc2.open(path)["/scan"].chunks
+    (array([0, 1]), (100, 300))
+    """
+    kind = type(data).__module__.partition(".")[0]
+    if kind == "xarray":
+        needed("xarray", "xarray", "writing datasets")
+        from blosc2._tools.integrations.xarray_writing import write_xarray
+
+        write_xarray(data, target, key, **options)
+        return
+    if kind == "dask" or (isinstance(data, Mapping) and data and all(map(_is_of_dask, data.values()))):
+        needed("dask.array", "dask", "writing arrays of dask")
+        from blosc2._tools.integrations.dask_writing import write_dask
+
+        write_dask(data, target, key, **options)
+        return
+    raise UnsupportedValueError(
+        f"to_store takes arrays of dask, and datasets, arrays and trees of xarray, not a {type(data).__name__}; "
+        "store[key] = data takes arrays of NumPy and the like"
+    )
+
+
+def _is_of_dask(value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] == "dask"
+
+
+def add_xarray_accessor() -> None:
+    """Give datasets, arrays and trees of xarray, which is imported already, the accessor ``b2``."""
+    importlib.import_module("blosc2._tools.integrations.xarray_accessor")

@@ -1,0 +1,276 @@
+"""The engine ``"blosc2"`` of xarray: groups of stores as datasets, read lazily."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import warnings
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import xarray
+from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint, StoreBackendEntrypoint
+from xarray.core import indexing
+
+from blosc2._opening import open as open_path
+from blosc2._stores import Store, children_of
+from blosc2._tools.integrations import xarray_accessor as xarray_accessor  # registers itself
+from blosc2._tools.integrations.dimensions import names_of, shown_attributes
+from blosc2.exceptions import StoreKeyError
+from blosc2.ndarray import NDArray
+from blosc2.objectarray import ObjectArray
+from blosc2.tree_store import TreeStore
+
+SUFFIXES = (".b2z", ".b2d", ".b2e", ".b2nd")
+#: The key of a variable whose name is None; xarray's other engines have the same.
+UNNAMED = "__values__"
+
+
+class LazyArray(BackendArray):
+    """An array that is read where it is indexed. It pickles as the array does, by path and key."""
+
+    def __init__(self, leaf: NDArray) -> None:
+        self._leaf = leaf
+        self.shape, self.dtype = leaf.shape, leaf.dtype
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
+
+    async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
+        """The same in a thread, for `load_async`: reads do not hold the GIL."""
+        return await asyncio.to_thread(self.__getitem__, key)
+
+    def _read(self, key: tuple[Any, ...]) -> Any:
+        if any(isinstance(part, np.ndarray) for part in key):
+            return np.asarray(self._leaf.oindex[key])
+        return np.asarray(self._leaf[key])
+
+
+class StoredGroup(AbstractDataStore):
+    """A group of an open store, or a single array, as what xarray decodes to a dataset.
+
+    Parameters
+    ----------
+    opened : Store or NDArray
+    group : str
+        "" for the root, "/a/b" for another group.
+    name : str
+        What a single array is called.
+    owned : bool
+        Whether `close` closes what was opened.
+    """
+
+    def __init__(self, opened: Any, group: str, name: str, *, owned: bool) -> None:
+        self.opened, self.group = opened, group
+        self._name, self._owned = name, owned
+
+    def leaves(self) -> Iterator[tuple[str, Any]]:
+        """The leaves right in the group, by name."""
+        if not isinstance(self.opened, Store):
+            yield self._name, self.opened
+            return
+        for name in children_of(self.opened, self.group)[1]:
+            yield name, self.opened[f"{self.group}/{name}"]
+
+    def get_variables(self) -> dict[Any, Any]:
+        """Variables by name, not decoded. What is no array is left out, with a warning."""
+        found: dict[Any, Any] = {}
+        for name, leaf in self.leaves():
+            variable = variable_of(f"{self.group}/{name}", leaf)
+            if variable is None:
+                warnings.warn(
+                    f"{self.group}/{name} is a {type(leaf).__name__}, and no array: xarray is not given it",
+                    stacklevel=2,
+                )
+            else:
+                found[None if name == UNNAMED else name] = variable
+        return found
+
+    def get_attrs(self) -> dict[str, Any]:
+        """The attributes of the group."""
+        if not isinstance(self.opened, TreeStore):
+            return {}
+        return shown_attributes(self.opened.get_subtree(self.group or "/").attrs[:])
+
+    def get_dimensions(self) -> dict[str, int]:
+        """Lengths of the dimensions."""
+        lengths: dict[str, int] = {}
+        for variable in self.get_variables().values():
+            lengths.update(variable.sizes)
+        return lengths
+
+    def get_encoding(self) -> dict[str, Any]:
+        """Nothing: any dimension can grow."""
+        return {}
+
+    def close(self) -> None:
+        """Close the store. Arrays that somebody holds stay readable."""
+        if self._owned and isinstance(self.opened, Store):
+            self.opened.close()
+
+
+def variable_of(key: str, leaf: Any) -> Any:
+    """A leaf as a variable, not decoded; None for what is no array, and no list of texts."""
+    if isinstance(leaf, ObjectArray):
+        return _texts(key, leaf)
+    if not isinstance(leaf, NDArray):
+        return None
+    attributes = leaf.vlmeta[:]
+    names = names_of(key, leaf.ndim, attributes)
+    encoding = {"chunks": leaf.chunks, "blocks": leaf.blocks, "cparams": leaf.cparams}
+    if leaf.size:
+        encoding["preferred_chunks"] = dict(zip(names, leaf.chunks, strict=True))
+    lazy = indexing.LazilyIndexedArray(LazyArray(leaf))
+    return xarray.Variable(names, lazy, shown_attributes(attributes), encoding)
+
+
+def _texts(key: str, leaf: ObjectArray) -> Any:
+    """A list of texts, as conversions make them of texts of variable length."""
+    values = list(leaf)
+    if not all(isinstance(value, str) for value in values):
+        return None
+    attributes = leaf.vlmeta[:]
+    texts = np.array([*values, None], object)[:-1]
+    return xarray.Variable(names_of(key, 1, attributes), texts, shown_attributes(attributes))
+
+
+def opened_group(
+    found: Any, group: str | None, *, mmap: bool, storage_options: dict[str, Any] | None = None
+) -> StoredGroup:
+    """A group of a path, which is mapped or not, or of an open store or array.
+
+    Raises
+    ------
+    KeyError
+        There is no such group.
+    """
+    owned = not isinstance(found, (Store, NDArray))
+    opened = _opened(os.fspath(found), mmap=mmap, storage_options=storage_options) if owned else found
+    prefix = getattr(opened, "_prefix", "")
+    name = os.path.splitext(os.path.basename(os.fspath(found)))[0] if owned else "values"
+    path = prefix + group_path(group)
+    try:
+        if isinstance(opened, Store):
+            opened = opened._owner
+            if not has_group(opened, path):
+                raise StoreKeyError(f"Key {path!r} not found in the store: there is no such group", path=opened._path)
+        elif path or not isinstance(opened, NDArray):
+            raise StoreKeyError(f"{path or '/'!r} is no group: the file holds one {type(opened).__name__}")
+    except BaseException:
+        if owned and isinstance(opened, Store):
+            opened.close()
+        raise
+    return StoredGroup(opened, path, name, owned=owned)
+
+
+def _opened(path: str, *, mmap: bool, storage_options: dict[str, Any] | None) -> Any:
+    is_url = "://" in path
+    how: dict[str, Any] = {} if storage_options is None else {"storage_options": storage_options}
+    if mmap and not is_url:
+        how["mmap_mode"] = "r"
+    return open_path(path if is_url else os.path.expanduser(path), mode="r", **how)
+
+
+def group_path(group: str | None) -> str:
+    """The path of a group as stores know it: "" for the root, "/a/b" for another group."""
+    path = "/".join(part for part in (group or "").split("/") if part)
+    return f"/{path}" if path else ""
+
+
+def has_group(store: Any, path: str) -> bool:
+    """Whether a store has a group; there is always a root."""
+    above, _, name = path.rpartition("/")
+    return not path or name in children_of(store, above)[0]
+
+
+def _groups_below(store: Any, group: str) -> Iterator[str]:
+    """A group and all groups below it."""
+    waiting = [group]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        waiting += [f"{found}/{name}" for name in reversed(children_of(store, found)[0])]
+
+
+class Blosc2BackendEntrypoint(BackendEntrypoint):
+    """What ``engine="blosc2"`` names: `.b2z`, `.b2d` and `.b2e` stores, and single arrays in `.b2nd`."""
+
+    description: ClassVar[str] = "Open stores and arrays of Blosc2 (.b2z, .b2d, .b2e, .b2nd)"
+    supports_groups: ClassVar[bool] = True
+    # What xarray reads from the signature of an engine that it has found by itself.
+    open_dataset_parameters: ClassVar[tuple[str, ...]] = (
+        "filename_or_obj", "mask_and_scale", "decode_times", "concat_characters", "decode_coords", "drop_variables",
+        "use_cftime", "decode_timedelta", "group", "mmap", "storage_options",
+    )  # fmt: skip
+
+    def guess_can_open(self, filename_or_obj: Any) -> bool:
+        """Whether a path has a suffix of this package, or an object is a store or array of it."""
+        if isinstance(filename_or_obj, (str, os.PathLike)):
+            return os.fspath(filename_or_obj).rstrip("/").endswith(SUFFIXES)
+        return isinstance(filename_or_obj, (Store, NDArray))
+
+    def open_dataset(
+        self,
+        filename_or_obj: Any,
+        *,
+        mask_and_scale: Any = True,
+        decode_times: Any = True,
+        concat_characters: Any = True,
+        decode_coords: Any = True,
+        drop_variables: str | Iterable[str] | None = None,
+        use_cftime: Any = None,
+        decode_timedelta: Any = None,
+        group: str | None = None,
+        mmap: bool = True,
+        storage_options: dict[str, Any] | None = None,
+    ) -> Any:
+        """Open one group as a dataset."""
+        found = opened_group(filename_or_obj, group, mmap=mmap, storage_options=storage_options)
+        try:
+            return StoreBackendEntrypoint().open_dataset(
+                found, mask_and_scale=mask_and_scale, decode_times=decode_times, concat_characters=concat_characters,
+                decode_coords=decode_coords, drop_variables=drop_variables, use_cftime=use_cftime,
+                decode_timedelta=decode_timedelta,
+            )  # fmt: skip
+        except BaseException:
+            found.close()
+            raise
+
+    def open_datatree(self, filename_or_obj: Any, **how: Any) -> Any:
+        """Open a group and all groups below it as a tree."""
+        groups = self.open_groups_as_dict(filename_or_obj, **how)
+        try:
+            tree = xarray.DataTree.from_dict(groups)
+        except BaseException:
+            for dataset in groups.values():
+                dataset.close()
+            raise
+        for path, dataset in groups.items():
+            tree[path].set_close(dataset._close)
+        return tree
+
+    def open_groups_as_dict(
+        self,
+        filename_or_obj: Any,
+        *,
+        group: str | None = None,
+        mmap: bool = True,
+        storage_options: dict[str, Any] | None = None,
+        **decoding: Any,
+    ) -> dict[str, Any]:
+        """The dataset of a group and of each group below it, by its path."""
+        first = opened_group(filename_or_obj, group, mmap=mmap, storage_options=storage_options)
+        datasets: dict[str, Any] = {}
+        try:
+            is_store = isinstance(first.opened, Store)
+            paths = list(_groups_below(first.opened, first.group)) if is_store else [""]
+            for path in paths:
+                # The store is closed with the dataset that was given first, the root of the tree.
+                part = first if path == first.group else StoredGroup(first.opened, path, first._name, owned=False)
+                shown = path[len(first.group) :] or "/"
+                datasets[shown] = StoreBackendEntrypoint().open_dataset(part, **decoding)
+        except BaseException:
+            first.close()
+            raise
+        return datasets

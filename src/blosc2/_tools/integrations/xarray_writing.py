@@ -1,0 +1,419 @@
+"""Writing datasets and trees of xarray to groups of a store: all of it in one publication, or nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+import xarray
+from xarray import conventions
+from xarray.backends.common import ensure_dtype_not_object
+from xarray.coding import strings
+
+from blosc2._arrays import ArrayPlan
+from blosc2._opening import open as open_path
+from blosc2._stores import children_of
+from blosc2._tools.converting.items import DIMENSIONS
+from blosc2._tools.converting.placing import partial_name, put_in_place, remove
+from blosc2._tools.integrations.array_writing import ScratchFolder, new_array, where_to, write_box
+from blosc2._tools.integrations.dimensions import names_of, stored_attributes
+from blosc2._tools.integrations.xarray_backend import UNNAMED, group_path, has_group, variable_of
+from blosc2._tools.integrations.xarray_regions import checked_region, fit_to_existing
+from blosc2.ndarray import NDArray
+from blosc2.tree_store import TreeStore
+
+#: What an encoding may say of an array of this package.
+_ENCODINGS: Final = ("chunks", "blocks", "cparams")
+# The names that xarray's netCDF files have for arrays without a name, or with that of a coordinate.
+_UNNAMED: Final = "__xarray_dataarray_variable__"
+_NAME: Final = "__xarray_dataarray_name__"
+_MODES: Final = ("w", "w-", "a", "r+")
+
+
+def write_xarray(
+    data: Any,
+    target: Any,
+    group: str = "/",
+    *,
+    mode: str | None = None,
+    append_dim: Hashable | None = None,
+    region: Mapping[Any, Any] | str | None = None,
+    encoding: Mapping[Any, Any] | None = None,
+) -> None:
+    """Write a dataset, an array or a tree; see `to_store`."""
+    if mode is None:
+        mode = "r+" if region is not None else "a" if append_dim is not None else "w-"
+    if mode not in _MODES:
+        raise ValueError(f"mode must be one of {', '.join(map(repr, _MODES))}, not {mode!r}")
+    if (append_dim is not None or region is not None) and mode not in ("a", "r+"):
+        raise ValueError(f"append_dim and region change what is there: they need mode 'a' or 'r+', not {mode!r}")
+    if isinstance(data, xarray.DataTree):
+        if append_dim is not None or region is not None:
+            raise ValueError("append_dim and region are for one dataset: write the nodes of the tree one by one")
+        nodes = _nodes(data, group_path(group), encoding or {})
+    else:
+        dataset = _dataset_of(data)
+        nodes = [(group_path(group), dataset, dict(encoding or {}))]
+    with _writable(target, group_path(group), mode) as (store, scratch, prefix):
+        for path, dataset, how in nodes:
+            _GroupWriter(store, prefix + path, scratch, mode, append_dim).write(dataset, region, how)
+
+
+def _dataset_of(data: Any) -> Any:
+    """A dataset; an array becomes one as in xarray's netCDF files."""
+    if isinstance(data, xarray.Dataset):
+        return data
+    if data.name is None:
+        return data.to_dataset(name=_UNNAMED)
+    if data.name in data.coords or data.name in data.dims:
+        dataset = data.to_dataset(name=_UNNAMED)
+        dataset.attrs[_NAME] = data.name
+        return dataset
+    return data.to_dataset()
+
+
+def _nodes(tree: Any, group: str, encoding: Mapping[Any, Any]) -> list[tuple[str, Any, dict[Any, Any]]]:
+    """The datasets of a tree with their groups, and their encodings, which are given by the paths of nodes."""
+    paths = [node.path for node in tree.subtree]
+    root = tree.path
+    shown = {path: "/" + path[len(root) :].strip("/") for path in paths}
+    unknown = sorted(set(encoding) - set(shown.values()))
+    if unknown:
+        raise ValueError(
+            f"encoding names nodes that the tree does not have: {unknown}; it has {sorted(shown.values())}"
+        )
+    return [
+        (group + group_path(shown[node.path]), node.to_dataset(inherit=False), dict(encoding.get(shown[node.path], {})))
+        for node in tree.subtree
+    ]
+
+
+@contextmanager
+def _writable(target: Any, group: str, mode: str) -> Iterator[tuple[TreeStore, ScratchFolder, str]]:
+    """A store to write to, where arrays wait, and the prefix of a view: published at the end, or left as it was."""
+    if isinstance(target, TreeStore):
+        prefix = target._prefix
+        store = target._owner
+        with ScratchFolder(store.localpath) as scratch, store.transaction():
+            _prepare(store, prefix + group, mode)
+            yield store, scratch, prefix
+        return
+    if not isinstance(target, (str, os.PathLike)):
+        raise TypeError(
+            f"a {type(target).__name__} is no TreeStore and no path: datasets are written to groups of these"
+        )
+    path = os.fspath(target).rstrip("/")
+    if not path.endswith((".b2z", ".b2d")):
+        raise ValueError(f"{path}: groups with attributes need a store in .b2z or .b2d")
+    exists = os.path.lexists(path)
+    if exists and mode == "w-" and not group:
+        raise FileExistsError(f"{path} exists; mode='w' replaces it, mode='a' adds to it")
+    if not exists and mode == "r+":
+        raise FileNotFoundError(f"{path} does not exist; mode='a' makes it")
+    if exists and not (mode == "w" and not group):
+        with _opened(path) as store, ScratchFolder(path) as scratch, store.transaction():
+            _prepare(store, group, mode)
+            yield store, scratch, ""
+        return
+    partial = partial_name(path, unique=True)
+    try:
+        with ScratchFolder(path) as scratch, TreeStore(partial, mode="w") as store, store.transaction():
+            yield store, scratch, ""
+        put_in_place(partial, path, overwrite=mode == "w")
+    except BaseException:
+        remove(partial)
+        raise
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[TreeStore]:
+    store = open_path(path, mode="a")
+    try:
+        if not isinstance(store, TreeStore):
+            raise TypeError(f"{path} is a {type(store).__name__}, whose keys are no groups: datasets need a TreeStore")
+        yield store
+    finally:
+        close = getattr(store, "close", None)
+        if close is not None:
+            close()
+
+
+def _prepare(store: TreeStore, group: str, mode: str) -> None:
+    """Empty a group that is to be replaced, and refuse one that must be new or must exist."""
+    is_there = has_group(store, group) and (bool(group) or len(store) > 0 or len(store.attrs) > 0)
+    if mode == "w-" and is_there:
+        raise FileExistsError(
+            f"{store.localpath}: the group {group or '/'!r} exists; mode='w' replaces it, 'a' adds to it"
+        )
+    if mode == "r+" and not has_group(store, group):
+        raise FileNotFoundError(f"{store.localpath}: there is no group {group!r}; mode='a' makes it")
+    if mode == "w" and is_there:
+        if group:
+            del store[group]
+        else:
+            store.clear()
+
+
+class _GroupWriter:
+    """Writes datasets to one group.
+
+    Parameters
+    ----------
+    store : TreeStore
+        In a transaction.
+    group : str
+        Absolute, "" for the root.
+    scratch : ScratchFolder
+        Where large arrays wait.
+    mode : str
+    append_dim : optional
+    """
+
+    def __init__(
+        self, store: TreeStore, group: str, scratch: ScratchFolder, mode: str, append_dim: Hashable | None
+    ) -> None:
+        self._store, self._group, self._scratch = store, group, scratch
+        self._mode, self._append_dim = mode, append_dim
+        self._where = f"{store.localpath}, group {group or '/'!r}"
+
+    def write(self, dataset: Any, region: Any, encoding: dict[Any, Any]) -> None:
+        """Write a dataset."""
+        if None in dataset.variables:
+            dataset = dataset.rename({None: UNNAMED})
+        for name in [*dataset.variables, *dataset.dims]:
+            _check_name(name)
+        for name, how in encoding.items():
+            if name not in dataset.variables:
+                raise KeyError(f"encoding names a variable that the dataset does not have: {name!r}")
+            if not isinstance(how, Mapping):
+                raise ValueError(f"encoding of variable {name!r}: it must be castable to a dict, unlike {how!r}")
+        existing = self._existing(dataset)
+        box: dict[Any, slice] = {}
+        if region is not None:
+            box = checked_region(dataset, region, self._variables(dataset.dims), self._append_dim, self._where)
+            dataset = dataset.drop_vars(dataset.indexes)
+            existing = self._existing(dataset)
+        missing = sorted(set(dataset.variables) - set(existing))
+        if self._mode == "r+" and missing:
+            raise ValueError(f"{self._where}: there are no variables {missing}, and mode='r+' adds none; mode='a' does")
+        self._check_append(dataset, existing)
+        changed = {name for name in existing if name in encoding}
+        if changed:
+            raise ValueError(
+                f"{self._where}: {sorted(changed)} exist with an encoding, which cannot be changed; see mode='w'"
+            )
+        encoded, attributes = _encoded(dataset, missing, encoding)
+        self._add_all(encoded, encoding)
+        for name, (stored, leaf) in existing.items():
+            variable = fit_to_existing(
+                name, dataset.variables[name], stored, box, self._append_dim, self._where, encoded_variable
+            )
+            self._change(leaf, variable, box)
+        if self._mode != "r+":
+            self._set_attributes(attributes)
+        self._check_dimensions()
+
+    def _existing(self, dataset: Any) -> dict[str, tuple[Any, NDArray]]:
+        """Variables of a dataset that the group has, as they are stored, with their leaves."""
+        found: dict[str, tuple[Any, NDArray]] = {}
+        leaves = set(self._leaves())
+        for name in dataset.variables:
+            if name in leaves:
+                leaf: Any = self._store[f"{self._group}/{name}"]
+                if not isinstance(leaf, NDArray):
+                    raise ValueError(
+                        f"{self._where}: {name!r} is a {type(leaf).__name__}, and no array: it is not changed"
+                    )
+                found[name] = variable_of(f"{self._group}/{name}", leaf), leaf
+        return found
+
+    def _variables(self, names: Any) -> dict[str, Any]:
+        """Stored variables by name, of those names that there are."""
+        leaves = set(self._leaves())
+        found = {name: variable_of(name, self._store[f"{self._group}/{name}"]) for name in names if name in leaves}
+        return {name: variable for name, variable in found.items() if variable is not None}
+
+    def _leaves(self) -> list[str]:
+        return children_of(self._store, self._group)[1] if has_group(self._store, self._group) else []
+
+    def _check_append(self, dataset: Any, existing: dict[str, Any]) -> None:
+        """Refuse to make some variables longer and not others."""
+        dim = self._append_dim
+        if dim is None or not existing:
+            return
+        if dim not in dataset.dims:
+            raise ValueError(f"append_dim={dim!r} is no dimension of the dataset, which has {list(dataset.dims)}")
+        grows = []
+        for name in self._leaves():
+            leaf = self._store[f"{self._group}/{name}"]
+            if isinstance(leaf, NDArray) and dim in names_of(f"/{name}", leaf.ndim, leaf.vlmeta):
+                grows.append(name)
+        if not grows:
+            raise ValueError(f"{self._where}: no variable has the dimension append_dim={dim!r}")
+        left = sorted(set(grows) - set(dataset.variables))
+        if left:
+            raise ValueError(
+                f"{self._where}: {left} have the dimension {dim!r} too, and would stay shorter than the others: the "
+                "dataset must have all variables along append_dim"
+            )
+
+    def _add_all(self, variables: Mapping[str, Any], encoding: Mapping[Any, Any]) -> None:
+        """Write new variables. Those of dask are computed together, and compressed by its tasks."""
+        staged = {}
+        for name, variable in variables.items():
+            where = f"variable {name!r}"
+            attributes = {DIMENSIONS: list(variable.dims), **stored_attributes(variable.attrs, where)}
+            keywords = _keywords(variable, set(encoding.get(name, ())), where)
+            if variable.chunks is not None and type(variable.data).__module__.partition(".")[0] == "dask":
+                staged[name] = self._staged(variable.data, keywords, where), attributes
+            else:
+                array = new_array(
+                    variable.shape, variable.dtype, _reader(variable), keywords, self._scratch, attributes
+                )
+                self._store[f"{self._group}/{name}"] = array
+        if staged:
+            from blosc2._tools.integrations.dask_writing import compute_staged
+
+            compute_staged([array for array, _ in staged.values()], {})
+        for name, (array, attributes) in staged.items():
+            variable = variables[name]
+            where_to_wait = where_to(variable.shape, variable.dtype, self._scratch)
+            self._store[f"{self._group}/{name}"] = array.assembled(where_to_wait, attributes)
+
+    def _staged(self, array: Any, keywords: dict[str, Any], where: str) -> Any:
+        """An array of dask that its tasks write to the scratch folder, in blocks that chunks fit."""
+        from blosc2._tools.integrations.dask_blocks import aligned_keywords, rechunked
+        from blosc2._tools.integrations.dask_writing import StagedArray
+
+        try:
+            aligned = aligned_keywords(array, keywords, where)
+        except ValueError:
+            array = rechunked(array, keywords.get("chunks"))
+            aligned = aligned_keywords(array, keywords, where)
+        return StagedArray(array, aligned, self._scratch.new_folder())
+
+    def _change(self, leaf: NDArray, variable: Any, box: dict[Any, slice]) -> None:
+        """Write values to an existing variable, behind its end along the dimension that grows."""
+        starts = []
+        shape = list(leaf.shape)
+        for axis, dim in enumerate(variable.dims):
+            if dim == self._append_dim:
+                starts.append(leaf.shape[axis])
+                shape[axis] += variable.shape[axis]
+            else:
+                starts.append(box[dim].start if dim in box else 0)
+        if tuple(shape) != leaf.shape:
+            leaf.resize(tuple(shape))
+        write_box(leaf, tuple(starts), variable.shape, _reader(variable))
+
+    def _set_attributes(self, attributes: Mapping[str, Any]) -> None:
+        view = self._store.create_group(self._group) if self._group else self._store
+        kept = stored_attributes(attributes, f"the dataset ({self._where})")
+        if kept:
+            view.attrs.update(kept)
+
+    def _check_dimensions(self) -> None:
+        """Refuse a group whose variables have one dimension with several lengths: it could not be read as a dataset."""
+        lengths: dict[str, tuple[int, str]] = {}
+        for name in self._leaves():
+            leaf = self._store[f"{self._group}/{name}"]
+            if not isinstance(leaf, NDArray):
+                continue
+            for dim, length in zip(names_of(f"/{name}", leaf.ndim, leaf.vlmeta), leaf.shape, strict=True):
+                first = lengths.setdefault(dim, (length, name))
+                if first[0] != length:
+                    raise ValueError(
+                        f"{self._where}: the dimension {dim!r} would have the length {first[0]} in {first[1]!r} and "
+                        f"{length} in {name!r}"
+                    )
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"the name {name!r} of a variable or dimension is not a string or None")
+    if not name:
+        raise ValueError(f"the name {name!r} of a variable or dimension is empty: a string must be length 1 or longer")
+    if "/" in name:
+        raise ValueError(f"the name {name!r} of a variable or dimension has a '/', which separates groups")
+
+
+def _encoded(dataset: Any, names: list[str], encoding: dict[Any, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Some variables in the form in which they are stored, and the attributes of the dataset."""
+    dataset = dataset.copy(deep=False)
+    for name, how in encoding.items():
+        dataset.variables[name].encoding = dict(how)
+    variables, attributes = conventions.encode_dataset_coordinates(dataset)
+    encoded, attributes = conventions.cf_encoder({name: variables[name] for name in names}, attributes)
+    return {name: _with_plain_texts(name, encoded[name]) for name in names}, attributes
+
+
+def encoded_variable(name: str, variable: Any) -> Any:
+    """One variable as CF has it, with texts of a fixed length."""
+    return _with_plain_texts(name, conventions.encode_cf_variable(variable, name=name))
+
+
+def _with_plain_texts(name: str, variable: Any) -> Any:
+    variable = ensure_dtype_not_object(variable, name=name)
+    variable = strings.EncodedStringCoder(allows_unicode=True).encode(variable, name=name)
+    return _fixed_texts(name, variable) if variable.dtype.kind in "OT" else variable
+
+
+def _fixed_texts(name: str, variable: Any) -> Any:
+    """Texts, or bytes, of varying length as items of one length."""
+    values = np.asarray(variable.values, object)
+    flat = values.reshape(-1).tolist()
+    if all(isinstance(value, str) for value in flat):
+        fixed = np.array(flat or [""], "U")
+    elif all(isinstance(value, bytes) for value in flat):
+        fixed = np.array(flat or [b""], "S")
+    else:
+        kinds = sorted({type(value).__name__ for value in flat})
+        raise TypeError(f"variable {name!r} has items of {', '.join(kinds)}: give numbers, dates, or texts alone")
+    if any(value[-1:] in ("\0", b"\0") for value in flat):
+        raise ValueError(f"variable {name!r} has texts that end in a zero character, which texts of fixed length lose")
+    fixed = fixed[: len(flat)].reshape(values.shape)
+    return xarray.Variable(variable.dims, fixed, variable.attrs, variable.encoding)
+
+
+def _keywords(variable: Any, asked: set[str], where: str) -> dict[str, Any]:
+    """The keywords of a new array that an encoding gives; those that somebody asked for must fit."""
+    encoding = variable.encoding
+    unknown = sorted(asked - {*_ENCODINGS, *_CODED, "preferred_chunks"})
+    if unknown:
+        raise ValueError(f"unexpected encoding of {where}: {unknown}; an array has {', '.join(_ENCODINGS)}")
+    keywords = {name: encoding[name] for name in _ENCODINGS if encoding.get(name) is not None}
+    if "chunks" not in asked and variable.chunks is not None:
+        keywords.pop("chunks", None)  # those of dask are the ones that are written
+        keywords.pop("blocks", None)
+    for name in ("chunks", "blocks"):
+        if name in keywords and name not in asked and not _fits(keywords[name], variable.shape):
+            keywords.pop("chunks", None)
+            keywords.pop("blocks", None)
+    if "chunks" in keywords and variable.size:
+        keywords["chunks"] = tuple(min(c, n) for c, n in zip(keywords["chunks"], variable.shape))
+    try:
+        ArrayPlan(variable.shape, variable.dtype, dict(keywords))
+    except (TypeError, ValueError):
+        if asked & set(_ENCODINGS):
+            raise
+        return {}
+    return keywords
+
+
+#: What encodings say that CF, not the array, takes.
+_CODED: Final = (
+    "dtype", "scale_factor", "add_offset", "_FillValue", "missing_value", "units", "calendar", "coordinates",
+    "grid_mapping", "_Unsigned", "char_dim_name",
+)  # fmt: skip
+
+
+def _reader(variable: Any) -> Any:
+    """What reads boxes of a variable, which may be in memory, in another file, or not yet computed."""
+    return lambda box: variable[box].values
+
+
+def _fits(lengths: Any, shape: tuple[int, ...]) -> bool:
+    return isinstance(lengths, tuple) and len(lengths) == len(shape) and 0 not in lengths

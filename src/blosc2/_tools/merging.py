@@ -1,0 +1,278 @@
+"""`merge`: several stores as one; leaves are copied as bytes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from typing import Any, Final
+
+from blosc2._opening import open as open_path
+from blosc2._stores import ForeignObject, Store, children_of
+from blosc2._tools.converting.placing import partial_name, put_in_place, remove
+from blosc2._tools.equality import same_value
+from blosc2.embed_store import EmbedStore
+from blosc2.exceptions import UnsupportedValueError, some_of
+from blosc2.tree_store import TreeStore
+
+_CLASHES: Final = ("error", "first", "last")
+_MODES: Final = ("w-", "w", "a")
+
+
+def merge(
+    sources: Iterable[Any] | Mapping[str, Any],
+    target: Any,
+    *,
+    mode: str = "w-",
+    on_clash: str = "error",
+    progress: Callable[[int, int], Any] | None = None,
+) -> int:
+    """Copy the leaves of several stores to one store, as bytes: nothing is decoded.
+
+    The target is published when all is copied. If anything fails, it stays as it was.
+
+    Parameters
+    ----------
+    sources : iterable of stores, or mapping
+        Paths of stores, open stores, or groups of open stores. A mapping names a group for each: the keys of that
+        source are put below it.
+    target : path or TreeStore
+        A ``.b2z``, ``.b2d`` or ``.b2e``, or a store that is open for writing.
+    mode : {"w-", "w", "a"}
+        Of a path: make a new store, replace one that exists, or add to it. To an open store, leaves are added.
+    on_clash : {"error", "first", "last"}
+        What to do if two sources have the same key, or the target has it already (which counts as the first): refuse,
+        or take the leaf of the first or the last one. The same holds for attributes of groups that differ.
+    progress : callable, optional
+        Called from time to time with the number of leaves copied and their uncompressed bytes.
+
+    Returns
+    -------
+    int
+        The number of leaves copied.
+
+    Raises
+    ------
+    ValueError
+        Two stores have the same key, or one has a leaf where another has a group; the message names them.
+    FileExistsError
+        The target exists, and the mode is "w-".
+    TypeError
+        A source is no store, or has an object of another package: only `to_b2z` and `to_b2d` copy those.
+
+    Notes
+    -----
+    Memory is some hundred bytes for each key. Leaves keep their attributes, checksums and compression; groups keep
+    their attributes, also without leaves.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> import blosc2
+    >>> folder = tempfile.mkdtemp()
+    >>> for part in range(3):  # by three programs, perhaps on three machines
+    ...     with blosc2.TreeStore(os.path.join(folder, f"part-{part}.b2z"), mode="w") as store:
+    ...         store[f"/scans/{part}"] = np.arange(part + 1)
+    >>> parts = [os.path.join(folder, f"part-{part}.b2z") for part in range(3)]
+    >>> blosc2.merge(parts, os.path.join(folder, "whole.b2z"))
+    3
+    >>> sorted(blosc2.open(os.path.join(folder, "whole.b2z"))["/scans"])
+    ['/0', '/1', '/2']
+    """
+    if mode not in _MODES:
+        raise ValueError(f"mode must be 'w-', 'w' or 'a', not {mode!r}")
+    if on_clash not in _CLASHES:
+        raise ValueError(f"on_clash must be 'error', 'first' or 'last', not {on_clash!r}")
+    with ExitStack() as opened:
+        parts = [_Part(opened, group, source) for group, source in _pairs(sources)]
+        if isinstance(target, Store):
+            return _add(target, parts, on_clash, progress)
+        path = os.fspath(target).rstrip("/")
+        if not path.endswith((".b2z", ".b2d", ".b2e")):
+            raise ValueError(f"{path}: the target is a store in .b2z, .b2d or .b2e")
+        exists = os.path.lexists(path)
+        if exists and mode == "w-":
+            raise FileExistsError(f"{path} exists; mode='w' replaces it, mode='a' adds to it")
+        if exists and mode == "a":
+            with open_path(path, mode="a") as store:
+                return _add(store, parts, on_clash, progress)
+        return _make(path, parts, on_clash, progress, overwrite=mode == "w")
+
+
+def _pairs(sources: Any) -> Iterator[tuple[str, Any]]:
+    """Groups of the target, "" for the root, and what is put there."""
+    if isinstance(sources, (str, bytes, os.PathLike, Store)):
+        raise TypeError("merge takes several sources: a list, or a mapping of groups to sources")
+    if isinstance(sources, Mapping):
+        for group, source in sources.items():
+            path = "/".join(part for part in group.split("/") if part)
+            yield f"/{path}" if path else "", source
+    else:
+        for source in sources:
+            yield "", source
+
+
+class _Part:
+    """A source: its leaves and groups, by their keys in the target.
+
+    Parameters
+    ----------
+    opened : ExitStack
+        Closes what is opened here.
+    group : str
+        Below which its keys are put.
+    source : path or Store
+    """
+
+    def __init__(self, opened: ExitStack, group: str, source: Any) -> None:
+        store = source
+        if not isinstance(source, Store):
+            store = open_path(source, mode="r", mmap_mode="r")
+            if not isinstance(store, Store):
+                raise TypeError(f"{os.fspath(source)} is a {type(store).__name__}, and no store")
+            opened.enter_context(store)
+        self.store: Any = store._owner
+        self.name = str(store._path or "a store in memory")
+        self._group, self._prefix = group, store._prefix
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        """The keys of all leaves, in the target and here."""
+        for group, leaves in self._walk():
+            for name in leaves:
+                yield self._there(f"{group}/{name}"), f"{group}/{name}"
+
+    def groups(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The groups in the target, "" for the root, with their attributes."""
+        for group, _ in self._walk():
+            has_attributes = isinstance(self.store, TreeStore)
+            yield self._there(group), self.store.get_subtree(group or "/").attrs[:] if has_attributes else {}
+
+    def leaf(self, key: str) -> Any:
+        """A leaf, by its key here."""
+        found = self.store[key]
+        if isinstance(found, ForeignObject):
+            raise UnsupportedValueError(
+                f"an object of kind {found.kind!r} has several leaves, which cannot be merged: to_b2z and to_b2d copy "
+                "it with its store",
+                path=self.name,
+                key=key,
+            )
+        return found
+
+    def _there(self, key: str) -> str:
+        return self._group + key[len(self._prefix) :]
+
+    def _walk(self) -> Iterator[tuple[str, list[str]]]:
+        waiting = [self._prefix]
+        while waiting:
+            group = waiting.pop()
+            groups, leaves = children_of(self.store, group)
+            yield group, leaves
+            waiting += [f"{group}/{name}" for name in reversed(groups)]
+
+
+class _Merged:
+    """What the target will have: checked before anything is copied.
+
+    Attributes
+    ----------
+    leaves : dict
+        The part of each leaf that is copied, and its key there.
+    groups : dict
+        The attributes of each group.
+    """
+
+    def __init__(self, parts: list[_Part], target: _Part | None, on_clash: str) -> None:
+        self.leaves: dict[str, tuple[_Part, str]] = {}
+        self.groups: dict[str, dict[str, Any]] = {}
+        self._on_clash = on_clash
+        clashes: list[str] = []
+        for part in parts if target is None else [target, *parts]:
+            clashes += self._add_groups(part)
+            clashes += self._add_leaves(part)
+        mixed = sorted(self.leaves.keys() & self.groups.keys())
+        if mixed:
+            first = self.leaves[mixed[0]][0].name
+            raise ValueError(f"{some_of(mixed)}: a leaf in one store ({first}), and a group in another")
+        if clashes and on_clash == "error":
+            raise ValueError(
+                f"{len(clashes)} of several stores: {', '.join(clashes[:8])}{', ...' if len(clashes) > 8 else ''}; "
+                "on_clash='first' or 'last' takes one of them, a mapping of groups to sources keeps both"
+            )
+        if target is not None:  # what is there already
+            self.leaves = {key: where for key, where in self.leaves.items() if where[0] is not target}
+
+    def _add_leaves(self, part: _Part) -> Iterator[str]:
+        for there, here in part:
+            other = self.leaves.get(there)
+            if other is not None:
+                yield f"{there!r} (in {other[0].name} and {part.name})"
+                if self._on_clash == "first":
+                    continue
+            self.leaves[there] = part, here
+
+    def _add_groups(self, part: _Part) -> Iterator[str]:
+        for group, attributes in part.groups():
+            merged = self.groups.setdefault(group, {})
+            for name, value in attributes.items():
+                if name in merged and not same_value(merged[name], value):
+                    yield f"attribute {name!r} of {group or '/'!r} (in {part.name} and one before)"
+                    if self._on_clash == "first":
+                        continue
+                merged[name] = value
+
+    def items(self) -> Iterator[tuple[str, Any]]:
+        """Keys and leaves to copy."""
+        return ((there, part.leaf(here)) for there, (part, here) in self.leaves.items())
+
+    def set_groups(self, store: Any) -> None:
+        """Make the groups with their attributes."""
+        if not isinstance(store, TreeStore):
+            having = [group or "/" for group, attributes in self.groups.items() if attributes]
+            if having:
+                raise ValueError(
+                    f"{store._path}: the group {having[0]!r} has attributes, which only a TreeStore can have"
+                )
+            return
+        parents = {key.rpartition("/")[0] for keys in (self.groups, self.leaves) for key in keys}
+        for group, attributes in self.groups.items():
+            if attributes:
+                store.get_subtree(group or "/").attrs.update(attributes)
+            elif group and group not in parents:  # nothing else makes it appear
+                store.create_group(group)
+
+
+def _make(path: str, parts: list[_Part], on_clash: str, progress: Any, *, overwrite: bool) -> int:
+    """Write a new store under another name, and then give it its own."""
+    merged = _Merged(parts, None, on_clash)
+    partial = partial_name(path, unique=True)
+    kind: Any = EmbedStore if path.endswith(".b2e") else TreeStore
+    try:
+        with kind(partial, mode="w") as store:
+            merged.set_groups(store)
+            count: int = store.write_many(merged.items(), progress=progress)
+        put_in_place(partial, path, overwrite=overwrite)
+    except BaseException:
+        remove(partial)
+        raise
+    return count
+
+
+def _add(store: Any, parts: list[_Part], on_clash: str, progress: Any) -> int:
+    """Add to a store that is open for writing, or to a group of it."""
+    store._session.check_writable("set items")
+    for part in parts:
+        if part.store is store._owner or _same_file(part.store, store):
+            raise ValueError(f"{part.name} is a source and the target: name another target")
+    with ExitStack() as opened:
+        merged = _Merged(parts, _Part(opened, "", store), on_clash)
+        with store.transaction():
+            merged.set_groups(store)
+            count: int = store.write_many(merged.items(), progress=progress)
+    return count
+
+
+def _same_file(one: Any, other: Any) -> bool:
+    paths = one._file, other._file
+    return None not in paths and os.path.realpath(paths[0]) == os.path.realpath(paths[1])

@@ -1,0 +1,167 @@
+"""The engine "blosc2" of xarray: what is read, how names and values come, and what is refused."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+xarray = pytest.importorskip("xarray")
+
+import blosc2
+from blosc2._tools.integrations.xarray_backend import Blosc2BackendEntrypoint as Engine
+
+ROOT = Path(__file__).resolve().parents[2]
+TEMPERATURE = np.arange(60, dtype="i2").reshape(5, 4, 3)
+KINDS = (".b2z", ".b2d", ".b2e")
+
+
+def named(items: Any, *names: str, **attributes: Any) -> blosc2.NDArray:
+    array = blosc2.asarray(np.asarray(items), **({"chunks": (2, 4, 3)} if np.ndim(items) == 3 else {}))
+    array.vlmeta.update({"_ARRAY_DIMENSIONS": list(names), **attributes})
+    return array
+
+
+@pytest.fixture(params=KINDS)
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A store with two groups."""
+    found = str(tmp_path / f"weather{request.param}")
+    kind: Any = blosc2.EmbedStore if request.param == ".b2e" else blosc2.TreeStore
+    with kind(found, mode="w") as store:
+        scaled = {"scale_factor": np.array(0.5, "f4"), "_FillValue": np.array(7, "i2"), "units": "K"}
+        store["/temperature"] = named(TEMPERATURE, "time", "y", "x", **scaled)
+        store["/time"] = named(np.arange(5), "time", units="days since 2020-01-01", calendar="standard")
+        store["/x"] = named([1.5, 2.5, 3.5], "x")
+        store["/raw/counts"] = np.arange(6).reshape(2, 3)
+        if kind is blosc2.TreeStore:
+            store.attrs.update({"title": "a", "year": np.array(2020, "i2")})
+            store["/raw"].attrs["sensor"] = "b"
+    return found
+
+
+@pytest.mark.parametrize("mmap", [True, False], ids=["mapped", "positional"])
+def test_values_are_decoded(path: str, mmap: bool) -> None:
+    with xarray.open_dataset(path, engine=Engine, mmap=mmap) as found:
+        assert dict(found.sizes) == {"time": 5, "y": 4, "x": 3}
+        assert set(found.coords) == {"time", "x"}
+        assert not found.variables["temperature"]._in_memory
+        wanted = np.where(TEMPERATURE == 7, np.nan, TEMPERATURE * np.float32(0.5)).astype("f4")
+        assert found.temperature.dtype == np.float32
+        np.testing.assert_array_equal(found.temperature, wanted)
+        assert found.temperature.attrs == {"units": "K"}
+        assert found.time.values[4] == np.datetime64("2020-01-05")
+        if not path.endswith(".b2e"):
+            assert found.attrs == {"title": "a", "year": 2020}
+            assert found.attrs["year"].dtype == np.int16
+        # any key of xarray
+        some = found.temperature
+        np.testing.assert_array_equal(some[::-2, [3, 0], -1], wanted[::-2, [3, 0], -1])
+        np.testing.assert_array_equal(some.isel(time=[4, 0], x=[2, 2]), wanted[np.ix_([4, 0], range(4), [2, 2])])
+        points = xarray.DataArray([0, 3, 1], dims="point")
+        np.testing.assert_array_equal(some.isel(time=points, y=points), wanted[[0, 3, 1], [0, 3, 1]])
+        np.testing.assert_array_equal(some.sel(time="2020-01-03"), wanted[2])
+        np.testing.assert_array_equal(some[1:1], wanted[1:1])
+
+
+def test_encodings_tell_of_chunks(path: str) -> None:
+    with xarray.open_dataset(path, engine=Engine) as found:
+        encoding = found.temperature.encoding
+        assert encoding["chunks"] == (2, 4, 3)
+        assert encoding["preferred_chunks"] == {"time": 2, "y": 4, "x": 3}
+        assert isinstance(encoding["cparams"], blosc2.CParams)
+
+
+def test_groups_and_trees(path: str) -> None:
+    with xarray.open_dataset(path, engine=Engine, group="raw") as found:
+        assert list(found.variables) == ["counts"]
+        assert found.counts.dims == ("counts_0", "counts_1")
+        np.testing.assert_array_equal(found.counts, np.arange(6).reshape(2, 3))
+    with xarray.open_datatree(path, engine=Engine) as tree:
+        assert [node.path for node in tree.subtree] == ["/", "/raw"]
+        assert tree["/raw"].attrs == ({} if path.endswith(".b2e") else {"sensor": "b"})
+        assert tree["/temperature"].shape == (5, 4, 3)
+    assert sorted(xarray.open_groups(path, engine=Engine)) == ["/", "/raw"]
+    with pytest.raises(KeyError, match="'/none' not found in the store: there is no such group"):
+        xarray.open_dataset(path, engine=Engine, group="none")
+    with pytest.raises(KeyError, match="no such group"):
+        xarray.open_dataset(path, engine=Engine, group="/temperature")
+
+
+def test_an_open_store_stays_open(path: str) -> None:
+    with blosc2.open(path) as store:
+        xarray.open_dataset(store, engine=Engine).close()
+        assert not store.closed
+        if isinstance(store, blosc2.TreeStore):
+            assert list(xarray.open_dataset(store["/raw"], engine=Engine).variables) == ["counts"]
+
+
+def test_a_pickle_is_a_path(path: str) -> None:
+    with xarray.open_dataset(path, engine=Engine) as found:
+        pickled = pickle.dumps(found.temperature)
+    assert len(pickled) < 5000
+    code = "import pickle, sys; print(float(pickle.loads(sys.stdin.buffer.read())[4].sum()))"
+    done = subprocess.run([sys.executable, "-c", code], input=pickled, capture_output=True, check=True)
+    assert float(done.stdout) == (TEMPERATURE[4] * 0.5).sum()
+
+
+def test_files_together(tmp_path: Path) -> None:
+    pytest.importorskip("dask")
+    for number in range(3):
+        with blosc2.TreeStore(str(tmp_path / f"{number}.b2z"), mode="w") as store:
+            store["/t"] = named(TEMPERATURE + number, "time", "y", "x")
+            store["/time"] = named(np.arange(5) + 5 * number, "time")
+    with xarray.open_mfdataset(str(tmp_path / "*.b2z"), engine=Engine, combine="by_coords") as found:
+        assert found.t.chunks is not None
+        assert found.t.chunks[0] == (2, 2, 1) * 3
+        np.testing.assert_array_equal(found.t, np.concatenate([TEMPERATURE, TEMPERATURE + 1, TEMPERATURE + 2]))
+
+
+def test_a_single_array(tmp_path: Path) -> None:
+    array = blosc2.asarray(np.arange(6).reshape(2, 3), urlpath=str(tmp_path / "scan.b2nd"))
+    array.vlmeta["_ARRAY_DIMENSIONS"] = ["y", "x"]
+    with xarray.open_dataset(tmp_path / "scan.b2nd", engine=Engine) as found:
+        assert found.scan.dims == ("y", "x")
+        np.testing.assert_array_equal(found.scan, np.arange(6).reshape(2, 3))
+    with pytest.raises(KeyError, match="holds one NDArray"):
+        xarray.open_dataset(tmp_path / "scan.b2nd", engine=Engine, group="a")
+
+
+@pytest.mark.parametrize("names", [["a"], ["a", "a"], "ab", [1, 2], 5, None, [["a"], ["b"]], {"a": 1}])
+def test_names_that_are_none(tmp_path: Path, names: Any) -> None:
+    array = blosc2.zeros((2, 3), urlpath=str(tmp_path / "x.b2nd"))
+    array.vlmeta["_ARRAY_DIMENSIONS"] = names
+    with xarray.open_dataset(tmp_path / "x.b2nd", engine=Engine) as found:
+        assert found.x.dims == ("x_0", "x_1")
+
+
+def test_what_is_no_array(tmp_path: Path) -> None:
+    path = str(tmp_path / "mixed.b2z")
+    texts = blosc2.ObjectArray()
+    texts.extend(["a", "bcd", ""])
+    with blosc2.TreeStore(path, mode="w") as store:
+        store["/names"], store["/chunk"], store["/a"] = texts, blosc2.SChunk(data=b"abc"), np.zeros(2)
+    with pytest.warns(UserWarning, match="/chunk is a SChunk, and no array"):
+        found = xarray.open_dataset(path, engine=Engine)
+    assert sorted(found.variables) == ["a", "names"]
+    assert found.names.values.tolist() == ["a", "bcd", ""]
+
+
+def test_paths_that_are_guessed() -> None:
+    engine = Engine()
+    assert all(engine.guess_can_open(f"a{suffix}") for suffix in (*KINDS, ".b2nd", ".b2d/"))
+    assert not any(engine.guess_can_open(name) for name in ("a.zarr", "a.nc", "b2z", 5, b"a.b2z"))
+    assert engine.guess_can_open(Path("a.b2z"))
+
+
+def test_the_entry_point() -> None:
+    named = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["xarray.backends"]
+    module, _, name = named["blosc2"].partition(":")
+    assert getattr(sys.modules[module], name) is Engine
+    if "blosc2" in xarray.backends.list_engines():  # where the package is installed
+        assert isinstance(xarray.backends.list_engines()["blosc2"], Engine)

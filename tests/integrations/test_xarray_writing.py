@@ -1,0 +1,313 @@
+"""Datasets, arrays and trees of xarray, written to groups of stores."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+xarray = pytest.importorskip("xarray")
+pandas = pytest.importorskip("pandas")
+
+import blosc2
+from blosc2 import to_store
+from blosc2._tools.integrations.xarray_backend import Blosc2BackendEntrypoint as Engine
+
+
+def weather(days: int = 5, first: str = "2020-01-01") -> Any:
+    start = (pandas.Timestamp(first) - pandas.Timestamp("2020-01-01")).days
+    values = np.arange(days * 4, dtype="f4").reshape(days, 4) + 4 * start
+    return xarray.Dataset(
+        {"t": (("time", "x"), values, {"units": "K"}), "count": ("time", np.arange(days, dtype="i4") + start)},
+        coords={
+            "time": pandas.date_range(first, periods=days), "x": list("abcd"), "height": ("x", [1.0, 2.0, 3.0, 4.0]),
+        },
+        attrs={"title": "a", "year": np.int16(2020), "names": ["a", "b"]},
+    )  # fmt: skip
+
+
+def opened(path: Any, **how: Any) -> Any:
+    with xarray.open_dataset(path, engine=Engine, **how) as found:
+        return found.load()
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """All files below a folder."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != "lock"
+    }
+
+
+@pytest.fixture(params=[".b2z", ".b2d"])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    found = tmp_path / f"weather{request.param}"
+    to_store(weather(), found)
+    return found
+
+
+def test_there_and_back(path: Path) -> None:
+    xarray.testing.assert_identical(opened(path), weather())
+    assert blosc2.check(str(path)).ok
+    assert os.listdir(path.parent) == [path.name]
+    with blosc2.open(str(path)) as store:
+        assert store["/t"].vlmeta["_ARRAY_DIMENSIONS"] == ["time", "x"]
+        assert store["/t"].dtype == np.float32
+
+
+def test_appended(path: Path) -> None:
+    more = weather(4, "2020-01-06")
+    to_store(more, path, append_dim="time")
+    xarray.testing.assert_identical(opened(path), weather(9))
+    to_store(weather(1, "2020-01-10").drop_vars(["x", "height"]), str(path), append_dim="time", mode="r+")
+    xarray.testing.assert_equal(opened(path), weather(10))
+    assert blosc2.check(str(path)).ok
+
+
+def test_a_region(path: Path) -> None:
+    part = weather(2, "2020-01-03").drop_vars(["x", "height"]) * 10
+    part["t"].attrs["units"] = "K"
+    wanted = weather()
+    wanted["t"][2:4] *= 10
+    wanted["count"][2:4] *= 10
+    to_store(part, path, region={"time": slice(2, 4)})
+    xarray.testing.assert_equal(opened(path), wanted)
+    to_store(part * 10, path, region="auto")
+    wanted["t"][2:4] *= 10
+    wanted["count"][2:4] *= 10
+    xarray.testing.assert_equal(opened(path), wanted)
+    one = xarray.Dataset({"t": (("x", "time"), np.full((2, 1), -1, "f4"))})
+    to_store(one, path, region={"time": slice(4, 5), "x": slice(1, 3)})
+    wanted["t"][4, 1:3] = -1
+    xarray.testing.assert_equal(opened(path), wanted)
+
+
+def _shorter() -> Any:
+    return weather(3)
+
+
+REFUSED: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
+    "exists": (weather(), {}, FileExistsError, "mode='w' replaces it"),
+    "mode": (weather(), {"mode": "x"}, ValueError, "mode must be one of"),
+    "append and w": (weather(), {"mode": "w", "append_dim": "time"}, ValueError, "need mode 'a' or 'r\\+'"),
+    "length": (weather(3), {"mode": "a"}, ValueError, "'t' has 5 items along 'time', and 3 would be written"),
+    "no dimension": (weather(), {"append_dim": "z"}, ValueError, "'z' is no dimension of the dataset"),
+    "stays shorter": (
+        weather(3)[["t"]], {"append_dim": "time"}, ValueError, r"\['count'\] have the dimension 'time' too",
+    ),
+    "units": (
+        weather(3, "2020-01-06").assign(t=lambda d: d.t.assign_attrs(units="C")), {"append_dim": "time"}, ValueError,
+        "'t' has units='K', and the values to write have 'C'",
+    ),
+    "time units": (
+        weather(3, "2020-01-06").assign_coords(time=pandas.date_range("2020-01-06 12:00", periods=3)),
+        {"append_dim": "time"}, ValueError, "'time' has units='days since",
+    ),
+    "fractions": (
+        weather(3, "2020-01-06").assign(count=("time", [0.5, 1, 2])), {"append_dim": "time"}, ValueError,
+        "'count' has values of int32, and those to write are of float64",
+    ),
+    "too large": (
+        weather(3, "2020-01-06").assign(count=("time", [1 << 40, 1, 2])), {"append_dim": "time"}, ValueError,
+        "'count' is stored as int32, which cannot hold all",
+    ),
+    "longer texts": (
+        weather().assign_coords(x=["a", "b", "c", "dd"]), {"mode": "a"}, ValueError, "'x' is stored as <U1",
+    ),
+    "other dimensions": (weather().rename(x="z"), {"mode": "a"}, ValueError, "dimensions"),
+    "conflict": (
+        xarray.Dataset({"new": ("time", [1, 2])}), {"mode": "a"}, ValueError,
+        "the dimension 'time' would have the length",
+    ),
+    "r+": (xarray.Dataset({"new": ("time", [1] * 5)}), {"mode": "r+"}, ValueError, r"no variables \['new'\]"),
+    "region of all": (weather(), {"region": {"time": slice(0, 5)}}, ValueError, r"write dataset.drop_vars"),
+    "region too long": (
+        weather(2)[["count"]], {"region": {"time": slice(4, 6)}}, ValueError, "'count' has 5 items along 'time', and 6",
+    ),
+    "region of others": (
+        weather(2)[["count"]], {"region": {"time": slice(0, 3)}}, ValueError, "'time' has 2 items in the dataset",
+    ),
+    "region by step": (weather(2)[["count"]], {"region": {"time": slice(0, 4, 2)}}, ValueError, "a step of 1"),
+    "region from the end": (weather(2)[["count"]], {"region": {"time": slice(-2, None)}}, ValueError, "count from the"),
+    "region of no dimension": (weather()[["count"]], {"region": {"z": slice(0, 1)}}, ValueError, "no dimension"),
+    "region not there": (weather(2, "2021-01-01")[["count"]], {"region": "auto"}, KeyError, "not all values"),
+    "region with gaps": (weather()[["count"]].isel(time=[0, 2]), {"region": "auto"}, ValueError, "not beside each"),
+    "encoding": (weather(), {"mode": "a", "encoding": {"t": {"chunks": (1, 1)}}}, ValueError, "cannot be changed"),
+    "wrong chunks": (weather(), {"mode": "w", "encoding": {"t": {"chunks": (1,)}}}, ValueError, "chunks"),
+    "unknown encoding": (weather(), {"mode": "w", "encoding": {"t": {"zlib": True}}}, ValueError, "unexpected encod"),
+    "objects": (
+        xarray.Dataset({"o": ("z", np.array([{}, []], object))}), {"mode": "a"}, ValueError, "infer dtype",
+    ),
+    "attribute": (weather().assign_attrs(bad={1, 2}), {"mode": "w"}, TypeError, "a set cannot be stored"),
+    "key": (xarray.Dataset({"a:b": ("z", [1])}), {"mode": "a"}, ValueError, "could not be the name of a file"),
+    "slash": (xarray.Dataset({"a/b": ("z", [1])}), {"mode": "a"}, ValueError, "separates groups"),
+    "zero characters": (xarray.Dataset({"s": ("z", np.array(["a\0"], object))}), {"mode": "a"}, ValueError, "zero"),
+    "tree": (xarray.DataTree(weather()), {"append_dim": "time"}, ValueError, "nodes of the tree one by one"),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:Times can't be serialized faithfully")
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_and_nothing_changes(path: Path, case: str) -> None:
+    data, how, kind, words = REFUSED[case]
+    before = content(path.parent)
+    with pytest.raises(kind, match=words):
+        to_store(data, path, **how)
+    assert content(path.parent) == before
+
+
+class Failing:
+    """An array whose last rows cannot be read."""
+
+    def __init__(self) -> None:
+        self.shape, self.dtype, self.ndim = (5000, 2000), np.dtype("f8"), 2
+
+    def __getitem__(self, key: Any) -> Any:
+        rows = range(5000)[key[0]]
+        if 4900 in rows:
+            raise OSError("the disk is on fire")
+        return np.random.default_rng(0).random((len(rows), len(range(2000)[key[1]])))
+
+
+@pytest.mark.parametrize("mode", ["w", "a"])
+def test_a_failure_in_the_middle_changes_nothing(path: Path, mode: str) -> None:
+    dask = pytest.importorskip("dask.array")
+    before = content(path.parent)
+    data = xarray.Dataset(
+        {"first": ("q", [1, 2, 3]), "big": (("y", "z"), dask.from_array(Failing(), chunks=(100, 2000)))}
+    )
+    with pytest.raises(OSError, match="on fire"):
+        to_store(data, path, mode=mode)
+    assert content(path.parent) == before
+
+
+def test_modes(tmp_path: Path) -> None:
+    path = tmp_path / "a.b2z"
+    with pytest.raises(FileNotFoundError):
+        to_store(weather(), path, mode="r+")
+    assert not os.listdir(tmp_path)
+    to_store(weather(), path, "/first")
+    to_store(weather(3), path, "second/inner", mode="a")
+    with pytest.raises(FileExistsError, match="the group '/first' exists"):
+        to_store(weather(), path, "first")
+    with pytest.raises(FileNotFoundError, match="no group"):
+        to_store(weather(), path, "third", mode="r+")
+    to_store(weather(4), path, "/first", mode="w")
+    xarray.testing.assert_identical(opened(path, group="first"), weather(4))
+    to_store(weather(4)[["t"]] * 2, path, "/first", mode="a")
+    np.testing.assert_array_equal(opened(path, group="first").t, weather(4).t * 2)
+    xarray.testing.assert_identical(opened(path, group="/second/inner"), weather(3))
+    to_store(weather(2), path, mode="w")
+    xarray.testing.assert_identical(opened(path), weather(2))
+    with blosc2.open(str(path)) as store:
+        assert not [key for key in store if "first" in key]
+
+
+def test_a_tree(path: Path) -> None:
+    tree = xarray.DataTree.from_dict(
+        {
+            "/": xarray.Dataset(coords={"x": [1, 2, 3]}, attrs={"a": 1}),
+            "/child": xarray.Dataset({"v": ("x", [1.0, 2, 3])}, attrs={"b": "c"}),
+            "/child/empty": xarray.Dataset(attrs={"only": "this"}),
+            "/bare": xarray.Dataset(),
+        }
+    )
+    to_store(tree, path, mode="w", encoding={"/child": {"v": {"chunks": (2,)}}})
+    with xarray.open_datatree(path, engine=Engine) as found:
+        xarray.testing.assert_identical(found.load(), tree)
+    with blosc2.open(str(path)) as store:
+        assert store["/child/v"].chunks == (2,)
+        assert sorted(store) == ["/bare", "/child", "/child/empty", "/child/v", "/x"]  # inherited coordinates once
+    to_store(tree["/child"], path, "/copy", mode="a")
+    with xarray.open_datatree(path, engine=Engine, group="copy") as found:
+        assert found.attrs == {"b": "c"}
+        assert sorted(found.children) == ["empty"]
+    with pytest.raises(ValueError, match="nodes that the tree does not have"):
+        to_store(tree, path, mode="w", encoding={"/none": {}})
+
+
+def test_an_open_store(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.b2z")
+    with blosc2.TreeStore(path, mode="w") as store:
+        store["/kept"] = np.arange(3)
+        to_store(weather(), store, "/w")
+        to_store(weather(3), store.create_group("/view"), "inner")
+        with pytest.raises(FileExistsError):
+            to_store(weather(), store, "/w")
+        with store.transaction(), pytest.raises(RuntimeError, match="transaction"):
+            to_store(weather(), store, "/x")
+    xarray.testing.assert_identical(opened(path, group="w"), weather())
+    xarray.testing.assert_identical(opened(path, group="view/inner"), weather(3))
+    with blosc2.open(path) as store:
+        assert store["/kept"][2] == 2
+
+
+@pytest.mark.parametrize("name", [None, "t", "x"])
+def test_an_array(tmp_path: Path, name: str | None) -> None:
+    array = xarray.DataArray([1.0, 2.0], dims="x", coords={"x": [5, 6]}, name=name, attrs={"u": "m"})
+    to_store(array, tmp_path / "a.b2z")
+    with xarray.open_dataarray(tmp_path / "a.b2z", engine=Engine) as found:
+        xarray.testing.assert_identical(found.load(), array)
+
+
+def test_encodings(tmp_path: Path) -> None:
+    path = tmp_path / "a.b2z"
+    rng = np.random.default_rng(0)
+    data = xarray.Dataset({"t": (("y", "x"), rng.random((50, 40)))})
+    how = {"chunks": (20, 40), "blocks": (10, 40), "cparams": {"codec": blosc2.Codec.LZ4, "clevel": 3}}
+    to_store(data, path, encoding={"t": {**how, "dtype": "i2", "scale_factor": 1e-4, "_FillValue": -1}})
+    with blosc2.open(str(path)) as store:
+        stored = store["/t"]
+        assert (stored.chunks, stored.blocks, stored.dtype) == ((20, 40), (10, 40), np.int16)
+        assert stored.cparams.codec == blosc2.Codec.LZ4
+    found = opened(path)
+    np.testing.assert_allclose(found.t, data.t, atol=6e-5)
+    to_store(found, tmp_path / "b.b2z")  # what was opened keeps its encoding
+    with blosc2.open(str(tmp_path / "b.b2z")) as store:
+        assert (store["/t"].chunks, store["/t"].cparams.codec) == ((20, 40), blosc2.Codec.LZ4)
+    to_store(found[{"x": slice(0, 7)}], tmp_path / "c.b2z")  # chunks that do not fit any more
+    np.testing.assert_array_equal(opened(tmp_path / "c.b2z").t, found.t[:, :7])
+
+
+def test_items_of_other_kinds(tmp_path: Path) -> None:
+    data = xarray.Dataset(
+        {
+            "texts": ("z", np.array(["a", "äöü", ""], object)),
+            "bytes": ("z", np.array([b"a", b"bcd", b""], object)),
+            "flags": ("z", [True, False, True]),
+            "complex": ("z", np.array([1j, 2, 3])),
+            "spans": ("z", pandas.to_timedelta([1, 2, 3], unit="D")),
+            "big": ("z", np.arange(3, dtype=">i4")),
+            "none": (("z", "e"), np.zeros((3, 0))),
+            "one": ((), 5),
+        }
+    )
+    to_store(data, tmp_path / "a.b2z")
+    found = opened(tmp_path / "a.b2z", decode_timedelta=True)
+    xarray.testing.assert_equal(found, data)
+    assert found.flags.dtype == bool
+
+
+def test_targets_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"need a store in \.b2z or \.b2d"):
+        to_store(weather(), tmp_path / "a.b2e")
+    with pytest.raises(TypeError, match="no TreeStore and no path"):
+        to_store(weather(), blosc2.EmbedStore())
+    with blosc2.DictStore(str(tmp_path / "d.b2z"), mode="w") as store:
+        store["/a"] = np.zeros(2)
+    with pytest.raises(TypeError, match="whose keys are no groups"):
+        to_store(weather(), tmp_path / "d.b2z", "/g")
+
+
+def test_the_accessor(tmp_path: Path) -> None:
+    from blosc2._tools.integrations import xarray_accessor  # noqa: F401
+
+    weather().b2.to_store(tmp_path / "a.b2z", encoding={"t": {"chunks": (1, 4)}})
+    weather().t.b2.to_store(tmp_path / "a.b2z", "/array")
+    xarray.DataTree(weather()).b2.to_store(tmp_path / "a.b2z", "/tree")
+    xarray.testing.assert_identical(opened(tmp_path / "a.b2z"), weather())
+    xarray.testing.assert_identical(opened(tmp_path / "a.b2z", group="tree"), weather())
