@@ -92,7 +92,10 @@ _PLACES: dict[str, str] = {
     "_opening": (
         "load_array load_tensor pack_array2 pack_tensor save_array save_tensor unpack_array2 unpack_tensor"
     ),
-    "_tools": "ConversionReport Loader PatchSampler Permutation Samples convert foreground_index merge to_store zarr_references",
+    "_tools": (
+        "ConversionReport Loader PatchSampler Permutation Samples convert foreground_index merge to_store "
+        "zarr_references"
+    ),
     "batch_array": "Batch BatchArray",
     "core": (
         "BlockCacheStats block_cache_stats free_resources print_versions remove_urlpath set_block_cache set_file_cache"

@@ -1,7 +1,7 @@
 """What works on whole files with the public classes.
 
-The command line, the viewer and the demo that it runs, converting from and to other formats, merging stores, loaders for
-training, and what joins other libraries to the public classes.
+The command line, the viewer and the demo that it runs, converting from and to other formats, merging stores, loaders
+for training, and what joins other libraries to the public classes.
 """
 
 from typing import TYPE_CHECKING
