@@ -14,7 +14,7 @@ memory, though nobody knows whether they were: asking would gain them nothing.
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport qsort
 
-from blosc2._core.io.source cimport NOT_GUESSING, READING_ON, SCANS, TOLD_RANDOM, AskState, Scan, Source
+from blosc2._core.io.source cimport ELSEWHERE, NOT_GUESSING, READING_ON, SCANS, TOLD_RANDOM, AskState, Scan, Source
 
 cdef extern from "io/atomics.h" nogil:
     long state_get(long *state)
@@ -51,6 +51,14 @@ cdef enum:
     STAYS_SLOW = 16
     SLOW_GAP = 1 << 16
     ONE_REQUEST = 1 << 17
+    # Of bytes on a server, gaps that cost less than a request, though nobody needs them.
+    LEAST_GAP = 1 << 12
+    # Bytes of a frame that comes as a whole; of another one its first and its last come, where header and tables are.
+    WHOLE_FRAME = 1 << 17
+    FRAME_HEAD = 5120
+    # Bytes of a member's local header besides its name, with what aligns the data.
+    LOCAL = 158
+    FRAME_TAIL = 1 << 13
     # Files from which on the system is not to guess which bytes of a mapping are needed next.
     GUESSED = 1 << 20
     # Bytes that are asked for where small reads follow each other, in which such a read may begin.
@@ -87,6 +95,7 @@ cdef struct Wanted:
     bint noted          # whether it was noted where they lie; for leaves that are opened next it is not
     bint left           # whether they are left to the system, which reads on by itself
     bint absent         # whether bytes were not in memory
+    void *far           # the source, if its bytes are on a server
     int count
     Span spans[MOST_SPANS]
 
@@ -94,7 +103,7 @@ cdef struct Wanted:
 cdef inline bint is_due(AskState *state) noexcept nogil:
     """Whether to ask before the next read."""
     cdef long left
-    if not B2_ASKS or state == NULL:
+    if state == NULL or not (B2_ASKS or state_get(&state.told) == ELSEWHERE):
         return False
     left = state_get(&state.unasked)
     if left <= 0:
@@ -119,6 +128,7 @@ cdef inline void begin_asking(Source source, AskState *state, Wanted *wanted) no
     wanted.fd, wanted.base, wanted.state = source.fd, source.base, state
     wanted.size, wanted.room = source.size, source.room
     wanted.noted = state != source.asking
+    wanted.far = <void *> source if source.far else NULL
     wanted.scan = NULL
     wanted.left = wanted.absent = False
     wanted.count = 0
@@ -140,7 +150,10 @@ cdef inline void note_wait(AskState *state, int64_t since) noexcept nogil:
 cdef inline bint join(AskState *state, Span *before, int64_t start, int64_t stop) noexcept nogil:
     """Have a byte range reach as far as another that begins in it or not far behind it."""
     cdef int64_t gap = start - before.stop
-    if start < before.start or (gap > PAGE and gap > min((before.stop - before.start) // 4, <int64_t> WIDEST_GAP) and not (
+    if start >= before.start and state_get(&state.told) == ELSEWHERE:
+        if gap > LEAST_GAP and gap > min((before.stop - before.start) // 16, <int64_t> WIDEST_GAP):
+            return False
+    elif start < before.start or (gap > PAGE and gap > min((before.stop - before.start) // 4, <int64_t> WIDEST_GAP) and not (
             state_get(&state.slow) and gap <= SLOW_GAP and stop - before.start <= ONE_REQUEST)):
         return False
     before.stop = max(before.stop, stop)
@@ -264,10 +277,25 @@ cdef inline void note_spans(Wanted *wanted) noexcept nogil:
     wanted.left = reads_on(wanted, wanted.spans[0].start, stop, nbytes)
 
 
+cdef inline void fetch_spans(Wanted *wanted) noexcept nogil:
+    """Have a server send what is wanted so far. What goes wrong is told by who reads it."""
+    cdef int i
+    wanted.absent = True
+    with gil:
+        try:
+            (<object> wanted.far).remote.ask([(wanted.spans[i].start, wanted.spans[i].stop) for i in range(wanted.count)])
+        except Exception:
+            pass
+    wanted.count = 0
+
+
 cdef inline void send_requests(Wanted *wanted) noexcept nogil:
     """Ask for what is wanted so far."""
     cdef int i, kept = 0
     if wanted.count == 0:
+        return
+    if wanted.far != NULL:
+        fetch_spans(wanted)
         return
     qsort(wanted.spans, <size_t> wanted.count, sizeof(Span), by_start)
     for i in range(1, wanted.count):
@@ -327,7 +355,10 @@ cdef inline void ask_range(Source source, int64_t offset, int64_t length) noexce
         return
     length = min(length, source.size - offset)
     begin_asking(source, source.asking, &wanted)
-    if not reads_on(&wanted, offset, offset + length, length):
+    if source.far:
+        want(&wanted, offset, length)
+        end_asking(&wanted, 1)
+    elif not reads_on(&wanted, offset, offset + length, length):
         note_found(source.asking, ask_for(source.fd, source.base, offset, length), 1)
 
 
@@ -380,3 +411,18 @@ cdef inline void stop_guessing(Source source) noexcept nogil:
         state_set(&state.told, NOT_GUESSING)
         if source.room >= GUESSED:
             advise_mapping(source.base, source.room, B2_RANDOM)
+
+
+cdef inline void ask_for_frame(Source source, int64_t offset, int64_t length) noexcept nogil:
+    """Ask for a frame, or a member, that is opened: a server for all of a small one, and for both ends of another."""
+    cdef Wanted wanted
+    if not source.far:
+        ask_near(source, offset)
+        return
+    begin_asking(source, source.asking, &wanted)
+    if length <= WHOLE_FRAME:
+        want(&wanted, offset, length)
+    else:
+        want(&wanted, offset, FRAME_HEAD)
+        want(&wanted, offset + length - FRAME_TAIL, FRAME_TAIL)
+    end_asking(&wanted, 1)
