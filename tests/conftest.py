@@ -35,11 +35,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out.add("slow")
     if "interop" not in asked and not any("interop" in arg for arg in config.args):
         left_out.add("interop")
-    out = [item for item in items if any(mark.name in left_out for mark in item.iter_markers())]
+    out = [item for item in items if any(mark.name in left_out for mark in item.iter_markers()) or _is_elsewhere(item)]
     if out:
         config.hook.pytest_deselected(items=out)
         gone = set(out)
         items[:] = [item for item in items if item not in gone]
+
+
+def _is_elsewhere(item: pytest.Item) -> bool:
+    """Whether a test of what only files do would read from a server."""
+    case = getattr(item, "callspec", None)
+    source = None if case is None else case.params.get("source")
+    return isinstance(source, str) and source == "remote" and item.get_closest_marker("local") is not None
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -52,10 +52,13 @@ class RangeServer:
         self.ranges = True
         self.spoil: Callable[[Any, bytes, slice], bool] | None = None
         self._lock = threading.Lock()
+        self._tags: dict[int, tuple[bytes, str]] = {}  # of large objects it takes long
         server = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            wbufsize = 1 << 16  # an answer is sent at once
+            disable_nagle_algorithm = True
 
             def do_GET(self) -> None:
                 server._count(1)
@@ -123,7 +126,12 @@ class RangeServer:
             reply(handler, 206, data[part], self.version(data) | content_range(part, data))
 
     def version(self, data: bytes) -> dict[str, str]:
-        return {"ETag": f'"{hashlib.md5(data).hexdigest()}"'} if self.etags else {}
+        if not self.etags:
+            return {}
+        known = self._tags.get(id(data))
+        if known is None or known[0] is not data:
+            self._tags[id(data)] = known = data, f'"{hashlib.md5(data).hexdigest()}"'
+        return {"ETag": known[1]}
 
     def _log(self, handler: Any, sent: int) -> None:
         with self._lock:
@@ -166,22 +174,26 @@ def in_memory(path: os.PathLike[str] | str) -> Any:
     """A copy of a file in fsspec's file system in memory, as a path that `blosc2.open` and the stores take."""
     import fsspec
 
-    from blosc2._options import RemotePath
+    from blosc2._options import RemoteOptions, RemotePath
 
     name = f"/read/{next(_serial)}/{os.path.basename(path)}"
     with open(path, "rb") as file:
         fsspec.filesystem("memory").pipe_file(name, file.read())
-    return RemotePath(f"memory:/{name}")
+    # Messages name the file, as tests expect it.
+    return RemotePath.called(os.fspath(path), f"memory:/{name}", {}, RemoteOptions())
 
 
 def read_remotely(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have whatever opens a local file to read it, from here on, read a copy of it on a server."""
     import blosc2
+    from blosc2._options import RemotePath
 
     plain_open = blosc2.open
 
     def remote(path: Any, mode: str, given: dict[str, Any]) -> Any:
         name = os.fsdecode(path) if isinstance(path, (str, bytes, os.PathLike)) else ""
+        if isinstance(path, RemotePath):
+            return path
         if mode != "r" or given.get("mmap_mode") is not None or given.get("locking") or not os.path.isfile(name):
             return path
         return in_memory(name)

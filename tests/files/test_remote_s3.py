@@ -32,7 +32,8 @@ def options() -> Iterator[dict[str, Any]]:
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
-    yield {"key": "x", "secret": "y", "client_kwargs": {"endpoint_url": f"http://{host}:{port}", "region_name": "us-east-1"}}
+    client = {"endpoint_url": f"http://{host}:{port}", "region_name": "us-east-1"}
+    yield {"key": "x", "secret": "y", "client_kwargs": client}
     server.stop()
 
 
