@@ -22,6 +22,7 @@ from blosc2._handles import (
     open_handle,
 )
 from blosc2._options import (
+    RemotePath,
     check_open_modes,
     check_remote,
     deserialize_mode,
@@ -143,7 +144,9 @@ def open(
             how["exclusive"] = False
     policy = deserialize if deserialize == "safe" else str(deserialize_mode(deserialize))
     locking = bool(kwargs.get("locking"))
-    if isinstance(urlpath, str) and "://" in urlpath and scheme_of(urlpath) not in (None, "file"):
+    if isinstance(urlpath, str) and (
+        isinstance(urlpath, RemotePath) or ("://" in urlpath and scheme_of(urlpath) not in (None, "file"))
+    ):
         path_there = remote_path(urlpath, storage_options, remote)
         check_remote(path_there, mode, mmap_mode, kwargs.get("initial_mapping_size"), locking=locking)
         return _opening.opened_remote(path_there, offset, policy, how, store_how, kwargs.get("cparams"))

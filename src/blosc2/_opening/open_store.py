@@ -99,6 +99,9 @@ def _store_of(backend: TieredBackend, path: str, options: StoreOptions, given: d
     kind = KINDS.get(str(embedded.kind), DictStore)
     if options.mode in "wx":
         return kind(path, **given | options._asdict())
+    # A catalog counts the leaves that could be one, so that the keys need not be looked at.
+    catalog = None if members is None else members.archive.catalog
+    may_hold_one = catalog is None or catalog.tables != 0
     for cls in (kind, DictStore):
         store = cls.__new__(cls)
         backend.kind = cls._metalayer
@@ -108,11 +111,7 @@ def _store_of(backend: TieredBackend, path: str, options: StoreOptions, given: d
         may_be_table = cls._has_groups and (
             embedded.frame.vlmeta(REGISTRY) is not None
             or _TABLE in embedded.entries
-            or (
-                backend.has_file(_TABLE)
-                if members is None
-                else members.may_have_tables and members.table().find(_TABLE) >= 0
-            )
+            or (backend.has_file(_TABLE) if members is None else may_hold_one and members.table().find(_TABLE) >= 0)
         )
         if not (may_be_table and store.is_table()):
             break

@@ -34,8 +34,8 @@ def tell_of_mapping(path: str, mmap_mode: str | None, initial_mapping_size: Any,
     print(text, file=sys.stderr)
 
 
-def local_path(path: object) -> str:
-    """Give a path (str, bytes, path object or `file://` URL) as a str; a `RemotePath` that was checked stays one.
+def local_path(path: object, *, remote: bool = False) -> str:
+    """Give a path (str, bytes, path object or `file://` URL) as a str; with `remote`, a `RemotePath` stays one.
 
     Raises
     ------
@@ -47,6 +47,8 @@ def local_path(path: object) -> str:
         It is the URL of something remote.
     """
     if isinstance(path, RemotePath):
+        if not remote:
+            raise NotImplementedError(f"{path}: this works on local files; download it first")
         return path
     if not isinstance(path, (str, bytes, os.PathLike)):
         raise TypeError(f"a path must be a str, bytes or a path object, not {reprlib.repr(path)}")

@@ -55,13 +55,20 @@ class RemotePath(str):
     def __new__(
         cls, url: str, storage_options: Mapping[str, Any] | None = None, options: RemoteOptions | None = None
     ) -> Self:
-        shown = re.sub(r"://[^/@]*@", "://", url)
-        self = super().__new__(cls, re.sub(r"\?.*", "?...", shown, flags=re.DOTALL))
-        self.url = url
-        self.storage_options = dict(storage_options or {})
-        self.options = options or RemoteOptions()
+        shown = re.sub(r"\?.*", "?...", re.sub(r"://[^/@]*@", "://", url), flags=re.DOTALL)
+        return cls.called(shown, url, dict(storage_options or {}), options or RemoteOptions())
+
+    @classmethod
+    def called(cls, name: str, url: str, storage_options: Mapping[str, Any], options: RemoteOptions) -> Self:
+        """A path that messages call by a name."""
+        self = super().__new__(cls, name)
+        self.url, self.storage_options, self.options = url, storage_options, options
         self.reader = None
         return self
+
+    def anew(self) -> RemotePath:
+        """The same without what reads it: it shows the newest version."""
+        return self.called(str(self), self.url, self.storage_options, self.options)
 
     @property
     def suffix(self) -> str:
@@ -74,7 +81,7 @@ class RemotePath(str):
         return self.url, repr(self.storage_options), self.options
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RemotePath, (self.url, self.storage_options, self.options)
+        return RemotePath.called, (str(self), self.url, self.storage_options, self.options)
 
     def __copy__(self) -> RemotePath:
         return self
@@ -98,7 +105,7 @@ def remote_path(url: str, storage_options: object = None, remote: object = None)
     2
     """
     if isinstance(url, RemotePath):  # of a pickle; not what reads it for others
-        return RemotePath(url.url, url.storage_options, url.options)
+        return url.anew()
     if storage_options is not None and not isinstance(storage_options, Mapping):
         raise TypeError(f"storage_options must be a dict, as fsspec takes it, not {type(storage_options).__name__}")
     return RemotePath(url, storage_options, _options(remote))

@@ -87,12 +87,6 @@ class Members:
         return self._keys
 
     @property
-    def may_have_tables(self) -> bool:
-        """Whether there may be a description of a table, by what a catalog says of all keys."""
-        catalog = self.archive.catalog
-        return catalog is None or catalog.tables != 0
-
-    @property
     def can_move_groups(self) -> bool:
         """Whether one more group can be moved; without a catalog that would not be worth while."""
         return len(self.moved_groups) < MOST_MOVED_GROUPS and self.table().cataloged

@@ -294,21 +294,27 @@ cdef inline void send_requests(Wanted *wanted) noexcept nogil:
     cdef int i, kept = 0
     if wanted.count == 0:
         return
-    if wanted.far != NULL:
-        fetch_spans(wanted)
-        return
     qsort(wanted.spans, <size_t> wanted.count, sizeof(Span), by_start)
     for i in range(1, wanted.count):
         if not join(wanted.state, &wanted.spans[kept], wanted.spans[i].start, wanted.spans[i].stop):
             kept += 1
             wanted.spans[kept] = wanted.spans[i]
     wanted.count = kept + 1
+    if wanted.far != NULL:
+        fetch_spans(wanted)
+        return
     note_spans(wanted)
     if not wanted.left:
         for i in range(wanted.count):
             if ask_for(wanted.fd, wanted.base, wanted.spans[i].start, wanted.spans[i].stop - wanted.spans[i].start):
                 wanted.absent = True
     wanted.count = 0
+
+
+cdef inline void send_early(Wanted *wanted) noexcept nogil:
+    """Ask for what is wanted so far, before more is known. A server waits: what is next to each other is one request."""
+    if wanted.far == NULL:
+        send_requests(wanted)
 
 
 cdef inline void want(Wanted *wanted, int64_t offset, int64_t length) noexcept nogil:

@@ -9,7 +9,7 @@ fetched could be looked at.
 cimport cython
 from cpython.buffer cimport PyBUF_WRITE
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t
 
 from blosc2._core.io.source cimport ELSEWHERE, READ_OK, READ_SHORT, OpenFile, Source
 
@@ -38,7 +38,7 @@ cdef class RemoteSource(Source):
         state_set(&self.asking[0].told, ELSEWHERE)
         state_set(&self.asking[1].told, ELSEWHERE)
 
-    cdef int read_far(self, int64_t offset, int64_t length, void *destination) noexcept nogil:
+    cdef int read_runs(self, int64_t offset, int64_t length, uint8_t *destination) noexcept nogil:
         with gil:
             try:
                 self.remote.read_into(offset, PyMemoryView_FromMemory(<char *> destination, length, PyBUF_WRITE))
@@ -51,6 +51,9 @@ cdef class RemoteSource(Source):
         """Fetch bytes ahead with "willneed"; other advice is for files."""
         if advice == "willneed" and 0 <= offset < self.size and length:
             self.remote.ask([(offset, self.size if length < 0 or length > self.size - offset else offset + length)])
+
+    def __repr__(self):
+        return f"<Source {self.path}: {self.size} bytes, remote>"
 
     def reopen(self):
         """The object as it is now: this source, or one of another version."""

@@ -87,7 +87,6 @@ cdef class Source:
 
     cdef int read_into(self, int64_t offset, int64_t length, void *destination) noexcept nogil
     cdef int hold_below(self, object view) except -1
-    cdef int read_far(self, int64_t offset, int64_t length, void *destination) noexcept nogil
     cdef int raise_lost(self) except -1
     cdef int read_runs(self, int64_t offset, int64_t length, uint8_t *destination) noexcept nogil
     cdef int64_t run_at(self, int64_t offset) noexcept nogil

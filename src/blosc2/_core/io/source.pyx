@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
-"""A read-only file, mapped or read by position, an object on a server, a buffer in memory, or runs of bytes of these joined.
+"""A read-only file, mapped or read by position, a buffer in memory, or runs of bytes of these joined; see also remote.pyx.
 
 One source serves every leaf of a file: frames are byte ranges (source, offset, length). A source never
 changes what it shows and has no file position, so any number of threads read it without a lock, and a
@@ -412,8 +412,7 @@ cdef class Source:
             return READ_OK  # a source without bytes has no address to copy from
         if self.fd < 0:
             if self.base == NULL:
-                return self.read_far(offset, length, destination) if self.far else (
-                    self.read_runs(offset, length, <uint8_t *> destination))
+                return self.read_runs(offset, length, <uint8_t *> destination)
             memcpy(destination, self.base + offset, <size_t> length)
             return READ_OK
         got = positional_read(self.fd, destination, length, offset)
@@ -433,7 +432,7 @@ cdef class Source:
         return low
 
     cdef int read_runs(self, int64_t offset, int64_t length, uint8_t *destination) noexcept nogil:
-        """The same of joined runs."""
+        """The same of what has neither a descriptor nor one address: joined runs."""
         cdef int64_t i = self.run_at(offset), within, size, got
         cdef Run *run
         while length:
@@ -442,7 +441,7 @@ cdef class Source:
             size = min(length, (self.runs[i + 1].start if i + 1 < self.run_count else self.size) - offset)
             if run.remote != NULL:
                 with gil:
-                    if (<Source> run.remote).read_far(run.offset + within, size, destination):
+                    if (<Source> run.remote).read_runs(run.offset + within, size, destination):
                         self.failure, (<Source> run.remote).failure = (<Source> run.remote).failure, None
                         return READ_SHORT
             elif run.fd < 0:
@@ -470,9 +469,6 @@ cdef class Source:
             raise ShortReadError(f"the file had {self.size} bytes when it was opened, and gives fewer: it was cut, or its "
                                  "server failed", path=self.path, offset=offset)
         raise FormatError(f"{length} bytes are wanted here but the file has {self.size}", path=self.path, offset=offset)
-
-    cdef int read_far(self, int64_t offset, int64_t length, void *destination) noexcept nogil:
-        return READ_SHORT   # see remote.pyx
 
     cdef int raise_lost(self) except -1:
         """Raise why pages of a directory could not be fetched."""
@@ -543,8 +539,7 @@ cdef class Source:
         return self.size
 
     def __repr__(self):
-        how = "mapped" if self.mapped else "positional" if self.fd >= 0 else "joined" if self.runs else (
-            "remote" if self.far else "memory")
+        how = "mapped" if self.mapped else "positional" if self.fd >= 0 else "joined" if self.runs else "memory"
         return f"<Source {self.path or 'buffer'}: {self.size} bytes, {how}>"
 
 

@@ -22,6 +22,7 @@ class PlainServer:
 
     def __init__(self, system: Any, path: str, shown: str) -> None:
         self._system, self._path, self._shown = system, path, shown
+        self._last: Version | None = None
 
     def get(self, start: int, stop: int) -> Answer:
         """See `Server`."""
@@ -33,12 +34,12 @@ class PlainServer:
 
     def _get(self, start: int, stop: int | None) -> Answer:
         try:
-            before = self._version()
+            before = self._last or self._version()
             if stop is None:
                 start, stop = max(0, before.size + start), before.size
             stop = min(stop, before.size)
             data = b"" if start >= stop else self._system.cat_file(self._path, start=start, end=stop)
-            after = self._version()
+            self._last = after = self._version()
         except FileNotFoundError:
             raise missing(self._shown) from None
         except PermissionError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Final
 from weakref import WeakSet
 
@@ -59,13 +60,15 @@ class RemoteFile:
         first = self._first()
         self.version = first.version
         self.size = first.version.size
-        options = self._options
-        self._disk: DiskBlocks | None = None
-        if options.disk is not None and self.version.is_certain:
-            self._disk = DiskBlocks(options.disk, options.disk_bytes, path.url, self.version)
+        self._disk = self._open_disk(first.version)
         self._begin()
         self._pieces.put(first.start, first.data)
         _open.add(self)
+
+    def _open_disk(self, version: Version) -> DiskBlocks | None:
+        """What is kept on disk; nothing of an object of which another version would not be noticed."""
+        folder, limit = self._options.disk, self._options.disk_bytes
+        return None if folder is None or not version.is_certain else DiskBlocks(folder, limit, self.path.url, version)
 
     def _begin(self) -> None:
         stored = None if self._disk is None else self._disk.run_from
@@ -74,6 +77,10 @@ class RemoteFile:
     def begin_in_child(self) -> None:
         """Have nothing of what the parent did: its threads and connections are not there."""
         self._server = None
+        if self._disk is not None and self.version is not None:
+            self._disk = None
+            with suppress(OSError):
+                self._disk = self._open_disk(self.version)
         self._begin()
 
     # ------------------------------------------------------------------ what a source asks
