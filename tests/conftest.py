@@ -10,9 +10,10 @@ import pytest
 from hypothesis import settings
 
 # their assertions are those of the tests, and are to say as much
-pytest.register_assert_rewrite("fixture_kit", "store_kit", "file_store_kit", "store_makers", "cli_kit")
+pytest.register_assert_rewrite("fixture_kit", "store_kit", "file_store_kit", "store_makers", "cli_kit", "remote_kit")
 
-from fixture_kit import slow  # noqa: E402 - now that its assertions are
+import remote_kit  # noqa: E402 - now that its assertions are
+from fixture_kit import slow  # noqa: E402
 
 # Who sets one of these asks for more than is run each time.
 MORE = {"BLOSC2_FAULTS", "BLOSC2_FUZZ_CASES", "BLOSC2_KILLS", "BLOSC2_LARGE"}
@@ -34,11 +35,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out.add("slow")
     if "interop" not in asked and not any("interop" in arg for arg in config.args):
         left_out.add("interop")
-    out = [item for item in items if any(mark.name in left_out for mark in item.iter_markers())]
+    out = [item for item in items if any(mark.name in left_out for mark in item.iter_markers()) or _is_elsewhere(item)]
     if out:
         config.hook.pytest_deselected(items=out)
         gone = set(out)
         items[:] = [item for item in items if item not in gone]
+
+
+def _is_elsewhere(item: pytest.Item) -> bool:
+    """Whether a test of what only files do would read from a server."""
+    case = getattr(item, "callspec", None)
+    source = None if case is None else case.params.get("source")
+    return isinstance(source, str) and source == "remote" and item.get_closest_marker("local") is not None
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -47,9 +55,16 @@ def pytest_xdist_auto_num_workers() -> int:
     return min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 4)
 
 
-@pytest.fixture(params=[None, "r"], ids=["pread", "mmap"])
-def source(request: pytest.FixtureRequest) -> str | None:
-    """The `mmap_mode` that a file is opened with: positional reads, or one mapping."""
+@pytest.fixture(params=[None, "r", "remote"], ids=["pread", "mmap", "remote"])
+def source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str | None:
+    """The `mmap_mode` that a file is opened with: positional reads, or one mapping.
+
+    A third time, what is opened to be read by position is a copy of the file on a server, fsspec's in memory.
+    """
+    if request.param == "remote":
+        pytest.importorskip("fsspec")
+        remote_kit.read_remotely(monkeypatch)
+        return None
     value: str | None = request.param
     return value
 

@@ -150,7 +150,7 @@ class DictStore(Store):
             storage = storage_from(storage)
             mode, mmap_mode = storage.mode, storage.mmap_mode if mmap_mode is None else mmap_mode
             locking = locking or storage.locking
-        path = local_path(localpath)
+        path = local_path(localpath, remote=mode == "r")
         options = store_options(
             mode, mmap_mode, deserialize, verify=verify, advise=advise, timeout=timeout, exclusive=exclusive,
             locking=locking, path=path,

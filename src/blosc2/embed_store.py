@@ -139,7 +139,7 @@ class EmbedStore(Store):
             locking = locking or storage.locking
             urlpath = storage.urlpath if urlpath is None else urlpath
             mode, mmap_mode = storage.mode, storage.mmap_mode if mmap_mode is None else mmap_mode
-        path = None if urlpath is None else local_path(urlpath)
+        path = None if urlpath is None else local_path(urlpath, remote=mode == "r")
         self._cparams, self._asked = cparams_from(cparams), cparams is not None
         self._dparams = dparams_from(dparams)
         packed = {name: pack(value) for name, value in (meta or {}).items()}

@@ -201,6 +201,18 @@ class StoreLockedError(_PlacedError, OSError):
     """Another handle, or the parent of this forked process, has the store open for writing; the message says which."""
 
 
+class RemoteError(_PlacedError, OSError):
+    """A server did not give bytes that it should have; the message names the URL, and says what to do."""
+
+
+class RemoteChangedError(RemoteError):
+    """An object on a server is no longer the one that was opened: open it again."""
+
+
+class RemoteAccessError(RemoteError, PermissionError):
+    """A server refuses access: the credentials are wrong or missing."""
+
+
 class StoreKeyError(_PlacedError, KeyError):
     """A store has no such key. The message names those that are like it, unless the store was closed before it is read.
 

@@ -57,6 +57,7 @@ CHANGES: list[Change] = [put, put_many, delete, overwrite, edit, rename, swap]
 each = pytest.mark.parametrize("change", CHANGES, ids=[change.__name__ for change in CHANGES])
 
 
+@pytest.mark.local
 @each
 @pytest.mark.parametrize("durable", [True, False])
 def test_an_append_leaves_the_old_version_where_it_is(

@@ -111,6 +111,7 @@ def test_a_damaged_map_is_not_gone_on_with(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.local
 # ------------------------------------------------------------------ readers beside a writer
 def test_a_reader_beside_a_writer(tmp_path: Path, source: str | None) -> None:
     """A reader opens and refreshes all the time: it sees whole versions only, and none goes back."""

@@ -365,6 +365,7 @@ def test_an_emptied_store(tmp_path: Path) -> None:
     assert catalog_of(path) is not None
 
 
+@pytest.mark.local
 def test_a_reader_keeps_its_version(tmp_path: Path, source: str | None) -> None:
     values = values_of(20)
     path = make(tmp_path / "s.b2z", values)

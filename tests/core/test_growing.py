@@ -188,6 +188,7 @@ def open_store(path: str, mode: str, mmap_mode: str | None = None) -> Any:
     return kind(path, mode=mode, mmap_mode=mmap_mode)
 
 
+@pytest.mark.local
 @counted
 @pytest.mark.parametrize("suffix", [".b2e", ".b2z", "_embedded.b2d"])
 def test_leaves_held_over_many_flushes(tmp_path: Path, suffix: str, source: str | None) -> None:
@@ -227,6 +228,7 @@ def test_leaves_held_over_many_flushes(tmp_path: Path, suffix: str, source: str 
         np.testing.assert_array_equal(array[:], leaf(n))
 
 
+@pytest.mark.local
 @counted
 def test_an_array_that_is_appended_to(tmp_path: Path, source: str | None) -> None:
     path = str(tmp_path / "signal.b2nd")
@@ -284,6 +286,7 @@ def test_views_stay_while_the_file_grows(tmp_path: Path) -> None:
     np.testing.assert_array_equal(reader[-40:], leaf(4))
 
 
+@pytest.mark.local
 @pytest.mark.parametrize("suffix", [".b2e", ".b2z"])
 def test_a_store_that_is_replaced_is_noticed(tmp_path: Path, suffix: str, source: str | None) -> None:
     path = str(tmp_path / f"store{suffix}")

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from fixture_kit import limits
 
-from blosc2._core.io.source import ADVICE, Source, _small_file
+from blosc2._core.io.small_file import read_small
+from blosc2._core.io.source import ADVICE, Source
 from blosc2.exceptions import FormatError
 
 DATA = bytes(range(256)) * 40
@@ -186,7 +187,8 @@ sys.kept = {opened}({str(path)!r})  # that module goes last
 # --------------------------------------------------------------------------- small files, read at once
 def by_calls_of_python(path: str, limit: int) -> Source | None:
     """What systems without POSIX do."""
-    return _small_file(path, limit)
+    data = read_small(path, limit, os.O_RDONLY | os.O_NONBLOCK)
+    return None if data is None else Source.of_buffer(data, path)
 
 
 @pytest.mark.parametrize("read", [Source.of_small_file, by_calls_of_python])

@@ -314,6 +314,7 @@ def test_dontneed_drops_resident_pages_of_leaves(tmp_path: Path, suffix: str) ->
         np.testing.assert_array_equal(leaves["/b/1"][:], noise(1 << 20, 1))
 
 
+@pytest.mark.local
 @counted
 def test_willneed_reads_ahead(array_path: str, source: str | None) -> None:
     drop(array_path)

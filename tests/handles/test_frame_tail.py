@@ -252,6 +252,7 @@ def test_temporary_files_of_killed_writers_go(tmp_path: Path) -> None:
         assert other.exists()
 
 
+@pytest.mark.local
 @pytest.mark.parametrize("kind", [".b2e", ".b2d", "_embedded.b2d", ".b2z"])
 def test_two_versions_of_one_tick(tmp_path: Path, kind: str, source: str | None) -> None:
     """A coarse clock gives both one time; here it is set back."""

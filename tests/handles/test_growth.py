@@ -208,6 +208,7 @@ def grow(array: Any, path: Path, most: int = 400) -> bool:
     return False
 
 
+@pytest.mark.local
 def test_readers_keep_their_version(tmp_path: Path, source: str | None) -> None:
     path = tmp_path / "x.b2nd"
     array = grown(path)

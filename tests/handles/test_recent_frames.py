@@ -55,6 +55,7 @@ def later(path: str) -> None:
         time.sleep(0.001)
 
 
+@pytest.mark.local
 def test_an_unchanged_file_is_not_parsed_again(path: str, source: str | None) -> None:
     first = frame_of(opened(path, source))
     again = opened(path, source)
@@ -118,6 +119,7 @@ def test_a_changed_file_shows(path: str, source: str | None, change: object) -> 
     assert (array[...] == expected).all()
 
 
+@pytest.mark.local
 def test_a_header_that_changed_unnoticed_shows(path: str, source: str | None) -> None:
     """A mapping for writing does not change the times of a file at each write."""
     opened(path, source)

@@ -268,6 +268,7 @@ def test_copies_to_files(kind: str, tmp_path: Path) -> None:
                 values.copy(urlpath=path, contiguous=contiguous, **how)
 
 
+@pytest.mark.local
 def test_handles_of_one_file(kind: str, tmp_path: Path, source: str | None) -> None:
     """A reader keeps its version until it refreshes; an iteration keeps the one that it began with."""
     cls, elements = CLASSES[kind], ELEMENTS[kind]

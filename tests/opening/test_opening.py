@@ -101,7 +101,8 @@ def test_mode_w_empties_a_super_chunk(schunk_path: Path) -> None:
         ({"storage": blosc2.Storage()}, AttributeError, "storage"), ({"dataset": "x"}, NotImplementedError, "dataset"),
         ({"hdf5_index": 1}, NotImplementedError, "hdf5_index"), ({"path": "x"}, NotImplementedError, "path"),
         ({"shared_cache": True}, NotImplementedError, "shared_cache"), ({"offset": -1}, ValueError, "negative"),
-        ({"storage_options": {"a": 1}}, NotImplementedError, "storage_options"),
+        ({"storage_options": {"a": 1}}, ValueError, "storage_options"),
+        ({"remote": {"retries": 1}}, ValueError, "remote"),
         ({"cparams": {"clevel": 11}}, ValueError, "clevel"), ({"dparams": {"nthreads": 0}}, ValueError, "positive"),
         ({"offset": 7}, RuntimeError, "magic"), ({"offset": 1 << 40}, RuntimeError, "offset"),
     ],
@@ -187,8 +188,10 @@ def test_what_is_no_frame(tmp_path: Path, source: str | None) -> None:
         with pytest.raises(TypeError, match="path"):
             blosc2.open(path)
     for path in ("http://host/a.b2nd", "s3://bucket/a"):
-        with pytest.raises(NotImplementedError, match="local"):
-            blosc2.open(path)
+        with pytest.raises(ValueError, match="only be read"):
+            blosc2.open(path, "a")
+        with pytest.raises(NotImplementedError, match="only be read"):
+            blosc2.zeros(3, urlpath=path)
 
 
 def test_stores_are_recognised(tmp_path: Path, source: str | None) -> None:

@@ -67,6 +67,7 @@ def test_leaves_that_stayed_open(made: Any, source: str | None) -> None:
         assert below.nbytes == large.schunk.nbytes
 
 
+@pytest.mark.local
 @pytest.mark.parametrize("key", ["/g/small", "/g/large"])
 @pytest.mark.parametrize("change", ["replace", "edit", "attribute", "delete", "group"])
 def test_leaves_that_changed_are_refused(made: Any, key: str, change: str, source: str | None) -> None:
@@ -147,6 +148,7 @@ def test_leaves_of_other_programs(tmp_path: Path) -> None:
     assert seen
 
 
+@pytest.mark.local
 @pytest.mark.parametrize("contiguous", [True, False])
 @pytest.mark.parametrize("mode", ["r", "a"])
 def test_arrays_in_files(mode: str, contiguous: bool, source: str | None, tmp_path: Path) -> None:

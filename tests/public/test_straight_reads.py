@@ -61,6 +61,7 @@ def array(tmp_path: Path, source: str | None) -> blosc2.NDArray:
     return found
 
 
+@pytest.mark.local
 @pytest.mark.parametrize("name", STRAIGHT)
 def test_a_read_is_straight(array: blosc2.NDArray, name: str) -> None:
     key, most = STRAIGHT[name]

@@ -155,6 +155,7 @@ def test_devices() -> None:
     assert blosc2.cpu_info == blosc2.get_cpu_info()
 
 
+@pytest.mark.local
 # ---------------------------------------------------------------------- lazy chunks
 @pytest.mark.parametrize("clevel", [0, 5])
 def test_lazy_chunks(clevel: int, source: str | None, tmp_path: Path) -> None:

@@ -387,6 +387,7 @@ def reading(make: Maker, source: str | None) -> Iterator[Any]:
         yield reader
 
 
+@pytest.mark.local
 @pytest.mark.usefixtures("changes_wait")
 def test_refresh(filled: Any, make: Maker, source: str | None) -> None:
     with reading(make, source) as reader:

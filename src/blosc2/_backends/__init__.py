@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from blosc2._backends.writer_lock import WriterLock
     from blosc2._backends.zip.backend import ZipBackend
     from blosc2._backends.zip.directory_records import CATALOG_LEAST
+    from blosc2._backends.zip.remote import RemoteZipBackend
     from blosc2._backends.zip.streaming import LeafStream
     from blosc2._backends.zip.unfinished_append import (
         DIGITS,
@@ -95,6 +96,7 @@ else:
         "writer_lock": "WriterLock",
         "zip.backend": "ZipBackend",
         "zip.directory_records": "CATALOG_LEAST",
+        "zip.remote": "RemoteZipBackend",
         "zip.streaming": "LeafStream",
         "zip.unfinished_append": "DIGITS END END_WITH_CHECKSUM FEW_BITS end_with_checksum lost_end wrong_bits",
     })  # fmt: skip
@@ -129,6 +131,7 @@ __all__ = [
     "NewFrame",
     "NewVersion",
     "Pace",
+    "RemoteZipBackend",
     "Renamed",
     "TieredBackend",
     "WriterLock",

@@ -7,11 +7,13 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple, Self
 
+from blosc2 import _files
 from blosc2._core.catalog_writing.descriptions import describe
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._files import check_unchanged, checked_pieces
 from blosc2._frames import parse_dtype
+from blosc2._options import RemotePath
 from blosc2.exceptions import ExistingFileError, FormatError, MissingFileError
 
 #: Where the bytes of a frame lie: a source, the offset in it, and how many.
@@ -78,7 +80,7 @@ LOCK = "embed.b2e.b2lock"
 #: The folder of what describes the store and is no leaf.
 RESERVED = ".b2/"
 #: Suffixes of leaves. Of two files for one key, the one that comes first here counts.
-LEAF_SUFFIXES = (".b2nd", ".b2f", ".b2b")
+LEAF_SUFFIXES: Final[tuple[str, ...]] = (".b2nd", ".b2f", ".b2b")
 # What they hold mostly.
 _KINDS: Final = {".b2nd": "NDArray", ".b2f": "SChunk", ".b2b": "BatchArray"}
 #: What a frame begins with.
@@ -186,6 +188,8 @@ def open_source(path: str, mmap_mode: str | None, old: Source | None = None) -> 
 
     An older source of the path, opened in the same way, shares with the new one what it can: see `Source.reopen`.
     """
+    if isinstance(path, RemotePath):
+        return _files.remote_source(path)
     try:
         if old is not None and old.identity is not None and old.path == path and old.mapped == (mmap_mode == "r"):
             return old.reopen()

@@ -4,6 +4,9 @@ Bytes are only moved here; `_frames` and `_backends` know what they mean. Only t
 names durable, and compares identities of files. Code that appends to an open file syncs it itself.
 """
 
+from typing import TYPE_CHECKING
+
+from blosc2._core.on_demand import on_demand
 from blosc2._files.advice import LASTING, advise_byte_ranges, advise_frame, check_advice, lasting
 from blosc2._files.atomic_file import Lock, NewFile, remove_leftovers, temporary_name, through_link
 from blosc2._files.chunk_buffer import ChunkBuffer
@@ -28,6 +31,11 @@ from blosc2._files.sync import SyncsBeside, sync_file, sync_files, sync_folder, 
 from blosc2._files.temporary_bytes import BUDGET, Spool, Spooled, TemporaryFile, held, waiting_items
 from blosc2._files.turns import Turn
 
+if TYPE_CHECKING:
+    from blosc2._files.remote import RemoteFile, remote_source, renewed_source
+else:
+    __getattr__ = on_demand(__name__, {"remote": "RemoteFile remote_source renewed_source"})
+
 __all__ = [
     "BUDGET",
     "LASTING",
@@ -42,6 +50,7 @@ __all__ = [
     "Owner",
     "Part",
     "Progress",
+    "RemoteFile",
     "Retry",
     "Sidecar",
     "Spool",
@@ -68,7 +77,9 @@ __all__ = [
     "locked",
     "pieces_of",
     "refusal",
+    "remote_source",
     "remove_leftovers",
+    "renewed_source",
     "sync_file",
     "sync_files",
     "sync_folder",

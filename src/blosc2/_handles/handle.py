@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from blosc2 import _files
 from blosc2._core.codec.codec import Plugin
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock
@@ -34,7 +35,7 @@ from blosc2._frames import (
 )
 from blosc2._handles.open_frame import open_frame
 from blosc2._handles.options import READ_ONLY, HandleOptions
-from blosc2._options import Encoding, declared_encoding, encoding_of, get_nthreads, zstd_encoding
+from blosc2._options import Encoding, RemotePath, declared_encoding, encoding_of, get_nthreads, zstd_encoding
 from blosc2.exceptions import FormatError, ReadOnlyError
 from blosc2.storage import CParams, DParams, cparams_of
 
@@ -298,6 +299,11 @@ class FrameHandle:
         Leaves of a store, frames at an offset and frames in memory stay what they are.
         """
         source = self.frame.source
+        if isinstance(self.urlpath, RemotePath) and self.key is None and self.frame.offset == 0:
+            if not _files.renewed_source(self.urlpath):
+                return False
+            self._adopt(Frame.open(_files.remote_source(self.urlpath)))
+            return True
         if source.identity is None or self.key is not None or self.frame.offset:
             return False
         frame = open_frame(str(source.path), self.mmap_mode, old=source)

@@ -12,6 +12,7 @@ from blosc2._core.frame.frame_checksums import range_checksum
 from blosc2._core.io.checksum import crc32c
 from blosc2._handles.handle import FrameHandle
 from blosc2._handles.options import HandleOptions
+from blosc2._options import RemotePath
 
 # Frames up to this size are compared as a whole; of larger ones, all but the chunks, for which checksums stand.
 _SMALL: Final = 1 << 16
@@ -39,6 +40,9 @@ def version_of(handle: FrameHandle) -> FrameVersion | None:
         return len(handle._head), crc32c(handle._head)
     frame = handle.published
     source = frame.source
+    if isinstance(handle.urlpath, RemotePath):
+        # What the server tells of the version stands for all of its bytes: fetching them would take time.
+        return frame.frame_len, frame.offset, *getattr(source, "remote", handle.urlpath.reader).version
     member, time, limit = 0, None, _SMALL
     if not frame.checksums_len and frame.frame_len > _SMALL:
         if frame.offset == 0 and frame.frame_len == source.size and source.identity is not None:

@@ -22,9 +22,13 @@ from blosc2._handles import (
     open_handle,
 )
 from blosc2._options import (
+    RemotePath,
     check_open_modes,
+    check_remote,
     deserialize_mode,
     local_path,
+    remote_path,
+    scheme_of,
     tell_of_mapping,
 )
 from blosc2.exceptions import ExistingFileError, FormatError, MissingFileError
@@ -44,7 +48,7 @@ _CONVERTED = (
 )  # fmt: skip
 # Keywords of features that this package does not have; None and False ask for nothing.
 _WRITER_KEYWORDS = ("timeout", "exclusive")
-_OUT_OF_SCOPE = ("dataset", "hdf5_index", "path", "shared_cache", "storage_options")
+_OUT_OF_SCOPE = ("dataset", "hdf5_index", "path", "shared_cache")
 
 
 def open(
@@ -60,6 +64,8 @@ def open(
     deserialize: str = "safe",
     verify: bool | None = None,
     advise: str | None = None,
+    storage_options: dict[str, Any] | None = None,
+    remote: dict[str, Any] | None = None,
     **kwargs: Any,
 ) -> Any:
     """Open an array, a super-chunk or a store.
@@ -68,7 +74,8 @@ def open(
     ----------
     urlpath : str, bytes or path
         The content decides what it is; the suffix only decides between kinds of stores, if the content does not. A path
-        that does not exist is also tried with ``.b2d``, ``.b2z`` and ``.b2e``.
+        that does not exist is also tried with ``.b2d``, ``.b2z`` and ``.b2e``. A URL (``https://``, ``s3://``, or
+        another one that fsspec knows) is read from its server, in mode "r"; what is not a ``.b2d`` can be there.
     mode : {"r", "a", "w"}
         Read; read and write; empty it, then write. Arrays keep their items in mode "w".
     offset : int
@@ -86,6 +93,12 @@ def open(
         bytes of a file at once.
     advise : {None, "normal", "random", "sequential", "willneed", "dontneed"}
         How the file will be read, as advice to the operating system; see `NDArray.advise` and `DictStore.advise`.
+    storage_options : dict, optional
+        For URLs: what fsspec needs to reach the server, such as credentials.
+    remote : dict, optional
+        For URLs: ``memory``, the bytes of fetched blocks that are kept (64 MiB); ``disk``, a folder that keeps fetched
+        blocks for other processes too, up to ``disk_bytes`` (4 GiB); ``requests`` under way at a time (16); ``retries``
+        of a request that failed (4); ``timeout`` of a request, in seconds (60).
     **kwargs
         ``cparams`` and ``dparams``; ``locking=True`` to change a file or a store together with other programs, see
         `NDArray.holding_lock` and `DictStore`; ``durable=False`` for arrays whose changes do not wait for the disk, see
@@ -103,6 +116,8 @@ def open(
     FormatError
         The file is damaged, or not a file of this format; the error gives file, byte and reason. Later reads may raise
         it too.
+    RemoteError
+        A server does not give what it should; later reads may raise it too.
     ValueError
         The modes do not fit together. This is raised before any file is touched.
 
@@ -132,9 +147,17 @@ def open(
         store_how = store_how | {name: kwargs[name] for name in _WRITER_KEYWORDS if name in kwargs}
         if not kwargs.get("exclusive", True):
             how["exclusive"] = False
-    name = local_path(urlpath)
     policy = deserialize if deserialize == "safe" else str(deserialize_mode(deserialize))
     locking = bool(kwargs.get("locking"))
+    if isinstance(urlpath, str) and (
+        isinstance(urlpath, RemotePath) or ("://" in urlpath and scheme_of(urlpath) not in (None, "file"))
+    ):
+        path_there = remote_path(urlpath, storage_options, remote)
+        check_remote(path_there, mode, mmap_mode, kwargs.get("initial_mapping_size"), locking=locking)
+        return _opening.opened_remote(path_there, offset, policy, how, store_how, kwargs.get("cparams"))
+    if storage_options or remote:
+        raise ValueError("storage_options and remote are for URLs, and this is the path of a file: leave them out")
+    name = local_path(urlpath)
     effective = check_open_modes(
         mode, mmap_mode, kwargs.get("initial_mapping_size"), path=name, offset=offset, locking=locking,
         exclusive="exclusive" not in how,
@@ -146,7 +169,7 @@ def open(
         if is_directory_frame(name) and effective != "x":
             options = HandleOptions(effective, mmap_mode, policy, locking=locking, **how)
             handle = open_handle(name, options, directory=True)
-            return _opened(handle, effective, kwargs.get("cparams"))
+            return opened_object(handle, effective, kwargs.get("cparams"))
         return _opening.opened_store(name, suffix, mode, mmap_mode, policy, store_how, locking=locking)
     if not os.path.lexists(name):
         for other in _STORE_SUFFIXES:
@@ -174,7 +197,7 @@ def open(
     tell_of_mapping(name, mmap_mode, kwargs.get("initial_mapping_size"), handle.frame.source.size)
     if advise is not None:
         advise_frame(advise, handle.frame)
-    return _opened(handle, effective, kwargs.get("cparams"))
+    return opened_object(handle, effective, kwargs.get("cparams"))
 
 
 schunk_module.open = open
@@ -219,7 +242,7 @@ def _check_keywords(kwargs: dict[str, Any]) -> dict[str, Any]:
     return how
 
 
-def _opened(handle: FrameHandle, mode: str, cparams: Any) -> Any:
+def opened_object(handle: FrameHandle, mode: str, cparams: Any) -> Any:
     """The object of a handle, emptied where the mode says so."""
     if cparams is not None and (isinstance(cparams, CParams) or "typesize" not in cparams):
         handle.cparams.typesize = int(handle.frame.typesize)  # nobody asked for another one

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from blosc2 import _stores
 from blosc2._backends import REGISTRY, TieredBackend, absolute
 from blosc2._core.frame.frame import Frame
-from blosc2._options import StoreOptions, store_options
+from blosc2._options import RemotePath, StoreOptions, store_options
 from blosc2._stores import Store, backend_of, lock_of
 from blosc2.dict_store import DictStore
 from blosc2.exceptions import MissingFileError
@@ -42,14 +42,15 @@ def opened_store(
         mode, mmap_mode, policy, verify=given.get("verify"), advise=given.get("advise"),
         timeout=given.get("timeout", ...), exclusive=given.get("exclusive", True), locking=locking, path=path,
     )  # fmt: skip
-    if not os.path.lexists(path):
+    remote = isinstance(path, RemotePath)
+    if not remote and not os.path.lexists(path):
         raise MissingFileError(
             errno.ENOENT,
             "No such file or directory: the store does not exist; blosc2.open opens what is there, "
             "TreeStore, DictStore and EmbedStore create it in modes 'a' and 'w'",
             path,
         )
-    if suffix == ".b2e" and not os.path.isdir(path):
+    if suffix == ".b2e" and (remote or not os.path.isdir(path)):
         return _embed_store()(path, mode=mode, mmap_mode=mmap_mode, deserialize=policy, locking=locking, **given)
     lock = None
     if options.mode == "a":
@@ -98,6 +99,9 @@ def _store_of(backend: TieredBackend, path: str, options: StoreOptions, given: d
     kind = KINDS.get(str(embedded.kind), DictStore)
     if options.mode in "wx":
         return kind(path, **given | options._asdict())
+    # A catalog counts the leaves that could be one, so that the keys need not be looked at.
+    catalog = None if members is None else members.archive.catalog
+    may_hold_one = catalog is None or catalog.tables != 0
     for cls in (kind, DictStore):
         store = cls.__new__(cls)
         backend.kind = cls._metalayer
@@ -107,7 +111,7 @@ def _store_of(backend: TieredBackend, path: str, options: StoreOptions, given: d
         may_be_table = cls._has_groups and (
             embedded.frame.vlmeta(REGISTRY) is not None
             or _TABLE in embedded.entries
-            or (backend.has_file(_TABLE) if members is None else members.table().find(_TABLE) >= 0)
+            or (backend.has_file(_TABLE) if members is None else may_hold_one and members.table().find(_TABLE) >= 0)
         )
         if not (may_be_table and store.is_table()):
             break

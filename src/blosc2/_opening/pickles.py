@@ -24,6 +24,7 @@ from blosc2._handles import (
     version_of,
 )
 from blosc2._opening.open_path import from_cframe, open, schunk_from_cframe
+from blosc2._options import RemotePath
 from blosc2.exceptions import StaleHandleError, StoreKeyError
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
@@ -43,7 +44,8 @@ def reduce_stored(stored: Stored) -> tuple[Any, ...]:
         given["cparams"] = handle.cparams
     if isinstance(handle, MemoryHandle) or handle.urlpath is None:
         return revive, (kind, stored.to_cframe(), handle.deserialize, given)
-    return reopen, (kind, os.path.abspath(handle.urlpath), handle.key, _how(handle), given, version_of(handle))
+    path = handle.urlpath if isinstance(handle.urlpath, RemotePath) else os.path.abspath(handle.urlpath)
+    return reopen, (kind, path, handle.key, _how(handle), given, version_of(handle))
 
 
 def _how(handle: FrameHandle) -> dict[str, Any]:
@@ -150,8 +152,12 @@ _last: tuple[tuple[Any, ...], Any] | None = None
 def _store(path: str, how: dict[str, Any]) -> Any:
     global _last
     how = {**how, "mode": "r"}
-    status = os.stat(path)
-    name = (path, tuple(sorted(how.items())), status.st_ino, status.st_size, status.st_mtime_ns)
+    name: tuple[Any, ...]
+    if isinstance(path, RemotePath):
+        name = (path.recipe, tuple(sorted(how.items())))
+    else:
+        status = os.stat(path)
+        name = (path, tuple(sorted(how.items())), status.st_ino, status.st_size, status.st_mtime_ns)
     known = _last
     if known is None or known[0] != name:
         _last = known = (name, open(path, **how))

@@ -203,8 +203,8 @@ def load_tensor(urlpath: str | bytes | os.PathLike[Any], dparams: DParams | dict
     ----------
     urlpath : str, bytes or path
     dparams : DParams or dict, optional
-    storage_options : None
-        Must be None: this package does not open remote files.
+    storage_options : dict, optional
+        For URLs, as in `blosc2.open`.
 
     Returns
     -------

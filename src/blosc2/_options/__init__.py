@@ -37,6 +37,7 @@ from blosc2._options.modes import (
 )
 from blosc2._options.out_of_scope import OPAQUE_KINDS, Absent, explain_absent, explain_name
 from blosc2._options.paths import local_path, tell_of_mapping
+from blosc2._options.remote import RemoteOptions, RemotePath, check_remote, remote_path, scheme_of
 from blosc2._options.store_options import StoreOptions, store_options
 from blosc2._options.thread_choice import COMPRESSED_BESIDE, PARALLEL_WORK, compress, compressed, reads_beside, run
 
@@ -53,6 +54,8 @@ __all__ = [
     "DeserializeMode",
     "Encoding",
     "Filter",
+    "RemoteOptions",
+    "RemotePath",
     "StoreOptions",
     "Support",
     "block_cache_stats",
@@ -63,6 +66,7 @@ __all__ = [
     "check_new_modes",
     "check_nthreads",
     "check_open_modes",
+    "check_remote",
     "compress",
     "compressed",
     "declared_encoding",
@@ -80,7 +84,9 @@ __all__ = [
     "plain_encoding",
     "reads_beside",
     "refuse_without_path",
+    "remote_path",
     "run",
+    "scheme_of",
     "set_block_cache",
     "set_nthreads",
     "store_options",

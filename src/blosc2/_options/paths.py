@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 import reprlib
 import sys
 from typing import Any
+
+from blosc2._options.remote import RemotePath, scheme_of
 
 # Bytes that the C library maps at first for writing.
 _MAPPING_SIZE = 1 << 30
@@ -33,8 +34,8 @@ def tell_of_mapping(path: str, mmap_mode: str | None, initial_mapping_size: Any,
     print(text, file=sys.stderr)
 
 
-def local_path(path: object) -> str:
-    """Give a path (str, bytes, path object or `file://` URL) as a str.
+def local_path(path: object, *, remote: bool = False) -> str:
+    """Give a path (str, bytes, path object or `file://` URL) as a str; with `remote`, a `RemotePath` stays one.
 
     Raises
     ------
@@ -45,16 +46,22 @@ def local_path(path: object) -> str:
     NotImplementedError
         It is the URL of something remote.
     """
+    if isinstance(path, RemotePath):
+        if not remote:
+            raise NotImplementedError(f"{path}: this works on local files; download it first")
+        return path
     if not isinstance(path, (str, bytes, os.PathLike)):
         raise TypeError(f"a path must be a str, bytes or a path object, not {reprlib.repr(path)}")
     text = os.fsdecode(path)
     if "://" not in text:
         return text
-    remote = re.match(r"([A-Za-z][A-Za-z0-9+.-]+)://", text)
-    if remote and remote[1].lower() == "file":
+    scheme = scheme_of(text)
+    if scheme == "file":
         return _path_of_url(text)
-    if remote:
-        raise NotImplementedError(f"{text}: only local files can be opened, not {remote[1]} URLs; download it first")
+    if scheme is not None:
+        raise NotImplementedError(
+            f"{text}: {scheme} URLs can only be read, and blosc2.open opens them; write a local file, and upload it"
+        )
     return text
 
 

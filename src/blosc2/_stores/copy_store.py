@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from blosc2._backends import ByteRange, DirectoryBackend, TieredBackend, WriterLock, ZipBackend, taken
 from blosc2._files import through_link
-from blosc2._options import local_path
+from blosc2._options import RemotePath, local_path
 from blosc2.exceptions import name_file
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ def to_b2z(store: DictStore, overwrite: Any, filename: Any) -> str:
     if not isinstance(overwrite, bool):
         overwrite, filename = False, overwrite
     store._session.check_open()
+    _check_target(store, filename)
     if store.is_zip_store and (filename is None or _is_at(store, local_path(filename))):
         store.flush()
         return os.path.abspath(store._file)
@@ -33,6 +34,7 @@ def to_b2z(store: DictStore, overwrite: Any, filename: Any) -> str:
 def to_b2d(store: DictStore, dirname: Any, *, overwrite: bool) -> str:
     """Write a store as a directory; see `DictStore.to_b2d`."""
     store._session.check_open()
+    _check_target(store, dirname)
     target = os.path.splitext(store._file)[0] + ".b2d" if dirname is None else local_path(dirname)
     backend = DirectoryBackend(through_link(target), kind=store._metalayer)
     if _is_at(store, target):
@@ -42,6 +44,11 @@ def to_b2d(store: DictStore, dirname: Any, *, overwrite: bool) -> str:
             raise taken(target, "the directory exists; overwrite=True replaces it")
         backend.check_replaceable()
     return _copy(store, backend, target)
+
+
+def _check_target(store: DictStore, path: Any) -> None:
+    if path is None and isinstance(store._file, RemotePath):
+        raise ValueError(f"{store._file} is on a server: give the path of a file here, to which the store is copied")
 
 
 def _is_at(store: DictStore, path: str) -> bool:

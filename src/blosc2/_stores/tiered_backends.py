@@ -16,7 +16,7 @@ from blosc2._backends import (
     taken,
 )
 from blosc2._files import through_link
-from blosc2._options import StoreOptions
+from blosc2._options import RemotePath, StoreOptions
 from blosc2._stores.publish import load
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 def backend_of(path: str, options: StoreOptions, kind: str = "b2dict") -> TieredBackend:
     """The backend for what lies at a path; for a new path, the suffix decides."""
     mode = options.mode
+    if isinstance(path, RemotePath):
+        return _backends.RemoteZipBackend(path, options, kind)
     if not os.path.isabs(path):
         path = absolute(path)
     named = path.rstrip("/") or path

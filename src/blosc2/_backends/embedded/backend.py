@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from blosc2 import _files
 from blosc2._backends import embedded as frames
 from blosc2._backends.embedded.frame_map import Embedded, open_embedded, verify_value
 from blosc2._backends.layout import NOT_REPLACED, ByteRange, MovedGroups, NewVersion, Renamed, taken
@@ -17,7 +18,7 @@ from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyListing
 from blosc2._core.on_demand import import_now
 from blosc2._files import Progress, begins_with, file_identity, lasting, remove_leftovers
-from blosc2._options import StoreOptions
+from blosc2._options import RemotePath, StoreOptions
 from blosc2.exceptions import CLOSED_STORE, ClosedStoreError, FormatError, StoreKeyError
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class EmbeddedBackend:
     def exists(self) -> bool:
         """Whether there is a file."""
         # A link that leads nowhere is followed when the file is made.
-        exists = self.root is not None and os.path.exists(self.root)
+        exists = self.root is not None and (isinstance(self.root, RemotePath) or os.path.exists(self.root))
         if self._file is not None:
             self._file.was_there = exists
         if exists and os.path.isdir(str(self.root)):
@@ -123,7 +124,8 @@ class EmbeddedBackend:
 
     def _load(self, old: Source | None) -> None:
         how = self._how
-        embedded = open_embedded(str(self.root), how.mmap_mode, old, self._advice, verify=how.verify)
+        assert self.root is not None
+        embedded = open_embedded(self.root, how.mmap_mode, old, self._advice, verify=how.verify)
         if self.lock is not None:
             self._check_kind(embedded)
         self._show(embedded)
@@ -151,6 +153,11 @@ class EmbeddedBackend:
     def reload(self) -> bool:
         """Show the published version. Returns whether it is another one."""
         path, before = self.root, self.embedded
+        if isinstance(path, RemotePath):
+            if _files.renewed_source(path):
+                self._load(None)
+                return True
+            return False
         identity = None if path is None else file_identity(path)
         if path is None or (identity is None and before is None):
             return False
@@ -245,6 +252,8 @@ class EmbeddedBackend:
 
     def size(self) -> int:
         """Bytes of the file, or of the frame in memory."""
+        if isinstance(self.root, RemotePath):
+            return _files.remote_source(self.root).size
         if self.root is not None:
             return os.stat(self.root).st_size
         return 0 if self.embedded is None else int(self.embedded.frame.frame_len)

@@ -35,9 +35,9 @@ cdef inline int open_asked(
         ChunkTable table, int64_t index, DecodeContext *context, Chunk *chunk, int64_t nbytes) noexcept nogil:
     """What `open_chunk` does, of a chunk that is read alone; it is asked for if half of it or more is to be read.
 
-    A positional read needs no asking.
+    A positional read of a file needs no asking.
     """
-    if table.source.base != NULL and 2 * nbytes >= table.chunksize and table.entry(index) >= 0:
+    if (table.source.base != NULL or table.source.far) and 2 * nbytes >= table.chunksize and table.entry(index) >= 0:
         ask_range(table.source, table.chunks_start + table.entry(index), reach(table, index))
     return table.open_chunk(index, context, chunk)
 

@@ -28,7 +28,7 @@ from blosc2._core.frame.vl_reading cimport locate_vl, open_vl, vl_parts
 from blosc2._core.frame.member_chunks cimport ChunkChecksum, check_chunk_checksums, chunk_checksums, note_checksum
 from blosc2._core.zip.member_checksum cimport SMALL_MEMBER, check_member
 from blosc2._core.io.buffer cimport Buffer, integers, writable
-from blosc2._core.io.readahead cimport ask_near
+from blosc2._core.io.readahead cimport LOCAL, ask_for_frame
 from blosc2._core.io.source cimport Source
 
 from blosc2._core.codec import codec
@@ -582,7 +582,7 @@ cdef Frame frame_of_member(Archive archive, int64_t offset, object key, bint che
     cdef int64_t have, data, before
     cdef Member member
     archive.member_at(offset, &member)
-    ask_near(archive.source, member.header)
+    ask_for_frame(archive.source, member.header, member.size + member.name_length + LOCAL)
     data = archive.locate_and_read(&member, ahead, sizeof(ahead), &have)
     before = data - member.header
     if have > before:

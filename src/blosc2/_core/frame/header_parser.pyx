@@ -10,7 +10,7 @@ from blosc2._core.io.checksum cimport checksum
 from blosc2._core.codec.chunk cimport CHUNK_HEADER, MAX_BLOCK, MAX_BUFFER
 from blosc2._core.codec.chunk_checks cimport FIRST_PLUGIN, filter_asks_array
 from blosc2._core.io.little_endian cimport u32
-from blosc2._core.io.readahead cimport ask_near, stop_guessing
+from blosc2._core.io.readahead cimport ask_for_frame, stop_guessing
 from blosc2._core.io.source cimport READ_OK, Source
 
 from blosc2.exceptions import FormatError
@@ -89,7 +89,7 @@ cdef class Header:
             self.bad(0, f"a frame needs at least 112 bytes and there are {available}: cut short, or no frame")
         stop_guessing(source)
         if have == 0:
-            ask_near(source, offset)
+            ask_for_frame(source, offset, available)
         wanted = min(PREFIX, available)
         if have < wanted:
             if source.base == NULL:

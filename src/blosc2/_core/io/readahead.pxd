@@ -15,7 +15,7 @@ when so many of a file were read that all are likely to be: what the system read
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport qsort
 
-from blosc2._core.io.source cimport NOT_GUESSING, READING_ON, SCANS, TOLD_RANDOM, AskState, Scan, Source
+from blosc2._core.io.source cimport ELSEWHERE, NOT_GUESSING, READING_ON, SCANS, TOLD_RANDOM, AskState, Scan, Source
 
 cdef extern from "io/atomics.h" nogil:
     long state_get(long *state)
@@ -52,6 +52,14 @@ cdef enum:
     STAYS_SLOW = 16
     SLOW_GAP = 1 << 16
     ONE_REQUEST = 1 << 17
+    # Of bytes on a server, gaps that cost less than a request, though nobody needs them.
+    LEAST_GAP = 1 << 12
+    # Bytes of a frame that comes as a whole; of another one its first and its last come, where header and tables are.
+    WHOLE_FRAME = 1 << 17
+    FRAME_HEAD = 5120
+    # Bytes of a member's local header besides its name, with what aligns the data.
+    LOCAL = 158
+    FRAME_TAIL = 1 << 13
     # Files from which on the system is not to guess which bytes of a mapping are needed next.
     GUESSED = 1 << 20
     # Bytes that are asked for where small reads follow each other, in which such a read may begin.
@@ -91,6 +99,7 @@ cdef struct Wanted:
     bint left           # whether they are left to the system, which reads on by itself
     bint absent         # whether bytes were not in memory
     bint leaf           # whether they are all chunks of a frame
+    void *far           # the source, if its bytes are on a server
     int count
     Span spans[MOST_SPANS]
 
@@ -98,7 +107,7 @@ cdef struct Wanted:
 cdef inline bint is_due(AskState *state) noexcept nogil:
     """Whether to ask before the next read."""
     cdef long left
-    if not B2_ASKS or state == NULL:
+    if state == NULL or not (B2_ASKS or state_get(&state.told) == ELSEWHERE):
         return False
     left = state_get(&state.unasked)
     if left <= 0:
@@ -123,6 +132,7 @@ cdef inline void begin_asking(Source source, AskState *state, Wanted *wanted) no
     wanted.fd, wanted.base, wanted.state = source.fd, source.base, state
     wanted.size, wanted.room = source.size, source.room
     wanted.noted = state != source.asking
+    wanted.far = <void *> source if source.far else NULL
     wanted.scan = NULL
     wanted.left = wanted.absent = wanted.leaf = False
     wanted.count = 0
@@ -144,7 +154,10 @@ cdef inline void note_wait(AskState *state, int64_t since) noexcept nogil:
 cdef inline bint join(AskState *state, Span *before, int64_t start, int64_t stop) noexcept nogil:
     """Have a byte range reach as far as another that begins in it or not far behind it."""
     cdef int64_t gap = start - before.stop
-    if start < before.start or (gap > PAGE and gap > min((before.stop - before.start) // 4, <int64_t> WIDEST_GAP) and not (
+    if start >= before.start and state_get(&state.told) == ELSEWHERE:
+        if gap > LEAST_GAP and gap > min((before.stop - before.start) // 16, <int64_t> WIDEST_GAP):
+            return False
+    elif start < before.start or (gap > PAGE and gap > min((before.stop - before.start) // 4, <int64_t> WIDEST_GAP) and not (
             state_get(&state.slow) and gap <= SLOW_GAP and stop - before.start <= ONE_REQUEST)):
         return False
     before.stop = max(before.stop, stop)
@@ -280,6 +293,18 @@ cdef inline void note_spans(Wanted *wanted) noexcept nogil:
     wanted.left = reads_on(wanted, wanted.spans[0].start, stop, nbytes)
 
 
+cdef inline void fetch_spans(Wanted *wanted) noexcept nogil:
+    """Have a server send what is wanted so far. What goes wrong is told by who reads it."""
+    cdef int i
+    wanted.absent = True
+    with gil:
+        try:
+            (<object> wanted.far).remote.ask([(wanted.spans[i].start, wanted.spans[i].stop) for i in range(wanted.count)])
+        except Exception:
+            pass
+    wanted.count = 0
+
+
 cdef inline void send_requests(Wanted *wanted) noexcept nogil:
     """Ask for what is wanted so far."""
     cdef int i, kept = 0
@@ -291,6 +316,9 @@ cdef inline void send_requests(Wanted *wanted) noexcept nogil:
             kept += 1
             wanted.spans[kept] = wanted.spans[i]
     wanted.count = kept + 1
+    if wanted.far != NULL:
+        fetch_spans(wanted)
+        return
     note_spans(wanted)
     if not wanted.left:
         for i in range(wanted.count):
@@ -299,6 +327,12 @@ cdef inline void send_requests(Wanted *wanted) noexcept nogil:
     if wanted.leaf and (wanted.left or wanted.absent):
         note_leaf(wanted.state, wanted.spans[wanted.count - 1].stop - wanted.spans[0].start, wanted.size)
     wanted.count = 0
+
+
+cdef inline void send_early(Wanted *wanted) noexcept nogil:
+    """Ask for what is wanted so far, before more is known. A server waits: what is next to each other is one request."""
+    if wanted.far == NULL:
+        send_requests(wanted)
 
 
 cdef inline void want(Wanted *wanted, int64_t offset, int64_t length) noexcept nogil:
@@ -345,7 +379,10 @@ cdef inline void ask_range(Source source, int64_t offset, int64_t length) noexce
         return
     length = min(length, source.size - offset)
     begin_asking(source, source.asking, &wanted)
-    if not reads_on(&wanted, offset, offset + length, length):
+    if source.far:
+        want(&wanted, offset, length)
+        end_asking(&wanted, 1)
+    elif not reads_on(&wanted, offset, offset + length, length):
         note_found(source.asking, ask_for(source.fd, source.base, offset, length), 1)
 
 
@@ -398,3 +435,18 @@ cdef inline void stop_guessing(Source source) noexcept nogil:
         state_set(&state.told, NOT_GUESSING)
         if source.room >= GUESSED:
             advise_mapping(source.base, source.room, B2_RANDOM)
+
+
+cdef inline void ask_for_frame(Source source, int64_t offset, int64_t length) noexcept nogil:
+    """Ask for a frame, or a member, that is opened: a server for all of a small one, and for both ends of another."""
+    cdef Wanted wanted
+    if not source.far:
+        ask_near(source, offset)
+        return
+    begin_asking(source, source.asking, &wanted)
+    if length <= WHOLE_FRAME:
+        want(&wanted, offset, length)
+    else:
+        want(&wanted, offset, FRAME_HEAD)
+        want(&wanted, offset + length - FRAME_TAIL, FRAME_TAIL)
+    end_asking(&wanted, 1)

@@ -12,6 +12,7 @@ cdef enum:
     TOLD_RANDOM = 2     # by the user
     NOT_GUESSING = 3    # that it is not to guess
     READING_ON = 4      # of a mapping: that it may guess, as long as reads follow each other
+    ELSEWHERE = 5       # nothing: the bytes come from a server, and each request counts
 
 cdef enum:
     # Of a store some of whose leaves are embedded, two parts are read in turn.
@@ -59,6 +60,7 @@ cdef struct Run:
     int64_t offset
     const uint8_t *base
     int fd
+    void *remote        # the source itself, if that is on a server; `_joined` keeps it
 
 
 cdef class Source:
@@ -77,6 +79,9 @@ cdef class Source:
     cdef bint _holds_buffer
     cdef readonly tuple identity
     cdef readonly object checksums
+    cdef bint far           # whether the bytes are on a server: see remote.pyx
+    cdef object failure     # why the last fetch failed, for `check`
+    cdef object lost        # the same of pages of a directory, where nobody could tell, for `raise_lost`
     cdef Run *runs
     cdef int64_t run_count
     cdef tuple _joined
@@ -84,6 +89,7 @@ cdef class Source:
 
     cdef int read_into(self, int64_t offset, int64_t length, void *destination) noexcept nogil
     cdef int hold_below(self, object view) except -1
+    cdef int raise_lost(self) except -1
     cdef int read_runs(self, int64_t offset, int64_t length, uint8_t *destination) noexcept nogil
     cdef int64_t run_at(self, int64_t offset) noexcept nogil
     cdef int check_whole(self, int64_t offset) except -1

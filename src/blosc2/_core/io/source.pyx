@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
-"""A read-only file, mapped or read by position, a buffer in memory, or runs of bytes of these joined.
+"""A read-only file, mapped or read by position, a buffer in memory, or runs of bytes of these joined; see also remote.pyx.
 
 One source serves every leaf of a file: frames are byte ranges (source, offset, length). A source never
 changes what it shows and has no file position, so any number of threads read it without a lock, and a
@@ -11,7 +11,6 @@ the end of the file, whose pages nobody touches before the file has them: each s
 
 import mmap
 import os
-import stat
 import sys
 
 cimport cython
@@ -172,7 +171,9 @@ cdef class Source:
         cdef int64_t got
         cdef void *into
         if not B2_READS_SMALL_FILES:
-            return _small_file(path, limit)
+            from blosc2._core.io.small_file import read_small
+            data = read_small(path, limit, _O_FLAGS)
+            return None if data is None else Source.of_buffer(data, path)
         into = malloc(limit)
         if into == NULL:
             raise MemoryError
@@ -239,13 +240,15 @@ cdef class Source:
             if i:
                 run = &self.runs[i - 1]
                 before = at - run.start
-                if run.fd == source.fd and run.base == source.base and run.offset + before == offset:
+                if (run.fd == source.fd and run.base == source.base and run.offset + before == offset
+                        and run.remote == (<void *> source if source.far else NULL)):
                     # What follows is its continuation; of two sources of one file, the one that has it counts.
                     kept[len(kept) - 1] = source, run.offset, before + length
                     at += length
                     continue
             run = &self.runs[i]
             run.start, run.offset, run.base, run.fd = at, offset, source.base, source.fd
+            run.remote = <void *> source if source.far else NULL
             kept.append((source, offset, length))
             at += length
             i += 1
@@ -412,7 +415,7 @@ cdef class Source:
         if length == 0:
             return READ_OK  # a source without bytes has no address to copy from
         if self.fd < 0:
-            if self.runs != NULL:
+            if self.base == NULL:
                 return self.read_runs(offset, length, <uint8_t *> destination)
             memcpy(destination, self.base + offset, <size_t> length)
             return READ_OK
@@ -433,14 +436,19 @@ cdef class Source:
         return low
 
     cdef int read_runs(self, int64_t offset, int64_t length, uint8_t *destination) noexcept nogil:
-        """The same of joined runs."""
+        """The same of what has neither a descriptor nor one address: joined runs."""
         cdef int64_t i = self.run_at(offset), within, size, got
         cdef Run *run
         while length:
             run = &self.runs[i]
             within = offset - run.start
             size = min(length, (self.runs[i + 1].start if i + 1 < self.run_count else self.size) - offset)
-            if run.fd < 0:
+            if run.remote != NULL:
+                with gil:
+                    if (<Source> run.remote).read_runs(run.offset + within, size, destination):
+                        self.failure, (<Source> run.remote).failure = (<Source> run.remote).failure, None
+                        return READ_SHORT
+            elif run.fd < 0:
                 memcpy(destination, run.base + run.offset + within, <size_t> size)
             else:
                 got = positional_read(run.fd, destination, size, run.offset + within)
@@ -459,9 +467,19 @@ cdef class Source:
         if status > 0:
             raise OSError(status, os.strerror(status), self.path)
         if 0 <= offset <= self.size and 0 <= length <= self.size - offset:
+            failure, self.failure = self.failure, None
+            if failure is not None:
+                raise failure
             raise ShortReadError(f"the file had {self.size} bytes when it was opened, and gives fewer: it was cut, or its "
                                  "server failed", path=self.path, offset=offset)
         raise FormatError(f"{length} bytes are wanted here but the file has {self.size}", path=self.path, offset=offset)
+
+    cdef int raise_lost(self) except -1:
+        """Raise why pages of a directory could not be fetched."""
+        lost, self.lost = self.lost, None
+        if lost is not None:
+            raise lost
+        return 0
 
     cdef int check_whole(self, int64_t offset) except -1:
         """Raise if the file has become shorter, of bytes that make no sense: some systems show zeros for those cut off."""
@@ -514,7 +532,7 @@ cdef class Source:
             _advise(self.file, kind, offset, stop - offset)
 
     def __getbuffer__(self, Py_buffer *view, int flags):
-        if self.fd >= 0 or self.runs != NULL:
+        if self.fd >= 0 or self.runs != NULL or self.far:
             raise BufferError("a source read by position has no buffer; open it with mmap_mode='r'")
         if self.asking != NULL and state_get(&self.asking.told) >= NOT_GUESSING:
             # Nobody asks before these bytes are read.
@@ -527,27 +545,6 @@ cdef class Source:
     def __repr__(self):
         how = "mapped" if self.mapped else "positional" if self.fd >= 0 else "joined" if self.runs else "memory"
         return f"<Source {self.path or 'buffer'}: {self.size} bytes, {how}>"
-
-
-def _small_file(path, limit):
-    """See `Source.of_small_file`: the same by Python's own calls."""
-    try:
-        descriptor = os.open(path, _O_FLAGS)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        if error.errno == ENAMETOOLONG:
-            return None
-        raise
-    try:
-        data = os.read(descriptor, limit)
-        if len(data) in (0, limit) and not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
-    except (IsADirectoryError, BlockingIOError):
-        return None
-    finally:
-        os.close(descriptor)
-    return Source.of_buffer(data, path)
 
 
 cdef _advise(OpenFile file, int kind, int64_t offset, int64_t length):

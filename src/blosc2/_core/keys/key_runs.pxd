@@ -5,6 +5,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport int64_t, uint8_t
 
 from blosc2._core.keys.keytable cimport KeyTable, Text
+from blosc2._core.zip.archive cimport check_fetched
 
 cdef extern from "keys/key_match.h" nogil:
     bint same_bytes(const uint8_t *a, const uint8_t *b, size_t length)
@@ -25,3 +26,11 @@ cdef inline Py_ssize_t shared_with(KeyTable table, int64_t position, const Text 
     while i < most and key.bytes[i] == other.bytes[i]:
         i += 1
     return i
+
+
+cdef inline int64_t end_fetched(
+        KeyTable table, int64_t start, int64_t stop, const uint8_t *prefix, Py_ssize_t length) except -1:
+    """Where the run of keys ends that begin with a prefix; raises if keys could not be looked at because a server did not send them."""
+    cdef int64_t end = table.run_end(start, stop, prefix, length)
+    check_fetched(table.archive)
+    return end

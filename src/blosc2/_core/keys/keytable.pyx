@@ -27,12 +27,12 @@ from blosc2._core.keys.key_slots cimport GROUP, LEAF, insert, probe
 from blosc2._core.keys.key_text cimport prefix_of, text_of
 from blosc2._core.keys.moved_keys cimport lookup_beside
 from blosc2._core.keys.other_members cimport other_offsets_of
-from blosc2._core.zip.archive cimport Archive, DecodedName
+from blosc2._core.zip.archive cimport Archive, DecodedName, open_at
 from blosc2._core.zip.catalog cimport (
     SLOT_LENGTH, Catalog, Leaf, describes_table, slot_home, slot_offset, slot_tag, stem_length)
 from blosc2._core.zip.key_hash cimport key_hash
 from blosc2._core.zip.central_record cimport (
-    FLAG_UTF8, Member, Record, flags_of, is_packed, is_utf8, open_named, safe_name)
+    FLAG_UTF8, Member, Record, flags_of, is_packed, is_utf8, safe_name)
 
 from blosc2.exceptions import FormatError
 
@@ -296,7 +296,7 @@ cdef class KeyTable:
                     offset = archive._offsets[number]
                     number += 1
                     # A record that is there no more has no name that anybody could look at here.
-                    irregular = not open_named(archive._directory, archive.directory_size, offset, &record)
+                    irregular = not open_at(archive, offset, &record)
                     if decoded < archive._decoded_count and archive._decoded[decoded].offset == offset:
                         decoded += 1
                         irregular = True
@@ -401,8 +401,7 @@ cdef class KeyTable:
 
     cdef bint record_at(self, int64_t offset, Record *record, Text *text) noexcept nogil:
         """The record at an offset, and its key; False where there is none, or none that a store may have."""
-        return open_named(self.archive._directory, self.archive.directory_size, offset, record) and self._key_of(
-            record, offset, text)
+        return open_at(self.archive, offset, record) and self._key_of(record, offset, text)
 
     cdef bint _key_of(self, const Record *record, int64_t offset, Text *text) noexcept nogil:
         """The key of a record."""
@@ -434,7 +433,7 @@ cdef class KeyTable:
         cdef int i
         if not self._plain_names:
             return False
-        if not open_named(self.archive._directory, self.archive.directory_size, entry.at, &record):
+        if not open_at(self.archive, entry.at, &record):
             return False
         suffix = record.name + length
         rest = <int64_t> record.name_length - length
@@ -532,8 +531,7 @@ cdef class KeyTable:
             return self
         with nogil:
             # The catalog's own record is behind those of leaves, and nothing is behind that.
-            fine = leaves_fit(self, &walk) and open_named(
-                self.archive._directory, self.archive.directory_size, walk.end, &own) and (
+            fine = leaves_fit(self, &walk) and open_at(self.archive, walk.end, &own) and (
                 walk.end + own.length == self.archive.directory_size)
         if not fine or not others_fit(self):
             return self.instead()

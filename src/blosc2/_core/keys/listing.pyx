@@ -12,7 +12,7 @@ from libc.string cimport memchr, memcmp
 from blosc2._core.zip.archive cimport MANY_RECORDS, Archive
 from blosc2._core.zip.catalog cimport Leaf
 from blosc2._core.keys.gone_ranges cimport after_gone, find_ranges, gone_within
-from blosc2._core.keys.key_runs cimport is_below, shared_with
+from blosc2._core.keys.key_runs cimport end_fetched, is_below, shared_with
 from blosc2._core.keys.moved_keys cimport own_key
 from blosc2._core.keys.keytable cimport DAMAGED, KeyTable, Text
 from blosc2._core.keys.membership cimport shows_key
@@ -191,7 +191,7 @@ cdef class KeyListing:
 
     cdef int _skip(self, Range *r, const uint8_t *prefix, Py_ssize_t length) except -1:
         """Go on behind all keys that begin with a prefix, as the first one does, if it still does."""
-        r.i = self.base.run_end(r.i, r.stop, prefix, length)
+        r.i = end_fetched(self.base, r.i, r.stop, prefix, length)
         if self.added is not None:
             r.j = self.added.run_end(r.j, r.more, prefix, length)
         return 0
@@ -346,7 +346,7 @@ cdef class KeyListing:
                 at += 1
                 continue
             length = slash - key.bytes
-            end = max(self.base.run_end(at, stop, key.bytes, length + 1), at + 1)
+            end = max(end_fetched(self.base, at, stop, key.bytes, length + 1), at + 1)
             found.append((name_of(key.bytes + skip, length - skip, self.base.archive), at, end))
             at = end
         found.sort()

@@ -10,11 +10,11 @@ cimport numpy as cnp
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.object cimport PyObject
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from blosc2._core.zip.archive cimport Archive
 from blosc2._core.zip.end_record cimport LOCAL_LENGTH
-from blosc2._core.zip.catalog cimport SLOT_LENGTH, slot_home, slot_offset
+from blosc2._core.zip.catalog cimport SLOT_LENGTH, Catalog, slot_home, slot_offset, slot_tag
 from blosc2._core.zip.key_hash cimport key_hash
 from blosc2._core.zip.central_record cimport CENTRAL_LENGTH, MEMBER_FINE, Member
 from blosc2._core.io.checksum cimport zip_checksum
@@ -61,6 +61,8 @@ cdef enum:
     DRAWN = 8 * TOGETHER
     # Leaves, or else bytes of items, that are worth another thread.
     WORTH_LEAVES = 2 * TOGETHER
+    # Slots of a key that are looked at when a server is asked for records.
+    SLOTS_TRIED = 8
     WORTH_BYTES = 1 << 16
     CACHE_LINE = 64
     # Bytes of a leaf that are asked for ahead.
@@ -171,6 +173,8 @@ cdef class LeafBatch:
                 or self.frame_sizes == NULL or self.checksums == NULL):
             raise MemoryError
         self.tail, self.tail_length, self.tail_bytes = end, tail, suffix
+        if self.archive.far and self.table.catalog is not None and self.count > 1:
+            self._ask_for_records()
         self._run(FINDING)
         # Strings beyond ASCII have to be brought to UTF-8, which takes the interpreter.
         for i in range(self.count):
@@ -261,6 +265,36 @@ cdef class LeafBatch:
         self.out = <uint8_t *> cnp.PyArray_DATA(out)
         self.stride = cnp.PyArray_STRIDE(out, 0)
         self._run(DECODING)
+
+    cdef int _ask_for_records(self) except -1:
+        """Have a server send what tells where the leaves are: the slots of all keys, and then their records."""
+        cdef Catalog catalog = self.table.catalog
+        cdef Py_ssize_t length
+        cdef const uint8_t *text
+        cdef uint64_t hashed, found
+        cdef int64_t slot, stop
+        cdef set pages = set()
+        cdef list slots = []
+        for key in self.keys:
+            text = ascii_text(<PyObject *> key, &length) if type(key) is str else NULL
+            if text != NULL and length >= 2:
+                hashed = key_hash(self.table.seed0, self.table.seed1, text + 1, length - 1)
+                slot = slot_home(hashed, self.table.homes)
+                slots.append((slot, hashed))
+                pages.add((catalog.slots_at + SLOT_LENGTH * slot) // PAGE)
+        catalog.pages_of.ask(pages)
+        pages.clear()
+        for slot, hashed in slots:
+            stop = min(slot + SLOTS_TRIED, self.table.slot_count)
+            if catalog.bytes_at(catalog.slots_at + SLOT_LENGTH * slot, SLOT_LENGTH * (stop - slot)) == NULL:
+                continue
+            while slot < stop:
+                found = u64(self.table.slots + SLOT_LENGTH * slot)
+                if found and slot_tag(found) == slot_tag(hashed) and slot_offset(found) < self.archive.directory_size:
+                    pages.add(slot_offset(found) // PAGE)
+                slot = stop if found == 0 else slot + 1
+        self.archive._pages.ask(pages)
+        return 0
 
     cpdef ask(self, bint heads):
         """Ask for all leaves, if now is the time; or for their first and last bytes alone, which say what they are."""

@@ -11,7 +11,8 @@ from libc.stdint cimport INT64_MAX, int64_t
 from blosc2._core.codec.codec cimport Chunk, DecodeContext
 from blosc2._core.frame.ask_chunks cimport find_blocks, is_wanted_whole, want_block, want_chunk
 from blosc2._core.frame.frame cimport Frame
-from blosc2._core.io.readahead cimport AHEAD_BYTES, Wanted, begin_asking, end_asking, goes_without, is_due, send_requests
+from blosc2._core.io.readahead cimport (
+    AHEAD_BYTES, Wanted, begin_asking, end_asking, goes_without, is_due, send_early, send_requests)
 from blosc2._core.ndim.geometry cimport MAX_DIM, Grid
 from blosc2._core.ndim.grid cimport Ahead, Box, Operation, clip
 
@@ -123,7 +124,7 @@ cdef inline void ask_for_tasks(Operation self, DecodeContext *context, int64_t f
                     want_blocks(self.frame, &wanted, nchunk, &chunk, g, &box, self.step, 1, &touched)
             else:
                 want_blocks(self.frame, &wanted, nchunk, &chunk, g, &box, self.step, 1, &touched)
-            send_requests(&wanted)
+            send_early(&wanted)
     end_asking(&wanted, 1)
 
 

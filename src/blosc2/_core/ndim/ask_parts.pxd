@@ -5,7 +5,7 @@ from libc.stdint cimport INT64_MAX, int64_t
 
 from blosc2._core.codec.codec cimport Chunk, DecodeContext
 from blosc2._core.frame.ask_chunks cimport find_blocks, is_wanted_whole, want_chunk
-from blosc2._core.io.readahead cimport Wanted, begin_asking, end_asking, is_due, send_requests
+from blosc2._core.io.readahead cimport Wanted, begin_asking, end_asking, is_due, send_early, send_requests
 from blosc2._core.ndim.ask_ahead cimport FEW_BYTES, Touched, batch_of, blocks_of, touch, want_blocks
 from blosc2._core.ndim.geometry cimport Grid
 from blosc2._core.ndim.grid cimport Ahead, Box, Operation, clip
@@ -67,7 +67,7 @@ cdef inline void ask_for_parts(Operation self, DecodeContext *context, const Par
                 want_blocks(self.frame, &wanted, parts[i].chunk, &chunk, g, &box,
                             axes + 4 * parts[i].selection * g.ndim + 1, 4, &touched)
                 i += 1
-            send_requests(&wanted)
+            send_early(&wanted)
         i = end
     end_asking(&wanted, 1)
 

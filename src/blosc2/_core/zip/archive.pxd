@@ -1,7 +1,8 @@
 from libc.stdint cimport int64_t, uint8_t, uint16_t
 
-from blosc2._core.zip.catalog cimport Catalog
-from blosc2._core.zip.central_record cimport Member, Record
+from blosc2._core.io.little_endian cimport u16
+from blosc2._core.zip.catalog cimport Catalog, Pages
+from blosc2._core.zip.central_record cimport CENTRAL_LENGTH, Member, Record, open_named
 from blosc2._core.io.source cimport Source
 
 
@@ -28,6 +29,8 @@ cdef class Archive:
     cdef const uint8_t *_directory  # NULL until needed
     cdef int64_t *_offsets           # of the records by number; NULL until needed
     cdef object _copy
+    cdef Pages _pages               # where that is, of a file on a server; its records are looked at by `open_at`
+    cdef bint far
     cdef DecodedName *_decoded      # names that are not UTF-8 in the file, in the order of the directory
     cdef Py_ssize_t _decoded_count
     cdef list _decoded_texts        # which they lie in
@@ -54,3 +57,22 @@ cdef class Archive:
     cdef bytes _piece(self, Py_ssize_t start, Py_ssize_t stop)
     cdef str _name(self, Member *member)
     cdef _error(self, Member *member, str reason, int64_t offset)
+
+
+cdef inline bint open_at(Archive archive, int64_t offset, Record *record) noexcept nogil:
+    """The record of a named member at an offset of the directory; of a file on a server it is fetched first."""
+    cdef const uint8_t *p
+    if archive.far:
+        if not archive._pages.need(offset, CENTRAL_LENGTH):
+            return False
+        p = archive._directory + offset
+        if not archive._pages.need(offset, CENTRAL_LENGTH + <int64_t> u16(p + 28) + u16(p + 30) + u16(p + 32)):
+            return False
+    return open_named(archive._directory, archive.directory_size, offset, record)
+
+
+cdef inline int check_fetched(Archive archive) except -1:
+    """Raise if records could not be looked at because a server did not send them."""
+    if archive is not None and archive.far:
+        archive.source.raise_lost()
+    return 0

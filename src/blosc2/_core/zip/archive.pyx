@@ -14,10 +14,10 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
-from blosc2._core.zip.catalog cimport Catalog, find_catalog
+from blosc2._core.zip.catalog cimport Catalog, Pages, find_catalog
 from blosc2._core.zip.central_record cimport (
     CENTRAL_LENGTH, FLAG_UTF8, MEMBER_COMPRESSED, MEMBER_ENCRYPTED, MEMBER_FOLDER, MEMBER_OTHER_DISK, MEMBER_OUTSIDE,
-    MEMBER_SIZES_DIFFER, MEMBER_ZIP64_SHORT, Member, Record, flags_of, is_utf8, open_named, open_record, read_member,
+    MEMBER_SIZES_DIFFER, MEMBER_ZIP64_SHORT, Member, Record, flags_of, is_utf8, open_record, read_member,
     read_once)
 from blosc2._core.zip.end_record cimport (
     COMMENT_COVERED, COMMENT_LENGTH, END64_LENGTH, END_LENGTH, LOCAL_LENGTH, LOCATOR_LENGTH, is_signature, last_end,
@@ -93,6 +93,7 @@ cdef class Archive:
     def distrust(self):
         """Do without the catalog from now on: something in it was wrong."""
         if self.catalog is not None:
+            self.source.raise_lost()
             self._need_offsets()
             self.catalog = None
 
@@ -187,7 +188,7 @@ cdef class Archive:
         self.directory_size = size
         self.end = position + END_LENGTH + u16(end + 20)
         self._directory = NULL
-        self._copy = None
+        self._copy = self._pages = None
         if self._trusting:
             self.catalog = find_catalog(source, offset, size, count)
             if self.catalog is not None:
@@ -207,6 +208,9 @@ cdef class Archive:
             if self.source.base != NULL:
                 self.ask(TAIL)
                 self._directory = self.source.base + self.directory_offset
+            elif self.source.far:
+                self._pages, self.far = Pages(self.source, self.directory_offset, self.directory_size), True
+                self._directory = self._pages.base
             else:
                 copy = self.source.read(self.directory_offset, self.directory_size)
                 if self._directory == NULL:     # another thread may have been faster
@@ -225,6 +229,8 @@ cdef class Archive:
         """Go through the directory; 0 when its records do not fill it exactly."""
         self.load_directory()
         self.ask(INT64_MAX)
+        if self.far:
+            self._pages.need_all()
         cdef const uint8_t *directory = self._directory
         cdef int64_t at = 0, number, unsafe = -1
         cdef bint ascii = True, plain = True
@@ -340,7 +346,7 @@ cdef class Archive:
         """The member whose record is at an offset; False when there is no record."""
         cdef const DecodedName *decoded
         cdef bint ascii
-        if not open_named(self._directory, self.directory_size, offset, &member.record):
+        if not open_at(self, offset, &member.record):
             return False
         if not read_member(member, self.directory_offset, &ascii):
             return False
@@ -355,6 +361,7 @@ cdef class Archive:
         """The member whose record is at an offset."""
         self.load_directory()
         if not self.peek(offset, member):
+            self.source.raise_lost()
             raise FormatError("there is no record of a member here", path=self.source.path,
                               offset=self.directory_offset + offset)
         return 0

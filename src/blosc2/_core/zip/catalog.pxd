@@ -41,6 +41,20 @@ cdef inline int64_t slot_offset(uint64_t slot) noexcept nogil:
     return <int64_t> (slot & ((<uint64_t> 1 << OFFSET_BITS) - 1)) - 1
 
 
+cdef class Pages:
+    """Bytes of an archive on a server, fetched as they are needed; see catalog.pyx."""
+
+    cdef Source source
+    cdef int64_t start, size
+    cdef uint8_t *base
+    cdef long *present      # of each page, whether it is there
+
+    cdef bint need(self, int64_t at, int64_t length) noexcept nogil
+    cdef bint bring(self, int64_t first, int64_t stop) noexcept nogil
+    cdef int need_all(self) except -1
+    cdef int ask(self, set pages) except -1
+
+
 cdef class Catalog:
     """What a `.b2z` says about its leaves in one member; see catalog.pyx."""
 
@@ -59,6 +73,8 @@ cdef class Catalog:
     cdef readonly uint32_t footer_crc
     cdef const uint8_t *base                # its first byte; NULL until it is loaded
     cdef object copy
+    cdef Pages pages_of                     # where that is, of a file on a server
+    cdef bint far
     cdef uint8_t *checked                   # of each page, whether its checksum was seen to hold
     cdef list kind_names
 

@@ -7,6 +7,9 @@ NAME: Final[str]
 MAGIC: Final[bytes]
 VERSION: Final[int]
 
+class Pages:
+    def __init__(self, source: Source, start: int, size: int) -> None: ...
+
 class Catalog:
     @property
     def source(self) -> Source: ...

@@ -8,17 +8,20 @@ with it goes back to the directory.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING
-from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_RawCalloc, PyMem_RawFree, PyMem_RawMalloc
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcmp
+from libc.string cimport memcmp, memcpy
 
 from blosc2._core.zip.central_record cimport read_once
 from blosc2._core.io.checksum cimport checksum
 from blosc2._core.zip.description cimport NO_SHAPE
 from blosc2._core.io.little_endian cimport u32, u64
-from blosc2._core.io.source cimport Source
+from blosc2._core.io.source cimport READ_SHORT, Source
 
 from blosc2.exceptions import FormatError
+
+cdef enum:
+    BEFORE_FOOTER = 1 << 16     # bytes of a catalog on a server that come with its footer
 
 #: The member that holds it.
 NAME = ".b2/catalog"
@@ -41,6 +44,10 @@ cdef Py_ssize_t stem_length(const uint8_t *name, Py_ssize_t length) noexcept nog
     return length
 
 
+cdef extern from "io/atomics.h" nogil:
+    long state_get(long *state)
+    void state_set(long *state, long value)
+
 cdef extern from "keys/key_match.h" nogil:
     bint last_segment_is(const uint8_t *key, size_t length, const char *name, size_t name_length)
 
@@ -58,7 +65,12 @@ cdef Catalog find_catalog(Source source, int64_t offset, int64_t size, int64_t m
     cdef const uint8_t *head
     cdef const uint8_t *tail
     cdef int64_t at = offset - FOOTER_LENGTH, own, leaves
+    if source.far and at >= 0:
+        # With the checksums of its pages, and the first records, which are looked at below.
+        own = max(<int64_t> 0, offset - BEFORE_FOOTER)
+        source.advise("willneed", own, offset - own + 2 * SAMPLE)
     if at < 0 or source.read_into(at, FOOTER_LENGTH, footer):
+        source.check(0 if source.failure is None else READ_SHORT, max(at, 0), 0)
         return None
     if memcmp(p, <const char *> b"b2catlog", 8) or u32(p + 8) != 1:
         return None
@@ -77,11 +89,83 @@ cdef Catalog find_catalog(Source source, int64_t offset, int64_t size, int64_t m
         try:
             first, last = source.read(offset + leaves, size), source.read(offset + own - size, size)
         except (FormatError, OSError):
+            if source.far:
+                raise
             return None
         head, tail = <const uint8_t *> PyBytes_AS_STRING(first), <const uint8_t *> PyBytes_AS_STRING(last)
     if checksum(checksum(0, head, <size_t> size), tail, <size_t> size) != u32(p + 240):
         return None
     return self
+
+
+cdef class Pages:
+    """A part of an archive on a server, in memory of its size, of which a page is touched when it was fetched.
+
+    Who looks at bytes has asked for them by `need` before.
+    """
+
+    def __cinit__(self, Source source not None, int64_t start, int64_t size):
+        self.source, self.start, self.size = source, start, size
+        # The system gives memory when it is touched.
+        self.base = <uint8_t *> PyMem_RawCalloc(max(<size_t> size, 1), 1)
+        self.present = <long *> PyMem_RawCalloc(<size_t> (size // PAGE + 1), sizeof(long))
+        if self.base == NULL or self.present == NULL:
+            raise MemoryError(f"not enough memory for {size} bytes of the directory of {source.path}")
+
+    def __dealloc__(self):
+        PyMem_RawFree(self.base)
+        PyMem_RawFree(self.present)
+
+    cdef bint need(self, int64_t at, int64_t length) noexcept nogil:
+        """Have bytes at hand. False where they are not there; if they could not be fetched, the source knows why."""
+        cdef int64_t page, stop
+        if at < 0 or length < 0 or at > self.size - length:
+            return False
+        page, stop = at // PAGE, (at + length + PAGE - 1) // PAGE
+        while page < stop:
+            if not state_get(&self.present[page]):
+                return self.bring(page, stop)
+            page += 1
+        return True
+
+    cdef bint bring(self, int64_t first, int64_t stop) noexcept nogil:
+        """Fetch pages. Those that another thread has brought meanwhile stay as they are: somebody may look at them."""
+        cdef int64_t page, at, length = min(stop * PAGE, self.size) - first * PAGE
+        cdef uint8_t *fetched = <uint8_t *> PyMem_RawMalloc(<size_t> length)
+        cdef bint done = fetched != NULL and self.source.read_into(self.start + first * PAGE, length, fetched) == 0
+        if done:
+            with gil:       # one thread at a time
+                for page in range(first, stop):
+                    if not self.present[page]:
+                        at = (page - first) * PAGE
+                        memcpy(self.base + page * PAGE, fetched + at, <size_t> min(<int64_t> PAGE, length - at))
+                        state_set(&self.present[page], 1)
+        if not done:
+            with gil:
+                self.source.lost = self.source.failure
+        PyMem_RawFree(fetched)
+        return done
+
+    cdef int ask(self, set pages) except -1:
+        """Ask for pages that are needed soon, all at once."""
+        cdef int64_t page, first = -1, after = -1
+        for page in [*sorted(pages), self.size // PAGE + 2]:
+            if page * PAGE >= self.size or not state_get(&self.present[page]):
+                if after >= 0 and page > after:
+                    self.source.advise("willneed", self.start + first * PAGE, min(after * PAGE, self.size) - first * PAGE)
+                    first = -1
+                first, after = page if first < 0 else first, page + 1
+        return 0
+
+    cdef int need_all(self) except -1:
+        """Have all of them at hand."""
+        cdef int64_t at, step = 1 << 22
+        self.source.advise("willneed", self.start, self.size)
+        for at in range(0, self.size, step):
+            if not self.need(at, min(step, self.size - at)):
+                self.source.raise_lost()
+                raise MemoryError
+        return 0
 
 
 cdef class Catalog:
@@ -150,6 +234,14 @@ cdef class Catalog:
         copy = None
         if self.source.base != NULL:
             base = self.source.base + self.start
+        elif self.source.far:
+            # Each page when it is looked at, for there may be many.
+            if self.pages_of is None:
+                self.pages_of, self.far = Pages(self.source, self.start, self.size), True
+            if not self.pages_of.need(self.checksums_at, 4 * self.pages):
+                self.source.raise_lost()
+                raise MemoryError
+            base = self.pages_of.base
         else:
             # At the speed of memory, and only when something is looked up: as for the directory itself without it.
             copy = self.source.read(self.start, self.size)
@@ -175,6 +267,8 @@ cdef class Catalog:
         for page in range(at // PAGE, (at + max(length, 1) - 1) // PAGE + 1):
             if not self.checked[page]:
                 p = self.base + page * PAGE
+                if self.far and not self.pages_of.need(page * PAGE, min(<int64_t> PAGE, self.checksums_at - page * PAGE)):
+                    return NULL
                 if checksum(0, p, <size_t> min(PAGE, self.checksums_at - page * PAGE)) != u32(
                         self.base + self.checksums_at + 4 * page):
                     return NULL
@@ -334,6 +428,7 @@ cdef class Catalog:
 
     def damaged(self, int64_t at):
         """The error for something that is wrong with it."""
+        self.source.raise_lost()
         return FormatError("the catalog is damaged", path=self.source.path, offset=self.start + at)
 
     def __repr__(self):

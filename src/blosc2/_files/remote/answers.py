@@ -1,0 +1,149 @@
+"""What a server answers, and what a failed request means: whether to repeat it, and which error it becomes."""
+
+from __future__ import annotations
+
+import errno
+from typing import Final, NamedTuple, Protocol
+
+from blosc2.exceptions import MissingFileError, RemoteAccessError, RemoteChangedError, RemoteError
+
+# Answers of HTTP that tell of a server that has too much to do, or failed: the next request may succeed.
+_PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+_DENIED: Final = frozenset({401, 403, 407})
+_GONE: Final = frozenset({404, 410})
+
+
+class Version(NamedTuple):
+    """By what a server tells one version of an object from another."""
+
+    size: int
+    tag: str | None = None  # an ETag, or what stands for one
+    time: str | None = None  # when it was changed last
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether another version of the same size would be noticed."""
+        return self.tag is not None or self.time is not None
+
+    def is_as(self, other: Version) -> bool:
+        """Whether two answers may be of the same version: what both tell is the same."""
+        return self.size == other.size and all(
+            None in pair or pair[0] == pair[1] for pair in ((self.tag, other.tag), (self.time, other.time))
+        )
+
+
+class Answer(NamedTuple):
+    """Bytes of an object."""
+
+    start: int
+    data: bytes
+    version: Version
+
+
+class Server(Protocol):
+    """How an object is reached by one protocol. A request that fails raises `Failure`."""
+
+    def get(self, start: int, stop: int) -> Answer:
+        """Bytes ``start .. stop``, or fewer where the object ends."""
+
+    def get_end(self, count: int) -> Answer:
+        """The last bytes, or all where there are fewer."""
+
+
+class Failure(Exception):  # noqa: N818 - never seen outside of this package
+    """A request that failed.
+
+    Attributes
+    ----------
+    error : Exception
+        What the caller is told, if it stays so.
+    passing : bool
+        Whether another request may succeed.
+    wait : float or None
+        Seconds that the server asks to wait before.
+    """
+
+    def __init__(self, error: Exception, *, passing: bool = False, wait: float | None = None) -> None:
+        super().__init__(str(error))
+        self.error, self.passing, self.wait = error, passing, wait
+
+
+def missing(url: str) -> Failure:
+    """The object does not exist."""
+    return Failure(MissingFileError(errno.ENOENT, "The server has no object of this name", url))
+
+
+def denied(url: str, why: object) -> Failure:
+    """The server refuses access."""
+    return Failure(
+        RemoteAccessError(f"the server refuses access ({why}): give other credentials in storage_options", path=url)
+    )
+
+
+def changed(url: str) -> RemoteChangedError:
+    """The error for another version than the one that was opened."""
+    return RemoteChangedError(
+        "the object was replaced or changed since it was opened, and parts of two versions must not be mixed: "
+        "open it again",
+        path=url,
+    )
+
+
+def failed(url: str, why: object) -> Failure:
+    """A connection that failed, or a server that did: another request may succeed."""
+    return Failure(
+        RemoteError(f"the request failed ({why}), and so it did when it was repeated", path=url), passing=True
+    )
+
+
+def truncated(url: str, got: int, wanted: int) -> Failure:
+    """An answer that ended too early."""
+    why = f"the answer ended after {got} of {wanted} bytes"
+    return Failure(RemoteError(f"{why}, and so it did when the request was repeated", path=url), passing=True)
+
+
+def malformed(url: str, why: str) -> Failure:
+    """An answer that is not what the protocol asks for."""
+    return Failure(RemoteError(f"the server's answer makes no sense: {why}", path=url))
+
+
+def without_ranges(url: str) -> Failure:
+    """A server that only sends whole objects."""
+    return Failure(
+        RemoteError(
+            "the server does not answer requests for parts of an object (HTTP range requests): download the file, "
+            "or put it where ranges are served",
+            path=url,
+        )
+    )
+
+
+def of_status(url: str, status: int, reason: object, retry_after: str | None = None) -> Failure:
+    """What a status of HTTP means that is no success."""
+    if status in _GONE:
+        return missing(url)
+    if status in _DENIED:
+        return denied(url, f"{status} {reason}")
+    if status == 412:
+        return Failure(changed(url))
+    if status in _PASSING:
+        failure = failed(url, f"{status} {reason}")
+        if retry_after is not None and retry_after.isdecimal():
+            failure.wait = float(retry_after)
+        return failure
+    return Failure(RemoteError(f"the server answers {status} {reason}", path=url))
+
+
+def parse_range(url: str, text: str | None) -> tuple[int, int, int]:
+    """Start, stop and size of ``Content-Range``, checked against each other."""
+    unit, _, rest = (text or "").partition(" ")
+    span, _, size = rest.partition("/")
+    first, _, last = span.partition("-")
+    if unit != "bytes" or not all(
+        part.isascii() and part.isdecimal() and len(part) < 19 for part in (first, last, size)
+    ):
+        raise malformed(url, f"its Content-Range is {str(text)[:80]!r}")
+    start, stop, total = int(first), int(last) + 1, int(size)
+    if not start < stop <= total:
+        raise malformed(url, f"its Content-Range is {str(text)[:80]!r}")
+    return start, stop, total

@@ -1,0 +1,220 @@
+"""One version of an object on a server, of which bytes are fetched when somebody reads them, or before."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Final
+from weakref import WeakSet
+
+from blosc2._core.io.forking import Lock, in_child
+from blosc2._core.io.remote import RemoteSource
+from blosc2._core.io.source import Source
+from blosc2._files.remote import servers
+from blosc2._files.remote.answers import Answer, Failure, Server, Version, changed, truncated
+from blosc2._files.remote.disk_blocks import DiskBlocks
+from blosc2._files.remote.pieces import Piece, Pieces
+from blosc2._files.remote.workers import submit
+from blosc2._options import RemotePath
+from blosc2.exceptions import RemoteChangedError
+
+# Bytes that the first request asks for: of an archive the last ones, of anything else the first.
+_FIRST: Final = 1 << 15
+# Seconds before a request is repeated for the first time, and at most.
+_WAIT: Final = 0.1
+_LONGEST_WAIT: Final = 10.0
+
+_open: WeakSet[RemoteFile] = WeakSet()
+
+
+class _Interrupted(Exception):  # noqa: N818 - never seen outside
+    """The thread that fetched bytes for others was interrupted."""
+
+
+class RemoteFile:
+    """The bytes of an object, all of the version that was there when it was opened.
+
+    Any number of threads read it. Bytes that one of them fetches are waited for by the others.
+
+    Parameters
+    ----------
+    path : RemotePath
+
+    Attributes
+    ----------
+    size : int
+    version : Version
+    requests, received : int
+        How many requests were answered, and the bytes that came.
+    """
+
+    def __init__(self, path: RemotePath) -> None:
+        self.path, self.shown, self._options = path, str(path), path.options
+        self.requests = self.received = 0
+        self._lock = Lock()
+        self._server: Server | None = None
+        self._changed: RemoteChangedError | None = None
+        self.version: Version | None = None
+        first = self._first()
+        self.version = first.version
+        self.size = first.version.size
+        self._disk = self._open_disk(first.version)
+        self._begin()
+        self._pieces.put(first.start, first.data)
+        _open.add(self)
+
+    def _open_disk(self, version: Version) -> DiskBlocks | None:
+        """What is kept on disk; nothing of an object of which another version would not be noticed."""
+        folder, limit = self._options.disk, self._options.disk_bytes
+        return None if folder is None or not version.is_certain else DiskBlocks(folder, limit, self.path.url, version)
+
+    def _begin(self) -> None:
+        stored = None if self._disk is None else self._disk.run_from
+        self._pieces = Pieces(self.size, self._options.memory, stored)
+
+    def begin_in_child(self) -> None:
+        """Have nothing of what the parent did: its threads and connections are not there."""
+        self._server = None
+        if self._disk is not None and self.version is not None:
+            self._disk = None
+            with suppress(OSError):
+                self._disk = self._open_disk(self.version)
+        self._begin()
+
+    # ------------------------------------------------------------------ what a source asks
+    def read_into(self, offset: int, buffer: memoryview) -> None:
+        """Fill a buffer with the bytes from an offset on, which are fetched as far as they are missing."""
+        stop = offset + len(buffer)
+        while True:
+            with self._lock:
+                found, new = self._pieces.cover(offset, stop, exact=False)
+            self._fetch(new)
+            try:
+                for piece in found:
+                    piece.done.wait()
+                    if piece.error is not None:
+                        raise piece.error
+            except _Interrupted:
+                continue
+            break
+        for piece in found:
+            assert piece.data is not None
+            first, last = max(piece.start, offset), min(piece.stop, stop)
+            buffer[first - offset : last - offset] = memoryview(piece.data)[first - piece.start : last - piece.start]
+
+    def ask(self, spans: Iterable[tuple[int, int]]) -> None:
+        """Have bytes fetched that are read soon. Nobody waits, and what fails is told to who reads them."""
+        with self._lock:
+            new = [piece for start, stop in spans for piece in self._pieces.cover(start, stop, exact=True)[1]]
+        for piece in new:
+            if not submit(self._options.requests, self._bring, piece):
+                self._bring(piece)
+
+    def renewed(self) -> RemoteFile:
+        """This, if the object still is the version that was opened, or what reads the newer one."""
+        other = RemoteFile(self.path)
+        assert self.version is not None
+        assert other.version is not None
+        return self if self._changed is None and self.version.is_as(other.version) else other
+
+    # ------------------------------------------------------------------ fetching
+    def _fetch(self, new: list[Piece]) -> None:
+        """Fetch pieces, the first of them in this thread."""
+        later = [piece for piece in new[1:] if not submit(self._options.requests, self._bring, piece)]
+        for piece in [*new[:1], *later]:
+            self._bring(piece)
+
+    def _bring(self, piece: Piece) -> None:
+        try:
+            piece.data = self._bytes(piece.start, piece.stop)
+        except Exception as error:  # noqa: BLE001 - for whoever waits for the bytes
+            piece.error = error.with_traceback(None)
+        except BaseException:
+            piece.error = _Interrupted()
+            raise
+        finally:
+            with self._lock:
+                self._pieces.settle(piece)
+            piece.done.set()
+
+    def _bytes(self, start: int, stop: int) -> bytes:
+        disk = self._disk
+        data = None if disk is None else self._from_disk(disk, start, stop)
+        if data is None:
+            data = self._request(lambda server: server.get(start, stop), stop - start).data
+            if disk is not None:
+                with self._lock:
+                    disk.write(start, data)
+        return data
+
+    def _from_disk(self, disk: DiskBlocks, start: int, stop: int) -> bytes | None:
+        with self._lock:
+            return disk.read(start, stop)
+
+    def _first(self) -> Answer:
+        """The first request, which tells the version, too."""
+        if self.path.suffix == ".b2z":
+            return self._request(lambda server: server.get_end(_FIRST))
+        return self._request(lambda server: server.get(0, _FIRST))
+
+    def _request(self, ask: Callable[[Server], Answer], length: int | None = None) -> Answer:
+        """An answer of the version that was opened, after some attempts where these may help."""
+        for attempt in range(self._options.retries + 1):
+            if self._changed is not None:
+                raise self._changed.with_traceback(None)
+            try:
+                return self._attempt(ask, length)
+            except Failure as failure:
+                if isinstance(failure.error, RemoteChangedError):
+                    self._changed = failure.error
+                if not failure.passing or attempt == self._options.retries:
+                    raise failure.error from None
+                time.sleep(_delay(attempt, failure.wait))
+        raise AssertionError
+
+    def _attempt(self, ask: Callable[[Server], Answer], length: int | None) -> Answer:
+        server = self._server
+        if server is None:
+            self._server = server = servers.server_of(self.path)
+        answer = ask(server)
+        with self._lock:
+            self.requests += 1
+            self.received += len(answer.data)
+        if self.version is not None and not self.version.is_as(answer.version):
+            raise Failure(changed(self.shown))
+        if length is not None and len(answer.data) != length:
+            raise truncated(self.shown, len(answer.data), length)
+        return answer
+
+
+def _delay(attempt: int, asked: float | None) -> float:
+    """Seconds to wait: longer after each attempt, not the same for all that wait, and as long as a server asks for."""
+    seconds: float = min(_WAIT * 2**attempt, _LONGEST_WAIT) * random.uniform(0.5, 1.0)
+    return seconds if asked is None else min(max(asked, seconds), _LONGEST_WAIT)
+
+
+def remote_source(path: RemotePath) -> Source:
+    """The source of an object; all that is opened by one path shares what was fetched."""
+    if path.reader is None:
+        path.reader = RemoteFile(path)
+    return RemoteSource(path.reader, str(path))
+
+
+def renewed_source(path: RemotePath) -> bool:
+    """Look whether there is another version of an object by now; `remote_source` gives that one then."""
+    before = path.reader
+    if before is not None:
+        path.reader = before.renewed()
+    return path.reader is not before
+
+
+def _in_child() -> None:
+    for file in list(_open):
+        file.begin_in_child()
+
+
+in_child(_in_child)
+
+__all__ = ["RemoteFile", "remote_source", "renewed_source"]

@@ -1,0 +1,162 @@
+"""What is fetched and kept of an object: the right bytes, whatever is read, asked for and let go, by any threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blosc2._core.io.remote import RemoteSource
+from blosc2._core.io.source import Source
+from blosc2._files.remote import pieces, remote_file, servers
+from blosc2._files.remote.answers import Answer, Failure, Version, parse_range
+from blosc2._options import RemoteOptions, RemotePath
+from blosc2.exceptions import FormatError, RemoteError
+
+DATA = np.random.default_rng(9).integers(0, 256, 300_000, dtype=np.uint8).tobytes()
+
+
+class Server:
+    """An object in memory."""
+
+    def __init__(self) -> None:
+        self.fails = 0
+
+    def get(self, start: int, stop: int) -> Answer:
+        if self.fails:
+            self.fails -= 1
+            raise Failure(RemoteError("no"))
+        return Answer(start, DATA[start:stop], Version(len(DATA), "x"))
+
+    def get_end(self, count: int) -> Answer:
+        start = max(0, len(DATA) - count)
+        return self.get(start, len(DATA))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    server = Server()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(servers, "server_of", lambda path: server)
+        patch.setattr(pieces, "PART", 40_000)
+        yield server
+
+
+def opened(memory: int = 1 << 20, suffix: str = ".b2nd") -> remote_file.RemoteFile:
+    return remote_file.RemoteFile(RemotePath(f"memory://a{suffix}", None, RemoteOptions(memory=memory)))
+
+
+def read(file: remote_file.RemoteFile, start: int, stop: int) -> bytes:
+    buffer = bytearray(stop - start)
+    file.read_into(start, memoryview(buffer))
+    return bytes(buffer)
+
+
+SPANS = st.tuples(st.integers(0, len(DATA)), st.integers(0, 90_000)).map(lambda s: (s[0], min(s[0] + s[1], len(DATA))))
+
+
+@given(st.lists(st.tuples(st.booleans(), SPANS), max_size=30), st.sampled_from([1, 5_000, 100_000, 1 << 20]))
+def test_reads_and_requests(server: Server, steps: list[tuple[bool, tuple[int, int]]], memory: int) -> None:
+    file = opened(memory)
+    for asks, (start, stop) in steps:
+        if asks:
+            file.ask([(start, stop)])
+        else:
+            assert read(file, start, stop) == DATA[start:stop]
+    kept = file._pieces
+    with file._lock:
+        assert kept._starts == sorted(kept._table)
+        ends = [0, *(kept._table[start].stop for start in kept._starts)]
+        assert all(end <= start for end, start in zip(ends, kept._starts))
+
+
+@pytest.mark.parametrize("suffix", [".b2nd", ".b2z"])
+def test_nothing_is_fetched_twice(server: Server, suffix: str) -> None:
+    file = opened(suffix=suffix)
+    for start in (100_000, 250_000, 40_000, 0, 170_000):
+        assert read(file, start, start + 50_000) == DATA[start : start + 50_000]
+    assert read(file, 0, len(DATA)) == DATA
+    assert file.received == len(DATA)
+
+
+def test_threads(server: Server) -> None:
+    file = opened(memory=60_000)
+    wrong: list[Any] = []
+
+    def work(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        for _ in range(60):
+            start = int(rng.integers(0, len(DATA)))
+            stop = min(len(DATA), start + int(rng.integers(0, 60_000)))
+            if rng.integers(3) == 0:
+                file.ask([(start, stop)])
+            elif read(file, start, stop) != DATA[start:stop]:
+                wrong.append((start, stop))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_a_failure_is_not_kept(server: Server) -> None:
+    file = opened()
+    source = RemoteSource(file, "memory://a")
+    server.fails = 1
+    with pytest.raises(RemoteError):
+        source.read(100_000, 10)
+    assert source.read(100_000, 10) == DATA[100_000:100_010]
+    with pytest.raises(FormatError, match="300000"):
+        source.read(299_999, 2)
+
+
+def test_an_interrupt_is_for_one_thread(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = opened()
+    plain, interrupted = server.get, []
+
+    def get(start: int, stop: int) -> Answer:
+        if not interrupted:
+            interrupted.append(start)
+            raise KeyboardInterrupt
+        return plain(start, stop)
+
+    monkeypatch.setattr(server, "get", get)
+    with pytest.raises(KeyboardInterrupt):
+        read(file, 100_000, 100_010)
+    assert read(file, 100_000, 100_010) == DATA[100_000:100_010]
+
+
+def test_joined_with_other_sources(server: Server) -> None:
+    source = RemoteSource(opened(), "memory://a")
+    parts = [(source, 1000, 50), (Source.of_buffer(b"between"), 0, 7), (source, 200_000, 60_000), (source, 5, 10)]
+    joined = Source.joined(parts)
+    expected = DATA[1000:1050] + b"between" + DATA[200_000:260_000] + DATA[5:15]
+    assert joined.read(0, joined.size) == expected
+    assert joined.read(40, 100) == expected[40:140]
+    with pytest.raises(BufferError):
+        memoryview(source)
+    again = Source.joined([(RemoteSource(opened(), "memory://a"), 270_000, 10)])
+    server.fails = 1
+    with pytest.raises(RemoteError):
+        again.read(0, 10)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [None, "", "bytes", "bytes 1-2", "bytes 1-2/*", "bytes */5", "bytes 3-2/9", "bytes 1-9/9", "items 1-2/9",
+     "bytes -1-2/9", "bytes 1-2/9/9", "bytes 1-²/9", f"bytes 0-{10**19}/{10**20}"],
+)  # fmt: skip
+def test_ranges_that_make_no_sense(text: str | None) -> None:
+    with pytest.raises(Failure):
+        parse_range("u", text)
+
+
+def test_a_range() -> None:
+    assert parse_range("u", "bytes 3-9/20") == (3, 10, 20)
