@@ -20,6 +20,9 @@ class ForcedPace(Pace):
     def is_due(self, waiting: int, values: int) -> bool:
         return self.is_cheap(0.0)
 
+    def quiet_time(self, values: int) -> tuple[int, float]:
+        return 0, 0.0  # it is asked each time
+
     def is_cheap(self, allowance: float) -> bool:
         self._asked += 1
         return (self._asked - 1) % (self._cheap + self._dear) < self._cheap
