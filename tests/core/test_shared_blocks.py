@@ -33,10 +33,12 @@ def write(path: Path, items: np.ndarray[Any, Any] = ITEMS, **how: Any) -> str:
 
 def keys(count: int, seed: int = 0) -> list[tuple[slice, ...]]:
     rng = np.random.default_rng(seed)
-    return [
-        tuple(slice(a, a + 1 + int(rng.integers(n - a)), int(rng.integers(1, 4))) for n in ITEMS.shape for a in [int(rng.integers(n))])
-        for _ in range(count)
-    ]  # fmt: skip
+
+    def part(length: int) -> slice:
+        start = int(rng.integers(length))
+        return slice(start, start + 1 + int(rng.integers(length - start)), int(rng.integers(1, 4)))
+
+    return [tuple(map(part, ITEMS.shape)) for _ in range(count)]
 
 
 @MAPPED
