@@ -243,6 +243,8 @@ class PatchSampler(Dataset):
                 label, version, rows_key = volume_parts[name]
                 parts.append((label, version, (*rows_key, ..., *read)))
                 rows.append(row[(..., *put)])
+        if isinstance(source, StoreLeaves):
+            source.check()  # whether all of them were opened in one version
         _stores.read_parts(parts, rows, nthreads)
         return found
 
