@@ -121,9 +121,9 @@ def sampler(folder: Path, kind: Any) -> Any:
 
 # ---------------------------------------------------------------------- what is measured
 def uss(pid: int | str = "self") -> int:
-    """Bytes of memory that no other process shares."""
+    """Bytes of memory of its own, which no other process shares and no file holds."""
     text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
-    return sum(int(line.split()[1]) << 10 for line in text.splitlines() if line.startswith("Private_"))
+    return sum(int(line.split()[1]) << 10 for line in text.splitlines() if line.startswith("Private_Dirty"))
 
 
 def children() -> list[int]:

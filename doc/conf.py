@@ -49,7 +49,7 @@ nitpick_ignore = [
     # Protocols and aliases of private modules: the docstrings say in words what they take or give.
     *(
         ("py:class", name)
-        for name in ("Frame", "Described", "blosc2.info.Described", "CodecFacts", "FilterFacts", "Items")
+        for name in ("Frame", "Described", "blosc2.info.Described", "CodecFacts", "FilterFacts", "Items", "FieldNames")
     ),
     ("py:class", "Progress"),  # a callable, whose arguments the docstrings name
     ("py:class", "Drawing"),  # a value that notebooks and terminals show; it has no methods for users

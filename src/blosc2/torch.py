@@ -204,13 +204,14 @@ class Loader(_tools.Loader):
             raise ValueError(f"kind must be one of {', '.join(map(repr, _KINDS))}, not {kind!r}")
         self.kind = kind
         self._processes: Any = None
+        seeds = torch.Generator().manual_seed(self._order.seed % (1 << 63))
         pinned = bool(pin_memory) and torch.cuda.is_available()
         if workers and kind != "threads":
             self._numbers = _Batches(self._order, with_epochs=getattr(dataset, "takes_epochs", False))
             self._processes = data.DataLoader(
                 dataset, batch_sampler=self._numbers, num_workers=workers, multiprocessing_context=kind,
                 collate_fn=collate, prefetch_factor=prefetch, worker_init_fn=seed_worker, pin_memory=pinned,
-                timeout=timeout, persistent_workers=True, generator=torch.Generator().manual_seed(self._order.seed),
+                timeout=timeout, persistent_workers=True, generator=seeds,
             )  # fmt: skip
         elif pinned and isinstance(dataset, _Tensors):
             self.dataset = copy.copy(dataset)

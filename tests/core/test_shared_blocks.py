@@ -33,12 +33,12 @@ def write(path: Path, items: np.ndarray[Any, Any] = ITEMS, **how: Any) -> str:
 
 def keys(count: int, seed: int = 0) -> list[tuple[slice, ...]]:
     rng = np.random.default_rng(seed)
-    made = []
-    for _ in range(count):
-        starts = [int(rng.integers(n)) for n in ITEMS.shape]
-        stops = [a + 1 + int(rng.integers(n - a)) for a, n in zip(starts, ITEMS.shape)]
-        made.append(tuple(slice(a, b, int(rng.integers(1, 4))) for a, b in zip(starts, stops)))
-    return made
+
+    def part(length: int) -> slice:
+        start = int(rng.integers(length))
+        return slice(start, start + 1 + int(rng.integers(length - start)), int(rng.integers(1, 4)))
+
+    return [tuple(map(part, ITEMS.shape)) for _ in range(count)]
 
 
 @MAPPED

@@ -200,6 +200,12 @@ def test_volumes_that_do_not_fit(tmp_path: Path) -> None:
         PatchSampler(path, (2, 2, 2), fields=("scan",))
     with pytest.raises(ValueError, match="dtype uint8 has no value -1 to pad with"):
         PatchSampler(path, (2, 2), fields=("scan", "mask"), pad_value=-1)
+    with pytest.raises(ValueError, match="dtype float32 has no value 1e"):
+        PatchSampler(path, (2, 2), fields=("scan",), pad_value=1e60)
+    for value in (0.1, np.inf, np.nan):
+        padded_by = PatchSampler(path, (9, 2), fields=("scan",), pad_value=value)
+        patch = padded_by[0]["scan"]
+        assert np.isin([0, np.float32(value)], patch).all() or (np.isnan(value) and np.isnan(patch).any())
     with pytest.raises(ValueError, match="pad_value has none for field 'mask'"):
         PatchSampler(path, (2, 2), fields=("scan", "mask"), pad_value={"scan": np.nan})
     for wrong, text in (

@@ -230,6 +230,15 @@ def test_a_leaf_file_that_was_replaced(tmp_path: Path) -> None:
         samples.read_batch([0, 1])
 
 
+def test_a_store_that_is_gone(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.b2z")
+    pickled = pickle.dumps(Samples(path, ["image"]))
+    os.unlink(path)
+    for numbers in ([1], [1, 2]):
+        with pytest.raises(OSError, match=r"x\.b2z"):
+            pickle.loads(pickled).read_batch(numbers)
+
+
 def test_an_array_that_is_changed_meanwhile(tmp_path: Path) -> None:
     path = str(tmp_path / "x.b2nd")
     array = blosc2.asarray(ITEMS, urlpath=path, chunks=(1, 4, 5))

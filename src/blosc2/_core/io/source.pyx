@@ -392,12 +392,8 @@ cdef class Source:
         """Be the first bytes of a file."""
         global _last_serial
         _last_serial += 1
-        self.serial = _last_serial
-        self.file = file
-        self.fd = file.fd
-        self.base = <const uint8_t *> file.base
-        self.asking, self.room = file.asking, file.room
-        self.size = size
+        self.serial, self.size, self.asking, self.room = _last_serial, size, file.asking, file.room
+        self.file, self.fd, self.base = file, file.fd, <const uint8_t *> file.base
         if self.identity is not None:
             file.asking[0].device = self.identity[0]
         return 0

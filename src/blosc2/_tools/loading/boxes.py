@@ -48,7 +48,9 @@ def padding_value(dtype: np.dtype[Any], value: object, where: str) -> object:
     try:
         with np.errstate(all="ignore"):
             item = np.asarray(value).astype(dtype)
-        same = item.shape == () and (item == value or (item != item and value != value))  # or NaN
+            # Floats are rounded, but not to infinity.
+            rounded = dtype.kind in "fc" and bool(np.isfinite(item) or not np.isfinite(np.asarray(value)))
+            same = item.shape == () and (rounded or bool(item == np.asarray(value)))
     except (TypeError, ValueError, OverflowError):
         same = False
     if not same:

@@ -198,8 +198,10 @@ class StoreLeaves:
         """The leaves: in `out`, stacked, or in a list where they are not alike."""
         self.check()
         found = _stores.read_named(self.store, [self.key(number, name) for number in numbers], out, nthreads)
+        # What was read is of no use if another version was shown meanwhile, or if one of the files is a new one.
+        self.check()
         if self._in_files:
-            for number in numbers:  # what was read is of no use if one of them was replaced before
+            for number in numbers:
                 self._leaf(number, name)
         return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from blosc2 import _stores
 from blosc2._indexing import Items
@@ -14,6 +14,9 @@ from blosc2._tools.loading.fields import FieldNames, StoreLeaves
 from blosc2._tools.loading.foreground import class_starts
 from blosc2._tools.loading.permutation import Permutation, mixed_all
 from blosc2._tools.loading.samples import Dataset, Number
+
+#: By field: a label, the version of an array, and the leading key.
+Parts: TypeAlias = dict[str | None, tuple[str, Any, tuple[Any, ...]]]
 
 
 @lru_cache(maxsize=64)
@@ -128,13 +131,8 @@ class PatchSampler(Dataset):
             The number of a patch, or an epoch and a number.
         """
         (epoch,), (place,) = self._split([number])
-        return self._place(epoch, place)[0]
-
-    def _place(self, epoch: int, number: int) -> tuple[Place, tuple[int, ...]]:
-        """Where a patch is, and the last axes of its volume."""
-        volume = self._volume(epoch, number)
-        shape = self._volume_shape(volume)
-        return self._drawn((epoch, number), volume, shape), shape
+        volume = self._volume(epoch, place)
+        return self._drawn((epoch, place), volume, self._open(volume)[0])
 
     def _volume(self, epoch: int, number: int) -> int:
         """The number of the volume: one after the other, in another order each time."""
@@ -144,11 +142,12 @@ class PatchSampler(Dataset):
     def _label(self, epoch: int, place: int) -> str:
         return self._source.label(self._volume(epoch, place))
 
-    def _volume_shape(self, volume: int) -> tuple[int, ...]:
-        """The last axes of a volume, which all of its fields have."""
+    def _open(self, volume: int) -> tuple[tuple[int, ...], Parts]:
+        """The last axes of a volume, which all of its fields have; and what these are read from."""
         found: dict[tuple[int, ...], str] = {}
+        parts: Parts = {}
         for name in self._source.names:
-            _, version, rows = self._source.part(volume, name)
+            parts[name] = _, version, rows = self._source.part(volume, name)
             label = self._source.label(volume, name)
             shape = tuple(version[0].shape)[len(rows) :]
             lead = shape[: len(shape) - len(self.shape)]
@@ -162,7 +161,7 @@ class PatchSampler(Dataset):
         if len(found) > 1:
             (one, first), (other, second) = list(found.items())[:2]
             raise ValueError(f"{first} has {one} as its last axes, and {second} has {other}")
-        return next(iter(found))
+        return next(iter(found)), parts
 
     def _drawn(self, place: tuple[int, int], volume: int, shape: tuple[int, ...]) -> Place:
         """Draw the corner of a patch in a volume."""
@@ -230,16 +229,22 @@ class PatchSampler(Dataset):
         rooms: dict[str | None, Items] = {}
         for name in source.names:
             found[name], rooms[name] = self._new((len(places), *self._lead[name], *self.shape), self._dtypes[name])
+        opened: dict[int, tuple[tuple[int, ...], Parts]] = {}
         for number, (epoch, patch) in enumerate(zip(epochs, places, strict=True)):
-            (volume, corner, _), shape = self._place(epoch, patch)
-            read, put = cut_box(shape, corner, self.shape)
+            volume = self._volume(epoch, patch)
+            if volume not in opened:
+                opened[volume] = self._open(volume)
+            shape, volume_parts = opened[volume]
+            read, put = cut_box(shape, self._drawn((epoch, patch), volume, shape).corner, self.shape)
             for name in source.names:
                 row = rooms[name][number]
                 if self._pads_any:
                     fill_outside(row, put, self._pads[name])
-                label, version, rows_key = source.part(volume, name)
+                label, version, rows_key = volume_parts[name]
                 parts.append((label, version, (*rows_key, ..., *read)))
                 rows.append(row[(..., *put)])
+        if isinstance(source, StoreLeaves):
+            source.check()  # whether all of them were opened in one version
         _stores.read_parts(parts, rows, nthreads)
         return found
 
