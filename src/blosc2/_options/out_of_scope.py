@@ -26,7 +26,7 @@ _NUMPY: Final = frozenset((
     "sort", "sqrt", "square", "std", "subtract", "sum", "tan", "tanh", "tensordot", "trunc", "var", "vecdot", "where",
 ))  # fmt: skip
 _COMPUTING: Final = "it stores arrays and does not compute with them: read what is needed and compute with NumPy"
-_REMOTE: Final = "it opens local files only: copy the file here first, or mount what holds it"
+_REMOTE: Final = "blosc2.open(url) reads what is on a server as the same arrays and stores; nothing computes there"
 _TABLES: Final = "it has no tables: keep each column as an array of a store, or the rows as a structured array"
 _USERS: Final = "functions of users do not run inside its compressor: apply them to the items themselves"
 _ADVICE: Final = {
