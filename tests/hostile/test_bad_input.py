@@ -449,7 +449,9 @@ def test_what_is_out_of_scope_is_named(folder: Path, option: str) -> None:
         blosc2.open(str(folder / "array.b2nd"), **{option: "x"})
     for url in ("http://host/a.b2nd", "s3://bucket/a.b2nd"):
         with refused(NotImplementedError, words=url.split(":")[0]):
-            blosc2.open(url)
+            blosc2.zeros(3, urlpath=url)
+        with refused(ValueError, words=url):
+            blosc2.open(url, "a")
 
 
 def test_an_unknown_keyword_of_open_is_a_warning(folder: Path) -> None:

@@ -1,8 +1,8 @@
-from typing import Any
+from typing import Any, Self
 
 from blosc2._core.io.source import Source
 
 class RemoteSource(Source):
-    def __init__(self, remote: Any, path: str | None = None) -> None: ...
+    def __new__(cls, remote: Any, path: str | None = None) -> Self: ...
     @property
     def remote(self) -> Any: ...

@@ -30,7 +30,7 @@ cdef inline Py_ssize_t shared_with(KeyTable table, int64_t position, const Text 
 
 cdef inline int64_t end_fetched(
         KeyTable table, int64_t start, int64_t stop, const uint8_t *prefix, Py_ssize_t length) except -1:
-    """Where the run of keys ends that begin with a prefix; raises if keys could not be looked at because a server did not send them."""
+    """Where the run of keys ends that begin with a prefix; raises if a server did not send what has to be looked at."""
     cdef int64_t end = table.run_end(start, stop, prefix, length)
     check_fetched(table.archive)
     return end

@@ -208,14 +208,14 @@ cdef class Archive:
             if self.source.base != NULL:
                 self.ask(TAIL)
                 self._directory = self.source.base + self.directory_offset
-            elif self.source.far:
-                self._pages, self.far = Pages(self.source, self.directory_offset, self.directory_size), True
-                self._directory = self._pages.base
-            else:
-                copy = self.source.read(self.directory_offset, self.directory_size)
-                if self._directory == NULL:     # another thread may have been faster
-                    self._copy = copy
-                    self._directory = <const uint8_t *> PyBytes_AS_STRING(copy)
+                return 0
+            copy = Pages(self.source, self.directory_offset, self.directory_size) if self.source.far else (
+                self.source.read(self.directory_offset, self.directory_size))
+            if self._directory == NULL:     # another thread may have been faster, and looks at it already
+                self._copy, self.far = copy, self.source.far
+                self._pages = copy if self.far else None
+                self._directory = <const uint8_t *> self._pages.base if self.far else (
+                    <const uint8_t *> PyBytes_AS_STRING(copy))
         return 0
 
     cdef int _need_offsets(self) except -1:

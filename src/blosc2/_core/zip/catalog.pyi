@@ -1,4 +1,4 @@
-from typing import Final
+from typing import Final, Self
 
 from blosc2._core.io.source import Source
 from blosc2.exceptions import FormatError
@@ -8,7 +8,7 @@ MAGIC: Final[bytes]
 VERSION: Final[int]
 
 class Pages:
-    def __init__(self, source: Source, start: int, size: int) -> None: ...
+    def __new__(cls, source: Source, start: int, size: int) -> Self: ...
 
 class Catalog:
     @property

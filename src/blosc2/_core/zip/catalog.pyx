@@ -237,7 +237,9 @@ cdef class Catalog:
         elif self.source.far:
             # Each page when it is looked at, for there may be many.
             if self.pages_of is None:
-                self.pages_of, self.far = Pages(self.source, self.start, self.size), True
+                fresh = Pages(self.source, self.start, self.size)
+                if self.pages_of is None:   # another thread may have been faster, and looks at them already
+                    self.pages_of, self.far = fresh, True
             if not self.pages_of.need(self.checksums_at, 4 * self.pages):
                 self.source.raise_lost()
                 raise MemoryError
