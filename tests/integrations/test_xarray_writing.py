@@ -92,7 +92,7 @@ def _shorter() -> Any:
 
 REFUSED: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
     "exists": (weather(), {}, FileExistsError, "mode='w' replaces it"),
-    "mode": (weather(), {"mode": "x"}, ValueError, "mode must be one of"),
+    "mode": (weather(), {"mode": "x"}, ValueError, "mode must be 'w', 'w-', 'a' or 'r\\+', not 'x'"),
     "append and w": (weather(), {"mode": "w", "append_dim": "time"}, ValueError, "need mode 'a' or 'r\\+'"),
     "length": (weather(3), {"mode": "a"}, ValueError, "'t' has 5 items along 'time', and 3 would be written"),
     "no dimension": (weather(), {"append_dim": "z"}, ValueError, "'z' is no dimension of the dataset"),

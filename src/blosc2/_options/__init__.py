@@ -33,6 +33,7 @@ from blosc2._options.modes import (
     check_modes,
     check_new_modes,
     check_open_modes,
+    check_target_mode,
     refuse_without_path,
 )
 from blosc2._options.out_of_scope import OPAQUE_KINDS, Absent, explain_absent, explain_name
@@ -66,6 +67,7 @@ __all__ = [
     "check_new_modes",
     "check_nthreads",
     "check_open_modes",
+    "check_target_mode",
     "check_remote",
     "compress",
     "compressed",

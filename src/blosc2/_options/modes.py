@@ -124,3 +124,10 @@ def check_store_locking(path: str | None, mmap_mode: str | None, *, exclusive: b
     check_locking(path, mmap_mode)
     if not exclusive:
         raise ValueError("locking=True shares a lock, and exclusive=False goes without: leave one of them out")
+
+
+def check_target_mode(mode: object, legal: tuple[str, ...]) -> None:
+    """Refuse what is not a mode of a function that writes a target: "w-" only makes, "w" replaces, "a" adds."""
+    if not isinstance(mode, str) or mode not in legal:
+        named = [repr(name) for name in legal]
+        raise ValueError(f"mode must be {', '.join(named[:-1])} or {named[-1]}, not {mode!r}")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any, Final
 
+from blosc2._options import check_target_mode
 from blosc2._opening import open as open_path
 from blosc2._stores import ForeignObject, Store, children_of
 from blosc2._tools.converting.placing import partial_name, put_in_place, remove
@@ -16,7 +17,6 @@ from blosc2.exceptions import UnsupportedValueError, some_of
 from blosc2.tree_store import TreeStore
 
 _CLASHES: Final = ("error", "first", "last")
-_MODES: Final = ("w-", "w", "a")
 
 
 def merge(
@@ -80,8 +80,7 @@ def merge(
     >>> sorted(blosc2.open(os.path.join(folder, "whole.b2z"))["/scans"])
     ['/0', '/1', '/2']
     """
-    if mode not in _MODES:
-        raise ValueError(f"mode must be 'w-', 'w' or 'a', not {mode!r}")
+    check_target_mode(mode, ("w-", "w", "a"))
     if on_clash not in _CLASHES:
         raise ValueError(f"on_clash must be 'error', 'first' or 'last', not {on_clash!r}")
     with ExitStack() as opened:

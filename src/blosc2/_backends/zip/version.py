@@ -45,7 +45,8 @@ def open_version(path: str, mmap_mode: str | None, old: Source | None, advice: s
     retry = Retry()
     while True:
         source = open_source(path, None, old)
-        source.advise("willneed", max(0, source.size - USUAL_END))  # one request, and not one for each piece
+        if not source.far:  # else the end came with the first answer
+            source.advise("willneed", max(0, source.size - USUAL_END))  # one request, and not one for each piece
         try:
             record = _last_record(source)
             archive = None

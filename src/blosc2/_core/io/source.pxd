@@ -79,7 +79,7 @@ cdef class Source:
     cdef bint _holds_buffer
     cdef readonly tuple identity
     cdef readonly object checksums
-    cdef bint far           # whether the bytes are on a server: see remote.pyx
+    cdef readonly bint far  # whether the bytes are on a server: see remote.pyx
     cdef object failure     # why the last fetch failed, for `check`
     cdef object lost        # the same of pages of a directory, where nobody could tell, for `raise_lost`
     cdef Run *runs

@@ -22,8 +22,9 @@ from blosc2._core.codec.shared_blocks cimport SharedBlock, leave_block
 from blosc2._core.frame.shared_block cimport is_shared, shared_block
 from blosc2._core.ndim.ask_ahead cimport asks, begin_tasks
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
-from blosc2._core.ndim.grid cimport REVERSED, Box, Operation, clip, copy_items, locate, parse_key
+from blosc2._core.ndim.grid cimport REVERSED, Box, Operation, copy_items, locate, parse_key
 from blosc2._core.ndim.piece_checks cimport CHUNK_CHECKED, SUMMED, PieceSum, begin_piece, is_last
+from blosc2._core.ndim.read_parts cimport clip_to_block
 from blosc2._core.ndim.read_checks cimport compare, join_pieces, sum_block, sum_more, takes_all, whole
 from blosc2._core.frame.member_chunks cimport ChunkChecksum, check_chunk_checksums, chunk_checksums, note_checksum
 
@@ -57,25 +58,6 @@ cdef enum:
     FEW = 32
     # Bytes of items of which whole blocks, too, are undone row by row, straight into the result.
     STRAIGHT = 4
-
-
-cdef inline bint clip_block(Operation self, const Box *box, const int64_t *low, const int64_t *many, int64_t i,
-                            int64_t *nblock, Box *part, int64_t *offset) noexcept nogil:
-    """What a box takes of the `i`-th block that it touches, and where that begins in the block, in bytes; False for nothing."""
-    cdef Grid *g = &self.geometry.c
-    cdef int64_t b
-    cdef int d
-    nblock[0] = offset[0] = 0
-    for d in range(g.ndim - 1, -1, -1):
-        b = low[d] + i % many[d]
-        i //= many[d]
-        nblock[0] += b * g.block_strides[d]
-        if not clip(box.first[d], self.step[d], box.count[d], b * g.blocks[d], g.blocks[d],
-                    &part.first[d], &part.count[d], &part.index[d]):
-            return False
-        part.index[d] += box.index[d]
-        offset[0] += part.first[d] * g.item_strides[d]
-    return True
 
 
 cdef class Read(Operation):
@@ -368,7 +350,7 @@ cdef class Read(Operation):
             if shuffled:
                 plane_strides[d] = source_strides[d] // g.itemsize
         for i in range(begin, end):
-            if not clip_block(self, box, low, many, i, &nblock, &part, &offset):
+            if not clip_to_block(self, box, low, many, i, &nblock, &part, &offset):
                 continue
             to = self.at(&part)
             if sum != NULL and sum_block(self, chunk, <int32_t> nblock, &part, to, &crc, &summed):

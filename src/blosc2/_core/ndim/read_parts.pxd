@@ -5,7 +5,7 @@ from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport qsort
 
 from blosc2._core.ndim.geometry cimport MAX_DIM, Grid
-from blosc2._core.ndim.grid cimport clip
+from blosc2._core.ndim.grid cimport Box, Operation, clip
 
 cdef enum:
     # Bytes of a chunk that is decoded at once for several parts.
@@ -116,3 +116,22 @@ cdef inline int64_t list_parts(
             for task in range(begin, i):
                 parts[task].together = True
     return count
+
+
+cdef inline bint clip_to_block(Operation self, const Box *box, const int64_t *low, const int64_t *many, int64_t i,
+                               int64_t *nblock, Box *part, int64_t *offset) noexcept nogil:
+    """What a box takes of the `i`-th block that it touches, and where that begins in the block, in bytes; False for nothing."""
+    cdef Grid *g = &self.geometry.c
+    cdef int64_t b
+    cdef int d
+    nblock[0] = offset[0] = 0
+    for d in range(g.ndim - 1, -1, -1):
+        b = low[d] + i % many[d]
+        i //= many[d]
+        nblock[0] += b * g.block_strides[d]
+        if not clip(box.first[d], self.step[d], box.count[d], b * g.blocks[d], g.blocks[d],
+                    &part.first[d], &part.count[d], &part.index[d]):
+            return False
+        part.index[d] += box.index[d]
+        offset[0] += part.first[d] * g.item_strides[d]
+    return True

@@ -37,7 +37,6 @@ cdef class Archive:
     cdef bint _trusting
 
     cdef int _find_end(self) except -1
-    cdef int _copy_end(self, int64_t at, int64_t size, uint8_t *to, const uint8_t *block, int64_t low, int64_t have) except -1
     cdef int _try_end(self, int64_t position, const uint8_t *block, int64_t low, int64_t have, int64_t *work) except -1
     cdef void ask(self, int64_t most) noexcept nogil
     cdef int load_directory(self) except -1

@@ -20,8 +20,8 @@ from blosc2._core.zip.central_record cimport (
     MEMBER_SIZES_DIFFER, MEMBER_ZIP64_SHORT, Member, Record, flags_of, is_utf8, open_record, read_member,
     read_once)
 from blosc2._core.zip.end_record cimport (
-    COMMENT_COVERED, COMMENT_LENGTH, END64_LENGTH, END_LENGTH, LOCAL_LENGTH, LOCATOR_LENGTH, is_signature, last_end,
-    write_comment)
+    COMMENT_COVERED, COMMENT_LENGTH, END64_LENGTH, END_LENGTH, LOCAL_LENGTH, LOCATOR_LENGTH, copy_known, is_signature,
+    last_end, write_comment)
 from blosc2._core.io.checksum cimport checksum
 from blosc2._core.io.little_endian cimport u16, u32, u64
 from blosc2._core.zip.member_checksum cimport SMALL_MEMBER, check_member
@@ -138,22 +138,15 @@ cdef class Archive:
             path=source.path, offset=source.size,
         )
 
-    cdef int _copy_end(self, int64_t at, int64_t size, uint8_t *to, const uint8_t *block, int64_t low, int64_t have) except -1:
-        """Copy bytes of the file, of which `have` from `low` on are at hand as `block`."""
-        if at < low or at + size > low + have:
-            return self.source.check(self.source.read_into(at, size, to), at, size)
-        memcpy(to, block + (at - low), <size_t> size)
-        return 0
-
     cdef int _try_end(self, int64_t position, const uint8_t *block, int64_t low, int64_t have, int64_t *work) except -1:
-        """Whether the end record at a position is that of a whole archive; its directory is then parsed. See `_copy_end`."""
+        """Whether the end record at a position is that of a whole archive; its directory is then parsed. See `copy_known`."""
         cdef Source source = self.source
         cdef uint8_t end[END_LENGTH]
         cdef uint8_t more[END64_LENGTH]
         cdef int64_t directory_end = position, offset, size, count, at
         if position + END_LENGTH > source.size:
             return 0
-        self._copy_end(position, END_LENGTH, end, block, low, have)
+        copy_known(source, position, END_LENGTH, end, block, low, have)
         if position + END_LENGTH + u16(end + 20) > source.size:
             return 0
         if u16(end + 4) or u16(end + 6) or u16(end + 8) != u16(end + 10):
@@ -161,14 +154,14 @@ cdef class Archive:
         count, size, offset = u16(end + 10), u32(end + 12), u32(end + 16)
         if position >= LOCATOR_LENGTH:
             at = position - LOCATOR_LENGTH
-            self._copy_end(at, LOCATOR_LENGTH, more, block, low, have)
+            copy_known(source, at, LOCATOR_LENGTH, more, block, low, have)
             if is_signature(more, 6, 7):
                 if u32(more + 4) or u32(more + 16) > 1 or u64(more + 8) > <uint64_t> at:
                     return 0
                 directory_end = <int64_t> u64(more + 8)
                 if at - directory_end < END64_LENGTH:
                     return 0
-                self._copy_end(directory_end, END64_LENGTH, more, block, low, have)
+                copy_known(source, directory_end, END64_LENGTH, more, block, low, have)
                 if not is_signature(more, 6, 6) or u64(more + 4) != <uint64_t> (at - directory_end - 12):
                     return 0
                 if u32(more + 16) or u32(more + 20) or u64(more + 24) != u64(more + 32):

@@ -5,6 +5,8 @@ checksum of the file."""
 from libc.stdint cimport UINT32_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from blosc2._core.io.source cimport Source
+
 cdef enum:
     LOCAL_LENGTH = 30
     END_LENGTH = 22
@@ -53,3 +55,12 @@ cdef inline int64_t last_end(const uint8_t *start, int64_t length) noexcept nogi
             return i
         i -= 1
     return -1
+
+
+cdef inline int copy_known(Source source, int64_t at, int64_t size, uint8_t *to, const uint8_t *block, int64_t low,
+                           int64_t have) except -1:
+    """Copy bytes of a file, of which `have` from `low` on are at hand as `block`."""
+    if at < low or at + size > low + have:
+        return source.check(source.read_into(at, size, to), at, size)
+    memcpy(to, block + (at - low), <size_t> size)
+    return 0

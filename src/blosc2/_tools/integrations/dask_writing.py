@@ -16,6 +16,7 @@ from dask.base import get_scheduler
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
 
+from blosc2._options import check_target_mode
 from blosc2._arrays import ArrayPlan
 from blosc2._backends import WriterLock, new_key
 from blosc2._files import Owner
@@ -143,8 +144,7 @@ def write_dask(
     unknown = sorted(set(compute) - _COMPUTE)
     if unknown:
         raise TypeError(f"to_store got unexpected keywords for arrays of dask: {', '.join(unknown)}")
-    if mode not in ("w-", "w"):
-        raise ValueError(f"mode must be 'w-' or 'w', not {mode!r}")
+    check_target_mode(mode, ("w-", "w"))
     given = {"chunks": chunks, "blocks": blocks, "cparams": cparams}
     path = None if isinstance(target, Store) else os.fspath(target).rstrip("/")
     if isinstance(data, Mapping):

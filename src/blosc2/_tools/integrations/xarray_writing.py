@@ -13,6 +13,7 @@ from xarray import conventions
 from xarray.backends.common import ensure_dtype_not_object
 from xarray.coding import strings
 
+from blosc2._options import check_target_mode
 from blosc2._arrays import ArrayPlan
 from blosc2._opening import open as open_path
 from blosc2._stores import children_of
@@ -30,7 +31,6 @@ _ENCODINGS: Final = ("chunks", "blocks", "cparams")
 # The names that xarray's netCDF files have for arrays without a name, or with that of a coordinate.
 _UNNAMED: Final = "__xarray_dataarray_variable__"
 _NAME: Final = "__xarray_dataarray_name__"
-_MODES: Final = ("w", "w-", "a", "r+")
 
 
 def write_xarray(
@@ -46,8 +46,7 @@ def write_xarray(
     """Write a dataset, an array or a tree; see `to_store`."""
     if mode is None:
         mode = "r+" if region is not None else "a" if append_dim is not None else "w-"
-    if mode not in _MODES:
-        raise ValueError(f"mode must be one of {', '.join(map(repr, _MODES))}, not {mode!r}")
+    check_target_mode(mode, ("w", "w-", "a", "r+"))
     if (append_dim is not None or region is not None) and mode not in ("a", "r+"):
         raise ValueError(f"append_dim and region change what is there: they need mode 'a' or 'r+', not {mode!r}")
     if isinstance(data, xarray.DataTree):
