@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any, Final
 
-from blosc2._options import check_target_mode
 from blosc2._opening import open as open_path
+from blosc2._options import check_target_mode
 from blosc2._stores import ForeignObject, Store, children_of
 from blosc2._tools.converting.placing import partial_name, put_in_place, remove
 from blosc2._tools.equality import same_value

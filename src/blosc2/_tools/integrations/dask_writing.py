@@ -16,11 +16,11 @@ from dask.base import get_scheduler
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
 
-from blosc2._options import check_target_mode
 from blosc2._arrays import ArrayPlan
 from blosc2._backends import WriterLock, new_key
 from blosc2._files import Owner
 from blosc2._opening import open as open_path
+from blosc2._options import check_target_mode
 from blosc2._stores import Store
 from blosc2._tools.integrations.array_writing import ScratchFolder, where_to
 from blosc2._tools.integrations.dask_blocks import aligned_keywords, bounds_of

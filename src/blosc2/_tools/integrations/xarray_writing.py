@@ -13,9 +13,9 @@ from xarray import conventions
 from xarray.backends.common import ensure_dtype_not_object
 from xarray.coding import strings
 
-from blosc2._options import check_target_mode
 from blosc2._arrays import ArrayPlan
 from blosc2._opening import open as open_path
+from blosc2._options import check_target_mode
 from blosc2._stores import children_of
 from blosc2._tools.converting.items import DIMENSIONS
 from blosc2._tools.converting.placing import partial_name, put_in_place, remove

@@ -18,7 +18,7 @@ from blosc2._opening import open as open_path
 from blosc2._stores import Store, children_of
 from blosc2._tools.converting.items import WHOLE, LeftOut
 from blosc2._tools.equality import is_json
-from blosc2._tools.integrations.zarr_metadata import array_documents, chunk_name, group_documents
+from blosc2._tools.integrations.zarr_files.zarr_metadata import array_documents, chunk_name, group_documents
 from blosc2.exceptions import ConversionError, FormatError
 from blosc2.ndarray import NDArray
 from blosc2.tree_store import TreeStore

@@ -9,11 +9,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from blosc2._tools.integrations.chunk_codec import NAME
+from blosc2._tools.converting.items import DIMENSIONS
+from blosc2._tools.integrations.zarr_files.chunk_codec import NAME
 from blosc2.ndarray import NDArray
 
-#: The attribute in which xarray keeps the names of axes, where a format has no place for them.
-DIMENSIONS: Final = "_ARRAY_DIMENSIONS"
 _NUMBERS: Final = "biufc"
 
 
