@@ -6,7 +6,7 @@ from typing import Any
 
 import xarray
 
-from blosc2._tools.integrations.xarray_writing import write_xarray
+from blosc2._tools import integrations
 
 
 @xarray.register_dataset_accessor("b2")
@@ -25,4 +25,4 @@ class XarrayAccessor:
 
     def to_store(self, target: Any, key: str = "/", **options: Any) -> None:
         """Write to a group of a store: `blosc2.to_store` with this object."""
-        write_xarray(self._shown, target, key, **options)
+        integrations.to_store(self._shown, target, key, **options)
