@@ -1,6 +1,6 @@
 """Names of the published `blosc2` that this package does not have: what to use instead.
 
-It stores and reads arrays. It does not compute with them, and does not open remote data.
+It stores and reads arrays. It does not compute with them, and writes nothing to servers.
 """
 
 from __future__ import annotations
