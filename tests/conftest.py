@@ -18,6 +18,9 @@ from fixture_kit import slow  # noqa: E402
 # Who sets one of these asks for more than is run each time.
 MORE = {"BLOSC2_FAULTS", "BLOSC2_FUZZ_CASES", "BLOSC2_KILLS", "BLOSC2_LARGE"}
 
+# Of the tests that read a copy on a server, one of so many runs each time; the others are slow ones.
+REMOTE_STRIDE = 8
+
 # Nothing here measures time, and a machine that does something else, too, fails no test.
 settings.register_profile("ours", parent=settings.default, deadline=None)
 settings.register_profile("fewer", parent=settings.get_profile("ours"), max_examples=50)
@@ -29,24 +32,31 @@ settings.load_profile("fewer" if os.environ.get("CI") or "PYTEST_XDIST_WORKER" i
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is not asked for: slow tests (`-m slow`, or one by its name), and those that install a package."""
     slow.mark(items, slow.listed(slow.LIST.read_text(encoding="utf-8")))
+    for number, item in enumerate(filter(_is_remote, items)):
+        if number % REMOTE_STRIDE:
+            item.add_marker("slow")
     asked = config.getoption("markexpr")
     left_out = set()
     if "slow" not in asked and not any("::" in arg for arg in config.args) and not MORE & set(os.environ):
         left_out.add("slow")
     if "interop" not in asked and not any("interop" in arg for arg in config.args):
         left_out.add("interop")
-    out = [item for item in items if any(mark.name in left_out for mark in item.iter_markers()) or _is_elsewhere(item)]
+    out = [
+        item for item in items
+        if any(mark.name in left_out for mark in item.iter_markers())
+        or (_is_remote(item) and item.get_closest_marker("local") is not None)
+    ]  # fmt: skip
     if out:
         config.hook.pytest_deselected(items=out)
         gone = set(out)
         items[:] = [item for item in items if item not in gone]
 
 
-def _is_elsewhere(item: pytest.Item) -> bool:
-    """Whether a test of what only files do would read from a server."""
+def _is_remote(item: pytest.Item) -> bool:
+    """Whether a test reads a copy on a server; what only files do is marked `local`, and has no such case."""
     case = getattr(item, "callspec", None)
     source = None if case is None else case.params.get("source")
-    return isinstance(source, str) and source == "remote" and item.get_closest_marker("local") is not None
+    return isinstance(source, str) and source == "remote"
 
 
 @pytest.hookimpl(optionalhook=True)

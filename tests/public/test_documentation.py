@@ -108,6 +108,14 @@ def test_commands_are_in_the_readme() -> None:
         assert re.search(rf"^<!-- command: {name} -->\n```sh\n[^\n]+\n```$", text, re.MULTILINE)
 
 
+#: Modules that import what an extra brings, and what the examples of others import.
+WITH_EXTRAS = (
+    "blosc2._files.remote.http", "blosc2._tools.converting.", "blosc2._tools.integrations.", "blosc2._tools.viewer.",
+    "blosc2.torch",
+)  # fmt: skip
+EXAMPLES_NEED = {"blosc2._tools.integrations.writing": ("dask", "xarray")}
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_docstrings(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -115,8 +123,9 @@ def test_docstrings(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
-        extras = ("blosc2._tools.converting.", "blosc2._tools.viewer.", "blosc2.torch")
-        if not name.startswith(extras) or str(error.name).startswith("blosc2"):
+        if not name.startswith(WITH_EXTRAS) or str(error.name).startswith("blosc2"):
             raise
         pytest.skip(f"{error.name} is an extra")
+    for needed in EXAMPLES_NEED.get(name, ()):
+        pytest.importorskip(needed, reason="an extra")
     assert doctest.testmod(module, optionflags=flags).failed == 0

@@ -36,7 +36,13 @@ class _Npy:
 
 class _Npz:
     def __init__(self, path: str) -> None:
-        self._archive = zipfile.ZipFile(path)
+        # A file of our own, because that of a ZipFile stays open as long as a member that was not read to its end.
+        self._file = open(path, "rb")  # noqa: SIM115
+        try:
+            self._archive = zipfile.ZipFile(self._file)
+        except BaseException:
+            self._file.close()
+            raise
 
     def items(self) -> Iterator[Item]:
         for name in sorted(self._archive.namelist()):
@@ -54,6 +60,7 @@ class _Npz:
 
     def close(self) -> None:
         self._archive.close()
+        self._file.close()
 
 
 def read_header(member: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
