@@ -293,3 +293,41 @@ def test_what_is_no_size(text: Any) -> None:
     assert blosc2.block_cache_stats().limit == 10_000_000
     with pytest.raises(TypeError):
         blosc2.set_block_cache(1.5)  # type: ignore[arg-type]
+
+
+def test_counts_beside_small_reads(tmp_path: Path) -> None:
+    """A small mapped read keeps the GIL while it waits for a part of the cache, so who counts must not wait for the GIL."""
+    path = str(tmp_path / "a.b2z")
+    with blosc2.TreeStore(path, "w") as store:
+        store["/x"] = blosc2.asarray(ITEMS[0, :, :], chunks=(30, 20), blocks=(10, 20))
+    with blosc2.open(path, mmap_mode="r") as store:
+        array, reads, stop = store["/x"], [0], threading.Event()
+
+        def read() -> None:
+            while not stop.is_set():
+                array[3:5, 4:9]
+                reads[0] += 1
+
+        thread = threading.Thread(target=read, daemon=True)
+        thread.start()
+        for _ in range(20_000):
+            blosc2.block_cache_stats()
+        before = reads[0]
+        until = time.monotonic() + 30
+        while reads[0] == before and time.monotonic() < until:
+            time.sleep(0.001)
+        stop.set()
+        thread.join(30)
+        assert reads[0] > before
+
+
+def test_blocks_of_a_server_are_cached() -> None:
+    fsspec = pytest.importorskip("fsspec")
+    made = blosc2.asarray(ITEMS, chunks=(16, 16, 20), blocks=(4, 8, 10))
+    fsspec.filesystem("memory").pipe_file("/cached.b2nd", made.to_cframe())
+    array = blosc2.open("memory://cached.b2nd")
+    for _ in range(3):
+        np.testing.assert_array_equal(array[3:9, 5:7], ITEMS[3:9, 5:7])
+    counted = blosc2.block_cache_stats()
+    assert counted.misses == counted.blocks > 0
+    assert counted.hits == 2 * counted.misses

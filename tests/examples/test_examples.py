@@ -67,7 +67,7 @@ def test_a_training_runs(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert not done.stderr
-    assert not list(tmp_path.iterdir())
+    assert not [path for path in tmp_path.iterdir() if not path.name.startswith("torchinductor")]  # torch's own
     assert "24 steps" in done.stdout
 
 

@@ -81,5 +81,5 @@ def test_the_recipes_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assert np.array_equal(names["batch"], wanted)
     plt.close("all")
     names["store"].close()
-    assert {"/", "/patient", "/photos"} == set(names["table"]["group"])
+    assert {"/", "/patient", "/photos"} == set(names["groups"]["group"])
     assert Path("study.html").read_text("utf-8").startswith("<!doctype html>")

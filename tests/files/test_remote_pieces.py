@@ -133,6 +133,34 @@ def test_an_interrupt_is_for_one_thread(server: Server, monkeypatch: pytest.Monk
     assert read(file, 100_000, 100_010) == DATA[100_000:100_010]
 
 
+@pytest.mark.parametrize("at", [0, 1, 2])
+@pytest.mark.parametrize("asks", [True, False])
+def test_an_interrupt_while_pieces_are_handed_over(
+    server: Server, monkeypatch: pytest.MonkeyPatch, asks: bool, at: int
+) -> None:
+    """Starting a thread may be interrupted. What nobody fetches then is asked for again, and waited for by nobody."""
+    file, plain, calls = opened(), remote_file.submit, [0]
+
+    def submit(*given: Any) -> bool:
+        calls[0] += 1
+        if calls[0] == at + 1:
+            raise KeyboardInterrupt
+        return plain(*given)
+
+    monkeypatch.setattr(remote_file, "submit", submit)
+    with pytest.raises(KeyboardInterrupt):
+        if asks:
+            file.ask([(60_000, 300_000)])
+        else:
+            read(file, 60_000, 300_000)
+    done = threading.Event()
+    found: list[bytes] = []
+    thread = threading.Thread(target=lambda: (found.append(read(file, 60_000, 300_000)), done.set()), daemon=True)
+    thread.start()
+    assert done.wait(30)
+    assert found == [DATA[60_000:300_000]]
+
+
 def test_joined_with_other_sources(server: Server) -> None:
     source = RemoteSource(opened(), "memory://a")
     parts = [(source, 1000, 50), (Source.of_buffer(b"between"), 0, 7), (source, 200_000, 60_000), (source, 5, 10)]

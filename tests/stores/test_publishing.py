@@ -415,6 +415,7 @@ def test_refresh(filled: Any, make: Maker, source: str | None) -> None:
         filled.refresh()
 
 
+@pytest.mark.local
 def test_a_reader_beside_a_writer_that_commits_and_compacts(make: Maker, source: str | None) -> None:
     code = """
 store = blosc2.open(path, mode='a')

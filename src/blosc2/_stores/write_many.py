@@ -92,7 +92,7 @@ def write_many(self: Store, items: Items, *, progress: Callable[[int, int], Any]
     ValueError, TypeError
         A key or value cannot be stored, as for ``store[key] = value``.
     RuntimeError
-        The iterable changes, flushes or closes the `.b2z` meanwhile; reading it is allowed.
+        The iterable changes, flushes or closes the `.b2z` meanwhile; reading it in the same thread is allowed.
 
     Examples
     --------

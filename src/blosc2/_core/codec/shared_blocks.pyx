@@ -268,22 +268,23 @@ def counts():
     """Limit, bytes, blocks, hits, misses and evictions."""
     cdef int64_t nbytes = 0, count = 0, hits = 0, misses = 0, evictions = 0
     cdef int i
-    for i in range(MOST_SHARDS):
-        if shards[i].lock == NULL:
-            break
-        with nogil:
+    with nogil:     # small reads wait for a shard with the GIL held: nobody may wait for the GIL with a shard held
+        for i in range(MOST_SHARDS):
+            if shards[i].lock == NULL:
+                break
             PyThread_acquire_lock(shards[i].lock, WAIT_LOCK)
-        nbytes += shards[i].nbytes
-        count += shards[i].count
-        hits += shards[i].hits
-        misses += shards[i].misses
-        evictions += shards[i].evictions
-        PyThread_release_lock(shards[i].lock)
+            nbytes += shards[i].nbytes
+            count += shards[i].count
+            hits += shards[i].hits
+            misses += shards[i].misses
+            evictions += shards[i].evictions
+            PyThread_release_lock(shards[i].lock)
     return whole_limit, nbytes, count, hits, misses, evictions
 
 
 def _begin_child():
     """In a forked child: what other threads of the parent had locked is forgotten; all else is still there."""
+    global cache_is_on
     cdef Shard *shard
     cdef int i
     for i in range(MOST_SHARDS):
@@ -299,6 +300,7 @@ def _begin_child():
         shard.newest = shard.oldest = NULL
         shard.bucket_count = shard.count = shard.nbytes = 0
         if shard.lock == NULL:
+            cache_is_on = 0
             raise MemoryError
 
 

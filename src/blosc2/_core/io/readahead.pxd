@@ -12,6 +12,7 @@ memory, though nobody knows whether they were: asking would gain them nothing. T
 when so many of a file were read that all are likely to be: what the system reads around one of them is needed later.
 """
 
+from cpython.exc cimport PyErr_SetInterrupt
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport qsort
 
@@ -300,7 +301,9 @@ cdef inline void fetch_spans(Wanted *wanted) noexcept nogil:
     with gil:
         try:
             (<object> wanted.far).remote.ask([(wanted.spans[i].start, wanted.spans[i].stop) for i in range(wanted.count)])
-        except Exception:
+        except KeyboardInterrupt:
+            PyErr_SetInterrupt()    # for whoever can raise it
+        except BaseException:
             pass
     wanted.count = 0
 

@@ -33,6 +33,7 @@ cdef class RemoteSource(Source):
     def __cinit__(self, remote, path=None):
         self.path, self.remote, self.far = path, remote, True
         self.size = remote.size
+        self.number()
         self._asked = OpenFile.__new__(OpenFile)
         self.asking = self._asked.asking
         state_set(&self.asking[0].told, ELSEWHERE)

@@ -95,3 +95,4 @@ cdef class Source:
     cdef int check_whole(self, int64_t offset) except -1
     cdef int check(self, int status, int64_t offset, int64_t length) except -1
     cdef int show(self, OpenFile file, int64_t size) except -1
+    cdef void number(self) noexcept

@@ -388,11 +388,15 @@ cdef class Source:
         """Whether another source is of the same file, and of no longer one."""
         return old.identity is not None and self.identity[:2] == old.identity[:2] and self.size >= old.size
 
-    cdef int show(self, OpenFile file, int64_t size) except -1:
-        """Be the first bytes of a file."""
+    cdef void number(self) noexcept:    # as no other source is
         global _last_serial
         _last_serial += 1
-        self.serial, self.size, self.asking, self.room = _last_serial, size, file.asking, file.room
+        self.serial = _last_serial
+
+    cdef int show(self, OpenFile file, int64_t size) except -1:
+        """Be the first bytes of a file."""
+        self.number()
+        self.size, self.asking, self.room = size, file.asking, file.room
         self.file, self.fd, self.base = file, file.fd, <const uint8_t *> file.base
         if self.identity is not None:
             file.asking[0].device = self.identity[0]
@@ -463,9 +467,8 @@ cdef class Source:
         if status > 0:
             raise OSError(status, os.strerror(status), self.path)
         if 0 <= offset <= self.size and 0 <= length <= self.size - offset:
-            failure, self.failure = self.failure, None
-            if failure is not None:
-                raise failure
+            if self.failure is not None:    # the last one: each read of a server that fails leaves one
+                raise self.failure.with_traceback(None)
             raise ShortReadError(f"the file had {self.size} bytes when it was opened, and gives fewer: it was cut, or its "
                                  "server failed", path=self.path, offset=offset)
         raise FormatError(f"{length} bytes are wanted here but the file has {self.size}", path=self.path, offset=offset)

@@ -53,13 +53,13 @@ class Pieces:
         self._table: OrderedDict[int, Piece] = OrderedDict()  # the one that was used last comes last
         self._streams: list[tuple[int, int]] = []  # where reads ended that others may follow, and after how many bytes
 
-    def cover(self, start: int, stop: int, *, exact: bool) -> tuple[list[Piece], list[Piece]]:
-        """The pieces that hold some bytes, and those of them that are new: the caller has to fetch them.
+    def cover(self, start: int, stop: int, new: list[Piece], *, exact: bool) -> list[Piece]:
+        """The pieces that hold some bytes. Those that are made are added to `new`: the caller has to fetch them.
 
         Unless it is `exact`ly known what is needed, no fewer than `LEAST` bytes are fetched. Where reads follow each
         other, some more are.
         """
-        found, new = [], []
+        found = []
         at = start
         while at < stop:
             i = bisect_right(self._starts, at)
@@ -72,26 +72,23 @@ class Pieces:
             limit = self._starts[i] if i < len(self._starts) else self.size
             end = min(stop, limit)
             end = min(max(end, at + self._ahead(at, end, 1 if exact else LEAST)), limit)
-            for piece in self._make(at, end):
-                new.append(piece)
-                if piece.start < stop:
-                    found.append(piece)
+            made = len(new)
+            self._make(at, end, new)
+            found += [piece for piece in new[made:] if piece.start < stop]
             at = end
-        return found, new
+        return found
 
-    def _make(self, at: int, end: int) -> list[Piece]:
-        made = []
+    def _make(self, at: int, end: int, new: list[Piece]) -> None:
         while at < end:
             upto = end if end - at <= PART + PART // 2 else at + PART
             stored = None if self._stored is None else self._stored(at)
             if stored is not None:
                 upto = min(upto, stored[1] if stored[0] <= at else stored[0])
             piece = Piece(at, upto)
+            new.append(piece)  # first, so that an interrupt leaves none in the table that nobody knows of
             self._table[at] = piece
             insort(self._starts, at)
-            made.append(piece)
             at = upto
-        return made
 
     def _ahead(self, at: int, end: int, least: int) -> int:
         """How many bytes to fetch from a place on, where those up to another place are needed; no fewer than some."""

@@ -88,9 +88,7 @@ class RemoteFile:
         """Fill a buffer with the bytes from an offset on, which are fetched as far as they are missing."""
         stop = offset + len(buffer)
         while True:
-            with self._lock:
-                found, new = self._pieces.cover(offset, stop, exact=False)
-            self._fetch(new)
+            found = self._fetched([(offset, stop)], exact=False)
             try:
                 for piece in found:
                     piece.done.wait()
@@ -106,11 +104,7 @@ class RemoteFile:
 
     def ask(self, spans: Iterable[tuple[int, int]]) -> None:
         """Have bytes fetched that are read soon. Nobody waits, and what fails is told to who reads them."""
-        with self._lock:
-            new = [piece for start, stop in spans for piece in self._pieces.cover(start, stop, exact=True)[1]]
-        for piece in new:
-            if not submit(self._options.requests, self._bring, piece):
-                self._bring(piece)
+        self._fetched(spans, exact=True)
 
     def renewed(self) -> RemoteFile:
         """This, if the object still is the version that was opened, or what reads the newer one."""
@@ -120,11 +114,34 @@ class RemoteFile:
         return self if self._changed is None and self.version.is_as(other.version) else other
 
     # ------------------------------------------------------------------ fetching
-    def _fetch(self, new: list[Piece]) -> None:
-        """Fetch pieces, the first of them in this thread."""
-        later = [piece for piece in new[1:] if not submit(self._options.requests, self._bring, piece)]
-        for piece in [*new[:1], *later]:
-            self._bring(piece)
+    def _fetched(self, spans: Iterable[tuple[int, int]], *, exact: bool) -> list[Piece]:
+        """The pieces that hold some bytes. New ones are fetched by other threads, as far as these take them.
+
+        Unless it is `exact`ly known what is needed, the caller waits, and fetches the first one itself.
+        """
+        left: list[Piece] = []  # new ones that nobody has taken on
+        try:
+            with self._lock:
+                found = [piece for start, stop in spans for piece in self._pieces.cover(start, stop, left, exact=exact)]
+            for piece in left[0 if exact else 1 :]:
+                if submit(self._options.requests, self._bring, piece):
+                    left.remove(piece)
+            while left:
+                self._bring(left[0])
+                del left[0]
+        except BaseException:
+            for piece in left:
+                self._give_up(piece)
+            raise
+        return found
+
+    def _give_up(self, piece: Piece) -> None:
+        """Tell who waits for a piece that nobody fetches it, if that is so."""
+        if not piece.done.is_set():
+            piece.error = _Interrupted()
+            with self._lock:
+                self._pieces.settle(piece)
+            piece.done.set()
 
     def _bring(self, piece: Piece) -> None:
         try:
