@@ -296,7 +296,7 @@ def test_what_is_no_size(text: Any) -> None:
 
 
 def test_counts_beside_small_reads(tmp_path: Path) -> None:
-    """A small mapped read keeps the GIL while it waits for a part of the cache: who counts must not wait for the GIL."""
+    """A small mapped read waits for a part of the cache with the GIL held: who counts must not wait for it."""
     path = str(tmp_path / "a.b2z")
     with blosc2.TreeStore(path, "w") as store:
         store["/x"] = blosc2.asarray(ITEMS[0, :, :], chunks=(30, 20), blocks=(10, 20))
