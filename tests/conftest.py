@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Iterator
 
 import numpy as np
@@ -18,7 +19,7 @@ from fixture_kit import slow  # noqa: E402
 # Who sets one of these asks for more than is run each time.
 MORE = {"BLOSC2_FAULTS", "BLOSC2_FUZZ_CASES", "BLOSC2_KILLS", "BLOSC2_LARGE"}
 
-# Of the tests that read a copy on a server, one of so many runs each time; the others are slow ones.
+# Of the tests that can read a copy on a server, one of so many does so each time; of the others that case is slow.
 REMOTE_STRIDE = 8
 
 # Nothing here measures time, and a machine that does something else, too, fails no test.
@@ -32,31 +33,35 @@ settings.load_profile("fewer" if os.environ.get("CI") or "PYTEST_XDIST_WORKER" i
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is not asked for: slow tests (`-m slow`, or one by its name), and those that install a package."""
     slow.mark(items, slow.listed(slow.LIST.read_text(encoding="utf-8")))
-    for number, item in enumerate(filter(_is_remote, items)):
-        if number % REMOTE_STRIDE:
-            item.add_marker("slow")
     asked = config.getoption("markexpr")
     left_out = set()
-    if "slow" not in asked and not any("::" in arg for arg in config.args) and not MORE & set(os.environ):
+    if not _wants_slow(config):
         left_out.add("slow")
     if "interop" not in asked and not any("interop" in arg for arg in config.args):
         left_out.add("interop")
-    out = [
-        item for item in items
-        if any(mark.name in left_out for mark in item.iter_markers())
-        or (_is_remote(item) and item.get_closest_marker("local") is not None)
-    ]  # fmt: skip
+    out = [item for item in items if any(mark.name in left_out for mark in item.iter_markers())]
     if out:
         config.hook.pytest_deselected(items=out)
         gone = set(out)
         items[:] = [item for item in items if item not in gone]
 
 
-def _is_remote(item: pytest.Item) -> bool:
-    """Whether a test reads a copy on a server; what only files do is marked `local`, and has no such case."""
-    case = getattr(item, "callspec", None)
-    source = None if case is None else case.params.get("source")
-    return isinstance(source, str) and source == "remote"
+def _wants_slow(config: pytest.Config) -> bool:
+    asked = config.getoption("markexpr")
+    return "slow" in asked or any("::" in arg for arg in config.args) or bool(MORE & set(os.environ))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run read tests over each source. Of those that are not marked `local`, some read a copy on a server each time."""
+    if "source_kind" not in metafunc.fixturenames:
+        return
+    kinds = [pytest.param(None, id="pread"), pytest.param("r", id="mmap")]
+    if metafunc.definition.get_closest_marker("local") is None:
+        runs_each_time = zlib.crc32(metafunc.definition.nodeid.encode()) % REMOTE_STRIDE == 0
+        if runs_each_time or _wants_slow(metafunc.config):  # else collecting them would take seconds
+            marks = [] if runs_each_time else [pytest.mark.slow]
+            kinds.append(pytest.param("remote", id="remote", marks=marks))
+    metafunc.parametrize("source_kind", kinds, indirect=True)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -65,18 +70,23 @@ def pytest_xdist_auto_num_workers() -> int:
     return min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 4)
 
 
-@pytest.fixture(params=[None, "r", "remote"], ids=["pread", "mmap", "remote"])
-def source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str | None:
+@pytest.fixture
+def source_kind(request: pytest.FixtureRequest) -> str | None:
+    value: str | None = request.param
+    return value
+
+
+@pytest.fixture
+def source(source_kind: str | None, monkeypatch: pytest.MonkeyPatch) -> str | None:
     """The `mmap_mode` that a file is opened with: positional reads, or one mapping.
 
     A third time, what is opened to be read by position is a copy of the file on a server, fsspec's in memory.
     """
-    if request.param == "remote":
+    if source_kind == "remote":
         pytest.importorskip("fsspec")
         remote_kit.read_remotely(monkeypatch)
         return None
-    value: str | None = request.param
-    return value
+    return source_kind
 
 
 @pytest.fixture
