@@ -273,6 +273,88 @@ def test_encodings(tmp_path: Path) -> None:
     np.testing.assert_array_equal(opened(tmp_path / "c.b2z").t, found.t[:, :7])
 
 
+PACKED = {"dtype": "i2", "scale_factor": 0.01}
+FILLED = {**PACKED, "_FillValue": -32768}
+UNFIT: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "too large": ([1.0, 1001.0], PACKED, "to 1001.0, would be stored as .* to 100100.0, and int16 has -32768"),
+    "too small": ([1.0, -1001.0], FILLED, "int16 has"),
+    "turned": ([1.0, 1001.0], {**PACKED, "scale_factor": -0.01}, "int16 has"),
+    "by its offset": ([1.0, 2.0], {**PACKED, "add_offset": 999.0}, "int16 has"),
+    "rounded up": ([327.675], PACKED, "int16 has"),
+    "infinite": ([np.inf, 0.0], FILLED, "int16 has"),
+    "NaN": ([np.nan, 1.0], PACKED, "has NaN, which int16 cannot hold"),
+    "all NaN": ([np.nan, np.nan], PACKED, "has NaN, which int16 cannot hold"),
+    "integers": ([1, 1000], {"dtype": "i1"}, "to 1000, and int8 has -128 to 127"),
+    "scaled integers": ([1, 1000], {"dtype": "i1", "scale_factor": 2.0}, "int8 has"),
+    "plain fractions": ([1.0, -3.0], {"dtype": "u1"}, "uint8 has 0 to 255"),
+    "single precision": (np.array([2.0**31], "f4"), {"dtype": "i4", "scale_factor": 1.0, "_FillValue": 0}, "int32"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:saving variable")
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("case", UNFIT)
+def test_numbers_that_do_not_fit_their_encoding(path: Path, case: str, lazy: bool) -> None:
+    values, encoding, words = UNFIT[case]
+    good = xarray.Dataset({"p": ("q", np.array([2, 1], np.asarray(values).dtype))})
+    if case not in ("by its offset", "scaled integers"):  # which change small numbers, too
+        to_store(good, path, "/new", encoding={"p": encoding})
+        np.testing.assert_array_equal(opened(path, group="new").p, good.p)
+    data = xarray.Dataset({"p": ("q", np.asarray(values))})
+    if lazy:
+        pytest.importorskip("dask.array")
+        data = data.chunk(q=1)
+    before = content(path.parent)
+    with pytest.raises(ValueError, match=words):
+        to_store(data, path, "/other", encoding={"p": encoding})
+    assert content(path.parent) == before
+    if case in ("too large", "too small", "infinite", "NaN", "all NaN"):  # others do not fit what is there already
+        for how in ({"append_dim": "q"}, {"mode": "a"}, {"region": {"q": slice(0, 2)}}):
+            with pytest.raises(ValueError, match=words):
+                to_store(data, path, "/new", **how)
+        assert content(path.parent) == before
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_numbers_that_just_fit_their_encoding(tmp_path: Path, lazy: bool) -> None:
+    data = xarray.Dataset(
+        {
+            "p": ("q", [327.67, -327.67, np.nan], {}, FILLED),
+            "nan": ("q", [np.nan] * 3, {}, FILLED),
+            "u": ("q", np.array([255, 0, 1], "u1"), {}, {"dtype": "u1"}),
+            "wide": ("q", np.array([2**63 - 1, -(2**63), 0])),
+        }
+    )
+    if lazy:
+        pytest.importorskip("dask.array")
+        data = data.chunk(q=2)
+    to_store(data, tmp_path / "a.b2z")
+    to_store(data, tmp_path / "a.b2z", append_dim="q")
+    found = opened(tmp_path / "a.b2z")
+    xarray.testing.assert_allclose(found, xarray.concat([data, data], "q").load())
+    with blosc2.open(str(tmp_path / "a.b2z")) as store:
+        assert store["/p"][:].tolist() == [32767, -32767, -32768] * 2
+    np.testing.assert_array_equal(found.wide[:3], data.wide)
+
+
+def test_masked_arrays_of_dask(path: Path) -> None:
+    dask = pytest.importorskip("dask.array")
+    items = np.arange(20.0, dtype="f4").reshape(5, 4)
+    masked = dask.ma.masked_greater(dask.from_array(items, chunks=2), 3)
+    for name in ("t", "new"):
+        data = xarray.Dataset({name: (("time", "x"), masked, {"units": "K"})})
+        to_store(data, path, mode="a")  # xarray sees the mask, and makes it NaN
+        np.testing.assert_array_equal(opened(path)[name], np.where(items > 3, np.nan, items))
+    hidden = dask.zeros((5, 4), "f4", chunks=2).map_blocks(
+        lambda items: np.ma.masked_equal(items, 0), dtype="f4", meta=np.zeros((0, 0), "f4")
+    )
+    before = content(path.parent)
+    for name in ("t", "new", "another"):
+        with pytest.raises(TypeError, match="would lose their mask"):
+            to_store(xarray.Dataset({name: (("time", "x"), hidden)}), path, mode="a")
+    assert content(path.parent) == before
+
+
 def test_items_of_other_kinds(tmp_path: Path) -> None:
     data = xarray.Dataset(
         {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -23,7 +22,7 @@ from blosc2._files import Owner
 from blosc2._opening import open as open_path
 from blosc2._options import check_target_mode, local_path
 from blosc2._stores import NewKeys, NewNames, Store
-from blosc2._tools.integrations.array_writing import ScratchFolder, where_to
+from blosc2._tools.integrations.array_writing import ScratchFolder, remove_folder, where_to
 from blosc2._tools.integrations.dask_blocks import aligned_keywords, bounds_of
 from blosc2._tools.integrations.part_files import Part, Parts
 from blosc2.embed_store import EmbedStore
@@ -304,20 +303,11 @@ def _staging(beside: str, keys: list[str], *, keep: bool) -> Iterator[str]:
             yield folder
         except BaseException:
             if not keep:
-                _remove(folder, owner)
+                remove_folder(folder)
             raise
-        _remove(folder, owner)
+        remove_folder(folder)
     finally:
         lock.release()
-
-
-def _remove(folder: str, owner: Owner) -> None:
-    """Remove the folder, although a task that is not wanted any more may be writing to it just now."""
-    for pause in (0, 0.01, 0.1, 0.5, 1):
-        time.sleep(pause)
-        owner.remove_tree(folder)
-        if not os.path.lexists(folder):
-            return
 
 
 def _empty(folder: str, owner: Owner) -> None:

@@ -14,6 +14,7 @@ from xarray.backends.common import ensure_dtype_not_object
 from xarray.coding import strings
 
 from blosc2._arrays import ArrayPlan
+from blosc2._indexing import lossless
 from blosc2._opening import open as open_path
 from blosc2._options import check_target_mode
 from blosc2._stores import children_of
@@ -22,6 +23,7 @@ from blosc2._tools.converting.placing import partial_name, put_in_place, remove
 from blosc2._tools.integrations.array_writing import ScratchFolder, new_array, where_to, write_box
 from blosc2._tools.integrations.dimensions import names_of, stored_attributes
 from blosc2._tools.integrations.xarray_backend import UNNAMED, group_path, has_group, variable_of
+from blosc2._tools.integrations.xarray_packing import checked_to_fit, is_of_dask
 from blosc2._tools.integrations.xarray_regions import checked_region, fit_to_existing
 from blosc2.ndarray import NDArray
 from blosc2.tree_store import TreeStore
@@ -266,7 +268,7 @@ class _GroupWriter:
             where = f"variable {name!r}"
             attributes = {DIMENSIONS: list(variable.dims), **stored_attributes(variable.attrs, where)}
             keywords = _keywords(variable, set(encoding.get(name, ())), where)
-            if variable.chunks is not None and type(variable.data).__module__.partition(".")[0] == "dask":
+            if is_of_dask(variable):
                 staged[name] = self._staged(variable.data, keywords, where), attributes
             else:
                 array = new_array(
@@ -345,13 +347,15 @@ def _encoded(dataset: Any, names: list[str], encoding: dict[Any, Any]) -> tuple[
     for name, how in encoding.items():
         dataset.variables[name].encoding = dict(how)
     variables, attributes = conventions.encode_dataset_coordinates(dataset)
-    encoded, attributes = conventions.cf_encoder({name: variables[name] for name in names}, attributes)
+    encoded, attributes = conventions.cf_encoder(
+        {name: checked_to_fit(name, variables[name]) for name in names}, attributes
+    )
     return {name: _with_plain_texts(name, encoded[name]) for name in names}, attributes
 
 
 def encoded_variable(name: str, variable: Any) -> Any:
     """One variable as CF has it, with texts of a fixed length."""
-    return _with_plain_texts(name, conventions.encode_cf_variable(variable, name=name))
+    return _with_plain_texts(name, conventions.encode_cf_variable(checked_to_fit(name, variable), name=name))
 
 
 def _with_plain_texts(name: str, variable: Any) -> Any:
@@ -411,6 +415,8 @@ _CODED: Final = (
 
 def _reader(variable: Any) -> Any:
     """What reads boxes of a variable, which may be in memory, in another file, or not yet computed."""
+    if is_of_dask(variable):
+        return lambda box: lossless(variable[box].data.compute())
     return lambda box: variable[box].values
 
 
