@@ -135,6 +135,22 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
     "region from the end": (weather(2)[["count"]], {"region": {"time": slice(-2, None)}}, ValueError, "count from the"),
     "region of no dimension": (weather()[["count"]], {"region": {"z": slice(0, 1)}}, ValueError, "no dimension"),
     "region not there": (weather(2, "2021-01-01")[["count"]], {"region": "auto"}, KeyError, "not all values"),
+    "region without coordinate": (
+        weather(2)[["count"]].drop_vars("time"), {"region": "auto"}, ValueError,
+        "the dataset has no coordinate 'time' to find, and 2 of 5 items would be written",
+    ),
+    "part without coordinate": (
+        weather()[["t"]].isel(x=[0, 1]).drop_vars(["x", "height"]), {"region": {"time": "auto", "x": "auto"}},
+        ValueError, "the dataset has no coordinate 'x' to find, and 2 of 4 items",
+    ),
+    "other coordinate": (
+        weather(3, "2020-01-06").assign_coords(x=list("abcx")), {"append_dim": "time"}, ValueError,
+        "the coordinate 'x' does not have the dimension append_dim='time', and differs",
+    ),
+    "other coordinate, no index": (
+        weather(3, "2020-01-06").assign_coords(height=("x", [1.0, 2, 3, 5])), {"append_dim": "time"}, ValueError,
+        "the coordinate 'height' does not have",
+    ),
     "region with gaps": (weather()[["count"]].isel(time=[0, 2]), {"region": "auto"}, ValueError, "not beside each"),
     "encoding": (weather(), {"mode": "a", "encoding": {"t": {"chunks": (1, 1)}}}, ValueError, "cannot be changed"),
     "wrong chunks": (weather(), {"mode": "w", "encoding": {"t": {"chunks": (1,)}}}, ValueError, "chunks"),
@@ -158,6 +174,40 @@ def test_refused_and_nothing_changes(path: Path, case: str) -> None:
     with pytest.raises(kind, match=words):
         to_store(data, path, **how)
     assert content(path.parent) == before
+
+
+def test_a_region_that_cannot_be_found(tmp_path: Path) -> None:
+    path = tmp_path / "a.b2z"
+    to_store(xarray.Dataset({"v": ("q", [1, 2, 3])}, coords={"q": [7, 7, 8]}), path)
+    to_store(xarray.Dataset({"v": ("q", [1, 2, 3])}), path, "/bare")
+    before = content(tmp_path)
+    part = xarray.Dataset({"v": ("q", [5])}, coords={"q": [8]})
+    with pytest.raises(ValueError, match="the coordinate 'q' has equal values"):
+        to_store(part, path, region="auto")
+    with pytest.raises(ValueError, match="the store has no coordinate 'q' to find, and 1 of 3 items"):
+        to_store(part, path, "/bare", region="auto")
+    assert content(tmp_path) == before
+    to_store(xarray.Dataset({"v": ("q", [4, 5, 6])}), path, region="auto")  # all of it
+    np.testing.assert_array_equal(opened(path).v, [4, 5, 6])
+
+
+def test_the_same_coordinate_is_appended_to(tmp_path: Path) -> None:
+    path = tmp_path / "a.b2z"
+    data = xarray.Dataset(
+        {"v": (("t", "q"), np.ones((2, 3)))}, coords={"q": [1.5, np.nan, 2], "one": 5, "when": pandas.Timestamp(0)}
+    )
+    for _ in range(2):
+        to_store(data, path, append_dim="t")
+    xarray.testing.assert_equal(opened(path), xarray.concat([data, data], "t"))
+
+
+def test_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(NotImplementedError, match="URLs can only be read"):
+        to_store(weather(), "memory://bucket/q.b2z")
+    assert os.listdir(tmp_path) == []
+    to_store(weather(), (tmp_path / "a.b2z").as_uri())
+    assert os.listdir(tmp_path) == ["a.b2z"]
 
 
 class Failing:

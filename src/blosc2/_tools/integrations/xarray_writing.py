@@ -16,7 +16,7 @@ from xarray.coding import strings
 from blosc2._arrays import ArrayPlan
 from blosc2._indexing import lossless
 from blosc2._opening import open as open_path
-from blosc2._options import check_target_mode
+from blosc2._options import check_target_mode, local_path
 from blosc2._stores import children_of
 from blosc2._tools.converting.items import DIMENSIONS
 from blosc2._tools.converting.placing import partial_name, put_in_place, remove
@@ -24,7 +24,7 @@ from blosc2._tools.integrations.array_writing import ScratchFolder, new_array, w
 from blosc2._tools.integrations.dimensions import names_of, stored_attributes
 from blosc2._tools.integrations.xarray_backend import UNNAMED, group_path, has_group, variable_of
 from blosc2._tools.integrations.xarray_packing import checked_to_fit, is_of_dask
-from blosc2._tools.integrations.xarray_regions import checked_region, fit_to_existing
+from blosc2._tools.integrations.xarray_regions import check_unchanged, checked_region, fit_to_existing
 from blosc2.ndarray import NDArray
 from blosc2.tree_store import TreeStore
 
@@ -106,7 +106,7 @@ def _writable(target: Any, group: str, mode: str) -> Iterator[tuple[TreeStore, S
         raise TypeError(
             f"a {type(target).__name__} is no TreeStore and no path: datasets are written to groups of these"
         )
-    path = os.fspath(target).rstrip("/")
+    path = local_path(target).rstrip("/")
     if not path.endswith((".b2z", ".b2d")):
         raise ValueError(f"{path}: groups with attributes need a store in .b2z or .b2d")
     exists = os.path.lexists(path)
@@ -194,7 +194,8 @@ class _GroupWriter:
         existing = self._existing(dataset)
         box: dict[Any, slice] = {}
         if region is not None:
-            box = checked_region(dataset, region, self._variables(dataset.dims), self._append_dim, self._where)
+            coordinates, lengths = self._variables(dataset.dims), self._lengths()
+            box = checked_region(dataset, region, coordinates, lengths, self._append_dim, self._where)
             dataset = dataset.drop_vars(dataset.indexes)
             existing = self._existing(dataset)
         missing = sorted(set(dataset.variables) - set(existing))
@@ -212,10 +213,13 @@ class _GroupWriter:
             variable = fit_to_existing(
                 name, dataset.variables[name], stored, box, self._append_dim, self._where, encoded_variable
             )
-            self._change(leaf, variable, box)
+            if self._append_dim is not None and name in dataset.coords and self._append_dim not in variable.dims:
+                check_unchanged(name, variable, stored, self._append_dim, self._where)
+            else:
+                self._change(leaf, variable, box)
         if self._mode != "r+":
             self._set_attributes(attributes)
-        self._check_dimensions()
+        self._lengths()  # checks them
 
     def _existing(self, dataset: Any) -> dict[str, tuple[Any, NDArray]]:
         """Variables of a dataset that the group has, as they are stored, with their leaves."""
@@ -316,8 +320,8 @@ class _GroupWriter:
         if kept:
             view.attrs.update(kept)
 
-    def _check_dimensions(self) -> None:
-        """Refuse a group whose variables have one dimension with several lengths: it could not be read as a dataset."""
+    def _lengths(self) -> dict[str, int]:
+        """The lengths of dimensions. A group of which one has several could not be read as a dataset: `ValueError`."""
         lengths: dict[str, tuple[int, str]] = {}
         for name in self._leaves():
             leaf = self._store[f"{self._group}/{name}"]
@@ -330,6 +334,7 @@ class _GroupWriter:
                         f"{self._where}: the dimension {dim!r} would have the length {first[0]} in {first[1]!r} and "
                         f"{length} in {name!r}"
                     )
+        return {dim: length for dim, (length, _) in lengths.items()}
 
 
 def _check_name(name: Any) -> None:
