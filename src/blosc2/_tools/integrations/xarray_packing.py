@@ -1,4 +1,4 @@
-"""Numbers that are stored as integers, perhaps scaled: what does not fit is refused, where xarray would wrap it."""
+"""Numbers and times that are stored as integers: what does not fit is refused, where xarray would wrap it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray
+from xarray.coding.times import CFDatetimeCoder, CFTimedeltaCoder
 from xarray.coding.variables import CFScaleOffsetCoder
 
-_SCALING = ("scale_factor", "add_offset", "dtype", "_FillValue", "missing_value")
+_CODED = ("units", "calendar", "scale_factor", "add_offset", "dtype", "_FillValue", "missing_value")
 
 
 def is_of_dask(variable: Any) -> bool:
@@ -23,12 +24,14 @@ def checked_to_fit(name: str, variable: Any) -> Any:
     Raises
     ------
     ValueError
-        A value is out of range, or NaN without a ``_FillValue``.
+        A value is out of range, or NaN or NaT without a ``_FillValue``.
     """
     dtype = variable.encoding.get("dtype")
-    if dtype is None or dtype is str or variable.dtype.kind not in "iuf" or np.dtype(dtype).kind not in "iu":
+    if dtype is None or dtype is str or variable.dtype.kind not in "iufmM" or np.dtype(dtype).kind not in "iu":
         return variable
-    encoding = {key: variable.encoding[key] for key in _SCALING if variable.encoding.get(key) is not None}
+    if variable.dtype.kind in "mM" and np.dtype(dtype) == np.int64:
+        return variable  # holds all of them, and NaT
+    encoding = {key: variable.encoding[key] for key in _CODED if variable.encoding.get(key) is not None}
     limits = np.iinfo(_meant(np.dtype(dtype), variable.encoding.get("_Unsigned")))
     if not is_of_dask(variable):
         _check(variable.values, name, encoding, limits)
@@ -53,12 +56,16 @@ def _check(values: Any, name: str, encoding: dict[str, Any], limits: Any) -> Any
     what = f"variable {name!r}"
     # What xarray stores for NaN. It checks itself that it fits.
     fill = encoding.get("_FillValue", encoding.get("missing_value"))
-    if (fill is None or pd.isnull(fill)) and values.dtype.kind == "f" and np.isnan(values).any():
+    if (fill is None or pd.isnull(fill)) and values.dtype.kind in "fmM" and pd.isnull(values).any():
+        missing, other = ("NaN", "a floating dtype") if values.dtype.kind == "f" else ("NaT", "int64")
         raise ValueError(
-            f"{what} has NaN, which {limits.dtype} cannot hold: give an encoding with a _FillValue, or a floating dtype"
+            f"{what} has {missing}, which {limits.dtype} cannot hold: give an encoding with a _FillValue, or {other}"
         )
-    ends = np.array([np.fmin.reduce(values, axis=None), np.fmax.reduce(values, axis=None)], values.dtype)
-    if values.dtype.kind == "f" and np.isnan(ends).any():
+    numbers = _counted(values, name, encoding) if values.dtype.kind in "mM" else values
+    if not numbers.size:
+        return values
+    ends = np.array([np.fmin.reduce(numbers, axis=None), np.fmax.reduce(numbers, axis=None)], numbers.dtype)
+    if numbers.dtype.kind == "f" and np.isnan(ends).any():
         return values  # nothing else
     stored = np.round(_scaled(ends, encoding))
     if not all(_is_within(end, limits) for end in stored):
@@ -70,12 +77,21 @@ def _check(values: Any, name: str, encoding: dict[str, Any], limits: Any) -> Any
     return values
 
 
+def _counted(times: Any, name: str, encoding: dict[str, Any]) -> Any:
+    """The times but for NaT as xarray counts them, before it cuts these numbers to the dtype."""
+    coder = CFDatetimeCoder() if times.dtype.kind == "M" else CFTimedeltaCoder()
+    how = {key: encoding[key] for key in ("units", "calendar") if key in encoding}
+    known = xarray.Variable(("time",), times[~np.isnat(times)], {}, {**how, "dtype": np.dtype("i8")})
+    return coder.encode(known, name=name).values if known.size else known.values
+
+
 def _scaled(ends: Any, encoding: dict[str, Any]) -> Any:
     """Numbers as xarray scales them: in the same precision, as it may round up to what does not fit."""
     is_filled = "_FillValue" in encoding or "missing_value" in encoding
+    encoding = {key: value for key, value in encoding.items() if key not in ("units", "calendar")}
     if ends.dtype.kind in "iu" and is_filled and ("scale_factor" in encoding or "add_offset" in encoding):
         ends = ends.astype("f8")
-    return CFScaleOffsetCoder().encode(xarray.Variable(("end",), ends, {}, dict(encoding))).values
+    return CFScaleOffsetCoder().encode(xarray.Variable(("end",), ends, {}, encoding)).values
 
 
 def _is_within(number: Any, limits: Any) -> bool:
