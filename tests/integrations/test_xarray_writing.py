@@ -199,6 +199,16 @@ def test_the_same_coordinate_is_appended_to(tmp_path: Path) -> None:
     for _ in range(2):
         to_store(data, path, append_dim="t")
     xarray.testing.assert_equal(opened(path), xarray.concat([data, data], "t"))
+    # Of a region, the part that is there.
+    path = tmp_path / "part.b2z"
+    to_store(xarray.Dataset({"v": (("t", "q"), np.zeros((1, 3)))}, coords={"name": ("q", [5, 6, 7])}), path)
+    region = {"q": slice(1, 3)}
+    part = xarray.Dataset({"v": (("t", "q"), np.ones((1, 2)))}, coords={"name": ("q", [6, 7])})
+    to_store(part, path, append_dim="t", region=region)
+    assert opened(path).name.values.tolist() == [5, 6, 7]
+    np.testing.assert_array_equal(opened(path).v[:, 1:], [[0, 0], [1, 1]])
+    with pytest.raises(ValueError, match="the coordinate 'name' does not have"):
+        to_store(part.assign_coords(name=("q", [6, 8])), path, append_dim="t", region=region)
 
 
 def test_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,8 +80,9 @@ def _check(values: Any, name: str, encoding: dict[str, Any], limits: Any) -> Any
 def _counted(times: Any, name: str, encoding: dict[str, Any]) -> Any:
     """The times but for NaT as xarray counts them, before it cuts these numbers to the dtype."""
     coder = CFDatetimeCoder() if times.dtype.kind == "M" else CFTimedeltaCoder()
-    how = {key: encoding[key] for key in ("units", "calendar") if key in encoding}
-    known = xarray.Variable(("time",), times[~np.isnat(times)], {}, {**how, "dtype": np.dtype("i8")})
+    how: dict[str, Any] = {key: encoding[key] for key in ("units", "calendar") if key in encoding}
+    how["dtype"] = np.dtype("i8")
+    known = xarray.Variable(("time",), times[~np.isnat(times)], {}, how)
     return coder.encode(known, name=name).values if known.size else known.values
 
 

@@ -214,7 +214,8 @@ class _GroupWriter:
                 name, dataset.variables[name], stored, box, self._append_dim, self._where, encoded_variable
             )
             if self._append_dim is not None and name in dataset.coords and self._append_dim not in variable.dims:
-                check_unchanged(name, variable, stored, self._append_dim, self._where)
+                part = stored[{dim: box[dim] for dim in stored.dims if dim in box}]
+                check_unchanged(name, variable, part, self._append_dim, self._where)
             else:
                 self._change(leaf, variable, box)
         if self._mode != "r+":
