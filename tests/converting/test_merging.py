@@ -95,7 +95,7 @@ def test_clashing_keys(target: str, tmp_path: Path) -> None:
     one = store_at(tmp_path / "1.b2z", {"/a": [1], "/b": [1]})
     two = store_at(tmp_path / "2.b2d", {"/b": [2], "/c": [2]})
     whole = tmp_path / f"whole{target}"
-    with pytest.raises(ValueError, match=r"1 of several stores: '/b' \(in .*1\.b2z and .*2\.b2d\)"):
+    with pytest.raises(ValueError, match=r"1 key or attribute is in several stores: '/b' \(in .*1\.b2z and .*2\.b2d\)"):
         blosc2.merge([one, two], whole)
     assert sorted(os.listdir(tmp_path)) == ["1.b2z", "2.b2d"]
     for how, wanted in (("first", 1), ("last", 2)):
@@ -164,6 +164,10 @@ def test_open_stores_and_groups(tmp_path: Path) -> None:
         assert target["/view/again/g/h/b"][0] == 2
         with pytest.raises(ValueError, match="is a source and the target"):
             blosc2.merge([target], target)
+        with pytest.raises(ValueError, match="mode='w' replaces a store by its path"):
+            blosc2.merge([found], target, mode="w")
+        with pytest.raises(ValueError, match=r"3 keys or attributes are in several stores: '/again/"):
+            blosc2.merge({"/again": found}, target.get_subtree("/view"), mode="a")
     with pytest.raises(ValueError, match="is a source and the target"):
         blosc2.merge([tmp_path / "t.b2z"], tmp_path / "t.b2z", mode="a")
 
@@ -207,6 +211,10 @@ def test_refused(tmp_path: Path) -> None:
         blosc2.merge([source], tmp_path / "whole.b2z", on_clash="both")
     with pytest.raises(ValueError, match=r"a store in \.b2z"):
         blosc2.merge([source], tmp_path / "whole.zip")
+    with pytest.raises(TypeError, match="groups as its keys, which are strings, not 5"):
+        blosc2.merge({5: source}, tmp_path / "whole.b2z")
+    with pytest.raises(NotImplementedError, match="URLs can only be read"):
+        blosc2.merge([source], "memory://bucket/whole.b2z")
     assert sorted(os.listdir(tmp_path)) == ["a.b2nd", "part-0.b2z"]
     assert blosc2.merge([], tmp_path / "empty.b2z") == 0
     with blosc2.open(str(tmp_path / "empty.b2z")) as store:

@@ -286,6 +286,92 @@ def test_refused(tmp_path: Path) -> None:
     assert listed(tmp_path) == []
 
 
+def _never(items: Any) -> Any:
+    raise AssertionError("this was computed, and could not be written")
+
+
+def uncomputed() -> Any:
+    return da.from_array(ITEMS, chunks=(100, 200)).map_blocks(_never, dtype=ITEMS.dtype, meta=ITEMS[:0])
+
+
+def test_masks_are_not_dropped(tmp_path: Path) -> None:
+    source = da.from_array(ITEMS, chunks=(100, 200))
+    masked = da.ma.masked_greater(source, 5)
+    with pytest.raises(TypeError, match="array '/x': masked arrays would lose their mask"):
+        to_store(masked, tmp_path / "a.b2z", "/x")
+    hidden = source.map_blocks(lambda items: np.ma.masked_greater(items, 5), dtype=ITEMS.dtype, meta=ITEMS[:0])
+    with pytest.raises(TypeError, match="masked arrays would lose their mask"):
+        to_store(hidden, tmp_path / "a.b2z", "/x", resume=False)
+    assert listed(tmp_path) == []
+    to_store(
+        {"/items": da.ma.getdata(masked), "/mask": da.ma.getmaskarray(masked), "/full": da.ma.filled(masked, -1)},
+        tmp_path / "a.b2z",
+    )
+    with blosc2.open(str(tmp_path / "a.b2z")) as store:
+        np.testing.assert_array_equal(store["/items"][:], ITEMS)
+        np.testing.assert_array_equal(store["/mask"][:], ITEMS > 5)
+        np.testing.assert_array_equal(store["/full"][:], np.where(ITEMS > 5, -1, ITEMS))
+
+
+TOO_LATE: dict[str, tuple[Any, str, dict[str, Any], type[Exception], str]] = {
+    "below a leaf": ("/g/x/y", "a.b2z", {}, ValueError, "that already contains data"),
+    "a group": ("/g", "a.b2z", {}, ValueError, "that already has children"),
+    "a group, replacing": ("/g", "a.b2z", {"mode": "w"}, ValueError, "that already has children"),
+    "below another": (["/p/q", "/p"], "a.b2z", {}, ValueError, "that already contains data"),
+    "below another, new": (["/p/q", "/p"], "new.b2z", {}, ValueError, "that already contains data"),
+    "below another, folder": (["/p", "/p/q/r"], "new.b2d", {}, ValueError, "that already contains data"),
+    "case": (["/p", "/P"], "new.b2z", {}, ValueError, "in case only"),
+    "case of the store": ("/g/X", "a.b2z", {}, ValueError, "in case only"),
+    "same": (["/p", "p"], "new.b2z", {}, ValueError, "two arrays have the key '/p'"),
+    "no key": ([5], "new.b2z", {}, TypeError, "keys are strings, not 5"),
+    "attribute": ("/p", "new.b2z", {"attributes": {"u": object()}}, TypeError, "can not serialize 'object'"),
+    "long name": ("/p", "new.b2z", {"attributes": {"u" * 40: 1}}, ValueError, "1 to 31 bytes"),
+    "one array": ("/", "new.b2nd", {"attributes": {"u": object()}}, TypeError, "can not serialize 'object'"),
+    "no folder": ("/", "none/new.b2nd", {}, FileNotFoundError, "make the folder first"),
+}
+
+
+@pytest.mark.parametrize("case", TOO_LATE)
+def test_refused_before_anything_is_computed(case: str, tmp_path: Path) -> None:
+    keys, name, how, kind, words = TOO_LATE[case]
+    with blosc2.TreeStore(str(tmp_path / "a.b2z"), mode="w") as store:
+        store["/g/x"] = np.arange(3)
+    data, key = (dict.fromkeys(keys, uncomputed()), "/") if isinstance(keys, list) else (uncomputed(), keys)
+    with pytest.raises(kind, match=words):
+        to_store(data, tmp_path / name, key, **how)
+    assert listed(tmp_path) == ["a.b2z"]
+
+
+@pytest.mark.parametrize("suffix", KINDS)
+def test_keys_of_an_open_store(suffix: str, tmp_path: Path) -> None:
+    kind: Any = blosc2.EmbedStore if suffix == ".b2e" else blosc2.TreeStore
+    with kind(str(tmp_path / f"a{suffix}"), mode="w") as store:
+        store["/g/x"] = np.arange(3)
+        if suffix == ".b2e":  # has no groups: a key may be below another
+            to_store({"/g/x/y": da.ones(3), "/g": da.zeros(2)}, store)
+            assert sorted(store) == ["/g", "/g/x", "/g/x/y"]
+            return
+        for where, key in ((store, "/g/x/y"), (store.get_subtree("/g"), "x/y"), (store, "/g")):
+            with pytest.raises(ValueError, match="already"):
+                to_store(uncomputed(), where, key, mode="w")
+        with pytest.raises(ValueError, match="already contains data"):
+            to_store({"/p": uncomputed(), "/p/q": uncomputed()}, store)
+        to_store(da.ones(3), store.get_subtree("/g"), "x", mode="w")
+        assert store["/g/x"][0] == 1
+    assert listed(tmp_path) == [f"a{suffix}"]
+
+
+def test_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(NotImplementedError, match="URLs can only be read"):
+        to_store(uncomputed(), "memory://bucket/q.b2z", "/x")
+    with pytest.raises(TypeError, match="a path must be"):
+        to_store(uncomputed(), 5, "/x")
+    assert listed(tmp_path) == []
+    to_store(da.ones(3), (tmp_path / "a.b2z").as_uri(), "/x")
+    assert listed(tmp_path) == ["a.b2z"]
+
+
 # ------------------------------------------------------------------ parts
 def parts_of(folder: Path) -> tuple[Part, Parts]:
     part = Part(str(folder), bytes(16), ITEMS.shape, ITEMS.dtype, {"chunks": (50, 100)}, ((0, 100, 300), (0, 200)))

@@ -135,6 +135,22 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
     "region from the end": (weather(2)[["count"]], {"region": {"time": slice(-2, None)}}, ValueError, "count from the"),
     "region of no dimension": (weather()[["count"]], {"region": {"z": slice(0, 1)}}, ValueError, "no dimension"),
     "region not there": (weather(2, "2021-01-01")[["count"]], {"region": "auto"}, KeyError, "not all values"),
+    "region without coordinate": (
+        weather(2)[["count"]].drop_vars("time"), {"region": "auto"}, ValueError,
+        "the dataset has no coordinate 'time' to find, and 2 of 5 items would be written",
+    ),
+    "part without coordinate": (
+        weather()[["t"]].isel(x=[0, 1]).drop_vars(["x", "height"]), {"region": {"time": "auto", "x": "auto"}},
+        ValueError, "the dataset has no coordinate 'x' to find, and 2 of 4 items",
+    ),
+    "other coordinate": (
+        weather(3, "2020-01-06").assign_coords(x=list("abcx")), {"append_dim": "time"}, ValueError,
+        "the coordinate 'x' does not have the dimension append_dim='time', and differs",
+    ),
+    "other coordinate, no index": (
+        weather(3, "2020-01-06").assign_coords(height=("x", [1.0, 2, 3, 5])), {"append_dim": "time"}, ValueError,
+        "the coordinate 'height' does not have",
+    ),
     "region with gaps": (weather()[["count"]].isel(time=[0, 2]), {"region": "auto"}, ValueError, "not beside each"),
     "encoding": (weather(), {"mode": "a", "encoding": {"t": {"chunks": (1, 1)}}}, ValueError, "cannot be changed"),
     "wrong chunks": (weather(), {"mode": "w", "encoding": {"t": {"chunks": (1,)}}}, ValueError, "chunks"),
@@ -158,6 +174,50 @@ def test_refused_and_nothing_changes(path: Path, case: str) -> None:
     with pytest.raises(kind, match=words):
         to_store(data, path, **how)
     assert content(path.parent) == before
+
+
+def test_a_region_that_cannot_be_found(tmp_path: Path) -> None:
+    path = tmp_path / "a.b2z"
+    to_store(xarray.Dataset({"v": ("q", [1, 2, 3])}, coords={"q": [7, 7, 8]}), path)
+    to_store(xarray.Dataset({"v": ("q", [1, 2, 3])}), path, "/bare")
+    before = content(tmp_path)
+    part = xarray.Dataset({"v": ("q", [5])}, coords={"q": [8]})
+    with pytest.raises(ValueError, match="the coordinate 'q' has equal values"):
+        to_store(part, path, region="auto")
+    with pytest.raises(ValueError, match="the store has no coordinate 'q' to find, and 1 of 3 items"):
+        to_store(part, path, "/bare", region="auto")
+    assert content(tmp_path) == before
+    to_store(xarray.Dataset({"v": ("q", [4, 5, 6])}), path, region="auto")  # all of it
+    np.testing.assert_array_equal(opened(path).v, [4, 5, 6])
+
+
+def test_the_same_coordinate_is_appended_to(tmp_path: Path) -> None:
+    path = tmp_path / "a.b2z"
+    data = xarray.Dataset(
+        {"v": (("t", "q"), np.ones((2, 3)))}, coords={"q": [1.5, np.nan, 2], "one": 5, "when": pandas.Timestamp(0)}
+    )
+    for _ in range(2):
+        to_store(data, path, append_dim="t")
+    xarray.testing.assert_equal(opened(path), xarray.concat([data, data], "t"))
+    # Of a region, the part that is there.
+    path = tmp_path / "part.b2z"
+    to_store(xarray.Dataset({"v": (("t", "q"), np.zeros((1, 3)))}, coords={"name": ("q", [5, 6, 7])}), path)
+    region = {"q": slice(1, 3)}
+    part = xarray.Dataset({"v": (("t", "q"), np.ones((1, 2)))}, coords={"name": ("q", [6, 7])})
+    to_store(part, path, append_dim="t", region=region)
+    assert opened(path).name.values.tolist() == [5, 6, 7]
+    np.testing.assert_array_equal(opened(path).v[:, 1:], [[0, 0], [1, 1]])
+    with pytest.raises(ValueError, match="the coordinate 'name' does not have"):
+        to_store(part.assign_coords(name=("q", [6, 8])), path, append_dim="t", region=region)
+
+
+def test_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(NotImplementedError, match="URLs can only be read"):
+        to_store(weather(), "memory://bucket/q.b2z")
+    assert os.listdir(tmp_path) == []
+    to_store(weather(), (tmp_path / "a.b2z").as_uri())
+    assert os.listdir(tmp_path) == ["a.b2z"]
 
 
 class Failing:
@@ -271,6 +331,110 @@ def test_encodings(tmp_path: Path) -> None:
         assert (store["/t"].chunks, store["/t"].cparams.codec) == ((20, 40), blosc2.Codec.LZ4)
     to_store(found[{"x": slice(0, 7)}], tmp_path / "c.b2z")  # chunks that do not fit any more
     np.testing.assert_array_equal(opened(tmp_path / "c.b2z").t, found.t[:, :7])
+
+
+PACKED = {"dtype": "i2", "scale_factor": 0.01}
+FILLED = {**PACKED, "_FillValue": -32768}
+DAYS = {"dtype": "i2", "units": "days since 2020-01-01"}
+UNFIT: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "too large": ([1.0, 1001.0], PACKED, "to 1001.0, would be stored as .* to 100100.0, and int16 has -32768"),
+    "too small": ([1.0, -1001.0], FILLED, "int16 has"),
+    "turned": ([1.0, 1001.0], {**PACKED, "scale_factor": -0.01}, "int16 has"),
+    "by its offset": ([1.0, 2.0], {**PACKED, "add_offset": 999.0}, "int16 has"),
+    "rounded up": ([327.675], PACKED, "int16 has"),
+    "infinite": ([np.inf, 0.0], FILLED, "int16 has"),
+    "NaN": ([np.nan, 1.0], PACKED, "has NaN, which int16 cannot hold"),
+    "all NaN": ([np.nan, np.nan], PACKED, "has NaN, which int16 cannot hold"),
+    "integers": ([1, 1000], {"dtype": "i1"}, "to 1000, and int8 has -128 to 127"),
+    "scaled integers": ([1, 1000], {"dtype": "i1", "scale_factor": 2.0}, "int8 has"),
+    "plain fractions": ([1.0, -3.0], {"dtype": "u1"}, "uint8 has 0 to 255"),
+    "dates": (pandas.to_datetime(["2020-01-02", "2250-01-01"]), DAYS, "int16 has"),
+    "spans": (pandas.to_timedelta([1, 100_000], unit="D"), {"dtype": "i2", "units": "days"}, "int16 has"),
+    "NaT": (pandas.to_datetime(["2020-01-02", "NaT"]), DAYS, "has NaT, which int16 cannot hold"),
+    "single precision": (np.array([2.0**31], "f4"), {"dtype": "i4", "scale_factor": 1.0, "_FillValue": 0}, "int32"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:saving variable")
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("case", UNFIT)
+def test_numbers_that_do_not_fit_their_encoding(path: Path, case: str, lazy: bool) -> None:
+    values, encoding, words = UNFIT[case]
+    if lazy and case == "dates":  # of which xarray makes blocks of int64, refused as they are
+        words = "int16"
+    good = xarray.Dataset({"p": ("q", np.array([2, 1], np.asarray(values).dtype))})
+    if case in ("dates", "spans", "NaT"):
+        good = xarray.Dataset({"p": ("q", np.asarray(values)[[0, 0]])})
+    if case not in ("by its offset", "scaled integers", "spans"):  # which change small numbers, too
+        to_store(good, path, "/new", encoding={"p": encoding})
+        np.testing.assert_array_equal(opened(path, group="new").p, good.p)
+    data = xarray.Dataset({"p": ("q", np.asarray(values))})
+    if lazy:
+        pytest.importorskip("dask.array")
+        data = data.chunk(q=1)
+    before = content(path.parent)
+    with pytest.raises(ValueError, match=words):
+        to_store(data, path, "/other", encoding={"p": encoding})
+    assert content(path.parent) == before
+    if case in (
+        "dates",
+        "NaT",
+        "too large",
+        "too small",
+        "infinite",
+        "NaN",
+        "all NaN",
+    ):  # others do not fit what is there already
+        for how in ({"append_dim": "q"}, {"mode": "a"}, {"region": {"q": slice(0, 2)}}):
+            with pytest.raises(ValueError, match=words):
+                to_store(data, path, "/new", **how)
+        assert content(path.parent) == before
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_numbers_that_just_fit_their_encoding(tmp_path: Path, lazy: bool) -> None:
+    data = xarray.Dataset(
+        {
+            "p": ("q", [327.67, -327.67, np.nan], {}, FILLED),
+            "nan": ("q", [np.nan] * 3, {}, FILLED),
+            "u": ("q", np.array([255, 0, 1], "u1"), {}, {"dtype": "u1"}),
+            "spans": ("q", pandas.to_timedelta([1, 32767, 0], unit="D"), {}, {"dtype": "i2", "units": "days"}),
+            "nat": ("q", pandas.to_datetime(["2020-01-02", "NaT", "NaT"])),
+            "wide": ("q", np.array([2**63 - 1, -(2**63), 0])),
+        }
+    )
+    if lazy:
+        pytest.importorskip("dask.array")
+        data = data.drop_vars("spans").chunk(q=2)
+    else:
+        dates = pandas.to_datetime(["2109-09-18", "NaT", "2020-01-01"])
+        data["dates"] = xarray.Variable("q", dates, {}, {**DAYS, "_FillValue": -1})
+    to_store(data, tmp_path / "a.b2z")
+    to_store(data, tmp_path / "a.b2z", append_dim="q")
+    found = opened(tmp_path / "a.b2z", decode_timedelta=True)
+    xarray.testing.assert_allclose(found, xarray.concat([data, data], "q").load())
+    with blosc2.open(str(tmp_path / "a.b2z")) as store:
+        assert store["/p"][:].tolist() == [32767, -32767, -32768] * 2
+    for name in {"wide", "dates", "nat", "spans"} & set(data):
+        np.testing.assert_array_equal(found[name][:3], data[name])
+
+
+def test_masked_arrays_of_dask(path: Path) -> None:
+    dask = pytest.importorskip("dask.array")
+    items = np.arange(20.0, dtype="f4").reshape(5, 4)
+    masked = dask.ma.masked_greater(dask.from_array(items, chunks=2), 3)
+    for name in ("t", "new"):
+        data = xarray.Dataset({name: (("time", "x"), masked, {"units": "K"})})
+        to_store(data, path, mode="a")  # xarray sees the mask, and makes it NaN
+        np.testing.assert_array_equal(opened(path)[name], np.where(items > 3, np.nan, items))
+    hidden = dask.zeros((5, 4), "f4", chunks=2).map_blocks(
+        lambda items: np.ma.masked_equal(items, 0), dtype="f4", meta=np.zeros((0, 0), "f4")
+    )
+    before = content(path.parent)
+    for name in ("t", "new", "another"):
+        with pytest.raises(TypeError, match="would lose their mask"):
+            to_store(xarray.Dataset({name: (("time", "x"), hidden)}), path, mode="a")
+    assert content(path.parent) == before
 
 
 def test_items_of_other_kinds(tmp_path: Path) -> None:

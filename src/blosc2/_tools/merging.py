@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import Any, Final
 
 from blosc2._opening import open as open_path
-from blosc2._options import check_target_mode
+from blosc2._options import check_target_mode, local_path
 from blosc2._stores import ForeignObject, Store, children_of
 from blosc2._tools.converting.placing import partial_name, put_in_place, remove
 from blosc2._tools.equality import same_value
@@ -39,7 +39,8 @@ def merge(
     target : path or TreeStore
         A ``.b2z``, ``.b2d`` or ``.b2e``, or a store that is open for writing.
     mode : {"w-", "w", "a"}
-        Of a path: make a new store, replace one that exists, or add to it. To an open store, leaves are added.
+        Of a path: make a new store, replace one that exists, or add to it. To an open store, leaves are added; "w" is
+        refused.
     on_clash : {"error", "first", "last"}
         What to do if two sources have the same key, or the target has it already (which counts as the first): refuse,
         or take the leaf of the first or the last one. The same holds for attributes of groups that differ.
@@ -58,7 +59,8 @@ def merge(
     FileExistsError
         The target exists, and the mode is "w-".
     TypeError
-        A source is no store, or has an object of another package: only `to_b2z` and `to_b2d` copy those.
+        A source is no store, a group is no string, or a source has an object of another package: only `to_b2z` and
+        `to_b2d` copy those.
 
     Notes
     -----
@@ -86,8 +88,10 @@ def merge(
     with ExitStack() as opened:
         parts = [_Part(opened, group, source) for group, source in _pairs(sources)]
         if isinstance(target, Store):
+            if mode == "w":
+                raise ValueError("mode='w' replaces a store by its path: an open one is added to, or cleared first")
             return _add(target, parts, on_clash, progress)
-        path = os.fspath(target).rstrip("/")
+        path = local_path(target).rstrip("/")
         if not path.endswith((".b2z", ".b2d", ".b2e")):
             raise ValueError(f"{path}: the target is a store in .b2z, .b2d or .b2e")
         exists = os.path.lexists(path)
@@ -105,11 +109,17 @@ def _pairs(sources: Any) -> Iterator[tuple[str, Any]]:
         raise TypeError("merge takes several sources: a list, or a mapping of groups to sources")
     if isinstance(sources, Mapping):
         for group, source in sources.items():
+            if not isinstance(group, str):
+                raise TypeError(f"a mapping of sources has groups as its keys, which are strings, not {group!r}")
             path = "/".join(part for part in group.split("/") if part)
             yield f"/{path}" if path else "", source
     else:
         for source in sources:
             yield "", source
+
+
+def _counted(clashes: list[str]) -> str:
+    return "1 key or attribute is" if len(clashes) == 1 else f"{len(clashes)} keys or attributes are"
 
 
 class _Part:
@@ -195,8 +205,9 @@ class _Merged:
             first = self.leaves[mixed[0]][0].name
             raise ValueError(f"{some_of(mixed)}: a leaf in one store ({first}), and a group in another")
         if clashes and on_clash == "error":
+            more = ", ..." if len(clashes) > 8 else ""
             raise ValueError(
-                f"{len(clashes)} of several stores: {', '.join(clashes[:8])}{', ...' if len(clashes) > 8 else ''}; "
+                f"{_counted(clashes)} in several stores: {', '.join(clashes[:8])}{more}; "
                 "on_clash='first' or 'last' takes one of them, a mapping of groups to sources keeps both"
             )
         if target is not None:  # what is there already

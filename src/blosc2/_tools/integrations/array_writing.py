@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Self
 
@@ -54,7 +55,16 @@ class ScratchFolder:
 
     def __exit__(self, *error: object) -> None:
         if self._made is not None:
-            Owner().remove_tree(self._made, strict=False)
+            remove_folder(self._made)
+
+
+def remove_folder(folder: str) -> None:
+    """Remove a folder, although a task that is not wanted any more may be writing to it just now."""
+    for pause in (0, 0.01, 0.1, 0.5, 1):
+        time.sleep(pause)
+        Owner().remove_tree(folder, strict=False)
+        if not os.path.lexists(folder):
+            return
 
 
 def new_array(

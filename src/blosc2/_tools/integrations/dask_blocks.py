@@ -8,6 +8,7 @@ from itertools import accumulate
 from typing import Any, Final
 
 from blosc2._arrays import ArrayPlan
+from blosc2._frames import is_masked
 
 # Chunks of fewer bytes are refused: the blocks have no boundaries in common with chunks worth having.
 _LEAST: Final = 4 << 10
@@ -39,7 +40,14 @@ def aligned_keywords(array: Any, keywords: Mapping[str, Any], what: str) -> dict
     ------
     ValueError
         A block would end inside of a chunk; the message says which blocks would do.
+    TypeError
+        The array has a mask.
     """
+    if is_masked(array._meta):
+        raise TypeError(
+            f"{what}: masked arrays would lose their mask: take dask.array.ma.getdata(array) and "
+            "dask.array.ma.getmaskarray(array), or dask.array.ma.filled(array)"
+        )
     if any(math.isnan(n) for lengths in array.chunks for n in lengths):
         raise ValueError(f"{what} has blocks of unknown lengths: call compute_chunk_sizes() first")
     keywords = {name: value for name, value in keywords.items() if value is not None}

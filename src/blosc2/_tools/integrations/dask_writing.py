@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
-import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -20,14 +20,15 @@ from blosc2._arrays import ArrayPlan
 from blosc2._backends import WriterLock, new_key
 from blosc2._files import Owner
 from blosc2._opening import open as open_path
-from blosc2._options import check_target_mode
-from blosc2._stores import Store
-from blosc2._tools.integrations.array_writing import ScratchFolder, where_to
+from blosc2._options import check_target_mode, local_path
+from blosc2._stores import NewKeys, NewNames, Store
+from blosc2._tools.integrations.array_writing import ScratchFolder, remove_folder, where_to
 from blosc2._tools.integrations.dask_blocks import aligned_keywords, bounds_of
 from blosc2._tools.integrations.part_files import Part, Parts
 from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import StoreLockedError
 from blosc2.ndarray import NDArray
+from blosc2.schunk import SChunk
 from blosc2.tree_store import TreeStore
 
 #: The result of a task, for dask an array like all others.
@@ -146,12 +147,9 @@ def write_dask(
         raise TypeError(f"to_store got unexpected keywords for arrays of dask: {', '.join(unknown)}")
     check_target_mode(mode, ("w-", "w"))
     given = {"chunks": chunks, "blocks": blocks, "cparams": cparams}
-    path = None if isinstance(target, Store) else os.fspath(target).rstrip("/")
-    if isinstance(data, Mapping):
-        prefix = "" if key == "/" else "/" + key.strip("/")
-        arrays = {f"{prefix}/{name.strip('/')}": array for name, array in data.items()}
-    else:
-        arrays = {"/" + key.strip("/"): data}
+    path = None if isinstance(target, Store) else local_path(target).rstrip("/")
+    arrays = _arrays_by_key(data, key)
+    attributes = dict(attributes or {})
     single = path is not None and path.endswith(".b2nd")
     if single and (isinstance(data, Mapping) or key != "/"):
         raise ValueError(f"{path} holds one array, which has no key")
@@ -160,6 +158,7 @@ def write_dask(
     keywords = {name: aligned_keywords(array, given, f"the array {name!r}") for name, array in arrays.items()}
     beside = _place_of(target, path)
     _check_target(target, path, list(arrays), mode, single=single)
+    SChunk().vlmeta.update(attributes)  # raises what it would in the end
     with _staging(beside, sorted(arrays), keep=resume) as folder:
         staged = {}
         for number, (name, array) in enumerate(sorted(arrays.items())):
@@ -169,15 +168,30 @@ def write_dask(
         compute_staged(list(staged.values()), compute)
         if single:
             (each,) = staged.values()
-            where = {"urlpath": path, "mode": "x" if mode == "w-" else "w"}
-            _write_single(each, str(path), attributes or {}, folder, where)
+            _write_single(each, str(path), attributes, folder, mode)
         else:
             with ScratchFolder(os.path.join(folder, "store")) as scratch:
                 made = {
-                    name: each.assembled(where_to(arrays[name].shape, arrays[name].dtype, scratch), attributes or {})
+                    name: each.assembled(where_to(arrays[name].shape, arrays[name].dtype, scratch), attributes)
                     for name, each in staged.items()
                 }
                 _publish(target, path, made, mode)
+
+
+def _arrays_by_key(data: Any, key: str) -> dict[str, Any]:
+    """The arrays by the keys that they get."""
+    if not isinstance(data, Mapping):
+        return {"/" + key.strip("/"): data}
+    prefix = "" if key == "/" else "/" + key.strip("/")
+    arrays: dict[str, Any] = {}
+    for name, array in data.items():
+        if not isinstance(name, str):
+            raise TypeError(f"keys are strings, not {name!r}")
+        full = f"{prefix}/{name.strip('/')}"
+        if full in arrays:
+            raise ValueError(f"two arrays have the key {full!r}")
+        arrays[full] = array
+    return arrays
 
 
 def _place_of(target: Any, path: str | None) -> str:
@@ -194,17 +208,41 @@ def _check_target(target: Any, path: str | None, keys: list[str], mode: str, *, 
     if single:
         if mode == "w-" and os.path.lexists(str(path)):
             raise FileExistsError(f"{path} exists; mode='w' replaces it")
+        parent = os.path.dirname(os.path.abspath(str(path)))
+        if not os.path.isdir(parent):
+            raise FileNotFoundError(errno.ENOENT, "cannot write here, make the folder first", parent)
         return
-    for key in keys:
-        new_key(key)  # raises
     if path is not None and not path.endswith((".b2z", ".b2d", ".b2e")):
         raise ValueError(f"{path}: a store in .b2z, .b2d or .b2e, or an array in .b2nd")
     if path is None:
         target._session.check_writable("set items")
+        _check_keys(target, keys)
         _check_new(target, keys, mode)
     elif os.path.lexists(path):
         with open_path(path, mode="r") as store:
+            if not isinstance(store, Store):
+                raise TypeError(f"{path} is a {type(store).__name__}, and no store")
+            _check_keys(store, keys)
             _check_new(store, keys, mode)
+    else:
+        _check_keys(EmbedStore(), keys, grouped=not path.endswith(".b2e"))
+
+
+def _check_keys(store: Any, keys: list[str], *, grouped: bool | None = None) -> None:
+    """Check keys against the leaves and groups of a store, and against each other.
+
+    `grouped` says whether a key is either a leaf or a group, if the store is only to be made.
+    """
+    owner = store._owner
+    admit = NewKeys(
+        owner._contents, NewNames(), owner._check_assignable,
+        grouped=isinstance(owner, TreeStore) if grouped is None else grouped,
+        foreign=owner._foreign is not None and owner._foreign.are_possible(owner),
+    )  # fmt: skip
+    for key in sorted(keys):  # a key comes before those below it
+        absolute = new_key(store._prefix + key)
+        owner._check_assignable(absolute)  # knows what the store has not published yet
+        admit(absolute)
 
 
 def _check_new(store: Any, keys: list[str], mode: str) -> None:
@@ -213,15 +251,13 @@ def _check_new(store: Any, keys: list[str], mode: str) -> None:
         raise FileExistsError(f"{store._path} has {', '.join(map(repr, there))}; mode='w' replaces arrays")
 
 
-def _write_single(
-    staged: StagedArray, path: str, attributes: Mapping[str, Any], folder: str, where: Mapping[str, Any]
-) -> None:
+def _write_single(staged: StagedArray, path: str, attributes: Mapping[str, Any], folder: str, mode: str) -> None:
     """Write a file of one array: with its attributes under another name, then under its own."""
     waiting = os.path.join(folder, "array.b2nd")
     with suppress(FileNotFoundError):
         Owner().unlink(waiting)
     staged.assembled({"urlpath": waiting, "mode": "w"}, attributes)
-    if where["mode"] == "x" and os.path.lexists(path):
+    if mode == "w-" and os.path.lexists(path):
         raise FileExistsError(f"{path} was made by somebody else meanwhile; mode='w' replaces it")
     Owner().replace(waiting, path)
 
@@ -267,20 +303,11 @@ def _staging(beside: str, keys: list[str], *, keep: bool) -> Iterator[str]:
             yield folder
         except BaseException:
             if not keep:
-                _remove(folder, owner)
+                remove_folder(folder)
             raise
-        _remove(folder, owner)
+        remove_folder(folder)
     finally:
         lock.release()
-
-
-def _remove(folder: str, owner: Owner) -> None:
-    """Remove the folder, although a task that is not wanted any more may be writing to it just now."""
-    for pause in (0, 0.01, 0.1, 0.5, 1):
-        time.sleep(pause)
-        owner.remove_tree(folder)
-        if not os.path.lexists(folder):
-            return
 
 
 def _empty(folder: str, owner: Owner) -> None:

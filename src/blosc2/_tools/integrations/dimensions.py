@@ -40,7 +40,7 @@ def names_of(key: str, ndim: int, attributes: Mapping[str, Any]) -> tuple[str, .
 
 
 def stored_attributes(attributes: Mapping[Any, Any], where: str) -> dict[str, Any]:
-    """Attributes as they are stored: single NumPy values as arrays without axes, so that their dtype comes back.
+    """Attributes as they are stored: single NumPy values as 0-d arrays, so that their dtype comes back.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def _is_storable(value: Any) -> bool:
 
 
 def shown_attributes(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes that were stored: arrays without axes as single values again, and nothing that netCDF added."""
+    """The attributes that were stored: 0-d arrays as single values again, and nothing that netCDF added."""
     scale = stored.get("CLASS") in ("DIMENSION_SCALE", b"DIMENSION_SCALE")
     hidden = {DIMENSIONS, *_OF_NETCDF, *(("CLASS", "NAME") if scale else ())}
     return {name: _shown(name, value) for name, value in stored.items() if name not in hidden}

@@ -21,6 +21,7 @@ import numpy as np
 from blosc2._arrays import ArrayPlan, compressed_box
 from blosc2._core.io.checksum import crc32c
 from blosc2._files import Owner
+from blosc2._indexing import lossless
 from blosc2.exceptions import FormatError
 
 _END: Final = struct.Struct("<8s16sQI")
@@ -78,11 +79,13 @@ class Part(NamedTuple):
         ------
         ValueError
             The items have another shape or dtype than the array says.
+        TypeError
+            The items have a mask.
         FileNotFoundError
             The folder is not there: this machine sees other files, or the run is over.
         """
         starts, counts = self.box(block)
-        items = np.asarray(items)
+        items = lossless(items)
         if items.shape != counts or items.dtype != self.dtype:
             raise ValueError(
                 f"block {block} has items of shape {items.shape} and {items.dtype}, and the array says {counts} and "

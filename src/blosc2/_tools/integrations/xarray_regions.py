@@ -14,7 +14,12 @@ _MEANINGS: Final = ("units", "calendar", "scale_factor", "add_offset", "_FillVal
 
 
 def checked_region(
-    dataset: Any, region: Any, coordinates: Mapping[str, Any], append_dim: Hashable | None, where: str
+    dataset: Any,
+    region: Any,
+    coordinates: Mapping[str, Any],
+    lengths: Mapping[str, int],
+    append_dim: Hashable | None,
+    where: str,
 ) -> dict[Any, slice]:
     """The slices of a region, with start and stop.
 
@@ -26,6 +31,8 @@ def checked_region(
         Slices by dimension; "auto" finds where the coordinates of the dataset are among those of the store.
     coordinates : mapping
         The stored variables that have the names of dimensions.
+    lengths : mapping
+        Of all stored dimensions.
     append_dim : optional
     where : str
         For errors.
@@ -42,7 +49,7 @@ def checked_region(
             raise ValueError(f"{dim!r} is named by region and by append_dim: one of both")
         length = dataset.sizes[dim]
         if isinstance(part, str) and part == "auto":
-            part = _found_region(dim, dataset, coordinates.get(dim), where)
+            part = _found_region(dim, dataset, coordinates.get(dim), lengths.get(dim, length), where)
         if not isinstance(part, slice):
             raise TypeError(f"region must have slices, or 'auto', not {part!r} for {dim!r}")
         if part.step not in (None, 1):
@@ -63,11 +70,22 @@ def checked_region(
     return found
 
 
-def _found_region(dim: str, dataset: Any, stored: Any, where: str) -> slice:
-    """Where the coordinates of a dataset are among those of the store."""
+def _found_region(dim: str, dataset: Any, stored: Any, whole: int, where: str) -> slice:
+    """Where the coordinates of a dataset are among those of the store. Without any, only a whole dimension is found."""
     if dim not in dataset.variables or stored is None:
-        return slice(0, dataset.sizes[dim])
+        if dataset.sizes[dim] != whole:
+            what = "the dataset" if stored is not None else "the store"
+            raise ValueError(
+                f"{where}: {what} has no coordinate {dim!r} to find, and {dataset.sizes[dim]} of {whole} items would "
+                "be written: name a slice for it in region"
+            )
+        return slice(0, whole)
     index = conventions.decode_cf_variable(dim, stored).to_index()
+    if not index.is_unique:
+        raise ValueError(
+            f"{where}: the coordinate {dim!r} has equal values, among which none can be found: name a slice for it in "
+            "region"
+        )
     positions = index.get_indexer(dataset.variables[dim].to_index())
     if len(positions) and (positions < 0).any():
         raise KeyError(f"{where}: not all values of the coordinate {dim!r} are there")
@@ -100,11 +118,11 @@ def fit_to_existing(
         raise ValueError(f"{what} has the dimensions {stored.dims}, not {variable.dims}")
     variable = variable.transpose(*stored.dims)
     for dim, length in variable.sizes.items():
-        room = box[dim].stop if dim in box else length
+        stop = box[dim].stop if dim in box else length
         is_whole = dim in box or length == stored.sizes[dim]
-        if dim != append_dim and (room > stored.sizes[dim] or not is_whole):
+        if dim != append_dim and (stop > stored.sizes[dim] or not is_whole):
             raise ValueError(
-                f"{what} has {stored.sizes[dim]} items along {dim!r}, and {room} would be written; append_dim makes it "
+                f"{what} has {stored.sizes[dim]} items along {dim!r}, and {stop} would be written; append_dim makes it "
                 "longer, region names a part, mode='w' replaces it"
             )
     decoded = conventions.decode_cf_variable(name, stored)
@@ -130,6 +148,22 @@ def fit_to_existing(
             f"{what} is stored as {stored.dtype}, which cannot hold the values to write, of {encoded.dtype}"
         )
     return encoded
+
+
+def check_unchanged(name: str, encoded: Any, stored: Any, append_dim: Hashable, where: str) -> None:
+    """Refuse another coordinate along a dimension that does not grow: it would name older values anew.
+
+    Parameters
+    ----------
+    encoded, stored : Variable
+        What would be written, as it is stored, and what there is, of the same shape.
+    """
+    new, old = encoded.values, stored.values
+    if not np.array_equal(new, old, equal_nan=new.dtype.kind in "fc" and old.dtype.kind in "fc"):
+        raise ValueError(
+            f"{where}: the coordinate {name!r} does not have the dimension append_dim={append_dim!r}, and differs from "
+            "the stored one, which names older values, too: make both the same, or leave it out with drop_vars"
+        )
 
 
 def _check_kind(variable: Any, decoded: Any, what: str) -> None:

@@ -14,15 +14,17 @@ from xarray.backends.common import ensure_dtype_not_object
 from xarray.coding import strings
 
 from blosc2._arrays import ArrayPlan
+from blosc2._indexing import lossless
 from blosc2._opening import open as open_path
-from blosc2._options import check_target_mode
+from blosc2._options import check_target_mode, local_path
 from blosc2._stores import children_of
 from blosc2._tools.converting.items import DIMENSIONS
 from blosc2._tools.converting.placing import partial_name, put_in_place, remove
 from blosc2._tools.integrations.array_writing import ScratchFolder, new_array, where_to, write_box
 from blosc2._tools.integrations.dimensions import names_of, stored_attributes
 from blosc2._tools.integrations.xarray_backend import UNNAMED, group_path, has_group, variable_of
-from blosc2._tools.integrations.xarray_regions import checked_region, fit_to_existing
+from blosc2._tools.integrations.xarray_packing import checked_to_fit, is_of_dask
+from blosc2._tools.integrations.xarray_regions import check_unchanged, checked_region, fit_to_existing
 from blosc2.ndarray import NDArray
 from blosc2.tree_store import TreeStore
 
@@ -104,7 +106,7 @@ def _writable(target: Any, group: str, mode: str) -> Iterator[tuple[TreeStore, S
         raise TypeError(
             f"a {type(target).__name__} is no TreeStore and no path: datasets are written to groups of these"
         )
-    path = os.fspath(target).rstrip("/")
+    path = local_path(target).rstrip("/")
     if not path.endswith((".b2z", ".b2d")):
         raise ValueError(f"{path}: groups with attributes need a store in .b2z or .b2d")
     exists = os.path.lexists(path)
@@ -192,7 +194,8 @@ class _GroupWriter:
         existing = self._existing(dataset)
         box: dict[Any, slice] = {}
         if region is not None:
-            box = checked_region(dataset, region, self._variables(dataset.dims), self._append_dim, self._where)
+            coordinates, lengths = self._variables(dataset.dims), self._lengths()
+            box = checked_region(dataset, region, coordinates, lengths, self._append_dim, self._where)
             dataset = dataset.drop_vars(dataset.indexes)
             existing = self._existing(dataset)
         missing = sorted(set(dataset.variables) - set(existing))
@@ -210,10 +213,14 @@ class _GroupWriter:
             variable = fit_to_existing(
                 name, dataset.variables[name], stored, box, self._append_dim, self._where, encoded_variable
             )
-            self._change(leaf, variable, box)
+            if self._append_dim is not None and name in dataset.coords and self._append_dim not in variable.dims:
+                part = stored[{dim: box[dim] for dim in stored.dims if dim in box}]
+                check_unchanged(name, variable, part, self._append_dim, self._where)
+            else:
+                self._change(leaf, variable, box)
         if self._mode != "r+":
             self._set_attributes(attributes)
-        self._check_dimensions()
+        self._lengths()  # checks them
 
     def _existing(self, dataset: Any) -> dict[str, tuple[Any, NDArray]]:
         """Variables of a dataset that the group has, as they are stored, with their leaves."""
@@ -266,7 +273,7 @@ class _GroupWriter:
             where = f"variable {name!r}"
             attributes = {DIMENSIONS: list(variable.dims), **stored_attributes(variable.attrs, where)}
             keywords = _keywords(variable, set(encoding.get(name, ())), where)
-            if variable.chunks is not None and type(variable.data).__module__.partition(".")[0] == "dask":
+            if is_of_dask(variable):
                 staged[name] = self._staged(variable.data, keywords, where), attributes
             else:
                 array = new_array(
@@ -314,8 +321,8 @@ class _GroupWriter:
         if kept:
             view.attrs.update(kept)
 
-    def _check_dimensions(self) -> None:
-        """Refuse a group whose variables have one dimension with several lengths: it could not be read as a dataset."""
+    def _lengths(self) -> dict[str, int]:
+        """The lengths of dimensions. A group of which one has several could not be read as a dataset: `ValueError`."""
         lengths: dict[str, tuple[int, str]] = {}
         for name in self._leaves():
             leaf = self._store[f"{self._group}/{name}"]
@@ -328,6 +335,7 @@ class _GroupWriter:
                         f"{self._where}: the dimension {dim!r} would have the length {first[0]} in {first[1]!r} and "
                         f"{length} in {name!r}"
                     )
+        return {dim: length for dim, (length, _) in lengths.items()}
 
 
 def _check_name(name: Any) -> None:
@@ -345,13 +353,15 @@ def _encoded(dataset: Any, names: list[str], encoding: dict[Any, Any]) -> tuple[
     for name, how in encoding.items():
         dataset.variables[name].encoding = dict(how)
     variables, attributes = conventions.encode_dataset_coordinates(dataset)
-    encoded, attributes = conventions.cf_encoder({name: variables[name] for name in names}, attributes)
+    encoded, attributes = conventions.cf_encoder(
+        {name: checked_to_fit(name, variables[name]) for name in names}, attributes
+    )
     return {name: _with_plain_texts(name, encoded[name]) for name in names}, attributes
 
 
 def encoded_variable(name: str, variable: Any) -> Any:
     """One variable as CF has it, with texts of a fixed length."""
-    return _with_plain_texts(name, conventions.encode_cf_variable(variable, name=name))
+    return _with_plain_texts(name, conventions.encode_cf_variable(checked_to_fit(name, variable), name=name))
 
 
 def _with_plain_texts(name: str, variable: Any) -> Any:
@@ -411,6 +421,8 @@ _CODED: Final = (
 
 def _reader(variable: Any) -> Any:
     """What reads boxes of a variable, which may be in memory, in another file, or not yet computed."""
+    if is_of_dask(variable):
+        return lambda box: lossless(variable[box].data.compute())
     return lambda box: variable[box].values
 
 
