@@ -42,6 +42,8 @@ class Dataset:
 
     def _prepare(self, source: Any, fields: FieldNames, keys: Any, transform: Any, rng: bool, seed: int) -> None:
         self._source = source_of(source, fields, keys)
+        if not self._source.length:
+            raise ValueError("there are no samples: the arrays have no rows")
         if transform is not None and not callable(transform):
             raise TypeError("transform must be callable")
         if rng and transform is None:
@@ -49,9 +51,9 @@ class Dataset:
         self.transform: Callable[..., Any] | None = transform
         self.rng, self.seed = bool(rng), operator.index(seed)
 
-    # ------------------------------------------------------------------ what the joints to other libraries replace
+    # ------------------------------------------------------------------ what joins other libraries replaces
     def _new(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Any, Items]:
-        """Room for a batch: what callers get, and the same memory as a NumPy array."""
+        """Memory for a batch: what callers get, and the same memory as a NumPy array."""
         items = np.empty(shape, dtype)
         return items, items
 
@@ -62,6 +64,10 @@ class Dataset:
     def _stacked(self, samples: list[Any]) -> Any:
         """A batch of what a transform gave."""
         return stacked(samples)
+
+    def _fields_shown(self) -> str:
+        named = [name for name in self._source.names if name is not None]
+        return f", fields {', '.join(map(repr, named))}" if named else ""
 
     # ------------------------------------------------------------------ samples
     def __len__(self) -> int:
@@ -195,6 +201,9 @@ class Samples(Dataset):
 
     def __len__(self) -> int:
         return self._source.length
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} samples{self._fields_shown()})"
 
     def _read(self, epochs: list[int], places: list[int], nthreads: int) -> dict[str | None, Any]:  # noqa: ARG002
         numbers = places
