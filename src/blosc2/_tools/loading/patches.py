@@ -143,17 +143,17 @@ class PatchSampler(Dataset):
         number : int, or tuple of int
             The number of a patch, or an epoch and a number.
         """
-        (epoch,), (place,) = self._split([number])
-        volume = self._volume(epoch, place)
-        return self._drawn((epoch, place), volume, self._open(volume)[0])
+        (epoch,), (patch,) = self._split([number])
+        volume = self._volume(epoch, patch)
+        return self._drawn((epoch, patch), volume, self._open(volume)[0])
 
     def _volume(self, epoch: int, number: int) -> int:
         """The number of the volume: one after the other, in another order each time."""
         passes, position = divmod(number, self._source.length)
         return _order_of_pass(self._source.length, self.seed, epoch, passes)[position]
 
-    def _label(self, epoch: int, place: int) -> str:
-        return self._source.label(self._volume(epoch, place))
+    def _label(self, epoch: int, number: int) -> str:
+        return self._source.label(self._volume(epoch, number))
 
     def _open(self, volume: int) -> tuple[tuple[int, ...], Parts]:
         """The last axes of a volume, which all of its fields have; and what these are read from."""
@@ -176,7 +176,7 @@ class PatchSampler(Dataset):
             raise ValueError(f"{first} has {one} as its last axes, and {second} has {other}")
         return next(iter(found)), parts
 
-    def _drawn(self, place: tuple[int, int], volume: int, shape: tuple[int, ...]) -> Place:
+    def _drawn(self, patch: tuple[int, int], volume: int, shape: tuple[int, ...]) -> Place:
         """Draw the corner of a patch in a volume."""
         low, high = [], []
         for length, extent in zip(shape, self.shape, strict=True):
@@ -189,8 +189,8 @@ class PatchSampler(Dataset):
                 )
             low.append(-missing // 2)
             high.append(length + missing // 2 + missing % 2 - extent)
-        draw = _Draws(mixed_all(self.seed, *place))
-        voxel = self._voxel(place, volume, draw)
+        draw = _Draws(mixed_all(self.seed, *patch))
+        voxel = self._voxel(patch, volume, draw)
         if voxel is None:
             return Place(volume, tuple(draw(b - a + 1) + a for a, b in zip(low, high, strict=True)), None)
         chosen, at = voxel
@@ -204,9 +204,9 @@ class PatchSampler(Dataset):
             corner = [min(a, b) for a, b in zip(corner, high, strict=True)]
         return Place(volume, tuple(corner), chosen)
 
-    def _voxel(self, place: tuple[int, int], volume: int, draw: _Draws) -> tuple[int, tuple[int, ...]] | None:
+    def _voxel(self, patch: tuple[int, int], volume: int, draw: _Draws) -> tuple[int, tuple[int, ...]] | None:
         """Class and coordinates of the voxel that a patch is drawn around; None if it may lie anywhere."""
-        number, share = place[1], self.oversample
+        number, share = patch[1], self.oversample
         if self._index is None or int((number + 1) * share + 1e-9) == int(number * share + 1e-9):
             return None
         name = self._index.names[0]
@@ -232,7 +232,7 @@ class PatchSampler(Dataset):
         return row[0], tuple(row[len(row) - len(self.shape) :])
 
     # ------------------------------------------------------------------ reading
-    def _read(self, epochs: list[int], places: list[int], nthreads: int) -> dict[str | None, Any]:
+    def _read(self, epochs: list[int], numbers: list[int], nthreads: int) -> dict[str | None, Any]:
         source = self._source
         if isinstance(source, StoreLeaves):
             source.check()
@@ -241,16 +241,16 @@ class PatchSampler(Dataset):
         found: dict[str | None, Any] = {}
         batches: dict[str | None, Items] = {}
         for name in source.names:
-            found[name], batches[name] = self._new((len(places), *self._lead[name], *self.shape), self._dtypes[name])
+            found[name], batches[name] = self._new((len(numbers), *self._lead[name], *self.shape), self._dtypes[name])
         opened: dict[int, tuple[tuple[int, ...], Parts]] = {}
-        for number, (epoch, patch) in enumerate(zip(epochs, places, strict=True)):
+        for position, (epoch, patch) in enumerate(zip(epochs, numbers, strict=True)):
             volume = self._volume(epoch, patch)
             if volume not in opened:
                 opened[volume] = self._open(volume)
             shape, volume_parts = opened[volume]
             read, put = cut_box(shape, self._drawn((epoch, patch), volume, shape).corner, self.shape)
             for name in source.names:
-                row = batches[name][number]
+                row = batches[name][position]
                 if self._pads_any:
                     fill_outside(row, put, self._pads[name])
                 label, version, rows_key = volume_parts[name]
