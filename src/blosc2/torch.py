@@ -22,6 +22,7 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Final
 
@@ -171,7 +172,7 @@ class Loader(_tools.Loader):
     kind : {"threads", "fork", "spawn", "forkserver"}
         What workers are: threads of this process, which share its mapping and its block cache and copy nothing; or
         processes, for transforms that hold the GIL. Processes are those of `torch.utils.data.DataLoader`, begun with
-        the first loop, and kept until `close`.
+        the first loop, and kept until `close`. They serve one loop at a time: a new one ends the one before.
     pin_memory : bool
         Batches in pinned memory, which threads decode into. Without CUDA it has no effect.
     timeout : float
@@ -180,7 +181,8 @@ class Loader(_tools.Loader):
     Raises
     ------
     RuntimeError
-        A worker process died; PyTorch's error has its number.
+        A worker process died; PyTorch's error has its number. The next loop begins with new ones. Or another loop over
+        the same processes has begun.
 
     Examples
     --------
@@ -204,6 +206,7 @@ class Loader(_tools.Loader):
             raise ValueError(f"kind must be one of {', '.join(map(repr, _KINDS))}, not {kind!r}")
         self.kind = kind
         self._processes: Any = None
+        self._loop = 0
         seeds = torch.Generator().manual_seed(self._order.seed % (1 << 63))
         pinned = bool(pin_memory) and torch.cuda.is_available()
         if workers and kind != "threads":
@@ -220,8 +223,31 @@ class Loader(_tools.Loader):
     def _batches(self, epoch: int, first: int) -> Iterator[Any]:
         if self._processes is None:
             return super()._batches(epoch, first)
+        workers = self._processes._iterator and self._processes._iterator._workers
+        if workers and not all(worker.is_alive() for worker in workers):
+            self.close()  # one died between two loops, or while the caller was busy
+        self._loop += 1
         self._numbers.epoch, self._numbers.first = epoch, first
-        return iter(self._processes)
+        with self._closing():
+            return self._of_processes(self._loop, iter(self._processes), len(self) - first)
+
+    def _of_processes(self, loop: int, batches: Iterator[Any], count: int) -> Iterator[Any]:
+        for _ in range(count):
+            # PyTorch has one iterator for all loops over processes that stay.
+            if loop != self._loop:
+                raise RuntimeError("another loop over this loader has begun, or the loader was closed")
+            with self._closing():
+                batch = next(batches)
+            yield batch
+
+    @contextmanager
+    def _closing(self) -> Iterator[None]:
+        """End the processes after an error that may be of their end, so that the next loop begins with new ones."""
+        try:
+            yield
+        except RuntimeError:
+            self.close()
+            raise
 
     @staticmethod
     def _batch_of(dataset: Any, epoch: int, numbers: list[int], nthreads: int) -> Any:
@@ -232,7 +258,8 @@ class Loader(_tools.Loader):
         return collate([dataset[n] for n in numbers])
 
     def close(self) -> None:
-        """End worker processes. The next loop begins them anew."""
+        """End worker processes, and the loop over them, if there is one. The next loop begins them anew."""
+        self._loop += 1
         iterator = None if self._processes is None else self._processes._iterator
         if iterator is not None:
             self._processes._iterator = None

@@ -286,13 +286,17 @@ def test_sizes(text: Any, nbytes: int) -> None:
     assert blosc2.set_block_cache(0) == nbytes
 
 
-@pytest.mark.parametrize("text", ["", "2 XB", "-1 GB", -1, "GB", 2**61, "1 ib"])
+@pytest.mark.parametrize("text", ["", "2 XB", "-1 GB", -1, "GB", 2**61, "99999999999 TB", "1 ib"])
 def test_what_is_no_size(text: Any) -> None:
     with pytest.raises(ValueError, match="number of bytes"):
         blosc2.set_block_cache(text)
     assert blosc2.block_cache_stats().limit == 10_000_000
     with pytest.raises(TypeError):
         blosc2.set_block_cache(1.5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="not True"):
+        blosc2.set_block_cache(True)
+    with pytest.raises(ValueError, match=r"below 2\*\*60"):
+        blosc2.set_block_cache("99999999999 TB")
 
 
 def test_counts_beside_small_reads(tmp_path: Path) -> None:

@@ -116,9 +116,23 @@ def test_states_of_other_loaders_are_refused(samples: Samples) -> None:
             other.load_state_dict(state)
     with pytest.raises(ValueError, match="an epoch has 6"):
         Loader(samples, 4, shuffle=True).load_state_dict({**state, "batch": 6})
+    for name in state:
+        with pytest.raises(ValueError, match=f"the state has no '{name}'"):
+            Loader(samples, 4, shuffle=True).load_state_dict({key: state[key] for key in state if key != name})
+    with pytest.raises(ValueError, match="epoch must be at least 0, not -1"):
+        Loader(samples, 4).set_epoch(-1)
     for wrong in ({"workers": -1}, {"prefetch": 0}):
         with pytest.raises(ValueError, match="at least"):
             Loader(samples, 4, **wrong)
+
+
+def test_a_loader_is_shown_and_closed(samples: Samples) -> None:
+    with Loader(samples, 4, workers=2) as loader:
+        assert repr(loader) == f"Loader(Samples of {len(samples)}, 4, workers=2, kind='threads')"
+        assert len(list(loader)) == len(loader)
+    loader.close()
+    assert len(list(loader)) == len(loader)
+    assert repr(Loader(samples, 4)) == f"Loader(Samples of {len(samples)}, 4, workers=0)"
 
 
 def test_replicas_share_an_epoch(samples: Samples) -> None:

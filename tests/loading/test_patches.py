@@ -206,14 +206,23 @@ def test_volumes_that_do_not_fit(tmp_path: Path) -> None:
         padded_by = PatchSampler(path, (9, 2), fields=("scan",), pad_value=value)
         patch = padded_by[0]["scan"]
         assert np.isin([0, np.float32(value)], patch).all() or (np.isnan(value) and np.isnan(patch).any())
-    with pytest.raises(ValueError, match="pad_value has none for field 'mask'"):
+    with pytest.raises(ValueError, match="field 'mask': pad_value has no value"):
         PatchSampler(path, (2, 2), fields=("scan", "mask"), pad_value={"scan": np.nan})
     for wrong, text in (
         ({"shape": ()}, "shape must"), ({"shape": (0, 2)}, "shape must"), ({"count": 0}, "count must"),
-        ({"oversample": 2}, "oversample must"),
+        ({"oversample": 2}, "oversample must"), ({"oversample": 0.9}, "oversample=0.9 needs foreground"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=text):
             PatchSampler(path, **{"shape": (2, 2), "fields": ("scan",), **wrong})
+    volumes = blosc2.zeros((2, 3, 3), "u1")
+    assert repr(PatchSampler(volumes, [2, 2], count=7, oversample=0)) == "PatchSampler(7 patches of (2, 2))"
+    assert repr(PatchSampler(path, (2, 2), fields=("scan",))) == "PatchSampler(2 patches of (2, 2), fields 'scan')"
+    with pytest.raises(TypeError, match=r"shape must be a sequence of integers, .* not 4"):
+        PatchSampler(volumes, 4)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"^dtype uint8 has no value nan to pad with"):
+        PatchSampler(volumes, (2, 2), pad_value=np.nan)
+    with pytest.raises(ValueError, match="no samples"):
+        PatchSampler(blosc2.zeros((0, 3, 3)), (2, 2))
     with pytest.raises(ValueError, match="foreground is for stores"):
         PatchSampler(blosc2.zeros((2, 3, 3)), (2, 2), foreground="x")
     with pytest.raises(KeyError, match="has no '/0/nothing'"):

@@ -73,6 +73,51 @@ def test_names_and_patterns(tmp_path: Path) -> None:
     assert len(Samples(path, keys=["/images/1"])) == 1
 
 
+def test_by_default_each_leaf_is_a_sample(tmp_path: Path, mmap_mode: str | None) -> None:
+    """Groups of a tree are none, whatever their names are."""
+    path = str(tmp_path / "x.b2z")
+    with blosc2.TreeStore(path, mode="w") as store:
+        store["/a/ct/deep"] = ITEMS[0]
+        store["/b/ct"] = ITEMS[1]
+        store["/b/c/ct"] = ITEMS[2]
+    with blosc2.open(path, mode="r", mmap_mode=mmap_mode) as store:
+        assert sorted(Samples(store)._source.keys) == ["/a/ct/deep", "/b/c/ct", "/b/ct"]
+        below = Samples(store["/b"])
+        assert sorted(int(sample.sum()) for sample in below) == sorted(int(ITEMS[n].sum()) for n in (1, 2))
+        assert sorted(Samples(store, ["ct"])._source.keys) == ["/b", "/b/c"]
+        assert sorted(Samples(store["/b"], {"x": "{}ct"})._source.keys) == ["/", "/c/"]
+
+
+def test_slashes_of_names_and_keys(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.b2z")
+    for fields, keys in ((["/image"], None), (["image/"], ["/0/", "1"]), ({"image": "/{}/image"}, ["/0/", "1"])):
+        samples = Samples(path, fields, keys=keys)
+        assert list(samples[1]) == ["image"]
+        assert np.array_equal(samples.read_batch([1, 0])["image"], ITEMS[[1, 0]])
+    with pytest.raises(TypeError, match="keys must be a sequence of keys, not the string '/0'"):
+        Samples(path, ["image"], keys="/0")
+
+
+def test_samples_on_a_server(tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    name = "/loading-of-samples.b2z"
+    server = fsspec.filesystem("memory")
+    server.pipe(name, Path(write(tmp_path / "x.b2z")).read_bytes())
+    try:
+        samples = Samples(f"memory:/{name}", ["image", "label"])
+        assert np.array_equal(samples.read_batch([8, 3])["image"], ITEMS[[8, 3]])
+        samples._source.store.close()
+    finally:
+        server.rm(name)
+
+
+def test_samples_are_shown(tmp_path: Path) -> None:
+    assert (
+        repr(Samples(write(tmp_path / "x.b2z"), ["image", "/label"])) == "Samples(9 samples, fields 'image', 'label')"
+    )
+    assert repr(Samples(blosc2.asarray(ITEMS))) == f"Samples({len(ITEMS)} samples)"
+
+
 def test_rows_of_arrays(tmp_path: Path, mmap_mode: str | None) -> None:
     path = str(tmp_path / "x.b2nd")
     blosc2.asarray(ITEMS, urlpath=path, chunks=(4, 4, 5), blocks=(2, 2, 5))
@@ -159,7 +204,9 @@ def test_wrong_arguments(tmp_path: Path) -> None:
         (({"a": ITEMS},), TypeError, "field 'a': an NDArray"),
         (({},), ValueError, "no arrays"),
         ((array, ["image"]), ValueError, "are for stores"),
-        ((blosc2.asarray(3),), ValueError, "no rows"),
+        ((blosc2.asarray(3),), ValueError, "a 0-d array has no rows"),
+        ((blosc2.zeros((0, 3)),), ValueError, "there are no samples: the arrays have no rows"),
+        (({"a": blosc2.zeros(0)},), ValueError, "there are no samples"),
         ((7,), TypeError, "not from int"),
         ((write(tmp_path / "x.b2z"), "image"), TypeError, "not the string"),
         ((str(tmp_path / "x.b2z"), []), ValueError, "fields is empty"),

@@ -192,8 +192,10 @@ def test_errors_name_the_key(tmp_path: Path, kind: str) -> None:
 
 
 class Dying(b2t.Samples):
+    patient = False
+
     def _read(self, epochs: Any, places: Any, nthreads: int) -> Any:
-        if places[0] == 3:
+        if places[0] == 3 and not self.patient:
             os.kill(os.getpid(), signal.SIGKILL)
         return super()._read(epochs, places, nthreads)
 
@@ -203,7 +205,47 @@ def test_a_worker_that_dies(path: str) -> None:
     loader = b2t.Loader(Dying(path, ["scan"]), 1, workers=2, kind="fork")
     with pytest.raises(RuntimeError, match=r"worker.*(killed by signal|exited unexpectedly)"):
         list(loader)
+    loader.dataset.patient = True  # new workers see it
+    assert len(list(loader)) == 6
     loader.close()
+
+
+@pytest.mark.skipif(not FORKS, reason="fork does not exist here")
+def test_a_worker_that_died_between_loops(path: str) -> None:
+    with b2t.Loader(b2t.Samples(path, ["scan"]), 1, workers=2, kind="fork") as loader:
+        assert len(list(loader)) == 6
+        worker = loader._processes._iterator._workers[0]
+        worker.terminate()
+        worker.join()
+        try:
+            found = list(loader)
+        except RuntimeError:  # PyTorch's handler of signals was faster
+            found = list(loader)
+        assert np.array_equal(np.concatenate([batch["scan"].numpy() for batch in found]), ITEMS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_loops_over_a_loader(path: str, kind: str) -> None:
+    """Processes serve one loop at a time; threads serve each."""
+    samples = b2t.Samples(path, ["scan"])
+    with b2t.Loader(samples, 1, workers=2, kind=kind, shuffle=True) as loader:
+        first, second = iter(loader), iter(loader)
+        if kind == "threads":
+            wanted = [[batch["scan"] for batch in b2t.Loader(samples, 1, shuffle=True)]]
+            wanted.append([batch["scan"] for batch in list(first)])
+            assert all(map(torch.equal, *wanted))
+        else:
+            with pytest.raises(RuntimeError, match="another loop over this loader has begun"):
+                next(first)
+        again = b2t.Loader(samples, 1, shuffle=True)
+        again.set_epoch(1)
+        assert all(torch.equal(a["scan"], b["scan"]) for a, b in zip(second, again, strict=True))
+        third = iter(loader)
+        next(third)
+    if kind != "threads":
+        with pytest.raises(RuntimeError, match="or the loader was closed"):
+            next(third)
+    third.close()
 
 
 @pytest.mark.skipif(not FORKS, reason="fork does not exist here")
@@ -236,6 +278,7 @@ def test_many_batches_after_reads_in_the_parent(path: str) -> None:
 def test_wrong_kinds(path: str) -> None:
     with pytest.raises(ValueError, match="kind must be one of"):
         b2t.Loader(patches(path), kind="greenlets")
+    assert repr(b2t.Loader(patches(path), 4, workers=2, kind="spawn")).endswith("of 20, 4, workers=2, kind='spawn')")
 
 
 def test_without_torch(tmp_path: Path) -> None:

@@ -93,8 +93,10 @@ def _nbytes(size: int | str | None) -> int:
         if found is None or found[2] not in _UNITS:
             raise ValueError(f"{size!r} is no number of bytes such as '2 GB' or '512 MiB'")
         nbytes = int(float(found[1]) * _UNITS[found[2]])
+    elif isinstance(size, bool):
+        raise TypeError(f"a number of bytes is needed, not {size}")
     else:
         nbytes = operator.index(size)
     if not 0 <= nbytes < 1 << 60:
-        raise ValueError(f"a number of bytes is needed, not {size}")
+        raise ValueError(f"a number of bytes below 2**60 is needed, at least 0, not {size}")
     return nbytes

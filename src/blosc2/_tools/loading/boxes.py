@@ -54,5 +54,5 @@ def padding_value(dtype: np.dtype[Any], value: object, where: str) -> object:
     except (TypeError, ValueError, OverflowError):
         same = False
     if not same:
-        raise ValueError(f"{where}: dtype {dtype} has no value {value!r} to pad with")
+        raise ValueError(f"{where}dtype {dtype} has no value {value!r} to pad with")
     return item[()]

@@ -17,6 +17,7 @@ from blosc2._backends import EMBED
 from blosc2._files import file_identity
 from blosc2._indexing import Items, Version, read_many
 from blosc2._opening import open
+from blosc2._options import scheme_of
 from blosc2._stores import Store
 from blosc2.exceptions import StaleHandleError, StoreKeyError
 from blosc2.ndarray import NDArray
@@ -45,14 +46,14 @@ class ArrayRows:
         lengths = {}
         for name, array in arrays.items():
             if not isinstance(array, NDArray):
-                raise TypeError(f"{_field(name)}an NDArray is needed, not {type(array).__name__}")
+                raise TypeError(f"{field_label(name)}an NDArray is needed, not {type(array).__name__}")
             if array.ndim == 0:
-                raise ValueError(f"{_field(name)}an array without axes has no rows")
+                raise ValueError(f"{field_label(name)}a 0-d array has no rows")
             lengths[name] = len(array)
         self.length = next(iter(lengths.values()), 0)
         for name, length in lengths.items():
             if length != self.length:
-                raise ValueError(f"{_field(name)}{length} rows, and field {self.names[0]!r} has {self.length}")
+                raise ValueError(f"{field_label(name)}{length} rows, and field {self.names[0]!r} has {self.length}")
         self._versions: dict[str | None, Version] = {}
         for name in arrays:
             self._version(name)
@@ -104,7 +105,8 @@ class StoreLeaves:
 
     def __init__(self, store: Any, fields: FieldNames, keys: Iterable[str] | None) -> None:
         if isinstance(store, (str, os.PathLike)):
-            store = open(store, mode="r", mmap_mode="r")
+            on_server = scheme_of(str(store)) not in (None, "file")
+            store = open(store, mode="r", mmap_mode=None if on_server else "r")
         if not isinstance(store, Store):
             raise TypeError(f"samples are read from a store, or from arrays, not from {type(store).__name__}")
         if store.mode != "r" or store._owner._session.sharing is not None:
@@ -121,7 +123,7 @@ class StoreLeaves:
         self.patterns = _patterns(fields)
         self.names = tuple(self.patterns)
         first = self.patterns[self.names[0]]
-        self.keys = _found(store, first) if keys is None else [str(key) for key in keys]
+        self.keys = _found(store, first) if keys is None else _given(keys, self.patterns)
         self.length = len(self.keys)
         for name in self.names if keys is not None else self.names[1:]:
             for key in self.keys:
@@ -134,9 +136,6 @@ class StoreLeaves:
     # ------------------------------------------------------------------ one version
     def _stamp(self) -> Any:
         return self.store._owner._backend._identity  # type: ignore[attr-defined]  # each backend has it
-
-    def __getstate__(self) -> dict[str, Any]:
-        return dict(self.__dict__)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -225,7 +224,7 @@ def source_of(source: Any, fields: FieldNames, keys: Iterable[str] | None) -> So
     return ArrayRows(arrays)
 
 
-def _field(name: str | None) -> str:
+def field_label(name: str | None) -> str:
     return "" if name is None else f"field {name!r}: "
 
 
@@ -234,7 +233,9 @@ def _patterns(fields: FieldNames) -> dict[str | None, str]:
         return {None: "{}"}
     if isinstance(fields, str):
         raise TypeError(f"fields must be a sequence of names or a dict of patterns, not the string {fields!r}")
-    given: dict[Any, str] = dict(fields) if isinstance(fields, Mapping) else {name: name for name in fields}
+    given: dict[Any, str] = (
+        dict(fields) if isinstance(fields, Mapping) else {_name(pattern): pattern for pattern in fields}
+    )
     if not given:
         raise ValueError("fields is empty")
     patterns: dict[str | None, str] = {}
@@ -245,12 +246,27 @@ def _patterns(fields: FieldNames) -> dict[str | None, str]:
     return patterns
 
 
+def _name(pattern: str) -> str:
+    return pattern if "{}" in pattern else pattern.strip("/")
+
+
+def _given(keys: Iterable[str], patterns: dict[str | None, str]) -> list[str]:
+    """Keys of samples that a caller names, without slashes that patterns have, too."""
+    if isinstance(keys, str):
+        raise TypeError(f"keys must be a sequence of keys, not the string {keys!r}")
+    given = [str(key).rstrip("/") for key in keys]
+    return [key.lstrip("/") for key in given] if any("/{" in pattern for pattern in patterns.values()) else given
+
+
 def _found(store: Store, pattern: str) -> list[str]:
-    """The keys for which a pattern gives a leaf."""
+    """The keys for which a pattern gives a leaf: a `TreeStore` lists its groups, too."""
     head, _, tail = pattern.partition("{}")
     shortest = len(head) + len(tail)
     return [
         key[len(head) : len(key) - len(tail)]
         for key in store
-        if len(key) > shortest and key.startswith(head) and key.endswith(tail)
+        if len(key) > shortest
+        and key.startswith(head)
+        and key.endswith(tail)
+        and store._contents.has(store._absolute(key))
     ]

@@ -56,12 +56,12 @@ def foreground_index(mask: Any, count: int = 10_000, *, background: int = 0, see
             continue
         if label >= 1 << 31:
             raise ValueError(f"class {label} is above 2**31 - 1")
-        places = np.flatnonzero(flat == label)
-        if len(places) > count:
-            places = places[np.sort(Permutation(len(places), mixed_all(seed, label))[:count])]
-        rows = np.empty((len(places), 1 + items.ndim), np.int32)
+        voxels = np.flatnonzero(flat == label)
+        if len(voxels) > count:
+            voxels = voxels[np.sort(Permutation(len(voxels), mixed_all(seed, label))[:count])]
+        rows = np.empty((len(voxels), 1 + items.ndim), np.int32)
         rows[:, 0] = label
-        rows[:, 1:] = np.stack(np.unravel_index(places, items.shape), axis=1)
+        rows[:, 1:] = np.stack(np.unravel_index(voxels, items.shape), axis=1)
         found.append(rows)
     return np.concatenate(found) if found else np.empty((0, 1 + items.ndim), np.int32)
 

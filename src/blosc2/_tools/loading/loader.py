@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import operator
-import os
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
 
 from blosc2._options import get_nthreads
 from blosc2._tools.loading.order import Order
@@ -19,6 +18,8 @@ class Loader:
     Threads of this process read ahead: reading needs no GIL, so that they take all cores, without worker processes,
     without copies between these, and with one mapping and one block cache. The batches come in their order, and are the
     same for any number of workers.
+
+    Leaving a loop early ends it, and waits for the batches that threads are just making.
 
     Parameters
     ----------
@@ -63,6 +64,9 @@ class Loader:
     2
     """
 
+    #: What workers are.
+    kind = "threads"
+
     def __init__(
         self, dataset: Any, batch_size: int = 1, *, shuffle: bool = False, seed: int | None = None,
         drop_last: bool = False, workers: int = 0, prefetch: int = 2, rank: int = 0, replicas: int = 1,
@@ -90,8 +94,11 @@ class Loader:
         return self._at[0]
 
     def set_epoch(self, epoch: int) -> None:
-        """Begin the next loop with this epoch."""
-        self._next = self._at = (operator.index(epoch), 0)
+        """Begin the next loop with this epoch, which is at least 0."""
+        epoch = operator.index(epoch)
+        if epoch < 0:
+            raise ValueError(f"epoch must be at least 0, not {epoch}")
+        self._next = self._at = (epoch, 0)
 
     def __len__(self) -> int:
         """Batches in an epoch."""
@@ -157,13 +164,17 @@ class Loader:
         Raises
         ------
         ValueError
-            The other loader had another length, batch size, seed or order, so that batches would come twice or never.
+            The other loader had another length, batch size, seed or order, so that batches would come twice or never;
+            or the state is incomplete.
         """
         mine = self.state_dict()
+        missing = [name for name in mine if name not in state]
+        if missing:
+            raise ValueError(f"the state has no {missing[0]!r}: it is not one of state_dict()")
         for name in (*self._order.state(), "dataset_seed"):
-            if state.get(name) != mine[name]:
+            if state[name] != mine[name]:
                 raise ValueError(
-                    f"the state was saved with {name}={state.get(name)!r}, and this loader has {mine[name]!r}: "
+                    f"the state was saved with {name}={state[name]!r}, and this loader has {mine[name]!r}: "
                     "it cannot go on from there"
                 )
         epoch, batch = operator.index(state["epoch"]), operator.index(state["batch"])
@@ -171,6 +182,16 @@ class Loader:
             raise ValueError(f"the state is at batch {batch} of epoch {epoch}, and an epoch has {len(self)}")
         self._next = self._at = (epoch, batch)
 
+    # ------------------------------------------------------------------ end
+    def close(self) -> None:
+        """End workers that outlast a loop, of which threads have none; the loader can still be used."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
     def __repr__(self) -> str:
-        kind = f"{self.workers} threads" if self.workers else f"no workers in process {os.getpid()}"
-        return f"Loader({type(self.dataset).__name__} of {self._order.length}, {self.batch_size}, {kind})"
+        workers = f"workers={self.workers}, kind={self.kind!r}" if self.workers else "workers=0"
+        return f"Loader({type(self.dataset).__name__} of {self._order.length}, {self.batch_size}, {workers})"

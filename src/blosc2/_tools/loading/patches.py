@@ -5,12 +5,12 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from blosc2 import _stores
 from blosc2._indexing import Items
 from blosc2._tools.loading.boxes import cut_box, fill_outside, padding_value
-from blosc2._tools.loading.fields import FieldNames, StoreLeaves
+from blosc2._tools.loading.fields import FieldNames, StoreLeaves, field_label
 from blosc2._tools.loading.foreground import class_starts
 from blosc2._tools.loading.permutation import Permutation, mixed_all
 from blosc2._tools.loading.samples import Dataset, Number
@@ -18,10 +18,12 @@ from blosc2._tools.loading.samples import Dataset, Number
 #: By field: a label, the version of an array, and the leading key.
 Parts: TypeAlias = dict[str | None, tuple[str, Any, tuple[Any, ...]]]
 
+_OVERSAMPLE: Final = 1 / 3  # as nnU-Net
+
 
 @lru_cache(maxsize=64)
-def _turn(length: int, seed: int, epoch: int, turn: int) -> Permutation:
-    return Permutation(length, seed, epoch, turn, 2)
+def _order_of_pass(length: int, seed: int, epoch: int, number: int) -> Permutation:
+    return Permutation(length, seed, epoch, number, 2)
 
 
 class Place(NamedTuple):
@@ -35,8 +37,8 @@ class Place(NamedTuple):
 class PatchSampler(Dataset):
     """Random patches of volumes: a map-style dataset, which needs no other library.
 
-    Where a patch lies depends on the seed, the epoch and its number alone. Volumes come in turn, in another order each
-    time. A batch reads the patches of all fields in one call, and what lies beyond a volume is filled.
+    Where a patch lies depends on the seed, the epoch and its number alone. Each pass takes all volumes, in another
+    order. A batch reads the patches of all fields in one call, and what lies beyond a volume is filled.
 
     Parameters
     ----------
@@ -49,8 +51,9 @@ class PatchSampler(Dataset):
     foreground : str, optional
         Of a store: the name of the leaf, or a pattern as in `fields`, with the index that `foreground_index` makes.
     oversample : float
-        The share of patches around a voxel of the index: of each batch in turn, as nearly as possible. A class is drawn
-        first, then one of its voxels, which is the centre of the patch where that does not begin too early.
+        The share of patches around a voxel of the index, spread evenly over the numbers of an epoch. It needs
+        `foreground`. A class is drawn first, then one of its voxels, which is the centre of the patch where that
+        does not begin too early.
     pad_value : number or dict, optional
         What lies around a volume; or a value for each field. Patches may then be larger than a volume. Without it, such
         a volume is an error that names its key. Where a volume is larger than the patch, only patches around a
@@ -85,11 +88,16 @@ class PatchSampler(Dataset):
 
     def __init__(
         self, source: Any, shape: Sequence[int], *, fields: FieldNames = None, keys: Iterable[str] | None = None,
-        count: int | None = None, foreground: str | None = None, oversample: float = 1 / 3,
+        count: int | None = None, foreground: str | None = None, oversample: float = _OVERSAMPLE,
         pad_value: Any = None, seed: int = 0, transform: Callable[..., Any] | None = None, rng: bool = False,
     ) -> None:  # fmt: skip
         self._prepare(source, fields, keys, transform, rng, seed)
-        self.shape = tuple(map(operator.index, shape))
+        try:
+            self.shape = tuple(map(operator.index, shape))
+        except TypeError:
+            raise TypeError(
+                f"shape must be a sequence of integers, one for each axis of a patch, not {shape!r}"
+            ) from None
         if not self.shape or min(self.shape) < 1:
             raise ValueError(f"shape must have axes of at least 1, not {self.shape}")
         self.count = self._source.length if count is None else operator.index(count)
@@ -97,6 +105,8 @@ class PatchSampler(Dataset):
             raise ValueError(f"count must be at least 1, not {count}")
         if not 0 <= oversample <= 1:
             raise ValueError(f"oversample must be between 0 and 1, not {oversample}")
+        if foreground is None and oversample not in (0, _OVERSAMPLE):
+            raise ValueError(f"oversample={oversample} needs foreground, which says where voxels of classes are")
         self.oversample = float(oversample) if foreground is not None else 0.0
         self._index: StoreLeaves | None = None
         if foreground is not None:
@@ -114,12 +124,15 @@ class PatchSampler(Dataset):
             self._lead[name] = whole[: len(whole) - len(self.shape)]
             value = pad_value.get(name) if isinstance(pad_value, Mapping) else pad_value
             if pad_value is not None and value is None:
-                raise ValueError(f"pad_value has none for field {name!r}")
-            self._pads[name] = None if value is None else padding_value(dtype, value, f"field {name!r}")
+                raise ValueError(f"{field_label(name)}pad_value has no value for it")
+            self._pads[name] = None if value is None else padding_value(dtype, value, field_label(name))
         self._pads_any = pad_value is not None
 
     def __len__(self) -> int:
         return self.count
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.count} patches of {self.shape}{self._fields_shown()})"
 
     # ------------------------------------------------------------------ where patches lie
     def place(self, number: Number) -> Place:
@@ -130,17 +143,17 @@ class PatchSampler(Dataset):
         number : int, or tuple of int
             The number of a patch, or an epoch and a number.
         """
-        (epoch,), (place,) = self._split([number])
-        volume = self._volume(epoch, place)
-        return self._drawn((epoch, place), volume, self._open(volume)[0])
+        (epoch,), (patch,) = self._split([number])
+        volume = self._volume(epoch, patch)
+        return self._drawn((epoch, patch), volume, self._open(volume)[0])
 
     def _volume(self, epoch: int, number: int) -> int:
         """The number of the volume: one after the other, in another order each time."""
-        turn, position = divmod(number, self._source.length)
-        return _turn(self._source.length, self.seed, epoch, turn)[position]
+        passes, position = divmod(number, self._source.length)
+        return _order_of_pass(self._source.length, self.seed, epoch, passes)[position]
 
-    def _label(self, epoch: int, place: int) -> str:
-        return self._source.label(self._volume(epoch, place))
+    def _label(self, epoch: int, number: int) -> str:
+        return self._source.label(self._volume(epoch, number))
 
     def _open(self, volume: int) -> tuple[tuple[int, ...], Parts]:
         """The last axes of a volume, which all of its fields have; and what these are read from."""
@@ -163,7 +176,7 @@ class PatchSampler(Dataset):
             raise ValueError(f"{first} has {one} as its last axes, and {second} has {other}")
         return next(iter(found)), parts
 
-    def _drawn(self, place: tuple[int, int], volume: int, shape: tuple[int, ...]) -> Place:
+    def _drawn(self, patch: tuple[int, int], volume: int, shape: tuple[int, ...]) -> Place:
         """Draw the corner of a patch in a volume."""
         low, high = [], []
         for length, extent in zip(shape, self.shape, strict=True):
@@ -176,8 +189,8 @@ class PatchSampler(Dataset):
                 )
             low.append(-missing // 2)
             high.append(length + missing // 2 + missing % 2 - extent)
-        draw = _Draws(mixed_all(self.seed, *place))
-        voxel = self._voxel(place, volume, draw)
+        draw = _Draws(mixed_all(self.seed, *patch))
+        voxel = self._voxel(patch, volume, draw)
         if voxel is None:
             return Place(volume, tuple(draw(b - a + 1) + a for a, b in zip(low, high, strict=True)), None)
         chosen, at = voxel
@@ -191,9 +204,9 @@ class PatchSampler(Dataset):
             corner = [min(a, b) for a, b in zip(corner, high, strict=True)]
         return Place(volume, tuple(corner), chosen)
 
-    def _voxel(self, place: tuple[int, int], volume: int, draw: _Draws) -> tuple[int, tuple[int, ...]] | None:
+    def _voxel(self, patch: tuple[int, int], volume: int, draw: _Draws) -> tuple[int, tuple[int, ...]] | None:
         """Class and coordinates of the voxel that a patch is drawn around; None if it may lie anywhere."""
-        number, share = place[1], self.oversample
+        number, share = patch[1], self.oversample
         if self._index is None or int((number + 1) * share + 1e-9) == int(number * share + 1e-9):
             return None
         name = self._index.names[0]
@@ -219,25 +232,25 @@ class PatchSampler(Dataset):
         return row[0], tuple(row[len(row) - len(self.shape) :])
 
     # ------------------------------------------------------------------ reading
-    def _read(self, epochs: list[int], places: list[int], nthreads: int) -> dict[str | None, Any]:
+    def _read(self, epochs: list[int], numbers: list[int], nthreads: int) -> dict[str | None, Any]:
         source = self._source
         if isinstance(source, StoreLeaves):
             source.check()
         parts: list[tuple[str, Any, Any]] = []
         rows: list[Items] = []
         found: dict[str | None, Any] = {}
-        rooms: dict[str | None, Items] = {}
+        batches: dict[str | None, Items] = {}
         for name in source.names:
-            found[name], rooms[name] = self._new((len(places), *self._lead[name], *self.shape), self._dtypes[name])
+            found[name], batches[name] = self._new((len(numbers), *self._lead[name], *self.shape), self._dtypes[name])
         opened: dict[int, tuple[tuple[int, ...], Parts]] = {}
-        for number, (epoch, patch) in enumerate(zip(epochs, places, strict=True)):
+        for position, (epoch, patch) in enumerate(zip(epochs, numbers, strict=True)):
             volume = self._volume(epoch, patch)
             if volume not in opened:
                 opened[volume] = self._open(volume)
             shape, volume_parts = opened[volume]
             read, put = cut_box(shape, self._drawn((epoch, patch), volume, shape).corner, self.shape)
             for name in source.names:
-                row = rooms[name][number]
+                row = batches[name][position]
                 if self._pads_any:
                     fill_outside(row, put, self._pads[name])
                 label, version, rows_key = volume_parts[name]
@@ -258,5 +271,5 @@ class _Draws:
     def __call__(self, count: int) -> int:
         """An integer below a count."""
         self.state = mixed_all(self.state, 3)
-        # 64 bits: what some numbers come more often for is below 1 in 2**32.
+        # Of 64 bits: for counts below 2**32, no number is likelier than another by more than 1 in 2**32.
         return self.state * count >> 64

@@ -28,13 +28,13 @@ class _Shared:
         lock = threading.RLock()
         self.ended, self.process = False, os.getpid()
         self.threads: list[threading.Thread] = []
-        self.ready, self.room = threading.Condition(lock), threading.Condition(lock)
+        self.ready, self.not_full = threading.Condition(lock), threading.Condition(lock)
 
     def work(self) -> None:
         while True:
-            with self.room:
+            with self.not_full:
                 while self.drawn < self.stop and self.drawn - self.taken >= self.limit:
-                    self.room.wait()
+                    self.not_full.wait()
                 if self.drawn >= self.stop:
                     return
                 number = self.drawn
@@ -48,7 +48,7 @@ class _Shared:
                 self.results[number] = result
                 if isinstance(result, _Failure):
                     self.stop = min(self.stop, number + 1)  # nobody takes what comes after it
-                    self.room.notify_all()
+                    self.not_full.notify_all()
                 self.ready.notify_all()
             del result
 
@@ -56,11 +56,11 @@ class _Shared:
         """Tell the threads to end. It waits for nothing: a collector may call it in a thread that has the lock."""
         if os.getpid() != self.process:  # the threads are those of a parent
             return
-        with self.room:
+        with self.not_full:
             self.stop = self.drawn
             self.ended = True
             self.results.clear()
-            self.room.notify_all()
+            self.not_full.notify_all()
             self.ready.notify_all()
 
     def close(self) -> None:
@@ -120,7 +120,7 @@ class ReadAhead(Iterator[Any]):
             is_over = number not in shared.results
             result = shared.results.pop(number, None)
             shared.taken += 1
-            shared.room.notify()
+            shared.not_full.notify()
         if is_over:
             self.close()
             raise StopIteration

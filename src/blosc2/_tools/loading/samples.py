@@ -42,6 +42,8 @@ class Dataset:
 
     def _prepare(self, source: Any, fields: FieldNames, keys: Any, transform: Any, rng: bool, seed: int) -> None:
         self._source = source_of(source, fields, keys)
+        if not self._source.length:
+            raise ValueError("there are no samples: the arrays have no rows")
         if transform is not None and not callable(transform):
             raise TypeError("transform must be callable")
         if rng and transform is None:
@@ -49,9 +51,9 @@ class Dataset:
         self.transform: Callable[..., Any] | None = transform
         self.rng, self.seed = bool(rng), operator.index(seed)
 
-    # ------------------------------------------------------------------ what the joints to other libraries replace
+    # ------------------------------------------------------------------ what joins other libraries replaces
     def _new(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Any, Items]:
-        """Room for a batch: what callers get, and the same memory as a NumPy array."""
+        """Memory for a batch: what callers get, and the same memory as a NumPy array."""
         items = np.empty(shape, dtype)
         return items, items
 
@@ -63,16 +65,20 @@ class Dataset:
         """A batch of what a transform gave."""
         return stacked(samples)
 
+    def _fields_shown(self) -> str:
+        named = [name for name in self._source.names if name is not None]
+        return f", fields {', '.join(map(repr, named))}" if named else ""
+
     # ------------------------------------------------------------------ samples
     def __len__(self) -> int:
         raise NotImplementedError
 
-    def _read(self, epochs: list[int], places: list[int], nthreads: int) -> dict[str | None, Any]:
+    def _read(self, epochs: list[int], numbers: list[int], nthreads: int) -> dict[str | None, Any]:
         """The items of samples by their epochs and numbers: by field what callers get of a batch, or a list."""
         raise NotImplementedError
 
-    def _label(self, epoch: int, place: int) -> str:  # noqa: ARG002 - patches of an epoch are of other volumes
-        return self._source.label(place)
+    def _label(self, epoch: int, number: int) -> str:  # noqa: ARG002 - patches of an epoch are of other volumes
+        return self._source.label(number)
 
     def __getitem__(self, number: Number) -> Any:
         """A sample: an array, or a dict of arrays by field; or what the transform makes of it."""
@@ -99,41 +105,41 @@ class Dataset:
         if not len(numbers):
             raise ValueError("a batch needs at least one sample")
         length = len(self)
-        epochs, places = [], []
+        epochs, checked = [], []
         for number in numbers:
             epoch, given = number if isinstance(number, tuple) else (0, number)
-            place = operator.index(given)
-            place += length if place < 0 else 0
-            if not 0 <= place < length:
+            index = operator.index(given)
+            index += length if index < 0 else 0
+            if not 0 <= index < length:
                 raise IndexError(f"sample {given} of a dataset of {length}")
             epochs.append(operator.index(epoch))
-            places.append(place)
-        return epochs, places
+            checked.append(index)
+        return epochs, checked
 
-    def _batch(self, epochs: list[int], places: list[int], nthreads: int) -> Any:
+    def _batch(self, epochs: list[int], numbers: list[int], nthreads: int) -> Any:
         if self.transform is not None:
-            return self._stacked(list(self._samples(epochs, places, nthreads)))
-        found = self._read(epochs, places, nthreads)
+            return self._stacked(list(self._samples(epochs, numbers, nthreads)))
+        found = self._read(epochs, numbers, nthreads)
         return found.get(None, found)
 
-    def _samples(self, epochs: list[int], places: list[int], nthreads: int) -> BatchList:
-        found = self._read(epochs, places, nthreads)
+    def _samples(self, epochs: list[int], numbers: list[int], nthreads: int) -> BatchList:
+        found = self._read(epochs, numbers, nthreads)
         whole = found.get(None, found)
         if None in found:
             samples = BatchList(whole)
         else:
-            samples = BatchList({name: rows[i] for name, rows in found.items()} for i in range(len(places)))
+            samples = BatchList({name: rows[i] for name, rows in found.items()} for i in range(len(numbers)))
         if self.transform is None:
             samples.whole = whole
             return samples
-        for i, (epoch, place) in enumerate(zip(epochs, places, strict=True)):
-            with naming(f"sample {place}, {self._label(epoch, place)}"):
-                samples[i] = self.transform(samples[i], *self._random(epoch, place))
+        for i, (epoch, number) in enumerate(zip(epochs, numbers, strict=True)):
+            with naming(f"sample {number}, {self._label(epoch, number)}"):
+                samples[i] = self.transform(samples[i], *self._random(epoch, number))
         return samples
 
-    def _random(self, epoch: int, place: int) -> tuple[Any, ...]:
+    def _random(self, epoch: int, number: int) -> tuple[Any, ...]:
         """The generator that a transform gets, which depends on the seed and the sample alone."""
-        return (np.random.Generator(np.random.PCG64(mixed_all(self.seed, epoch, place, 1))),) if self.rng else ()
+        return (np.random.Generator(np.random.PCG64(mixed_all(self.seed, epoch, number, 1))),) if self.rng else ()
 
 
 class Samples(Dataset):
@@ -196,8 +202,10 @@ class Samples(Dataset):
     def __len__(self) -> int:
         return self._source.length
 
-    def _read(self, epochs: list[int], places: list[int], nthreads: int) -> dict[str | None, Any]:  # noqa: ARG002
-        numbers = places
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} samples{self._fields_shown()})"
+
+    def _read(self, epochs: list[int], numbers: list[int], nthreads: int) -> dict[str | None, Any]:  # noqa: ARG002
         found: dict[str | None, Any] = {}
         for name in self._source.names:
             shape, dtype = self._like[name]
