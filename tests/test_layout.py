@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,7 +59,8 @@ def test_a_package_says_what_it_is(package: Path) -> None:
     assert len(module.__doc__.strip().split("\n\n")) >= 2
     assert len(module.__all__) == len(set(module.__all__)) > 0
     if package.parent != SOURCE / "_core":
-        assert all(hasattr(module, public) for public in module.__all__)
+        for public in module.__all__:  # a module may be named that nobody has imported yet
+            assert hasattr(module, public) or importlib.util.find_spec(f"{name}.{public}")
     assert len([path for path in package.glob("*.py*") if path.suffix in (".py", ".pyx")]) - 1 <= 16
 
 
