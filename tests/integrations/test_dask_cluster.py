@@ -100,10 +100,11 @@ def test_killed_workers_cost_a_retry(tmp_path: Path, client: Any) -> None:
     killer.join()
     assert outcome == [True]
     assert (notes / "killed").exists()
-    # Every block was made once, but for those that the two processes had begun or just finished when they were killed.
+    # Every block was made once, but for those that the two processes had begun or just finished when they were killed:
+    # how many these are depends on when the client fetches answers. If it kept none, half of all would be made again.
     made = (notes / "made").read_text().split()
     assert set(made) == {str(number) for number in range(BLOCKS)}
-    assert len(made) <= BLOCKS + 4
+    assert len(made) <= BLOCKS + BLOCKS // 4
     assert os.listdir(data) == ["large.b2z"]
     with blosc2.open(str(path), mmap_mode="r") as store:
         assert sorted(store) == ["/kept", "/x"]
