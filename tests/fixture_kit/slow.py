@@ -26,11 +26,6 @@ def listed(text: str) -> dict[str, int]:
     return found
 
 
-def stride_of(cases: int) -> int:
-    """Of the cases of a test that is not listed, one of so many runs each time."""
-    return 3 if cases >= 24 else 2 if cases >= 12 else 1
-
-
 def is_remote(item: pytest.Item) -> bool:
     """Whether a case reads a copy on a server: such cases are not always collected (`conftest.py`)."""
     case = getattr(item, "callspec", None)
@@ -38,21 +33,19 @@ def is_remote(item: pytest.Item) -> bool:
 
 
 def mark(items: Iterable[pytest.Item], names: dict[str, int]) -> None:
-    """Mark the tests that a list names, and many cases of one test; of `1 of N`, all but the first and each Nth.
+    """Mark the tests that a list names; of `1 of N`, all but the first case and each Nth after it.
 
     Cases that are not always collected are not counted, so that those marked are the same each time.
     """
-    items = list(items)
-    totals = Counter(item.nodeid.partition("[")[0] for item in items if not is_remote(item))
     cases: Counter[str] = Counter()
     for item in items:
         test = item.nodeid.partition("[")[0]
-        listed = names.get(test, names.get(test.partition("::")[0]))
-        if is_remote(item):
-            if listed is not None:
-                item.add_marker("slow")
+        stride = names.get(test, names.get(test.partition("::")[0]))
+        if stride is None:
             continue
-        stride = stride_of(totals[test]) if listed is None else listed
+        if is_remote(item):
+            item.add_marker("slow")
+            continue
         if stride == 0 or cases[test] % stride:
             item.add_marker("slow")
         cases[test] += 1
