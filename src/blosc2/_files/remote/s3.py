@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from fsspec.asyn import sync
-
 from blosc2._files.remote.answers import (
     Answer,
     Failure,
@@ -18,29 +16,15 @@ from blosc2._files.remote.answers import (
     parse_range,
     truncated,
 )
+from blosc2._files.remote.range_server import RangeServer
 from blosc2.exceptions import RemoteError
 
 # Names of the errors of botocore that tell of credentials: they have no class in common.
 _CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "TokenRetrievalError", "NoAuthTokenError")
 
 
-class S3Server:
+class S3Server(RangeServer):
     """An object at a path of an `S3FileSystem`."""
-
-    def __init__(self, system: Any, path: str, shown: str, timeout: float) -> None:
-        self._system, self._path, self._shown, self._timeout = system, path, shown, timeout
-
-    def get(self, start: int, stop: int) -> Answer:
-        """See `Server`."""
-        return self._get(f"bytes={start}-{stop - 1}", stop - start, start)
-
-    def get_end(self, count: int) -> Answer:
-        """See `Server`."""
-        return self._get(f"bytes=-{count}", count, None)
-
-    def _get(self, wanted: str, most: int, start: int | None) -> Answer:
-        found: Answer = sync(self._system.loop, self._request, wanted, most, start)
-        return found
 
     async def _request(self, wanted: str, most: int, start: int | None) -> Answer:
         try:
@@ -57,7 +41,7 @@ class S3Server:
             raise self._failure(error) from None
 
     async def _ask(self, wanted: str, most: int, start: int | None) -> Answer:
-        bucket, key, version = self._system.split_path(self._path)
+        bucket, key, version = self._system.split_path(self._name)
         more = {} if version is None else {"VersionId": version}
         try:
             answer = await self._system._call_s3(
