@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import zlib
 from collections.abc import Iterator
@@ -44,6 +45,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=out)
         gone = set(out)
         items[:] = [item for item in items if item not in gone]
+
+
+def pytest_collection_finish() -> None:
+    """Sixteen thousand tests are many objects: a collection of garbage is not to go through them each time."""
+    gc.collect()
+    gc.freeze()
 
 
 def _wants_slow(config: pytest.Config) -> bool:

@@ -99,6 +99,27 @@ def test_any_changes_of_an_array(
     assert blosc2.check(path).ok
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_new_file_with_the_number_of_an_old_one(fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Systems give the number of a removed file to the next one: what is known of the old file says nothing of it."""
+    monkeypatch.setattr(append, "_identity", lambda status: (1, 1))
+    path = str(tmp_path / "x.b2nd")
+    blosc2.zeros(0, "i4", chunks=(7,), urlpath=path)
+    array = blosc2.open(path, mode="a")
+    array.vlmeta["x"] = np.random.default_rng(1).bytes(1500)  # so that versions are long
+    array.append(noise(3000))
+    with pytest.MonkeyPatch.context() as patch:
+        if fails:  # to be replaced
+            patch.setattr(append, "_write_anew", lambda *given, **keywords: (_ for _ in ()).throw(OSError))
+        for number in range(8):
+            array.append(noise(1, number))
+    array.resize(1)
+    array.compact()
+    for number in range(40):
+        array.append(noise(1, number))
+        assert is_bounded(path, tmp_path)
+
+
 @settings(max_examples=15, deadline=None)
 @given(
     steps=st.lists(

@@ -54,6 +54,8 @@ _SLACK: Final = 1 << 20
 _IN_BLOCK: Final = 2048
 _LONG_TABLE: Final = 4 * _IN_BLOCK
 _NOTHING: Final = np.zeros(0, np.int64)
+# A file, and two of its sizes.
+_Between = tuple[tuple[int, int] | None, int, int]
 # Attributes of files that the system gives to new ones by itself.
 _GIVEN: Final = {"security.selinux"}
 
@@ -74,10 +76,11 @@ class Growth:
         self._frame: Frame | None = None
         self._lengths: Integers = _NOTHING
         self._pending: Integers | None = None  # of the version that was written last
-        # A file, and the size up to which it is not looked at again while others write to it too; and the size up to
-        # which it is not tried again to replace it, after that failed.
-        self._later: tuple[tuple[int, int] | None, int] = (None, 0)
-        self._failed: tuple[tuple[int, int] | None, int] = (None, 0)
+        # Sizes of a file between which it is not looked at again while others write to it too; and those between which
+        # it is not tried again to replace it, after that failed. The lower one is what it had then: a smaller file is
+        # another one, to which the system gave the number of the old one.
+        self._later: _Between = (None, 0, 0)
+        self._failed: _Between = (None, 0, 0)
         self._packed = PackedTable()
         # The offsets and checksums of the version that was appended last, until it is read.
         self._table: tuple[Any, bytes] | None = None
@@ -135,8 +138,8 @@ class Growth:
         if size <= self.slack:
             return False
         status = os.fstat(file.fileno())
-        identity = status.st_dev, status.st_ino
-        if self._frame is not update.frame and self._later[0] == identity and size < self._later[1]:
+        identity = _identity(status)
+        if self._frame is not update.frame and _is_between(identity, size, self._later):
             return False  # somebody else published in between, and there cannot be that many dead bytes yet
         lengths = self._pending = self._after(update)
         live = int(lengths.sum()) + tables + header_length(update.metalayers)
@@ -144,20 +147,20 @@ class Growth:
             live += ALIGNMENT * len(lengths)
         limit = live + max(_DEAD * live, self.slack)
         if size <= limit:
-            self._later = identity, size + (limit - size) // 2
+            self._later = identity, size, size + (limit - size) // 2
             return False
-        if self._failed[0] == identity and size < self._failed[1]:
+        if _is_between(identity, size, self._failed):
             return False
         try:
             _write_anew(path, status, update, lengths, owner, variable=variable)
         except StoreLockedError:
             raise
         except (OSError, FormatError, MemoryError):
-            now = os.stat(path)
-            if (now.st_dev, now.st_ino) != identity:
+            if _identity(os.stat(path)) != identity:
                 raise  # the new file is there, and not durable; or somebody else's
-            self._failed = identity, size + max(live, self.slack)
+            self._failed = identity, size, size + max(live, self.slack)
             return False
+        self._later = self._failed = (None, 0, 0)
         return True
 
     def _of(self, frame: Frame) -> Integers:
@@ -237,6 +240,15 @@ class PackedTable:
         struct.pack_into("<i", header, 4, 8 * len(offsets))
         struct.pack_into("<i", header, 12, CHUNK_HEADER + len(body))
         return bytes(header) + body
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def _is_between(identity: tuple[int, int], size: int, sizes: _Between) -> bool:
+    """Whether a file is the one of these sizes, and between them."""
+    return sizes[0] == identity and sizes[1] <= size < sizes[2]
 
 
 def _kind_of(chunk: bytes) -> bytes:
