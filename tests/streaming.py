@@ -26,7 +26,7 @@ LIMITS = (
     (chunk_files, "SMALL_FRAME", 0),
     (member_writing, "_LARGE", 0),
     (pending, "MEMORY_LIMIT", 0), (spilled_values, "_WORTH_MOVING", 0), (spilled_values, "MEMORY_LIMIT", 0),
-    (write_many, "MEMORY_LIMIT", 0), (value_to_frame, "_LARGE", 0),
+    (write_many, "MEMORY_LIMIT", 0), (value_to_frame, "LARGE", 0),
 )  # fmt: skip
 
 

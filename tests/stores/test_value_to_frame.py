@@ -42,7 +42,7 @@ VALUES = {
 def test_suffix_and_description_are_those_of_the_bytes(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blosc2._stores.leaves.value_to_frame._LARGE", 8 << 20)  # from which on a file is used
+    monkeypatch.setattr("blosc2._stores.leaves.value_to_frame.LARGE", 8 << 20)  # from which on a file is used
     make, suffix = VALUES[name]
     frame = frame_of(make(tmp_path), "/x", str(tmp_path / "s.b2z"), {})
     data = frame[0].read(*frame[1:])

@@ -139,7 +139,7 @@ def compressed_in_order(plan: ArrayPlan, starts: Shape, items: Items) -> Iterato
 def batches_in_order(plan: ArrayPlan, starts: Shape, items: Items) -> Iterator[list[Stored]]:
     """The same in lists of some chunks; let go of those of one list before taking the next but one."""
     operation = Write(None, plan.geometry, starts, (1,) * items.ndim, items.shape, items, plan.encoding, plan.plugin())
-    operation.summed = plan.keywords.storage.urlpath is not None  # a file carries checksums
+    operation.summed = plan.summed
     for chunks in compress(operation, plan.geometry.chunk_nbytes, plan.cparams.nthreads):
         batch: list[Stored] = [chunks[number] for number in sorted(chunks)]
         chunks.clear()  # the caller says when their memory can be used again

@@ -21,9 +21,11 @@ from blosc2._core.codec.codec import Plugin
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_write import Write
 from blosc2._frames import (
+    ALIGNMENT,
     LOSSY_CODECS,
     ConstructorKeywords,
     Fields,
+    Running,
     Stored,
     array_keywords,
     check_lossy_codec,
@@ -34,7 +36,7 @@ from blosc2._frames import (
 )
 from blosc2._handles import FrameContent, FrameHandle, HandleOptions, check_target, new_handle
 from blosc2._options import Encoding, compress, encoding_of
-from blosc2.storage import MAX_BLOCKSIZE, MAX_TYPESIZE, CParams, Filter, cparams_dflts, cparams_from
+from blosc2.storage import MAX_BLOCKSIZE, MAX_OVERHEAD, MAX_TYPESIZE, CParams, Filter, cparams_dflts, cparams_from
 
 #: Uncompressed bytes that are compressed before they are written. Few: memory that was used a moment ago need not be
 #: had from the system again, page by page.
@@ -192,6 +194,8 @@ class ArrayPlan:
         if cparams is None and like is not None:
             cparams = like.cparams
         self.cparams, self.encoding = self._parameters(cparams, layout.blocksize)
+        #: Whether each compressed chunk comes with its checksum, as files carry them.
+        self.summed = self.keywords.storage.urlpath is not None
         self.metalayers = {"b2nd": layout.metalayer}
         if self.keywords.storage.meta:
             self.metalayers.update(pack_metalayers(self.keywords.storage.meta, ("b2nd",)))
@@ -230,12 +234,21 @@ class ArrayPlan:
         options = HandleOptions(deserialize="full", dparams=self.keywords.dparams, cparams=self.cparams)
         return new_handle(self.keywords.storage, self.encoding, content, options)
 
-    def lay_out(self, items: np.ndarray[Any, Any], write: Callable[[Any], Any]) -> bytes:
-        """Write the frame of these items, without checksums, except for its header, which is returned."""
+    def lay_out(
+        self, chunks: Iterable[Stored], write: Callable[[Any], Any], vlmeta: dict[str, bytes], checksums: Running | None
+    ) -> bytes:
+        """Write the frame of these chunks but for its header, which is returned; with `checksums`, it carries them."""
         fields = Fields(self.encoding, self._chunksize)
         count: int = self.geometry.nchunks
         nbytes = count * self.geometry.chunk_nbytes
-        return lay_out(write, fields, self.metalayers, {}, self.compressed(items), count, nbytes)
+        return lay_out(write, fields, self.metalayers, vlmeta, chunks, count, nbytes, checksums)
+
+    def most_nbytes(self, vlmeta: Mapping[str, bytes]) -> int:
+        """Bytes that the frame may have, if nothing can be compressed."""
+        count: int = self.geometry.nchunks
+        metadata = sum(len(name) + len(value) + 64 for name, value in (*self.metalayers.items(), *vlmeta.items()))
+        # of each chunk an offset and a checksum, too, and what aligns it
+        return count * (int(self.geometry.chunk_nbytes) + MAX_OVERHEAD + 8 + 4 + ALIGNMENT) + metadata + 4096
 
     def plugin(self) -> Plugin | None:
         if not self.encoding.needs_geometry or self.geometry.size == 0:
@@ -250,7 +263,7 @@ class ArrayPlan:
         ndim = geometry.ndim
         operation = Write(None, geometry, (0,) * ndim, (1,) * ndim, geometry.shape, source, self.encoding,
                           self.plugin())  # fmt: skip
-        operation.summed = self.keywords.storage.urlpath is not None  # a file carries checksums
+        operation.summed = self.summed
         for chunks in compress(operation, geometry.chunk_nbytes, self.cparams.nthreads):
             for nchunk in sorted(chunks):
                 yield chunks.pop(nchunk)

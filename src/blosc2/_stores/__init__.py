@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from blosc2._stores.leaves.advice import advise_all
     from blosc2._stores.leaves.descriptions import LeafInfo
     from blosc2._stores.leaves.leaf import leaf_reader, live_leaf
-    from blosc2._stores.leaves.leaf_setting import ready_setter, set_leaf
+    from blosc2._stores.leaves.leaf_setting import ready_setter, set_chunks, set_leaf
     from blosc2._stores.leaves.many_frames import LEAST, FrameMaker, nbytes_of, with_frames
     from blosc2._stores.leaves.read_many import read_named
     from blosc2._stores.leaves.read_selections import read_parts
@@ -55,7 +55,7 @@ else:
         "leaves.read_many": "read_named",
         "leaves.read_selections": "read_parts",
         "leaves.statistics": "GroupStats describe_leaf leaves_table store_stats",
-        "leaves.leaf_setting": "ready_setter set_leaf",
+        "leaves.leaf_setting": "ready_setter set_chunks set_leaf",
         "leaves.many_frames": "LEAST FrameMaker nbytes_of with_frames",
         "leaves.value_to_frame": "FramedValue metadata_frame new_frame",
         "new_keys": "NewKeys NewNames",
@@ -136,6 +136,7 @@ __all__ = [
     "read_parts",
     "ready_setter",
     "recount",
+    "set_chunks",
     "set_leaf",
     "store_stats",
     "to_b2d",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from blosc2._backends.layout import ByteRange
+from blosc2._backends.layout import ByteRange, NewFrame, described, open_source
 from blosc2._backends.zip.member_frames import append_frame
 from blosc2._core.leaves.leaf_stream import SmallLeaves
 
@@ -43,6 +43,60 @@ class LeafStream:
         """What writes most small leaves, after `begin`; see there."""
         writer_of = self._backend.streaming_writer
         return SmallLeaves(writer_of(), admission, kinds, writer_of, progress, alone)
+
+    def lay_out(
+        self, key: str, suffix: str, most: int, room: int, rest: Callable[[Callable[[Any], None]], bytes]
+    ) -> NewFrame:
+        """Write one large leaf behind what is published, while its bytes are made: it need not be copied there later.
+
+        It is staged, so `publish` makes it visible under its key. If anything is raised, its bytes are cut off.
+
+        Parameters
+        ----------
+        key, suffix : str
+        most : int
+            Bytes that its frame has at most.
+        room : int
+            Those of its header.
+        rest : callable
+            Takes a function that writes what follows the header, buffer by buffer, and returns the header.
+        """
+        backend = self._backend
+        name = (key[1:] + suffix).encode()
+        begin = -1
+        try:
+            writer = backend._begin(backend.embedded is None)
+            backend._check_own()
+            backend._drop(key)
+            writer.drain()
+            begin = writer.position
+            writer.eager = True  # what comes behind it waits for the disk
+            start, size = writer.lay_out(name, most, room, self._by_owner(rest))
+            source = open_source(
+                backend._written_path, None, None if backend.members is None else backend.members.source
+            )
+            frame = NewFrame((source, start, size), suffix)
+            writer.descriptions[name] = described(frame)
+            backend._appended[key] = name, start
+        except BaseException:
+            backend._give_up(begin)
+            raise
+        backend._dirty = False
+        backend._staged = True
+        return frame
+
+    def _by_owner(self, rest: Callable[[Callable[[Any], None]], bytes]) -> Callable[[Callable[[Any], None]], bytes]:
+        """The same, in this process alone: a forked child would write to the file of its parent."""
+        owner, root = self._backend._owner, self._backend.root
+
+        def checked(write: Callable[[Any], None]) -> bytes:
+            def write_here(data: Any) -> None:
+                owner.check(root)
+                write(data)
+
+            return rest(write_here)
+
+        return checked
 
     def end(self, gone: Mapping[str, None], registry: dict[str, Any] | None) -> None:
         """Publish what was written, and remove the embedded values in `gone`. That is not shown yet."""

@@ -23,7 +23,7 @@ cdef class ArchiveWriter:
     cdef Collected _pending
     cdef Collected records       # of members that were appended
     cdef dict offsets            # name -> where its record starts among the records
-    cdef dict descriptions            # name of a leaf -> what it is
+    cdef readonly dict descriptions     # name of a leaf -> what it is
     cdef Collected _handed
     cdef bint _gaps             # whether there are records that do not count
     cdef uint32_t _align
@@ -63,6 +63,8 @@ cdef class ArchiveWriter:
     cdef int64_t begin_open(self, bytes name, int64_t most) except -1
     cdef int add_open(self, const uint8_t *data, int64_t size) except -1
     cdef bytes end_open(self)
+    cdef int _complete_open(self, bytes first) except -1
+    cdef int _note_open(self) except -1
     cdef int note_catalog(self, int64_t size, const uint8_t *footer, int64_t paths) except -1
     cdef int begin_directory(self) except -1
     cdef int end_directory(self, int64_t count) except -1

@@ -1,4 +1,4 @@
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from os import PathLike
 from typing import Self
 
@@ -12,6 +12,8 @@ class Collected: ...
 
 class ArchiveWriter:
     eager: bool
+    @property
+    def descriptions(self) -> dict[bytes, bytes]: ...
     @property
     def cataloged(self) -> tuple[tuple[int, int, int], int] | None: ...
     @property
@@ -33,6 +35,9 @@ class ArchiveWriter:
         mode: int = 0o600,
         description: bytes | None = None,
     ) -> int: ...
+    def lay_out(
+        self, name: bytes, most: int, room: int, rest: Callable[[Callable[[Buffer], None]], bytes]
+    ) -> tuple[int, int]: ...
     def collect(
         self, directory: str | bytes | PathLike[str] | PathLike[bytes] | None = None
     ) -> tuple[SortedRuns, bytes]: ...

@@ -18,10 +18,12 @@ from blosc2._core.zip.end_record cimport (
     COMMENT_COVERED, COMMENT_LENGTH, END64_LENGTH, END_LENGTH, LOCAL_LENGTH, LOCATOR_LENGTH, four_bytes, is_wide,
     write_comment)
 from blosc2._core.zip.catalog cimport stem_length
-from blosc2._core.zip.central_record cimport CENTRAL_LENGTH, FLAG_UTF8
-from blosc2._core.io.checksum cimport checksum, joined
-from blosc2._core.io.little_endian cimport put, put16, put32, put64, u16, u32
+from blosc2._core.zip.central_record cimport CENTRAL_LENGTH
+from blosc2._core.io.buffer cimport Buffer, readable
+from blosc2._core.io.checksum cimport checksum, joined, zip_joined
+from blosc2._core.io.little_endian cimport put, put16, put32, put64, u32
 from blosc2._core.zip.external_sort cimport SortedRuns
+from blosc2._core.zip.new_record cimport put_fields, wide_length, written_length
 
 from blosc2._core.io.checksum import crc32
 
@@ -92,16 +94,12 @@ cdef class ArchiveWriter:
     def __cinit__(self, int descriptor, int64_t position=0, int align=64, file_checksum=None):
         if align != 1 and not 8 <= align <= 4096:
             raise ValueError(f"align must be 1 or 8 .. 4096, not {align}")
-        self._descriptor = descriptor
-        self._written = self._asked = position
+        self._descriptor, self._written, self._asked = descriptor, position, position
         self._pending = Collected.__new__(Collected)
-        self.descriptions = {}
-        self.records = Collected.__new__(Collected)
-        self._handed = Collected.__new__(Collected)
-        self.offsets = {}
+        self.records, self._handed = Collected.__new__(Collected), Collected.__new__(Collected)
+        self.offsets, self.descriptions = {}, {}
         self._align = align
-        self._has_checksum = file_checksum is not None
-        self._checksum = 0 if file_checksum is None else file_checksum
+        self._has_checksum, self._checksum = file_checksum is not None, file_checksum or 0
         now = time.localtime()
         year = min(max(now.tm_year, 1980), 2107)
         self._stamp = (
@@ -222,11 +220,13 @@ cdef class ArchiveWriter:
         self._open_size += size
         return self._add(data, size)
 
-    cdef bytes end_open(self):
-        """End such a member; its record is given, and is not among those of the directory."""
+    cdef int _complete_open(self, bytes first) except -1:
+        """Complete the local header of such a member, and its first bytes, for which `begin` left room."""
         cdef bytes local = self._open_local, sizes, whole
-        cdef Collected kept = self.records, own = Collected.__new__(Collected)
+        cdef int64_t rest = self._open_size
         self._drain()
+        self._open_size += PyBytes_GET_SIZE(first)
+        self._open_crc = zip_joined(crc32(first), self._open_crc, <uint64_t> rest)
         sizes = (<object> self._open_size).to_bytes(8, "little")
         whole = local[:14] + (<object> self._open_crc).to_bytes(4, "little")
         if local[18:22] == b"\xff\xff\xff\xff":     # they are in the zip64 field, which comes first
@@ -234,10 +234,52 @@ cdef class ArchiveWriter:
             whole += local[18:after] + sizes + sizes + local[after + 16:]
         else:
             whole += sizes[:4] + sizes[:4] + local[26:]
-        self._complete(local, whole, self._open_header, self._open_size, self._open_checksum)
+        whole = whole[:len(whole) - len(first)] + first
+        return self._complete(local, whole, self._open_header, rest, self._open_checksum)
+
+    def lay_out(self, bytes name not None, int64_t most, Py_ssize_t room, rest):
+        """Add one member whose first bytes are known when all others are; see `append`. Its start and size are returned.
+
+        Parameters
+        ----------
+        most : int
+            Bytes that it has at most.
+        room : int
+            How many of them are the first ones.
+        rest : callable
+            Takes a function that writes bytes behind those, and returns the first ones.
+
+        Raises `ValueError` if it has more bytes. What was written of it is not part of the archive then.
+        """
+        self._check_name(name)
+        self.begin_open(name, most)
+        memset(self._pending.more(room), 0, <size_t> room)
+        self._pending.used += room
+        self._open_local = PyBytes_FromStringAndSize(<const char *> self._pending.data, self._pending.used)
+        first = rest(self._write_open)
+        if len(first) != room or room + self._open_size > most:
+            raise ValueError(f"member {name!r} has {len(first)} + {self._open_size} bytes, not {room} of at most {most}")
+        self._complete_open(first)
+        self._note_open()
+        return self._open_start, self._open_size
+
+    cdef int _note_open(self) except -1:
+        """Keep the record of such a member, which asks for the same version as its local header."""
+        self._note(self._open_name, self._open_header, self._open_size, self._open_crc, 0o600, None)
+        self.records.data[<int64_t> self.offsets[self._open_name] + 6] = self._open_local[4]
+        return 0
+
+    def _write_open(self, data):
+        cdef Buffer view = readable(data)
+        self.add_open(view.data, view.size)
+
+    cdef bytes end_open(self):
+        """End such a member; its record is given, and is not among those of the directory."""
+        cdef Collected kept = self.records, own = Collected.__new__(Collected)
+        self._complete_open(b"")
         self.records = own
         try:
-            self._note(self._open_name, self._open_header, self._open_size, self._open_crc, 0o600, None)
+            self._note_open()
         finally:
             self.records = kept
             self.offsets.pop(self._open_name, None)
@@ -549,28 +591,6 @@ cdef class ArchiveWriter:
             data += done
             size -= done
         return 0
-
-
-cdef inline uint32_t wide_length(int64_t size, int64_t header) noexcept nogil:
-    """Bytes of the zip64 field of a record."""
-    return 4 + 16 * is_wide(size) + 8 * is_wide(header) if is_wide(size) or is_wide(header) else 0
-
-
-cdef inline int64_t written_length(const uint8_t *record) noexcept nogil:
-    """Bytes of a record that was written here, without a comment."""
-    return CENTRAL_LENGTH + u16(record + 28) + u16(record + 30)
-
-
-cdef uint8_t *put_fields(uint8_t *p, const uint8_t *text, uint32_t length, int64_t header, int64_t size, uint32_t stamp,
-                         uint32_t crc) noexcept:
-    """What local header and central record have in common: from the version needed to the sizes."""
-    cdef uint32_t size32 = four_bytes(size)
-    cdef uint8_t seen = 0
-    cdef uint32_t i
-    for i in range(length):
-        seen |= text[i]
-    p = put16(put16(put16(p, 45 if is_wide(size) or is_wide(header) else 20), FLAG_UTF8 if seen & 0x80 else 0), 0)
-    return put32(put32(put32(put32(p, stamp), crc), size32), size32)
 
 
 def _write_at(int descriptor, view, int64_t position):

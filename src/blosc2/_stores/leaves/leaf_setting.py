@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from blosc2._arrays import raw_kinds
-from blosc2._backends import MAP_BYTES, MEMORY_LIMIT, NewFrame
+import numpy as np
+
+from blosc2._arrays import ArrayPlan, raw_kinds
+from blosc2._backends import MAP_BYTES, MEMORY_LIMIT, NewFrame, new_key
 from blosc2._core.leaves.leaf_setter import LeafSetter
-from blosc2._frames import held_in_memory
+from blosc2._frames import Stored, held_in_memory
 from blosc2._stores.all_or_none import AllOrNone
 from blosc2._stores.changes import put
-from blosc2._stores.leaves.value_to_frame import compressed, frame_of
+from blosc2._stores.leaves import value_to_frame
+from blosc2._stores.leaves.laid_out import lay_out, takes_chunks
+from blosc2._stores.leaves.value_to_frame import FramedValue, compressed, frame_of
 
 if TYPE_CHECKING:
     from blosc2._stores.store import Store
@@ -19,6 +24,10 @@ if TYPE_CHECKING:
 def set_leaf(store: Store, key: str, value: Any) -> None:
     """Give a key that is legal by itself a leaf, with the store's lock held."""
     store._check_assignable(key)
+    is_large = type(value) is np.ndarray and value.nbytes > value_to_frame.LARGE and not value.dtype.hasobject
+    if is_large and takes_chunks(store):
+        plan = ArrayPlan(value.shape, value.dtype, store._encoding())
+        value = FramedValue(lay_out(store, key, plan, plan.compressed(value), {}), value.nbytes)
     byte_range = frame_of(value, key, store._path, store._encoding(), asked=store._asked)
     if store._publishing.put(store, key, byte_range, value):
         return
@@ -30,6 +39,25 @@ def set_leaf(store: Store, key: str, value: Any) -> None:
     setter = ready_setter(store)
     if setter is not None:
         setter.learn(key)
+
+
+def set_chunks(store: Store, key: str, plan: ArrayPlan, chunks: Iterable[Stored], vlmeta: dict[str, bytes]) -> bool:
+    """Give a key an array whose compressed chunks come one by one, without keeping them meanwhile.
+
+    Returns
+    -------
+    bool
+        False, and no chunk is taken, where the store cannot do that: make the array first, then assign it.
+    """
+    key = new_key(store._absolute(key))
+    store._session.check_writable("set items", key)
+    with store._lock:
+        if not takes_chunks(store):
+            return False
+        store._check_assignable(key)
+        nbytes = plan.geometry.size * plan.dtype.itemsize
+        set_leaf(store, key, FramedValue(lay_out(store, key, plan, chunks, vlmeta), nbytes))
+    return True
 
 
 def ready_setter(store: Store) -> LeafSetter | None:

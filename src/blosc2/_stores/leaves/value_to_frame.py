@@ -18,8 +18,8 @@ from blosc2._indexing import lossless
 from blosc2.exceptions import UnsupportedValueError
 from blosc2.schunk import SChunk
 
-# Arrays of more uncompressed bytes get their frame in a file, not in memory.
-_LARGE: Final = 64 << 20
+#: Arrays of more uncompressed bytes get their frame in a file, not in memory.
+LARGE: Final = 64 << 20
 
 
 class FramedValue(NamedTuple):
@@ -70,10 +70,11 @@ def compressed(
     tiny = tiny_frame(items, encoding, asked=asked) if items.nbytes <= TINY else None
     if tiny is not None:
         return new_frame(tiny[0], ".b2nd", tiny[1])
-    if path is None or items.nbytes <= _LARGE:
+    if path is None or items.nbytes <= LARGE:
         return new_frame(cframe_of(items, encoding), ".b2nd")
     waiting = TemporaryFile(os.path.abspath(path))
-    header = ArrayPlan(items.shape, items.dtype, encoding).lay_out(items, waiting.add)
+    plan = ArrayPlan(items.shape, items.dtype, encoding)
+    header = plan.lay_out(plan.compressed(items), waiting.add, {}, None)
     parts = (Source.of_buffer(header), 0, len(header)), waiting.byte_range(0)
     source = Source.joined(parts, parts[1][0].path, False)
     return NewFrame((source, 0, source.size), ".b2nd")

@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing, suppress
 from typing import Any
 
 import numpy as np
 
 from blosc2._arrays import ArrayPlan, made
+from blosc2._frames import FrameUpdate
+from blosc2._functions import zeros
 from blosc2._opening import open as open_path
-from blosc2._stores import Store, children_of
+from blosc2._stores import Store, children_of, set_chunks
 from blosc2._tools.converting.items import WHOLE, ArrayItem, GroupItem, Item, LeftOut, ObjectItem, Source, Target
 from blosc2._tools.converting.placing import UnresumedTarget, partial_name, remove
 from blosc2.embed_store import EmbedStore
@@ -117,15 +119,27 @@ def new_array(item: ArrayItem, chunks: str, keywords: Mapping[str, Any], path: s
     """The compressed array of an item, in memory or in a new file."""
     # The file is a part of what is published later, and then it is synced.
     where: dict[str, Any] = {} if path is None else {"urlpath": path, "mode": "w", "durable": False}
+    plan, stored = _planned(item, chunks, {**keywords, **where})
+    return NDArray._of(plan.write(stored))
+
+
+def _planned(item: ArrayItem, chunks: str, keywords: Mapping[str, Any]) -> tuple[ArrayPlan, Iterator[Any]]:
+    """How the array of an item is made, and its compressed chunks, which are made when they are drawn."""
     taken = item.taken if chunks != "new" and "cparams" not in keywords else None
     if taken is not None:
-        plan = ArrayPlan(item.shape, item.dtype, {**taken.keywords, **where})
-        handle = plan.write(taken.chunks(plan))
-    else:
-        kept = _kept_chunks(item, chunks)
-        plan = ArrayPlan(item.shape, item.dtype, {**keywords, **kept, **where})
-        handle = plan.write(made(plan, lambda box: np.asarray(item.read(box)), ahead=True))  # no axes: an item
-    return NDArray._of(handle)
+        plan = ArrayPlan(item.shape, item.dtype, {**keywords, **taken.keywords})
+        return plan, taken.chunks(plan)
+    plan = ArrayPlan(item.shape, item.dtype, {**keywords, **_kept_chunks(item, chunks)})
+    return plan, made(plan, lambda box: np.asarray(item.read(box)), ahead=True)  # no axes: an item
+
+
+def _watched(chunks: Iterator[Any], failed: list[Exception]) -> Generator[Any, None, None]:
+    """The same chunks; what is raised while they are made is noted."""
+    try:
+        yield from chunks
+    except Exception as error:
+        failed.append(error)
+        raise
 
 
 def _unstorable(item: ArrayItem) -> str | None:
@@ -217,12 +231,33 @@ class _StoreTarget:
             yield from self._set(item, item.array)  # with its compressed chunks
         elif item.nbytes <= _LARGE:
             yield from self._set(item, new_array(item, self._chunks, self._keywords))
-        else:
+        elif not (yield from self._add_in_place(item)):
             try:
                 yield from self._set(item, new_array(item, self._chunks, self._keywords, self._beside))
                 self._publish()
             finally:
                 remove(self._beside)
+
+    def _add_in_place(self, item: ArrayItem) -> Generator[LeftOut, None, bool]:
+        """Compress a large array right into the store. False, and nothing is done, where that cannot be."""
+        if isinstance(self._store, EmbedStore):
+            return False
+        attributes = zeros(0)
+        left_out = list(_set_attributes(item.key, attributes.vlmeta, item.attributes))
+        plan, chunks = _planned(item, self._chunks, self._keywords)
+        failed: list[Exception] = []
+        with closing(_watched(chunks, failed)) as stored:
+            try:
+                done = set_chunks(self._store, item.key, plan, stored, FrameUpdate(attributes._handle.frame).vlmeta)
+            except (KeyError, ValueError) as error:  # as in `_set`
+                if failed:
+                    raise
+                yield LeftOut(item.key, WHOLE, str(error))
+                return True
+        if done:
+            yield from left_out
+            self._publish()
+        return done
 
     def _set(self, item: ArrayItem | ObjectItem, value: Any) -> Iterator[LeftOut]:
         is_copy = isinstance(item, ArrayItem) and value is item.array
