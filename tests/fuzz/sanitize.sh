@@ -19,7 +19,7 @@ esac
 
 [ -x "$home/venv/bin/python" ] || "${PYTHON:-python3}" -m venv "$home/venv"
 python=$home/venv/bin/python
-"$python" -m pip install --quiet 'scikit-build-core>=0.11' 'cython>=3.1' 'numpy>=2.0' ninja cmake msgpack 'pytest>=8' 'hypothesis>=6.100'
+"$python" -m pip install --quiet 'scikit-build-core>=0.11' 'cython>=3.3' 'numpy>=2.0' ninja cmake msgpack 'pytest>=8' 'hypothesis>=6.100'
 # The C library comes with the wheel of the reference package, which must not be importable itself.
 prefix=${BLOSC2_PREFIX:-$home/carrier/blosc2}
 [ -d "$prefix" ] || "$python" -m pip install --quiet --no-deps --target "$home/carrier" blosc2==4.14.1
