@@ -317,7 +317,7 @@ def test_chunks_of_blocks(blocks: list[bytes], codec: Any, clevel: int, use_dict
 
 @pytest.mark.parametrize("codec", [blosc2.Codec.LZ4, blosc2.Codec.LZ4HC])
 def test_dictionaries_that_the_library_moves_over_themselves(codec: Any) -> None:
-    """With few blocks the dictionary is moved by less than its length (doc/design/c-blosc2.md, faults of the library)."""
+    """With few blocks it is moved by less than its length (doc/design/c-blosc2.md, faults of the library)."""
     rng = np.random.default_rng(1)
     words = [rng.bytes(40) for _ in range(30)]
     blocks = [b"".join(words[n] for n in rng.integers(30, size=60)) for _ in range(14)]
