@@ -15,6 +15,7 @@ import numpy as np
 from blosc2._arrays import compute_chunks_blocks as compute_chunks_blocks
 from blosc2._arrays import forget_templates
 from blosc2._core.codec.codec import compressor_names, free_idle, library_info, library_version
+from blosc2._core.codec.shared_blocks import clear as clear_blocks
 from blosc2._files import Owner
 from blosc2._frames import forget_encoders
 from blosc2._functions import clib_info as clib_info
@@ -85,9 +86,14 @@ def print_versions() -> None:
 
 
 def free_resources() -> None:
-    """Release unused memory of compression and decompression, and files that were kept open: see `set_file_cache`."""
+    """Release memory that only makes later calls faster, and files that were kept open.
+
+    That is unused memory of compression and decompression, the blocks of the cache of `set_block_cache`, whose limit
+    and counts stay, and what `set_file_cache` keeps.
+    """
     forget_recent_frames()
     free_idle()
+    clear_blocks()
     forget_encoders()
     forget_templates()
 

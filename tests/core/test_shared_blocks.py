@@ -325,6 +325,38 @@ def test_counts_beside_small_reads(tmp_path: Path) -> None:
         assert reads[0] > before
 
 
+@MAPPED
+def test_free_resources_empties_it(tmp_path: Path, mmap_mode: str | None) -> None:
+    array = blosc2.open(write(tmp_path / "x.b2nd"), mode="r", mmap_mode=mmap_mode)
+    assert np.array_equal(array[3:9, 5:7], ITEMS[3:9, 5:7])
+    before = blosc2.block_cache_stats()
+    assert before.blocks > 0
+    blosc2.free_resources()
+    after = blosc2.block_cache_stats()
+    assert after == before._replace(nbytes=0, blocks=0)
+    for _ in range(2):
+        assert np.array_equal(array[3:9, 5:7], ITEMS[3:9, 5:7])
+    again = blosc2.block_cache_stats()
+    assert (again.blocks, again.nbytes) == (before.blocks, before.nbytes)
+    assert (again.hits, again.misses) == (before.hits + before.blocks, 2 * before.misses)
+
+
+def test_free_resources_beside_readers(tmp_path: Path) -> None:
+    """Whoever reads a block goes on reading it."""
+    array = blosc2.open(write(tmp_path / "x.b2nd"), mode="r", mmap_mode="r")
+    wrong: list[int] = []
+
+    def read(seed: int) -> None:
+        wrong.extend(seed for key in keys(300, seed) if not np.array_equal(array[key], ITEMS[key]))
+
+    readers = [threading.Thread(target=read, args=(seed,)) for seed in range(3)]
+    for reader in readers:
+        reader.start()
+    while any(reader.is_alive() for reader in readers):
+        blosc2.free_resources()
+    assert wrong == []
+
+
 def test_blocks_of_a_server_are_cached() -> None:
     fsspec = pytest.importorskip("fsspec")
     made = blosc2.asarray(ITEMS, chunks=(16, 16, 20), blocks=(4, 8, 10))

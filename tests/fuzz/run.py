@@ -26,7 +26,7 @@ if __package__ in (None, ""):
     __package__ = "fuzz"
     import fuzz  # noqa: F401 - so that the relative imports below have their package
 
-from . import cases, samples
+from . import cases, samples, targets
 from .recorder import Failure
 
 #: Seconds of processor time that one call may take, and seconds of any kind.
@@ -398,7 +398,8 @@ def main() -> int:
             print(f"seed {seed}", flush=True)
             run.samples = samples.all_samples()
             if args.corpus:
-                replay = [case for path in sorted(samples.CORPUS.glob("*")) for case in cases.read_case(path)]
+                replay = [case for path in sorted(samples.CORPUS.glob("*.case")) for case in cases.read_case(path)]
+                replay += targets.corpus()
                 run.play_all((n, case) for n, case in enumerate(replay))
                 print(f"corpus: {run.done} cases", flush=True)
             if args.samples:

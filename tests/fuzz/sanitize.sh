@@ -1,9 +1,12 @@
 #!/bin/bash
-# The package under a sanitizer: tests of the core, hostile files, the fuzzer. From anywhere: tests/fuzz/sanitize.sh address|thread [seconds]
-# PYTHON names the interpreter, BLOSC2_PREFIX another C-Blosc2 (see README.md), TMPDIR where the environment is built and kept.
+# The package under a sanitizer: tests of the core, hostile files, the fuzzer. From anywhere:
+#   tests/fuzz/sanitize.sh address|thread [seconds of fuzzing [tests instead of those below ...]]
+# PYTHON names the interpreter, BLOSC2_PREFIX another C-Blosc2, BLOSC2_OPTIONS what CMake gets beside, such as a source tree of
+# it that is then instrumented, too (see README.md), TMPDIR where the environment is built and kept.
 set -euo pipefail
 kind=${1:-}
 seconds=${2:-120}
+shift $(($# < 2 ? $# : 2))
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 home=${TMPDIR:-/tmp}/blosc2-$kind
 
@@ -11,18 +14,18 @@ home=${TMPDIR:-/tmp}/blosc2-$kind
 case $kind in
   address) flags="-fsanitize=address,undefined -fno-sanitize=alignment -fno-sanitize-recover=undefined" libraries="libasan.so libubsan.so" ;;
   thread) flags="-fsanitize=thread" libraries="libtsan.so" ;;
-  *) echo "usage: $0 address|thread [seconds of fuzzing]" >&2; exit 2 ;;
+  *) echo "usage: $0 address|thread [seconds of fuzzing [tests ...]]" >&2; exit 2 ;;
 esac
 
 [ -x "$home/venv/bin/python" ] || "${PYTHON:-python3}" -m venv "$home/venv"
 python=$home/venv/bin/python
-"$python" -m pip install --quiet 'scikit-build-core>=0.11' 'cython>=3.1' 'numpy>=2.0' ninja cmake msgpack 'pytest>=8' 'hypothesis>=6.100'
+"$python" -m pip install --quiet 'scikit-build-core>=0.11' 'cython>=3.3' 'numpy>=2.0' ninja cmake msgpack 'pytest>=8' 'hypothesis>=6.100'
 # The C library comes with the wheel of the reference package, which must not be importable itself.
 prefix=${BLOSC2_PREFIX:-$home/carrier/blosc2}
 [ -d "$prefix" ] || "$python" -m pip install --quiet --no-deps --target "$home/carrier" blosc2==4.14.1
 "$python" -m pip install --quiet --no-build-isolation --no-deps --force-reinstall "$root" \
   -C build-dir="$home/build" -C cmake.build-type=RelWithDebInfo -C cmake.define.Blosc2_ROOT="$prefix" \
-  -C cmake.define.CMAKE_C_FLAGS="-O1 -g -fno-omit-frame-pointer $flags"
+  -C cmake.define.CMAKE_C_FLAGS="-O1 -g -fno-omit-frame-pointer $flags" ${BLOSC2_OPTIONS:-}
 
 preload=()
 for library in $libraries; do preload+=("$(gcc -print-file-name="$library")"); done
@@ -48,12 +51,17 @@ else
   # those that use threads; each takes some ten times as long
   names="executor read_many read_many_leaves leaf_batches handles publishing"
 fi
-tests=()
-for name in $names; do
-  found=$(find "$root/tests" -name "test_$name.py")
-  [ -n "$found" ] || { echo "there is no test_$name.py" >&2; exit 2; }
-  tests+=("$found")
-done
+tests=(-m "slow or not slow")
+if [ $# -gt 0 ]; then
+  tests=()
+  for name in "$@"; do tests+=("$root/tests/$name"); done
+else
+  for name in $names; do
+    found=$(find "$root/tests" -name "test_$name.py")
+    [ -n "$found" ] || { echo "there is no test_$name.py" >&2; exit 2; }
+    tests+=("$found")
+  done
+fi
 # what measures memory or limits address space measures the sanitizer here
 # pytest keeps what is written to stderr, and dies with it.
 rm -f "$home"/report.*
@@ -61,7 +69,7 @@ with_reports() {
   local log=":log_path=$home/report"
   ASAN_OPTIONS+=$log UBSAN_OPTIONS+=$log TSAN_OPTIONS+=$log "$@" || { cat "$home"/report.* 2>/dev/null; return 1; }
 }
-run with_reports "$python" -m pytest -q -p no:cacheprovider -m "slow or not slow" --rootdir "$root" -c "$root/pyproject.toml" \
+run with_reports "$python" -m pytest -q -p no:cacheprovider --rootdir "$root" -c "$root/pyproject.toml" \
   -k "not memory and not address_space and not leaf_costs and not interrupt and not signal" "${tests[@]}"
-run "$python" "$root/tests/fuzz/run.py" --corpus --seconds "$seconds" --keep "$home/failures"
+[ "$seconds" = 0 ] || run "$python" "$root/tests/fuzz/run.py" --corpus --seconds "$seconds" --keep "$home/failures"
 exit $failed

@@ -315,6 +315,25 @@ def test_chunks_of_blocks(blocks: list[bytes], codec: Any, clevel: int, use_dict
             frame.vl_block(0, 0, len(blocks[0]) - 1)
 
 
+@pytest.mark.parametrize("codec", [blosc2.Codec.LZ4, blosc2.Codec.LZ4HC])
+def test_dictionaries_that_the_library_moves_over_themselves(codec: Any) -> None:
+    """With few blocks it is moved by less than its length (doc/design/c-blosc2.md, faults of the library)."""
+    rng = np.random.default_rng(1)
+    words = [rng.bytes(40) for _ in range(30)]
+    blocks = [b"".join(words[n] for n in rng.integers(30, size=60)) for _ in range(14)]
+    encoding = encoding_of(blosc2.CParams(codec=codec, clevel=5, use_dict=True, typesize=1, filters=[]), 1, 0)
+    chunk = Encoder(encoding).encode_blocks(blocks)
+    start = 32 + 4 * len(blocks)
+    assert int.from_bytes(chunk[start : start + 4], "little") > 4 * len(blocks) + 4  # the dictionary's size
+    plain = encoding_of(blosc2.CParams(codec=codec, clevel=5, typesize=1, filters=[]), 1, 0)
+    assert len(chunk) < len(Encoder(plain).encode_blocks(blocks)) < sum(map(len, blocks))
+    size = sum(map(len, blocks))
+    source = Source.of_buffer(chunk)
+    frame = Frame.assemble(source, np.array([0]), 1, size, 0, encoding, {}, {}, vlblocks=True, variable=True)
+    assert frame.vl_blocks(0) == blocks
+    assert [frame.vl_block(0, n) for n in range(len(blocks))] == blocks
+
+
 def test_what_makes_no_chunk_of_blocks() -> None:
     for blocks in ([], [b""], [b"a", b""]):
         with pytest.raises(ValueError, match="block"):

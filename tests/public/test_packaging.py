@@ -51,6 +51,21 @@ def test_one_version() -> None:
     assert np.lib.NumpyVersion(blosc2.__version__) >= "5.0.0.dev0"
 
 
+def test_the_citation_is_of_this_version() -> None:
+    [stated] = re.findall(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text("utf-8"), re.MULTILINE)
+    assert stated == blosc2.__version__
+
+
+def test_what_the_sdist_takes() -> None:
+    """`.ci/run` builds one, and a wheel from it; here is what no build would miss."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["scikit-build"]["sdist"]
+    assert settings["exclude"] == ["*"]
+    taken = {path.relative_to(ROOT) for pattern in settings["include"] for path in ROOT.glob(pattern.lstrip("/"))}
+    wanted = ["README.md", "LICENSE", "SECURITY.md", "CITATION.cff", "RELEASE_NOTES.md"]
+    assert {Path(name) for name in wanted} <= taken
+    assert {path.relative_to(ROOT) for path in (ROOT / "cmake").iterdir() if path.is_file()} <= taken
+
+
 def test_the_other_name_has_no_code() -> None:
     """`packaging/blosc2` gives its name, the level of the interface that is followed, and this package."""
     folder = ROOT / "packaging" / "blosc2"

@@ -264,6 +264,26 @@ def set_limit(int64_t limit):
     return before
 
 
+def clear():
+    """Let go of all blocks; the limit and the counts stay."""
+    cdef SharedBlock *freed = NULL
+    cdef Shard *shard
+    cdef int i
+    with nogil:
+        for i in range(MOST_SHARDS):
+            shard = &shards[i]
+            if shard.lock == NULL:
+                break
+            PyThread_acquire_lock(shard.lock, WAIT_LOCK)
+            while shard.oldest != NULL:
+                freed = _evicted(shard, freed)
+            free(shard.buckets)
+            shard.buckets = NULL
+            shard.bucket_count = 0
+            PyThread_release_lock(shard.lock)
+        _free_all(freed)
+
+
 def counts():
     """Limit, bytes, blocks, hits, misses and evictions."""
     cdef int64_t nbytes = 0, count = 0, hits = 0, misses = 0, evictions = 0
