@@ -29,7 +29,7 @@ from typing import Any, Final
 import numpy as np
 
 from blosc2 import _tools
-from blosc2._options import get_nthreads, set_nthreads
+from blosc2._options import get_nthreads, lacking, set_nthreads
 from blosc2._tools import BatchList
 
 try:
@@ -38,7 +38,7 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "torch":
         raise
-    raise ModuleNotFoundError("blosc2.torch needs PyTorch: pip install 'python-blosc2[torch]'", name="torch") from None
+    raise ModuleNotFoundError(lacking("blosc2.torch", "torch", "torch"), name="torch") from None
 
 __all__ = ["Loader", "PatchSampler", "Samples", "collate", "seed_worker"]
 
