@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,6 +16,8 @@ from blosc2._tools.loading.permutation import mixed_all
 
 #: The number of a sample, or an epoch and a number.
 Number = int | tuple[int, int]
+#: A shape and a dtype.
+Like = tuple[tuple[int, ...], np.dtype[Any]]
 
 
 class BatchList(Sequence[Any]):
@@ -71,6 +73,10 @@ class Dataset:
         """Memory for a batch: what callers get, and the same memory as a NumPy array."""
         items = np.empty(shape, dtype)
         return items, items
+
+    def _new_fields(self, like: Mapping[str | None, Like]) -> dict[str | None, tuple[Any, Items]]:
+        """The same for each field of a batch, of some shape and dtype."""
+        return {name: self._new(shape, dtype) for name, (shape, dtype) in like.items()}
 
     def _as_sample(self, items: Items) -> Any:
         """What a transform gets of an array that was read by itself."""
@@ -222,9 +228,9 @@ class Samples(Dataset):
 
     def _read(self, epochs: list[int], numbers: list[int], nthreads: int) -> dict[str | None, Any]:  # noqa: ARG002
         found: dict[str | None, Any] = {}
-        for name in self._source.names:
-            shape, dtype = self._like[name]
-            given, out = self._new((len(numbers), *shape), dtype)
+        count = len(numbers)
+        new = self._new_fields({name: ((count, *shape), dtype) for name, (shape, dtype) in self._like.items()})
+        for name, (given, out) in new.items():
             try:
                 self._source.read(numbers, name, out, nthreads)
             except ValueError:
