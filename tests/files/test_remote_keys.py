@@ -99,6 +99,43 @@ def test_many_leaves_of_a_group(server: remote_kit.RangeServer, large: Path) -> 
     assert server.most >= 8
 
 
+@pytest.mark.parametrize("chunk", [32, 64])
+def test_patches_of_a_leaf(server: remote_kit.RangeServer, tmp_path: Path, chunk: int) -> None:
+    """No more requests than patches and three, the leaf's own included, side by side, and few bytes too many."""
+    rng = np.random.default_rng(4)
+    volume = np.cumsum(rng.integers(0, 40, (128, 128, 128), dtype="i2"), axis=2, dtype="i2")
+    with blosc2.TreeStore(str(tmp_path / "a.b2z"), mode="w") as writing:
+        writing["/scan"] = blosc2.asarray(volume, chunks=(chunk,) * 3, blocks=(16,) * 3)
+        writing.write_many((f"/g/{i}", leaf(i)) for i in range(5000))
+        stored = writing["/scan"].schunk.cbytes
+    store = blosc2.open(server.put("a.b2z", tmp_path / "a.b2z"))
+    server.forget()
+    server.delay = 0.01
+    corners = rng.integers(0, 128 - 32 + 1, (64, 3)).tolist()
+    keys = [tuple(slice(c, c + 32) for c in corner) for corner in corners]
+    for got, key in zip(store["/scan"].read_many(keys), keys):
+        np.testing.assert_array_equal(got, volume[key])
+    touched = np.zeros((8, 8, 8), bool)
+    for corner in corners:
+        touched[tuple(slice(c // 16, (c + 31) // 16 + 1) for c in corner)] = True
+    assert len(server.requests) <= 64 + 3
+    assert server.most >= 2
+    assert server.sent <= 1.2 * stored * touched.mean() + (128 << 10)  # and what says where the leaf lies
+
+
+def test_leaves_of_which_parts_are_read(server: remote_kit.RangeServer, tmp_path: Path) -> None:
+    """The ends of each frame and a chunk; the end of one and the beginning of the next are one request."""
+    items = np.random.default_rng(4).integers(0, 1 << 30, (12, 90_000))
+    with blosc2.TreeStore(str(tmp_path / "a.b2z"), mode="w") as writing:
+        for i, row in enumerate(items):
+            writing[f"/{i:02d}"] = blosc2.asarray(row, chunks=(30_000,))
+    store = blosc2.open(server.put("a.b2z", tmp_path / "a.b2z"))
+    server.forget()
+    found = store.read_many([(f"/{i:02d}", np.s_[30_000:60_000]) for i in range(12)])
+    np.testing.assert_array_equal(np.stack(found), items[:, 30_000:60_000])
+    assert len(server.requests) <= 2 * 12 + 2
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_answers_of_a_local_store(server: remote_kit.RangeServer, mixed: Path, seed: int) -> None:
     rng = random.Random(seed)
