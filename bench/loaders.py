@@ -38,7 +38,16 @@ IMAGES, BATCH = 20_000, 256
 SHAPE, CHUNKS, BLOCKS = (1, 160, 192, 192), (1, 64, 64, 64), (1, 16, 16, 16)
 CASES, PATCH, PATCH_BATCH, PATCHES = 8, (64, 96, 96), 2, 64
 OURS = ("ours threads", "ours fork", "ours threads cached")
-IMAGE_SIDES = (*OURS, "npy memmap", "hdf5 gzip", "hdf5 blosc2", "zarr 3", "lmdb zlib", "webdataset")
+IMAGE_SIDES = (
+    *OURS,
+    "npy memmap",
+    "npy memmap batches",
+    "hdf5 gzip",
+    "hdf5 blosc2",
+    "zarr 3",
+    "lmdb zlib",
+    "webdataset",
+)
 PATCH_SIDES = (*OURS, "same layout threads", "same layout fork", "nnunet")
 
 
@@ -177,7 +186,7 @@ class Peer:
         return IMAGES
 
     def open(self) -> Callable[[int], Any]:
-        if self.side == "npy memmap":
+        if self.side.startswith("npy memmap"):
             return np.load(self.folder / "images.npy", mmap_mode="r").__getitem__
         if self.side.startswith("hdf5"):
             import h5py
@@ -200,6 +209,21 @@ class Peer:
         if self.source is None:
             self.source = self.open()
         return self.source(number), self.labels[number]
+
+
+class Batches(Peer):
+    """Images of a `.npy`, a batch at a time, by one call of NumPy."""
+
+    def __getitems__(self, numbers: list[int]) -> Any:
+        if self.source is None:
+            self.source = self.open()
+        return self.source(numbers), self.labels[numbers]
+
+
+def as_tensors(batch: Any) -> Any:
+    import torch
+
+    return {"image": torch.from_numpy(batch[0]), "label": torch.from_numpy(batch[1])}
 
 
 def stacked(samples: list[Any]) -> Any:
@@ -228,7 +252,8 @@ def image_job(side: str, folder: Path, workers: int, epochs: int) -> dict[str, f
     if side == "webdataset":
         return measured(web_dataset(folder, workers).__iter__, IMAGES, epochs, workers, start)
     peer = torch.utils.data.DataLoader(
-        Peer(folder, side), BATCH, shuffle=True, num_workers=workers, collate_fn=stacked,
+        Batches(folder, side) if side.endswith("batches") else Peer(folder, side), BATCH, shuffle=True,
+        num_workers=workers, collate_fn=as_tensors if side.endswith("batches") else stacked,
         persistent_workers=workers > 0, multiprocessing_context="fork" if workers else None,
     )  # fmt: skip
     return measured(peer.__iter__, IMAGES, epochs, workers, start)
