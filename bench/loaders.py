@@ -3,14 +3,18 @@
     python bench/loaders.py images                      20,000 images of 64 x 64 u1 with labels, in batches of 256
     python bench/loaders.py patches                     patches of 64 x 96 x 96 from 8 volumes of f4, in batches of 2
     python bench/loaders.py images --cold               the first epoch, of files that are not in memory
+    python bench/loaders.py batches                     100,000 batches from workers that were forked after reads
 
 Peers are `.npy` by memmap, HDF5 (gzip, Blosc2), zarr 3 and LMDB (zlib), each with a chunk or value for each image, in
-PyTorch's DataLoader; and for patches a stand-in for nnU-Net's loader with the published package: it opens the file for
-each patch, slices, crops and pads as its dataset class does, with the same patches, in forked processes that hand over
-nothing. nnU-Net itself is not installed. What is missing is left out.
+PyTorch's DataLoader; WebDataset (tar files) as it is meant to be used; and for patches nnU-Net's own dataset class,
+cropping, loader and worker processes with the published package and its layout of files, with the same patches
+(`nnunet_side.py`). "same layout" reads the bytes of nnU-Net's files in a store. What is missing is left out.
 
 Each run is a process of its own; the sides take turns, and the medians of several rounds are shown. `us` is processor
-time of a sample in all processes, which counts on a busy machine; `unique` are MB that a worker has for itself.
+time of a sample in all processes, which counts on a busy machine; `first epoch/s` are samples a second of the first
+epoch, which may have to fetch files from the disk; `unique` are MB that a worker has for itself and has written
+to: of a process, or what the process has grown by for each thread, batches that wait included; `USS` has pages of
+mapped files, too, which belong to the system's cache and count where no other process maps the file.
 """
 
 from __future__ import annotations
@@ -18,7 +22,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -29,13 +32,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from loading_measures import forget_pages, measured
 
 IMAGES, BATCH = 20_000, 256
 SHAPE, CHUNKS, BLOCKS = (1, 160, 192, 192), (1, 64, 64, 64), (1, 16, 16, 16)
 CASES, PATCH, PATCH_BATCH, PATCHES = 8, (64, 96, 96), 2, 64
 OURS = ("ours threads", "ours fork", "ours threads cached")
-IMAGE_SIDES = (*OURS, "npy memmap", "hdf5 gzip", "hdf5 blosc2", "zarr 3", "lmdb zlib")
-PATCH_SIDES = (*OURS, "nnunet stand-in")
+IMAGE_SIDES = (
+    *OURS,
+    "npy memmap",
+    "npy memmap batches",
+    "hdf5 gzip",
+    "hdf5 blosc2",
+    "zarr 3",
+    "lmdb zlib",
+    "webdataset",
+)
+PATCH_SIDES = (*OURS, "same layout threads", "same layout fork", "nnunet")
 
 
 # ---------------------------------------------------------------------- data
@@ -77,6 +90,7 @@ def write_images(folder: Path) -> None:
     else:
         codec = zarr.codecs.BloscCodec(cname="lz4", shuffle="noshuffle")
         zarr.create_array(str(folder / "images.zarr"), data=items, chunks=(1, 64, 64), compressors=codec)
+    write_shards(folder, items, labels)
     try:
         import lmdb
     except ModuleNotFoundError:
@@ -92,7 +106,35 @@ def write_images(folder: Path) -> None:
                 txn.put(b"%08d" % n, zlib.compress(item.tobytes(), 1))
 
 
-def write_patches(folder: Path) -> None:
+def write_shards(folder: Path, items: Any, labels: Any) -> None:
+    """Tar files for WebDataset, each with a thousand images as plain bytes: it has no format of its own for arrays."""
+    import io
+    import tarfile
+
+    for shard in range(0, IMAGES, 1000):
+        with tarfile.open(folder / f"shard{shard:06d}.tar", "w") as tar:
+            for n in range(shard, shard + 1000):
+                for suffix, data in (("bin", items[n].tobytes()), ("cls", str(labels[n]).encode())):
+                    member = tarfile.TarInfo(f"{n:08d}.{suffix}")
+                    member.size = len(data)
+                    tar.addfile(member, io.BytesIO(data))
+
+
+def web_dataset(folder: Path, workers: int) -> Any:
+    """WebDataset as its pages recommend it: shards in another order, a buffer that shuffles, batches in the workers."""
+    import webdataset
+
+    def image(data: bytes) -> Any:
+        return np.frombuffer(data, "u1").reshape(64, 64)
+
+    shards = sorted(map(str, folder.glob("shard*.tar")))
+    dataset = webdataset.WebDataset(shards, shardshuffle=len(shards), empty_check=False).shuffle(1000)
+    dataset = dataset.to_tuple("bin", "cls").map_tuple(image, int).batched(BATCH, collation_fn=stacked)
+    return webdataset.WebLoader(dataset, batch_size=None, num_workers=workers, persistent_workers=workers > 0)
+
+
+def write_patches(folder: Path, nnunet: str | None) -> None:
+    """Volumes in a store; and, if there is nnU-Net, in its files, and in a store of the same bytes as these."""
     import blosc2
 
     rng = np.random.default_rng(1)
@@ -106,60 +148,32 @@ def write_patches(folder: Path) -> None:
             scan = np.round(smooth + rng.normal(0, 0.05, SHAPE[1:]), 2).astype("f4")[None]
             mask = (smooth > 0.7).astype("i1")[None]
             for name, items in (("scan", scan), ("mask", mask)):
-                array = blosc2.asarray(np.ascontiguousarray(items), **how)
-                store[f"/{case}/{name}"] = array
-                blosc2.asarray(array, urlpath=str(folder / f"{case}_{name}.b2nd"), mode="w", **how)
-    patches = sampler(folder, blosc2.PatchSampler)
+                store[f"/{case}/{name}"] = blosc2.asarray(np.ascontiguousarray(items), **how)
+                np.save(folder / f"{case}_{name}.npy", items)
+    patches = sampler(folder / "cohort.b2z", blosc2.PatchSampler)
     corners = [[place.volume, *place.corner] for place in map(patches.place, range(PATCHES))]
     (folder / "corners.json").write_text(json.dumps(corners), encoding="utf-8")
+    if nnunet is None:
+        return
+    code = f"import nnunet_side, pathlib; nnunet_side.write(pathlib.Path({str(folder)!r}), {list(PATCH)})"
+    subprocess.run([nnunet, "-c", code], env=clean_environment(), cwd=Path(__file__).parent, check=True)
+    with blosc2.TreeStore(str(folder / "same.b2z"), mode="w") as store:
+        for case in range(CASES):
+            for name, file in (("scan", f"{case}.b2nd"), ("mask", f"{case}_seg.b2nd")):
+                store[f"/{case}/{name}"] = blosc2.open(str(folder / "nnunet" / file))
 
 
-def sampler(folder: Path, kind: Any) -> Any:
+def clean_environment() -> dict[str, str]:
+    """Of a Python that has the published package."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
+def sampler(path: Path, kind: Any) -> Any:
     pads = {"scan": 0, "mask": -1}
-    return kind(str(folder / "cohort.b2z"), PATCH, fields=("scan", "mask"), count=PATCHES, pad_value=pads)
+    return kind(str(path), PATCH, fields=("scan", "mask"), count=PATCHES, pad_value=pads)
 
 
-# ---------------------------------------------------------------------- what is measured
-def uss(pid: int | str = "self") -> int:
-    """Bytes of memory of its own, which no other process shares and no file holds."""
-    text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
-    return sum(int(line.split()[1]) << 10 for line in text.splitlines() if line.startswith("Private_Dirty"))
-
-
-def children() -> list[int]:
-    return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split()]
-
-
-def cpu() -> float:
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    running = 0.0
-    for pid in children():
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-        running += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return sum(one.ru_utime + one.ru_stime for one in used) + running
-
-
-def measured(
-    loader: Callable[[], Iterator[Any]], samples: int, epochs: int, workers: int, start: float
-) -> dict[str, float]:
-    """Figures of some epochs, after one that fills the caches."""
-    before = uss()
-    total, first = 0, 0.0
-    for batch in loader():
-        first = first or time.perf_counter() - start
-        total += int(batch["mask" if "mask" in batch else "label"].sum())
-    begin, used = time.perf_counter(), cpu()
-    unique = 0.0
-    for _ in range(epochs):
-        for number, _batch in enumerate(loader()):
-            if number == 3 and workers:
-                pids = children()
-                unique = sum(map(uss, pids)) / len(pids) if pids else max(uss() - before, 0) / workers
-    seconds, used = time.perf_counter() - begin, cpu() - used
-    return {"rate": samples * epochs / seconds, "us": used / (samples * epochs) * 1e6, "first": first,
-            "unique": unique / 1e6, "sum": total}  # fmt: skip
-
-
+# ---------------------------------------------------------------------- images
 class Peer:
     """Images of another format, one at a time, opened in each worker."""
 
@@ -172,7 +186,7 @@ class Peer:
         return IMAGES
 
     def open(self) -> Callable[[int], Any]:
-        if self.side == "npy memmap":
+        if self.side.startswith("npy memmap"):
             return np.load(self.folder / "images.npy", mmap_mode="r").__getitem__
         if self.side.startswith("hdf5"):
             import h5py
@@ -195,6 +209,21 @@ class Peer:
         if self.source is None:
             self.source = self.open()
         return self.source(number), self.labels[number]
+
+
+class Batches(Peer):
+    """Images of a `.npy`, a batch at a time, by one call of NumPy."""
+
+    def __getitems__(self, numbers: list[int]) -> Any:
+        if self.source is None:
+            self.source = self.open()
+        return self.source(numbers), self.labels[numbers]
+
+
+def as_tensors(batch: Any) -> Any:
+    import torch
+
+    return {"image": torch.from_numpy(batch[0]), "label": torch.from_numpy(batch[1])}
 
 
 def stacked(samples: list[Any]) -> Any:
@@ -220,77 +249,34 @@ def image_job(side: str, folder: Path, workers: int, epochs: int) -> dict[str, f
         kind = "fork" if "fork" in side else "threads"
         loader = blosc2.torch.Loader(samples, BATCH, shuffle=True, workers=workers, kind=kind)
         return measured(loader.__iter__, IMAGES, epochs, workers, start)
+    if side == "webdataset":
+        return measured(web_dataset(folder, workers).__iter__, IMAGES, epochs, workers, start)
     peer = torch.utils.data.DataLoader(
-        Peer(folder, side), BATCH, shuffle=True, num_workers=workers, collate_fn=stacked,
+        Batches(folder, side) if side.endswith("batches") else Peer(folder, side), BATCH, shuffle=True,
+        num_workers=workers, collate_fn=as_tensors if side.endswith("batches") else stacked,
         persistent_workers=workers > 0, multiprocessing_context="fork" if workers else None,
     )  # fmt: skip
     return measured(peer.__iter__, IMAGES, epochs, workers, start)
 
 
 # ---------------------------------------------------------------------- patches
-def crop_and_pad(array: Any, corner: list[int], value: int) -> np.ndarray[Any, Any]:
-    """What nnU-Net does: slice what is inside, and pad the rest with a constant."""
-    places = list(zip(array.shape[1:], corner, PATCH, strict=True))
-    inside = array[(slice(None), *(slice(max(0, c), min(n, c + s)) for n, c, s in places))]
-    around = [(max(0, -c), max(0, c + s - n)) for n, c, s in places]
-    return np.pad(inside, [(0, 0), *around], "constant", constant_values=value)
-
-
-def stand_in_batches(folder: Path, corners: list[list[int]]) -> Iterator[dict[str, Any]]:
-    import blosc2
-
-    for first in range(0, len(corners), PATCH_BATCH):
-        some = corners[first : first + PATCH_BATCH]
-        batch = {"scan": np.zeros((len(some), 1, *PATCH), "f4"), "mask": np.zeros((len(some), 1, *PATCH), "i2")}
-        for n, (case, *corner) in enumerate(some):
-            for name, value in (("scan", 0), ("mask", -1)):
-                path = str(folder / f"{case}_{name}.b2nd")
-                array = blosc2.open(urlpath=path, mode="r", dparams={"nthreads": 1}, mmap_mode="r")
-                batch[name][n] = crop_and_pad(array, corner, value)
-        yield batch
-
-
-def stand_in_job(folder: Path, workers: int, epochs: int) -> dict[str, float]:
-    """Processes that make their share of the batches, and hand over nothing but a sum."""
-    start = time.perf_counter()
-    corners = json.loads((folder / "corners.json").read_text(encoding="utf-8"))
-    if not workers:
-        return measured(lambda: stand_in_batches(folder, corners), PATCHES, epochs, 0, start)
-    import multiprocessing
-
-    context = multiprocessing.get_context("fork")
-    queue: Any = context.SimpleQueue()
-
-    def work(number: int) -> None:
-        share = corners[number * len(corners) // workers : (number + 1) * len(corners) // workers]
-        for epoch in range(1 + epochs):
-            total = sum(int(batch["mask"].sum()) for batch in stand_in_batches(folder, share))
-            queue.put((epoch, total, time.perf_counter(), time.process_time(), uss()))
-
-    processes = [context.Process(target=work, args=(number,)) for number in range(workers)]
-    for process in processes:
-        process.start()
-    answers = [queue.get() for _ in range(workers * (1 + epochs))]
-    for process in processes:
-        process.join()
-    ends = {epoch: [a for a in answers if a[0] == epoch] for epoch in (0, epochs)}
-    begin, end = (max(a[2] for a in ends[epoch]) for epoch in (0, epochs))
-    used = sum(a[3] for a in ends[epochs]) - sum(a[3] for a in ends[0])
-    return {"rate": PATCHES * epochs / (end - begin), "us": used / (PATCHES * epochs) * 1e6, "first": begin - start,
-            "unique": statistics.mean(a[4] for a in answers) / 1e6, "sum": sum(a[1] for a in ends[0])}  # fmt: skip
-
-
 def patch_job(side: str, folder: Path, workers: int, epochs: int) -> dict[str, float]:
     if side.startswith("nnunet"):
-        return stand_in_job(folder, workers, epochs)
+        import nnunet_side
+
+        return nnunet_side.job(folder, list(PATCH), PATCH_BATCH, workers, epochs)
     start = time.perf_counter()
+    import torch
+
     import blosc2
     import blosc2.torch
 
     if "cached" in side:
         blosc2.set_block_cache("400 MB")
     kind = "fork" if "fork" in side else "threads"
-    patches = sampler(folder, blosc2.torch.PatchSampler)
+    torch.set_num_threads(1)
+    name = "same.b2z" if "same" in side else "cohort.b2z"
+    patches = sampler(folder / name, blosc2.torch.PatchSampler)
     loader = blosc2.torch.Loader(patches, PATCH_BATCH, workers=workers, kind=kind)
 
     def epoch() -> Iterator[Any]:
@@ -300,21 +286,53 @@ def patch_job(side: str, folder: Path, workers: int, epochs: int) -> dict[str, f
     return measured(epoch, PATCHES, epochs, workers, start)
 
 
+# ---------------------------------------------------------------------- many batches
+def many_batches(count: int = 100_000) -> None:
+    """Batches of each kind of workers, forked after the parent has read in threads; what goes wrong is counted."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    import torch
+
+    import blosc2
+    import blosc2.torch
+
+    torch.set_num_threads(1)
+    items = np.random.default_rng(3).integers(0, 9, (400_000, 8), "i4")
+    with tempfile.TemporaryDirectory() as name:
+        path = f"{name}/rows.b2z"
+        with blosc2.TreeStore(path, mode="w") as store:
+            store["/row"], store["/label"] = items, items[:, 0].copy()
+        for kind, mapped in (("fork", "r"), ("fork", None), ("threads", "r")):
+            store = blosc2.open(path, mode="r", mmap_mode=mapped)
+            with ThreadPoolExecutor(4) as threads:
+                list(threads.map(lambda n, s=store: s["/row"][n : n + 1000].sum(), range(0, 400_000, 1000)))
+            samples = blosc2.torch.Samples({"row": store["/row"], "label": store["/label"]})
+            wrong, slowest, start = [], 0.0, time.perf_counter()
+            with blosc2.torch.Loader(
+                samples, 4, shuffle=True, workers=2, kind=kind, timeout=0 if kind == "threads" else 120
+            ) as loader:
+                seen, total, last = 0, 0, start
+                try:
+                    for batch in loader:
+                        seen, total = seen + 1, total + int(batch["row"].sum()) + int(batch["label"].sum())
+                        now = time.perf_counter()
+                        slowest, last = max(slowest, now - last), now
+                except Exception as error:  # noqa: BLE001 - counted
+                    wrong.append(repr(error))
+            right = seen == count and total == int(items.sum()) + int(items[:, 0].sum())
+            print(
+                f"{kind:8} {'mapped' if mapped else 'by position':12} {seen} batches in "
+                f"{time.perf_counter() - start:.0f} s, the longest wait {slowest:.2f} s, errors: {wrong or 'none'}, "
+                f"{'all values right' if right else 'VALUES WRONG'}",
+                flush=True,
+            )
+
+
 # ---------------------------------------------------------------------- runs
-def forget_pages(folder: Path) -> None:
-    """Have the system drop the pages of all files."""
-    os.sync()
-    for path in folder.rglob("*"):
-        if path.is_file():
-            descriptor = os.open(path, os.O_RDONLY)
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            os.close(descriptor)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("images", "patches"))
-    parser.add_argument("--reference", help="a Python that has the published package, for the stand-in")
+    parser.add_argument("what", choices=("images", "patches", "batches"))
+    parser.add_argument("--nnunet", help="a Python that has nnunetv2 and the published blosc2; left out without it")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--workers", type=int, nargs="+", default=[0, 1, 2])
@@ -327,21 +345,26 @@ def main() -> None:
         job = image_job if options.what == "images" else patch_job
         print(json.dumps(job(side, Path(folder), int(workers), options.epochs)))
         return
+    if options.what == "batches":
+        many_batches()
+        return
     wanted = IMAGE_SIDES if options.what == "images" else PATCH_SIDES
     wanted = tuple(side for side in wanted if not options.sides or side.startswith(tuple(options.sides)))
-    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    if options.what == "patches" and not options.nnunet:
+        wanted = tuple(side for side in wanted if side in OURS)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (write_images if options.what == "images" else write_patches)(folder)
+        if options.what == "images":
+            write_images(folder)
+        else:
+            write_patches(folder, options.nnunet)
         time.sleep(2.5)  # a file that has just been written is not kept open
         found: dict[tuple[str, int], list[dict[str, float]]] = {(s, w): [] for w in options.workers for s in wanted}
         for number in range(options.rounds):
             for side, workers in sorted(found, reverse=bool(number % 2)):
                 python, env = sys.executable, dict(os.environ)
                 if side.startswith("nnunet"):
-                    import sides
-
-                    python, env = sides.reference_python(options.reference), clean
+                    python, env = options.nnunet, clean_environment()
                 if options.cold:
                     forget_pages(folder)
                 epochs = str(options.epochs)
@@ -358,13 +381,16 @@ def show(found: dict[tuple[str, int], list[dict[str, float]]]) -> None:
     sums = {sample["sum"] for samples in found.values() for sample in samples}
     if len(sums) != 1:
         raise SystemExit(f"the sides read different items: {sums}")
-    print(f"{'':22s} workers  samples/s       us  first batch   unique")
+    print(f"{'':22s} workers  samples/s       us  first epoch/s  first batch   unique      USS")
     for (side, workers), samples in found.items():
         if samples:
-            rate, us, first, unique = (
-                statistics.median(s[k] for s in samples) for k in ("rate", "us", "first", "unique")
+            names = ("rate", "us", "cold", "first", "unique", "uss")
+            rate, us, cold, first, unique, uss = (statistics.median(s[name] for s in samples) for name in names)
+            print(
+                f"{side:22s} {workers:7d} {rate:10.0f} {us:8.1f} {cold:14.0f} {first:10.2f} s "
+                f"{unique:5.0f} MB {uss:5.0f} MB",
+                flush=True,
             )
-            print(f"{side:22s} {workers:7d} {rate:10.0f} {us:8.1f} {first:10.2f} s {unique:5.0f} MB", flush=True)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from typing import Any, Final
 import numpy as np
 
 from blosc2 import _tools
-from blosc2._options import get_nthreads, set_nthreads
+from blosc2._options import get_nthreads, lacking, set_nthreads
 from blosc2._tools import BatchList
 
 try:
@@ -38,10 +38,12 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "torch":
         raise
-    raise ModuleNotFoundError("blosc2.torch needs PyTorch: pip install 'python-blosc2[torch]'", name="torch") from None
+    raise ModuleNotFoundError(lacking("blosc2.torch", "torch", "torch"), name="torch") from None
 
 __all__ = ["Loader", "PatchSampler", "Samples", "collate", "seed_worker"]
 
+# Bytes at whose multiples the fields of a batch begin.
+_ALIGNED: Final = 64
 _KINDS: Final = ("threads", "fork", "spawn", "forkserver")
 
 
@@ -61,14 +63,24 @@ class _Tensors:
     _pinned = False
 
     def _new(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Any, Any]:
-        kind = _torch_dtype(dtype)
-        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        if nbytes and data.get_worker_info() is not None:
-            # What a worker process hands over is not copied if it lies in shared memory: default_collate does the same.
-            tensor = torch.empty(0, dtype=kind).set_(torch.UntypedStorage._new_shared(nbytes), 0, shape)
-        else:
-            tensor = torch.empty(shape, dtype=kind, pin_memory=self._pinned)
+        tensor = torch.empty(shape, dtype=_torch_dtype(dtype), pin_memory=self._pinned)
         return tensor, tensor.numpy()
+
+    def _new_fields(self, like: Any) -> dict[str | None, tuple[Any, Any]]:
+        starts, end = {}, 0
+        for name, (shape, dtype) in like.items():
+            starts[name] = end
+            end += -(-int(np.prod(shape, dtype=np.int64)) * dtype.itemsize // _ALIGNED) * _ALIGNED
+        if not end or data.get_worker_info() is None:
+            return {name: self._new(*one) for name, one in like.items()}
+        # What a worker process hands over is not copied if it lies in shared memory: default_collate does the same. One
+        # piece of memory for all fields is handed over once.
+        memory = torch.UntypedStorage._new_shared(end)
+        found: dict[str | None, tuple[Any, Any]] = {}
+        for name, (shape, dtype) in like.items():
+            tensor = torch.empty(0, dtype=_torch_dtype(dtype)).set_(memory, starts[name] // dtype.itemsize, shape)
+            found[name] = tensor, tensor.numpy()
+        return found
 
     def _as_sample(self, items: Any) -> Any:
         _torch_dtype(items.dtype)

@@ -342,9 +342,7 @@ def test_a_value_that_comes_back_wrong_is_found(tmp_path: Path, monkeypatch: pyt
 def test_a_package_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.h5").write_bytes(b"")
     monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(
-        ConversionError, match=r"hdf5 files need the package 'h5py': pip install 'python-blosc2\[convert\]'"
-    ):
+    with pytest.raises(ConversionError, match=r"hdf5 needs the package 'h5py': pip install 'python-blosc2\[convert\]'"):
         blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z")
 
 

@@ -29,7 +29,7 @@ blosc2.BatchArray().append([1])
 try:
     blosc2.BatchArray(serializer="arrow")
 except ImportError as error:
-    assert "requires pyarrow" in str(error) and "python-blosc2[arrow]" in str(error), error
+    assert "needs the package 'pyarrow'" in str(error) and "python-blosc2[arrow]" in str(error), error
 else:
     raise AssertionError
 """

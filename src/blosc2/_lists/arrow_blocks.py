@@ -12,6 +12,7 @@ from typing import Any
 
 from blosc2._core.allocation import allowed, too_much
 from blosc2._frames import Together
+from blosc2._options import lacking
 from blosc2.exceptions import FormatError, UnsupportedKindError
 
 # pyarrow and its functions, once somebody needs them.
@@ -40,9 +41,7 @@ def arrow_blocks() -> type[ArrowBlocks]:
             import pyarrow as arrow  # noqa: ICN001 - `pa` is what it becomes for all
             import pyarrow.compute as functions
         except ImportError as error:
-            raise ImportError(
-                "BatchArray serializer='arrow' requires pyarrow: pip install 'python-blosc2[arrow]' brings it"
-            ) from error
+            raise ImportError(lacking("BatchArray serializer='arrow'", "pyarrow", "arrow")) from error
         pa, pc = arrow, functions
     return ArrowBlocks
 

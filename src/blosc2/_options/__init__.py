@@ -27,6 +27,7 @@ from blosc2._options.encoding import (
     with_metas,
     zstd_encoding,
 )
+from blosc2._options.extras import lacking, needed
 from blosc2._options.modes import (
     check_directory_mapping,
     check_locking,
@@ -80,9 +81,11 @@ __all__ = [
     "fields_of",
     "get_nthreads",
     "keep_in_step",
+    "lacking",
     "local_path",
     "lossy_codecs",
     "ncores",
+    "needed",
     "plain_encoding",
     "reads_beside",
     "refuse_without_path",

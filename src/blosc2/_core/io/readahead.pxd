@@ -440,6 +440,19 @@ cdef inline void stop_guessing(Source source) noexcept nogil:
             advise_mapping(source.base, source.room, B2_RANDOM)
 
 
+cdef inline int64_t want_frame(Wanted *wanted, int64_t offset, int64_t length, int64_t whole) noexcept nogil:
+    """Want a frame, or a member, that is on a server: all of it up to so many bytes, both ends of a longer one; how many bytes.
+
+    It is opened by the same bytes, wherever these were asked for.
+    """
+    if length <= whole:
+        want(wanted, offset, length)
+        return length
+    want(wanted, offset, FRAME_HEAD)
+    want(wanted, offset + length - FRAME_TAIL, FRAME_TAIL)
+    return FRAME_HEAD + FRAME_TAIL
+
+
 cdef inline void ask_for_frame(Source source, int64_t offset, int64_t length) noexcept nogil:
     """Ask for a frame, or a member, that is opened: a server for all of a small one, and for both ends of another."""
     cdef Wanted wanted
@@ -447,9 +460,5 @@ cdef inline void ask_for_frame(Source source, int64_t offset, int64_t length) no
         ask_near(source, offset)
         return
     begin_asking(source, source.asking, &wanted)
-    if length <= WHOLE_FRAME:
-        want(&wanted, offset, length)
-    else:
-        want(&wanted, offset, FRAME_HEAD)
-        want(&wanted, offset + length - FRAME_TAIL, FRAME_TAIL)
+    want_frame(&wanted, offset, length, WHOLE_FRAME)
     end_asking(&wanted, 1)

@@ -58,6 +58,8 @@ cdef class KeyTable:
     cdef MovedGroups moved
     cdef readonly tuple moved_groups
     cdef list _moved_prefixes
+    cdef dict near                  # offsets of keys whose records came from a server, and what is known of groups: far_keys.pxd
+    cdef dict windows
     cdef KeyTable _instead          # what serves when something of the catalog is wrong
 
     cdef int64_t lookup(self, const uint8_t *key, Py_ssize_t length) noexcept nogil

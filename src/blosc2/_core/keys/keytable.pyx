@@ -20,6 +20,7 @@ from libc.string cimport memcmp, memcpy
 
 from blosc2._core.io.little_endian cimport put32, put64, u32, u64
 from blosc2._core.keys.catalog_checks cimport Walk, leaves_fit, others_fit, paths_of, totals_fit
+from blosc2._core.keys.far_keys cimport far_bound, is_far, lookup_far
 from blosc2._core.keys.frame_start cimport begins_like_frame
 from blosc2._core.keys.moved_groups cimport MOST_MOVED, fill_moved
 from blosc2._core.keys.key_order cimport bound_of, end_of_run, put_in_order
@@ -451,7 +452,7 @@ cdef class KeyTable:
         """What a key stands for, `NO_KEY`, or `DAMAGED`."""
         if self.moved.count:
             return lookup_beside(self, key, length, LEAF, False)
-        return probe(self, key, length, LEAF)
+        return lookup_far(self, key, length, True) if is_far(self) else probe(self, key, length, LEAF)
 
     cdef int64_t lookup_group(self, const uint8_t *key, Py_ssize_t length) noexcept nogil:
         """The offset of the first key below a group, by the hash of a catalog; `NO_KEY`, or `DAMAGED`."""
@@ -461,7 +462,8 @@ cdef class KeyTable:
 
     cdef int64_t lookup_either(self, const uint8_t *path, Py_ssize_t length) noexcept nogil:
         """The offset of a key, or of the first one below a group of this path, by the hash of a catalog."""
-        return probe(self, path, length, LEAF | GROUP)
+        cdef int64_t offset = lookup_far(self, path, length, True) if is_far(self) else NO_KEY
+        return probe(self, path, length, LEAF | GROUP) if offset == NO_KEY else offset
 
     def __len__(self):
         return self.count
@@ -492,7 +494,7 @@ cdef class KeyTable:
 
     cdef int64_t bound(self, const uint8_t *prefix, Py_ssize_t length, bint after) noexcept nogil:
         """Position of the first key not below a prefix, or of the first one behind all that begin with it."""
-        return bound_of(self, prefix, length, after)
+        return far_bound(self, prefix, length, after) if is_far(self) else bound_of(self, prefix, length, after)
 
     cdef int64_t run_end(self, int64_t start, int64_t stop, const uint8_t *prefix, Py_ssize_t length) noexcept nogil:
         """Where the run of keys that begin with a prefix ends, if it begins at `start`."""

@@ -22,9 +22,11 @@ from blosc2._core.codec.codec cimport DecodeContext, reserve_stored
 from blosc2._core.codec.thread_pool cimport (
     MOST_WORKERS, Job, WorkerGroup, acquire_group, atomic_state, release_group, run_in_group)
 from blosc2._core.frame.frame cimport Frame
-from blosc2._core.io.readahead cimport PAGE, Wanted, begin_asking, end_asking, is_due, want
+from blosc2._core.io.readahead cimport (
+    LOCAL, PAGE, WHOLE_FRAME, Wanted, begin_asking, end_asking, is_due, want, want_frame)
 from blosc2._core.io.source cimport Source
 from blosc2._core.ndim.geometry cimport Geometry
+from blosc2._core.keys.far_keys cimport is_far, is_near, lookup_far
 from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, KeyTable
 from blosc2._core.leaves.leaf_template cimport Template
 from blosc2._core.io.little_endian cimport u64
@@ -61,6 +63,8 @@ cdef enum:
     DRAWN = 8 * TOGETHER
     # Leaves, or else bytes of items, that are worth another thread.
     WORTH_LEAVES = 2 * TOGETHER
+    # Keys of a group for which a server is asked for the records of the group, and not for those of each.
+    MANY_OF_GROUP = 16
     # Slots of a key that are looked at when a server is asked for records.
     SLOTS_TRIED = 8
     WORTH_BYTES = 1 << 16
@@ -267,7 +271,10 @@ cdef class LeafBatch:
         self._run(DECODING)
 
     cdef int _ask_for_records(self) except -1:
-        """Have a server send what tells where the leaves are: the slots of all keys, and then their records."""
+        """Have a server send what tells where the leaves are: the slots of all keys, and then their records.
+
+        Where many are of one group, the records of that come as a whole.
+        """
         cdef Catalog catalog = self.table.catalog
         cdef Py_ssize_t length
         cdef const uint8_t *text
@@ -275,9 +282,19 @@ cdef class LeafBatch:
         cdef int64_t slot, stop
         cdef set pages = set()
         cdef list slots = []
+        cdef dict groups = {}
+        for key in self.keys:
+            if type(key) is str:
+                groups.setdefault(key.rpartition("/")[0], []).append(key)
+        for group, keys in groups.items():
+            if group and len(keys) >= MANY_OF_GROUP:
+                for key in sorted(keys):
+                    text = ascii_text(<PyObject *> key, &length)
+                    if text != NULL:
+                        lookup_far(self.table, text + 1, length - 1, True)
         for key in self.keys:
             text = ascii_text(<PyObject *> key, &length) if type(key) is str else NULL
-            if text != NULL and length >= 2:
+            if text != NULL and length >= 2 and not is_near(self.table, text + 1, length - 1):
                 hashed = key_hash(self.table.seed0, self.table.seed1, text + 1, length - 1)
                 slot = slot_home(hashed, self.table.homes)
                 slots.append((slot, hashed))
@@ -310,7 +327,10 @@ cdef class LeafBatch:
                 if self.states[i] == DONE or self.offsets[i] < 0:
                     continue
                 size = LOCAL_LENGTH + self.name_lengths[i] + ALIGNMENT_ROOM + self.frame_sizes[i]
-                if size > (2 * PAGE if heads else LARGE):
+                if source.far:
+                    size = want_frame(&wanted, self.headers[i], self.frame_sizes[i] + self.name_lengths[i] + LOCAL,
+                                      WHOLE_FRAME if heads else LARGE)
+                elif size > (2 * PAGE if heads else LARGE):
                     # Reading a large one asks for the rest.
                     want(&wanted, self.headers[i], PAGE // 2)
                     want(&wanted, self.headers[i] + size - PAGE // 2, PAGE // 2)
@@ -435,7 +455,10 @@ cdef class LeafBatch:
             if self.names[i] == NULL:
                 self.offsets[i] = NO_KEY
                 continue
-            offset = self.table.lookup(self.names[i], self.lengths[i])
+            if is_far(self.table):      # records were asked for
+                offset = lookup_far(self.table, self.names[i], self.lengths[i], False)
+            else:
+                offset = self.table.lookup(self.names[i], self.lengths[i])
             self.offsets[i] = offset
             if offset < 0 or not self.archive.peek(offset, &member) or member.problem != MEMBER_FINE or (
                     member.header > self.archive.directory_offset - LOCAL_LENGTH):

@@ -48,7 +48,9 @@ cdef class Pages:
     cdef int64_t start, size
     cdef uint8_t *base
     cdef long *present      # of each page, whether it is there
+    cdef long ahead         # how many are fetched at least when one is missing; some more do no harm
 
+    cdef bint has(self, int64_t at, int64_t length) noexcept nogil
     cdef bint need(self, int64_t at, int64_t length) noexcept nogil
     cdef bint bring(self, int64_t first, int64_t stop) noexcept nogil
     cdef int need_all(self) except -1
@@ -69,6 +71,7 @@ cdef class Catalog:
     cdef readonly int64_t homes, slot_count, tally_step, tally_rows, kind_count
     cdef readonly uint64_t seed0, seed1
     cdef int64_t leaves_at, slots_at, shapes_at, shapes_size, kinds_at, kinds_size, tallies_at, checksums_at, pages
+    cdef int64_t first_record, own_record   # offsets of the records of the first leaf and of the catalog itself
     cdef uint32_t checksums_crc
     cdef readonly uint32_t footer_crc
     cdef const uint8_t *base                # its first byte; NULL until it is loaded

@@ -82,6 +82,7 @@ cdef Catalog find_catalog(Source source, int64_t offset, int64_t size, int64_t m
     leaves, own = <int64_t> u64(p + 200), <int64_t> u64(p + 208)
     if not 0 <= leaves <= own <= size:
         return None
+    self.first_record, self.own_record = leaves, own
     size = min(own - leaves, SAMPLE)
     if source.base != NULL:
         head, tail = source.base + offset + leaves, source.base + offset + own - size
@@ -116,6 +117,16 @@ cdef class Pages:
         PyMem_RawFree(self.base)
         PyMem_RawFree(self.present)
 
+    cdef bint has(self, int64_t at, int64_t length) noexcept nogil:
+        """Whether bytes are at hand."""
+        cdef int64_t page
+        if at < 0 or length < 0 or at > self.size - length:
+            return False
+        for page in range(at // PAGE, (at + length + PAGE - 1) // PAGE):
+            if not state_get(&self.present[page]):
+                return False
+        return True
+
     cdef bint need(self, int64_t at, int64_t length) noexcept nogil:
         """Have bytes at hand. False where they are not there; if they could not be fetched, the source knows why."""
         cdef int64_t page, stop
@@ -124,7 +135,7 @@ cdef class Pages:
         page, stop = at // PAGE, (at + length + PAGE - 1) // PAGE
         while page < stop:
             if not state_get(&self.present[page]):
-                return self.bring(page, stop)
+                return self.bring(page, min(max(stop, page + self.ahead), (self.size + PAGE - 1) // PAGE))
             page += 1
         return True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -25,6 +26,8 @@ _FIRST: Final = 1 << 15
 # Seconds before a request is repeated for the first time, and at most.
 _WAIT: Final = 0.1
 _LONGEST_WAIT: Final = 10.0
+# Seconds after which a thread of the pool looks whether the user has interrupted the read.
+_LOOK: Final = 0.1
 
 _open: WeakSet[RemoteFile] = WeakSet()
 
@@ -52,7 +55,7 @@ class RemoteFile:
 
     def __init__(self, path: RemotePath) -> None:
         self.path, self.shown, self._options = path, str(path), path.options
-        self.requests = self.received = 0
+        self.requests = self.received = self._interrupts = 0
         self._lock = Lock()
         self._server: Server | None = None
         self._changed: RemoteChangedError | None = None
@@ -91,7 +94,7 @@ class RemoteFile:
             found = self._fetched([(offset, stop)], exact=False)
             try:
                 for piece in found:
-                    piece.done.wait()
+                    self._await(piece)
                     if piece.error is not None:
                         raise piece.error
             except _Interrupted:
@@ -101,6 +104,25 @@ class RemoteFile:
             assert piece.data is not None
             first, last = max(piece.start, offset), min(piece.stop, stop)
             buffer[first - offset : last - offset] = memoryview(piece.data)[first - piece.start : last - piece.start]
+
+    def _await(self, piece: Piece) -> None:
+        """Wait for a piece; not any longer when the user interrupts the read that this thread takes part in.
+
+        Only the main thread is interrupted. The threads of the pool that decode for it would wait for their bytes.
+        """
+        if piece.done.is_set():
+            return
+        if isinstance(threading.current_thread(), threading._DummyThread):  # of the pool: Python has not started it
+            before = self._interrupts
+            while not piece.done.wait(_LOOK):
+                if self._interrupts != before:
+                    raise KeyboardInterrupt
+            return
+        try:
+            piece.done.wait()
+        except KeyboardInterrupt:
+            self._interrupts += 1
+            raise
 
     def ask(self, spans: Iterable[tuple[int, int]]) -> None:
         """Have bytes fetched that are read soon. Nobody waits, and what fails is told to who reads them."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from blosc2._files.remote.answers import Server
 from blosc2._files.remote.plain import PlainServer
-from blosc2._options import RemotePath
+from blosc2._options import RemotePath, lacking
 
-_EXTRA = "pip install 'python-blosc2[remote]' brings what http and s3 need"
+#: What fsspec needs for the protocols that the extra is for. Of others it says itself what to install.
+_PACKAGES: Final = {"http": "aiohttp", "https": "aiohttp", "s3": "s3fs", "s3a": "s3fs"}
 
 
 def server_of(path: RemotePath) -> Server:
@@ -16,15 +17,15 @@ def server_of(path: RemotePath) -> Server:
     try:
         from fsspec.core import url_to_fs
     except ImportError:
-        raise ImportError(
-            f"{path}: objects on servers are read through the package 'fsspec': "
-            "pip install 'python-blosc2[remote]' brings it"
-        ) from None
+        raise ImportError(lacking(f"{path}: reading from servers", "fsspec", "remote")) from None
     try:
         system: Any
         system, name = url_to_fs(path.url, **path.storage_options)
     except ImportError as error:
-        raise ImportError(f"{path}: {error}; {_EXTRA}") from None
+        package = _PACKAGES.get(path.url.partition(":")[0])
+        if package is None:
+            raise ImportError(f"{path}: {error}") from None
+        raise ImportError(lacking(f"{path}: reading from it", package, "remote")) from None
     protocols = (system.protocol,) if isinstance(system.protocol, str) else system.protocol
     timeout = path.options.timeout
     if "http" in protocols and hasattr(system, "set_session") and hasattr(system, "encode_url"):

@@ -12,6 +12,7 @@ from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyListing
 from blosc2._core.zip.catalog import Catalog
 from blosc2._frames import format_dtype, parse_dtype
+from blosc2._options import needed
 from blosc2._stores.leaves.descriptions import LeafInfo, codec_name, kind_name, leaf_info
 from blosc2.exceptions import FormatError, StoreKeyError
 
@@ -205,10 +206,7 @@ def describe_leaf(store: DictStore, key: str) -> LeafInfo:
 
 def leaves_table(store: DictStore, group: str) -> Any:
     """Describe the leaves below a group of a store in a table of pandas; see `DictStore.to_pandas`."""
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise ImportError("to_pandas needs pandas: pip install 'python-blosc2[pandas]'") from error
+    pd = needed("pandas", "pandas", "to_pandas")
     below = "/" + group.strip("/")
     below = below if below == "/" else below + "/"
     is_leaf = store._contents.has  # the keys of a tree are those of its groups, too

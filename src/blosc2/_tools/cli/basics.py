@@ -12,15 +12,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from blosc2._integrity import check, salvage
+from blosc2._options import lacking
 from blosc2._tools import demo
 from blosc2.version import __version__
 
 #: The exit codes: all is well; something is damaged, missing, or different; the command could not be carried out.
 FINE, FOUND, FAILED = 0, 1, 2
 
-NEEDS_EXTRA = (
-    "this command needs the package 'click': pip install 'python-blosc2[cli]' (check, salvage and demo work without it)"
-)
+NEEDS_EXTRA = lacking("this command", "click", "cli", " (check, salvage and demo work without it)")
 
 
 def check_paths(paths: Iterable[str]) -> int:

@@ -8,11 +8,12 @@ import sys
 
 import click
 
+from blosc2._options import lacking
 from blosc2._tools.cli.locations import Location, LocationError, located, need_store, one_key, opened
 from blosc2._tools.cli.outputs import check_output, writing
 from blosc2._tools.viewer import web_page
 
-_NEEDS_EXTRA = "the viewer needs the package 'textual': pip install 'python-blosc2[view]' (--html works without it)"
+_NEEDS_EXTRA = lacking("the viewer", "textual", "view", " (--html works without it)")
 _NEEDS_TERMINAL = "the viewer needs a terminal; 'blosc2 view --html' writes a page instead"
 
 

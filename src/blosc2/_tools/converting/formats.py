@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from blosc2._options import lacking
 from blosc2._tools.converting.items import Source, Target
 from blosc2.exceptions import ConversionError
 
@@ -38,9 +39,7 @@ class Format(NamedTuple):
             try:
                 importlib.import_module(package)
             except ImportError:
-                raise ConversionError(
-                    f"{self.name} files need the package {package!r}: pip install 'python-blosc2[convert]'"
-                ) from None
+                raise ConversionError(lacking(self.name, package, "convert")) from None
         return importlib.import_module(f"blosc2._tools.converting.{self.module}")
 
 

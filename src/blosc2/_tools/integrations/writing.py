@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
-from blosc2._tools.integrations.needs import needed
+from blosc2._options import needed
 from blosc2.exceptions import UnsupportedValueError
 
 
@@ -40,7 +40,8 @@ def to_store(data: Any, target: Any, key: str = "/", **options: Any) -> None:
     **compute
         For dask: other options are those of `dask.compute`, such as ``scheduler`` and ``retries``.
     append_dim : str, optional
-        For xarray: write behind the end of this dimension. The dataset needs all variables that have it.
+        For xarray: write behind the end of this dimension. The dataset needs all variables that have it. Those that do
+        not have it are replaced, as `to_zarr` does; but coordinates must be those that are there.
     region : mapping of slices by dimension, or "auto"
         For xarray: where to write in existing variables. "auto" finds the coordinates of the dataset in the store.
     encoding : mapping of mappings, optional

@@ -23,7 +23,7 @@ from blosc2._tools.converting.placing import partial_name, put_in_place, remove
 from blosc2._tools.integrations.array_writing import ScratchFolder, new_array, where_to, write_box
 from blosc2._tools.integrations.dimensions import names_of, stored_attributes
 from blosc2._tools.integrations.xarray_backend import UNNAMED, group_path, has_group, variable_of
-from blosc2._tools.integrations.xarray_packing import checked_to_fit, is_of_dask
+from blosc2._tools.integrations.xarray_packing import checked_to_fit, is_of_dask, of_its_dtype
 from blosc2._tools.integrations.xarray_regions import check_unchanged, checked_region, fit_to_existing
 from blosc2.ndarray import NDArray
 from blosc2.tree_store import TreeStore
@@ -365,7 +365,7 @@ def encoded_variable(name: str, variable: Any) -> Any:
 
 
 def _with_plain_texts(name: str, variable: Any) -> Any:
-    variable = ensure_dtype_not_object(variable, name=name)
+    variable = ensure_dtype_not_object(of_its_dtype(name, variable), name=name)
     variable = strings.EncodedStringCoder(allows_unicode=True).encode(variable, name=name)
     return _fixed_texts(name, variable) if variable.dtype.kind in "OT" else variable
 

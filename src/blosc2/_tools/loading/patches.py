@@ -238,10 +238,11 @@ class PatchSampler(Dataset):
             source.check()
         parts: list[tuple[str, Any, Any]] = []
         rows: list[Items] = []
-        found: dict[str | None, Any] = {}
-        batches: dict[str | None, Items] = {}
-        for name in source.names:
-            found[name], batches[name] = self._new((len(numbers), *self._lead[name], *self.shape), self._dtypes[name])
+        new = self._new_fields(
+            {n: ((len(numbers), *self._lead[n], *self.shape), self._dtypes[n]) for n in source.names}
+        )
+        found = {name: given for name, (given, _) in new.items()}
+        batches = {name: items for name, (_, items) in new.items()}
         opened: dict[int, tuple[tuple[int, ...], Parts]] = {}
         for position, (epoch, patch) in enumerate(zip(epochs, numbers, strict=True)):
             volume = self._volume(epoch, patch)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,17 +16,34 @@ from blosc2._tools.loading.permutation import mixed_all
 
 #: The number of a sample, or an epoch and a number.
 Number = int | tuple[int, int]
+#: A shape and a dtype.
+Like = tuple[tuple[int, ...], np.dtype[Any]]
 
 
-class BatchList(list[Any]):
-    """A batch as a list of samples, with the batch that they are rows of, if there is one.
+class BatchList(Sequence[Any]):
+    """A batch as a sequence of samples, which are made when somebody takes them; a collate function may need none.
 
-    Attributes
+    Parameters
     ----------
+    count : int
+    sample : callable
+        Gives a sample by its position.
     whole : array, dict of arrays, or None
+        The batch that they are rows of, if there is one.
     """
 
-    whole: Any = None
+    def __init__(self, count: int, sample: Callable[[int], Any], whole: Any) -> None:
+        self._positions, self._sample, self.whole = range(count), sample, whole
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def __getitem__(self, position: Any) -> Any:
+        found = self._positions[position]
+        return [self._sample(i) for i in found] if isinstance(found, range) else self._sample(found)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({list(self)})"
 
 
 class Dataset:
@@ -56,6 +73,10 @@ class Dataset:
         """Memory for a batch: what callers get, and the same memory as a NumPy array."""
         items = np.empty(shape, dtype)
         return items, items
+
+    def _new_fields(self, like: Mapping[str | None, Like]) -> dict[str | None, tuple[Any, Items]]:
+        """The same for each field of a batch, of some shape and dtype."""
+        return {name: self._new(shape, dtype) for name, (shape, dtype) in like.items()}
 
     def _as_sample(self, items: Items) -> Any:
         """What a transform gets of an array that was read by itself."""
@@ -125,17 +146,17 @@ class Dataset:
     def _samples(self, epochs: list[int], numbers: list[int], nthreads: int) -> BatchList:
         found = self._read(epochs, numbers, nthreads)
         whole = found.get(None, found)
-        if None in found:
-            samples = BatchList(whole)
-        else:
-            samples = BatchList({name: rows[i] for name, rows in found.items()} for i in range(len(numbers)))
+
+        def sample(i: int) -> Any:
+            return whole[i] if None in found else {name: rows[i] for name, rows in found.items()}
+
         if self.transform is None:
-            samples.whole = whole
-            return samples
+            return BatchList(len(numbers), sample, whole)
+        made = []
         for i, (epoch, number) in enumerate(zip(epochs, numbers, strict=True)):
             with naming(f"sample {number}, {self._label(epoch, number)}"):
-                samples[i] = self.transform(samples[i], *self._random(epoch, number))
-        return samples
+                made.append(self.transform(sample(i), *self._random(epoch, number)))
+        return BatchList(len(made), made.__getitem__, None)
 
     def _random(self, epoch: int, number: int) -> tuple[Any, ...]:
         """The generator that a transform gets, which depends on the seed and the sample alone."""
@@ -207,9 +228,9 @@ class Samples(Dataset):
 
     def _read(self, epochs: list[int], numbers: list[int], nthreads: int) -> dict[str | None, Any]:  # noqa: ARG002
         found: dict[str | None, Any] = {}
-        for name in self._source.names:
-            shape, dtype = self._like[name]
-            given, out = self._new((len(numbers), *shape), dtype)
+        count = len(numbers)
+        new = self._new_fields({name: ((count, *shape), dtype) for name, (shape, dtype) in self._like.items()})
+        for name, (given, out) in new.items():
             try:
                 self._source.read(numbers, name, out, nthreads)
             except ValueError:

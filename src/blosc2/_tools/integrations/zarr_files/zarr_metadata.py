@@ -93,7 +93,8 @@ def array_documents(array: NDArray, attributes: dict[str, Any], zarr_format: int
         # With a value for missing chunks, xarray takes all items that are equal to it as missing.
         described: dict[str, Any] = {
             "zarr_format": 2, "shape": list(array.shape), "chunks": chunks, "dtype": old_dtype(array.dtype),
-            "compressor": {"id": NAME, **codec}, "fill_value": None, "order": "C", "filters": None,
+            # As a filter, which VirtualiZarr takes, too.
+            "compressor": None, "fill_value": None, "order": "C", "filters": [{"id": NAME, **codec}],
             "dimension_separator": ".",
         }  # fmt: skip
         yield ".zarray", text_of(described)

@@ -1,0 +1,90 @@
+"""References are read by the programs that they are for: kerchunk and VirtualiZarr."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import blosc2
+
+xarray = pytest.importorskip("xarray")
+zarr = pytest.importorskip("zarr")
+pytestmark = pytest.mark.filterwarnings("ignore")  # of these programs
+
+
+@pytest.fixture(autouse=True)
+def codecs() -> None:
+    """What the entry points of an installed package do."""
+    numcodecs = pytest.importorskip("numcodecs")
+    from blosc2._tools.integrations.zarr_files import numcodecs_codec, zarr_codec
+
+    zarr.registry.register_codec("blosc2_chunk", zarr_codec.Blosc2Chunk)
+    zarr.registry.register_codec("numcodecs.blosc2_chunk", zarr_codec.Blosc2Chunk)
+    numcodecs.register_codec(numcodecs_codec.Blosc2Chunk)
+
+
+@pytest.fixture
+def years(tmp_path: Path) -> list[Any]:
+    """Two stores that follow each other along an axis, and what is in them."""
+    found = []
+    for year in range(2):
+        data = xarray.Dataset(
+            {"t": (("time", "x"), np.arange(24.0).reshape(4, 6) + 100 * year)},
+            {"time": np.arange(4) + 4 * year, "x": np.arange(6)},
+        )
+        with blosc2.TreeStore(str(tmp_path / f"{year}.b2z"), mode="w") as store:
+            for name, variable in data.variables.items():
+                chunks = tuple(max(1, n // 2) for n in variable.shape)
+                store[f"/{name}"] = blosc2.asarray(variable.values, chunks=chunks)
+                store[f"/{name}"].vlmeta["_ARRAY_DIMENSIONS"] = list(variable.dims)
+        found.append(data)
+    return found
+
+
+def references(folder: Path, year: int, zarr_format: int) -> Path:
+    path = folder / f"{year}.json"
+    blosc2.zarr_references(str(folder / f"{year}.b2z"), str(path), zarr_format=zarr_format)
+    return path
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_kerchunk_reads(tmp_path: Path, years: list[Any], zarr_format: int) -> None:
+    utils = pytest.importorskip("kerchunk.utils")
+    made = json.loads(references(tmp_path, 1, zarr_format).read_text())
+    group = zarr.open_group(utils.refs_as_store(made), mode="r", zarr_format=zarr_format)
+    np.testing.assert_array_equal(group["t"][1:3, 2], years[1].t[1:3, 2])
+
+
+def test_kerchunk_combines(tmp_path: Path, years: list[Any]) -> None:
+    """It takes references of zarr 2."""
+    combine, utils = pytest.importorskip("kerchunk.combine"), pytest.importorskip("kerchunk.utils")
+    made = [json.loads(references(tmp_path, year, 2).read_text()) for year in range(2)]
+    joined = combine.MultiZarrToZarr(made, concat_dims=["time"], identical_dims=["x"]).translate()
+    found = xarray.open_dataset(utils.refs_as_store(joined), engine="zarr", consolidated=False)
+    xarray.testing.assert_equal(found.load(), xarray.concat(years, "time"))
+
+
+def test_virtualizarr_joins(tmp_path: Path, years: list[Any]) -> None:
+    """It takes references of zarr 2."""
+    virtualizarr = pytest.importorskip("virtualizarr")
+    registry = pytest.importorskip("obspec_utils.registry")
+    stores = pytest.importorskip("obstore.store")
+    utils = pytest.importorskip("kerchunk.utils")
+    from virtualizarr.parsers import KerchunkJSONParser
+
+    local = registry.ObjectStoreRegistry({"file://": stores.LocalStore()})
+    parts = [
+        virtualizarr.open_virtual_dataset(
+            references(tmp_path, year, 2).as_uri(), registry=local, parser=KerchunkJSONParser(), loadable_variables=[]
+        )
+        for year in range(2)
+    ]
+    joined = xarray.concat(parts, "time", coords="minimal", compat="override", join="override")
+    made = joined.vz.to_kerchunk(format="dict")
+    # VirtualiZarr says that missing chunks are zeros, and so xarray would take zeros for missing.
+    found = xarray.open_dataset(utils.refs_as_store(made), engine="zarr", consolidated=False, mask_and_scale=False)
+    xarray.testing.assert_equal(found.load(), xarray.concat(years, "time"))

@@ -1,0 +1,74 @@
+"""Worker processes that begin anew read from servers by what was pickled: the URL and its options."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("aiohttp")
+pytest.importorskip("fsspec")
+
+import remote_kit
+
+import blosc2
+from blosc2.exceptions import StaleHandleError
+
+ITEMS = np.random.default_rng(5).integers(0, 256, (40, 16, 16), "u1")
+
+
+@pytest.fixture
+def server() -> Iterator[remote_kit.RangeServer]:
+    with remote_kit.running() as server:
+        yield server
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    with blosc2.TreeStore(str(tmp_path / "a.b2z"), mode="w") as store:
+        store["/image"] = blosc2.asarray(ITEMS, chunks=(8, 16, 16), blocks=(1, 16, 16))
+        store["/label"] = np.arange(40)
+    return tmp_path / "a.b2z"
+
+
+def read(what: Any, key: Any) -> Any:
+    try:
+        return np.asarray(what[key])
+    except StaleHandleError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("how", ["spawn", "forkserver"])
+def test_handles_in_new_processes(server: remote_kit.RangeServer, path: Path, how: str) -> None:
+    if how not in multiprocessing.get_all_start_methods():
+        pytest.skip("fork does not exist here")
+    url = server.put("a.b2z", path)
+    store = blosc2.open(url, remote={"retries": 1})
+    image = store["/image"]
+    assert image[3].sum() == ITEMS[3].sum()
+    with multiprocessing.get_context(how).Pool(1) as pool:
+        np.testing.assert_array_equal(pool.apply(read, (image, np.s_[30:34])), ITEMS[30:34])
+        np.testing.assert_array_equal(pool.apply(read, (store, "/label")), np.arange(40))
+    with blosc2.TreeStore(str(path), mode="w") as writing:
+        writing["/image"] = np.zeros((3, 3))
+    server.put("a.b2z", path)
+    with multiprocessing.get_context(how).Pool(1) as pool:
+        assert "a.b2z" in pool.apply(read, (image, np.s_[5:7]))  # another version is there
+
+
+@pytest.mark.parametrize("kind", ["threads", "fork", "spawn"])
+def test_workers_of_a_loader(server: remote_kit.RangeServer, path: Path, kind: str) -> None:
+    pytest.importorskip("torch")
+    import blosc2.torch
+
+    if kind not in ("threads", *multiprocessing.get_all_start_methods()):
+        pytest.skip("fork does not exist here")
+    store = blosc2.open(server.put("a.b2z", path))
+    samples = blosc2.torch.Samples({"image": store["/image"], "label": store["/label"]})
+    with blosc2.torch.Loader(samples, 8, shuffle=True, workers=2, kind=kind) as loader:
+        for batch in loader:
+            np.testing.assert_array_equal(batch["image"].numpy(), ITEMS[batch["label"].numpy()])
