@@ -307,6 +307,9 @@ def test_the_fixtures_name_no_codec_that_is_not_built_in() -> None:
 def test_reasons_are_words() -> None:
     for status in [*range(-119, -100), -1, -11, -999]:
         assert len(codec.reason(status)) > 10
+    # Of a library without some codec: the file is not damaged.
+    assert "built without" in codec.reason(-7)
+    assert "damaged" not in codec.reason(-7)
 
 
 # --------------------------------------------------------------------- the environment

@@ -69,7 +69,7 @@ with_reports() {
   local log=":log_path=$home/report"
   ASAN_OPTIONS+=$log UBSAN_OPTIONS+=$log TSAN_OPTIONS+=$log "$@" || { cat "$home"/report.* 2>/dev/null; return 1; }
 }
-run with_reports "$python" -m pytest -q -p no:cacheprovider --rootdir "$root" -c "$root/pyproject.toml" \
+run with_reports env PYTHONPATH="$root" "$python" -m pytest -q -p no:cacheprovider --rootdir "$root" -c "$root/pyproject.toml" \
   -k "not memory and not address_space and not leaf_costs and not interrupt and not signal" "${tests[@]}"
 [ "$seconds" = 0 ] || run "$python" "$root/tests/fuzz/run.py" --corpus --seconds "$seconds" --keep "$home/failures"
 exit $failed

@@ -33,10 +33,14 @@ from blosc2._core.io.forking import each, in_child
 from blosc2.exceptions import CompressionError, FormatError, codec_error_text
 
 MINIMUM_LIBRARY = (3, 3, 5)
+cdef enum:
+    NO_CODEC = -7           # BLOSC2_ERROR_CODEC_SUPPORT
 
 def reason(int code):
     """What a status of this package, or of the C library, says."""
     cdef const char *text = chunk_error_text(code)
+    if text == NULL and code == NO_CODEC:
+        return "the C library that is linked here was built without its codec"
     return text.decode() if text != NULL else f"compressed data is damaged ({codec_error_text(code)})"
 
 
