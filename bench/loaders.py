@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from loading_measures import forget_pages, measured
+from loading_measures import checksum, forget_pages, measured
 
 IMAGES, BATCH = 20_000, 256
 SHAPE, CHUNKS, BLOCKS = (1, 160, 192, 192), (1, 64, 64, 64), (1, 16, 16, 16)
@@ -278,6 +278,8 @@ def patch_job(side: str, folder: Path, workers: int, epochs: int) -> dict[str, f
     name = "same.b2z" if "same" in side else "cohort.b2z"
     patches = sampler(folder / name, blosc2.torch.PatchSampler)
     loader = blosc2.torch.Loader(patches, PATCH_BATCH, workers=workers, kind=kind)
+
+    checksum(patches.read_batch([0, 1]))  # what that needs is not the workers'
 
     def epoch() -> Iterator[Any]:
         loader.set_epoch(0)  # the same patches as the peer's
