@@ -210,10 +210,13 @@ class DictStore(Store):
             return live_leaf(self, key)
         members = self._backend.members
         if self._reader is None and members is not None and not self._verify and self._shows_published_keys():
-            # From now on a reader opens the members of the archive, without this method.
+            # From now on a reader opens the members of the archive, without this method; unless another thread closes
+            # the store, or shows another version, before it is there.
+            version = self._answers_version
+            self._session.check_open()
             table, hidden = members.table(), self._hidden_name
             how = self._path, self._mmap_mode, self._deserialize
-            self._use_reader(leaf_reader(table, hidden, *how, check=self._verify is None))
+            self._use_reader(leaf_reader(table, hidden, *how, check=self._verify is None), version)
             if table.find(key) >= 0 and (hidden is None or not key.endswith(hidden)):
                 return self[key]
         frame = self._backend.open_frame(key)
@@ -223,7 +226,9 @@ class DictStore(Store):
     def _contains(self, key: object) -> bool:
         if self._session.mode == "r" and not self._has_listing and self._shows_published_keys():
             # From now on the listing answers, without this method.
-            self._use_listing(self._published_listing())
+            version = self._answers_version
+            self._session.check_open()
+            self._use_listing(self._published_listing(), version)
             return key in self
         return super()._contains(key)
 

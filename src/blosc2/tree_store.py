@@ -198,7 +198,9 @@ class TreeStore(DictStore):
         if self._prefix:
             return self._prefix + ("" if key == "/" else key if key[0] == "/" else "/" + key) in self._tree
         if self._session.mode == "r" and not self._has_listing and self._shows_published_keys():
-            self._use_listing(self._published_listing())
+            version = self._answers_version
+            self._session.check_open()
+            self._use_listing(self._published_listing(), version)
             return key in self
         key = key if key[0] == "/" else "/" + key
         if key == "/":

@@ -99,4 +99,4 @@ def test_positions() -> None:
 def test_steps_of_none_and_dates() -> None:
     assert blosc2.arange(5, None, None, shape=(5, 1))[:].tolist() == [[0], [1], [2], [3], [4]]
     days = np.arange(np.datetime64("2020-01-01"), np.datetime64("2020-02-01"))
-    assert_same(blosc2.arange(days[0], days[-1] + 1)[:], days)
+    assert_same(blosc2.arange(days[0], days[-1] + np.timedelta64(1, "D"))[:], days)

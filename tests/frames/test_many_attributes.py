@@ -109,7 +109,7 @@ TEXTS = [
     (dt.time(18, 35), "18:35:00"),
     (np.datetime64("2026-11-22T18", "ms"), "2026-11-22T18:00:00.000"),
     (np.datetime64("2026-11"), "2026-11"),
-    (np.datetime64("NaT"), "NaT"),
+    (np.datetime64("NaT", "s"), "NaT"),
     (PurePosixPath("/scans/007"), "/scans/007"),
     (Path("scans"), "scans"),
 ]

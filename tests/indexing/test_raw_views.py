@@ -79,7 +79,8 @@ def test_asarray_without_a_copy(tmp_path: Path) -> None:
     view = np.asarray(array, copy=False)
     np.testing.assert_array_equal(view, items)
     assert not view.flags.owndata
-    with pytest.raises(ValueError, match="float32"):
+    # From Python 3.12 on NumPy takes the buffer, and says itself that it would have to copy.
+    with pytest.raises(ValueError, match=r"float32|Unable to avoid copy"):
         np.asarray(array, dtype="f4", copy=False)
     for refused, why in (
         (blosc2.asarray(items), "compressed"), (blosc2.open(tmp_path / "raw.b2nd"), "mmap_mode='r'"),

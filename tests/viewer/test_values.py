@@ -99,7 +99,7 @@ def test_other_leaves() -> None:
     [
         (np.float32(0.1), "0.1"), (np.int8(-3), "-3"), (np.bool_(1), "True"), (np.complex64(1 - 2j), "1-2j"),
         (np.str_("[red]\n"), r"'[red]\n'"), (np.bytes_(b"a\x1b"), r"b'a\x1b'"),
-        (np.datetime64("2020-01-02"), "2020-01-02"), (np.timedelta64("NaT"), "NaT"), (np.void(b"\1\xff"), "01ff"),
+        (np.datetime64("2020-01-02"), "2020-01-02"), (np.timedelta64("NaT", "s"), "NaT"), (np.void(b"\1\xff"), "01ff"),
         ("\u202e", r"'\u202e'"), (None, "None"),
     ],
 )  # fmt: skip

@@ -293,7 +293,8 @@ def arange(
             raise ValueError("the step of arange cannot be zero")
         count = max(math.ceil((stop - start) / step), 0)
     else:  # dates, for instance: NumPy knows how many
-        items = _numpy_range(start, stop, step, dtype)
+        # To dates NumPy adds no number without a unit: it is not told of a step that is its own.
+        items = _numpy_range(start, stop, None if type(step) is int and step == 1 else step, dtype)
         count = len(items)
     target = (count,) if shape is None else as_shape(shape, "shape")
     if math.prod(target) != count:

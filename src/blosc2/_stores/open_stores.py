@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from blosc2._core.io.forking import each, in_child
 from blosc2._core.on_demand import import_now
+from blosc2._stores.leaves.open_leaves import living
 from blosc2._stores.publish import drop, end
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def note_writable(store: Any) -> None:
 
 
 def _begin_child() -> None:
-    each(lambda store: store._begin_child(), list(_writable.values()))
+    each(lambda store: store._begin_child(), [store for _, store in living(_writable)])
 
 
 in_child(_begin_child)
@@ -70,7 +71,7 @@ def end_forgotten(store: Store) -> None:
 def end_all() -> None:
     """Close all stores that are still open for writing: the interpreter ends."""
     first: BaseException | None = None
-    for store in list(_writable.values()):
+    for _, store in living(_writable):
         try:
             end_forgotten(store)
         except Exception as error:  # noqa: BLE001 - the other stores are published all the same

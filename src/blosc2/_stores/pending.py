@@ -6,7 +6,7 @@ import _thread
 from typing import TYPE_CHECKING, Any
 
 from blosc2._backends import MEMORY_LIMIT, ByteRange, MovedGroups, Renamed
-from blosc2._core.leaves.leaf_setter import PendingFrames
+from blosc2._core.leaves.store_state import PendingFrames
 
 if TYPE_CHECKING:
     from blosc2._backends import Backend

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from blosc2._backends import ByteRange, NewVersion
@@ -307,7 +307,13 @@ def close(store: Store, *, durable: bool) -> None:
     session = store._session
     if session.writer_lock is not None and session.writer_lock.inherited:
         store._backend.abandon()
-    else:
+        end(store)
+        return
+    # What another thread sets is published, or refused: not set between the two steps, and lost. With locking=True
+    # the store's lock is that of all programs, and closing a store that has nothing to publish waits for none of them.
+    with nullcontext() if session.sharing is not None else store._lock:
+        if session.closed:
+            return
         try:
             session.ending = True
             store.flush(durable)
@@ -316,7 +322,7 @@ def close(store: Store, *, durable: bool) -> None:
             with suppress(OSError, FormatError):  # show what was published all the same
                 load_if_behind(store)
             raise
-    end(store)
+        end(store)
 
 
 def leave(store: Store, error: BaseException | None) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import _thread
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from blosc2._core.leaves.leaf_setter import SessionState
+from blosc2._core.leaves.store_state import SessionState
 from blosc2.exceptions import CLOSED_STORE, ClosedStoreError, ReadOnlyError
 
 if TYPE_CHECKING:
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from blosc2._stores.shared.following import Following
     from blosc2._stores.shared.writing import SharedWriting
     from blosc2._stores.transaction import Transaction
+
+_T = TypeVar("_T")
 
 
 class Session(SessionState):
@@ -69,6 +71,12 @@ class Session(SessionState):
         """Raise an error if the store is closed."""
         if self.closed:
             raise self.closed_error()
+
+    def told(self, answer: _T) -> _T:
+        """An answer, unless another thread has closed the store while it was looked up."""
+        if self.closed:
+            raise self.closed_error()
+        return answer
 
     def closed_error(self) -> Exception:
         """The error for any use of a closed store."""

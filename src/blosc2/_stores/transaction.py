@@ -42,9 +42,9 @@ class Transaction(Block):
         store = self._store
         session = store._session
         session.check_writable("begin a transaction")
-        if session.writing is not None:
-            self._held = session.writing.hold()
         try:
+            if session.writing is not None:
+                self._held = session.writing.hold()
             with store._lock:
                 if session.transaction is not None:
                     raise RuntimeError("a transaction is under way already: stores have one at a time")

@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
+# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
 """The bytes of a catalog on their way to the file, with a checksum for each page."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t

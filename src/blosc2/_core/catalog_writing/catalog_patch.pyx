@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """The catalog and the directory of the next version, made of those of the last one.
 
 A commit of few leaves costs memory copies of what is there: runs of old records are copied, the totals of old leaves are

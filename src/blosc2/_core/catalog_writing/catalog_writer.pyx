@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """Writing the directory of an archive in the order of its keys, with the catalog before it.
 
 Few changes of many leaves are a matter of `catalog_patch`. Otherwise old and new leaves are merged in the order of their

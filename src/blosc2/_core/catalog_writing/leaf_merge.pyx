@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """The leaves of an archive that is being written, in the order of their keys: those of its old directory, and new ones."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t

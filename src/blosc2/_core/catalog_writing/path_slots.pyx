@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """Filling the hash of a catalog: paths are put into their slots in the order in which they come."""
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t

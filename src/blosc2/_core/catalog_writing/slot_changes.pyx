@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """The hash of a catalog, brought to the next version: few paths are hashed, all others keep their slots.
 
 The slots are copied, and the offsets in them moved as far as the records are. Paths that are gone are taken out as from

@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """Chunks to bytes and back: the only module that links C-Blosc2.
 
 Each chunk is checked before the C library sees it (FORMATS, section 2). An operation borrows a context for each of its
@@ -28,6 +28,7 @@ from blosc2._core.codec.special_chunks cimport fill
 from blosc2._core.codec.vl_encoding cimport BEYOND, compress_vl_chunk, raw_vl_chunk
 from blosc2._core.io.buffer cimport Buffer, readable
 from blosc2._core.io.little_endian cimport i32
+from blosc2._core.io.steps cimport step_begin, step_end, step_lock
 
 from blosc2._core.io.forking import each, in_child
 from blosc2.exceptions import CompressionError, FormatError, codec_error_text
@@ -89,6 +90,7 @@ cdef enum:
 
 cdef DecodeContext *_idle[POOL]
 cdef int _idle_count = 0
+cdef step_lock _idle_turn
 
 
 cdef void _free_context(DecodeContext *context) noexcept:
@@ -107,10 +109,11 @@ cdef void _free_context(DecodeContext *context) noexcept:
 
 
 cdef DecodeContext *borrow(int32_t blocksize) except NULL:
-    """A decode context for this thread until `give_back`; holds the GIL, which guards the idle ones."""
+    """A decode context for this thread until `give_back`; holds the GIL, if there is one."""
     global _idle_count
     cdef DecodeContext *context
     cdef int i
+    step_begin(&_idle_turn)
     cdef int chosen = _idle_count - 1
     for i in range(_idle_count - 1, -1, -1):
         if _idle[i].blocksize == blocksize:
@@ -120,7 +123,9 @@ cdef DecodeContext *borrow(int32_t blocksize) except NULL:
         context = _idle[chosen]
         _idle_count -= 1
         _idle[chosen] = _idle[_idle_count]
+        step_end(&_idle_turn)
         return context
+    step_end(&_idle_turn)
     context = <DecodeContext *> calloc(1, sizeof(DecodeContext))
     if context == NULL:
         raise MemoryError
@@ -141,35 +146,41 @@ cdef void _new_context(DecodeContext *context) noexcept:
     context.blocksize = 0
 
 
+cdef inline void _let_go(uint8_t **buffer, int64_t *size) noexcept nogil:
+    if size[0] > KEEP:
+        free(buffer[0])
+        buffer[0], size[0] = NULL, 0
+
+
 cdef void give_back(DecodeContext *context) noexcept:
     global _idle_count
-    if context.stored_size > KEEP:
-        free(context.stored)
-        context.stored = NULL
-        context.stored_size = 0
-    if context.scratch_size > KEEP:
-        free(context.scratch)
-        context.scratch = NULL
-        context.scratch_size = 0
-    if context.unfiltered_size > KEEP:
-        free(context.unfiltered)
-        context.unfiltered = NULL
-        context.unfiltered_size = 0
+    _let_go(&context.stored, &context.stored_size)
+    _let_go(&context.scratch, &context.scratch_size)
+    _let_go(&context.unfiltered, &context.unfiltered_size)
     if TEMPORARIES * <int64_t> context.blocksize > KEEP:
         _new_context(context)
-    if _idle_count == POOL or context.dctx == NULL:
+    step_begin(&_idle_turn)
+    if _idle_count < POOL and context.dctx != NULL:
+        _idle[_idle_count] = context
+        _idle_count += 1
+        context = NULL
+    step_end(&_idle_turn)
+    if context != NULL:
         _free_context(context)
-        return
-    _idle[_idle_count] = context
-    _idle_count += 1
 
 
 def free_idle():
     """Release contexts and scratch that no thread uses."""
     global _idle_count
-    while _idle_count:
-        _idle_count -= 1
-        _free_context(_idle[_idle_count])
+    cdef DecodeContext *idle[POOL]
+    cdef int count
+    step_begin(&_idle_turn)
+    count, _idle_count = _idle_count, 0
+    memcpy(idle, _idle, sizeof(idle))
+    step_end(&_idle_turn)
+    while count:
+        count -= 1
+        _free_context(idle[count])
 
 
 # ---------------------------------------------------------------- decoding
@@ -326,15 +337,11 @@ cdef class Encoding:
 _plugins = weakref.WeakSet()
 
 
-def _start_anew():
-    each(_start_plugin, list(_plugins))
-
-
 def _start_plugin(Plugin plugin):
     plugin.start_anew()
 
 
-in_child(_start_anew)
+in_child(lambda: each(_start_plugin, list(_plugins)))
 
 
 cdef class Plugin:

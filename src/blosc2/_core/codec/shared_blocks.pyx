@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """The block cache of the process: decoded blocks, which all threads find again, up to a number of bytes.
 
 It is off until `set_limit` is called. A block is known by the source of its file, which is made anew for each version
@@ -18,6 +18,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 from blosc2._core.codec.chunk cimport block_bytes
+from blosc2._core.io.steps cimport number_get, number_set, state_get, state_set, step_begin, step_end, step_lock
 
 cdef enum:
     MOST_SHARDS = 16
@@ -40,8 +41,9 @@ cdef struct Shard:
 
 cache_is_on = 0
 cdef Shard shards[MOST_SHARDS]
-cdef uint64_t shard_mask = 0
+cdef int64_t shard_mask = 0
 cdef int64_t whole_limit = 0
+cdef step_lock setting         # of one limit at a time
 memset(shards, 0, sizeof(shards))
 
 
@@ -56,10 +58,10 @@ cdef inline Shard *_locked(uint64_t value, int *number) noexcept nogil:
     """The shard of a hash, locked. `set_limit` may change how many there are, while it has all locks."""
     cdef uint64_t mask
     while True:
-        mask = shard_mask
+        mask = <uint64_t> number_get(&shard_mask)
         number[0] = <int> (value >> 56 & mask)
         PyThread_acquire_lock(shards[number[0]].lock, WAIT_LOCK)
-        if mask == shard_mask:
+        if mask == <uint64_t> number_get(&shard_mask):
             return &shards[number[0]]
         PyThread_release_lock(shards[number[0]].lock)
 
@@ -175,7 +177,7 @@ cdef SharedBlock *new_block(const Chunk *chunk) noexcept nogil:
     """Room to decode a block into, to be left with `leave_block`. NULL where it is too large, or there is no memory."""
     cdef SharedBlock *entry
     cdef int64_t room = LINE * 3 + <int64_t> chunk.blocksize
-    if room > shards[0].limit:
+    if room > number_get(&shards[0].limit):
         return NULL
     entry = <SharedBlock *> malloc(<size_t> room)
     if entry == NULL:
@@ -195,7 +197,7 @@ cdef void put_block(
     cdef SharedBlock **link
     cdef Shard *shard = _locked(value, &number)
     # Another thread may have decoded the same one meanwhile, or the cache may be off by now.
-    if (cache_is_on and entry.room <= shard.limit and _found(shard, value, source, position, chunk, block) == NULL
+    if (state_get(&cache_is_on) and entry.room <= shard.limit and _found(shard, value, source, position, chunk, block) == NULL
             and _make_room(shard)):
         while shard.nbytes + entry.room > shard.limit:
             freed = _evicted(shard, freed)
@@ -230,10 +232,17 @@ cdef void leave_block(SharedBlock *entry) noexcept nogil:
 
 def set_limit(int64_t limit):
     """Cache up to so many bytes of blocks from now on, in an empty cache with new counts; 0 for none. Returns the limit before."""
-    global cache_is_on, shard_mask, whole_limit
+    step_begin(&setting)
+    try:
+        return _set_limit(limit)
+    finally:
+        step_end(&setting)
+
+
+cdef int64_t _set_limit(int64_t limit) except -1:
     cdef SharedBlock *freed = NULL
     cdef Shard *shard
-    cdef int64_t before = whole_limit
+    cdef int64_t before = number_get(&whole_limit)
     cdef uint64_t count = 1
     cdef int i
     for i in range(MOST_SHARDS):
@@ -243,7 +252,7 @@ def set_limit(int64_t limit):
                 raise MemoryError
     while count < MOST_SHARDS and limit >= <int64_t> (2 * count) * SHARD_BYTES:
         count *= 2
-    cache_is_on = 0
+    state_set(&cache_is_on, 0)
     with nogil:
         for i in range(MOST_SHARDS):
             PyThread_acquire_lock(shards[i].lock, WAIT_LOCK)
@@ -254,13 +263,13 @@ def set_limit(int64_t limit):
             free(shard.buckets)
             shard.buckets = NULL
             shard.bucket_count = shard.hits = shard.misses = shard.evictions = 0
-            shard.limit = limit // <int64_t> count
-        shard_mask = count - 1
+            number_set(&shard.limit, limit // <int64_t> count)
+        number_set(&shard_mask, <int64_t> (count - 1))
         for i in range(MOST_SHARDS):
             PyThread_release_lock(shards[i].lock)
         _free_all(freed)
-    whole_limit = limit
-    cache_is_on = limit > 0
+    number_set(&whole_limit, limit)
+    state_set(&cache_is_on, limit > 0)
     return before
 
 
@@ -299,14 +308,14 @@ def counts():
             misses += shards[i].misses
             evictions += shards[i].evictions
             PyThread_release_lock(shards[i].lock)
-    return whole_limit, nbytes, count, hits, misses, evictions
+    return number_get(&whole_limit), nbytes, count, hits, misses, evictions
 
 
 def _begin_child():
     """In a forked child: what other threads of the parent had locked is forgotten; all else is still there."""
-    global cache_is_on
     cdef Shard *shard
     cdef int i
+    memset(&setting, 0, sizeof(setting))
     for i in range(MOST_SHARDS):
         shard = &shards[i]
         if shard.lock == NULL:
@@ -320,7 +329,7 @@ def _begin_child():
         shard.newest = shard.oldest = NULL
         shard.bucket_count = shard.count = shard.nbytes = 0
         if shard.lock == NULL:
-            cache_is_on = 0
+            state_set(&cache_is_on, 0)
             raise MemoryError
 
 

@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
+# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
 """The thread pool: its workers run loops of `_core` and know nothing of Python.
 
 Waking a worker takes some 20 us, a third of what a Python thread takes, which needs the GIL as well. Workers start when
@@ -6,7 +6,7 @@ they are first needed, no more of them than the process has other cores, and sle
 group of them, runs in the group and in its own thread, and releases the group. It does not wait for a worker that has
 not begun by the end.
 
-Readers that come from Python hand the GIL to each other here: see gil_handoff.h.
+Readers that come from Python hand the GIL to each other here, if there is one: see gil_handoff.h.
 """
 
 from blosc2._core.io.forking import in_child
@@ -18,6 +18,7 @@ from libc.stdint cimport INT64_MAX
 from libc.stdlib cimport calloc, free
 
 from blosc2._core.codec.codec cimport borrow, give_back
+from blosc2._core.io.steps cimport number_get, number_set, step_begin, step_end, step_lock
 
 cdef extern from "io/atomics.h" nogil:
     long state_get(atomic_state *state)
@@ -35,6 +36,7 @@ cdef extern from "pythread.h":
     unsigned long PYTHREAD_INVALID_THREAD_ID
 
 cdef extern from "io/gil_handoff.h" nogil:
+    void gil_offered(atomic_state *taken)
     void wait_for_gil(atomic_state *taken)
 
 cdef enum:
@@ -43,7 +45,8 @@ cdef enum:
     BUSY = 2
     PATIENCE = 1000     # some 50 us
 
-# Guarded by the GIL.
+# Guarded by the GIL, or else by the lock.
+cdef step_lock _turn
 cdef Worker *_idle = NULL
 cdef int _workers = 0
 cdef int _most = 0
@@ -56,21 +59,22 @@ cdef atomic_state _gil_held = 0
 def limit(int workers):
     """Have at most so many threads from now on; those that are there stay. Returns the limit before."""
     global _most
-    before = _most
-    _most = max(workers, 0)
+    step_begin(&_turn)
+    before, _most = _most, max(workers, 0)
+    step_end(&_turn)
     return before
 
 
 def share_from(int64_t work):
     """Have threads share work from this much on (see `work_of` of `grid_read`). Returns the limit before."""
-    global _least_shared
-    before, _least_shared = _least_shared, work
+    before = number_get(&_least_shared)
+    number_set(&_least_shared, work)
     return before
 
 
 cpdef bint worth_threads(int64_t work) noexcept:
     """Whether some work is worth a second thread. Every operation asks here."""
-    return work >= _least_shared
+    return work >= number_get(&_least_shared)
 
 
 def count():
@@ -104,13 +108,29 @@ cdef void _live(void *argument) noexcept nogil:
 cdef Worker *acquire() noexcept:
     """A worker for this operation alone, until `release`; NULL where none is left. Holds the GIL."""
     global _idle, _workers
-    cdef Worker *worker = _idle
+    cdef Worker *worker
+    cdef bint full = False
+    step_begin(&_turn)
+    worker = _idle
     if worker != NULL:
         _idle = worker.next
+    elif _workers >= _most:
+        full = True
+    else:
+        _workers += 1       # the one that is made now
+    step_end(&_turn)
+    if worker != NULL or full:
         return worker
-    if _workers >= _most:
-        return NULL
-    worker = <Worker *> calloc(1, sizeof(Worker))
+    worker = _new_worker()
+    if worker == NULL:
+        step_begin(&_turn)
+        _workers -= 1
+        step_end(&_turn)
+    return worker
+
+
+cdef Worker *_new_worker() noexcept:
+    cdef Worker *worker = <Worker *> calloc(1, sizeof(Worker))
     if worker == NULL:
         return NULL
     worker.wake = PyThread_allocate_lock()
@@ -119,7 +139,6 @@ cdef Worker *acquire() noexcept:
         PyThread_acquire_lock(worker.wake, WAIT_LOCK)
         PyThread_acquire_lock(worker.done, WAIT_LOCK)
         if <unsigned long> PyThread_start_new_thread(_live, worker) != PYTHREAD_INVALID_THREAD_ID:
-            _workers += 1
             return worker
     if worker.wake != NULL:
         PyThread_free_lock(worker.wake)
@@ -132,8 +151,10 @@ cdef Worker *acquire() noexcept:
 cdef void release(Worker *worker) noexcept:
     """Give a finished thread back; holds the GIL."""
     global _idle
+    step_begin(&_turn)
     worker.next = _idle
     _idle = worker
+    step_end(&_turn)
 
 
 cdef int acquire_group(WorkerGroup *group, int64_t wanted, void *operation, Job job, int32_t blocksize) except -1:
@@ -212,7 +233,7 @@ cdef void finish(Worker *worker) noexcept nogil:
 
 cdef void offer_gil() noexcept nogil:
     """Say, just after the GIL was left, that another reader may have it."""
-    state_set(&_gil_held, 0)
+    gil_offered(&_gil_held)
 
 
 cdef void await_gil() noexcept nogil:

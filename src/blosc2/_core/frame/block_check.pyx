@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """Checking chunks: each block is decoded once, unless its bytes are known without."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t

@@ -23,6 +23,7 @@ cdef class ChunkTable(Header):
     cdef uint8_t *seen                  # for each chunk, whether it was checked for what lies in it; NULL until one was
 
     cdef int count_chunks(self) except -1
+    cdef int _need_seen(self) except -1
     cdef int64_t entry(self, int64_t index) noexcept nogil
     cdef int load_index(self) except -1
     cdef uint32_t *trailer_checksums(self, const int64_t *table, int64_t count, uint32_t index_checksum) except? NULL

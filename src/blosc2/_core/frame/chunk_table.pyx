@@ -1,6 +1,7 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """The chunks of a frame: where each lies, and bringing and decoding what a read needs of it (FORMATS 1.4, 2)."""
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -17,6 +18,7 @@ from blosc2._core.io.buffer cimport Buffer, integers, readable
 from blosc2._core.io.little_endian cimport u32
 from blosc2._core.frame.ask_chunks cimport open_asked
 from blosc2._core.io.readahead cimport PAGE, ask_range
+from blosc2._core.io.steps cimport address_get, flag_get, flag_set, publish_once
 
 from blosc2._core.codec import codec
 from blosc2._core.allocation import table_limit, too_much
@@ -120,7 +122,7 @@ cdef class ChunkTable(Header):
         cdef uint8_t *raw
         cdef int status
         cdef DecodeContext *context
-        if self.index_loaded:
+        if flag_get(&self.index_loaded):
             return 0
         at = self.chunks_stop - self.offset
         room = self.frame_len - self.trailer_len - at
@@ -170,17 +172,17 @@ cdef class ChunkTable(Header):
                 self.bad(at, f"{stored} stored chunks do not fit {self.cbytes} bytes")
             if self.wholes:
                 checksums = self.trailer_checksums(table, count, own)
-            # Another thread may have been faster while the GIL was free.
-            if not self.index_loaded:
-                self.take_checksums(checksums)
-                checksums = NULL
-                if count == 1 and table[0] >= 0:
-                    self.repeated = table[0]  # as leaves of stores often have, which then need no table
-                else:
-                    self.offsets = table
-                    table = NULL
-                self.chunk_count = count
-                self.index_loaded = True
+            with cython.critical_section(self):
+                if not self.index_loaded:   # another thread may have been faster
+                    self.take_checksums(checksums)
+                    checksums = NULL
+                    if count == 1 and table[0] >= 0:
+                        self.repeated = table[0]  # as leaves of stores often have, which then need no table
+                    else:
+                        self.offsets = table
+                        table = NULL
+                    self.chunk_count = count
+                    flag_set(&self.index_loaded)
         finally:
             give_back(context)
             free(raw)
@@ -191,6 +193,7 @@ cdef class ChunkTable(Header):
     cdef int _take_repeated(self, const Chunk *chunk, const uint8_t *header, int64_t at, int64_t have, int64_t count) except -1:
         """The table of offsets is a special chunk: all entries are the same."""
         cdef int64_t value = 0
+        cdef uint32_t *checksums = NULL
         if chunk.kind == KIND_VALUE:
             if chunk.cbytes != CHUNK_HEADER + 8:
                 self.bad(at + 12, "the offsets table repeats a value that is no offset")
@@ -203,11 +206,15 @@ cdef class ChunkTable(Header):
         if self.wholes:
             if chunk.cbytes > have:
                 self.bad(at + 12, "the offsets table is longer than its kind is")
-            # A copy that another thread has brought meanwhile stays.
-            self.take_checksums(self.trailer_checksums(&value, 1 if value >= 0 else 0, checksum(0, header, chunk.cbytes)))
-        self.repeated = value
-        self.chunk_count = count
-        self.index_loaded = True
+            checksums = self.trailer_checksums(&value, 1 if value >= 0 else 0, checksum(0, header, chunk.cbytes))
+        with cython.critical_section(self):
+            if not self.index_loaded:
+                self.take_checksums(checksums)
+                checksums = NULL
+                self.repeated = value
+                self.chunk_count = count
+                flag_set(&self.index_loaded)
+        free(checksums)     # another thread was faster
         return 0
 
     cdef void take_checksums(self, uint32_t *checksums) noexcept:
@@ -262,7 +269,7 @@ cdef class ChunkTable(Header):
         cdef DecodeContext *context
         cdef int status
         self.load_index()
-        if not self.variable or self.starts != NULL:
+        if not self.variable or address_get(&self.starts) != NULL:
             return 0
         starts = <int64_t *> malloc(8 * (self.chunk_count + 1))
         if starts == NULL:
@@ -281,9 +288,8 @@ cdef class ChunkTable(Header):
             starts[self.chunk_count] = total
             if total != self.nbytes:
                 self.bad(30, f"the chunks hold {total} bytes, the header says {self.nbytes}")
-            if self.starts == NULL:
-                self.starts = starts
-                starts = NULL
+            with cython.critical_section(self):
+                publish_once(&self.starts, &starts)
         finally:
             free(starts)
         return 0
@@ -573,11 +579,21 @@ cdef class ChunkTable(Header):
         # Whoever has read the index goes on by it: what comes too late changes nothing.
         self.wholes = not (self.index_loaded and self.nbytes)
 
+    @cython.critical_section
+    cdef int _need_seen(self) except -1:
+        """Have room to note which chunks were checked."""
+        if self.seen == NULL:
+            self.seen = <uint8_t *> calloc(<size_t> self.chunk_count, 1)
+            if self.seen == NULL:
+                raise MemoryError
+        return 0
+
     def set_plugin(self, Plugin plugin not None):
         """Give the frame what codecs and filters need that work on array blocks, unless it has it.
 
         To be called before others know the frame. Who decodes has no reference of its own to the plugin: it stays as long
         as the frame does.
         """
-        if self.plugin is None:
-            self.plugin = plugin
+        with cython.critical_section(self):
+            if self.plugin is None:
+                self.plugin = plugin

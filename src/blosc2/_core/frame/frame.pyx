@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """Contiguous frames, opened or assembled, and reading their bytes.
 
 A frame is `header | chunks | offsets chunk | trailer` in a byte range of a source (FORMATS, section 1). Opening
@@ -8,7 +8,7 @@ checks the header and finds the trailer; offsets and metadata are checked when f
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from blosc2._core.zip.archive cimport Archive
@@ -30,6 +30,7 @@ from blosc2._core.zip.member_checksum cimport SMALL_MEMBER, check_member
 from blosc2._core.io.buffer cimport Buffer, integers, writable
 from blosc2._core.io.readahead cimport LOCAL, ask_for_frame
 from blosc2._core.io.source cimport Source
+from blosc2._core.io.steps cimport flag_get, flag_set
 
 from blosc2._core.codec import codec
 from blosc2._core.allocation import FREE as _free_bytes, allowed, too_much
@@ -435,13 +436,11 @@ cdef class Frame(ChunkTable):
         try:
             status = self.open_chunk(index, context, &chunk)
             if status == CHUNK_OK and check and self.checksums != NULL and not self.each_read and chunk.cbytes <= SMALL_CHUNK:
-                if self.seen == NULL:
-                    self.seen = <uint8_t *> calloc(<size_t> self.chunk_count, 1)
-                    if self.seen == NULL:
-                        raise MemoryError
-                if not self.seen[index]:
+                self._need_seen()
+                if not flag_get(&self.seen[index]):
                     status = self.load_whole(index, context, &chunk)
-                    self.seen[index] = status == CHUNK_OK
+                    if status == CHUNK_OK:
+                        flag_set(&self.seen[index])
         finally:
             give_back(context)
         if status:

@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """The checksums of a frame: writing them, and computing them from its bytes (doc/design/checksums.md).
 
 The layers above decide whether a frame has checksums and what a wrong one means.

@@ -1,4 +1,4 @@
-# cython: language_level=3
+# cython: language_level=3, freethreading_compatible=True
 """The parts of a contiguous frame as bytes: header, offsets table, trailer (FORMATS, section 1).
 
 A `Frame` says what the fields are. The layers above decide where the parts go, and in which order.

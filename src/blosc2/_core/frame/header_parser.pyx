@@ -1,6 +1,7 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """What a contiguous frame says about itself: header, metalayers, trailer (FORMATS 1.1-1.3, 1.5)."""
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -12,6 +13,7 @@ from blosc2._core.codec.chunk_checks cimport FIRST_PLUGIN, filter_asks_array
 from blosc2._core.io.little_endian cimport u32
 from blosc2._core.io.readahead cimport ask_for_frame, stop_guessing
 from blosc2._core.io.source cimport READ_OK, Source
+from blosc2._core.io.steps cimport counter_next
 
 from blosc2.exceptions import FormatError
 
@@ -20,7 +22,7 @@ cdef enum:
     PREFIX = 512            # of a mapped frame, copied before it is checked
     MAX_VLMETA = 8192
 
-cdef uint64_t _serial = 0
+cdef int64_t _serial = 1
 
 
 cdef inline int32_t _i32be(const uint8_t *p) noexcept nogil:
@@ -56,9 +58,7 @@ cdef class Header:
     """
 
     def __cinit__(self):
-        global _serial
-        _serial += 1
-        self.serial = _serial
+        self.serial = <uint64_t> counter_next(&_serial)
         self.header = NULL
 
     def __dealloc__(self):
@@ -493,8 +493,9 @@ cdef class Header:
         cdef int64_t end
         cdef int n, i, name_length
         cdef int64_t content, length, total = 0
-        if self.vlmeta_table is not None:
-            return self.vlmeta_table
+        with cython.critical_section(self):
+            if self.vlmeta_table is not None:
+                return self.vlmeta_table
         if self.nbytes == 0:
             start = self.header_len
             size = self.frame_len - start
@@ -531,8 +532,10 @@ cdef class Header:
             if name in table:
                 self.bad(start + at, f"two metadata entries are named {name!r}")
             table[name] = (self.offset + start + content, length)
-        self.vlmeta_table = table
-        return table
+        with cython.critical_section(self):
+            if self.vlmeta_table is None:   # another thread may have been faster
+                self.vlmeta_table = table
+            return self.vlmeta_table
 
     def vlmeta_names(self):
         """Names of the variable-length metadata, in their order."""

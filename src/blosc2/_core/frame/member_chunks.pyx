@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """Leaves of an archive, read as a whole, against the CRC-32 that its directory states of each member.
 
 Each chunk is summed when it is brought, what lies between them at the end, and the checksums are joined. Frames with

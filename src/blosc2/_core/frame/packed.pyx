@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """How much memory the values of packed msgpack would take, found out before they are unpacked.
 
 One pass over the bytes counts each value as large as Python makes it, and each list and map as long as it says,

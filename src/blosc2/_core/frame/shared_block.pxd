@@ -8,11 +8,12 @@ from blosc2._core.codec.chunk cimport CHUNK_OK, KIND_REGULAR, Chunk
 from blosc2._core.codec.codec cimport DecodeContext, decode_block
 from blosc2._core.codec.shared_blocks cimport SharedBlock, cache_is_on, leave_block, new_block, put_block, take_block
 from blosc2._core.frame.chunk_table cimport ChunkTable
+from blosc2._core.io.steps cimport state_get
 
 
 cdef inline bint is_shared(ChunkTable table, int64_t index, const Chunk *chunk) noexcept nogil:
     """Whether the blocks of a chunk are cached. Special chunks, raw ones and those in memory are at hand anyway."""
-    return (cache_is_on != 0 and chunk.kind == KIND_REGULAR and chunk.data != NULL and chunk.blocksize <= LARGE_BLOCK
+    return (state_get(&cache_is_on) != 0 and chunk.kind == KIND_REGULAR and chunk.data != NULL and chunk.blocksize <= LARGE_BLOCK
             and table.source.serial != 0 and not chunk.needs_geometry and not chunk.variable)
 
 

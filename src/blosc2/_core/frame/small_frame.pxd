@@ -35,6 +35,7 @@ cdef class RawKinds:
     cdef int turn
 
     cdef bint serves(self) except -1
+    cdef RawKind kind_at(self, int i)
     cdef RawKind kind_of(self, cnp.ndarray items)
     cdef object items_of(self, description, Source source, int64_t offset, int64_t size)
     cdef RawKind _learn(self, cnp.ndarray items)

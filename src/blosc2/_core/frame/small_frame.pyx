@@ -1,8 +1,9 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """Whole frames of arrays that are one block: the items are compressed and put between parts that stay the same."""
 
 import os
 
+cimport cython
 cimport numpy as cnp
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
@@ -15,6 +16,7 @@ from blosc2._core.codec.codec cimport Encoder
 from blosc2._core.codec.chunk cimport CHUNK_HEADER
 from blosc2._core.io.checksum cimport zip_checksum
 from blosc2._core.io.source cimport Source
+from blosc2._core.io.steps cimport step_begin, step_end, step_lock
 
 cnp.import_array()
 
@@ -33,9 +35,10 @@ cdef enum:
     MOST_KINDS = 8
     MOST_RAW = 4096
 
-# Templates whose encoder waits, in a ring.
+# Templates whose encoder waits, in a ring. The ring, and the encoder of each template, change in one step.
 cdef list _holders = [None] * MOST_IDLE
 cdef int _turn = 0
+cdef step_lock _ring
 
 
 cdef inline void _put64(uint8_t *to, uint64_t value) noexcept nogil:
@@ -82,10 +85,12 @@ cdef class Template:
         cdef RawKind kind
         cdef bytes raw
         cdef uint8_t *p
-        if self.raw is None and not self.raw_tried:
-            raw = self.raw_header()
-            self.raw_tried = True
-            if PyBytes_GET_SIZE(raw):
+        with cython.critical_section(self):
+            if self.raw_tried:
+                return self.raw
+        raw = self.raw_header()
+        with cython.critical_section(self):
+            if not self.raw_tried and PyBytes_GET_SIZE(raw):    # another thread may have been faster
                 kind = RawKind.__new__(RawKind)
                 kind.nbytes = self.nbytes
                 kind.before, kind.behind = self.header + raw, self.tail
@@ -93,7 +98,8 @@ cdef class Template:
                 _put64(p + FRAME_LEN, header + CHUNK_HEADER + self.nbytes + PyBytes_GET_SIZE(self.tail))
                 _put64(p + CBYTES, CHUNK_HEADER + self.nbytes)
                 self.raw = kind
-        return self.raw
+            self.raw_tried = True
+            return self.raw
 
     cdef bytes raw_header(self):
         """The header that the encoder gives a chunk of noise; empty where it does not store that as it is."""
@@ -155,8 +161,10 @@ cdef class Template:
 
     cdef Encoder take(self):
         """An encoder that nobody else has."""
-        cdef Encoder encoder = self.idle
-        self.idle = None
+        cdef Encoder encoder
+        step_begin(&_ring)
+        encoder, self.idle = self.idle, None
+        step_end(&_ring)
         if encoder is None:
             encoder = Encoder(self.encoding)
             encoder.prepare(self.nbytes)
@@ -164,18 +172,22 @@ cdef class Template:
 
     cdef int give_back(self, Encoder encoder) except -1:
         global _turn
-        cdef Template other
+        cdef Template other = None
+        cdef Encoder gone = None    # what leaves the ring, freed behind the step
         if not encoder.is_small():
             return 0
+        step_begin(&_ring)
         if not self.held:
-            other = _holders[_turn]
+            other = <Template> _holders[_turn]
             if other is not None:
                 other.held = False
-                other.idle = None
+                gone, other.idle = other.idle, None
             _holders[_turn] = self
             _turn = (_turn + 1) % MOST_IDLE
             self.held = True
-        self.idle = encoder
+        if self.idle is None:
+            self.idle = encoder
+        step_end(&_ring)
         return 0
 
 
@@ -232,13 +244,17 @@ cdef class RawKinds:
     cdef bint serves(self) except -1:
         return self.now == self.made_from
 
+    @cython.critical_section
+    cdef RawKind kind_at(self, int i):
+        return <RawKind> self.kinds[i]
+
     cdef RawKind kind_of(self, cnp.ndarray items):
         """The kind of an array that can be stored as it is; None for another one."""
         cdef RawKind kind
         cdef int i, d
         cdef int ndim = cnp.PyArray_NDIM(items)
         for i in range(MOST_KINDS):
-            kind = self.kinds[i]
+            kind = self.kind_at(i)
             if kind is None:
                 break
             if <PyObject *> kind.dtype != <PyObject *> cnp.PyArray_DESCR(items) or kind.ndim != ndim:
@@ -259,7 +275,7 @@ cdef class RawKinds:
         cdef cnp.ndarray out
         cdef int i, d
         for i in range(MOST_KINDS):
-            kind = self.kinds[i]
+            kind = self.kind_at(i)
             if kind is None:
                 break
             if kind.description is not description or size != kind.size() or source.base == NULL or (
@@ -291,18 +307,23 @@ cdef class RawKinds:
         kind.dtype, kind.ndim = items.dtype, cnp.PyArray_NDIM(items)
         for d in range(kind.ndim):
             kind.shape[d] = cnp.PyArray_DIM(items, d)
-        self.kinds[self.turn] = kind
-        self.turn = (self.turn + 1) % MOST_KINDS
+        with cython.critical_section(self):
+            before = self.kinds[self.turn]      # freed behind the step
+            self.kinds[self.turn] = kind
+            self.turn = (self.turn + 1) % MOST_KINDS
         return kind if kind.takes(items) else None
 
 
 def forget_idle():
     """Release the encoders that wait."""
     cdef Template template
+    cdef list gone = [None] * MOST_IDLE     # freed behind the step
     cdef int i
+    step_begin(&_ring)
     for i in range(MOST_IDLE):
-        template = _holders[i]
+        template = <Template> _holders[i]
         if template is not None:
             template.held = False
-            template.idle = None
+            gone[i], template.idle = (template, template.idle), None
             _holders[i] = None
+    step_end(&_ring)

@@ -1,15 +1,17 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
+# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
 """What a forked child replaces. Only the thread that forked lives on in it: nobody releases the locks of the others.
 
 This module knows all that holds locks, threads or descriptors which a child must not use: locks are of the class `Lock`,
 and everything else registers with `in_child` what is to be done. What the GIL guards needs neither: the thread that
-forks has the GIL, so no other thread is in the middle of a step.
+forks has the GIL, so no other thread is in the middle of a step. Without a GIL the same holds of steps (steps.h).
 """
 
 import os
 import sys
 import weakref
 from _thread import RLock  # `threading` has the same, and takes longer to import
+
+cimport cython
 
 # Goes up by one in each child.
 cdef long _generation = 0
@@ -35,22 +37,28 @@ cdef class Lock:
 
     def __enter__(self):
         self.current().acquire()
+        # From here on it is this thread's, and so are the fields that say so.
         if self.depth == 0:
             self.taken = _generation
         self.depth += 1
 
     def __exit__(self, kind, error, traceback):
         self.depth -= 1
-        self.lock.release()
+        self.lock.release()     # nobody replaces it as long as it is held
 
+    @cython.critical_section
     cdef object current(self):
         """The lock of this process."""
         if self.lock is None or self.generation != _generation:
-            self.renew()
+            self._renew()
         return self.lock
 
+    @cython.critical_section
     def renew(self):
         """Be free, if a thread has it that stayed with the parent; whether one had."""
+        return self._renew()
+
+    cdef bint _renew(self) except -1:
         cdef bint lost = False
         fresh = RLock()     # which may run the collector, and so anything: before the steps
         if self.lock is None:

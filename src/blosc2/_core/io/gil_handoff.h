@@ -9,10 +9,18 @@
 #include "atomics.h"
 #include "native_thread.h"
 
+#ifdef Py_GIL_DISABLED
+/* Nobody waits for what is not there. */
+B2_INLINE void gil_offered(atomic_state *taken) { (void)taken; }
+B2_INLINE void wait_for_gil(atomic_state *taken) { (void)taken; }
+#else
 enum { B2_HANDOFF_PATIENCE = 400 };  /* some 10 to 20 us */
+
+B2_INLINE void gil_offered(atomic_state *taken) { state_set(taken, 0); }
 
 B2_INLINE void wait_for_gil(atomic_state *taken) {
     int i;
     for (i = 0; i < B2_HANDOFF_PATIENCE && !state_change(taken, 0, 1); i++) relax();
 }
+#endif
 #endif

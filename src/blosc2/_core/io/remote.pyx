@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
+# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
 """A source whose bytes are on a server.
 
 Native code reads it as it reads a file by position. Each read takes the GIL and asks an object of Python's for the bytes,
@@ -11,6 +11,7 @@ from cpython.buffer cimport PyBUF_WRITE
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int64_t, uint8_t
 
+from blosc2._core.io.failures cimport note_failure
 from blosc2._core.io.source cimport ELSEWHERE, READ_OK, READ_SHORT, OpenFile, Source
 
 cdef extern from "io/atomics.h" nogil:
@@ -45,7 +46,7 @@ cdef class RemoteSource(Source):
                 self.remote.read_into(offset, PyMemoryView_FromMemory(<char *> destination, length, PyBUF_WRITE))
                 return READ_OK
             except BaseException as error:     # an interrupt, too, is for whoever waits for the bytes
-                self.failure = error.with_traceback(None)
+                note_failure(self, error.with_traceback(None))
                 return READ_SHORT
 
     def advise(self, str advice, int64_t offset=0, int64_t length=-1):

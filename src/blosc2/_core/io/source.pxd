@@ -46,7 +46,7 @@ cdef class OpenFile:
     cdef int fd
     cdef void *base
     cdef int64_t room
-    cdef str advice
+    cdef long advised       # what was said of how all of it is read, as its number in `ADVICE`
     cdef AskState asking[2]
     cdef object _mapped
     cdef Py_buffer _view
@@ -80,7 +80,7 @@ cdef class Source:
     cdef readonly tuple identity
     cdef readonly object checksums
     cdef readonly bint far  # whether the bytes are on a server: see remote.pyx
-    cdef object failure     # why the last fetch failed, for `check`
+    cdef object failure     # why the last fetch failed, for `check`: see failures.pxd
     cdef object lost        # the same of pages of a directory, where nobody could tell, for `raise_lost`
     cdef Run *runs
     cdef int64_t run_count

@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
+# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
 """A read-only file, mapped or read by position, a buffer in memory, or runs of bytes of these joined; see also remote.pyx.
 
 One source serves every leaf of a file: frames are byte ranges (source, offset, length). A source never
@@ -22,6 +22,9 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
+from blosc2._core.io.failures cimport failure_of, note_failure, take_lost
+from blosc2._core.io.steps cimport counter_next
+from blosc2._core.io.large_pages cimport LARGE_READ, use_large_pages
 from blosc2._core.io.readahead cimport B2_RANDOM, GUESSED, STAYS_SLOW, drops_requests, is_due, state_get, state_set
 
 from blosc2.exceptions import FormatError, ShortReadError
@@ -36,10 +39,6 @@ cdef extern from "Python.h":
 cdef extern from "io/small_file.h" nogil:
     const bint B2_READS_SMALL_FILES
     int64_t read_small_file(const char *path, int flags, void *into, int64_t limit)
-
-cdef extern from "io/large_pages.h" nogil:
-    const int64_t LARGE_READ
-    void use_large_pages(void *start, size_t length)
 
 cdef extern from "io/mapping.h" nogil:
     const bint B2_MAPS_FILES
@@ -58,7 +57,7 @@ cdef int _LASTING = 3
 
 # Address space behind the end of a file that grows: as much as the file has, and no less than this. It costs no
 # memory. Where addresses are scarce, a mapping ends with its file.
-cdef uint64_t _last_serial = 0
+cdef int64_t _last_serial = 1
 cdef int64_t _LEAST_ROOM = 64 << 20 if sys.maxsize > 1 << 32 else 0
 
 
@@ -69,7 +68,6 @@ cdef class OpenFile:
 
     def __cinit__(self):
         self.fd = -1
-        self.advice = "normal"
 
     cdef int map(self, int fd, int64_t room) except -1:
         """Map the first bytes of a file; where mappings are not Python's, it may have fewer yet."""
@@ -389,9 +387,7 @@ cdef class Source:
         return old.identity is not None and self.identity[:2] == old.identity[:2] and self.size >= old.size
 
     cdef void number(self) noexcept:    # as no other source is
-        global _last_serial
-        _last_serial += 1
-        self.serial = _last_serial
+        self.serial = <uint64_t> counter_next(&_last_serial)
 
     cdef int show(self, OpenFile file, int64_t size) except -1:
         """Be the first bytes of a file."""
@@ -446,7 +442,7 @@ cdef class Source:
             if run.remote != NULL:
                 with gil:
                     if (<Source> run.remote).read_runs(run.offset + within, size, destination):
-                        self.failure, (<Source> run.remote).failure = (<Source> run.remote).failure, None
+                        note_failure(self, failure_of(<Source> run.remote, True))
                         return READ_SHORT
             elif run.fd < 0:
                 memcpy(destination, run.base + run.offset + within, <size_t> size)
@@ -467,15 +463,16 @@ cdef class Source:
         if status > 0:
             raise OSError(status, os.strerror(status), self.path)
         if 0 <= offset <= self.size and 0 <= length <= self.size - offset:
-            if self.failure is not None:    # the last one: each read of a server that fails leaves one
-                raise self.failure.with_traceback(None)
+            failure = failure_of(self) if self.far or self.runs != NULL else None
+            if failure is not None:     # the last one: each read of a server that fails leaves one
+                raise failure.with_traceback(None)
             raise ShortReadError(f"the file had {self.size} bytes when it was opened, and gives fewer: it was cut, or its "
                                  "server failed", path=self.path, offset=offset)
         raise FormatError(f"{length} bytes are wanted here but the file has {self.size}", path=self.path, offset=offset)
 
     cdef int raise_lost(self) except -1:
         """Raise why pages of a directory could not be fetched."""
-        lost, self.lost = self.lost, None
+        lost = take_lost(self) if self.far else None
         if lost is not None:
             raise lost
         return 0
@@ -507,7 +504,7 @@ cdef class Source:
     @property
     def advice(self):
         """What was advised last for all of the file: how it is read."""
-        return "normal" if self.file is None else self.file.advice
+        return "normal" if self.file is None else ADVICE[state_get(&self.file.advised)]
 
     def advise(self, str advice, int64_t offset=0, int64_t length=-1):
         """Tell the kernel how the bytes will be used; nothing where it takes no such advice.
@@ -523,7 +520,7 @@ cdef class Source:
             return
         kind = ADVICE.index(advice)
         if kind < _LASTING:
-            self.file.advice = advice
+            state_set(&self.file.advised, kind)
             _advise(self.file, kind, 0, self.size)
             return
         stop = self.size if length < 0 or length > self.size - offset else offset + length
@@ -563,9 +560,10 @@ cdef _advise(OpenFile file, int kind, int64_t offset, int64_t length):
 
 cdef _advise_again(OpenFile file, Source old):
     """Say of a file that was opened what was said of the one before it."""
-    if file is not None and old.file is not None and old.file.advice != "normal":
-        file.advice = old.file.advice
-        _advise(file, ADVICE.index(file.advice), 0, 0)
+    cdef long kind = 0 if old.file is None else state_get(&old.file.advised)
+    if file is not None and kind:
+        state_set(&file.advised, kind)
+        _advise(file, <int> kind, 0, 0)
 
 
 cdef Source _mapped_whole(path, Source old):

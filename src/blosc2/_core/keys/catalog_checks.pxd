@@ -3,6 +3,7 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
+from blosc2._core.io.steps cimport number_get
 from blosc2._core.keys.key_order cimport comes_behind, shared
 from blosc2._core.keys.key_slots cimport GROUP, LEAF, MOST_OTHERS, MOST_STEPS, kind_of
 from blosc2._core.keys.keytable cimport Entry, KeyTable, Text
@@ -175,8 +176,8 @@ cdef inline int64_t paths_of(KeyTable table) except -1:
     cdef int64_t position, paths = 0
     cdef Py_ssize_t at
     cdef Text key, before
-    if table._paths >= 0:
-        return table._paths
+    if number_get(&table._paths) >= 0:
+        return number_get(&table._paths)
     with nogil:
         for position in range(table.count):
             if not table.key(position, &key):

@@ -1,11 +1,13 @@
 # cython: cdivision=True, boundscheck=False, wraparound=False
 """The order of keys: that of their UTF-8 bytes, which is that of Python's strings."""
 
+cimport cython
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
 from blosc2._core.io.little_endian cimport u64
+from blosc2._core.io.steps cimport address_get, address_set, publish_once
 from blosc2._core.keys.keytable cimport DAMAGED, Entry, KeyTable, Text
 from blosc2._core.zip.catalog cimport SLOT_LENGTH, slot_offset
 
@@ -57,7 +59,7 @@ cdef inline int put_in_order(KeyTable table) except -1:
     cdef Py_ssize_t common = 0
     cdef Text text, one
     cdef bint sorted
-    if table.catalog is not None or table.order != NULL:
+    if table.catalog is not None or address_get(&table.order) != NULL:
         return 0
     sorted = table.came != NULL
     if sorted:
@@ -68,7 +70,7 @@ cdef inline int put_in_order(KeyTable table) except -1:
                     break
                 one = text
         if sorted:
-            table.order = table.came
+            address_set(&table.order, table.came)   # which is the same for all threads
             return 0
         i = 0
     order = <Entry *> PyMem_Malloc(max(1, table.count) * sizeof(Entry))
@@ -105,10 +107,9 @@ cdef inline int put_in_order(KeyTable table) except -1:
     if i != table.count:
         PyMem_Free(order)
         raise table._changed()
-    if table.order == NULL:
-        table.order = order
-    else:           # another thread was faster
-        PyMem_Free(order)
+    with cython.critical_section(table):
+        publish_once(&table.order, &order)
+    PyMem_Free(order)   # another thread was faster
     return 0
 
 

@@ -44,7 +44,7 @@ cdef class KeyTable:
     cdef uint64_t seed0, seed1
     cdef bint _plain_names          # whether its keys are names in a directory as they lie there
     cdef int64_t _paths             # keys and groups, if `sound` has counted them; else -1
-    cdef bint claims_hold           # whether its catalog's counts were compared with the directory, and its hash, too
+    cdef uint8_t claims_hold        # whether its catalog's counts were compared with the directory, and its hash, too
     cdef Entry *came                # in the order of the directory, of one without irregular members; or NULL
     cdef Entry *order               # in the order of keys; NULL until needed
     cdef tuple suffixes, skipped
@@ -60,7 +60,7 @@ cdef class KeyTable:
     cdef list _moved_prefixes
     cdef dict near                  # offsets of keys whose records came from a server, and what is known of groups: far_keys.pxd
     cdef dict windows
-    cdef KeyTable _instead          # what serves when something of the catalog is wrong
+    cdef KeyTable _instead          # what serves when something of the catalog is wrong; set once
 
     cdef int64_t lookup(self, const uint8_t *key, Py_ssize_t length) noexcept nogil
     cdef int64_t lookup_group(self, const uint8_t *key, Py_ssize_t length) noexcept nogil

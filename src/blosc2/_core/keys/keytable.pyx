@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """The keys of a store as one table of bytes: look up by hash, and find positions in their order.
 
 A key of an archive stands for an offset: where the record of its member begins in the directory, which has the key as
@@ -18,7 +18,9 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
+from blosc2._core.io.large_pages cimport use_large_pages
 from blosc2._core.io.little_endian cimport put32, put64, u32, u64
+from blosc2._core.io.steps cimport address_get, flag_get, flag_set, number_set
 from blosc2._core.keys.catalog_checks cimport Walk, leaves_fit, others_fit, paths_of, totals_fit
 from blosc2._core.keys.far_keys cimport far_bound, is_far, lookup_far
 from blosc2._core.keys.frame_start cimport begins_like_frame
@@ -40,9 +42,6 @@ from blosc2.exceptions import FormatError
 cdef extern from "keys/key_match.h" nogil:
     bint plain_key(const uint8_t *p, size_t length)
     bint same_bytes(const uint8_t *a, const uint8_t *b, size_t length)
-
-cdef extern from "io/large_pages.h" nogil:
-    void use_large_pages(void *start, size_t length)
 
 cdef extern from "io/prefetch.h" nogil:
     void prefetch(const uint8_t *start, int64_t length)
@@ -166,7 +165,8 @@ cdef class KeyTable:
             other._set_names(self.suffixes, self.skipped)
             other._fill()
             other._set_moved(self.moved_groups)
-            self._instead = other
+            with cython.critical_section(self):
+                self._instead = self._instead or other  # another thread may have been faster
         return self._instead
 
     def with_moved(self, tuple groups not None):
@@ -506,7 +506,7 @@ cdef class KeyTable:
         if position < 0 or position >= self.count:
             return Entry(-1)
         if self.catalog is None:
-            return Entry(-1) if self.order == NULL else self.order[position]
+            return Entry(-1) if address_get(&self.order) == NULL else self.order[position]
         return Entry(leaf.offset) if self.catalog.leaf(position, &leaf) else Entry(-1)
 
     cdef int64_t record_offset(self, int64_t position) noexcept nogil:
@@ -529,7 +529,7 @@ cdef class KeyTable:
         cdef Walk walk
         cdef bint fine
         cdef Record own
-        if self.catalog is None or self.claims_hold:
+        if self.catalog is None or flag_get(&self.claims_hold):
             return self
         with nogil:
             # The catalog's own record is behind those of leaves, and nothing is behind that.
@@ -537,13 +537,15 @@ cdef class KeyTable:
                 walk.end + own.length == self.archive.directory_size)
         if not fine or not others_fit(self):
             return self.instead()
-        self._paths = walk.paths
-        self.claims_hold = totals_fit(self, &walk)
+        number_set(&self._paths, walk.paths)
+        if totals_fit(self, &walk):
+            flag_set(&self.claims_hold)
         return self
 
     def trust(self, int64_t paths):
         """The catalog is one that this process wrote, of so many keys and groups, and it need not be looked at again."""
-        self._paths, self.claims_hold = paths, True
+        number_set(&self._paths, paths)
+        flag_set(&self.claims_hold)
 
     cdef int64_t count_paths(self) except -1:
         """How many keys there are, and groups that have keys below them, of a table that is in order."""

@@ -1,16 +1,18 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """The keys of a store in order, with those that were added or removed since they were published.
 
 A listing puts three tables together: the published keys, the added ones, and the removed ones. Its methods cost what
 they return: they skip a group inside of another one by a search, and do not go through its keys.
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t
 from libc.string cimport memchr, memcmp
 
 from blosc2._core.zip.archive cimport MANY_RECORDS, Archive
 from blosc2._core.zip.catalog cimport Leaf
+from blosc2._core.keys.common_path cimport common_path
 from blosc2._core.keys.gone_ranges cimport after_gone, find_ranges, gone_within
 from blosc2._core.keys.key_runs cimport end_fetched, is_below, shared_with
 from blosc2._core.keys.moved_keys cimport own_key
@@ -50,7 +52,7 @@ cdef class KeyListing:
     """
 
     def __init__(self, KeyTable base not None, KeyTable added=None, KeyTable removed=None, path=None):
-        self.base = base
+        self.base = self.first = base
         self.path = path
         self.added = None if added is None or added.count == 0 else added
         self.removed = None if removed is None or removed.count == 0 else removed
@@ -115,10 +117,13 @@ cdef class KeyListing:
     cdef int _prepare(self) except -1:
         cdef KeyTable base = self.base      # another thread may put another one there meanwhile
         base.sort()
+        cdef GoneRanges ranges
         if base.moved.count and self.ranges_of is not base:
-            if not find_ranges(base, base.moved_groups, &self.ranges):
+            if not find_ranges(base, base.moved_groups, &ranges):
                 return self._without_catalog()
-            self.ranges_of = base
+            with cython.critical_section(self):
+                if self.ranges_of is not base and self.base is base:
+                    self.ranges, self.ranges_of = ranges, base
         if self.added is not None:
             self.added.sort()
         if self.removed is not None:
@@ -129,7 +134,9 @@ cdef class KeyListing:
         cdef KeyTable base = self.base.instead()
         # Before others see it: they take what they see for sorted.
         base.sort()
-        self.base = base
+        with cython.critical_section(self):
+            if self.base is not base:
+                self.base = base
         return self._prepare()
 
     # ------------------------------------------------------------------ ranges
@@ -138,20 +145,24 @@ cdef class KeyListing:
         cdef Range r
         cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(prefix)
         cdef Py_ssize_t length = PyBytes_GET_SIZE(prefix)
+        cdef KeyTable base
         self._prepare()
+        base = self.base
         r.i = r.j = r.more = 0
-        r.stop = self.base.count
+        r.stop = base.count
         if self.added is not None:
             r.more = self.added.count
             if length:
                 r.j, r.more = self.added.bound(p, length, False), self.added.bound(p, length, True)
         if length:
-            r.i, r.stop = self.base.bound(p, length, False), self.base.bound(p, length, True)
+            r.i, r.stop = base.bound(p, length, False), base.bound(p, length, True)
             if r.i == DAMAGED or r.stop == DAMAGED:
                 self._without_catalog()
-                r.i, r.stop = self.base.bound(p, length, False), self.base.bound(p, length, True)
-        if r.stop - r.i >= MANY_RECORDS and self.base.archive is not None:
-            self.base.archive.ask(INT64_MAX)
+                base = self.base
+                r.i, r.stop = base.bound(p, length, False), base.bound(p, length, True)
+        r.base = <void *> base
+        if r.stop - r.i >= MANY_RECORDS and base.archive is not None:
+            base.archive.ask(INT64_MAX)
         return r
 
     cdef int64_t _live(self, bytes prefix, const Range *r):
@@ -174,7 +185,7 @@ cdef class KeyListing:
             if self.ranges.count and after_gone(&self.ranges, r.i) != r.i:
                 r.i = after_gone(&self.ranges, r.i)
                 continue
-            if not self.base.key(r.i, key):
+            if not (<KeyTable> r.base).key(r.i, key):
                 raise Damaged
             if self.removed is None or self.removed.lookup(key.bytes, key.length) < 0:
                 break
@@ -191,7 +202,7 @@ cdef class KeyListing:
 
     cdef int _skip(self, Range *r, const uint8_t *prefix, Py_ssize_t length) except -1:
         """Go on behind all keys that begin with a prefix, as the first one does, if it still does."""
-        r.i = end_fetched(self.base, r.i, r.stop, prefix, length)
+        r.i = end_fetched(<KeyTable> r.base, r.i, r.stop, prefix, length)
         if self.added is not None:
             r.j = self.added.run_end(r.j, r.more, prefix, length)
         return 0
@@ -277,13 +288,14 @@ cdef class KeyListing:
         """
         cdef Range r = self._range(prefix_of(path))
         cdef list waiting = [("" if path == "/" else path, r.i, r.stop, r.j, r.more, None)]
-        cdef KeyTable base = self.base
+        cdef KeyTable base = <KeyTable> r.base
         while waiting:
             if self.base is not base:
                 # What was given out stays; positions in the other table are looked up anew.
                 base = self.base
-                waiting = [(entry[0], *_ends(self, entry[0]), entry[5]) for entry in waiting]
+                waiting = [(entry[0], *_ends(self, entry[0], base), entry[5]) for entry in waiting]
             group, r.i, r.stop, r.j, r.more, done = waiting.pop()
+            r.base = <void *> base
             if done is not None:
                 yield done
                 continue
@@ -303,13 +315,14 @@ cdef class KeyListing:
         cdef bytes wanted = own_key(self.base, key.encode("utf-8", "surrogateescape")[1:])
         cdef Text found
         cdef int64_t at
+        cdef KeyTable base
         if self.base.find(key) < 0:
             return -1
         self._prepare()
-        at = self.base.bound(<const uint8_t *> PyBytes_AS_STRING(wanted), PyBytes_GET_SIZE(wanted), False)
-        if at == DAMAGED or at >= self.base.count or not self.base.key(at, &found) or (
-                found.bytes[:found.length] != wanted):
-            if self.base.catalog is None:
+        base = self.base
+        at = base.bound(<const uint8_t *> PyBytes_AS_STRING(wanted), PyBytes_GET_SIZE(wanted), False)
+        if at == DAMAGED or at >= base.count or not base.key(at, &found) or found.bytes[:found.length] != wanted:
+            if base.catalog is None:
                 return -1
             self._without_catalog()
             return self.position(key)
@@ -320,13 +333,14 @@ cdef class KeyListing:
         cdef Range r = self._range(prefix_of(path))
         cdef list result = []
         try:
-            self._groups_below("" if path == "/" else path, r.i, r.stop, 0, depth, result)
+            self._groups_below(<KeyTable> r.base, "" if path == "/" else path, r.i, r.stop, 0, depth, result)
         except Damaged:
             self._without_catalog()
             return self.groups_below(path, depth)
         return result
 
-    cdef int _groups_below(self, str path, int64_t start, int64_t stop, int level, int depth, list result) except -1:
+    cdef int _groups_below(
+            self, KeyTable base, str path, int64_t start, int64_t stop, int level, int depth, list result) except -1:
         cdef bytes prefix = prefix_of(path)
         cdef Py_ssize_t skip = PyBytes_GET_SIZE(prefix), length
         cdef const uint8_t *slash
@@ -339,43 +353,24 @@ cdef class KeyListing:
         if level == depth:
             return 0
         while at < stop:
-            if not self.base.key(at, &key) or not is_below(&key, prefix, skip):
+            if not base.key(at, &key) or not is_below(&key, prefix, skip):
                 raise Damaged
             slash = <const uint8_t *> memchr(key.bytes + skip, 0x2F, key.length - skip)
             if slash == NULL:
                 at += 1
                 continue
             length = slash - key.bytes
-            end = max(end_fetched(self.base, at, stop, key.bytes, length + 1), at + 1)
-            found.append((name_of(key.bytes + skip, length - skip, self.base.archive), at, end))
+            end = max(end_fetched(base, at, stop, key.bytes, length + 1), at + 1)
+            found.append((name_of(key.bytes + skip, length - skip, base.archive), at, end))
             at = end
         found.sort()
         for name, first, last in found:
-            self._groups_below(f"{path}/{name}", first, last, level + 1, depth, result)
+            self._groups_below(base, f"{path}/{name}", first, last, level + 1, depth, result)
         return 0
 
     def common(self):
         """The longest path that all keys are below, "/" where they have none in common."""
-        cdef Range r = self._range(b"")
-        cdef Text first, last
-        cdef Py_ssize_t at = 0, slash = 0
-        if len(self) == 0:
-            return "/"
-        if not self._plain:
-            keys = self.below()
-            ends = keys[0].encode("utf-8", "surrogateescape"), keys[len(keys) - 1].encode("utf-8", "surrogateescape")
-            while at < min(len(ends[0]), len(ends[1])) and ends[0][at] == ends[1][at]:
-                slash = at if ends[0][at] == 0x2F else slash
-                at += 1
-            return ends[0][:slash].decode("utf-8", "surrogateescape") or "/"
-        if not (self.base.key(0, &first) and self.base.key(self.base.count - 1, &last)):
-            self._without_catalog()
-            return self.common()
-        while at < min(first.length, last.length) and first.bytes[at] == last.bytes[at]:
-            if first.bytes[at] == 0x2F:
-                slash = at
-            at += 1
-        return text_of(first.bytes, slash, self.base.archive if slash else None)
+        return common_path(self)
 
     def named(self, str name not None):
         """The keys whose last segment is a name."""
@@ -413,14 +408,15 @@ cdef class KeyListing:
         cdef Text key
         cdef Py_ssize_t base = PyBytes_GET_SIZE(prefix), at
         cdef int64_t count
-        if self._plain and self.base.catalog is not None:
+        cdef KeyTable table = <KeyTable> r.base
+        if self._plain and table.catalog is not None:
             if r.i >= r.stop:
                 return 0
             # The path of each group is a part of a name in the directory: no catalog makes a list reserve more than that.
-            if self.base.catalog.leaf(r.i, &first) and self.base.catalog.leaf(r.i + 1, &second) and (
-                    self.base.catalog.leaf(r.stop, &stop)) and self.base.key(r.i, &key) and key.length >= base and (
+            if table.catalog.leaf(r.i, &first) and table.catalog.leaf(r.i + 1, &second) and (
+                    table.catalog.leaf(r.stop, &stop)) and table.key(r.i, &key) and key.length >= base and (
                     first.hidden <= stop.hidden <= first.hidden + (r.stop - r.i) and second.groups <= stop.groups
-                    and stop.groups - second.groups <= self.base.archive.directory_size):
+                    and stop.groups - second.groups <= table.archive.directory_size):
                 count = r.stop - r.i - (<int64_t> stop.hidden - first.hidden) + (<int64_t> stop.groups - second.groups)
                 for at in range(base, key.length):
                     count += key.bytes[at] == 0x2F
@@ -429,8 +425,9 @@ cdef class KeyListing:
         return KeyCursor(self, path, hidden, True).count_rest()
 
 
-def _ends(KeyListing listing, str group):
+def _ends(KeyListing listing, str group, KeyTable base):
     cdef Range r = listing._range(prefix_of(group or "/"))
+    assert <KeyTable> r.base is base    # which is without a catalog now, and so stays
     return r.i, r.stop, r.j, r.more
 
 
@@ -463,7 +460,7 @@ cdef class KeyCursor:
         self.hidden = None if hidden is None else hidden.encode()
         self.groups = groups
         self.range = listing._range(self.prefix)
-        self.table = listing.base
+        self.table = <KeyTable> self.range.base
         self.before = None
 
     def take(self, Py_ssize_t most):
@@ -563,7 +560,7 @@ cdef class KeyCursor:
         else:
             r.i += 1
         while True:
-            common = shared_with(listing.base, r.i, key) if r.i < r.stop else 0
+            common = shared_with(<KeyTable> r.base, r.i, key) if r.i < r.stop else 0
             if r.j < r.more:
                 common = max(common, shared_with(listing.added, r.j, key))
             if common <= least:
@@ -585,7 +582,7 @@ cdef class KeyCursor:
         cdef int which
         cdef bytes now
         self.range = self.listing._range(self.prefix)
-        self.table = self.listing.base
+        self.table = <KeyTable> self.range.base
         while behind is not None:
             which = self.listing._next(&self.range, &key)
             if which == 2:

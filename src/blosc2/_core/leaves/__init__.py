@@ -5,5 +5,5 @@ These are the fast paths of stores; `blosc2._stores` does whatever they cannot d
 
 __all__ = [
     "leaf_batch", "leaf_lookup", "leaf_moves", "leaf_reader", "leaf_setter", "leaf_stream", "leaf_template",
-    "weak_cache",
+    "store_state", "weak_cache",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """Many leaves of an archive at once: several threads find, compare and decode them, without a Python object for any.
 
 The caller opens the first leaf in the general way. It becomes the template that the others are compared with (see

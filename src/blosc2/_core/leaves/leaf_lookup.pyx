@@ -1,11 +1,11 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
+# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
 """The fast answers of a store: whether a key exists, and a leaf that is already open or simple to open."""
 
-from cpython.dict cimport PyDict_GetItem, PyDict_Size
-from cpython.object cimport PyObject
+cimport cython
+from cpython.dict cimport PyDict_Size
 
 from blosc2._core.frame.frame cimport Frame
-from blosc2._core.leaves.weak_cache cimport alive, hold
+from blosc2._core.leaves.weak_cache cimport find, hold
 from blosc2._core.leaves.leaf_reader cimport LeafReader
 from blosc2._core.leaves.leaf_setter cimport LeafSetter
 from blosc2._core.keys.listing cimport KeyListing
@@ -18,29 +18,49 @@ cdef class LeafLookup:
     The store has the methods `_contains` (whether a key exists), `_open` (the leaf of a key), `_leaf_of` (the leaf of a
     frame, which it remembers), `_set` and `_delete` (which change a leaf), and `_sweep`, called when more than `_sweep_at`
     leaves are remembered.
+
+    What it finds leaves by is replaced when another version is shown, or the store is closed, maybe by another thread: each
+    method takes it once, and replaces it as a whole.
     """
 
     cdef KeyListing _listed
     cdef str _unseen
     cdef dict _alive, _remembered
     cdef LeafReader _leaves
-    cdef public LeafSetter _setter      # sets simple leaves; None where nothing may be set, or in a view
+    cdef Py_ssize_t _forgotten          # how often both were
+    cdef LeafSetter _sets           # sets simple leaves; None where nothing may be set, or in a view
     cdef public Py_ssize_t _sweep_at    # how many references to leaves there may be before the dead ones are removed
 
     @property
+    @cython.critical_section
+    def _setter(self):
+        """What sets simple leaves; None where nothing may be set, or in a view."""
+        return self._sets
+
+    @_setter.setter
+    @cython.critical_section
+    def _setter(self, LeafSetter setter):
+        self._sets = setter
+
+    @property
+    @cython.critical_section
     def _has_listing(self):
         """Whether a listing answers `key in store`."""
         return self._listed is not None
 
     @property
+    @cython.critical_section
     def _reader(self):
         """The reader that opens leaves and reads them; None if there is none."""
         return self._leaves
 
-    def _use_listing(self, KeyListing listing not None):
-        """Let a listing answer `key in store` from now on."""
-        self._listed = listing
+    @cython.critical_section
+    def _use_listing(self, KeyListing listing not None, Py_ssize_t version):
+        """Let a listing answer `key in store` from now on, unless another thread has forgotten answers since the version."""
+        if version == self._forgotten:
+            self._listed = listing
 
+    @cython.critical_section
     def _use_open_leaves(self, dict held not None, str hidden, bint find=True):
         """Find open leaves in a dictionary of references by key from now on, and remember leaves there.
 
@@ -51,14 +71,24 @@ cdef class LeafLookup:
         self._alive = held if find else None
         self._remembered = held
 
-    def _use_reader(self, LeafReader reader not None):
-        """Let a reader open leaves from now on."""
-        self._leaves = reader
+    @cython.critical_section
+    def _use_reader(self, LeafReader reader not None, Py_ssize_t version):
+        """Let a reader open leaves from now on, with the same condition."""
+        if version == self._forgotten:
+            self._leaves = reader
 
+    @cython.critical_section
     def _forget_answers(self):
         """Use no listing and no reader any more."""
         self._listed = None
         self._leaves = None
+        self._forgotten += 1
+
+    @property
+    @cython.critical_section
+    def _answers_version(self):
+        """How often answers were forgotten: to be taken before others are made."""
+        return self._forgotten
 
     def _contains(self, key):
         """Whether a key exists, if no listing knows it; each kind of store has its own."""
@@ -66,16 +96,21 @@ cdef class LeafLookup:
 
     def __contains__(self, key):
         cdef int shown
-        cdef KeyListing listed = self._listed
+        cdef KeyListing listed
+        cdef str unseen
+        with cython.critical_section(self):
+            listed, unseen = self._listed, self._unseen
         if listed is not None:
-            shown = listed.shows(key, self._unseen)
+            shown = listed.shows(key, unseen)
             if shown >= 0:
                 return shown != 0
         return bool(self._contains(key))
 
     def _hold(self, str key not None, leaf):
         """Remember a leaf as long as somebody holds it. Returns the one that another thread has opened before."""
-        cdef dict held = self._remembered
+        cdef dict held
+        with cython.critical_section(self):
+            held = self._remembered
         leaf = hold(held, key, leaf)
         if PyDict_Size(held) > self._sweep_at:
             self._sweep()
@@ -86,16 +121,17 @@ cdef class LeafLookup:
         raise NotImplementedError(key)
 
     def __getitem__(self, key):
-        cdef dict held = self._alive
-        cdef LeafReader reader = self._leaves
-        cdef PyObject *found
+        cdef dict held
+        cdef LeafReader reader
+        cdef str unseen
+        cdef bint found = False
+        with cython.critical_section(self):
+            held, reader, unseen = self._alive, self._leaves, self._unseen
         if type(key) is not str or held is None:
             return self._open(key)
-        found = PyDict_GetItem(held, key)
-        if found != NULL:
-            leaf = alive(<object> found)
-            if leaf is not None and not is_named(key, self._unseen):
-                return leaf
+        leaf = find(held, key, &found)
+        if leaf is not None and not is_named(key, unseen):
+            return leaf
         if reader is None:
             return self._open(key)
         leaf = reader.open(key)
@@ -113,7 +149,10 @@ cdef class LeafLookup:
         raise NotImplementedError(key)
 
     def __setitem__(self, key, value):
-        if self._setter is None or not self._setter.set(key, value):
+        cdef LeafSetter setter
+        with cython.critical_section(self):
+            setter = self._sets
+        if setter is None or not setter.set(key, value):
             self._set(key, value)
 
     def _delete(self, key):
@@ -121,5 +160,8 @@ cdef class LeafLookup:
         raise NotImplementedError(key)
 
     def __delitem__(self, key):
-        if self._setter is None or not self._setter.remove(key):
+        cdef LeafSetter setter
+        with cython.critical_section(self):
+            setter = self._sets
+        if setter is None or not setter.remove(key):
             self._delete(key)

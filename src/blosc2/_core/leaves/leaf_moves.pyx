@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """Members of groups that get another name: their stored bytes are copied behind new headers, and nothing of them is looked at.
 
 The name of a member comes before its data, so that a new name needs a new place.

@@ -1,6 +1,7 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """Opening and reading single leaves of an archive, with as few steps as possible."""
 
+cimport cython
 cimport numpy as cnp
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
@@ -82,7 +83,8 @@ cdef class LeafReader:
         """Take a leaf that was opened as the one that others are compared with when they are read."""
         cdef Template template = Template(frame, geometry, dtype)
         if template.fits and (<object> dtype).names is None:
-            self.template = template
+            with cython.critical_section(self):
+                self.template = template
 
     cdef int64_t find(self, str key) noexcept:
         """The offset of a key; negative where it is not there, or where others have to look."""
@@ -111,7 +113,7 @@ cdef class LeafReader:
 
     def read(self, key):
         """The items of a leaf as a new array; None for one that has to be opened."""
-        cdef Template template = self.template
+        cdef Template template
         cdef Source source = self.archive.source
         cdef const uint8_t *local
         cdef uint8_t loaded[LOADED]
@@ -123,6 +125,8 @@ cdef class LeafReader:
         cdef cnp.ndarray out
         cdef bint done
         cdef int d
+        with cython.critical_section(self):
+            template = self.template
         if template is None or type(key) is not str:
             return None
         offset = self.find(key)

@@ -6,35 +6,7 @@ from blosc2._core.keys.folded_keys cimport KeySet
 from blosc2._core.keys.keytable cimport KeyTable
 from blosc2._core.keys.listing cimport KeyListing
 from blosc2._core.leaves.leaf_reader cimport LeafReader
-
-
-cdef class SessionState:
-    """Whether a store may be changed now; see leaf_setter.pyx."""
-
-    cdef public bint closed, ending, streaming, asks
-    cdef public object transaction
-
-
-cdef class PendingFrames:
-    """The new frames of a store; see leaf_setter.pyx."""
-
-    cdef public dict frames, tiers, blocks
-    cdef public int64_t in_memory, revision
-
-
-cdef class HeldLeaves:
-    """The leaves of a store that somebody holds; see leaf_setter.pyx."""
-
-    cdef public dict held, edited
-    cdef public object handles
-
-
-cdef class GroupCounts:
-    """Counts leaves below groups; see leaf_setter.pyx."""
-
-    cdef dict waiting
-
-    cdef int note(self, str key, Py_ssize_t parent, int change) except -1
+from blosc2._core.leaves.store_state cimport GroupCounts, HeldLeaves, PendingFrames, SessionState
 
 
 cdef class LeafSetter:
@@ -67,12 +39,12 @@ cdef class LeafSetter:
     cdef object shared_source
     cdef bint kinds_serve
 
-    cdef readonly LeafReader reader
+    cdef LeafReader reads
     cdef int64_t map_bytes
 
     cdef bint remove(self, key) except -1
     cdef bint _remove(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent) except -1
-    cdef object _read_pending(self, byte_range)
+    cdef object _read_pending(self, RawKinds kinds, byte_range)
     cdef bint _is_group(self, str key, const uint8_t *text, Py_ssize_t length) except -1
     cdef int _collect(self) except -1
     cdef Py_ssize_t _parent_of(self, key, const uint8_t **text, Py_ssize_t *length) except -2

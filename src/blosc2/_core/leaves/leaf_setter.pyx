@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """Setting single leaves of a store that is open for writing, with as few steps as possible.
 
 A leaf set here is a pending change like those of `blosc2._stores.changes.put`. Whatever is not simple (an unusual key or
@@ -8,6 +8,7 @@ value, a key that may exclude others, a store that is to be published now) is le
 import time
 from _thread import get_ident
 
+cimport cython
 cimport numpy as cnp
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_Contains, PyDict_GetItemWithError, PyDict_SetItem, PyDict_Size
@@ -19,10 +20,12 @@ from libc.string cimport memcmp
 
 from blosc2._core.frame.small_frame cimport RawKind, RawKinds
 from blosc2._core.io.source cimport Source
+from blosc2._core.io.steps cimport number_set, state_get
 from blosc2._core.keys.folded_keys cimport KeySet, folded_hash, path_hash, plain_parent
 from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, KeyTable
 from blosc2._core.keys.listing cimport KeyListing
 from blosc2._core.leaves.leaf_reader cimport LeafReader
+from blosc2._core.leaves.store_state cimport GroupCounts, HeldLeaves, PendingFrames, SessionState
 
 cnp.import_array()
 
@@ -62,107 +65,6 @@ cdef str _suffix = ".b2nd"
 cdef tuple _unchanged = (..., None, None, None, False)
 
 
-cdef class SessionState:
-    """Whether a store may be changed now: what is asked at each change.
-
-    Attributes
-    ----------
-    closed, ending, streaming, asks : bool
-    transaction : object or None
-        The transaction under way; it has its `thread`.
-    """
-
-
-cdef class PendingFrames:
-    """The new frames of a store by key, and what is counted of them.
-
-    Attributes
-    ----------
-    frames, tiers, blocks : dict
-    in_memory, revision : int
-    """
-
-    def __cinit__(self):
-        self.frames, self.tiers, self.blocks = {}, {}, {}
-        self.in_memory = self.revision = 0
-
-
-cdef class HeldLeaves:
-    """The leaves of a store that somebody holds.
-
-    Attributes
-    ----------
-    held, edited : dict
-    handles : WeakValueDictionary
-    """
-
-
-cdef class GroupCounts:
-    """Counts how many leaves are added below groups: at first for the group of each leaf alone.
-
-    A subclass adds them up for the groups around that one when it is asked, see `take`.
-    """
-
-    def __cinit__(self):
-        self.waiting = {}
-
-    cdef int note(self, str key, Py_ssize_t parent, int change) except -1:
-        """So many leaves were added in the group that is the beginning of a key; `parent` is its length."""
-        cdef PyObject *found
-        if parent > 0:
-            group = key[:parent]
-            found = PyDict_GetItemWithError(self.waiting, group)
-            PyDict_SetItem(self.waiting, group, change + (0 if found == NULL else <object> found))
-        return 0
-
-    def add(self, str key not None, int change):
-        """A leaf was added (1) or removed (-1)."""
-        self.note(key, key.rfind("/"), change)
-
-    def add_all(self, list keys not None, int change):
-        """Many leaves were added (1) or removed (-1)."""
-        cdef str key, last = None
-        cdef Py_ssize_t parent, length = 0, size
-        cdef const uint8_t *text
-        cdef const uint8_t *before = NULL
-        cdef int count = 0
-        for key in keys:
-            text = ascii_text(<PyObject *> key, &size)
-            if text != NULL:
-                parent = size - 1
-                while parent > 0 and text[parent] != 0x2F:
-                    parent -= 1
-            else:
-                parent = key.rfind("/")
-            # Keys that come in order mostly have the group of the one before.
-            if text == NULL or before == NULL or parent != length or memcmp(before, text, <size_t> parent):
-                if count:
-                    self.note(last, length, count * change)
-                last, length, count, before = key, parent, 0, text
-            count += 1
-        if count:
-            self.note(last, length, count * change)
-
-    def take(self, dict added not None):
-        """Add what was noted to the number of leaves below each group."""
-        cdef dict waiting = self.waiting
-        cdef str group
-        cdef Py_ssize_t end
-        if PyDict_Size(waiting) == 0:
-            return
-        self.waiting = {}
-        for group, change in waiting.items():
-            end = len(group)
-            while end > 0:
-                path = group[:end]
-                added[path] = added.get(path, 0) + change
-                end = group.rfind("/", 0, end)
-
-    def forget(self):
-        """Nothing was added."""
-        self.waiting = {}
-
-
 cdef class LeafSetter:
     """Sets small leaves of one store, which it does not refer to, and follows its keys.
 
@@ -192,6 +94,12 @@ cdef class LeafSetter:
 
     # ------------------------------------------------------------------ what the store tells
     @property
+    @cython.critical_section
+    def reader(self):
+        """What reads published leaves; None where each has to be opened."""
+        return self.reads
+
+    @property
     def is_ready(self):
         """Whether it knows the version that is shown."""
         return self.ready
@@ -201,6 +109,7 @@ cdef class LeafSetter:
         """Whether it is to be told how frames are made."""
         return self.frame_of is None or (self.kinds is not None and not self.kinds.serves())
 
+    @cython.critical_section
     def keep(self, names, GroupCounts counts, foreign, bint tiered, int64_t map_bytes):
         """What keys are compared with: names, and groups and objects of other packages where there are groups.
 
@@ -208,15 +117,18 @@ cdef class LeafSetter:
         """
         self.names, self.counts, self.foreign, self.tiered, self.map_bytes = names, counts, foreign, tiered, map_bytes
 
+    @cython.critical_section
     def read_by(self, LeafReader reader):
         """What reads published leaves; None where each has to be opened."""
-        self.reader = reader
+        self.reads = reader
 
+    @cython.critical_section
     def show(self, KeyTable table, dict entries not None, KeyListing listing):
         """The version that is shown: its members, its embedded values, and a listing where there are groups."""
         self.table, self.entries, self.listing = table, entries, listing
         self.ready = True
 
+    @cython.critical_section
     def use_kinds(self, RawKinds kinds, frame_of):
         """How frames of values are made: without Python for some kinds, else by a function."""
         self.kinds, self.frame_of = kinds, frame_of
@@ -250,18 +162,19 @@ cdef class LeafSetter:
         """Pending changes were replaced, or the published keys may differ from those listed."""
         self.stale = True
 
+    @cython.critical_section
     def begin_version(self):
         """Another version of the store is shown."""
         self.stale = True
         self.ready = False
-        self.table = self.listing = self.reader = None
+        self.table = self.listing = self.reads = None
 
     cdef int _collect(self) except -1:
         """Find the groups of pending leaves again."""
         cdef str key
         self.parents, self.groups = KeySet(), KeySet(1 << 40)
         if self.counts is not None:
-            for key, change in self.pending.frames.items():
+            for key, change in self.pending.frames.copy().items():
                 if change is not None:
                     self.groups.add_groups(key)
         self.stale = self.some_gone = False
@@ -272,7 +185,7 @@ cdef class LeafSetter:
         if not self.ready:
             return -1
         text[0] = ascii_text(<PyObject *> key, length)
-        if text[0] == NULL or self.session.closed or self.session.streaming:
+        if text[0] == NULL or state_get(&self.session.closed_) or state_get(&self.session.streaming_):
             return -1
         return plain_parent(text[0], length[0])
 
@@ -359,15 +272,22 @@ cdef class LeafSetter:
     cdef bint _set(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent, cnp.ndarray value) except -1:
         cdef PendingFrames pending = self.pending
         cdef HeldLeaves leaves = self.leaves
+        cdef dict frames, tiers, blocks, held, edited
+        cdef object handles, transaction
         cdef PyObject *change = NULL
         cdef object block = None, frame, before
         cdef dict made = None
         cdef int64_t nbytes, found
         cdef bint is_new, is_held
+        with cython.critical_section(pending):
+            frames, tiers, blocks = pending.frames_, pending.tiers_, pending.blocks_
+        with cython.critical_section(leaves):
+            held, edited, handles = leaves.held_, leaves.edited_, leaves.handles_
+        transaction = self.session.transaction
         # The key.
-        if self.session.transaction is not None and self.session.transaction.thread != get_ident():
+        if transaction is not None and transaction.thread != get_ident():
             return False
-        change = PyDict_GetItemWithError(pending.frames, key)
+        change = PyDict_GetItemWithError(frames, key)
         if change != NULL:
             is_new = <object> change is None
         else:
@@ -384,18 +304,18 @@ cdef class LeafSetter:
         if frame is None:
             return False
         nbytes = frame[2]
-        if pending.in_memory + nbytes > self.memory_limit:
+        if pending.in_memory_ + nbytes > self.memory_limit:
             return False
-        if PyDict_Size(pending.blocks):
-            block = pending.blocks.get(get_ident())
-        elif self.session.transaction is None and self.quiet_bytes >= 0 and (
-                pending.in_memory + nbytes >= self.quiet_bytes or _monotonic() >= self.quiet_until):
+        if PyDict_Size(blocks):
+            block = blocks.get(get_ident())
+        elif transaction is None and self.quiet_bytes >= 0 and (
+                pending.in_memory_ + nbytes >= self.quiet_bytes or _monotonic() >= self.quiet_until):
             return False
         if is_new and self.names is not None and not self._is_free(key):
             return False
         # The change. Before the first step everything is allocated that can be.
-        is_held = PyDict_Contains(leaves.held, key) or PyDict_Contains(leaves.edited, key) or (
-            key in <dict> leaves.handles.data)
+        is_held = PyDict_Contains(held, key) or PyDict_Contains(edited, key) or (
+            key in <dict> handles.data)
         if block is not None:
             made = <dict> block._made
             if is_held:
@@ -403,20 +323,20 @@ cdef class LeafSetter:
             elif not PyDict_Contains(<dict> block._before, key):
                 # What `note` finds of a key whose leaf nobody holds.
                 before = _unchanged
-                if change != NULL or PyDict_Contains(pending.tiers, key):
-                    before = pending.frames.get(key, ...), pending.tiers.get(key), None, None, False
+                if change != NULL or PyDict_Contains(tiers, key):
+                    before = frames.get(key, ...), tiers.get(key), None, None, False
                 PyDict_SetItem(<dict> block._before, key, before)
         try:
             if self.tiered:
-                PyDict_SetItem(pending.tiers, key, True)
-            PyDict_SetItem(pending.frames, key, frame)
+                PyDict_SetItem(tiers, key, True)
+            PyDict_SetItem(frames, key, frame)
             if block is not None:
                 PyDict_SetItem(made, key, frame)
-            pending.in_memory += nbytes
+            number_set(&pending.in_memory_, pending.in_memory_ + nbytes)
             if is_held:
                 (<object> leaves).forget(key)
             if is_new:
-                pending.revision += 1
+                number_set(&pending.revision_, pending.revision_ + 1)
                 self.contents._listing = None
                 if self.counts is not None:
                     self.counts.note(key, parent, 1)
@@ -446,11 +366,18 @@ cdef class LeafSetter:
     cdef bint _remove(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent) except -1:
         cdef PendingFrames pending = self.pending
         cdef HeldLeaves leaves = self.leaves
+        cdef dict frames, tiers, blocks, held, edited
+        cdef object handles, transaction
         cdef PyObject *change
         cdef object block = None
         cdef bint is_embedded, is_published
         cdef int64_t found
-        if self.session.transaction is not None and self.session.transaction.thread != get_ident():
+        with cython.critical_section(pending):
+            frames, tiers, blocks = pending.frames_, pending.tiers_, pending.blocks_
+        with cython.critical_section(leaves):
+            held, edited, handles = leaves.held_, leaves.edited_, leaves.handles_
+        transaction = self.session.transaction
+        if transaction is not None and transaction.thread != get_ident():
             return False
         is_published = is_embedded = PyDict_Contains(self.entries, key)
         if not is_published and self.table is not None:
@@ -458,32 +385,32 @@ cdef class LeafSetter:
             if found == DAMAGED:
                 return False
             is_published = found >= 0
-        change = PyDict_GetItemWithError(pending.frames, key)
+        change = PyDict_GetItemWithError(frames, key)
         if (not is_published if change == NULL else <object> change is None):
             return False
         if self.counts is not None and (self.foreign.possible is not False or self._is_group(key, text, length)):
             return False
-        if PyDict_Size(pending.blocks):
-            block = pending.blocks.get(get_ident())
-        elif self.session.transaction is None and self.quiet_bytes >= 0 and (
-                pending.in_memory + self.map_bytes >= self.quiet_bytes or _monotonic() >= self.quiet_until):
+        if PyDict_Size(blocks):
+            block = blocks.get(get_ident())
+        elif transaction is None and self.quiet_bytes >= 0 and (
+                pending.in_memory_ + self.map_bytes >= self.quiet_bytes or _monotonic() >= self.quiet_until):
             return False
         if block is not None:
             block.note(key)
         try:
-            if PyDict_Contains(leaves.held, key) or PyDict_Contains(leaves.edited, key) or key in <dict> leaves.handles.data:
+            if PyDict_Contains(held, key) or PyDict_Contains(edited, key) or key in <dict> handles.data:
                 (<object> leaves).forget(key)
-            pending.revision += 1
+            number_set(&pending.revision_, pending.revision_ + 1)
             if is_published:
-                PyDict_SetItem(pending.frames, key, None)
+                PyDict_SetItem(frames, key, None)
             else:
-                del pending.frames[key]
+                del frames[key]
             if self.tiered:
-                pending.tiers.pop(key, None)
+                tiers.pop(key, None)
             if block is not None:
                 block.made(key, None if is_published else ...)
             if is_embedded:
-                pending.in_memory += self.map_bytes
+                number_set(&pending.in_memory_, pending.in_memory_ + self.map_bytes)
             self.contents._listing = None
             self.some_gone = True
             if self.names is not None:
@@ -498,19 +425,25 @@ cdef class LeafSetter:
     # ------------------------------------------------------------------ reading a leaf
     def read(self, key):
         """The items of an array, be it published or pending; None for one that has to be opened."""
-        cdef PyObject *change
-        if self.reader is None or not self.ready or self.session.closed or type(key) is not str:
+        cdef LeafReader reader
+        cdef RawKinds kinds
+        cdef GroupCounts counts
+        cdef dict frames
+        if type(key) is not str or state_get(&self.session.closed_):
             return None
-        if self.counts is not None and self.foreign.possible is not False:
+        # All that may be replaced meanwhile, by a thread that has the lock.
+        with cython.critical_section(self):
+            reader, kinds, counts = self.reads if self.ready else None, self.kinds, self.counts
+        if reader is None or (counts is not None and self.foreign.possible is not False):
             return None
-        change = PyDict_GetItemWithError(self.pending.frames, key)
-        if PyDict_Contains(self.leaves.edited, key):
+        frames = self.pending.frames
+        change = frames.get(key, self)
+        if key in <dict> self.leaves.edited:
             return None
-        return self.reader.read(key) if change == NULL else self._read_pending(<object> change)
+        return reader.read(key) if change is self else self._read_pending(kinds, change)
 
-    cdef object _read_pending(self, byte_range):
+    cdef object _read_pending(self, RawKinds kinds, byte_range):
         """The items of a frame that waits, if it was made here."""
-        cdef RawKinds kinds = self.kinds
         if kinds is None or not isinstance(byte_range, self.kind):
             return None
         return kinds.items_of(byte_range.description, byte_range[0], byte_range[1], byte_range[2])

@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """Writing many small leaves to an archive, from pairs of key and value to members and records, without an object for each.
 
 What is not simple (an unusual key, a value that is compressed) is given back to the caller, who writes it and goes on.

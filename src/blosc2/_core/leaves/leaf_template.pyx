@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """A leaf of an archive that others are compared with, so that they need not be opened.
 
 Leaves that are read together are mostly alike. One is opened in the general way; its checks hold for each leaf whose

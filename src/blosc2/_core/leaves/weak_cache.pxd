@@ -1,2 +1,2 @@
-cdef object alive(object reference)
+cdef object find(dict held, str key, bint *found)
 cpdef object hold(dict held, str key, object leaf)

@@ -1,15 +1,17 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
+# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
 """Weak references to objects by key, changed in steps that no other thread interrupts; and blocks that end.
 
-Threads that open the same leaf at the same time get the same object. There is no lock, which a forked child could
-inherit locked: a step keeps the GIL, because it runs no Python code.
+Threads that open the same leaf at the same time get the same object. With a GIL there is no lock, which a forked child
+could inherit locked: a step keeps the GIL, because it runs no Python code. Else it has one (steps.h), which few tables share.
 """
 
-from cpython.dict cimport PyDict_GetItem, PyDict_SetItem
+from cpython.dict cimport PyDict_DelItem, PyDict_SetItem
 from cpython.ref cimport PyObject
 from cpython.weakref cimport PyWeakref_NewRef
 
 from blosc2._core.io.forking import Lock
+
+from blosc2._core.io.steps cimport step_begin, step_end, step_lock
 
 cdef extern from *:
     """
@@ -27,35 +29,79 @@ cdef extern from *:
     #endif
         return object;
     }
+
+    /* What a table refers to under a key; None where that is gone, or there is nothing. `*found` says which. */
+    static inline PyObject *b2_alive_at(PyObject *table, PyObject *key, int *found) {
+        PyObject *reference, *object;
+    #if PY_VERSION_HEX >= 0x030D0000
+        *found = PyDict_GetItemRef(table, key, &reference);
+        if (*found < 0)
+            return NULL;
+    #else
+        reference = PyDict_GetItemWithError(table, key);
+        if (reference == NULL && PyErr_Occurred())
+            return NULL;
+        Py_XINCREF(reference);
+        *found = reference != NULL;
+    #endif
+        if (!*found)
+            return Py_NewRef(Py_None);
+        object = b2_alive(reference);
+        Py_DECREF(reference);
+        return object;
+    }
     """
     object b2_alive(object reference)
+    object b2_alive_at(object table, object key, int *found)
+
+cdef enum:
+    TURNS = 16
+
+cdef step_lock _turns[TURNS]
 
 
-cdef object alive(object reference):
-    """What a reference is to, None where that is gone."""
-    return b2_alive(reference)
+cdef inline step_lock *_turn_of(dict held) noexcept:
+    return &_turns[<size_t> <PyObject *> held >> 6 & (TURNS - 1)]
+
+
+cdef object find(dict held, str key, bint *found):
+    """The object of a key, None where that is gone or there is none, which `found` says."""
+    cdef int there = 0
+    result = b2_alive_at(held, key, &there)
+    found[0] = there
+    return result
 
 
 cpdef object hold(dict held, str key, object leaf):
     """Remember an object under a key, unless another one of that key is alive; returns the one that it stands for."""
     reference = PyWeakref_NewRef(leaf, None)  # which may run the collector, and so anything: before the step
-    cdef PyObject *found = PyDict_GetItem(held, key)
-    if found != NULL:
-        other = alive(<object> found)
+    cdef step_lock *turn = _turn_of(held)
+    cdef int found = 0
+    step_begin(turn)
+    try:
+        other = b2_alive_at(held, key, &found)
         if other is not None:
             return other
-    PyDict_SetItem(held, key, reference)
+        PyDict_SetItem(held, key, reference)
+    finally:
+        step_end(turn)
     return leaf
 
 
 def sweep(dict held not None):
     """Forget references to objects that are gone."""
-    cdef PyObject *found
+    cdef step_lock *turn = _turn_of(held)
+    cdef int found = 0
     for key in [key for key, reference in held.copy().items() if reference() is None]:
-        found = PyDict_GetItem(held, key)
-        # Another thread may have opened it again.
-        if found != NULL and alive(<object> found) is None:
-            del held[key]
+        step_begin(turn)
+        try:
+            # Another thread may have opened it again, or removed it.
+            other = b2_alive_at(held, key, &found)
+            if other is None and found:
+                PyDict_DelItem(held, key)
+        finally:
+            step_end(turn)
+        other = None
 
 
 cdef class Block:

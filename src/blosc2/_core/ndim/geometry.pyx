@@ -1,12 +1,14 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """Shape, chunks and blocks of an array: checked against each other, read from and written to metadata."""
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
 from blosc2._core.codec.chunk cimport MAX_BUFFER
 from blosc2._core.frame.frame cimport Frame
+from blosc2._core.io.steps cimport step_begin, step_end, step_lock
 
 from blosc2.exceptions import FormatError
 
@@ -132,18 +134,21 @@ cdef class Geometry:
         return self.c.chunk_nbytes
 
     @property
+    @cython.critical_section
     def shape(self):
         if self.shape_ is None:
             self.shape_ = tuple([self.c.shape[i] for i in range(self.c.ndim)])
         return self.shape_
 
     @property
+    @cython.critical_section
     def chunks(self):
         if self.chunks_ is None:
             self.chunks_ = tuple([self.c.chunks[i] for i in range(self.c.ndim)])
         return self.chunks_
 
     @property
+    @cython.critical_section
     def blocks(self):
         if self.blocks_ is None:
             self.blocks_ = tuple([self.c.blocks[i] for i in range(self.c.ndim)])
@@ -180,10 +185,9 @@ cdef enum:
 cdef dict _known_dtypes = {}
 
 
-# The array metadata that was read last: leaves of a store are often alike, and then share their geometry.
-cdef bytes _last_content = None
-cdef Geometry _last_geometry = None
-cdef object _last_dtype = None
+# The array metadata that was read last, its geometry and dtype: leaves of a store are often alike, and then share them.
+cdef tuple _last = (None, None, None)
+cdef step_lock _last_turn
 
 
 cdef object _bad(Frame frame, int64_t at, str what):
@@ -201,9 +205,10 @@ def parse_geometry(Frame frame not None, dtype_of):
 
 cdef tuple geometry_of(Frame frame, dtype_of):
     """The same, and the frame."""
-    global _last_content, _last_geometry, _last_dtype
+    global _last
     cdef int32_t length
-    cdef bytes own
+    cdef bytes own, content
+    cdef tuple last, before
     cdef const uint8_t *m = frame.find_metalayer(b"b2nd", 4, &length)
     cdef Geometry geometry
     cdef int64_t at
@@ -215,16 +220,23 @@ cdef tuple geometry_of(Frame frame, dtype_of):
     if m == NULL:
         raise FormatError("no b2nd metalayer: not an array", path=frame.source.path, key=frame.key)
     at = frame.offset + (m - frame.header if frame.header != NULL else 0)
-    if _last_content is not None and PyBytes_GET_SIZE(_last_content) == length and memcmp(
-            PyBytes_AS_STRING(_last_content), m, length) == 0:
-        geometry, dtype = _last_geometry, _last_dtype
+    step_begin(&_last_turn)
+    last = _last
+    step_end(&_last_turn)
+    content = <bytes> last[0]
+    if content is not None and PyBytes_GET_SIZE(content) == length and memcmp(PyBytes_AS_STRING(content), m, length) == 0:
+        geometry, dtype = <Geometry> last[1], last[2]
     else:
         geometry = Geometry.__new__(Geometry)
         dtype = _parse(frame, geometry, m, length, at, dtype_of)
         # Not one without a dtype text, whose dtype is the frame's. Nor a structured one: names of its fields can be
         # assigned, which would change all arrays that share it.
         if dtype.names is None and length > 6 + 19 * geometry.c.ndim:
-            _last_content, _last_geometry, _last_dtype = (<const char *> m)[:length], geometry, dtype
+            last = (<const char *> m)[:length], geometry, dtype
+            step_begin(&_last_turn)
+            before, _last = _last, last
+            step_end(&_last_turn)
+            before = None   # behind the step, as it may run anything
     _check_frame(frame, geometry, at)
     return geometry, dtype, frame
 

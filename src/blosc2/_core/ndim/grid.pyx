@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """Selections of an n-d array: which chunks and blocks they touch, and moving their items.
 
 A selection is a box with positive steps: `start`, `step` and `count` on every axis. `grid_read` moves such items out of

@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """Reading a selection: decoded blocks are scattered into a NumPy array, or decoded straight into it.
 
 The latter where a block, or a whole chunk, is one run of the array.

@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """Reading many selections of one array together.
 
 Each selection falls into parts, one for each chunk that it touches. The parts of all selections are put in the order of

@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """Writing a selection: chunks are collected from a NumPy array, padded block by block, and compressed."""
 
 cimport numpy as cnp

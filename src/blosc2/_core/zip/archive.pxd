@@ -26,6 +26,7 @@ cdef class Archive:
     cdef readonly int64_t end
     cdef readonly Py_ssize_t count
     cdef readonly Catalog catalog
+    cdef Catalog _distrusted        # what that was, if something in it was wrong
     cdef const uint8_t *_directory  # NULL until needed
     cdef int64_t *_offsets           # of the records by number; NULL until needed
     cdef object _copy

@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
+# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
 """ZIP archives whose members are stored: find the directory, locate members. `archive_writer` appends.
 
 Opening makes one pass over the central directory, and no Python object for a member: names stay in the mapping, or in
@@ -9,6 +9,7 @@ the file before the last 8 digits of the comment, bytes that are no longer used 
 so never reads old bytes again.
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
@@ -25,13 +26,12 @@ from blosc2._core.zip.end_record cimport (
 from blosc2._core.io.checksum cimport checksum
 from blosc2._core.io.little_endian cimport u16, u32, u64
 from blosc2._core.zip.member_checksum cimport SMALL_MEMBER, check_member
+from blosc2._core.io.large_pages cimport use_large_pages
 from blosc2._core.io.readahead cimport PAGE, TAIL, ask_range, stop_guessing
 from blosc2._core.io.source cimport Source
+from blosc2._core.io.steps cimport address_get, address_set, publish_once
 
 from blosc2.exceptions import FormatError
-
-cdef extern from "io/large_pages.h" nogil:
-    void use_large_pages(void *start, size_t length)
 
 cdef enum:
     ALIGNMENT_ROOM = 128
@@ -77,8 +77,6 @@ cdef class Archive:
 
     def __cinit__(self, Source source not None, bint trusting=True):
         self.source = source
-        self._offsets = NULL
-        self._directory = NULL
         self._trusting = trusting
         stop_guessing(source)
         self._find_end()
@@ -95,7 +93,9 @@ cdef class Archive:
         if self.catalog is not None:
             self.source.raise_lost()
             self._need_offsets()
-            self.catalog = None
+            with cython.critical_section(self):
+                if self.catalog is not None:    # others may be looking at it: it stays as long as the archive does
+                    self._distrusted, self.catalog = self.catalog, None
 
     cdef int _find_end(self) except -1:
         """Scan backwards for the end record that agrees with everything before it."""
@@ -197,23 +197,24 @@ cdef class Archive:
 
     cdef int load_directory(self) except -1:
         """Have the bytes of the directory at hand."""
-        if self._directory == NULL:
+        if address_get(&self._directory) == NULL:
             if self.source.base != NULL:
                 self.ask(TAIL)
-                self._directory = self.source.base + self.directory_offset
+                address_set(&self._directory, self.source.base + self.directory_offset)
                 return 0
             copy = Pages(self.source, self.directory_offset, self.directory_size) if self.source.far else (
                 self.source.read(self.directory_offset, self.directory_size))
-            if self._directory == NULL:     # another thread may have been faster, and looks at it already
-                self._copy, self.far = copy, self.source.far
-                self._pages = copy if self.far else None
-                self._directory = <const uint8_t *> self._pages.base if self.far else (
-                    <const uint8_t *> PyBytes_AS_STRING(copy))
+            with cython.critical_section(self):
+                if self._directory == NULL:     # another thread may have been faster, and looks at it already
+                    self._copy, self.far = copy, self.source.far
+                    self._pages = copy if self.far else None
+                    address_set(&self._directory, <const uint8_t *> self._pages.base if self.far else (
+                        <const uint8_t *> PyBytes_AS_STRING(copy)))
         return 0
 
     cdef int _need_offsets(self) except -1:
         """Go through the directory, if that was not done yet."""
-        if self._offsets == NULL and not self._parse(self.count):
+        if address_get(&self._offsets) == NULL and not self._parse(self.count):
             raise FormatError("the central directory does not have the records that the end record states",
                               path=self.source.path, offset=self.directory_offset)
         return 0
@@ -258,10 +259,9 @@ cdef class Archive:
         except BaseException:
             PyMem_Free(offsets)
             raise
-        if self._offsets == NULL:
-            self._offsets = offsets
-        else:           # another thread was faster
-            PyMem_Free(offsets)
+        with cython.critical_section(self):
+            publish_once(&self._offsets, &offsets)
+        PyMem_Free(offsets)     # another thread was faster
         return 1
 
     cdef int _refuse_name(self, Member *member) except -1:
@@ -297,10 +297,10 @@ cdef class Archive:
             decoded[number].offset = offset
             decoded[number].text = <const uint8_t *> PyBytes_AS_STRING(name)
             decoded[number].length = <uint16_t> PyBytes_GET_SIZE(name)
-        if self._decoded == NULL:
-            self._decoded, self._decoded_texts, self._decoded_count = decoded, texts, found
-        else:           # another thread was faster
-            PyMem_Free(decoded)
+        with cython.critical_section(self):
+            if self._decoded == NULL:
+                self._decoded, self._decoded_texts, self._decoded_count, decoded = decoded, texts, found, NULL
+        PyMem_Free(decoded)     # another thread was faster
         return 0
 
     cdef bytes _decoded_name(self, const Record *record, int64_t offset):

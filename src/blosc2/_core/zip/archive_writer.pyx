@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
+# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
 """Append stored members to a ZIP archive, then a new directory, then an end record.
 
 The caller decides when to sync, and what a half-written archive means.

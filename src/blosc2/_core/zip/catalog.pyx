@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """The catalog of a `.b2z`: with it, opening the file, finding a key and listing groups cost nothing per leaf.
 
 doc/design/catalog.md has the bytes. A catalog is a cache, never an authority: it says where in the central directory
@@ -7,6 +7,7 @@ directory that it describes, and each of its pages is checked before it is first
 with it goes back to the directory.
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_RawCalloc, PyMem_RawFree, PyMem_RawMalloc
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -14,9 +15,11 @@ from libc.string cimport memcmp, memcpy
 
 from blosc2._core.zip.central_record cimport read_once
 from blosc2._core.io.checksum cimport checksum
+from blosc2._core.io.failures cimport failure_of, note_lost
 from blosc2._core.zip.description cimport NO_SHAPE
 from blosc2._core.io.little_endian cimport u32, u64
 from blosc2._core.io.source cimport READ_SHORT, Source
+from blosc2._core.io.steps cimport address_get, address_set, flag_get, flag_set
 
 from blosc2.exceptions import FormatError
 
@@ -70,7 +73,7 @@ cdef Catalog find_catalog(Source source, int64_t offset, int64_t size, int64_t m
         own = max(<int64_t> 0, offset - BEFORE_FOOTER)
         source.advise("willneed", own, offset - own + 2 * SAMPLE)
     if at < 0 or source.read_into(at, FOOTER_LENGTH, footer):
-        source.check(0 if source.failure is None else READ_SHORT, max(at, 0), 0)
+        source.check(0 if not source.far or failure_of(source) is None else READ_SHORT, max(at, 0), 0)
         return None
     if memcmp(p, <const char *> b"b2catlog", 8) or u32(p + 8) != 1:
         return None
@@ -145,15 +148,16 @@ cdef class Pages:
         cdef uint8_t *fetched = <uint8_t *> PyMem_RawMalloc(<size_t> length)
         cdef bint done = fetched != NULL and self.source.read_into(self.start + first * PAGE, length, fetched) == 0
         if done:
-            with gil:       # one thread at a time
-                for page in range(first, stop):
-                    if not self.present[page]:
-                        at = (page - first) * PAGE
-                        memcpy(self.base + page * PAGE, fetched + at, <size_t> min(<int64_t> PAGE, length - at))
-                        state_set(&self.present[page], 1)
+            with gil:
+                with cython.critical_section(self):     # one thread at a time
+                    for page in range(first, stop):
+                        if not state_get(&self.present[page]):
+                            at = (page - first) * PAGE
+                            memcpy(self.base + page * PAGE, fetched + at, <size_t> min(<int64_t> PAGE, length - at))
+                            state_set(&self.present[page], 1)
         if not done:
             with gil:
-                self.source.lost = self.source.failure
+                note_lost(self.source)
         PyMem_RawFree(fetched)
         return done
 
@@ -240,17 +244,18 @@ cdef class Catalog:
     cdef int load(self) except -1:
         """Have its bytes at hand, and the checksums of its pages checked; `FormatError` where these do not hold."""
         cdef const uint8_t *base
-        if self.base != NULL:
+        if address_get(&self.base) != NULL:
             return 0
         copy = None
         if self.source.base != NULL:
             base = self.source.base + self.start
         elif self.source.far:
             # Each page when it is looked at, for there may be many.
-            if self.pages_of is None:
+            if not self.far:
                 fresh = Pages(self.source, self.start, self.size)
-                if self.pages_of is None:   # another thread may have been faster, and looks at them already
-                    self.pages_of, self.far = fresh, True
+                with cython.critical_section(self):
+                    if self.pages_of is None:   # another thread may have been faster, and looks at them already
+                        self.pages_of, self.far = fresh, True
             if not self.pages_of.need(self.checksums_at, 4 * self.pages):
                 self.source.raise_lost()
                 raise MemoryError
@@ -262,13 +267,14 @@ cdef class Catalog:
         if checksum(0, base + self.checksums_at, <size_t> (4 * self.pages)) != self.checksums_crc:
             raise FormatError("the checksums of the catalog are damaged", path=self.source.path,
                               offset=self.start + self.checksums_at)
-        if self.checked == NULL:
-            self.checked = <uint8_t *> PyMem_Calloc(<size_t> self.pages, 1)
+        with cython.critical_section(self):
             if self.checked == NULL:
-                raise MemoryError
-        if self.base == NULL:       # another thread may have been faster
-            self.copy = copy
-            self.base = base
+                self.checked = <uint8_t *> PyMem_Calloc(<size_t> self.pages, 1)
+                if self.checked == NULL:
+                    raise MemoryError
+            if self.base == NULL:       # another thread may have been faster
+                self.copy = copy
+                address_set(&self.base, base)
         return 0
 
     cdef const uint8_t *bytes_at(self, int64_t at, int64_t length) noexcept nogil:
@@ -278,14 +284,14 @@ cdef class Catalog:
         if at < 0 or length < 0 or at > self.checksums_at - length:
             return NULL
         for page in range(at // PAGE, (at + max(length, 1) - 1) // PAGE + 1):
-            if not self.checked[page]:
+            if not flag_get(&self.checked[page]):
                 p = self.base + page * PAGE
                 if self.far and not self.pages_of.need(page * PAGE, min(<int64_t> PAGE, self.checksums_at - page * PAGE)):
                     return NULL
                 if checksum(0, p, <size_t> min(PAGE, self.checksums_at - page * PAGE)) != u32(
                         self.base + self.checksums_at + 4 * page):
                     return NULL
-                self.checked[page] = 1
+                flag_set(&self.checked[page])
         return self.base + at
 
     cdef bint leaf(self, int64_t rank, Leaf *leaf) noexcept nogil:
@@ -320,6 +326,7 @@ cdef class Catalog:
             lengths[i] = read_once(p + 8 * i)
         return <int> ndim
 
+    @cython.critical_section
     def kinds(self):
         """What kinds of leaves there are: each what it is, its codec and its dtype as stored; the first is unknown."""
         cdef const uint8_t *p

@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """Sorting more keys than memory should hold, each with a payload.
 
 Items are copied into blocks of memory as they come. When these reach a budget, they are sorted and written to a

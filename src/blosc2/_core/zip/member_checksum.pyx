@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """Members of an archive against the CRC-32 that its directory states of each."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t

@@ -8,13 +8,19 @@ from contextlib import suppress
 from typing import Any, Final
 
 from blosc2._backends import ByteRange
-from blosc2._core.leaves.leaf_setter import HeldLeaves
+from blosc2._core.leaves.store_state import HeldLeaves
 from blosc2._core.leaves.weak_cache import sweep
 from blosc2._stores.leaves.leaf import LiveHandle
 from blosc2.exceptions import FormatError, UnsupportedKindError
 
 #: How many references to leaves there may be before dead ones are removed.
 LEAST_SWEPT: Final = 1024
+
+
+def living(handles: weakref.WeakValueDictionary[Any, Any]) -> list[tuple[Any, Any]]:
+    """The items of a table of weak references, which other threads may be changing: its own iterators would raise."""
+    data: dict[Any, Any] = handles.data.copy()  # type: ignore[attr-defined]  # the stubs lack it
+    return [(key, value) for key, reference in data.items() if (value := reference()) is not None]
 
 
 class OpenLeaves(HeldLeaves):
@@ -69,7 +75,7 @@ class OpenLeaves(HeldLeaves):
 
     def all_keys(self) -> set[str]:
         """The keys of all open leaves."""
-        return {*self.held, *self.handles, *self.edited}
+        return {*self.held.copy(), *(key for key, _ in living(self.handles)), *self.edited.copy()}
 
     def forget(self, key: str) -> None:
         """The key gets another leaf, or is removed. Its open leaf can still be read."""
@@ -83,7 +89,7 @@ class OpenLeaves(HeldLeaves):
         """All keys get other leaves. `held` is another dictionary afterwards."""
         self.held = {}
         if self.handles:
-            for handle in list(self.handles.values()):
+            for _, handle in living(self.handles):
                 handle.detach()
             self.handles = weakref.WeakValueDictionary()
         self.edited = {}
@@ -123,7 +129,7 @@ class OpenLeaves(HeldLeaves):
 
     def follow(self, byte_range_of: Callable[[str], ByteRange | None]) -> None:
         """Another version of the store is shown: open leaves show what it has, as in `reload`."""
-        shared: list[tuple[str, Any]] = list(self.handles.items())
+        shared: list[tuple[str, Any]] = living(self.handles)
         for key, handle in shared:
             with suppress(OSError, FormatError, UnsupportedKindError):  # a damaged leaf is not shown
                 byte_range = byte_range_of(key)

@@ -6,7 +6,7 @@ The published leaves of a group are counted by the backend's listing, at no cost
 from __future__ import annotations
 
 from blosc2._backends import TieredBackend
-from blosc2._core.leaves.leaf_setter import GroupCounts
+from blosc2._core.leaves.store_state import GroupCounts
 from blosc2._stores.pending import PendingChanges
 
 

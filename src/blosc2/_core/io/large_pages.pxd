@@ -1,0 +1,3 @@
+cdef extern from "io/large_pages.h" nogil:
+    const int LARGE_READ
+    void use_large_pages(void *start, size_t length)

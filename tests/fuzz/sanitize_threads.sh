@@ -1,0 +1,36 @@
+#!/bin/bash
+# Sixteen threads without a GIL under ThreadSanitizer: PYTHON=/path/to/python3.13t tests/fuzz/sanitize_threads.sh [seconds for each case]
+# The interpreter has to be built with --disable-gil --with-thread-sanitizer: else TSan does not see how CPython's own locks,
+# reference counts and allocator order what our modules do, and reports what is none. BLOSC2_PREFIX names another C-Blosc2.
+set -euo pipefail
+seconds=${1:-60}
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+home=${TMPDIR:-/tmp}/blosc2-threads
+: "${PYTHON:?names a free-threaded interpreter that was built with ThreadSanitizer}"
+"$PYTHON" - <<'CHECK'
+import sysconfig
+given = sysconfig.get_config_var("CONFIG_ARGS") or ""
+if not sysconfig.get_config_var("Py_GIL_DISABLED") or "--with-thread-sanitizer" not in given:
+    raise SystemExit(f"this interpreter was configured with {given}; --disable-gil --with-thread-sanitizer are needed")
+CHECK
+
+export TSAN_OPTIONS="suppressions=$home/thread.txt:exitcode=66:halt_on_error=0:die_after_fork=0:history_size=4"
+mkdir -p "$home"
+grep -E '^(race|mutex|deadlock|thread|signal)' "$root/tests/fuzz/suppressions.txt" >"$home/thread.txt"
+[ -x "$home/venv/bin/python" ] || "$PYTHON" -m venv "$home/venv"
+python=$home/venv/bin/python
+"$python" -m pip install --quiet --only-binary numpy numpy 'scikit-build-core>=0.11' 'cython>=3.1' ninja cmake msgpack 'pytest>=8' \
+  'hypothesis>=6.100' 'fsspec>=2024.6'
+prefix=${BLOSC2_PREFIX:-$home/carrier/blosc2}
+if [ ! -d "$prefix" ]; then
+  # No wheel of it is for this interpreter; its library is the same for all.
+  "$python" -m pip download --quiet --no-deps --only-binary :all: --python-version 3.13 --implementation cp --abi cp313 \
+    --dest "$home/carrier" blosc2==4.14.1
+  "$python" -m zipfile -e "$home"/carrier/blosc2-4.14.1-*.whl "$home/carrier"
+fi
+"$python" -m pip install --quiet --no-build-isolation --no-deps --force-reinstall "$root" \
+  -C build-dir="$home/build" -C cmake.build-type=RelWithDebInfo -C cmake.define.Blosc2_ROOT="$prefix" \
+  -C cmake.define.CMAKE_C_FLAGS="-O1 -g -fno-omit-frame-pointer -fsanitize=thread"
+cd "$home"
+PYTHON_GIL=0 BLOSC2_STRESS_SECONDS=$seconds "$python" -m pytest -q -p no:cacheprovider -m slow --rootdir "$root" -c "$root/pyproject.toml" \
+  "$root/tests/processes/test_thread_stress.py"
