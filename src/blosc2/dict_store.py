@@ -213,7 +213,8 @@ class DictStore(Store):
             # From now on a reader opens the members of the archive, without this method; unless another thread closes
             # the store, or shows another version, before it is there.
             version = self._answers_version
-            self._session.check_open()
+            if self._session.closed:
+                raise self._session.closed_error()
             table, hidden = members.table(), self._hidden_name
             how = self._path, self._mmap_mode, self._deserialize
             self._use_reader(leaf_reader(table, hidden, *how, check=self._verify is None), version)
@@ -227,7 +228,8 @@ class DictStore(Store):
         if self._session.mode == "r" and not self._has_listing and self._shows_published_keys():
             # From now on the listing answers, without this method.
             version = self._answers_version
-            self._session.check_open()
+            if self._session.closed:
+                raise self._session.closed_error()
             self._use_listing(self._published_listing(), version)
             return key in self
         return super()._contains(key)

@@ -199,7 +199,8 @@ class TreeStore(DictStore):
             return self._prefix + ("" if key == "/" else key if key[0] == "/" else "/" + key) in self._tree
         if self._session.mode == "r" and not self._has_listing and self._shows_published_keys():
             version = self._answers_version
-            self._session.check_open()
+            if self._session.closed:
+                raise self._session.closed_error()
             self._use_listing(self._published_listing(), version)
             return key in self
         key = key if key[0] == "/" else "/" + key
