@@ -47,7 +47,6 @@ cdef class Plugin:
     cdef PyThread_type_lock lock
     cdef bint decoding      # whether a thread is inside its context
     cdef object __weakref__
-    cdef int start_anew(self) except -1
     cdef int decode(self, Chunk *chunk, uint8_t *destination) noexcept nogil
 
 

@@ -34,8 +34,7 @@ from blosc2._core.io.forking import each, in_child
 from blosc2.exceptions import CompressionError, FormatError, codec_error_text
 
 MINIMUM_LIBRARY = (3, 3, 5)
-cdef enum:
-    NO_CODEC = -7           # BLOSC2_ERROR_CODEC_SUPPORT
+cdef int NO_CODEC = -7      # BLOSC2_ERROR_CODEC_SUPPORT
 
 def reason(int code):
     """What a status of this package, or of the C library, says."""
@@ -337,11 +336,7 @@ cdef class Encoding:
 _plugins = weakref.WeakSet()
 
 
-def _start_plugin(Plugin plugin):
-    plugin.start_anew()
-
-
-in_child(lambda: each(_start_plugin, list(_plugins)))
+in_child(lambda: each(Plugin.start_anew, list(_plugins)))
 
 
 cdef class Plugin:
@@ -371,7 +366,7 @@ cdef class Plugin:
         if self.lock != NULL:
             PyThread_free_lock(self.lock)
 
-    cdef int start_anew(self) except -1:
+    def start_anew(self):
         """In a forked child: have a lock that nobody holds, and a context that nobody is in the middle of."""
         cdef c.blosc2_dparams dparams
         cdef c.blosc2_schunk *schunk = <c.blosc2_schunk *> self.schunk
@@ -385,7 +380,6 @@ cdef class Plugin:
             dparams.nthreads = 1
             dparams.schunk = schunk
             schunk.dctx = c.blosc2_create_dctx(dparams)     # NULL is told when it is needed
-        return 0
 
     cdef int decode(self, Chunk *chunk, uint8_t *destination) noexcept nogil:
         """All bytes of a loaded chunk, one thread at a time."""

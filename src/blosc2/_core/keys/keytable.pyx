@@ -4,10 +4,8 @@
 A key of an archive stands for an offset: where the record of its member begins in the directory, which has the key as
 its name. No Python object is made for a key until it is listed. Where the archive has a catalog, hash and order come
 from that and cost nothing to open. Otherwise the hash is made in one pass over the directory, and the order when it is
-first needed. The table copies keys that are in no archive; these stand for numbers.
-
-Keys are in the order of their UTF-8 bytes, which is that of Python's strings. A group is the range of keys that begin
-with its path and "/".
+first needed. The table copies keys that are in no archive; these stand for numbers. Keys are in the order of their UTF-8
+bytes, which is that of Python's strings. A group is the range of keys that begin with its path and "/".
 """
 
 import os
