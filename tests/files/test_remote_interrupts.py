@@ -28,6 +28,14 @@ def server() -> Iterator[remote_kit.RangeServer]:
         yield server
 
 
+@pytest.fixture(autouse=True)
+def _interrupts() -> Iterator[None]:
+    """Workers that run tests beside each other ignore SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("together", [False, True])
 def test_an_interrupt_waits_for_no_request(server: remote_kit.RangeServer, tmp_path: Path, together: bool) -> None:
     items = np.random.default_rng(0).integers(0, 1 << 30, (48, 48, 48))

@@ -123,18 +123,19 @@ class Turn:
         os.pwrite(number, ((count + 1) % (1 << 63)).to_bytes(8, "little"), _COUNT)
 
     def end(self) -> None:
-        """Let the next one have its turn. A second call does nothing."""
-        file, self._descriptor = self._descriptor, None
+        """Let the next one have its turn. A second call does nothing, or goes on with one that was interrupted."""
+        file = self._descriptor
         if file is None:
             return
         try:
             if self._owner.is_here:  # a child process may have a copy of the descriptor
-                with suppress(OSError):
+                with suppress(OSError, ValueError):  # it is closed
                     fcntl.flock(file.fileno(), fcntl.LOCK_UN)
                     if _HAS_QUEUE:
                         _unlock(file.fileno(), _DOOR, 0)
         finally:
             file.close()
+        self._descriptor = None
 
     def _lock(self, number: int, position: int, deadline: float | None, nbytes: int = 1) -> None:
         """Lock bytes."""
