@@ -7,10 +7,12 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from fixture_kit.isolated import environment
+from stores.test_interrupts import Interrupt
 
 from blosc2._files import Owner, Turn, turns
 from blosc2.exceptions import StoreLockedError
@@ -159,3 +161,21 @@ def test_where_there_are_no_such_locks(tmp_path: Path, monkeypatch: pytest.Monke
     turn.wait(None)
     turn.count(None, -1)
     turn.end()
+
+
+def test_an_end_that_was_interrupted_is_ended_by_the_second_call(tmp_path: Path) -> None:
+    """At each of its lines, and those of what it calls."""
+    path = str(tmp_path / "x.b2lock")
+    at = lines = 0
+    while at <= lines:
+        turn = Turn(path, Owner())
+        turn.wait(None)
+        with Interrupt(at) as interrupt, suppress(KeyboardInterrupt):
+            turn.end()
+        turn.end()
+        other = Turn(path, Owner())
+        other.wait(time.monotonic() + 0.1)
+        other.end()
+        lines = interrupt.lines
+        at += 1
+    assert at > 6

@@ -242,7 +242,7 @@ class _StoreTarget:
         """Compress a large array right into the store. False, and nothing is done, where that cannot be."""
         if isinstance(self._store, EmbedStore):
             return False
-        attributes = zeros(0)
+        attributes = zeros(0)  # takes them first, so that they are written with the chunks
         left_out = list(_set_attributes(item.key, attributes.vlmeta, item.attributes))
         plan, chunks = _planned(item, self._chunks, self._keywords)
         failed: list[Exception] = []
