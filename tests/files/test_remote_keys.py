@@ -184,3 +184,18 @@ def test_records_that_do_not_come(server: remote_kit.RangeServer, large: Path) -
     server.spoil = None
     np.testing.assert_array_equal(store["/g02/leaf002002"][:], leaf(2002))
     assert len(store["/g04"]) == LEAVES
+
+
+def test_keys_that_were_forgotten_are_found_again(server: remote_kit.RangeServer, tmp_path: Path) -> None:
+    """A group of more keys than are remembered: those of its beginning are asked for again when its end was read."""
+    count = 300_000
+    path = tmp_path / "many.b2z"
+    value = np.zeros(2, "u1")
+    with blosc2.TreeStore(str(path), mode="w") as store:
+        store.write_many((f"/g/leaf{i:06d}", value) for i in range(count))
+    with blosc2.open(server.put("many.b2z", path)) as store:
+        for i in range(0, count, 500):
+            store[f"/g/leaf{i:06d}"]
+        for i in (*range(0, count, 30_011), count - 1, 0):
+            assert store[f"/g/leaf{i:06d}"].shape == (2,), i
+            assert f"/g/leaf{i:06d}x" not in store, i

@@ -18,6 +18,7 @@ from blosc2._core.zip.catalog cimport LEAF_LENGTH, PAGE, Leaf
 from blosc2._core.zip.central_record cimport CENTRAL_LENGTH, Record
 
 cdef enum:
+    UNKNOWN = -4
     # Bytes of the directory that are fetched for a group at first, and at most, as keys behind them are asked for.
     WINDOW = 1 << 16
     LARGEST_WINDOW = 1 << 20
@@ -38,13 +39,13 @@ cdef inline bint is_near(KeyTable table, const uint8_t *path, Py_ssize_t length)
 
 
 cdef inline tuple note_records(KeyTable table, int64_t offset):
-    """Remember the keys of records from an offset on that are at hand; where they end, and the last key."""
+    """Remember the keys of records from an offset on that are at hand; where they end, and the first and last key."""
     cdef Archive archive = table.archive
     cdef Record record
     cdef Text text
     cdef int64_t length
     cdef const uint8_t *p
-    cdef bytes last = b""
+    cdef bytes low = None, last = b""
     if len(table.near) > MOST_NEAR:
         table.near.clear()
         table.windows.clear()
@@ -55,29 +56,35 @@ cdef inline tuple note_records(KeyTable table, int64_t offset):
             break
         last = text.bytes[:text.length]
         table.near[last] = offset
+        low = last if low is None else low
         offset += record.length
-    return offset, last
+    return offset, low, last
 
 
 cdef inline bint widen(KeyTable table, bytes group, int64_t first, int64_t start, int64_t size) except -1:
     """Fetch more records of a group, whose first one is known, and remember what came; False where nothing did."""
     cdef int64_t end
-    cdef bytes last
+    cdef bytes low, last
     cdef int64_t page = start // PAGE * PAGE
     if not table.archive._pages.need(page, min(size, table.archive.directory_size - page)):
         return False
-    end, last = note_records(table, start)
+    end, low, last = note_records(table, start)
+    before = table.windows.get(group)
+    if start == first:
+        low = group     # no key of the group comes before its first one
+    elif before is not None:
+        low = before[3]     # else what came before was forgotten, as it was too much
     # What lies behind the group is nobody's who asks for it.
     if end <= start or not last.startswith(group + b"/"):
         end = -1
-    table.windows[group] = (first, end, size, last)
+    table.windows[group] = (first, end, size, low, last)
     return True
 
 
 cdef inline int64_t near_offset(KeyTable table, bytes path, Py_ssize_t cut, const uint8_t *p) except -3:
-    """The offset of a key below a group by what is known around it; `NO_KEY`, `DAMAGED`, or -4 where that is unknown."""
+    """The offset of a key below a group by what is known around it; `NO_KEY`, `DAMAGED`, or `UNKNOWN`."""
     cdef int64_t first, end, size
-    cdef bytes group = path[:cut], last
+    cdef bytes group = path[:cut], low, last
     window = table.windows.get(group)
     if window is None:
         table.archive._pages.ahead = WINDOW // PAGE     # what the slot leads to comes with what is behind it
@@ -86,25 +93,25 @@ cdef inline int64_t near_offset(KeyTable table, bytes path, Py_ssize_t cut, cons
         if first == DAMAGED:
             return DAMAGED
         if first < 0:
-            table.windows[group] = (-1, -1, 0, b"")
-            return -4
+            table.windows[group] = (-1, -1, 0, b"", b"")
+            return UNKNOWN
         if not widen(table, group, first, first, WINDOW):
             return DAMAGED
     else:
-        first, end, size, last = window
-        if first < 0:
-            return -4
+        first, end, size, low, last = window
+        if first < 0 or low is None or path < low:
+            return UNKNOWN
         if path <= last:
             return NO_KEY
         if end < 0:
-            return -4
+            return UNKNOWN
         if not widen(table, group, first, end, min(2 * size, LARGEST_WINDOW)):
             return DAMAGED
     found = table.near.get(path)
     if found is not None:
         return found
-    first, end, size, last = table.windows[group]
-    return NO_KEY if path <= last else -4
+    first, end, size, low, last = table.windows[group]
+    return NO_KEY if low is not None and low <= path <= last else UNKNOWN
 
 
 cdef inline int64_t lookup_far(KeyTable table, const uint8_t *path, Py_ssize_t length, bint by_group) noexcept nogil:
