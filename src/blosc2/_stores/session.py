@@ -72,7 +72,7 @@ class Session(SessionState):
         if self.closed:
             raise self.closed_error()
 
-    def unless_closed(self, answer: _T) -> _T:
+    def if_open(self, answer: _T) -> _T:
         """An answer, unless another thread has closed the store while it was looked up."""
         if self.closed:
             raise self.closed_error()

@@ -163,7 +163,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
         if why is None:
             me = ref(self)  # an error that somebody keeps does not keep the store open
             error.ending = lambda: "" if (store := me()) is None else _stores.close_keys(store, key)
-        return self._session.unless_closed(error)
+        return self._session.if_open(error)
 
     def read(self, key: str) -> np.ndarray[Any, Any]:
         """Read all items of an array: ``store[key][...]`` in one step, without an object for the array.
@@ -208,9 +208,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
             self._session.check_open()
         if not isinstance(key, str):
             return False
-        return self._session.unless_closed(
-            self._contents.has(key) or (key[:1] != "/" and self._contents.has("/" + key))
-        )
+        return self._session.if_open(self._contents.has(key) or (key[:1] != "/" and self._contents.has("/" + key)))
 
     def _key_batches(self) -> Iterator[list[str]]:
         """The keys in their order, some at a time."""
