@@ -61,11 +61,13 @@ def test_the_disk_reads_what_is_needed(path: str, mmap_mode: Any, advise: Any, t
 
 @pytest.mark.skipif(not limits.LINUX, reason="device bytes are counted in /proc")
 @MODES
-def test_of_few_leaves_the_disk_reads_no_others(tmp_path: Path, mmap_mode: Any) -> None:
-    """What lies around a leaf is not read, until so many leaves were that all are likely to be."""
-    name = str(tmp_path / "leaves.b2z")
-    leaves = [np.random.default_rng(n).integers(0, 256, 300_000, dtype="u1") for n in range(48)]
-    with blosc2.DictStore(name, mode="w") as store:
+@pytest.mark.parametrize(("mebibytes", "alone"), [(0.3, 1), (3.5, 7)], ids=["small", "large"])
+def test_of_few_leaves_the_disk_reads_no_others(tmp_path: Path, mmap_mode: Any, mebibytes: float, alone: int) -> None:
+    """What lies around a leaf is not read, until so many leaves were that all are likely to be: one of a small file."""
+    name, length = str(tmp_path / "leaves.b2z"), int(mebibytes * 2**20)
+    values = np.random.default_rng(1).integers(0, 256, 48 + length, dtype="u1")
+    leaves = [values[n : n + length] for n in range(48)]
+    with blosc2.DictStore(name, mode="w", cparams={"clevel": 0}) as store:
         for number, leaf in enumerate(leaves):
             store[f"/{number:02}"] = leaf
     drop(name)
@@ -78,10 +80,10 @@ def test_of_few_leaves_the_disk_reads_no_others(tmp_path: Path, mmap_mode: Any) 
     drop(name)
     before = device_bytes()
     store = blosc2.open(name, mode="r", mmap_mode=mmap_mode)
-    for number in order[:7]:
+    for number in order[:alone]:
         assert np.array_equal(store[f"/{number:02}"][:], leaves[number])
-    assert 7 * 300_000 <= device_bytes() - before <= 1.2 * 7 * 300_000 + (1 << 16)
-    for number in order[7:]:
+    assert alone * length <= device_bytes() - before <= 1.2 * alone * length + (1 << 16)
+    for number in order[alone:]:
         assert np.array_equal(store[f"/{number:02}"][:], leaves[number])
     assert device_bytes() - before <= Path(name).stat().st_size + (1 << 16)
 

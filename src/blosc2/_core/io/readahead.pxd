@@ -77,8 +77,10 @@ cdef enum:
     FORWARD = 1 << 20
     # From its first byte to its last a read that others follow has no more than so many times its bytes.
     SPARSE = 4
-    # Sixteenths of a file, from which on all of its leaves are likely to be read.
-    MOST_LEAVES = 3
+    # All leaves of a file are likely to be read when so many of its bytes were, in leaves: any in a file of so many MiB,
+    # for which a wrong guess costs little; 1/512 for each MiB more, but no more than so many 512ths.
+    SMALL_FILE = 64
+    MOST_LEAVES = 96
     # KiB that the system must read ahead for it to be faster than requests of our own.
     WIDE_WINDOW = 512
 
@@ -247,10 +249,10 @@ cdef inline void ask_onward(int fd, const uint8_t *base, int64_t size, Scan *sca
         ask_for(fd, base, onward, reach - onward)
 
 
-cdef inline bint is_scanned(Wanted *wanted) noexcept nogil:
-    """Whether a leaf is one of so many of a file that the system is to read around it. A mapping is not told to."""
-    return (wanted.leaf and wanted.base == NULL and number_get(&wanted.state.leaves) > wanted.size // 16 * MOST_LEAVES
-            and system_guesses(NULL, wanted.state) and reads_far(NULL, wanted.state))
+cdef inline bint is_scanned(const uint8_t *base, int64_t size, AskState *state) noexcept nogil:
+    """Whether so many leaves of a file were read whole that the system is to read around them."""
+    return (number_get(&state.leaves) > size // 512 * min(max((size >> 20) - SMALL_FILE, 0), <int64_t> MOST_LEAVES)
+            and state_get(&state.told) != TOLD_RANDOM and reads_far(base, state))
 
 
 cdef inline void note_leaf(AskState *state, int64_t nbytes, int64_t size) noexcept nogil:
@@ -268,9 +270,13 @@ cdef inline bint reads_on(Wanted *wanted, int64_t start, int64_t stop, int64_t n
     cdef AskState *state = wanted.state
     wanted.scan = scan_of(state, start)
     if not follows_on(state, wanted.scan, start, stop, nbytes):
+        if is_scanned(wanted.base, wanted.size, state):
+            if wanted.base != NULL:
+                tell_to_read_on(wanted.base, wanted.room, state, True)
+            return system_guesses(wanted.base, state)
         if state_get(&state.told) == READING_ON and not some_follow(state):
             tell_to_read_on(wanted.base, wanted.room, state, False)
-        return is_scanned(wanted)
+        return False
     if state_get(&state.told) != TOLD_RANDOM and reads_far(wanted.base, state):
         if wanted.base != NULL:
             tell_to_read_on(wanted.base, wanted.room, state, True)
@@ -289,6 +295,8 @@ cdef inline void note_spans(Wanted *wanted) noexcept nogil:
             number_set(&wanted.scan.last, stop)
         return
     wanted.noted = True
+    if not wanted.leaf:
+        number_set(&wanted.state.leaves, 0)
     for i in range(wanted.count):
         nbytes += wanted.spans[i].stop - wanted.spans[i].start
     wanted.left = reads_on(wanted, wanted.spans[0].start, stop, nbytes)
@@ -395,7 +403,7 @@ cdef inline void look_whether_still(Source source, int64_t offset) noexcept nogi
     cdef Scan *scan = scan_of(state, offset)
     if offset - number_get(&scan.last) > NEAR:
         number_set(&scan.last, offset)
-    if not some_follow(state):
+    if not some_follow(state) and not is_scanned(source.base, source.size, state):
         tell_to_read_on(source.base, source.room, state, False)
 
 
