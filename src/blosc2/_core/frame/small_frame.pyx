@@ -6,6 +6,7 @@ import os
 cimport cython
 cimport numpy as cnp
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_Next
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
@@ -242,6 +243,18 @@ cdef class RawKinds:
         self.kinds = [None] * MOST_KINDS
 
     cdef bint serves(self) except -1:
+        cdef PyObject *one[2]
+        cdef PyObject *other[2]
+        cdef Py_ssize_t here = 0, there = 0
+        # Mostly the very same objects in the same order: none has to be looked at.
+        with cython.critical_section(self.now):
+            while PyDict_Next(self.now, &here, &one[0], &one[1]):
+                if (not PyDict_Next(self.made_from, &there, &other[0], &other[1]) or one[0] != other[0]
+                        or one[1] != other[1]):
+                    break
+            else:
+                if not PyDict_Next(self.made_from, &there, &other[0], &other[1]):
+                    return True
         return self.now == self.made_from
 
     @cython.critical_section
