@@ -1,5 +1,8 @@
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
+
+class PackedMap:
+    def __new__(cls, pack: Callable[[Any], bytes], room: int) -> Self: ...
 
 def gathered(
     positions: list[int], byte_ranges: list[tuple[Any, int, int]], first: int, at: int, limit: int
