@@ -76,9 +76,8 @@ class Plan:
         #: The uncompressed bytes that are written: from the start of a chunk that was short, or is new.
         self.begin = frame.nbytes // size * size
         self.end = self._end(end, total) if positions else int(frame.nbytes)
-        self.map, live, self.crossing = stored_map(entries, self.end, size)
-        #: Bytes of all values; and `crossing`, of those that are too long for a chunk.
-        self.live = live
+        # Bytes of all values, and of those that are too long for a chunk.
+        self.map, self.live, self.crossing = stored_map(entries, self.end, size)
         self.offsets = np.frombuffer(frame.offsets_bytes(), np.int64)
         self.tail = self._tail() if byte_ranges and self.begin < frame.nbytes else None
 
