@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import random
 import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import numpy as np
 import pytest
 from fixture_kit.embedded_files import (
@@ -26,8 +28,10 @@ from hypothesis import strategies as st
 import blosc2
 from blosc2._backends.embedded.frame_layout import arrange, raw_header
 from blosc2._backends.embedded.frame_map import MAP, open_embedded
+from blosc2._backends.layout import NewFrame
 from blosc2._core.codec.codec import Encoder, Encoding
-from blosc2._core.leaves.leaf_stream import arranged, summed
+from blosc2._core.io.source import Source
+from blosc2._core.leaves.embedded_values import are_new, arranged, laid_out, packed_map
 
 # What is looked at is one publication of several changes.
 pytestmark = pytest.mark.usefixtures("changes_wait")
@@ -345,9 +349,77 @@ lengths_of_maps = (
 )
 
 
-@given(st.lists(st.dictionaries(st.sampled_from(["length", "offset"]), lengths_of_maps)), st.integers(0, 1000))
-def test_lengths_of_a_hostile_map_are_summed(entries: list[dict[str, Any]], limit: int) -> None:
-    known = [n for entry in entries if type(n := entry.get("length")) is int and 0 <= n <= limit]
-    assert summed(entries, limit, 100, 500) == (len(known), sum(known), sum(n for n in known if 100 < n <= 500))
+entries_of_maps = st.dictionaries(st.sampled_from(["length", "offset", "urlbase", "\u00e4" * 40]), lengths_of_maps)
+
+
+@given(st.dictionaries(st.text(max_size=50), entries_of_maps), st.integers(0, 1 << 62))
+def test_a_hostile_map_is_packed_and_its_lengths_summed(entries: dict[str, dict[str, Any]], limit: int) -> None:
+    whole = {"embed_map": entries, "current_offset": limit}
+    try:
+        expected = msgpack.packb(whole)
+    except OverflowError:
+        with pytest.raises(OverflowError):
+            packed_map(entries, limit, msgpack.packb, 100, 500)
+        return
+    known = [n for entry in entries.values() if type(n := entry.get("length")) is int and 0 <= n <= limit]
+    sums = len(known), sum(known), sum(n for n in known if 100 < n <= 500)
+    assert packed_map(entries, limit, msgpack.packb, 100, 500) == (expected, *sums)
+
+
+@pytest.mark.parametrize("number", [0, 1, 15, 16, 32, 33, 65535, 65536])
+@pytest.mark.parametrize("length", [0, 27, 28, 255, 256, 65536])
+def test_a_map_is_packed_as_msgpack_does(number: int, length: int) -> None:
+    if number * length > 1 << 22:
+        number = 3
+    numbers = [0, 127, 128, 255, 256, 65535, 65536, 0xFFFFFFFF, 1 << 32, (1 << 63) - 1, 1 << 63]
+    entries = {f"{'k' * length}{n}": {"offset": numbers[n % 11], "length": n} for n in range(number)}
+    for nbytes in (0, 1 << 40):
+        expected = msgpack.packb({"embed_map": entries, "current_offset": nbytes})
+        assert packed_map(entries, nbytes, msgpack.packb, 1, 2)[0] == expected
+
+
+def test_what_is_no_map_of_values() -> None:
     with pytest.raises(TypeError):
-        summed([[]], limit, 100, 500)
+        packed_map({"/a": [1]}, 100, msgpack.packb, 1, 2)  # type: ignore[dict-item]
+    with pytest.raises(ValueError, match="no map"):
+        packed_map({}, -1, msgpack.packb, 1, 2)
+
+
+@given(st.dictionaries(st.integers(0, 20), st.integers(0, 700), max_size=20), st.integers(0, 2000))
+def test_values_get_their_places_in_a_map(lengths: dict[int, int], position: int) -> None:
+    entries = {f"/{n}": {"offset": -1, "length": -1} for n in range(10)}
+    order = list(entries)
+    source = Source.of_buffer(bytes(1000))
+    values = {f"/{n}": (source, n, length) for n, length in lengths.items()}
+    positions, byte_ranges, total, end = laid_out(entries, values, 512, position, 64)
+    assert positions == arrange(list(lengths.values()), 512, position)
+    assert byte_ranges == list(values.values())
+    assert total == sum(lengths.values())
+    assert end == (positions[-1] + byte_ranges[-1][2] if positions else position)
+    assert list(entries) == order + [key for key in values if key not in order]
+    for key, at, value in zip(values, positions, byte_ranges, strict=True):
+        assert entries[key] == {"offset": at, "length": value[2]}
+
+
+@pytest.mark.parametrize("wrong", [None, (1, 2), (1, 2, 3), [1, 2, 3]])
+def test_what_is_no_byte_range_gets_no_place(wrong: Any) -> None:
+    with pytest.raises(TypeError):
+        laid_out({}, {"/a": wrong}, 512, 0, 64)
+    source = Source.of_buffer(b"123")
+    assert are_new({"/a": (source, 0, 3)}, 3, str)
+    assert not are_new({"/a": (source, 0, 3)}, 2, str)
+    assert not are_new({"/a": (source, 0, 3), "/b": None}, 3, str)
+    assert not are_new({"/a": NewFrame((source, 0, 3), ".b2nd")}, 3, NewFrame)
+
+
+@pytest.mark.parametrize("suffix", [".b2e", ".b2z"])
+def test_collections_of_garbage_do_not_look_at_frames_that_wait(tmp_path: Path, suffix: str) -> None:
+    kind: Any = blosc2.EmbedStore if suffix == ".b2e" else blosc2.TreeStore
+    with kind(tmp_path / f"x{suffix}") as store, store.transaction():
+        for n in range(80):
+            store[f"/k{n}"] = np.arange(10) + n
+        frames = [frame for frame in store._pending.frames.values() if frame is not None]
+        assert any(not gc.is_tracked(frame) and not gc.is_tracked(frame[0]) for frame in frames)
+        gc.collect()
+        for n in range(80):
+            np.testing.assert_array_equal(store[f"/k{n}"][:], np.arange(10) + n)

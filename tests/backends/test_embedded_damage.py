@@ -317,8 +317,8 @@ def test_a_failed_append_in_a_directory_can_be_tried_again(tmp_path: Path, monke
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Limits so small that every road is taken by small stores."""
     monkeypatch.setattr("blosc2._backends.embedded.frame_layout._LEAST_CHUNK", 1 << 10)
+    monkeypatch.setattr("blosc2._backends.embedded.frame_layout.LARGEST_CHUNK", 1 << 13)
     for module in ("frame_layout", "append"):
-        monkeypatch.setattr(f"blosc2._backends.embedded.{module}.LARGEST_CHUNK", 1 << 13)
         monkeypatch.setattr(f"blosc2._backends.embedded.{module}._PIECE", 1 << 9)
     monkeypatch.setattr("blosc2._backends.embedded.frame_layout._ZEROS", bytes(1 << 9))
     monkeypatch.setattr("blosc2._backends.embedded.append._SHORT_TAIL", 1 << 10)

@@ -73,6 +73,14 @@ def test_keys_that_are_in_order(tmp_path: Path, budget: int | None, order: int) 
     assert list(filled(tmp_path, budget, given)) == sorted(dict(given).items())
 
 
+@pytest.mark.parametrize("groups", [2, 3, 100, 1_500])
+@pytest.mark.parametrize("budget", [None, 100_000])
+def test_keys_of_groups_that_take_turns(tmp_path: Path, budget: int | None, groups: int) -> None:
+    given = [(b"/group%d/%s/%05d" % (n % groups, b"run" * (n % 2), n // 3), b"%d" % n) for n in range(4_000)]
+    given += given[500:510] + given[20:40]
+    assert list(filled(tmp_path, budget, given)) == sorted(dict(given).items())
+
+
 @pytest.mark.parametrize("count", [64, 65, 66, 127, 128, 129, 1_000, 4_100])
 def test_many_runs_are_merged_some_first(tmp_path: Path, count: int) -> None:
     given = [(b"%d" % (n * 7919 % 501), b"%d" % n) for n in range(count)]

@@ -310,14 +310,19 @@ class TieredBackend(ABC):
         values: dict[str, ByteRange | None] = {}
         for key, byte_range in new.changes.items():
             to_file = new.tiers.get(key)
-            has_file = embedded is not None and self.has_file(key)
+            is_value = key in entries
             if to_file is None:
                 # A leaf that was edited stays where it is.
-                to_file = key not in entries or has_file
-            if key in entries or not to_file:
-                values[key] = None if to_file else byte_range
-            if to_file or has_file:
-                files[key] = byte_range if to_file else None
+                to_file = not is_value or self.has_file(key)
+            # Whether a file is there is asked only where it matters: that takes as long as all the rest.
+            if to_file:
+                files[key] = byte_range
+                if is_value:
+                    values[key] = None
+            else:
+                values[key] = byte_range
+                if embedded is not None and self.has_file(key):
+                    files[key] = None
         return files, values
 
     def _publish_tiers(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from io import FileIO
 from typing import Any, Final
 
@@ -10,9 +10,7 @@ import numpy as np
 
 from blosc2._backends.embedded.changes import kept_entry
 from blosc2._backends.embedded.frame_layout import (
-    LARGEST_CHUNK,
     RawChunks,
-    arrange,
     is_checked,
     stored_map,
     with_own_checksums,
@@ -24,7 +22,7 @@ from blosc2._core.frame.frame_checksums import range_checksum, with_checksums
 from blosc2._core.frame.frame_writer import pack_index, pack_trailer
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
-from blosc2._core.leaves.leaf_stream import summed
+from blosc2._core.leaves.embedded_values import are_new, laid_out
 from blosc2._frames import ALIGNMENT, MARK_AT, Running, as_table, carried, from_table, set_frame_fields
 
 # The header fields that make a version current lie in one sector when they end before this byte.
@@ -69,39 +67,33 @@ class Plan:
         self.size = size = int(frame.chunksize)
         entries = dict(old.entries)
         # Most changes are new values of small arrays: for them there is no step by itself.
-        gone = [before for key in changes if (before := entries.get(key)) is not None]
-        new = {key: byte_range for key, byte_range in changes.items() if byte_range is not None}
-        if len(new) < len(changes):
-            for key in changes:
-                if key not in new:
-                    entries.pop(key, None)
-        came: list[dict[str, Any]] = []
-        for key in [key for key, byte_range in new.items() if isinstance(byte_range, Renamed)]:
-            entry = kept_entry(old, new[key])
-            if entry is not None:
-                entries[key] = entry
-                came.append(entry)
-                del new[key]
+        new: Any = changes
         checked = size if is_checked(size, size) else -1  # bytes of values that are checked as they are
-        byte_ranges = [value if value[2] <= checked else with_own_checksums(value) for value in new.values()]
-        lengths = [byte_range[2] for byte_range in byte_ranges]
-        self.byte_ranges = byte_ranges
-        self.positions = positions = arrange(lengths, size, frame.nbytes)
+        if not (isinstance(changes, dict) and are_new(changes, checked, Renamed)):
+            new = self._settled(changes, entries)
+        positions, byte_ranges, total, end = laid_out(entries, new, size, frame.nbytes, ALIGNMENT)
+        self.positions, self.byte_ranges, self.entries = positions, byte_ranges, entries
         #: The uncompressed bytes that are written: from the start of a chunk that was short, or is new.
         self.begin = frame.nbytes // size * size
-        self.end = self._end(positions[-1] + lengths[-1], sum(lengths)) if positions else int(frame.nbytes)
-        made = [{"offset": position, "length": length} for position, length in zip(positions, lengths, strict=True)]
-        entries.update(zip(new, made, strict=True))
-        self.entries = entries
-        #: Bytes of all values, and of those that are too long for a chunk.
-        self.live, self.crossing = old.size_hint or self._size_hint(old.entries.values())
-        for sign, some in ((-1, gone), (1, came), (1, made)):
-            live, crossing = self._size_hint(some)
-            self.live += sign * live
-            self.crossing += sign * crossing
-        self.map = stored_map(entries, self.end)
+        self.end = self._end(end, total) if positions else int(frame.nbytes)
+        # Bytes of all values, and of those that are too long for a chunk.
+        self.map, self.live, self.crossing = stored_map(entries, self.end, size)
         self.offsets = np.frombuffer(frame.offsets_bytes(), np.int64)
         self.tail = self._tail() if byte_ranges and self.begin < frame.nbytes else None
+
+    def _settled(
+        self, changes: Mapping[str, ByteRange | None], entries: dict[str, dict[str, Any]]
+    ) -> dict[str, ByteRange]:
+        """New values as they are written; keys that are removed, or whose bytes stay, change in `entries` at once."""
+        new: dict[str, ByteRange] = {}
+        for key, byte_range in changes.items():
+            if byte_range is None:
+                entries.pop(key, None)
+            elif isinstance(byte_range, Renamed) and (entry := kept_entry(self.old, byte_range)) is not None:
+                entries[key] = entry
+            else:
+                new[key] = byte_range if is_checked(byte_range[2], self.size) else with_own_checksums(byte_range)
+        return new
 
     def _end(self, end: int, added: int) -> int:
         last = end % self.size
@@ -110,10 +102,6 @@ class Plan:
             # Many appends of this size would rewrite the last chunk, which costs more than filling it up.
             return end + left
         return end
-
-    def _size_hint(self, entries: Iterable[dict[str, Any]]) -> tuple[int, int]:
-        count, total, crossing = summed(entries, self.end, self.size, LARGEST_CHUNK)
-        return total + ALIGNMENT * count, crossing
 
     def _tail(self) -> ByteRange | None:
         """Where the bytes of the short last chunk lie; None if they are compressed."""

@@ -333,9 +333,7 @@ class _Append:
         except BaseException:
             self.abandon()
             raise
-        embedded = file.load(plan.entries, self._old.source)
-        embedded.size_hint = plan.live, plan.crossing
-        return embedded
+        return file.load(plan.entries, self._old.source)
 
     def abandon(self) -> None:
         # However far it came: this may be done again, and does nothing then.

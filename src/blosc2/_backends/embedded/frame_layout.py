@@ -19,7 +19,7 @@ from blosc2._core.frame.frame_checksums import with_checksums
 from blosc2._core.frame.frame_writer import header_length, pack_header, pack_index, pack_trailer
 from blosc2._core.io.checksum import crc32c, crc32c_joined
 from blosc2._core.io.source import Source
-from blosc2._core.leaves.leaf_stream import arranged, gathered
+from blosc2._core.leaves.embedded_values import arranged, gathered, laid_out, packed_map
 from blosc2._files import Progress
 from blosc2._frames import (
     ALIGNMENT,
@@ -64,9 +64,10 @@ def stored_value(value: Any) -> bytes:
     return _stored(pack(value))
 
 
-def stored_map(entries: Mapping[str, dict[str, Any]], nbytes: int) -> bytes:
-    """The map of values as it is stored."""
-    return _stored(pack_checked({"embed_map": entries, "current_offset": nbytes}))
+def stored_map(entries: dict[str, dict[str, Any]], nbytes: int, size: int) -> tuple[bytes, int, int]:
+    """The map of values as it is stored; their bytes, and those of values that cross chunks of this size."""
+    packed, count, total, crossing = packed_map(entries, nbytes, pack_checked, size, LARGEST_CHUNK)
+    return _stored(packed), total + ALIGNMENT * count, crossing
 
 
 def _stored(packed: bytes) -> bytes:
@@ -309,30 +310,28 @@ def write_frame(
             break
         local.update((key, with_own_checksums(local[key])) for key in bare)
         checked_ones |= bare
-    positions = arrange(lengths, size)
-    nbytes = positions[-1] + lengths[-1] if positions else 0
+    made: dict[str, dict[str, Any]] = {}
+    positions, byte_ranges, total, nbytes = laid_out(made, local, size, 0, ALIGNMENT)
     if -nbytes % size <= _FILLED:
         nbytes += -nbytes % size
     entries: dict[str, dict[str, Any]] = {key: v for key, v in values.items() if isinstance(v, dict)}
-    made = {key: {"offset": p, "length": n} for key, p, n in zip(local, positions, lengths, strict=True)}
     entries = {key: made.get(key) or entries[key] for key in values} if entries else made
 
     metalayers = metalayers_of(kind, meta or {})
     header_len = header_length(metalayers)
     checksums = Running() if add_checksums else None
     chunks = RawChunks(write, header_len, 0, nbytes, size, checksums)
-    total = sum(lengths) if progress is not None else 0
     done = 0
     if progress is None:
-        chunks.add_all(positions, list(local.values()))
+        chunks.add_all(positions, byte_ranges)
     else:
-        for at, byte_range in zip(positions, local.values(), strict=True):
+        for at, byte_range in zip(positions, byte_ranges, strict=True):
             chunks.add(at, byte_range)
             done += byte_range[2]
             progress(done, total)
     chunks.finish()
 
-    vlmeta = {MAP: stored_map(entries, nbytes), **(metadata or {})}
+    vlmeta = {MAP: stored_map(entries, nbytes, size)[0], **(metadata or {})}
     index = pack_index(np.array(chunks.offsets, np.int64) - header_len, len(chunks.offsets)) if nbytes else b""
     trailer = pack_trailer(vlmeta)
     stop = chunks.position + len(index)

@@ -49,8 +49,6 @@ class Embedded:
         The metalayer that marks it, one of `KINDS`.
     entries : dict
         The entry of each key, as stored, in order of insertion.
-    size_hint : tuple of int, or None
-        Bytes of all values, and of those that cross chunks.
     """
 
     def __init__(
@@ -64,7 +62,6 @@ class Embedded:
             self.frame.check_wholes()
         self.kind = kind_of(self.frame)
         self.entries: dict[str, dict[str, Any]] = {} if entries is None else entries
-        self.size_hint: tuple[int, int] | None = None
         if self.kind is None:
             raise self._error("not a store: its frame bears none of the metalayers b2embed, b2dict and b2tree")
         if entries is None:

@@ -269,6 +269,7 @@ cdef class KeyAdmission:
             memcpy(self.last_parents[self.last], text, <size_t> parent)
             self.last_lengths[self.last] = parent
         hashed = path_hash(text, length)
+        prefetch(<const uint8_t *> (self.leaves.slots + home(self.leaves, hashed)), 1)
         if not lower_plain(lower, text, length):
             other = folded_hash(key)
         elif memcmp(lower, text, <size_t> length) == 0:

@@ -41,12 +41,19 @@ cdef extern from *:
     #include <unistd.h>
     #define b2_this_process() ((long) getpid())
     #endif
-    /* What `tuple.__new__(kind, *arguments)` gives. */
+    /* Keep an object that is in no circle from being looked at by each collection of garbage: there are many of them. */
+    static inline void b2_leave_alone(PyObject *object) {
+        if (PyObject_GC_IsTracked(object)) PyObject_GC_UnTrack(object);
+    }
+    /* What `tuple.__new__(kind, *arguments)` gives, of arguments that lead to no other container. */
     static inline PyObject *b2_made(PyTypeObject *kind, PyObject *arguments) {
-        return PyTuple_Type.tp_new(kind, arguments, NULL);
+        PyObject *made = PyTuple_Type.tp_new(kind, arguments, NULL);
+        if (made != NULL) b2_leave_alone(made);
+        return made;
     }
     """
     long b2_this_process()
+    void leave_alone "b2_leave_alone"(object item)
     object b2_made(type kind, tuple arguments)
 
 cdef enum:
@@ -492,6 +499,7 @@ cdef class LeafSetter:
         cdef RawKinds kinds = self.kinds
         cdef tuple byte_range
         cdef bytes frame
+        cdef Source source
         if kinds is not None and (self.kinds_serve if self.shared_room else kinds.serves()):
             kind = kinds.kind_of(value)
         if kind is None:
@@ -502,7 +510,9 @@ cdef class LeafSetter:
             byte_range = self._shared_frame(kind, value)
         else:
             frame = kind.frame(value)
-            byte_range = (Source.of_buffer(frame), 0, len(frame))
+            source = Source.of_buffer(frame)
+            leave_alone(source)     # as the range that it is in
+            byte_range = (source, 0, len(frame))
         if kind.range_class is None or kind.range_class.__base__ is not self.kind:
             # What all frames of a kind have in common is kept once, so that there is no dictionary for each.
             kind.range_class = type(self.kind.__name__, (self.kind,), {

@@ -5,14 +5,13 @@ What is not simple (an unusual key, a value that is compressed) is given back to
 """
 
 cimport numpy as cnp
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.dict cimport PyDict_Contains, PyDict_GetItemWithError
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_Contains
 from cpython.exc cimport PyErr_CheckSignals
-from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_SIZE
-from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
 
 from blosc2._core.frame.small_frame cimport RawKind, RawKinds
 from blosc2._core.io.checksum cimport zip_checksum
@@ -218,105 +217,6 @@ def append_frames(ArchiveWriter writer not None, dict frames not None, dict appe
         if writer._pending.used >= COLLECTED:
             writer._drain()
     return others
-
-
-def gathered(list positions not None, list byte_ranges not None, Py_ssize_t first, int64_t at, int64_t limit):
-    """The bytes of small values that lie one behind the other, with zeros between them.
-
-    Parameters
-    ----------
-    positions, byte_ranges : list
-        Where each value is to begin, and its bytes.
-    first : int
-        The first value.
-    at, limit : int
-        Where the bytes begin, and where they end at the latest.
-
-    Returns
-    -------
-    bytes
-        From `at` to the end of the last value that is taken: all but that is larger, or not in memory, or behind the limit.
-    int
-        The first value that is not taken.
-    """
-    cdef Py_ssize_t number = first, stop, count = len(positions)
-    cdef int64_t position, offset, size, end = at
-    cdef Source source
-    cdef bytes result
-    cdef uint8_t *p
-    while number < count:
-        position = positions[number]
-        source, offset, size = byte_ranges[number]
-        if (size > MOST_FRAME or size < 0 or position < end or position > limit - size or source.base == NULL
-                or source.path is not None or offset < 0 or offset > source.size - size):
-            break
-        end = position + size
-        number += 1
-    result = PyBytes_FromStringAndSize(NULL, end - at)
-    p = <uint8_t *> PyBytes_AS_STRING(result)
-    end = at
-    stop = number
-    for number in range(first, stop):
-        position = positions[number]
-        source, offset, size = byte_ranges[number]
-        memset(p, 0, <size_t> (position - end))
-        memcpy(p + (position - end), source.base + offset, <size_t> size)
-        p += position + size - end
-        end = position + size
-    return result, stop
-
-
-def arranged(list lengths not None, int64_t size, int64_t position, int64_t align):
-    """Where values of these lengths begin that lie one behind the other from a position on.
-
-    Parameters
-    ----------
-    lengths : list of int
-    size : int
-        Of a chunk: a value that fits into one crosses the end of none.
-    position : int
-        Where the first one begins at the earliest.
-    align : int
-        Each begins at a multiple of this; `size` is one, too.
-    """
-    cdef list positions = []
-    cdef int64_t length, room
-    if size < 1 or align < 1 or align > size or not 0 <= position <= INT64_MAX // 4:
-        raise ValueError("these are no chunks")
-    position = (position + align - 1) // align * align
-    for value in lengths:
-        length = value
-        if length < 0 or length > INT64_MAX // 4 - position:
-            raise ValueError(f"a value cannot have {length} bytes at {position}")
-        room = size - position % size
-        if room < length and room < size:
-            position += room
-        positions.append(position)
-        position += (length + align - 1) // align * align
-    return positions
-
-
-def summed(entries not None, int64_t limit, int64_t least, int64_t most):
-    """How many values of a map say how long they are, their bytes, and those of values of more than `least` up to `most`.
-
-    Lengths beyond `limit` are no lengths.
-    """
-    cdef dict entry
-    cdef PyObject *found
-    cdef int64_t count = 0, total = 0, some = 0, length
-    cdef int overflow
-    for entry in entries:
-        found = PyDict_GetItemWithError(entry, "length")
-        if found == NULL or not PyLong_CheckExact(<object> found):
-            continue
-        length = PyLong_AsLongLongAndOverflow(<object> found, &overflow)
-        if overflow or length < 0 or length > limit:
-            continue
-        count += 1
-        total += length
-        if least < length <= most:
-            some += length
-    return count, total, some
 
 
 def hide_removed(ArchiveWriter writer not None, dict changes not None):

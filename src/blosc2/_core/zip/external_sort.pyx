@@ -22,7 +22,7 @@ from libc.string cimport memcpy, memmove
 
 from blosc2._core.zip.sort_items cimport (
     LENGTHS, SortCursor, SortEntry, SortedItem, common_length, comes_before, compare_from, equal_keys, key_length_of,
-    length_of, open_record, same_key, sift_down, sort_keys, digit_of)
+    length_of, open_record, prefetch, same_key, sift_down, sort_keys, digit_of)
 
 cdef extern from "Python.h":
     int PyBUF_READ
@@ -30,9 +30,6 @@ cdef extern from "Python.h":
 cdef extern from "io/positional_read.h" nogil:
     int64_t positional_read(int fd, void *destination, int64_t length, int64_t offset)
     void close_descriptor(int fd)
-
-cdef extern from "io/prefetch.h" nogil:
-    void prefetch(const uint8_t *start, int64_t length)
 
 cdef enum:
     ADDING
@@ -50,6 +47,8 @@ cdef enum:
     DAMAGED = -2
     # Items that lie in another order than that of their keys are asked for so many before they are needed, their first bytes.
     SOON = 8
+    # Bytes behind an item that are asked for when all are walked through.
+    AHEAD = 2048
     SHOWN = 192
 
 
@@ -251,6 +250,7 @@ cdef class SortedRuns:
                 raise MemoryError
         for i in range(self._items):
             index[i].record = self._walked()
+            prefetch(index[i].record + AHEAD, 64)   # each one says only when it is there where the next one lies
             self._walk_byte += length_of(index[i].record)
         sort_keys(index, self._items, scratch, 0, 0)
         self._free(scratch, half * sizeof(SortEntry))

@@ -8,6 +8,9 @@ of them share; these seven bytes lie next to each other as numbers. The keys the
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
+cdef extern from "io/prefetch.h" nogil:
+    void prefetch(const uint8_t *start, int64_t length)
+
 cdef enum:
     LENGTHS = 8             # before each item: two lengths of four bytes
     SMALL_GROUP = 16
@@ -163,6 +166,14 @@ cdef inline void sort_keys(SortEntry *entries, size_t count, SortEntry *scratch,
     cdef size_t i, start
     cdef uint32_t common = key_length_of(entries[0].record)
     cdef bint whole = count <= SMALL_GROUP or step == DEEPEST
+    # Keys mostly come group by group, or from a few groups by turns: each group is then in order as it came.
+    i = 1
+    while i < count and compare_from(entries[i - 1].record, entries[i].record, depth) <= 0:
+        if i + 8 < count:
+            prefetch(entries[i + 8].record, 128)
+        i += 1
+    if i == count:
+        return
     i = 1
     while i < count and common > depth:
         common = common_length(entries[0].record, entries[i].record, depth, common)
