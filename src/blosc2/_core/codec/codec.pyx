@@ -28,7 +28,7 @@ from blosc2._core.codec.special_chunks cimport fill
 from blosc2._core.codec.vl_encoding cimport BEYOND, compress_vl_chunk, raw_vl_chunk
 from blosc2._core.io.buffer cimport Buffer, readable
 from blosc2._core.io.little_endian cimport i32
-from blosc2._core.io.steps cimport step_begin, step_end, step_lock
+from blosc2._core.io.steps cimport PLACE_BYTES, PLACES, own_place, step_begin, step_end, step_lock
 
 from blosc2._core.io.forking import each, in_child
 from blosc2.exceptions import CompressionError, FormatError, codec_error_text
@@ -84,12 +84,36 @@ def library_info(str name):
 
 cdef enum:
     POOL = 64
+    OWN = 4         # that wait at the place of a thread
     KEEP = 8 << 20  # scratch and temporaries above this are not kept between calls
     TEMPORARIES = 4 # blocks that a context of the library keeps room for
 
-cdef DecodeContext *_idle[POOL]
-cdef int _idle_count = 0
-cdef step_lock _idle_turn
+cdef struct Idle:
+    step_lock turn
+    int count
+    int room
+    DecodeContext **contexts
+
+cdef struct Place:
+    Idle idle
+    DecodeContext *contexts[OWN]
+    char apart[PLACE_BYTES]
+
+# Without a GIL, contexts that a thread gives back wait for it at its place: what they hold is in the cache of its processor.
+# With one, all are in common, and places are not used.
+cdef Place _places[PLACES]
+cdef DecodeContext *_contexts[POOL]
+cdef Idle _common
+_common.room, _common.contexts = POOL, _contexts
+
+
+cdef int _begin() except -1:
+    cdef int i
+    for i in range(PLACES):
+        _places[i].idle.room, _places[i].idle.contexts = OWN, _places[i].contexts
+    return 0
+
+_begin()
 
 
 cdef void _free_context(DecodeContext *context) noexcept:
@@ -107,24 +131,45 @@ cdef void _free_context(DecodeContext *context) noexcept:
     free(context)
 
 
-cdef DecodeContext *borrow(int32_t blocksize) except NULL:
-    """A decode context for this thread until `give_back`; holds the GIL, if there is one."""
-    global _idle_count
-    cdef DecodeContext *context
-    cdef int i
-    step_begin(&_idle_turn)
-    cdef int chosen = _idle_count - 1
-    for i in range(_idle_count - 1, -1, -1):
-        if _idle[i].blocksize == blocksize:
+cdef inline DecodeContext *_take(Idle *idle, int32_t blocksize) noexcept:
+    """A context that waits, one of that block size if there is one; NULL if none waits."""
+    cdef DecodeContext *context = NULL
+    cdef int i, chosen
+    step_begin(&idle.turn)
+    chosen = idle.count - 1
+    for i in range(idle.count - 1, -1, -1):
+        if idle.contexts[i].blocksize == blocksize:
             chosen = i
             break
     if chosen >= 0:
-        context = _idle[chosen]
-        _idle_count -= 1
-        _idle[chosen] = _idle[_idle_count]
-        step_end(&_idle_turn)
+        context = idle.contexts[chosen]
+        idle.count -= 1
+        idle.contexts[chosen] = idle.contexts[idle.count]
+    step_end(&idle.turn)
+    return context
+
+
+cdef inline bint _put(Idle *idle, DecodeContext *context) noexcept:
+    """Let a context wait; whether there was room."""
+    cdef bint fits
+    step_begin(&idle.turn)
+    fits = idle.count < idle.room
+    if fits:
+        idle.contexts[idle.count] = context
+        idle.count += 1
+    step_end(&idle.turn)
+    return fits
+
+
+cdef DecodeContext *borrow(int32_t blocksize) except NULL:
+    """A decode context for this thread until `give_back`; holds the GIL, if there is one."""
+    cdef DecodeContext *context = NULL
+    if PLACES > 1:
+        context = _take(&_places[own_place()].idle, blocksize)
+    if context == NULL:
+        context = _take(&_common, blocksize)
+    if context != NULL:
         return context
-    step_end(&_idle_turn)
     context = <DecodeContext *> calloc(1, sizeof(DecodeContext))
     if context == NULL:
         raise MemoryError
@@ -152,34 +197,29 @@ cdef inline void _let_go(uint8_t **buffer, int64_t *size) noexcept nogil:
 
 
 cdef void give_back(DecodeContext *context) noexcept:
-    global _idle_count
     _let_go(&context.stored, &context.stored_size)
     _let_go(&context.scratch, &context.scratch_size)
     _let_go(&context.unfiltered, &context.unfiltered_size)
     if TEMPORARIES * <int64_t> context.blocksize > KEEP:
         _new_context(context)
-    step_begin(&_idle_turn)
-    if _idle_count < POOL and context.dctx != NULL:
-        _idle[_idle_count] = context
-        _idle_count += 1
-        context = NULL
-    step_end(&_idle_turn)
-    if context != NULL:
+    if context.dctx != NULL and ((PLACES > 1 and _put(&_places[own_place()].idle, context)) or _put(&_common, context)):
+        return
+    _free_context(context)
+
+
+cdef void _free_all(Idle *idle) noexcept:
+    cdef DecodeContext *context = _take(idle, 0)
+    while context != NULL:
         _free_context(context)
+        context = _take(idle, 0)
 
 
 def free_idle():
     """Release contexts and scratch that no thread uses."""
-    global _idle_count
-    cdef DecodeContext *idle[POOL]
-    cdef int count
-    step_begin(&_idle_turn)
-    count, _idle_count = _idle_count, 0
-    memcpy(idle, _idle, sizeof(idle))
-    step_end(&_idle_turn)
-    while count:
-        count -= 1
-        _free_context(idle[count])
+    cdef int i
+    for i in range(PLACES):
+        _free_all(&_places[i].idle)
+    _free_all(&_common)
 
 
 # ---------------------------------------------------------------- decoding
