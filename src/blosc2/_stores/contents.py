@@ -40,8 +40,8 @@ class Contents:
         self._backend = backend
         self._pending = pending
         self._sorted = in_order
-        # What is in it holds until another list takes its place: who still makes a listing of keys that have changed since
-        # puts it into the list that nobody looks at any more.
+        # What is in it holds until another list takes its place: whoever still makes a listing of keys that have
+        # changed since puts it into the list that nobody looks at any more.
         self._listings: list[KeyListing] = []
         self.placed: dict[str, bool] = {}
 

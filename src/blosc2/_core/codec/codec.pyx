@@ -23,12 +23,13 @@ from blosc2._core.codec.chunk cimport (
 from blosc2._core.codec.chunk_checks cimport (
     FILTER_DELTA, FILTER_NDMEAN, FIRST_PLUGIN, check_block, check_starts, filter_asks_array, inspect,
     largest_codec_meta)
+from blosc2._core.codec.idle_contexts cimport POOL, Idle, Place, begin_idle, put_idle, take_idle
 from blosc2._core.codec.plain_chunks cimport ZSTD_freeDCtx, decode_shuffled, is_shuffled, streams_of
 from blosc2._core.codec.special_chunks cimport fill
 from blosc2._core.codec.vl_encoding cimport BEYOND, compress_vl_chunk, raw_vl_chunk
 from blosc2._core.io.buffer cimport Buffer, readable
 from blosc2._core.io.little_endian cimport i32
-from blosc2._core.io.steps cimport PLACE_BYTES, PLACES, own_place, step_begin, step_end, step_lock
+from blosc2._core.io.steps cimport PLACES, own_place
 
 from blosc2._core.io.forking import each, in_child
 from blosc2.exceptions import CompressionError, FormatError, codec_error_text
@@ -83,37 +84,15 @@ def library_info(str name):
 # ---------------------------------------------------------------- decode contexts
 
 cdef enum:
-    POOL = 64
-    OWN = 4         # that wait at the place of a thread
     KEEP = 8 << 20  # scratch and temporaries above this are not kept between calls
     TEMPORARIES = 4 # blocks that a context of the library keeps room for
-
-cdef struct Idle:
-    step_lock turn
-    int count
-    int room
-    DecodeContext **contexts
-
-cdef struct Place:
-    Idle idle
-    DecodeContext *contexts[OWN]
-    char apart[PLACE_BYTES]
 
 # Without a GIL, contexts that a thread gives back wait for it at its place: what they hold is in the cache of its processor.
 # With one, all are in common, and places are not used.
 cdef Place _places[PLACES]
 cdef DecodeContext *_contexts[POOL]
 cdef Idle _common
-_common.room, _common.contexts = POOL, _contexts
-
-
-cdef int _begin() except -1:
-    cdef int i
-    for i in range(PLACES):
-        _places[i].idle.room, _places[i].idle.contexts = OWN, _places[i].contexts
-    return 0
-
-_begin()
+begin_idle(&_common, POOL, _contexts, _places)
 
 
 cdef void _free_context(DecodeContext *context) noexcept:
@@ -131,43 +110,13 @@ cdef void _free_context(DecodeContext *context) noexcept:
     free(context)
 
 
-cdef inline DecodeContext *_take(Idle *idle, int32_t blocksize) noexcept:
-    """A context that waits, one of that block size if there is one; NULL if none waits."""
-    cdef DecodeContext *context = NULL
-    cdef int i, chosen
-    step_begin(&idle.turn)
-    chosen = idle.count - 1
-    for i in range(idle.count - 1, -1, -1):
-        if idle.contexts[i].blocksize == blocksize:
-            chosen = i
-            break
-    if chosen >= 0:
-        context = idle.contexts[chosen]
-        idle.count -= 1
-        idle.contexts[chosen] = idle.contexts[idle.count]
-    step_end(&idle.turn)
-    return context
-
-
-cdef inline bint _put(Idle *idle, DecodeContext *context) noexcept:
-    """Let a context wait; whether there was room."""
-    cdef bint fits
-    step_begin(&idle.turn)
-    fits = idle.count < idle.room
-    if fits:
-        idle.contexts[idle.count] = context
-        idle.count += 1
-    step_end(&idle.turn)
-    return fits
-
-
 cdef DecodeContext *borrow(int32_t blocksize) except NULL:
     """A decode context for this thread until `give_back`; holds the GIL, if there is one."""
     cdef DecodeContext *context = NULL
     if PLACES > 1:
-        context = _take(&_places[own_place()].idle, blocksize)
+        context = take_idle(&_places[own_place()].idle, blocksize)
     if context == NULL:
-        context = _take(&_common, blocksize)
+        context = take_idle(&_common, blocksize)
     if context != NULL:
         return context
     context = <DecodeContext *> calloc(1, sizeof(DecodeContext))
@@ -202,16 +151,16 @@ cdef void give_back(DecodeContext *context) noexcept:
     _let_go(&context.unfiltered, &context.unfiltered_size)
     if TEMPORARIES * <int64_t> context.blocksize > KEEP:
         _new_context(context)
-    if context.dctx != NULL and ((PLACES > 1 and _put(&_places[own_place()].idle, context)) or _put(&_common, context)):
+    if context.dctx != NULL and ((PLACES > 1 and put_idle(&_places[own_place()].idle, context)) or put_idle(&_common, context)):
         return
     _free_context(context)
 
 
 cdef void _free_all(Idle *idle) noexcept:
-    cdef DecodeContext *context = _take(idle, 0)
+    cdef DecodeContext *context = take_idle(idle, 0)
     while context != NULL:
         _free_context(context)
-        context = _take(idle, 0)
+        context = take_idle(idle, 0)
 
 
 def free_idle():
