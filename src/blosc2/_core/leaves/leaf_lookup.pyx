@@ -16,7 +16,8 @@ from blosc2._core.leaves.leaf_setter cimport LeafSetter
 from blosc2._core.keys.listing cimport KeyListing
 from blosc2._core.keys.membership cimport is_named
 
-cdef class Answers:
+@cython.auto_pickle(False)
+cdef class _Answers:
     """What one thread finds leaves by, without a GIL: as the store has it, with a reader of its own."""
 
     cdef dict alive
@@ -111,18 +112,18 @@ cdef class LeafLookup:
         step_end(&place.turn)
         Py_XDECREF(old)
 
-    cdef Answers _own_answers(self, Place *place):
+    cdef _Answers _own_answers(self, Place *place):
         """What this thread finds leaves by; made anew if something has changed."""
-        cdef Answers answers = None
+        cdef _Answers answers = None
         cdef PyObject *old
         cdef int64_t changes
         step_begin(&place.turn)
         if place.answers != NULL:
-            answers = <Answers> place.answers
+            answers = <_Answers> place.answers
         step_end(&place.turn)
         if answers is not None:
             return answers
-        answers = Answers.__new__(Answers)
+        answers = _Answers.__new__(_Answers)
         with cython.critical_section(self):
             changes = number_get(&self._changes)
             answers.alive, answers.leaves, answers.unseen = self._alive, self._leaves, self._unseen
@@ -143,7 +144,7 @@ cdef class LeafLookup:
         cdef Place *place
         cdef PyObject *before
         cdef PyObject *reference
-        cdef Answers answers
+        cdef _Answers answers
         cdef bint found = False
         if places == NULL:
             places = <Place *> calloc(PLACES, sizeof(Place))
