@@ -16,6 +16,7 @@ from blosc2._core.leaves.leaf_setter cimport LeafSetter
 from blosc2._core.keys.listing cimport KeyListing
 from blosc2._core.keys.membership cimport is_named
 
+
 @cython.auto_pickle(False)
 cdef class _Answers:
     """What one thread finds leaves by, without a GIL: as the store has it, with a reader of its own."""
@@ -51,7 +52,7 @@ cdef class LeafLookup:
     cdef LeafReader _leaves
     cdef Py_ssize_t _forgotten          # how often both were
     cdef Place *_places                 # NULL until needed, and with a GIL
-    cdef int64_t _changes              # of what the copies are made from
+    cdef int64_t _changes               # of what the copies are made from
     cdef LeafSetter _sets           # sets simple leaves; None where nothing may be set, or in a view
     cdef public Py_ssize_t _sweep_at    # how many references to leaves there may be before the dead ones are removed
 
@@ -96,7 +97,6 @@ cdef class LeafLookup:
     cdef void _change(self) noexcept:
         """Have threads make their copies anew; called after what they are made from has changed."""
         cdef Place *places = <Place *> address_get(&self._places)
-        cdef PyObject *old
         cdef int i
         if PLACES == 1:
             return
