@@ -10,6 +10,7 @@ import numpy as np
 from blosc2 import _arrays
 from blosc2._arrays import ChunkInfo as ChunkInfo  # as in the published package
 from blosc2._arrays import ReadableArray
+from blosc2._core.io.sharing import never_freed
 from blosc2._core.ndim.grid_write import Write
 from blosc2._frames import FrameUpdate
 from blosc2._handles import FrameHandle, mark_indexes_stale
@@ -25,6 +26,7 @@ from blosc2._indexing import NDField as NDField  # other packages look for it he
 from blosc2._options import Absent, compressed, explain_absent
 
 
+@never_freed
 @explain_absent
 class NDArray(ReadableArray):
     """An n-dimensional array of compressed chunks, in memory or in a file.

@@ -74,7 +74,7 @@ class Machine(RuleBasedStateMachine):
     # -------------------------------------------------------------------------------- the model
     def fits(self, values: Values) -> bool:
         """Whether a store can have these keys at the same time."""
-        if "/con" in values:
+        if any("con" in key.split("/") for key in values):
             return False
         if self.make.cls is blosc2.EmbedStore:
             return True

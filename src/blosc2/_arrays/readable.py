@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Never
 import numpy as np
 
 from blosc2 import _arrays
+from blosc2._core.io.sharing import never_freed
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_read import read_basic
 from blosc2._handles import Stored
@@ -41,6 +42,10 @@ ChunkInfo = namedtuple(  # noqa: PYI024
 _CPU = (1, 0)
 
 
+never_freed(read_basic)
+
+
+@never_freed
 class ReadableArray(Stored):
     """Base of `NDArray`: everything that neither changes the array nor makes another."""
 

@@ -17,6 +17,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from blosc2._core.io.sharing import never_freed
+
 # Far above any real dtype. It bounds the work that a hostile text can cause.
 MAX_DTYPE_TEXT = 65536
 _MAX_NESTING = 32
@@ -35,6 +37,7 @@ _PIECE: Final = (
 _BETWEEN_LITERALS: Final = r"(?:[\[\]{}(),: ]|\d{1,10}+(?!\d)|True|False|None)*+"
 
 
+@never_freed
 def parse_dtype(text: str) -> np.dtype[Any]:
     """Read a dtype from its text on disk.
 

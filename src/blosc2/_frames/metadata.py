@@ -10,6 +10,7 @@ import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, Protocol
 
+from blosc2._core.io.sharing import never_freed
 from blosc2._frames.metadata_limits import GEOMETRY, RESERVED, check_content, check_name, check_number
 from blosc2._frames.msgpack_values import FEW_BYTES, FrameOpener, Together, pack_attribute, unpack
 from blosc2.exceptions import FormatError, MissingMetadataError, UnsafeDeserializationError, some_of
@@ -231,6 +232,7 @@ def _with_array_markers(content: bytes) -> bytes:
     return content[:3] + marker + shape + marker + chunks + marker + blocks + rest
 
 
+@never_freed
 class HandleProperties:
     """Properties of an object that reads through a handle."""
 

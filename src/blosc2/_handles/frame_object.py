@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from blosc2._core.io.sharing import never_freed
 from blosc2._files import Compaction, advise_frame, check_advice
 from blosc2._frames import HandleProperties, Meta, VLMeta
 from blosc2._handles.handle import FrameHandle
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from blosc2._integrity.report import CheckReport
 
 
+@never_freed
 class Stored(HandleProperties):
     """Base of the classes whose objects are a frame."""
 

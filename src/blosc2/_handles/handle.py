@@ -16,6 +16,7 @@ from blosc2 import _files
 from blosc2._core.codec.codec import Plugin
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock
+from blosc2._core.io.sharing import never_freed
 from blosc2._core.io.source import Source
 from blosc2._core.ndim.geometry import Geometry, parse_geometry
 from blosc2._files import Compaction, Spool, refusal
@@ -43,6 +44,7 @@ from blosc2.storage import CParams, DParams, cparams_of
 _VLMETA_ENCODING = zstd_encoding(5)
 
 
+@never_freed
 class FrameHandle:
     """A frame that is only read: a byte range of a file or store.
 

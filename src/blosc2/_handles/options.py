@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from blosc2._core.io.sharing import never_freed
 from blosc2._frames import Stored
 from blosc2.storage import CParams, DParams
 
 
+@never_freed
 class HandleOptions(NamedTuple):
     """How a handle is opened; all of it was checked by whoever took it from the user.
 

@@ -34,13 +34,15 @@ class Contents:
         Keys of leaves published one by one since the backend listed its keys; False for a removed key.
     """
 
-    __slots__ = ("_backend", "_listing", "_pending", "_sorted", "placed")
+    __slots__ = ("_backend", "_listings", "_pending", "_sorted", "placed")
 
     def __init__(self, backend: Backend, pending: PendingChanges, *, in_order: bool = True) -> None:
         self._backend = backend
         self._pending = pending
         self._sorted = in_order
-        self._listing: KeyListing | None = None
+        # What is in it holds until another list takes its place: whoever still makes a listing of keys that have
+        # changed since puts it into the list that nobody looks at any more.
+        self._listings: list[KeyListing] = []
         self.placed: dict[str, bool] = {}
 
     def has(self, key: str) -> bool:
@@ -96,16 +98,17 @@ class Contents:
             return published
         kept = [key for key in published if frames.get(key, ...) is not None]
         known = set(kept)
-        return kept + [key for key, byte_range in frames.items() if byte_range is not None and key not in known]
+        return kept + [key for key, byte_range in frames.copy().items() if byte_range is not None and key not in known]
 
     def listing(self) -> KeyListing:
         """All keys in sorted order; kept until they change."""
+        kept = self._listings
         published = self._backend.listing()
         if not self._pending.frames and not self.placed:
             return published
-        if self._listing is None:
-            self._listing = self._list(published)
-        return self._listing
+        if not kept:
+            kept.append(self._list(published))
+        return kept[0]
 
     def _list(self, published: KeyListing) -> KeyListing:
         # Embedded values are far fewer than files, so their keys are added anew.
@@ -113,7 +116,7 @@ class Contents:
         find = table.find
         added = {} if embedded is None else dict.fromkeys(embedded.entries)
         removed = []
-        changes = {key: byte_range is not None for key, byte_range in self._pending.frames.items()}
+        changes = {key: byte_range is not None for key, byte_range in self._pending.frames.copy().items()}
         for key, is_there in {**self.placed, **changes}.items():
             if is_there:
                 added[key] = None
@@ -154,26 +157,26 @@ class Contents:
     def list_placed(self) -> None:
         """Let the backend list its keys again, with those published one by one."""
         self.placed = {}
-        self._listing = None
         self._backend.forget_listing()
+        self._listings = []
 
     # ------------------------------------------------------------------ as a follower of the keys
     def key_changed(self, key: str, change: int) -> None:  # noqa: ARG002 - the same for all keys
         """A leaf was replaced (0), added (1) or removed (-1)."""
         if change:
-            self._listing = None
+            self._listings = []
 
     def keys_removed(self, keys: list[str]) -> None:  # noqa: ARG002 - the same for all keys
         """The leaves of many keys were removed."""
-        self._listing = None
+        self._listings = []
 
     def recount(self) -> None:
         """Pending changes were replaced, or the published keys may differ from those listed."""
-        self._listing = None
+        self._listings = []
         if self.placed:
             self.list_placed()
 
     def begin_version(self) -> None:
         """Another version of the store is shown."""
-        self._listing = None
         self.placed = {}
+        self._listings = []

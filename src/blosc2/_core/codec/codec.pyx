@@ -23,12 +23,13 @@ from blosc2._core.codec.chunk cimport (
 from blosc2._core.codec.chunk_checks cimport (
     FILTER_DELTA, FILTER_NDMEAN, FIRST_PLUGIN, check_block, check_starts, filter_asks_array, inspect,
     largest_codec_meta)
+from blosc2._core.codec.idle_contexts cimport POOL, Idle, Place, begin_idle, put_idle, take_idle
 from blosc2._core.codec.plain_chunks cimport ZSTD_freeDCtx, decode_shuffled, is_shuffled, streams_of
 from blosc2._core.codec.special_chunks cimport fill
 from blosc2._core.codec.vl_encoding cimport BEYOND, compress_vl_chunk, raw_vl_chunk
 from blosc2._core.io.buffer cimport Buffer, readable
 from blosc2._core.io.little_endian cimport i32
-from blosc2._core.io.steps cimport step_begin, step_end, step_lock
+from blosc2._core.io.steps cimport PLACES, own_place
 
 from blosc2._core.io.forking import each, in_child
 from blosc2.exceptions import CompressionError, FormatError, codec_error_text
@@ -83,13 +84,15 @@ def library_info(str name):
 # ---------------------------------------------------------------- decode contexts
 
 cdef enum:
-    POOL = 64
     KEEP = 8 << 20  # scratch and temporaries above this are not kept between calls
     TEMPORARIES = 4 # blocks that a context of the library keeps room for
 
-cdef DecodeContext *_idle[POOL]
-cdef int _idle_count = 0
-cdef step_lock _idle_turn
+# Without a GIL, contexts that a thread gives back wait for it at its place: what they hold is in the cache of its processor.
+# With one, all are in common, and places are not used.
+cdef Place _places[PLACES]
+cdef DecodeContext *_contexts[POOL]
+cdef Idle _common
+begin_idle(&_common, POOL, _contexts, _places)
 
 
 cdef void _free_context(DecodeContext *context) noexcept:
@@ -109,22 +112,13 @@ cdef void _free_context(DecodeContext *context) noexcept:
 
 cdef DecodeContext *borrow(int32_t blocksize) except NULL:
     """A decode context for this thread until `give_back`; holds the GIL, if there is one."""
-    global _idle_count
-    cdef DecodeContext *context
-    cdef int i
-    step_begin(&_idle_turn)
-    cdef int chosen = _idle_count - 1
-    for i in range(_idle_count - 1, -1, -1):
-        if _idle[i].blocksize == blocksize:
-            chosen = i
-            break
-    if chosen >= 0:
-        context = _idle[chosen]
-        _idle_count -= 1
-        _idle[chosen] = _idle[_idle_count]
-        step_end(&_idle_turn)
+    cdef DecodeContext *context = NULL
+    if PLACES > 1:
+        context = take_idle(&_places[own_place()].idle, blocksize)
+    if context == NULL:
+        context = take_idle(&_common, blocksize)
+    if context != NULL:
         return context
-    step_end(&_idle_turn)
     context = <DecodeContext *> calloc(1, sizeof(DecodeContext))
     if context == NULL:
         raise MemoryError
@@ -152,34 +146,29 @@ cdef inline void _let_go(uint8_t **buffer, int64_t *size) noexcept nogil:
 
 
 cdef void give_back(DecodeContext *context) noexcept:
-    global _idle_count
     _let_go(&context.stored, &context.stored_size)
     _let_go(&context.scratch, &context.scratch_size)
     _let_go(&context.unfiltered, &context.unfiltered_size)
     if TEMPORARIES * <int64_t> context.blocksize > KEEP:
         _new_context(context)
-    step_begin(&_idle_turn)
-    if _idle_count < POOL and context.dctx != NULL:
-        _idle[_idle_count] = context
-        _idle_count += 1
-        context = NULL
-    step_end(&_idle_turn)
-    if context != NULL:
+    if context.dctx != NULL and ((PLACES > 1 and put_idle(&_places[own_place()].idle, context)) or put_idle(&_common, context)):
+        return
+    _free_context(context)
+
+
+cdef void _free_all(Idle *idle) noexcept:
+    cdef DecodeContext *context = take_idle(idle, 0)
+    while context != NULL:
         _free_context(context)
+        context = take_idle(idle, 0)
 
 
 def free_idle():
     """Release contexts and scratch that no thread uses."""
-    global _idle_count
-    cdef DecodeContext *idle[POOL]
-    cdef int count
-    step_begin(&_idle_turn)
-    count, _idle_count = _idle_count, 0
-    memcpy(idle, _idle, sizeof(idle))
-    step_end(&_idle_turn)
-    while count:
-        count -= 1
-        _free_context(idle[count])
+    cdef int i
+    for i in range(PLACES):
+        _free_all(&_places[i].idle)
+    _free_all(&_common)
 
 
 # ---------------------------------------------------------------- decoding

@@ -19,4 +19,4 @@ cdef class Frame(ChunkTable):
         ChunkChecksum *own) noexcept nogil
 
 
-cdef Frame frame_of_member(Archive archive, int64_t offset, object key, bint check)
+cdef Frame frame_of_member(void *archive, int64_t offset, object key, bint check)

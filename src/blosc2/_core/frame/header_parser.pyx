@@ -13,7 +13,7 @@ from blosc2._core.codec.chunk_checks cimport FIRST_PLUGIN, filter_asks_array
 from blosc2._core.io.little_endian cimport u32
 from blosc2._core.io.readahead cimport ask_for_frame, stop_guessing
 from blosc2._core.io.source cimport READ_OK, Source
-from blosc2._core.io.steps cimport counter_next
+from blosc2._core.io.steps cimport PLACES, draw_number, number_range
 
 from blosc2.exceptions import FormatError
 
@@ -22,7 +22,8 @@ cdef enum:
     PREFIX = 512            # of a mapped frame, copied before it is checked
     MAX_VLMETA = 8192
 
-cdef int64_t _serial = 1
+cdef int64_t _drawn = 0
+cdef number_range _serials[PLACES]
 
 
 cdef inline int32_t _i32be(const uint8_t *p) noexcept nogil:
@@ -58,7 +59,7 @@ cdef class Header:
     """
 
     def __cinit__(self):
-        self.serial = <uint64_t> counter_next(&_serial)
+        self.serial = draw_number(_serials, &_drawn)
         self.header = NULL
 
     def __dealloc__(self):

@@ -20,6 +20,66 @@ B2_INLINE void step_begin(step_lock *lock) { (void)lock; }
 B2_INLINE void step_end(step_lock *lock) { (void)lock; }
 #endif
 
+/* Places, of which each thread has one, for what threads would hinder each other with if they shared it: memory that several
+ * processors write to is much slower. Threads may come to the same place, which so needs a lock; with a GIL there is one
+ * place. Things of different places lie PLACE_BYTES apart. */
+#ifdef Py_GIL_DISABLED
+enum { PLACES = 32 };
+#ifdef _MSC_VER
+#define B2_OF_THREAD __declspec(thread)
+#else
+#define B2_OF_THREAD _Thread_local
+#endif
+B2_INLINE int own_place(void) {
+    static int64_t drawn;
+    static B2_OF_THREAD int number;     /* from 1 on */
+    if (number == 0) number = 1 + (int)(counter_next(&drawn) % PLACES);
+    return number - 1;
+}
+#else
+enum { PLACES = 1 };
+B2_INLINE int own_place(void) { return 0; }
+#endif
+enum { PLACE_BYTES = 128 };
+
+/* References to objects that several threads use are counted in memory that their processors write to in turn. Free-threaded
+ * Python 3.13 does so for each function and attribute that is looked up. */
+#if defined(Py_GIL_DISABLED) && PY_VERSION_HEX < 0x030E0000
+/* For what is there as long as the process: so large a count is one that Python takes for "never freed". */
+B2_INLINE void never_count(PyObject *item) {
+    if (_Py_IsOwnedByCurrentThread(item)) Py_SET_REFCNT(item, PY_SSIZE_T_MAX);
+}
+#else
+B2_INLINE void never_count(PyObject *item) { (void)item; }
+#endif
+
+/* Numbers that no two threads draw alike; in order with a GIL. `drawn` begins with 0, the numbers with 1. */
+#ifdef Py_GIL_DISABLED
+typedef struct {
+    step_lock turn;
+    int64_t next, stop;
+    char apart[PLACE_BYTES];
+} number_range;
+B2_INLINE uint64_t draw_number(number_range *ranges, int64_t *drawn) {
+    number_range *own = ranges + own_place();
+    int64_t number;
+    step_begin(&own->turn);
+    if (own->next == own->stop) {
+        own->next = 1 + (counter_next(drawn) << 10);
+        own->stop = own->next + (1 << 10);
+    }
+    number = own->next++;
+    step_end(&own->turn);
+    return (uint64_t)number;
+}
+#else
+typedef char number_range;
+B2_INLINE uint64_t draw_number(number_range *ranges, int64_t *drawn) {
+    (void)ranges;
+    return 1 + (uint64_t)counter_next(drawn);
+}
+#endif
+
 /* Publish what a thread has made, unless another one was faster: then it stays its own, and is to be freed. A step. */
 B2_INLINE void publish_once(void *address, void *own) {
     if (address_get(address)) return;

@@ -1,5 +1,5 @@
 # What keeps threads apart that have no GIL: see steps.h and atomics.h.
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 cdef extern from "io/atomics.h" nogil:
     int64_t counter_next(int64_t *counter)
@@ -17,3 +17,9 @@ cdef extern from "io/steps.h" nogil:
     void step_begin(step_lock *lock)
     void step_end(step_lock *lock)
     void publish_once(void *address, void *own)
+    enum:
+        PLACES
+        PLACE_BYTES
+    int own_place()
+    ctypedef char number_range
+    uint64_t draw_number(number_range *ranges, int64_t *drawn)

@@ -3,13 +3,35 @@
 
 cimport cython
 from cpython.dict cimport PyDict_Size
+from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
+from libc.stdint cimport int64_t
+from libc.stdlib cimport calloc, free
 
 from blosc2._core.frame.frame cimport Frame
-from blosc2._core.leaves.weak_cache cimport find, hold
+from blosc2._core.leaves.weak_cache cimport find, hold, hold_next
+from blosc2._core.io.steps cimport (
+    PLACE_BYTES, PLACES, address_get, number_get, number_set, own_place, publish_once, step_begin, step_end, step_lock)
 from blosc2._core.leaves.leaf_reader cimport LeafReader
 from blosc2._core.leaves.leaf_setter cimport LeafSetter
 from blosc2._core.keys.listing cimport KeyListing
 from blosc2._core.keys.membership cimport is_named
+
+
+@cython.auto_pickle(False)
+cdef class _Answers:
+    """What one thread finds leaves by, without a GIL: as the store has it, with a reader of its own."""
+
+    cdef dict alive
+    cdef LeafReader leaves
+    cdef str unseen
+
+
+cdef struct Place:
+    step_lock turn
+    PyObject *answers       # NULL until made, and where they hold no more
+    PyObject *key           # under which a leaf was remembered here last
+    PyObject *reference
+    char apart[PLACE_BYTES]
 
 
 cdef class LeafLookup:
@@ -20,7 +42,8 @@ cdef class LeafLookup:
     leaves are remembered.
 
     What it finds leaves by is replaced when another version is shown, or the store is closed, maybe by another thread: each
-    method takes it once, and replaces it as a whole.
+    method takes it once, and replaces it as a whole. Without a GIL, a thread that opens leaves has its own copy of it, at
+    its place: else threads would wait for the memory in which references to these objects are counted.
     """
 
     cdef KeyListing _listed
@@ -28,8 +51,19 @@ cdef class LeafLookup:
     cdef dict _alive, _remembered
     cdef LeafReader _leaves
     cdef Py_ssize_t _forgotten          # how often both were
+    cdef Place *_places                 # NULL until needed, and with a GIL
+    cdef int64_t _changes               # of what the copies are made from
     cdef LeafSetter _sets           # sets simple leaves; None where nothing may be set, or in a view
     cdef public Py_ssize_t _sweep_at    # how many references to leaves there may be before the dead ones are removed
+
+    def __dealloc__(self):
+        cdef int i
+        if self._places != NULL:
+            for i in range(PLACES):
+                Py_XDECREF(self._places[i].answers)
+                Py_XDECREF(self._places[i].key)
+                Py_XDECREF(self._places[i].reference)
+            free(self._places)
 
     @property
     @cython.critical_section
@@ -60,6 +94,95 @@ cdef class LeafLookup:
         if version == self._forgotten:
             self._listed = listing
 
+    cdef void _change(self) noexcept:
+        """Have threads make their copies anew; called after what they are made from has changed."""
+        cdef Place *places = <Place *> address_get(&self._places)
+        cdef int i
+        if PLACES == 1:
+            return
+        number_set(&self._changes, number_get(&self._changes) + 1)
+        if places != NULL:
+            for i in range(PLACES):
+                self._drop(&places[i])
+
+    cdef void _drop(self, Place *place) noexcept:
+        cdef PyObject *old
+        step_begin(&place.turn)
+        old, place.answers = place.answers, NULL
+        step_end(&place.turn)
+        Py_XDECREF(old)
+
+    cdef _Answers _own_answers(self, Place *place):
+        """What this thread finds leaves by; made anew if something has changed."""
+        cdef _Answers answers = None
+        cdef PyObject *old
+        cdef int64_t changes
+        step_begin(&place.turn)
+        if place.answers != NULL:
+            answers = <_Answers> place.answers
+        step_end(&place.turn)
+        if answers is not None:
+            return answers
+        answers = _Answers.__new__(_Answers)
+        with cython.critical_section(self):
+            changes = number_get(&self._changes)
+            answers.alive, answers.leaves, answers.unseen = self._alive, self._leaves, self._unseen
+        if answers.leaves is not None:
+            answers.leaves = answers.leaves.copy()
+        Py_INCREF(answers)
+        step_begin(&place.turn)
+        old, place.answers = place.answers, <PyObject *> answers
+        step_end(&place.turn)
+        Py_XDECREF(old)
+        if number_get(&self._changes) != changes:   # meanwhile; what changed it may have looked here before
+            self._drop(place)
+        return answers
+
+    cdef object _find_or_open(self, key):
+        """What `__getitem__` gives without a GIL."""
+        cdef Place *places = <Place *> address_get(&self._places)
+        cdef Place *place
+        cdef PyObject *before
+        cdef PyObject *reference
+        cdef _Answers answers
+        cdef bint found = False
+        if places == NULL:
+            places = <Place *> calloc(PLACES, sizeof(Place))
+            if places == NULL:
+                raise MemoryError
+            with cython.critical_section(self):
+                publish_once(&self._places, &places)
+            free(places)    # if another thread was faster
+            places = <Place *> address_get(&self._places)
+        place = &places[own_place()]
+        answers = self._own_answers(place)
+        if type(key) is not str or answers.alive is None:
+            return self._open(key)
+        leaf = find(answers.alive, key, &found)
+        if leaf is not None and not is_named(key, answers.unseen):
+            return leaf
+        if answers.leaves is None:
+            return self._open(key)
+        leaf = answers.leaves.open(key)
+        if leaf is None:
+            return self._open(key)
+        if type(leaf) is Frame:
+            return self._leaf_of(key, leaf)
+        step_begin(&place.turn)
+        before, place.key = place.key, NULL
+        reference, place.reference = place.reference, NULL
+        step_end(&place.turn)
+        leaf = hold_next(answers.alive, key, leaf, &before, &reference)
+        step_begin(&place.turn)
+        place.key, before = before, place.key
+        place.reference, reference = reference, place.reference
+        step_end(&place.turn)
+        Py_XDECREF(before)
+        Py_XDECREF(reference)
+        if PyDict_Size(answers.alive) > self._sweep_at:
+            self._sweep()
+        return leaf
+
     @cython.critical_section
     def _use_open_leaves(self, dict held not None, str hidden, bint find=True):
         """Find open leaves in a dictionary of references by key from now on, and remember leaves there.
@@ -70,12 +193,14 @@ cdef class LeafLookup:
         self._unseen = hidden
         self._alive = held if find else None
         self._remembered = held
+        self._change()
 
     @cython.critical_section
     def _use_reader(self, LeafReader reader not None, Py_ssize_t version):
         """Let a reader open leaves from now on, with the same condition."""
         if version == self._forgotten:
             self._leaves = reader
+            self._change()
 
     @cython.critical_section
     def _forget_answers(self):
@@ -83,6 +208,7 @@ cdef class LeafLookup:
         self._listed = None
         self._leaves = None
         self._forgotten += 1
+        self._change()
 
     @property
     @cython.critical_section
@@ -125,6 +251,8 @@ cdef class LeafLookup:
         cdef LeafReader reader
         cdef str unseen
         cdef bint found = False
+        if PLACES > 1:
+            return self._find_or_open(key)
         with cython.critical_section(self):
             held, reader, unseen = self._alive, self._leaves, self._unseen
         if type(key) is not str or held is None:

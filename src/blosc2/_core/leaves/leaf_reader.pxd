@@ -18,3 +18,4 @@ cdef class LeafReader:
 
     cdef int64_t find(self, str key) noexcept
     cdef object open(self, str key)
+    cdef LeafReader copy(self)

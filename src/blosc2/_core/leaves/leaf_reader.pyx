@@ -86,6 +86,16 @@ cdef class LeafReader:
             with cython.critical_section(self):
                 self.template = template
 
+    cdef LeafReader copy(self):
+        """The same reader for another thread, which counts its own references to what it gives each leaf."""
+        options, path = self.options, self.path
+        if isinstance(options, tuple) and type(options) is not tuple:
+            options = type(options)(*options)
+        if type(path) is str:
+            path = (path + "/")[:-1]
+        return LeafReader(self.table, None if self.hidden is None else self.hidden.decode(), self.arrays, self.handles,
+                          self.dtype_of, options, path, self.check)
+
     cdef int64_t find(self, str key) noexcept:
         """The offset of a key; negative where it is not there, or where others have to look."""
         cdef Py_ssize_t length
@@ -101,7 +111,7 @@ cdef class LeafReader:
         cdef Frame frame
         if offset < 0:
             return None
-        frame = frame_of_member(self.archive, offset, key, self.check)
+        frame = frame_of_member(<void *> self.archive, offset, key, self.check)
         if not frame.holds_only_array() or frame.wants_geometry():
             return frame
         array = geometry_of(frame, self.dtype_of)

@@ -344,7 +344,7 @@ cdef class LeafSetter:
                 (<object> leaves).forget(key)
             if is_new:
                 number_set(&pending.revision_, pending.revision_ + 1)
-                self.contents._listing = None
+                self.contents._listings = []
                 if self.counts is not None:
                     self.counts.note(key, parent, 1)
                     if parent:
@@ -418,7 +418,7 @@ cdef class LeafSetter:
                 block.made(key, None if is_published else ...)
             if is_embedded:
                 number_set(&pending.in_memory_, pending.in_memory_ + self.map_bytes)
-            self.contents._listing = None
+            self.contents._listings = []
             self.some_gone = True
             if self.names is not None:
                 self.names.key_changed(key, -1)

@@ -4,11 +4,12 @@
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
 from libc.string cimport memcmp
 
 from blosc2._core.codec.chunk cimport MAX_BUFFER
 from blosc2._core.frame.frame cimport Frame
-from blosc2._core.io.steps cimport step_begin, step_end, step_lock
+from blosc2._core.io.steps cimport PLACE_BYTES, PLACES, own_place, step_begin, step_end, step_lock
 
 from blosc2.exceptions import FormatError
 
@@ -185,9 +186,36 @@ cdef enum:
 cdef dict _known_dtypes = {}
 
 
+cdef struct Last:
+    step_lock turn
+    PyObject *seen              # a tuple; NULL before the first
+    char apart[PLACE_BYTES]
+
 # The array metadata that was read last, its geometry and dtype: leaves of a store are often alike, and then share them.
-cdef tuple _last = (None, None, None)
-cdef step_lock _last_turn
+# Without a GIL, each thread has its own: to count references to objects of others takes longer than to make them.
+cdef Last _last[PLACES]
+
+
+cdef tuple _seen_last():
+    """The array metadata that was read last, with its geometry and dtype; None before the first."""
+    cdef Last *last = &_last[own_place()]
+    cdef tuple seen = None
+    step_begin(&last.turn)
+    if last.seen != NULL:
+        seen = <tuple> last.seen
+    step_end(&last.turn)
+    return seen
+
+
+cdef int _see(tuple seen) except -1:
+    cdef Last *last = &_last[own_place()]
+    cdef PyObject *before
+    Py_INCREF(seen)
+    step_begin(&last.turn)
+    before, last.seen = last.seen, <PyObject *> seen
+    step_end(&last.turn)
+    Py_XDECREF(before)  # behind the step, as it may run anything
+    return 0
 
 
 cdef object _bad(Frame frame, int64_t at, str what):
@@ -205,10 +233,9 @@ def parse_geometry(Frame frame not None, dtype_of):
 
 cdef tuple geometry_of(Frame frame, dtype_of):
     """The same, and the frame."""
-    global _last
     cdef int32_t length
-    cdef bytes own, content
-    cdef tuple last, before
+    cdef bytes own, content = None
+    cdef tuple last
     cdef const uint8_t *m = frame.find_metalayer(b"b2nd", 4, &length)
     cdef Geometry geometry
     cdef int64_t at
@@ -220,10 +247,9 @@ cdef tuple geometry_of(Frame frame, dtype_of):
     if m == NULL:
         raise FormatError("no b2nd metalayer: not an array", path=frame.source.path, key=frame.key)
     at = frame.offset + (m - frame.header if frame.header != NULL else 0)
-    step_begin(&_last_turn)
-    last = _last
-    step_end(&_last_turn)
-    content = <bytes> last[0]
+    last = _seen_last()
+    if last is not None:
+        content = <bytes> last[0]
     if content is not None and PyBytes_GET_SIZE(content) == length and memcmp(PyBytes_AS_STRING(content), m, length) == 0:
         geometry, dtype = <Geometry> last[1], last[2]
     else:
@@ -232,11 +258,7 @@ cdef tuple geometry_of(Frame frame, dtype_of):
         # Not one without a dtype text, whose dtype is the frame's. Nor a structured one: names of its fields can be
         # assigned, which would change all arrays that share it.
         if dtype.names is None and length > 6 + 19 * geometry.c.ndim:
-            last = (<const char *> m)[:length], geometry, dtype
-            step_begin(&_last_turn)
-            before, _last = _last, last
-            step_end(&_last_turn)
-            before = None   # behind the step, as it may run anything
+            _see(((<const char *> m)[:length], geometry, dtype))
     _check_frame(frame, geometry, at)
     return geometry, dtype, frame
 

@@ -54,7 +54,8 @@ class _Shared:
 
     def end(self) -> None:
         """Tell the threads to end. It waits for nothing: a collector may call it in a thread that has the lock."""
-        if os.getpid() != self.process:  # the threads are those of a parent
+        # What has ended when the program ends may be told again when even `os` is gone.
+        if self.ended or os.getpid() != self.process:  # the threads are those of a parent
             return
         with self.not_full:
             self.stop = self.drawn
@@ -66,10 +67,11 @@ class _Shared:
     def close(self) -> None:
         """End the threads, each after the result that it is making, and wait for them."""
         self.end()
-        if os.getpid() == self.process:
+        if self.threads and os.getpid() == self.process:
             for thread in self.threads:
                 if thread is not threading.current_thread():
                     thread.join()
+            self.threads = []
 
 
 _running: weakref.WeakSet[_Shared] = weakref.WeakSet()
