@@ -295,7 +295,7 @@ cdef inline void note_spans(Wanted *wanted) noexcept nogil:
             number_set(&wanted.scan.last, stop)
         return
     wanted.noted = True
-    if not wanted.leaf:
+    if not wanted.leaf:     # who reads parts of arrays is not going to read all leaves whole
         number_set(&wanted.state.leaves, 0)
     for i in range(wanted.count):
         nbytes += wanted.spans[i].stop - wanted.spans[i].start
