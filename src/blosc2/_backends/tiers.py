@@ -233,7 +233,8 @@ class TieredBackend(ABC):
 
     def listing(self) -> KeyListing:
         """A listing of all keys with their groups. It is kept until other keys are published."""
-        if self._listing is None:
+        listing = self._listing  # another thread may forget it meanwhile
+        if listing is None:
             embedded = self.embedded
             if embedded is None:
                 return KeyListing(KeyTable.of_keys(()))
@@ -247,8 +248,8 @@ class TieredBackend(ABC):
                 from blosc2._core.leaves.leaf_moves import added_keys
 
                 more = added_keys(files, values)
-            self._listing = KeyListing(files, more, path=self.named)
-        return self._listing
+            listing = self._listing = KeyListing(files, more, path=self.named)
+        return listing
 
     @property
     def can_move_groups(self) -> bool:

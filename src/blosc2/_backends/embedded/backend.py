@@ -229,13 +229,15 @@ class EmbeddedBackend:
     # ------------------------------------------------------------------ list, describe
     def keys(self) -> list[str]:
         """All keys, in the order in which they came."""
-        return [] if self.embedded is None else list(self.embedded.entries)
+        embedded = self.embedded
+        return [] if embedded is None else list(embedded.entries)
 
     def listing(self) -> KeyListing:
         """A listing of all keys with their groups. It is kept until other keys are published."""
-        if self._listing is None:
-            self._listing = KeyListing(KeyTable.of_keys(self.keys()), path=self.named)
-        return self._listing
+        listing = self._listing  # another thread may forget it meanwhile
+        if listing is None:
+            listing = self._listing = KeyListing(KeyTable.of_keys(self.keys()), path=self.named)
+        return listing
 
     def forget_listing(self) -> None:
         """Keys were added or removed: list them anew."""
