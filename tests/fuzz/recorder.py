@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import resource
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +29,8 @@ _OF_COPIES = ("copy", "pickle", "compact")
 _UNIT = 1024
 # Above this the peak is reset, so that the memory of one call is not counted for the next one.
 _SOME = 8 * MIB
+#: msgpack nests 1,024 levels, and each takes two calls of `stable`.
+_DEEPEST = 5000
 
 
 class Failure(Exception):
@@ -149,7 +152,12 @@ def _told(error: BaseException) -> str:
 
 def digest(value: Any) -> str:
     """A short text that is the same whenever the value is: the value itself where it is small."""
-    text = stable(value)
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, _DEEPEST))
+    try:
+        text = stable(value)
+    finally:
+        sys.setrecursionlimit(limit)
     if len(text) < 400:
         return text
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()

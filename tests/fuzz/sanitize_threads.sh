@@ -19,7 +19,7 @@ mkdir -p "$home"
 grep -E '^(race|mutex|deadlock|thread|signal)' "$root/tests/fuzz/suppressions.txt" >"$home/thread.txt"
 [ -x "$home/venv/bin/python" ] || "$PYTHON" -m venv "$home/venv"
 python=$home/venv/bin/python
-"$python" -m pip install --quiet --only-binary numpy numpy 'scikit-build-core>=0.11' 'cython>=3.1' ninja cmake msgpack 'pytest>=8' \
+"$python" -m pip install --quiet --only-binary numpy,hypothesis numpy 'scikit-build-core>=0.11' 'cython>=3.1' ninja cmake msgpack 'pytest>=8' \
   'hypothesis>=6.100' 'fsspec>=2024.6'
 prefix=${BLOSC2_PREFIX:-$home/carrier/blosc2}
 if [ ! -d "$prefix" ]; then
