@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,25 @@ print("build_time_vars =", renamed)
     }
 
 
+def own_runtime(machine: str) -> str:
+    """What makes the linker take what compilers call by themselves from GCC's library, and not from zig's.
+
+    zig's has `memcpy` and the like, too, which then take the place of glibc's: those are made for each processor, and
+    C-Blosc2 copies dictionaries over themselves, after which zig's leaves ones that compress badly. GCC's library is
+    there for this machine only.
+    """
+    if machine != platform.machine():
+        return ""
+    return f"-rtlib=none {run('gcc', '-print-libgcc-file-name').strip()}"
+
+
+def copies_by_libc(wheel: Path) -> bool:
+    """Whether the module that has C-Blosc2 imports `memcpy`. Other names of functions are stripped."""
+    with zipfile.ZipFile(wheel) as archive:
+        [name] = [name for name in archive.namelist() if re.search(r"_core/codec/codec\.[^/]*so$", name)]
+        return b"\0memcpy\0" in archive.read(name)
+
+
 def c_library(python: Path, wheel: str, folder: Path, machine: str) -> Path:
     """Unpack the wheel that carries C-Blosc2, which is for every CPython with a GIL; of it only C code is used."""
     run(
@@ -147,7 +167,7 @@ def build(python: Path, output: Path, work: Path, machine: str) -> Path:
     # No code here is unwound by tables: 6 % of each module.
     env["CFLAGS"] = f"{os.environ.get('CFLAGS', '')} -fno-asynchronous-unwind-tables -fno-unwind-tables".strip()
     # The linker strips: `strip` knows this machine's files only.
-    env["LDFLAGS"] = f"{os.environ.get('LDFLAGS', '')} -Wl,--hash-style=gnu -s".strip()
+    env["LDFLAGS"] = f"{os.environ.get('LDFLAGS', '')} -Wl,--hash-style=gnu -s {own_runtime(machine)}".strip()
     if machine != platform.machine():
         env |= described_as(machine, made, work)
     run(
@@ -162,6 +182,11 @@ def build(python: Path, output: Path, work: Path, machine: str) -> Path:
     [wheel] = repaired.glob("*.whl")
     if wheel.stat().st_size > LARGEST:
         sys.exit(f"{wheel.name} has {wheel.stat().st_size:,} bytes; at most {LARGEST:,} are expected")
+    if not copies_by_libc(wheel):
+        problem = f"{wheel.name} has a memcpy of its own, which is no good one: see own_runtime"
+        if machine == platform.machine():
+            sys.exit(problem)
+        print(f"warning: {problem}", file=sys.stderr)
     shown = run(made, "-m", "auditwheel", "show", wheel)
     [tag] = re.findall(r"manylinux_\d+_\d+_\w+", shown.split("constrains the platform tag to", 1)[-1])[:1]
     output.mkdir(exist_ok=True)
