@@ -20,6 +20,8 @@ def main(source: str, package: str, output: str, shared: str, *modules: str) -> 
             full_module_name=f"blosc2._core.{package}.{module}",
             include_path=[source],
             language_level=3,
+            # No extension type can be pickled; with it, each would have code of its own that says so.
+            compiler_directives={"auto_pickle": False},
             output_file=str(Path(output, f"{module}.c")),
             shared_utility_qualified_name=shared or None,
         )

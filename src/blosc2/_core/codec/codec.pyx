@@ -47,6 +47,9 @@ def reason(int code):
 
 # ---------------------------------------------------------------- library
 
+cdef extern from "codec/early_zstd.h":  # decoders of formats that no chunk has are not linked
+    pass
+
 cdef extern from "codec/library_environment.h":
     int library_reads_environment()
 

@@ -10,10 +10,9 @@
 #include <stdint.h>
 #include <string.h>
 #include "native_thread.h"
+#include "arm_crc.h"
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
-#elif defined(__aarch64__) && defined(__ARM_FEATURE_CRC32)
-#include <arm_acle.h>
 #endif
 
 static uint32_t b2_crc32_table[8][256];
@@ -146,18 +145,18 @@ static uint32_t crc32_by_wide_folding(uint32_t crc, const uint8_t *p, size_t n) 
 #define b2_crc32_ways() (!(__builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1")) ? 0 \
     : __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") \
       && __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("vpclmulqdq") ? 2 : 1)
-#elif defined(__aarch64__) && defined(__ARM_FEATURE_CRC32)
-B2_INLINE uint32_t crc32_by_folding(uint32_t crc, const uint8_t *p, size_t n) {
+#elif defined(B2_ARM_CRC)
+B2_ARM_CRC static uint32_t crc32_by_folding(uint32_t crc, const uint8_t *p, size_t n) {
     uint64_t word;
     for (; n >= 8; p += 8, n -= 8) {
         memcpy(&word, p, 8);
-        crc = __crc32d(crc, word);
+        crc = b2_arm_crc32_of_word(crc, word);
     }
-    for (; n; p++, n--) crc = __crc32b(crc, *p);
+    for (; n; p++, n--) crc = b2_arm_crc32_of_byte(crc, *p);
     return crc;
 }
 #define crc32_by_wide_folding crc32_by_folding
-#define b2_crc32_ways() 1
+#define b2_crc32_ways() b2_arm_has_crc()
 #else
 #define crc32_by_folding crc32_by_table
 #define crc32_by_wide_folding crc32_by_table

@@ -1,6 +1,6 @@
 /* CRC-32C (Castagnoli, RFC 3720 appendix B.4): reflected polynomial 0x82F63B78, all ones in and out.
  *
- * By the instruction that x86-64 has since SSE 4.2 and ARMv8.1 always, else by tables of 8 x 256 entries ("slicing by
+ * By the instruction that x86-64 has since SSE 4.2 and ARM since ARMv8.1, else by tables of 8 x 256 entries ("slicing by
  * eight", Kounavis and Berry 2005). The instruction waits for its own result, so long data are three streams at once;
  * where AVX-512 multiplies polynomials, 256 bytes at a time are folded (Gopal et al. 2009), 5 times as fast. All give
  * the same numbers. */
@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 #include "native_thread.h"
+#include "arm_crc.h"
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 #endif
@@ -51,12 +52,11 @@ B2_INLINE uint32_t crc32c_by_table(uint32_t crc, const uint8_t *p, size_t n) {
 #define b2_crc_of_word __builtin_ia32_crc32di
 #define b2_crc_of_byte __builtin_ia32_crc32qi
 #define b2_has_instruction() __builtin_cpu_supports("sse4.2")
-#elif defined(__aarch64__) && defined(__ARM_FEATURE_CRC32)
-#include <arm_acle.h>
-#define B2_CRC_TARGET
-#define b2_crc_of_word(crc, word) __crc32cd((uint32_t) (crc), word)
-#define b2_crc_of_byte __crc32cb
-#define b2_has_instruction() 1
+#elif defined(B2_ARM_CRC)
+#define B2_CRC_TARGET B2_ARM_CRC
+#define b2_crc_of_word(crc, word) b2_arm_crc32c_of_word((uint32_t) (crc), word)
+#define b2_crc_of_byte b2_arm_crc32c_of_byte
+#define b2_has_instruction() b2_arm_has_crc()
 #else
 #define b2_has_instruction() 0
 #endif

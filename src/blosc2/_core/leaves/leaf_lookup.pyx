@@ -17,7 +17,6 @@ from blosc2._core.keys.listing cimport KeyListing
 from blosc2._core.keys.membership cimport is_named
 
 
-@cython.auto_pickle(False)
 cdef class _Answers:
     """What one thread finds leaves by, without a GIL: as the store has it, with a reader of its own."""
 
