@@ -18,7 +18,7 @@ from blosc2._core.codec.thread_pool cimport Job, WorkerGroup, acquire_group, rel
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.io.readahead cimport AHEAD_BYTES
 from blosc2._core.ndim.ask_parts cimport begin_parts, go_on_with_parts
-from blosc2._core.ndim.foresee_parts cimport foresee_parts, foresees_blocks
+from blosc2._core.ndim.foresee_parts cimport Foreseen, foresee_parts, what_is_foreseen
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
 from blosc2._core.ndim.grid cimport REVERSED, Box, Operation, clip, parse_key
 from blosc2._core.ndim.grid_read cimport Read
@@ -471,15 +471,15 @@ cdef class ReadMany(Operation):
         cdef int64_t task, i, c, opened = -1
         cdef int64_t *axes
         cdef int d, status
-        cdef bint foresees = foresees_blocks(self.frame, g)
+        cdef Foreseen ahead = what_is_foreseen(self.frame, g)
         while True:
             task = self.draw()
             if task < 0:
                 return
             for i in range(self.groups[task // self.pieces], self.groups[task // self.pieces + 1]):
                 part = &self.parts[i]
-                if foresees:
-                    foresee_parts(self.frame, self.parts, i, self.groups[task // self.pieces + 1])
+                if ahead.cached or ahead.stored:
+                    foresee_parts(self.frame, ahead, self.parts, i, self.groups[task // self.pieces + 1])
                 if i >= self.ahead.resume:
                     go_on_with_parts(self, context, self.parts, self.axes, self.part_count)
                 if part.chunk != opened:
