@@ -12,6 +12,7 @@ all slots of a worker are taken, its batch gets memory of its own.
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import math
 import os
@@ -67,6 +68,7 @@ class Slots:
     def begin(self) -> None:
         """Know nothing of earlier workers: new ones are begun."""
         self.end()
+        importlib.import_module("numpy.random")  # workers seed it; imported by the parent, its memory is shared
         self.table = torch.zeros(self._shape, dtype=torch.int64).share_memory_()
         self._released = self.table.numpy()
         self.number = next(_numbers)
