@@ -372,7 +372,7 @@ def test_blocks_of_a_server_are_cached() -> None:
 @pytest.mark.parametrize("limit", [20_000, 40_000_000])
 @pytest.mark.parametrize("mmap_mode", ["r", None])
 def test_selections_of_one_block_find_it_once(tmp_path: Path, mmap_mode: str | None, limit: int) -> None:
-    """Selections of a batch that follow each other in one block share it; one of several arrays, and of a last chunk, too."""
+    """Selections of a batch that follow each other in one block share it, in a last chunk, too."""
     items = np.random.default_rng(4).integers(0, 50, (50, 100))
     path = write(tmp_path / "x.b2nd", items, chunks=(20, 100), blocks=(5, 100))
     array = blosc2.open(path, mode="r", mmap_mode=mmap_mode)

@@ -62,7 +62,8 @@ def test_a_leaf_is_one_request_beyond_its_group(server: remote_kit.RangeServer, 
     assert len(server.requests) <= 3
     server.forget()
     np.testing.assert_array_equal(store["/g03/leaf003500"][:], leaf(3500))
-    assert len(server.requests) == 3  # the slot of the group, the records of its leaves, the leaf
+    # The slot of the group, which may have come with the first requests, the records of its leaves, the leaf.
+    assert len(server.requests) in (2, 3)
     for i in (3000, 3123, 3777):
         server.forget()
         np.testing.assert_array_equal(store[f"/g03/leaf{i:06d}"][:], leaf(i))

@@ -222,7 +222,8 @@ class Loader(_tools.Loader):
     kind : {"threads", "fork", "spawn", "forkserver"}
         What workers are: threads of this process, which share its mapping and its block cache and copy nothing; or
         processes, for transforms that hold the GIL. Processes are those of `torch.utils.data.DataLoader`, begun with
-        the first loop, and kept until `close`. They serve one loop at a time: a new one ends the one before.
+        the first loop, and kept until `close`. They serve one loop at a time: a new one ends the one before. They use
+        the memory of a batch again when nothing refers to it, to a view of it or to an array over it.
     pin_memory : bool
         Batches in pinned memory, which threads decode into. Without CUDA it has no effect.
     timeout : float

@@ -61,7 +61,6 @@ class Slots:
         self.number = 0
         #: For each slot its last use that nobody needs any more; negative if the slot must not be used again.
         self.table: Any = None
-        self._process = os.getpid()
         self._lock = threading.RLock()
         self.end()
 
@@ -71,6 +70,7 @@ class Slots:
         importlib.import_module("numpy.random")  # workers seed it; imported by the parent, its memory is shared
         self.table = torch.zeros(self._shape, dtype=torch.int64).share_memory_()
         self._released = self.table.numpy()
+        self._process = os.getpid()
         self.number = next(_numbers)
         _known[self.number] = self
 
@@ -96,7 +96,7 @@ class Slots:
 
     def release(self) -> None:
         """Give back the slots whose batches nobody refers to any more."""
-        if os.getpid() != self._process:
+        if self.table is None or os.getpid() != self._process:
             return
         with self._lock:
             for place, (use, storage) in list(self._held.items()):
@@ -125,6 +125,8 @@ def _before_fork() -> None:
 
 def _in_child() -> None:
     global own
+    for slots in list(_known.values()):
+        slots._lock = threading.RLock()  # another thread may have had it
     _known.clear()
     own = None
 
