@@ -38,7 +38,9 @@ cdef inline Foreseen what_is_foreseen(Frame frame, const Grid *g) noexcept nogil
     found.cached = state_get(&cache_is_on) != 0 and frame.source.serial != 0 and g.block_nbytes <= SMALL_BLOCK
     found.stored = 0
     if not found.cached and frame.source.base != NULL and frame.nbytes > 0 and g.block_nbytes <= SMALL_BLOCK:
-        found.stored = 1 + <int64_t> (<double> g.block_nbytes * <double> frame.cbytes / <double> frame.nbytes)
+        # What a file says of its size may be anything.
+        found.stored = 1 + <int64_t> min(
+            <double> g.block_nbytes * <double> frame.cbytes / <double> frame.nbytes, <double> SMALL_BLOCK)
     return found
 
 
