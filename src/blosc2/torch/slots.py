@@ -61,6 +61,7 @@ class Slots:
         self.number = 0
         #: For each slot its last use that nobody needs any more; negative if the slot must not be used again.
         self.table: Any = None
+        self._released: Any = None  # the same as an array
         self._lock = threading.RLock()
         self.end()
 
@@ -78,7 +79,7 @@ class Slots:
         """Let go of the memory of all slots; batches that somebody has keep theirs."""
         with self._lock:
             _known.pop(self.number, None)
-            self.number, self.table = 0, None
+            self.number, self.table, self._released = 0, None, None
             self._memory: dict[tuple[int, int], Any] = {}
             self._held: dict[tuple[int, int], tuple[int, StorageWeakRef]] = {}
 
