@@ -14,7 +14,9 @@ Each run is a process of its own; the sides take turns, and the medians of sever
 time of a sample in all processes, which counts on a busy machine; `first epoch/s` are samples a second of the first
 epoch, which may have to fetch files from the disk; `unique` are MB that a worker has for itself and has written
 to: of a process, or what the process has grown by for each thread, batches that wait included; `USS` has pages of
-mapped files, too, which belong to the system's cache and count where no other process maps the file.
+mapped files, too, which belong to the system's cache and count where no other process maps the file. `shared` are MB
+of memory that it shares with the process of the loop, for batches. Without workers a batch is read by two threads here,
+by "one thread" in that of the loop.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from loading_measures import checksum, forget_pages, measured
 IMAGES, BATCH = 20_000, 256
 SHAPE, CHUNKS, BLOCKS = (1, 160, 192, 192), (1, 64, 64, 64), (1, 16, 16, 16)
 CASES, PATCH, PATCH_BATCH, PATCHES = 8, (64, 96, 96), 2, 64
-OURS = ("ours threads", "ours fork", "ours threads cached")
+OURS = ("ours threads", "ours fork", "ours threads cached", "ours one thread", "ours one thread cached")
 IMAGE_SIDES = (
     *OURS,
     "npy memmap",
@@ -244,6 +246,8 @@ def image_job(side: str, folder: Path, workers: int, epochs: int) -> dict[str, f
 
         if "cached" in side:
             blosc2.set_block_cache("200 MB")
+        if "one thread" in side:
+            blosc2.set_nthreads(1)
         store = blosc2.open(str(folder / "images.b2z"), mmap_mode="r")
         samples = blosc2.torch.Samples({"image": store["/image"], "label": store["/label"]})
         kind = "fork" if "fork" in side else "threads"
@@ -273,6 +277,8 @@ def patch_job(side: str, folder: Path, workers: int, epochs: int) -> dict[str, f
 
     if "cached" in side:
         blosc2.set_block_cache("400 MB")
+    if "one thread" in side:
+        blosc2.set_nthreads(1)
     kind = "fork" if "fork" in side else "threads"
     torch.set_num_threads(1)
     name = "same.b2z" if "same" in side else "cohort.b2z"
@@ -383,14 +389,14 @@ def show(found: dict[tuple[str, int], list[dict[str, float]]]) -> None:
     sums = {sample["sum"] for samples in found.values() for sample in samples}
     if len(sums) != 1:
         raise SystemExit(f"the sides read different items: {sums}")
-    print(f"{'':22s} workers  samples/s       us  first epoch/s  first batch   unique      USS")
+    print(f"{'':22s} workers  samples/s       us  first epoch/s  first batch   unique      USS   shared")
     for (side, workers), samples in found.items():
         if samples:
-            names = ("rate", "us", "cold", "first", "unique", "uss")
-            rate, us, cold, first, unique, uss = (statistics.median(s[name] for s in samples) for name in names)
+            names = ("rate", "us", "cold", "first", "unique", "uss", "shared")
+            rate, us, cold, first, unique, uss, shared = (statistics.median(s[name] for s in samples) for name in names)
             print(
                 f"{side:22s} {workers:7d} {rate:10.0f} {us:8.1f} {cold:14.0f} {first:10.2f} s "
-                f"{unique:5.0f} MB {uss:5.0f} MB",
+                f"{unique:5.0f} MB {uss:5.0f} MB {shared:5.0f} MB",
                 flush=True,
             )
 

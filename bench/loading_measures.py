@@ -10,16 +10,24 @@ from pathlib import Path
 from typing import Any
 
 
-def private(pid: int | str = "self") -> tuple[int, int]:
+def private(pid: int | str = "self") -> tuple[int, int, int]:
     """Bytes of memory of a process alone: what it has written, and all of it (USS), unchanged pages of files included.
 
-    The latter are in the system's cache whoever maps the file, and count here if only one process does.
+    The latter are in the system's cache whoever maps the file, and count here if only one process does. The third
+    number is the shared memory that it has mapped, for batches that it makes and hands over; the others are without it.
     """
-    text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
-    found = {
-        name: int(rest.split()[0]) << 10 for name, _, rest in (line.partition(":") for line in text.splitlines()[1:])
-    }
-    return found["Private_Dirty"], found["Private_Dirty"] + found["Private_Clean"]
+    written = whole = shared = 0
+    is_shared = False
+    for line in Path(f"/proc/{pid}/smaps").read_text(encoding="utf-8").splitlines():
+        words = line.split()
+        if "-" in words[0]:
+            is_shared = len(words) > 5 and words[1].endswith("s") and words[5].startswith("/dev/shm/")
+        elif is_shared:
+            shared += int(words[1]) << 10 if words[0] == "Rss:" else 0
+        elif words[0] in ("Private_Dirty:", "Private_Clean:"):
+            whole += int(words[1]) << 10
+            written += int(words[1]) << 10 if words[0] == "Private_Dirty:" else 0
+    return written, whole, shared
 
 
 def children() -> list[int]:
@@ -57,7 +65,7 @@ def measured(
         total += checksum(batch)
     cold = samples / (time.perf_counter() - cold)
     begin, used = time.perf_counter(), cpu()
-    unique = [0.0, 0.0]
+    unique = [0.0, 0.0, 0.0]
     for epoch in range(epochs):
         for number, _batch in enumerate(loader()):
             if number == 3 and epoch == epochs - 1 and workers:
@@ -68,7 +76,8 @@ def measured(
                     unique = [max(now - then, 0) / workers for now, then in zip(private(), before, strict=True)]
     seconds, used = time.perf_counter() - begin, cpu() - used
     return {"rate": samples * epochs / seconds, "us": used / (samples * epochs) * 1e6, "first": first,
-            "cold": cold, "unique": unique[0] / 1e6, "uss": unique[1] / 1e6, "sum": total}  # fmt: skip
+            "cold": cold, "unique": unique[0] / 1e6, "uss": unique[1] / 1e6, "shared": unique[2] / 1e6,
+            "sum": total}  # fmt: skip
 
 
 def forget_pages(folder: Path) -> None:

@@ -367,3 +367,29 @@ def test_blocks_of_a_server_are_cached() -> None:
     counted = blosc2.block_cache_stats()
     assert counted.misses == counted.blocks > 0
     assert counted.hits == 2 * counted.misses
+
+
+@pytest.mark.parametrize("limit", [20_000, 40_000_000])
+@pytest.mark.parametrize("mmap_mode", ["r", None])
+def test_selections_of_one_block_find_it_once(tmp_path: Path, mmap_mode: str | None, limit: int) -> None:
+    """Selections of a batch that follow each other in one block share it, in a last chunk, too."""
+    items = np.random.default_rng(4).integers(0, 50, (50, 100))
+    path = write(tmp_path / "x.b2nd", items, chunks=(20, 100), blocks=(5, 100))
+    array = blosc2.open(path, mode="r", mmap_mode=mmap_mode)
+    rows = np.random.default_rng(5).integers(0, 50, 400).tolist()
+    blosc2.set_block_cache(limit)
+    before = blosc2.set_nthreads(1)
+    try:
+        for nthreads in (1, 2):
+            blosc2.set_nthreads(nthreads)
+            found = array.read_many([(row, slice(3, 90)) for row in rows])
+            assert np.array_equal(found, items[rows, 3:90])
+    finally:
+        blosc2.set_nthreads(before)
+    stats = blosc2.block_cache_stats()
+    assert stats.nbytes <= limit
+    if limit > 1_000_000:
+        assert stats.misses == len({row // 5 for row in rows}) == 10
+        assert stats.hits < 100
+    blosc2.set_block_cache(0)
+    assert np.array_equal(array.read_many(rows), items[rows])

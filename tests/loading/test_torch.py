@@ -128,8 +128,12 @@ def test_spawn_and_forkserver(path: str) -> None:
 def test_processes_hand_over_shared_memory(path: str) -> None:
     loader = b2t.Loader(patches(path), 6, workers=2, kind="fork")
     batches = list(loader)
+    addresses = [batch[name].data_ptr() for batch in batches for name in batch]
+    if Path("/proc/self/maps").exists():
+        lines = [line.split() for line in Path("/proc/self/maps").read_text(encoding="ascii").splitlines()]
+        shared = [[int(end, 16) for end in line[0].split("-")] for line in lines if line[1].endswith("s")]
+        assert all(any(start <= address < stop for start, stop in shared) for address in addresses)
     loader.close()
-    assert all(batch["scan"].is_shared() for batch in batches)
     usual = DataLoader(patches(path), 6, num_workers=1, collate_fn=b2t.collate, worker_init_fn=b2t.seed_worker)
     assert same([as_arrays(batch) for batch in usual], [as_arrays(batch) for batch in batches])
 
@@ -208,6 +212,25 @@ def test_a_worker_that_dies(path: str) -> None:
     loader.dataset.patient = True  # new workers see it
     assert len(list(loader)) == 6
     loader.close()
+
+
+@pytest.mark.skipif(not FORKS, reason="fork does not exist here")
+def test_the_others_end_when_a_worker_dies() -> None:
+    """PyTorch raises an error for a dead worker wherever the main thread is when another one ends: not in `close`."""
+    samples = b2t.Samples(blosc2.arange(20_000))
+    for _ in range(5):
+        loader = b2t.Loader(samples, 1, workers=2, kind="fork")
+        loop = iter(loader)
+        next(loop)
+        workers = list(loader._processes._iterator._workers)
+        with pytest.raises(RuntimeError, match=r"killed by signal|exited unexpectedly"):
+            os.kill(workers[0].pid, signal.SIGKILL)
+            while True:
+                next(loop)
+        loader.close()
+        assert not any(worker.is_alive() for worker in workers)
+        assert next(iter(loader)).tolist() == [0]
+        loader.close()
 
 
 @pytest.mark.skipif(not FORKS, reason="fork does not exist here")

@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
-from blosc2._core.codec.chunk cimport Chunk
+from blosc2._core.codec.chunk cimport Chunk, block_bytes
 
 
 cdef struct SharedBlock:    # a decoded block, which all threads may read; see shared_blocks.pyx
@@ -13,7 +13,7 @@ cdef struct SharedBlock:    # a decoded block, which all threads may read; see s
     int32_t blocksize       # what the header of the chunk said
     int32_t nbytes
     int32_t cbytes
-    int shard               # that it was put into, or -1
+    bint found              # whether it was found again since it became the newest
     long users              # the cache, as long as it is there, and whoever reads it
     int64_t room            # bytes of memory
     uint8_t *data
@@ -23,7 +23,16 @@ cdef struct SharedBlock:    # a decoded block, which all threads may read; see s
 cdef long cache_is_on
 
 cdef SharedBlock *take_block(uint64_t source, int64_t position, const Chunk *chunk, int32_t block) noexcept nogil
-cdef SharedBlock *new_block(const Chunk *chunk) noexcept nogil
-cdef void put_block(
-    SharedBlock *entry, uint64_t source, int64_t position, const Chunk *chunk, int32_t block) noexcept nogil
+cdef void foresee_bucket(uint64_t source, int64_t position, int32_t block) noexcept nogil
+cdef void foresee_block(uint64_t source, int64_t position, int32_t block) noexcept nogil
+cdef SharedBlock *new_block(uint64_t source, int64_t position, const Chunk *chunk, int32_t block) noexcept nogil
+cdef void put_block(SharedBlock *entry, const Chunk *chunk) noexcept nogil
 cdef void leave_block(SharedBlock *entry) noexcept nogil
+
+
+cdef inline bint is_block(
+        const SharedBlock *entry, uint64_t source, int64_t position, const Chunk *chunk, int32_t block) noexcept nogil:
+    """Whether this is a block of a chunk, of which its header still says the same."""
+    return (entry.source == source and entry.position == position and entry.block == block
+            and entry.blocksize == chunk.blocksize and entry.nbytes == block_bytes(chunk, block)
+            and entry.cbytes == chunk.cbytes)

@@ -5,9 +5,10 @@ It is off until `set_limit` is called. A block is known by the source of its fil
 that somebody opens and never again for another, and by the position of its chunk there; published bytes never change
 at their place. As the header of a chunk is read anew at each read, a block also counts only where that still says the same.
 
-Blocks lie in up to 16 shards, each with a lock, a table and a list from the block that was used last to the one
-that was not used for longest. A lock is held for a look-up, never while something is decoded or copied: whoever reads a
-block is one of its users, and it is freed with the last of these.
+Blocks lie in up to 16 shards, each with a lock, a table and a list from the newest block to the oldest. Who finds a block
+only marks it, and touches no other: in random order each would be a wait for memory. The oldest goes first; one that was
+marked becomes the newest instead. A lock is held for a look-up, never while something is decoded or copied: whoever
+reads a block is one of its users, who are counted without the lock, and it is freed with the last of these.
 """
 
 from blosc2._core.io.forking import in_child
@@ -18,13 +19,19 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 from blosc2._core.codec.chunk cimport block_bytes
-from blosc2._core.io.steps cimport number_get, number_set, state_get, state_set, step_begin, step_end, step_lock
+from blosc2._core.io.steps cimport (
+    address_get, address_set, number_get, number_set, state_change, state_get, state_set, step_begin, step_end, step_lock)
+
+cdef extern from "io/prefetch.h" nogil:
+    void prefetch(const uint8_t *start, int64_t length)
 
 cdef enum:
     MOST_SHARDS = 16
     SHARD_BYTES = 8 << 20   # of a shard, at least, where there are several
     BUCKETS = 256           # of a new table
+    CHANCES = 16            # marked blocks that are passed over, until one goes all the same
     LINE = 64
+    FORESEEN = 6 * LINE     # of a block, before it is copied: processors foresee the rest
 
 cdef struct Shard:
     PyThread_type_lock lock
@@ -95,12 +102,32 @@ cdef inline SharedBlock *_found(
         return NULL
     entry = shard.buckets[value & <uint64_t> (shard.bucket_count - 1)]
     while entry != NULL:
-        if (entry.source == source and entry.position == position and entry.block == block
-                and entry.blocksize == chunk.blocksize and entry.nbytes == block_bytes(chunk, block)
-                and entry.cbytes == chunk.cbytes):
+        if is_block(entry, source, position, chunk, block):
             return entry
         entry = entry.next
     return NULL
+
+
+cdef inline long _count_users(SharedBlock *entry, long more) noexcept nogil:
+    """Count users of a block. Whoever was the last one sees what the others did before."""
+    cdef long users
+    while True:
+        users = state_get(&entry.users)
+        if state_change(&entry.users, users, users + more):
+            return users + more
+
+
+cdef void _pass_over(Shard *shard) noexcept nogil:
+    """Have a block be the oldest that was not found again since it became the newest."""
+    cdef SharedBlock *entry
+    cdef int i
+    for i in range(CHANCES):
+        entry = shard.oldest
+        if not entry.found or entry == shard.newest:
+            return
+        entry.found = False
+        _unlink(shard, entry)
+        _to_front(shard, entry)
 
 
 cdef SharedBlock *_evicted(Shard *shard, SharedBlock *freed) noexcept nogil:
@@ -114,8 +141,7 @@ cdef SharedBlock *_evicted(Shard *shard, SharedBlock *freed) noexcept nogil:
     _unlink(shard, entry)
     shard.count -= 1
     shard.nbytes -= entry.room
-    entry.users -= 1
-    if entry.users:
+    if _count_users(entry, -1):
         return freed
     entry.next = freed
     return entry
@@ -129,6 +155,12 @@ cdef void _free_all(SharedBlock *entry) noexcept nogil:
         entry = following
 
 
+cdef inline void _set_table(Shard *shard, SharedBlock **buckets, int64_t count) noexcept nogil:
+    """Replace a table, which `foresee_bucket` looks for without the lock."""
+    address_set(&shard.buckets, buckets)
+    number_set(&shard.bucket_count, count)
+
+
 cdef bint _make_room(Shard *shard) noexcept nogil:
     """A table with room for another block; False when there is no memory for it."""
     cdef int64_t count, i
@@ -136,7 +168,7 @@ cdef bint _make_room(Shard *shard) noexcept nogil:
     cdef SharedBlock **to
     cdef SharedBlock *entry
     cdef SharedBlock *following
-    if shard.count < shard.bucket_count:
+    if 2 * shard.count < shard.bucket_count:
         return True
     count = 2 * shard.bucket_count if shard.bucket_count else BUCKETS
     buckets = <SharedBlock **> calloc(<size_t> count, sizeof(SharedBlock *))
@@ -151,7 +183,7 @@ cdef bint _make_room(Shard *shard) noexcept nogil:
             to[0] = entry
             entry = following
     free(shard.buckets)
-    shard.buckets, shard.bucket_count = buckets, count
+    _set_table(shard, buckets, count)
     return True
 
 
@@ -165,15 +197,35 @@ cdef SharedBlock *take_block(uint64_t source, int64_t position, const Chunk *chu
         shard.misses += 1
     else:
         shard.hits += 1
-        entry.users += 1
-        if shard.newest != entry:
-            _unlink(shard, entry)
-            _to_front(shard, entry)
+        _count_users(entry, 1)
+        entry.found = True
     PyThread_release_lock(shard.lock)
     return entry
 
 
-cdef SharedBlock *new_block(const Chunk *chunk) noexcept nogil:
+cdef void foresee_bucket(uint64_t source, int64_t position, int32_t block) noexcept nogil:
+    """Have the processor bring what `foresee_block` looks at; nothing is read here."""
+    cdef uint64_t value = _hash(source, position, block)
+    cdef Shard *shard = &shards[value >> 56 & <uint64_t> number_get(&shard_mask)]
+    cdef const uint8_t *buckets = <const uint8_t *> address_get(&shard.buckets)
+    if buckets != NULL:
+        prefetch(buckets + sizeof(void *) * (value & <uint64_t> (number_get(&shard.bucket_count) - 1)), 1)
+
+
+cdef void foresee_block(uint64_t source, int64_t position, int32_t block) noexcept nogil:
+    """Have the processor bring what `take_block` looks at, and where the items of the block begin."""
+    cdef uint64_t value = _hash(source, position, block)
+    cdef int number = 0
+    cdef Shard *shard = _locked(value, &number)
+    cdef const uint8_t *entry = NULL
+    if shard.bucket_count:
+        entry = <const uint8_t *> shard.buckets[value & <uint64_t> (shard.bucket_count - 1)]
+    PyThread_release_lock(shard.lock)
+    if entry != NULL:
+        prefetch(entry, FORESEEN)
+
+
+cdef SharedBlock *new_block(uint64_t source, int64_t position, const Chunk *chunk, int32_t block) noexcept nogil:
     """Room to decode a block into, to be left with `leave_block`. NULL where it is too large, or there is no memory."""
     cdef SharedBlock *entry
     cdef int64_t room = LINE * 3 + <int64_t> chunk.blocksize
@@ -182,30 +234,29 @@ cdef SharedBlock *new_block(const Chunk *chunk) noexcept nogil:
     entry = <SharedBlock *> malloc(<size_t> room)
     if entry == NULL:
         return NULL
-    entry.shard, entry.users, entry.room = -1, 1, room
+    entry.users, entry.room, entry.found = 1, room, False
+    entry.source, entry.position, entry.block = source, position, block
+    entry.blocksize, entry.nbytes, entry.cbytes = chunk.blocksize, block_bytes(chunk, block), chunk.cbytes
     # The struct takes less than two lines.
     entry.data = <uint8_t *> ((<size_t> entry + 3 * LINE - 1) & ~<size_t> (LINE - 1))
     return entry
 
 
-cdef void put_block(
-        SharedBlock *entry, uint64_t source, int64_t position, const Chunk *chunk, int32_t block) noexcept nogil:
+cdef void put_block(SharedBlock *entry, const Chunk *chunk) noexcept nogil:
     """Let others find a block that was decoded into `new_block`; whoever decoded it goes on reading it."""
-    cdef uint64_t value = _hash(source, position, block)
+    cdef uint64_t value = _hash(entry.source, entry.position, entry.block)
     cdef int number = 0
     cdef SharedBlock *freed = NULL
     cdef SharedBlock **link
     cdef Shard *shard = _locked(value, &number)
     # Another thread may have decoded the same one meanwhile, or the cache may be off by now.
-    if (state_get(&cache_is_on) and entry.room <= shard.limit and _found(shard, value, source, position, chunk, block) == NULL
-            and _make_room(shard)):
+    if (state_get(&cache_is_on) and entry.room <= shard.limit and _make_room(shard)
+            and _found(shard, value, entry.source, entry.position, chunk, entry.block) == NULL):
         while shard.nbytes + entry.room > shard.limit:
+            _pass_over(shard)
             freed = _evicted(shard, freed)
             shard.evictions += 1
-        entry.source, entry.position, entry.block = source, position, block
-        entry.blocksize, entry.nbytes, entry.cbytes = chunk.blocksize, block_bytes(chunk, block), chunk.cbytes
-        entry.shard = number
-        entry.users += 1
+        _count_users(entry, 1)
         link = &shard.buckets[value & <uint64_t> (shard.bucket_count - 1)]
         entry.next = link[0]
         link[0] = entry
@@ -218,15 +269,7 @@ cdef void put_block(
 
 cdef void leave_block(SharedBlock *entry) noexcept nogil:
     """Read a block no more."""
-    cdef bint last
-    if entry.shard < 0:     # nobody else knows it
-        free(entry)
-        return
-    PyThread_acquire_lock(shards[entry.shard].lock, WAIT_LOCK)
-    entry.users -= 1
-    last = entry.users == 0
-    PyThread_release_lock(shards[entry.shard].lock)
-    if last:
+    if _count_users(entry, -1) == 0:
         free(entry)
 
 
@@ -261,8 +304,8 @@ cdef int64_t _set_limit(int64_t limit) except -1:
             while shard.oldest != NULL:
                 freed = _evicted(shard, freed)
             free(shard.buckets)
-            shard.buckets = NULL
-            shard.bucket_count = shard.hits = shard.misses = shard.evictions = 0
+            _set_table(shard, NULL, 0)
+            shard.hits = shard.misses = shard.evictions = 0
             number_set(&shard.limit, limit // <int64_t> count)
         number_set(&shard_mask, <int64_t> (count - 1))
         for i in range(MOST_SHARDS):
@@ -287,8 +330,7 @@ def clear():
             while shard.oldest != NULL:
                 freed = _evicted(shard, freed)
             free(shard.buckets)
-            shard.buckets = NULL
-            shard.bucket_count = 0
+            _set_table(shard, NULL, 0)
             PyThread_release_lock(shard.lock)
         _free_all(freed)
 
@@ -325,9 +367,9 @@ def _begin_child():
             continue
         # It may be in the middle of a change. Its blocks stay pages of the parent's that nobody touches.
         shard.lock = PyThread_allocate_lock()
-        shard.buckets = NULL
+        _set_table(shard, NULL, 0)
         shard.newest = shard.oldest = NULL
-        shard.bucket_count = shard.count = shard.nbytes = 0
+        shard.count = shard.nbytes = 0
         if shard.lock == NULL:
             state_set(&cache_is_on, 0)
             raise MemoryError

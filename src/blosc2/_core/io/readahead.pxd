@@ -4,7 +4,8 @@
 Of bytes that are in memory nobody needs to ask. How long the system takes for a request tells whether they were. After
 32 requests in a row for which they were, as many reads go without asking, and twice as many after each request that finds
 the same, up to 1,024, for 10 ms at most. The first bytes that were not in memory end that. Whole leaves that are asked for
-ahead are counted by themselves: reads find them in memory because they were asked for. So reading from memory costs nothing
+ahead are counted by themselves: reads find them in memory because they were asked for. Of a read of many parts only some
+are asked for, once all requests have found the same for so long that 1,024 reads go without. So reading from memory costs nothing
 that can be measured, and of a file that is half in memory no read goes without.
 
 Of reads that follow each other the system brings what comes next; then nothing is asked for. They count as found in
@@ -43,6 +44,8 @@ cdef enum:
     FEW_MORE = 8
     MOST_UNASKED = 1024
     UNASKED_MS = 10
+    # Requests of one read for each that may be late. To wait for so few bytes takes no longer than so many requests.
+    MANY = 64
     # Byte ranges that are sorted and merged before they are asked for.
     MOST_SPANS = 256
     # Gaps between them that are read, too: a page, or more where the bytes before the gap are four times as many.
@@ -100,7 +103,8 @@ cdef struct Wanted:
     Scan *scan          # the reads that they belong to
     bint noted          # whether it was noted where they lie; for leaves that are opened next it is not
     bint left           # whether they are left to the system, which reads on by itself
-    bint absent         # whether bytes were not in memory
+    long sent           # requests
+    long late           # those that took as long as if bytes were not in memory
     bint leaf           # whether they are all chunks of a frame
     void *far           # the source, if its bytes are on a server
     int count
@@ -131,14 +135,25 @@ cdef inline bint goes_without(AskState *state) noexcept nogil:
     return True
 
 
+cdef inline bint is_trusted(Source source) noexcept nogil:
+    """Whether all bytes of a file were in memory for long."""
+    return not source.far and state_get(&source.asking.streak) == MOST_UNASKED
+
+
 cdef inline void begin_asking(Source source, AskState *state, Wanted *wanted) noexcept nogil:
     wanted.fd, wanted.base, wanted.state = source.fd, source.base, state
     wanted.size, wanted.room = source.size, source.room
     wanted.noted = state != source.asking
     wanted.far = <void *> source if source.far else NULL
     wanted.scan = NULL
-    wanted.left = wanted.absent = wanted.leaf = False
+    wanted.left = wanted.leaf = False
+    wanted.sent = wanted.late = 0
     wanted.count = 0
+
+
+cdef inline bint is_absent(const Wanted *wanted) noexcept nogil:
+    """Whether bytes were not in memory; of very many requests some are late only because the thread was interrupted."""
+    return wanted.late > wanted.sent // MANY
 
 
 cdef inline int by_start(const void *a, const void *b) noexcept nogil:
@@ -305,7 +320,8 @@ cdef inline void note_spans(Wanted *wanted) noexcept nogil:
 cdef inline void fetch_spans(Wanted *wanted) noexcept nogil:
     """Have a server send what is wanted so far. What goes wrong is told by who reads it."""
     cdef int i
-    wanted.absent = True
+    wanted.sent += 1
+    wanted.late += 1
     with gil:
         try:
             (<object> wanted.far).remote.ask([(wanted.spans[i].start, wanted.spans[i].stop) for i in range(wanted.count)])
@@ -334,8 +350,9 @@ cdef inline void send_requests(Wanted *wanted) noexcept nogil:
     if not wanted.left:
         for i in range(wanted.count):
             if ask_for(wanted.fd, wanted.base, wanted.spans[i].start, wanted.spans[i].stop - wanted.spans[i].start):
-                wanted.absent = True
-    if wanted.leaf and (wanted.left or wanted.absent):
+                wanted.late += 1
+        wanted.sent += wanted.count
+    if wanted.leaf and (wanted.left or is_absent(wanted)):
         note_leaf(wanted.state, wanted.spans[wanted.count - 1].stop - wanted.spans[0].start, wanted.size)
     wanted.count = 0
 
@@ -380,7 +397,7 @@ cdef inline void note_found(AskState *state, bint absent, long requests) noexcep
 cdef inline void end_asking(Wanted *wanted, long requests) noexcept nogil:
     """Ask for the rest; all of it counts as so many requests."""
     send_requests(wanted)
-    note_found(wanted.state, wanted.absent, requests)
+    note_found(wanted.state, is_absent(wanted), requests)
 
 
 cdef inline void ask_range(Source source, int64_t offset, int64_t length) noexcept nogil:

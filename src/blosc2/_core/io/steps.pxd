@@ -5,6 +5,7 @@ cdef extern from "io/atomics.h" nogil:
     int64_t counter_next(int64_t *counter)
     long state_get(long *state)
     void state_set(long *state, long value)
+    bint state_change(long *state, long before, long after)
     int64_t number_get(int64_t *number)
     void number_set(int64_t *number, int64_t value)
     bint flag_get(uint8_t *flag)

@@ -4,12 +4,14 @@
 Alone, the hash needs two requests for a key: a page of slots, and a page of the directory. But the records of a group lie
 one behind the other, and its own slot leads to the first of them. So a part of the directory from there on is fetched when
 the first key of a group is looked up, and the keys in it are remembered; then a leaf of that group is one request, for its
-bytes. A key that lies between two of these records, and is none of them, is not there.
+bytes. Where nobody has asked for a second key of the last groups, that waits until somebody does. A key that lies between
+two of these records, and is none of them, is not there.
 """
 
 from libc.stdint cimport int64_t, uint8_t
 
 from blosc2._core.io.little_endian cimport u16
+from blosc2._core.io.steps cimport number_get, number_set
 from blosc2._core.keys.key_order cimport bound_of, end_of_run
 from blosc2._core.keys.key_slots cimport GROUP, LEAF, probe
 from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, Entry, KeyTable, Text
@@ -22,6 +24,8 @@ cdef enum:
     # Bytes of the directory that are fetched for a group at first, and at most, as keys behind them are asked for.
     WINDOW = 1 << 16
     LARGEST_WINDOW = 1 << 20
+    # Groups of which only one key was asked for, from which on the first key of another one is found alone.
+    MOST_ALONE = 3
     # Keys that are remembered.
     MOST_NEAR = 1 << 18
     # Positions that are looked at for that of a record, which usually lies where the lengths of others let one expect it.
@@ -69,7 +73,7 @@ cdef inline bint widen(KeyTable table, bytes group, int64_t first, int64_t start
     if not table.archive._pages.need(page, min(size, table.archive.directory_size - page)):
         return False
     end, low, last = note_records(table, start)
-    before = table.windows.get(group)
+    before = table.windows.get(group) or None
     if start == first:
         low = group     # no key of the group comes before its first one
     elif before is not None:
@@ -81,12 +85,32 @@ cdef inline bint widen(KeyTable table, bytes group, int64_t first, int64_t start
     return True
 
 
+cdef inline bint waits(KeyTable table, bytes group):
+    """Whether a group, nothing of which is known, waits for a second key of it."""
+    cdef int64_t alone = number_get(&table.alone)
+    if table.windows and number_get(&table.found_near) == 0:
+        alone += 1
+    elif alone < MOST_ALONE:
+        alone = 0
+    number_set(&table.alone, alone)
+    if alone < MOST_ALONE:
+        number_set(&table.found_near, 0)
+        return False
+    table.windows[group] = ()
+    return True
+
+
 cdef inline int64_t near_offset(KeyTable table, bytes path, Py_ssize_t cut, const uint8_t *p) except -3:
     """The offset of a key below a group by what is known around it; `NO_KEY`, `DAMAGED`, or `UNKNOWN`."""
     cdef int64_t first, end, size
     cdef bytes group = path[:cut], low, last
     window = table.windows.get(group)
-    if window is None:
+    if window is None and cut + 1 < len(path) and waits(table, group):
+        return UNKNOWN
+    if not window:
+        if window is not None:
+            number_set(&table.alone, 0)
+            number_set(&table.found_near, 1)
         table.archive._pages.ahead = WINDOW // PAGE     # what the slot leads to comes with what is behind it
         first = probe(table, p, cut, GROUP)
         table.archive._pages.ahead = 0
@@ -131,6 +155,8 @@ cdef inline int64_t _found(KeyTable table, const uint8_t *path, Py_ssize_t lengt
         table.near, table.windows = {}, {}
     found = table.near.get(name)
     cut = name.rfind(b"/")
+    if found is not None:
+        number_set(&table.found_near, 1)
     if found is None and by_group and cut > 0:
         offset = near_offset(table, name, cut, path)
         if offset == NO_KEY or offset == DAMAGED:
@@ -192,7 +218,7 @@ cdef inline int64_t start_of_group(KeyTable table, const uint8_t *prefix, Py_ssi
         return -1
     _found(table, prefix, length, True)     # fetches the records; a key that ends with "/" is none
     window = table.windows.get(text[:length - 1])
-    if window is None or window[0] < 0:
+    if not window or window[0] < 0:
         return -1
     first = window[0]
     start = position_of(table, first)

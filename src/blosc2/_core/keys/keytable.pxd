@@ -60,6 +60,8 @@ cdef class KeyTable:
     cdef list _moved_prefixes
     cdef dict near                  # offsets of keys whose records came from a server, and what is known of groups: far_keys.pxd
     cdef dict windows
+    cdef int64_t alone              # groups one after the other of which only one key was asked for
+    cdef int64_t found_near         # whether another one of the last of them was
     cdef KeyTable _instead          # what serves when something of the catalog is wrong; set once
 
     cdef int64_t lookup(self, const uint8_t *key, Py_ssize_t length) noexcept nogil

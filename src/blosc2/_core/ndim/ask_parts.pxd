@@ -5,7 +5,8 @@ from libc.stdint cimport INT64_MAX, int64_t
 
 from blosc2._core.codec.codec cimport Chunk, DecodeContext
 from blosc2._core.frame.ask_chunks cimport find_blocks, is_wanted_whole, want_chunk
-from blosc2._core.io.readahead cimport Wanted, begin_asking, end_asking, is_due, send_early, send_requests
+from blosc2._core.io.readahead cimport (
+    Wanted, begin_asking, end_asking, is_due, is_trusted, note_found, send_early, send_requests)
 from blosc2._core.ndim.ask_ahead cimport FEW_BYTES, Touched, batch_of, blocks_of, touch, want_blocks
 from blosc2._core.ndim.geometry cimport Grid
 from blosc2._core.ndim.grid cimport Ahead, Box, Operation, clip
@@ -14,6 +15,10 @@ from blosc2._core.ndim.read_parts cimport Part
 cdef extern from "io/atomics.h" nogil:
     bint state_change(long *state, long before, long after)
     void state_set(long *state, long value)
+
+cdef enum:
+    # Parts that are asked for where all of a file was in memory for long.
+    TRIED = 16
 
 
 cdef inline void box_of_part(const Grid *g, const int64_t *axes, int64_t nchunk, Box *box) noexcept nogil:
@@ -36,16 +41,55 @@ cdef inline int64_t same_chunk(const Part *parts, int64_t i, int64_t stop, int64
     return i
 
 
+cdef inline bint are_found(Operation self, DecodeContext *context, const Part *parts, const int64_t *axes,
+                           int64_t first, int64_t stop) noexcept nogil:
+    """Whether some of many parts are in memory, of a file of which all was for long; then the rest is not asked for."""
+    cdef Wanted wanted
+    cdef int64_t i, part
+    begin_asking(self.frame.source, self.frame.source.asking, &wanted)
+    wanted.noted = True     # where a read lies cannot be told by some of its parts
+    for i in range(TRIED):
+        part = first + (stop - first) * i // TRIED
+        if self.frame.entry(parts[part].chunk) >= 0:
+            want_chunk(self.frame, &wanted, parts[part].chunk, blocks_of(&self.geometry.c), False)
+    send_requests(&wanted)
+    for i in range(TRIED):
+        part = first + (stop - first) * i // TRIED
+        if wanted.late == 0:
+            want_part(self, &wanted, context, parts, axes, part, part + 1)
+    send_requests(&wanted)
+    if wanted.late:
+        return False
+    note_found(wanted.state, False, 1)
+    return True
+
+
+cdef inline void want_part(Operation self, Wanted *wanted, DecodeContext *context, const Part *parts, const int64_t *axes,
+                           int64_t first, int64_t stop) noexcept nogil:
+    """Want the blocks of parts of one chunk, or all of it."""
+    cdef Grid *g = &self.geometry.c
+    cdef Touched touched
+    cdef Box box
+    cdef Chunk chunk
+    cdef int64_t i
+    if self.frame.entry(parts[first].chunk) < 0 or not find_blocks(self.frame, wanted, parts[first].chunk, context, &chunk):
+        return
+    for i in range(first, stop):
+        box_of_part(g, axes + 4 * parts[i].selection * g.ndim, parts[i].chunk, &box)
+        touch(g, &box, axes + 4 * parts[i].selection * g.ndim + 1, 4, &touched)
+        want_blocks(self.frame, wanted, parts[i].chunk, &chunk, g, &box,
+                    axes + 4 * parts[i].selection * g.ndim + 1, 4, &touched)
+
+
 cdef inline void ask_for_parts(Operation self, DecodeContext *context, const Part *parts, const int64_t *axes,
                                int64_t first, int64_t stop) noexcept nogil:
     """Ask for what parts need."""
     cdef Grid *g = &self.geometry.c
     cdef Wanted wanted
-    cdef Touched touched
-    cdef Box box
-    cdef Chunk chunk
     cdef int64_t i = first, end, count = 0, nblocks = blocks_of(g)
     cdef bint whole, again = False
+    if stop - first > 2 * TRIED and is_trusted(self.frame.source) and are_found(self, context, parts, axes, first, stop):
+        return
     begin_asking(self.frame.source, self.frame.source.asking, &wanted)
     while i < stop:
         end = same_chunk(parts, i, stop, nblocks, &count)
@@ -59,14 +103,8 @@ cdef inline void ask_for_parts(Operation self, DecodeContext *context, const Par
     i = first
     while again and i < stop:
         end = same_chunk(parts, i, stop, nblocks, &count)
-        if (self.frame.entry(parts[i].chunk) >= 0 and not is_wanted_whole(self.frame, parts[i].chunk, count, nblocks)
-                and find_blocks(self.frame, &wanted, parts[i].chunk, context, &chunk)):
-            while i < end:
-                box_of_part(g, axes + 4 * parts[i].selection * g.ndim, parts[i].chunk, &box)
-                touch(g, &box, axes + 4 * parts[i].selection * g.ndim + 1, 4, &touched)
-                want_blocks(self.frame, &wanted, parts[i].chunk, &chunk, g, &box,
-                            axes + 4 * parts[i].selection * g.ndim + 1, 4, &touched)
-                i += 1
+        if not is_wanted_whole(self.frame, parts[i].chunk, count, nblocks):
+            want_part(self, &wanted, context, parts, axes, i, end)
             send_early(&wanted)
         i = end
     end_asking(&wanted, 1)

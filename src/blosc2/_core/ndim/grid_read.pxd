@@ -2,6 +2,7 @@ cimport numpy as cnp
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from blosc2._core.codec.codec cimport Chunk, DecodeContext
+from blosc2._core.codec.shared_blocks cimport SharedBlock
 from blosc2._core.ndim.grid cimport Box, Operation
 from blosc2._core.frame.member_chunks cimport ChunkChecksum
 from blosc2._core.ndim.piece_checks cimport PieceSum
@@ -14,6 +15,7 @@ cdef class Read(Operation):
     cdef bint by_turns
     cdef bint together              # whether the chunk at hand is to be decoded once, for all that read of it
     cdef const uint8_t *aside       # that chunk, once it is decoded
+    cdef SharedBlock *held          # the block of the block cache that it read last; others need it, too
     cdef ChunkChecksum *own              # of each chunk, where all are read and the sum of all is known; else NULL
     # Where chunks are read in pieces: what each summed, and how many of each chunk are left.
     cdef PieceSum *sums

@@ -340,7 +340,7 @@ cdef class Read(Operation):
         cdef int64_t summed = 0 if sum == NULL else sum.start
         cdef int64_t plane_strides[MAX_DIM]
         cdef int64_t last
-        cdef SharedBlock *shared = NULL
+        cdef SharedBlock *shared
         cdef bint shares = decoded == NULL and is_shared(self.frame, nchunk, chunk)
         cdef bint shuffled = (
             decoded == NULL and chunk.plain and chunk.filter == FILTER_SHUFFLE and chunk.typesize == g.itemsize
@@ -363,14 +363,17 @@ cdef class Read(Operation):
                         return status
                 source = decoded + nblock * g.block_nbytes
             elif shares:
+                shared = self.held
                 status = shared_block(self.frame, nchunk, context, chunk, <int32_t> nblock, &shared)
+                if self.by_turns:
+                    self.held = shared
                 if status:
                     return status
-            if shared != NULL:
-                copy_items(to, self.strides, shared.data + offset, source_strides, part.count, g.ndim, g.itemsize)
-                leave_block(shared)
-                shared = NULL
-                continue
+                if shared != NULL:
+                    copy_items(to, self.strides, shared.data + offset, source_strides, part.count, g.ndim, g.itemsize)
+                    if not self.by_turns:
+                        leave_block(shared)
+                    continue
             if decoded == NULL:
                 if self.covers(&part, g.blocks) and self.is_one_run(&part):
                     status = self.frame.load_block(nchunk, context, chunk, <int32_t> nblock)

@@ -13,10 +13,12 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc, realloc
 
 from blosc2._core.codec.codec cimport CHUNK_OK, Chunk, DecodeContext, Encoder
+from blosc2._core.codec.shared_blocks cimport leave_block
 from blosc2._core.codec.thread_pool cimport Job, WorkerGroup, acquire_group, release_group, run_in_group
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.io.readahead cimport AHEAD_BYTES
 from blosc2._core.ndim.ask_parts cimport begin_parts, go_on_with_parts
+from blosc2._core.ndim.foresee_parts cimport Foreseen, foresee_parts, what_is_foreseen
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
 from blosc2._core.ndim.grid cimport REVERSED, Box, Operation, clip, parse_key
 from blosc2._core.ndim.grid_read cimport Read
@@ -456,6 +458,12 @@ cdef class ReadMany(Operation):
 
     cdef void read_parts(self, Read reader, DecodeContext *context) noexcept nogil:
         """Read groups of parts until none is left."""
+        self.read_groups(reader, context)
+        if reader.held != NULL:
+            leave_block(reader.held)
+            reader.held = NULL
+
+    cdef void read_groups(self, Read reader, DecodeContext *context) noexcept nogil:
         cdef Grid *g = &self.geometry.c
         cdef Chunk chunk
         cdef Box box
@@ -463,12 +471,15 @@ cdef class ReadMany(Operation):
         cdef int64_t task, i, c, opened = -1
         cdef int64_t *axes
         cdef int d, status
+        cdef Foreseen ahead = what_is_foreseen(self.frame, g)
         while True:
             task = self.draw()
             if task < 0:
                 return
             for i in range(self.groups[task // self.pieces], self.groups[task // self.pieces + 1]):
                 part = &self.parts[i]
+                if ahead.cached or ahead.stored:
+                    foresee_parts(self.frame, ahead, self.parts, i, self.groups[task // self.pieces + 1])
                 if i >= self.ahead.resume:
                     go_on_with_parts(self, context, self.parts, self.axes, self.part_count)
                 if part.chunk != opened:

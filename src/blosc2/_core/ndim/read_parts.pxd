@@ -1,17 +1,21 @@
 # cython: cdivision=True, boundscheck=False, wraparound=False
 """The parts that selections fall into: one for each chunk that a selection touches, in the order of chunks and blocks."""
 
-from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport qsort
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdlib cimport free, malloc, qsort
+from libc.string cimport memcpy
 
 from blosc2._core.ndim.geometry cimport MAX_DIM, Grid
 from blosc2._core.ndim.grid cimport Box, Operation, clip
+from blosc2._core.ndim.sort_numbers cimport Numbered, sort_numbers
 
 cdef enum:
     # Bytes of a chunk that is decoded at once for several parts.
     MOST_TOGETHER = 8 << 20
     # What a part costs besides its blocks, in bytes of these.
     PART = 256
+    # Parts from which on they are sorted by the bytes of their numbers.
+    MANY = 64
 
 
 cdef struct Part:
@@ -30,6 +34,35 @@ cdef inline int in_order(const void *a, const void *b) noexcept nogil:
     if x.block != y.block:
         return -1 if x.block < y.block else 1
     return (x.selection > y.selection) - (x.selection < y.selection)
+
+
+cdef inline void sort_parts(Part *parts, int64_t count, int64_t blocks) noexcept nogil:
+    """Put parts, which are in the order of their selections, in the order of their blocks, of which a chunk has so many."""
+    cdef size_t nbytes = <size_t> count * sizeof(Part)
+    cdef Numbered *order = NULL
+    cdef Numbered *sorted
+    cdef Part *copy
+    cdef uint64_t least, most
+    cdef int64_t i
+    if count >= MANY:
+        order = <Numbered *> malloc(2 * <size_t> count * sizeof(Numbered) + nbytes)
+    if order == NULL:
+        qsort(parts, <size_t> count, sizeof(Part), in_order)
+        return
+    least, most = ~<uint64_t> 0, 0
+    for i in range(count):
+        order[i].number = <uint64_t> parts[i].chunk * <uint64_t> blocks + <uint64_t> parts[i].block
+        order[i].at = i
+        least = min(least, order[i].number)
+        most = max(most, order[i].number)
+    for i in range(count):
+        order[i].number -= least
+    copy = <Part *> (order + 2 * count)
+    memcpy(copy, parts, nbytes)
+    sorted = sort_numbers(order, order + count, count, most - least)
+    for i in range(count):
+        parts[i] = copy[sorted[i].at]
+    free(order)
 
 
 cdef inline bint is_repeated(const Part *parts, int64_t i) noexcept nogil:
@@ -102,7 +135,7 @@ cdef inline int64_t list_parts(
             sorted = sorted and (count == 0 or in_order(part - 1, part) < 0)
             count += 1
     if not sorted:
-        qsort(parts, <size_t> count, sizeof(Part), in_order)
+        sort_parts(parts, count, blocks)
     # Where the parts of a chunk touch more blocks than it has, some are touched more than once.
     i = 0
     while i < count:

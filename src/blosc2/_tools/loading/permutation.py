@@ -15,6 +15,8 @@ _MASK = (1 << 64) - 1
 # bits does not reach.
 _SORTED = 1 << 12
 _ROUNDS = 8
+# Up to so many bits of a half, what each round makes of it is looked up, in tables of 128 KB at most.
+_TABLE_BITS = 11
 
 
 def mixed(value: int) -> int:
@@ -84,6 +86,10 @@ class Permutation:
         self._low_bits = bits // 2
         self._high_bits = bits - self._low_bits
         self._keys = [np.uint64(mixed_all(key, number)) for number in range(_ROUNDS)]
+        self._tables: list[Integers] | None = None
+        if self._high_bits <= _TABLE_BITS:
+            halves = np.arange(1 << self._high_bits, dtype=np.uint64)
+            self._tables = [self._round(number, halves).astype(np.int64) for number in range(_ROUNDS)]
 
     def __len__(self) -> int:
         return self.length
@@ -109,22 +115,27 @@ class Permutation:
     def _at(self, positions: Integers) -> Integers:
         if self._table is not None:
             return self._table[positions]
-        found = self._network(positions.astype(np.uint64))
-        outside = np.flatnonzero(found >= np.uint64(self.length))
+        found = self._network(positions)
+        outside = np.flatnonzero(found >= self.length)
         while len(outside):
             again = self._network(found[outside])
             found[outside] = again
-            outside = outside[again >= np.uint64(self.length)]
-        return found.astype(np.int64)
+            outside = outside[again >= self.length]
+        return found
 
-    def _network(self, values: Words) -> Words:
+    def _round(self, number: int, given: Words) -> Words:
+        """What a round changes one half by, of the other half."""
+        bits = self._high_bits if number % 2 else self._low_bits
+        return mixed_words(given ^ self._keys[number]) & np.uint64((1 << bits) - 1)
+
+    def _network(self, values: Integers) -> Integers:
         """The network for numbers below the power of two."""
-        low_bits, high_bits = self._low_bits, self._high_bits
-        low, high = values & np.uint64((1 << low_bits) - 1), values >> np.uint64(low_bits)
-        for number, key in enumerate(self._keys):
+        low, high = values & ((1 << self._low_bits) - 1), values >> self._low_bits
+        for number in range(_ROUNDS):
             # Halves of different lengths are changed in turn.
-            if number % 2:
-                high ^= mixed_words(low ^ key) & np.uint64((1 << high_bits) - 1)
+            given, changed = (low, high) if number % 2 else (high, low)
+            if self._tables is None:
+                changed ^= self._round(number, given.view(np.uint64)).view(np.int64)
             else:
-                low ^= mixed_words(high ^ key) & np.uint64((1 << low_bits) - 1)
-        return high << np.uint64(low_bits) | low
+                changed ^= self._tables[number].take(given)
+        return high << self._low_bits | low

@@ -1,7 +1,8 @@
 """Samples, patches and batches as tensors of PyTorch, read by threads or by worker processes.
 
-The classes are those of `blosc2` with tensors for arrays: a batch is decoded straight into the memory of its tensors,
-which is shared memory in a worker process. They also work with `torch.utils.data.DataLoader`, given `collate`.
+The classes are those of `blosc2` with tensors for arrays: a batch is decoded straight into the memory of its tensors.
+In a worker process that is shared memory, which is used again when nobody has the batch any more. The datasets also
+work with `torch.utils.data.DataLoader`, given `collate`.
 
 Needs ``pip install 'python-blosc2[torch]'``.
 
@@ -20,9 +21,11 @@ torch.Size([6, 2, 2]) torch.int64
 from __future__ import annotations
 
 import copy
+import math
 import random
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from functools import lru_cache
 from typing import Any, Final
 
@@ -35,15 +38,16 @@ from blosc2._tools import BatchList
 try:
     import torch
     from torch.utils import data
+    from torch.utils.data._utils import signal_handling
 except ModuleNotFoundError as error:
     if error.name != "torch":
         raise
     raise ModuleNotFoundError(lacking("blosc2.torch", "torch", "torch"), name="torch") from None
 
+from blosc2.torch import slots
+
 __all__ = ["Loader", "PatchSampler", "Samples", "collate", "seed_worker"]
 
-# Bytes at whose multiples the fields of a batch begin.
-_ALIGNED: Final = 64
 _KINDS: Final = ("threads", "fork", "spawn", "forkserver")
 
 
@@ -61,6 +65,7 @@ class _Tensors:
     """Batches whose memory is that of tensors."""
 
     _pinned = False
+    transform: Any
 
     def _new(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Any, Any]:
         tensor = torch.empty(shape, dtype=_torch_dtype(dtype), pin_memory=self._pinned)
@@ -70,17 +75,25 @@ class _Tensors:
         starts, end = {}, 0
         for name, (shape, dtype) in like.items():
             starts[name] = end
-            end += -(-int(np.prod(shape, dtype=np.int64)) * dtype.itemsize // _ALIGNED) * _ALIGNED
-        if not end or data.get_worker_info() is None:
+            end += slots.aligned(math.prod(shape) * dtype.itemsize)
+        # What a transform gets is not handed over.
+        if not end or self.transform is not None or data.get_worker_info() is None:
             return {name: self._new(*one) for name, one in like.items()}
         # What a worker process hands over is not copied if it lies in shared memory: default_collate does the same. One
         # piece of memory for all fields is handed over once.
-        memory = torch.UntypedStorage._new_shared(end)
+        own = slots.own
+        place = own.place(end) if own is not None and own.reads_batch else None
+        memory, first = place or (torch.UntypedStorage._new_shared(end), 0)
         found: dict[str | None, tuple[Any, Any]] = {}
         for name, (shape, dtype) in like.items():
-            tensor = torch.empty(0, dtype=_torch_dtype(dtype)).set_(memory, starts[name] // dtype.itemsize, shape)
+            tensor = slots.new_tensor(memory, first + starts[name], _torch_dtype(dtype), shape)
             found[name] = tensor, tensor.numpy()
         return found
+
+    def __getitems__(self, numbers: Any) -> BatchList:
+        """See `blosc2.Samples`."""
+        with nullcontext() if slots.own is None else slots.own.reading():
+            return super().__getitems__(numbers)  # type: ignore[misc,no-any-return]  # of the class beside this one
 
     def _as_sample(self, items: Any) -> Any:
         _torch_dtype(items.dtype)
@@ -140,6 +153,19 @@ def collate(samples: Any) -> Any:
     return data.default_collate(samples)
 
 
+def _hand_over(samples: Any) -> Any:
+    """`collate` in the workers of a `Loader`, whose memory is used again."""
+    own = slots.own
+    if own is None:
+        return collate(samples)
+    try:
+        is_made = isinstance(samples, BatchList) and samples.whole is not None
+        return own.hand_over(samples.whole if is_made else slots.collated(list(samples)))
+    except BaseException:
+        own.forget()
+        raise
+
+
 def seed_worker(number: int) -> None:
     """Prepare a worker process of a `torch.utils.data.DataLoader`; give it as `worker_init_fn`.
 
@@ -156,6 +182,18 @@ def seed_worker(number: int) -> None:
     seed = (torch.initial_seed() + (number if info is None else 0)) % (1 << 32)
     np.random.seed(seed)  # noqa: NPY002 - the generator that transforms of others use
     random.seed(seed)
+
+
+def _forget_workers(iterator: Any) -> None:
+    """Have PyTorch's handler of signals know nothing of the workers of a DataLoader, which are to be ended.
+
+    When a child ends, it raises an error for each dead worker that it knows, wherever the main thread is: in the middle
+    of ending the others, which then stay, and again in whatever the program does when they end.
+    """
+    if iterator._worker_pids_set:
+        with suppress(ValueError):  # they are removed already, and an error came just behind that
+            signal_handling._remove_worker_pids(id(iterator))
+        iterator._worker_pids_set = False
 
 
 class _Batches:
@@ -184,7 +222,8 @@ class Loader(_tools.Loader):
     kind : {"threads", "fork", "spawn", "forkserver"}
         What workers are: threads of this process, which share its mapping and its block cache and copy nothing; or
         processes, for transforms that hold the GIL. Processes are those of `torch.utils.data.DataLoader`, begun with
-        the first loop, and kept until `close`. They serve one loop at a time: a new one ends the one before.
+        the first loop, and kept until `close`. They serve one loop at a time: a new one ends the one before. They use
+        the memory of a batch again when nothing refers to it, to a view of it or to an array over it.
     pin_memory : bool
         Batches in pinned memory, which threads decode into. Without CUDA it has no effect.
     timeout : float
@@ -218,14 +257,18 @@ class Loader(_tools.Loader):
             raise ValueError(f"kind must be one of {', '.join(map(repr, _KINDS))}, not {kind!r}")
         self.kind = kind
         self._processes: Any = None
+        self._slots: slots.Slots | None = None
         self._loop = 0
         seeds = torch.Generator().manual_seed(self._order.seed % (1 << 63))
         pinned = bool(pin_memory) and torch.cuda.is_available()
         if workers and kind != "threads":
             self._numbers = _Batches(self._order, with_epochs=getattr(dataset, "takes_epochs", False))
+            # Batches of a worker: those ahead, the one that it makes, and the one that the loop has.
+            self._slots = slots.Slots(workers, prefetch + 2)
             self._processes = data.DataLoader(
                 dataset, batch_sampler=self._numbers, num_workers=workers, multiprocessing_context=kind,
-                collate_fn=collate, prefetch_factor=prefetch, worker_init_fn=seed_worker, pin_memory=pinned,
+                collate_fn=_hand_over, prefetch_factor=prefetch, pin_memory=pinned,
+                worker_init_fn=slots.Begin(self._slots, seed_worker),
                 timeout=timeout, persistent_workers=True, generator=seeds,
             )  # fmt: skip
         elif pinned and isinstance(dataset, _Tensors):
@@ -240,6 +283,10 @@ class Loader(_tools.Loader):
             self.close()  # one died between two loops, or while the caller was busy
         self._loop += 1
         self._numbers.epoch, self._numbers.first = epoch, first
+        assert self._slots is not None
+        if self._processes._iterator is None:
+            self._slots.begin()
+        self._slots.release()
         with self._closing():
             return self._of_processes(self._loop, iter(self._processes), len(self) - first)
 
@@ -248,9 +295,11 @@ class Loader(_tools.Loader):
             # PyTorch has one iterator for all loops over processes that stay.
             if loop != self._loop:
                 raise RuntimeError("another loop over this loader has begun, or the loader was closed")
+            self._slots.release()  # type: ignore[union-attr]  # there are some for processes
             with self._closing():
                 batch = next(batches)
             yield batch
+            del batch  # so that its memory may be used again
 
     @contextmanager
     def _closing(self) -> Iterator[None]:
@@ -260,6 +309,26 @@ class Loader(_tools.Loader):
         except RuntimeError:
             self.close()
             raise
+        except (OSError, EOFError) as error:
+            # What a dead worker was about to hand over; an error of a dataset says that a worker caught it.
+            dead = None if "DataLoader worker process" in str(error) else self._dead_worker()
+            if dead is None:
+                raise
+            self.close()
+            raise RuntimeError(
+                f"DataLoader worker (pid {dead}) exited unexpectedly while it handed over a batch"
+            ) from error
+
+    def _dead_worker(self) -> int | None:
+        """The process id of a worker that has died, or does so just now; None if all live."""
+        workers = self._processes._iterator._workers if self._processes._iterator else []
+        until = time.monotonic() + 1
+        while time.monotonic() < until:
+            for worker in workers:
+                if not worker.is_alive():
+                    return int(worker.pid)
+            time.sleep(0.01)
+        return None
 
     @staticmethod
     def _batch_of(dataset: Any, epoch: int, numbers: list[int], nthreads: int) -> Any:
@@ -273,6 +342,12 @@ class Loader(_tools.Loader):
         """End worker processes, and the loop over them, if there is one. The next loop begins them anew."""
         self._loop += 1
         iterator = None if self._processes is None else self._processes._iterator
-        if iterator is not None:
-            self._processes._iterator = None
+        while iterator is not None and self._processes._iterator is iterator:
+            try:
+                _forget_workers(iterator)
+                self._processes._iterator = None
+            except RuntimeError:  # of PyTorch's handler
+                continue
             iterator._shutdown_workers()
+        if self._slots is not None:
+            self._slots.end()
