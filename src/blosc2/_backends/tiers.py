@@ -66,7 +66,8 @@ class TieredBackend(ABC):
         self.advice = None if how.advise is None else lasting(how.advise)
         # Embedded values of a newer version, read to find leaves that a writer has moved.
         self._newer: Embedded | None = None
-        self._listing: KeyListing | None = None
+        # What is in it holds until another list takes its place: see `Contents`.
+        self._listings: list[KeyListing] = []
         self._waiting: SpilledValues | None = None  # made when something waits
         self._closed = False
         self.behind = self.must_load = False
@@ -149,7 +150,7 @@ class TieredBackend(ABC):
     def open(self) -> None:
         """Show what is published, where nothing was shown before."""
         self.embedded = embedded = read_embedded(self.embed_byte_range, self.how.verify)
-        self._newer = self._listing = None
+        self._newer, self._listings = None, []
         self.replaces = False
         if self.advice is not None and embedded.frame.source.advice != self.advice:
             embedded.frame.source.advise(self.advice)
@@ -161,16 +162,17 @@ class TieredBackend(ABC):
     def show(self, shown: tuple[Any, ...]) -> None:
         """Show an earlier version again, because the newer one that was read is unusable."""
         self.embedded, self._newer, self.replaces, self.behind, self.must_load = shown
-        self._listing = None
+        self._listings = []
 
     def forget_shown_keys(self) -> None:
         """Forget the listing of the existing keys."""
-        self._listing = None
+        self._listings = []
 
     def close(self) -> None:
         """Release everything. Leaves keep the sources that they need."""
         self._closed = self.replaces = True
-        self.embedded = self._newer = self._listing = None
+        self.embedded = self._newer = None
+        self._listings = []
 
     @property
     def _is_alone(self) -> bool:
@@ -233,10 +235,11 @@ class TieredBackend(ABC):
 
     def listing(self) -> KeyListing:
         """A listing of all keys with their groups. It is kept until other keys are published."""
-        listing = self._listing  # another thread may forget it meanwhile
-        if listing is None:
+        kept = self._listings  # another thread may replace it meanwhile
+        if not kept:
             embedded = self.embedded
             if embedded is None:
+                self._check_open()
                 return KeyListing(KeyTable.of_keys(()))
             if self.lists_cheaply:
                 files, entries = self.table(), embedded.entries
@@ -248,8 +251,8 @@ class TieredBackend(ABC):
                 from blosc2._core.leaves.leaf_moves import added_keys
 
                 more = added_keys(files, values)
-            listing = self._listing = KeyListing(files, more, path=self.named)
-        return listing
+            kept.append(KeyListing(files, more, path=self.named))
+        return kept[0]
 
     @property
     def can_move_groups(self) -> bool:
@@ -260,12 +263,12 @@ class TieredBackend(ABC):
         """Show the members below some groups under their new names or not at all; whether others were shown before."""
         if self.members is None or not self.members.move_groups(groups):
             return False
-        self._listing = None
+        self._listings = []
         return True
 
     def forget_listing(self) -> None:
         """Keys were added or removed: list them anew."""
-        self._listing = None
+        self._listings = []
 
     def _list_tiers(self, embedded: Embedded) -> tuple[KeyTable, dict[str, Any]]:
         """The keys of all files, and those of all embedded values."""

@@ -199,8 +199,8 @@ class DirectoryBackend(TieredBackend):
 
         Once keys are listed, keys that came later do not belong to the store until `refresh`.
         """
-        listed = self._listing
-        if self._is_alone or (listed is not None and key not in listed):
+        listed = self._listings
+        if self._is_alone or (listed and key not in listed[0]):
             return None
         for _ in range(_TRIES):
             # Mostly there is none, and looking for it is cheaper than opening it.
@@ -261,7 +261,6 @@ class DirectoryBackend(TieredBackend):
 
     def forget_shown_keys(self) -> None:
         """Look at the files again, and at the embedded values, if it can be told where they are now."""
-        super().forget_shown_keys()
         self._forget()
         byte_range = None
         # What somebody else has put there stays refused.
@@ -270,6 +269,7 @@ class DirectoryBackend(TieredBackend):
                 byte_range = self.embed_byte_range()
         if byte_range is not None and self.embedded is not None:
             self.embedded = Embedded(byte_range, verify=self.how.verify)
+        super().forget_shown_keys()  # last: a listing that is made meanwhile is of the embedded values before
 
     def _forget(self) -> None:
         self.files.forget()

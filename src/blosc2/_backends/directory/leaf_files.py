@@ -26,6 +26,18 @@ _NO_FILE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 _SMALL_FILE: Final = 64 << 10
 
 
+class _Listed:
+    """The file of each key, relative to the directory, and what is made of it."""
+
+    __slots__ = ("changes", "files", "table")
+
+    def __init__(self, files: dict[str, str]) -> None:
+        self.files = files
+        self.table: KeyTable | None = None
+        #: How often files came or went since the walk.
+        self.changes = 0
+
+
 class LeafFiles:
     """The files of one store.
 
@@ -42,7 +54,7 @@ class LeafFiles:
         The advice for each file that is opened.
     """
 
-    __slots__ = ("_files", "_folders", "_mmap_mode", "_root", "_table", "_table_is_old", "_told", "advice")
+    __slots__ = ("_folders", "_kept", "_mmap_mode", "_root", "_told", "advice")
 
     def __init__(self, root: str, mmap_mode: str | None) -> None:
         self._root = root
@@ -54,22 +66,23 @@ class LeafFiles:
 
     def forget(self) -> None:
         """Forget which files there are."""
-        self._table: KeyTable | None = None
-        # Whether files came or went since that was made.
-        self._table_is_old = False
-        self._files: dict[str, str] = {}
+        # What is in it holds until another list takes its place: a thread whose walk began before puts what it finds
+        # into the list that nobody looks at any more.
+        self._kept: list[_Listed] = []
         self._folders: dict[str, dict[str, str]] = {}
 
     @property
     def listed(self) -> dict[str, str] | None:
         """The file of each key, relative to the directory, as listed; None if they were not listed."""
-        return None if self._table is None else self._files
+        kept = self._kept
+        return kept[0].files if kept else None
 
     def locate(self, key: str) -> ByteRange | None:
         """The file of a key, opened; None where there is none."""
-        if self._table is None:
+        files = self.listed
+        if files is None:
             return self.locate_now(key)
-        name = self._files.get(key)
+        name = files.get(key)
         return None if name is None else self.open(os.path.join(self._root, name))
 
     def locate_now(self, key: str) -> ByteRange | None:
@@ -107,14 +120,16 @@ class LeafFiles:
 
     def has(self, key: str) -> bool:
         """Whether a key has a file."""
-        return self.path_now(key) is not None if self._table is None else key in self._files
+        files = self.listed
+        return self.path_now(key) is not None if files is None else key in files
 
     def path_of(self, key: str) -> str | None:
         """The file of a key."""
-        if self._table is not None:
-            name = self._files.get(key)
-            return None if name is None else os.path.join(self._root, name)
-        return self.path_now(key)
+        files = self.listed
+        if files is None:
+            return self.path_now(key)
+        name = files.get(key)
+        return None if name is None else os.path.join(self._root, name)
 
     def path_now(self, key: str) -> str | None:
         """The same, whatever files there were when they were listed."""
@@ -142,33 +157,44 @@ class LeafFiles:
     def all(self) -> list[str]:
         if not os.path.isdir(self._root):
             return []
-        self.table()
-        return [path for key in self._files for path in self.files_of(key)]
+        return [path for key in list(self._walked().files) for path in self.files_of(key)]
 
     def table(self, *, again: bool = False) -> KeyTable:
         """The keys of all files, by one walk of the directory that is then remembered."""
-        if self._table is None or again:
+        if again:
+            self._kept = []
+        listed = self._walked()
+        table, changes = listed.table, listed.changes
+        if table is None:
+            table = KeyTable.of_keys(listed.files.copy())
+            if listed.changes == changes:
+                listed.table = table
+        return table
+
+    def _walked(self) -> _Listed:
+        """What a walk of the directory finds, now or earlier."""
+        kept = self._kept
+        if not kept:
             ranked = scan(self._root)
             files: dict[str, str] = {}
             # In reverse, so that of two files for one key the first suffix wins.
             for group in reversed(ranked):
                 files.update(group)
             self._warn(ranked)
-            self._files = files
-            self._table_is_old = True
-        if self._table is None or self._table_is_old:
-            self._table = KeyTable.of_keys(self._files)
-            self._table_is_old = False
-        return self._table
+            kept.append(_Listed(files))
+        return kept[0]
 
     def note_file(self, key: str, suffix: str | None) -> None:
         """A key was given a file with this suffix, or has none any more."""
-        if self._table is not None:
-            self._table_is_old = True
+        kept = self._kept
+        if kept:
+            listed = kept[0]
             if suffix is None:
-                self._files.pop(key, None)
+                listed.files.pop(key, None)
             else:
-                self._files[key] = key[1:] + suffix
+                listed.files[key] = key[1:] + suffix
+            listed.changes += 1
+            listed.table = None
         others = self._folders.get(key[: key.rindex("/") + 1])
         if others:
             others.pop(key, None)

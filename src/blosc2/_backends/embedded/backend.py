@@ -73,7 +73,8 @@ class EmbeddedBackend:
         self._identity: tuple[int, ...] | None = None
         self._file = None if root is None or lock is None else frames.file.EmbeddedFile(root, lock)
         self._published: Embedded | None = None
-        self._listing: KeyListing | None = None
+        # What is in it holds until another list takes its place: see `Contents`.
+        self._listings: list[KeyListing] = []
         self._waiting = SpilledValues(root)
         self._closed = False
 
@@ -144,7 +145,7 @@ class EmbeddedBackend:
 
     def _show(self, embedded: Embedded) -> None:
         self.embedded = embedded
-        self._listing = None
+        self._listings = []
         source = embedded.frame.source
         self._identity = source.identity
         if self._advice is not None and source.advice != self._advice:
@@ -176,11 +177,11 @@ class EmbeddedBackend:
     def show(self, shown: tuple[Any, ...]) -> None:
         """Show an earlier version again, because the newer one that was read is unusable."""
         self.embedded, self._identity = shown
-        self._listing = None
+        self._listings = []
 
     def forget_shown_keys(self) -> None:
         """Forget the listing of the existing keys."""
-        self._listing = None
+        self._listings = []
 
     def cut_tail(self) -> None:
         """Cut off the bytes of an unfinished append."""
@@ -191,7 +192,8 @@ class EmbeddedBackend:
     def close(self) -> None:
         """Let go of the frame; leaves that need it keep it."""
         self._closed = True
-        self.embedded = self._published = self._listing = None
+        self.embedded = self._published = None
+        self._listings = []
 
     def abandon(self) -> None:
         """Forget values that wait: they belong to another process."""
@@ -234,14 +236,14 @@ class EmbeddedBackend:
 
     def listing(self) -> KeyListing:
         """A listing of all keys with their groups. It is kept until other keys are published."""
-        listing = self._listing  # another thread may forget it meanwhile
-        if listing is None:
-            listing = self._listing = KeyListing(KeyTable.of_keys(self.keys()), path=self.named)
-        return listing
+        kept = self._listings  # another thread may replace it meanwhile
+        if not kept:
+            kept.append(KeyListing(KeyTable.of_keys(self.keys()), path=self.named))
+        return kept[0]
 
     def forget_listing(self) -> None:
         """Keys were added or removed: list them anew."""
-        self._listing = None
+        self._listings = []
 
     def name_of(self, key: str) -> None:
         """Always None: no key has a file of its own."""

@@ -181,7 +181,8 @@ cdef class ChunkTable(Header):
                     else:
                         self.offsets = table
                         table = NULL
-                    self.chunk_count = count
+                    if self.variable:   # else it is known from the header, and others read it
+                        self.chunk_count = count
                     flag_set(&self.index_loaded)
         finally:
             give_back(context)
@@ -212,7 +213,8 @@ cdef class ChunkTable(Header):
                 self.take_checksums(checksums)
                 checksums = NULL
                 self.repeated = value
-                self.chunk_count = count
+                if self.variable:
+                    self.chunk_count = count
                 flag_set(&self.index_loaded)
         free(checksums)     # another thread was faster
         return 0
@@ -591,8 +593,7 @@ cdef class ChunkTable(Header):
     def set_plugin(self, Plugin plugin not None):
         """Give the frame what codecs and filters need that work on array blocks, unless it has it.
 
-        To be called before others know the frame. Who decodes has no reference of its own to the plugin: it stays as long
-        as the frame does.
+        To be called before others know the frame, which keeps the plugin: who decodes has no reference to it.
         """
         with cython.critical_section(self):
             if self.plugin is None:

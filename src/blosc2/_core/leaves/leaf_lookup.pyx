@@ -53,7 +53,7 @@ cdef class LeafLookup:
     cdef Place *_places                 # NULL until needed, and with a GIL
     cdef int64_t _changes               # of what the copies are made from
     cdef LeafSetter _sets           # sets simple leaves; None where nothing may be set, or in a view
-    cdef public Py_ssize_t _sweep_at    # how many references to leaves there may be before the dead ones are removed
+    cdef int64_t _most_held         # how many references to leaves there may be before the dead ones are removed
 
     def __dealloc__(self):
         cdef int i
@@ -63,6 +63,14 @@ cdef class LeafLookup:
                 Py_XDECREF(self._places[i].key)
                 Py_XDECREF(self._places[i].reference)
             free(self._places)
+
+    @property
+    def _sweep_at(self):
+        return number_get(&self._most_held)
+
+    @_sweep_at.setter
+    def _sweep_at(self, int64_t most):
+        number_set(&self._most_held, most)
 
     @property
     @cython.critical_section
@@ -178,7 +186,7 @@ cdef class LeafLookup:
         step_end(&place.turn)
         Py_XDECREF(before)
         Py_XDECREF(reference)
-        if PyDict_Size(answers.alive) > self._sweep_at:
+        if PyDict_Size(answers.alive) > number_get(&self._most_held):
             self._sweep()
         return leaf
 
@@ -237,7 +245,7 @@ cdef class LeafLookup:
         with cython.critical_section(self):
             held = self._remembered
         leaf = hold(held, key, leaf)
-        if PyDict_Size(held) > self._sweep_at:
+        if PyDict_Size(held) > number_get(&self._most_held):
             self._sweep()
         return leaf
 
@@ -267,7 +275,7 @@ cdef class LeafLookup:
         if type(leaf) is Frame:
             return self._leaf_of(key, leaf)
         leaf = hold(held, key, leaf)
-        if PyDict_Size(held) > self._sweep_at:
+        if PyDict_Size(held) > number_get(&self._most_held):
             self._sweep()
         return leaf
 

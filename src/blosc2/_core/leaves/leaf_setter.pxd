@@ -26,7 +26,7 @@ cdef class LeafSetter:
     cdef bint stale                 # whether both have to be found again
     cdef bint some_gone             # whether only the former are not known any more
     # The version that is shown.
-    cdef bint ready
+    cdef long ready             # looked at without the lock first
     cdef KeyTable table
     cdef dict entries
     cdef KeyListing listing

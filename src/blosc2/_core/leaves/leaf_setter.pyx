@@ -20,7 +20,7 @@ from libc.string cimport memcmp
 
 from blosc2._core.frame.small_frame cimport RawKind, RawKinds
 from blosc2._core.io.source cimport Source
-from blosc2._core.io.steps cimport number_set, state_get
+from blosc2._core.io.steps cimport number_set, state_get, state_set
 from blosc2._core.keys.folded_keys cimport KeySet, folded_hash, path_hash, plain_parent
 from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, KeyTable
 from blosc2._core.keys.listing cimport KeyListing
@@ -109,7 +109,7 @@ cdef class LeafSetter:
     @property
     def is_ready(self):
         """Whether it knows the version that is shown."""
-        return self.ready
+        return bool(state_get(&self.ready))
 
     @property
     def wants_kinds(self):
@@ -133,7 +133,7 @@ cdef class LeafSetter:
     def show(self, KeyTable table, dict entries not None, KeyListing listing):
         """The version that is shown: its members, its embedded values, and a listing where there are groups."""
         self.table, self.entries, self.listing = table, entries, listing
-        self.ready = True
+        state_set(&self.ready, 1)
 
     @cython.critical_section
     def use_kinds(self, RawKinds kinds, frame_of):
@@ -173,7 +173,7 @@ cdef class LeafSetter:
     def begin_version(self):
         """Another version of the store is shown."""
         self.stale = True
-        self.ready = False
+        state_set(&self.ready, 0)
         self.table = self.listing = self.reads = None
 
     cdef int _collect(self) except -1:
@@ -189,7 +189,7 @@ cdef class LeafSetter:
 
     cdef Py_ssize_t _parent_of(self, key, const uint8_t **text, Py_ssize_t *length) except -2:
         """The text of a key, and the length of its group; -1 where the leaf has to be changed in the general way."""
-        if not self.ready:
+        if not state_get(&self.ready):
             return -1
         text[0] = ascii_text(<PyObject *> key, length)
         if text[0] == NULL or state_get(&self.session.closed_) or state_get(&self.session.streaming_):
@@ -221,7 +221,7 @@ cdef class LeafSetter:
             return False
         self.lock.__enter__()
         try:
-            done = self.ready and self._set(key, text, length, parent, value)
+            done = state_get(&self.ready) and self._set(key, text, length, parent, value)
         finally:
             self.lock.__exit__(None, None, None)
         return done
@@ -365,7 +365,7 @@ cdef class LeafSetter:
             return False
         self.lock.__enter__()
         try:
-            done = self.ready and self._remove(key, text, length, parent)
+            done = state_get(&self.ready) and self._remove(key, text, length, parent)
         finally:
             self.lock.__exit__(None, None, None)
         return done
@@ -440,7 +440,7 @@ cdef class LeafSetter:
             return None
         # All that may be replaced meanwhile, by a thread that has the lock.
         with cython.critical_section(self):
-            reader, kinds, counts = self.reads if self.ready else None, self.kinds, self.counts
+            reader, kinds, counts = self.reads if state_get(&self.ready) else None, self.kinds, self.counts
         if reader is None or (counts is not None and self.foreign.possible is not False):
             return None
         frames = self.pending.frames
