@@ -23,7 +23,7 @@ from blosc2._core.codec.chunk cimport (
 from blosc2._core.codec.chunk_checks cimport (
     FILTER_DELTA, FILTER_NDMEAN, FIRST_PLUGIN, check_block, check_starts, filter_asks_array, inspect,
     largest_codec_meta)
-from blosc2._core.codec.idle_contexts cimport POOL, Idle, Place, begin_idle, put_idle, take_idle
+from blosc2._core.codec.idle_contexts cimport POOL, Idle, IdlePlace, begin_idle, put_idle, take_idle
 from blosc2._core.codec.plain_chunks cimport ZSTD_freeDCtx, decode_shuffled, is_shuffled, streams_of
 from blosc2._core.codec.special_chunks cimport fill
 from blosc2._core.codec.vl_encoding cimport BEYOND, compress_vl_chunk, raw_vl_chunk
@@ -92,7 +92,7 @@ cdef enum:
 
 # Without a GIL, contexts that a thread gives back wait for it at its place: what they hold is in the cache of its processor.
 # With one, all are in common, and places are not used.
-cdef Place _places[PLACES]
+cdef IdlePlace _places[PLACES]
 cdef DecodeContext *_contexts[POOL]
 cdef Idle _common
 begin_idle(&_common, POOL, _contexts, _places)

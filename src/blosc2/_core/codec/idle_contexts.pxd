@@ -16,13 +16,13 @@ cdef struct Idle:
     DecodeContext **contexts
 
 
-cdef struct Place:
+cdef struct IdlePlace:
     Idle idle
     DecodeContext *contexts[OWN]
     char apart[PLACE_BYTES]
 
 
-cdef inline void begin_idle(Idle *common, int room, DecodeContext **contexts, Place *places) noexcept:
+cdef inline void begin_idle(Idle *common, int room, DecodeContext **contexts, IdlePlace *places) noexcept:
     """Give those in common and those of each place their room."""
     cdef int i
     common.room, common.contexts = room, contexts

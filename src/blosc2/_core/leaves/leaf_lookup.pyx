@@ -25,7 +25,7 @@ cdef class _Answers:
     cdef str unseen
 
 
-cdef struct Place:
+cdef struct AnswerPlace:
     step_lock turn
     PyObject *answers       # NULL until made, and where they hold no more
     PyObject *key           # under which a leaf was remembered here last
@@ -50,7 +50,7 @@ cdef class LeafLookup:
     cdef dict _alive, _remembered
     cdef LeafReader _leaves
     cdef Py_ssize_t _forgotten          # how often both were
-    cdef Place *_places                 # NULL until needed, and with a GIL
+    cdef AnswerPlace *_places           # NULL until needed, and with a GIL
     cdef int64_t _changes               # of what the copies are made from
     cdef LeafSetter _sets           # sets simple leaves; None where nothing may be set, or in a view
     cdef int64_t _most_held         # how many references to leaves there may be before the dead ones are removed
@@ -103,7 +103,7 @@ cdef class LeafLookup:
 
     cdef void _change(self) noexcept:
         """Have threads make their copies anew; called after what they are made from has changed."""
-        cdef Place *places = <Place *> address_get(&self._places)
+        cdef AnswerPlace *places = <AnswerPlace *> address_get(&self._places)
         cdef int i
         if PLACES == 1:
             return
@@ -112,14 +112,14 @@ cdef class LeafLookup:
             for i in range(PLACES):
                 self._drop(&places[i])
 
-    cdef void _drop(self, Place *place) noexcept:
+    cdef void _drop(self, AnswerPlace *place) noexcept:
         cdef PyObject *old
         step_begin(&place.turn)
         old, place.answers = place.answers, NULL
         step_end(&place.turn)
         Py_XDECREF(old)
 
-    cdef _Answers _own_answers(self, Place *place):
+    cdef _Answers _own_answers(self, AnswerPlace *place):
         """What this thread finds leaves by; made anew if something has changed."""
         cdef _Answers answers = None
         cdef PyObject *old
@@ -147,20 +147,20 @@ cdef class LeafLookup:
 
     cdef object _find_or_open(self, key):
         """What `__getitem__` gives without a GIL."""
-        cdef Place *places = <Place *> address_get(&self._places)
-        cdef Place *place
+        cdef AnswerPlace *places = <AnswerPlace *> address_get(&self._places)
+        cdef AnswerPlace *place
         cdef PyObject *before
         cdef PyObject *reference
         cdef _Answers answers
         cdef bint found = False
         if places == NULL:
-            places = <Place *> calloc(PLACES, sizeof(Place))
+            places = <AnswerPlace *> calloc(PLACES, sizeof(AnswerPlace))
             if places == NULL:
                 raise MemoryError
             with cython.critical_section(self):
                 publish_once(&self._places, &places)
             free(places)    # if another thread was faster
-            places = <Place *> address_get(&self._places)
+            places = <AnswerPlace *> address_get(&self._places)
         place = &places[own_place()]
         answers = self._own_answers(place)
         if type(key) is not str or answers.alive is None:
