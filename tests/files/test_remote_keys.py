@@ -13,6 +13,8 @@ pytest.importorskip("aiohttp")
 pytest.importorskip("fsspec")
 
 import remote_kit
+from fixture_kit import catalogs
+from fixture_kit.siphash import siphash13
 
 import blosc2
 from blosc2.exceptions import RemoteError, StoreKeyError
@@ -79,6 +81,27 @@ def test_a_leaf_is_one_request_beyond_its_group(server: remote_kit.RangeServer, 
     assert len(server.requests) <= 1  # it might be a group, which the hash tells
 
 
+def test_slots_that_go_on_in_the_next_page_are_one_request(server: remote_kit.RangeServer, large: Path) -> None:
+    fields, _ = catalogs.parts(large.read_bytes(), catalogs.archive_at(large))
+
+    def left(key: str) -> int:
+        """The bytes of slots from that of a key to the end of its page."""
+        hashed = siphash13(fields["seed0"], fields["seed1"], key.encode())
+        return -(fields["slots"] + 8 * ((hashed & 0xFFFFFFFF) * fields["homes"] >> 32)) % catalogs.PAGE
+
+    keys = [key for i in range(20_000) if 0 < left(key := f"none{i}") <= 16][:20]
+    assert len(keys) == 20
+    address = server.put("large.b2z", large)
+    asked = []
+    for key in keys:
+        store = blosc2.open(address)
+        server.forget()
+        assert f"/{key}" not in store
+        asked.append(len(server.requests))
+    assert set(asked) <= {0, 1}
+    assert sum(asked) > 10  # some slots came with the first requests
+
+
 def test_one_leaf_of_each_group(server: remote_kit.RangeServer, tmp_path: Path) -> None:
     """Where nobody asks for a second key of a group, no others come with it; where somebody does, they come again."""
     path = tmp_path / "groups.b2z"
@@ -90,7 +113,9 @@ def test_one_leaf_of_each_group(server: remote_kit.RangeServer, tmp_path: Path) 
     for g in groups[:30]:
         np.testing.assert_array_equal(store[f"/g{g:02d}/leaf{500 + g:04d}"][:], leaf(500 + g))
     assert len(server.requests) <= 3 * 30
-    assert server.sent < 30 * 10_000 + 3 * 65_536
+    # The records around leaves of the first four groups; of each leaf a page of slots, one of records, and the bytes.
+    assert server.sent < 4 * 65_536 + 30 * (2 * 4096 + 600)
+    assert sum(request.sent > 65_000 for request in server.requests) <= 4
     for g in groups[30:]:
         server.forget()
         for i in range(0, 540, 60):

@@ -23,6 +23,8 @@ cdef enum:
     # another: with 1.75 homes for each path, a run of 200 taken slots does not come about, nor do three such slots.
     MOST_STEPS = 1024
     MOST_OTHERS = 8
+    # Slots that are fetched together from a server: where a page ends within them, the next page comes with it.
+    FETCHED = 32
 
 
 cdef inline int64_t slot_of(KeyTable table, const uint8_t *key, Py_ssize_t length, uint64_t hashed) noexcept nogil:
@@ -74,6 +76,9 @@ cdef inline int64_t probe(KeyTable table, const uint8_t *path, Py_ssize_t length
     cdef int count, others = 0
     if table.catalog is not None and stop - slot > MOST_STEPS:
         stop = slot + MOST_STEPS
+    if table.catalog is not None and table.catalog.far and not table.catalog.pages_of.need(
+            table.catalog.slots_at + SLOT_LENGTH * slot, SLOT_LENGTH * min(FETCHED, table.slot_count - slot)):
+        return DAMAGED
     while slot < stop:
         count = TRIED if slot + TRIED <= table.slot_count else 1
         if table.catalog is not None:
