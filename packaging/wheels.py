@@ -222,8 +222,10 @@ def attempt(python: Path, wheel: Path, work: Path, *, tests: bool) -> None:
     run(python, "-m", "venv", work / "try")
     made = work / "try" / "bin" / "python"
     # What the wheel needs is brought first, by an environment of its own that may ask the index.
-    wanted = ["numpy>=2.0", "msgpack>=1.0"]
-    run(python, "-m", "pip", "download", "--quiet", "--only-binary", ":all:", "--dest", work / "files", *wanted)
+    # msgpack has no wheel for a free-threaded 3.13; built without its extension, one needs no compiler either.
+    wanted = ["--only-binary", "numpy", "numpy>=2.0", "msgpack>=1.0"]
+    pure = {**os.environ, "MSGPACK_PUREPYTHON": "1"}
+    run(python, "-m", "pip", "wheel", "--quiet", "--wheel-dir", work / "files", *wanted, env=pure)
     shutil.copy2(wheel, work / "files")
     env = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "CC", "PYTHONHOME")}
     env["PATH"] = str(made.parent)

@@ -32,8 +32,9 @@ def write(folder: str) -> None:
         data, seg = _case(number)
         blocks, chunks = comp_blosc2_params(data.shape, _PATCH, data.itemsize)
         blocks_seg, chunks_seg = comp_blosc2_params(seg.shape, _PATCH, seg.itemsize)
+        properties = {"spacing": (1.0, 0.5, 0.5), "number": number, "class_locations": {}}
         nnUNetDatasetBlosc2.save_case(
-            data, seg, {"spacing": (1.0, 0.5, 0.5), "number": number, "class_locations": {}}, os.path.join(folder, f"case{number}"),
+            data, seg, properties, os.path.join(folder, f"case{number}"),
             chunks=chunks, blocks=blocks, chunks_seg=chunks_seg, blocks_seg=blocks_seg,
         )  # fmt: skip
 

@@ -1,0 +1,117 @@
+"""Small leaves by two threads through one handle, beside one thread; for Python without a GIL.
+
+    python bench/two_threads.py [--seconds 20]
+
+A store of 1,000 leaves of 400 bytes, `store[key][:]` in a random order of each thread's own; not mapped, and mapped.
+Rounds of one thread and of two alternate; a figure is the median of the ratios of neighbours. Two controls say what the
+machine gives meanwhile: loops that share nothing (1.9 to 2.0 with two whole processors, less where the two share one),
+and what an access to an object that another thread uses at the same time costs (where processors are far apart, or a
+hypervisor moves them, ten times as much as on one chip). Both change from hour to hour on rented machines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import sys
+import sysconfig
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from itertools import repeat
+from pathlib import Path
+
+import numpy as np
+
+import blosc2
+
+LEAVES = 1000
+Work = Callable[[int], object]
+
+
+def seconds_of(work: Work, threads: int, times: int) -> float:
+    """What the slowest of some threads takes, each of which does the work so many times."""
+    barrier = threading.Barrier(threads)
+    took = [0.0] * threads
+
+    def run(thread: int) -> None:
+        barrier.wait()
+        start = time.perf_counter()
+        for _ in repeat(None, times):
+            work(thread)
+        took[thread] = time.perf_counter() - start
+
+    others = [threading.Thread(target=run, args=(n,)) for n in range(threads)]
+    for one in others:
+        one.start()
+    for one in others:
+        one.join()
+    return max(took)
+
+
+def reading(path: Path, mmap_mode: str | None) -> Work:
+    store = blosc2.DictStore(str(path), mode="r", mmap_mode=mmap_mode)
+    keys = [[str(key) for key in store] for _ in range(2)]
+    for n, own in enumerate(keys):
+        random.Random(n).shuffle(own)
+
+    def read(thread: int) -> None:
+        for key in keys[thread]:
+            store[key][:]
+
+    return read
+
+
+def alone(_thread: int) -> None:
+    """Work on what no other thread has."""
+    total = 0.0
+    for number in range(20_000):
+        total += number * 0.5
+
+
+def shared() -> Work:
+    """Take and drop references to one object, which every thread counts in the same place."""
+    box = [object()]
+
+    def touch(_thread: int) -> None:
+        for _ in repeat(None, 20_000):
+            box[0]
+
+    return touch
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=20, help="how long in all")
+    options = parser.parse_args()
+    if not sysconfig.get_config_var("Py_GIL_DISABLED") or sys._is_gil_enabled():  # type: ignore[attr-defined]
+        sys.exit("this is about Python without a GIL: run it with python3.13t")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "small.b2z"
+        rng = np.random.default_rng(0)
+        with blosc2.DictStore(str(path), mode="w") as store:
+            store.write_many((f"/g{n % 10}/leaf{n:04d}", rng.integers(0, 100, 50)) for n in range(LEAVES))
+        cases: dict[str, tuple[Work, int, int]] = {
+            "leaves, not mapped": (reading(path, None), 10, 10 * LEAVES),
+            "leaves, mapped": (reading(path, "r"), 10, 10 * LEAVES),
+            "control: nothing shared": (alone, 20, 20 * 20_000),
+            "control: one object": (shared(), 20, 20 * 20_000),
+        }
+        found: dict[str, list[tuple[float, float]]] = {name: [] for name in cases}
+        for work, times, _ in cases.values():
+            seconds_of(work, 2, times)
+        end = time.monotonic() + options.seconds
+        while time.monotonic() < end:
+            for name, (work, times, _) in cases.items():
+                found[name].append((seconds_of(work, 1, times), seconds_of(work, 2, times)))
+    print(f"{'':24s} {'one thread':>11s} {'two, each':>11s} {'ratio':>6s}")
+    for name, (_, _, operations) in cases.items():
+        one, two = (statistics.median(times) / operations * 1e9 for times in zip(*found[name], strict=True))
+        ratio = statistics.median(2 * first / second for first, second in found[name])
+        print(f"{name:24s} {one:8.1f} ns {two:8.1f} ns {ratio:6.2f}")
+
+
+if __name__ == "__main__":
+    main()
