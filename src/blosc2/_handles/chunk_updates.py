@@ -39,6 +39,8 @@ DEFAULT_CHUNK: Final = 16 << 20
 _LARGEST_DEFAULT_CHUNK: Final = 256 << 20
 #: Chunks larger than this are compressed by one thread: each has a buffer of a chunk's size.
 _LARGEST_IN_THREADS: Final = 64 << 20
+#: From this size on threads share the blocks of a chunk that is alone.
+_SHARED: Final = 1 << 20
 # Where a header says how large chunks are, and what a chunk of a few bytes takes until it is written.
 _CHUNKSIZE_AT: Final = 58
 _HELD_FOR_A_CHUNK: Final = 256
@@ -104,13 +106,18 @@ def compressed(handle: FrameHandle, data: Any, what: str) -> tuple[bytes, int]:
         )  # fmt: skip
     if size == 0:
         raise ChunkSizeError(f"Could not {what} the data: a chunk cannot be empty")
-    return encode(handle.encoding(), view), size
+    encoding, nthreads = handle.encoding(), handle.cparams.nthreads
+    if nthreads > 1 and _SHARED <= size <= _LARGEST_IN_THREADS and encoding.shares_blocks:
+        stored = next(compressed_pieces(encoding, view, size, nthreads))
+        if not isinstance(stored, int):
+            return bytes(stored), size
+    return encode(encoding, view), size
 
 
 def compressed_pieces(encoding: Encoding, view: memoryview, chunksize: int, nthreads: int) -> Iterator[Stored]:
     """Chunks of this size, the last one shorter where need be; compressed in threads, a batch at a time."""
     count = len(view) // chunksize
-    if nthreads > 1 and count > 1 and chunksize <= _LARGEST_IN_THREADS:
+    if nthreads > 1 and chunksize <= _LARGEST_IN_THREADS and (count > 1 or _SHARED <= chunksize <= len(view)):
         source = np.frombuffer(view, np.uint8, count * chunksize)
         geometry = Geometry(source.shape, (chunksize,), (chunksize,), 1)
         operation = Write(None, geometry, (0,), (1,), source.shape, source, encoding)

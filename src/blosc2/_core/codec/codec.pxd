@@ -8,6 +8,13 @@ from blosc2._core.codec.chunk cimport (
 from blosc2._core.codec.chunk_checks cimport block_span
 from blosc2._core.codec.special_chunks cimport fill
 
+cdef extern from "codec/block_threads.h" nogil:
+    ctypedef void (*BlocksJob)(void *) noexcept nogil
+    ctypedef void (*RunBlocks)(void *helpers, BlocksJob job, int count, size_t size, void *data) noexcept nogil
+    ctypedef struct BlockThreads:
+        RunBlocks run
+        void *helpers
+
 cdef enum:
     CACHED_BLOCKS = 8
 
@@ -51,7 +58,7 @@ cdef class Plugin:
 
 
 cdef class Encoder:
-    """One thread's compression context, with fixed parameters."""
+    """One thread's compression context, with fixed parameters; others may help it with the blocks of a chunk."""
 
     cdef void *cctx
     cdef object encoding
@@ -61,8 +68,9 @@ cdef class Encoder:
     cdef uint8_t *copy      # of their data, for filters that would write into it
     cdef uint8_t *undone    # room to decode what filters gave that cannot always be undone
     cdef bint is_small(self) noexcept
-    cdef int prepare(self, int32_t nbytes) except -1
-    cdef int32_t encode(self, const uint8_t *source, uint8_t *destination, int32_t room) noexcept nogil
+    cdef int prepare(self, int32_t nbytes, int threads=*) except -1
+    cdef int32_t encode(self, const uint8_t *source, uint8_t *destination, int32_t room,
+                        const BlockThreads *threads=*) noexcept nogil
 
 
 cdef inline uint8_t *reserve(uint8_t **buffer, int64_t *have, int64_t size) noexcept nogil:

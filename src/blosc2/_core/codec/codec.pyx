@@ -24,6 +24,7 @@ from blosc2._core.codec.chunk_checks cimport (
     FILTER_DELTA, FILTER_NDMEAN, FIRST_PLUGIN, check_block, check_starts, filter_asks_array, inspect,
     largest_codec_meta)
 from blosc2._core.codec.idle_contexts cimport POOL, Idle, IdlePlace, begin_idle, put_idle, take_idle
+from blosc2._core.codec.padded_chunks cimport padded_copy
 from blosc2._core.codec.plain_chunks cimport ZSTD_freeDCtx, decode_shuffled, is_shuffled, streams_of
 from blosc2._core.codec.special_chunks cimport fill
 from blosc2._core.codec.vl_encoding cimport BEYOND, compress_vl_chunk, raw_vl_chunk
@@ -53,6 +54,12 @@ cdef extern from "codec/early_zstd.h":  # decoders of formats that no chunk has 
 cdef extern from "codec/library_environment.h":
     int library_reads_environment()
 
+cdef extern from "codec/block_threads.h" nogil:
+    bint BLOCK_THREADS
+    void take_block_jobs()
+    void share_blocks(const BlockThreads *threads)
+    void order_blocks(uint8_t *chunk, int32_t size)
+
 if library_reads_environment():
     # The linker could not keep them from the library. They go before it has threads that might read them; Python's
     # own `os.environ` keeps them.
@@ -60,6 +67,7 @@ if library_reads_environment():
         os.unsetenv(_name)
 
 c.blosc2_init()
+take_block_jobs()
 library_version = c.blosc2_get_version_string().decode()
 if tuple(int("".join(d for d in part if d.isdigit()) or 0) for part in library_version.split(".")[:3]) < MINIMUM_LIBRARY:
     raise ImportError(f"C-Blosc2 {library_version} was linked; at least 3.3.5 is needed: rebuild with a newer one")
@@ -280,6 +288,11 @@ cdef class Encoding:
         return self.codec >= FIRST_PLUGIN or any(
             [filter_asks_array(f, m) for f, m in zip(self.filters, self.filters_meta)])
 
+    @property
+    def shares_blocks(self):
+        """Whether several threads may compress the blocks of one chunk: none needs what another one has."""
+        return BLOCK_THREADS and self.clevel and not (self.use_dict or self.needs_geometry or FILTER_DELTA in self.filters)
+
     cdef int filter_count(self) except -1:
         return sum([item != 0 for item in self.filters])
 
@@ -375,7 +388,7 @@ cdef class Plugin:
 
     cdef int decode(self, Chunk *chunk, uint8_t *destination) noexcept nogil:
         """All bytes of a loaded chunk, one thread at a time."""
-        cdef uint8_t *padded = _padded_copy(chunk)
+        cdef uint8_t *padded = padded_copy(chunk)
         cdef Chunk own
         cdef int status
         if padded == NULL:
@@ -408,33 +421,16 @@ cdef class Plugin:
         return CHUNK_OK if status == chunk.nbytes else BAD_DECODED
 
 
-cdef uint8_t *_padded_copy(const Chunk *chunk) noexcept nogil:
-    """A loaded chunk with zeros behind it; NULL when there is no memory.
-
-    Codecs that work on array blocks do not stop at the end of damaged input: what lies behind it must be ours, and
-    always the same.
-    """
-    cdef size_t behind = 2 * <size_t> chunk.blocksize + 4096
-    cdef size_t size = <size_t> chunk.cbytes + behind
-    cdef uint8_t *padded
-    if size > KEEP:
-        padded = <uint8_t *> calloc(1, size)    # pages that nobody touches take no memory
-    else:
-        padded = <uint8_t *> malloc(size)
-        if padded != NULL:
-            memset(padded + chunk.cbytes, 0, behind)
-    if padded != NULL:
-        memcpy(padded, chunk.data, <size_t> chunk.cbytes)
-    return padded
-
-
 cdef class Encoder:
     def __init__(self, Encoding encoding not None, Plugin plugin=None):
         self.encoding = encoding
         self.plugin = plugin
 
-    cdef int prepare(self, int32_t nbytes) except -1:
-        """Get ready for chunks of this size; a context keeps the block size that it chose for the first one."""
+    cdef int prepare(self, int32_t nbytes, int threads=1) except -1:
+        """Get ready for chunks of this size; a context keeps the block size that it chose for the first one.
+
+        `threads` is how many share the blocks of a chunk, if `Encoding.shares_blocks` says that they may.
+        """
         cdef c.blosc2_cparams cparams
         cdef Encoding encoding
         if self.cctx != NULL:
@@ -455,6 +451,7 @@ cdef class Encoder:
             if self.undone == NULL:
                 raise MemoryError
         cparams = encoding.parameters(nbytes)
+        cparams.nthreads = threads
         if self.plugin is not None:
             cparams.schunk = self.plugin.schunk
         self.cctx = c.blosc2_create_cctx(cparams)
@@ -483,7 +480,8 @@ cdef class Encoder:
         if self.cctx != NULL:
             c.blosc2_free_ctx(<c.blosc2_context *> self.cctx)
 
-    cdef int32_t encode(self, const uint8_t *source, uint8_t *destination, int32_t room) noexcept nogil:
+    cdef int32_t encode(self, const uint8_t *source, uint8_t *destination, int32_t room,
+                        const BlockThreads *threads=NULL) noexcept nogil:
         """Stored size of a chunk of the size that was prepared for, or a negative status.
 
         Room for its bytes and 32 more is always enough.
@@ -494,7 +492,11 @@ cdef class Encoder:
         if self.copy != NULL and self.nbytes:       # of no bytes there may be no address either
             memcpy(self.copy, source, <size_t> self.nbytes)
             data = self.copy
+        share_blocks(threads)
         status = c.blosc2_compress_ctx(<c.blosc2_context *> self.cctx, data, self.nbytes, destination, room)
+        share_blocks(NULL)
+        if threads != NULL and status > CHUNK_HEADER:
+            order_blocks(destination, status)
         if status >= CHUNK_HEADER:
             self.blocksize = i32(destination + 8)
         if data != source and status > CHUNK_HEADER and destination[2] & 2 and not destination[31] >> 4:

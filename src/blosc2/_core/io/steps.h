@@ -20,16 +20,18 @@ B2_INLINE void step_begin(step_lock *lock) { (void)lock; }
 B2_INLINE void step_end(step_lock *lock) { (void)lock; }
 #endif
 
-/* Places, of which each thread has one, for what threads would hinder each other with if they shared it: memory that several
- * processors write to is much slower. Threads may come to the same place, which so needs a lock; with a GIL there is one
- * place. Things of different places lie PLACE_BYTES apart. */
-#ifdef Py_GIL_DISABLED
-enum { PLACES = 32 };
+/* A static variable of which each thread has its own. */
 #ifdef _MSC_VER
 #define B2_OF_THREAD __declspec(thread)
 #else
 #define B2_OF_THREAD _Thread_local
 #endif
+
+/* Places, of which each thread has one, for what threads would hinder each other with if they shared it: memory that several
+ * processors write to is much slower. Threads may come to the same place, which so needs a lock; with a GIL there is one
+ * place. Things of different places lie PLACE_BYTES apart. */
+#ifdef Py_GIL_DISABLED
+enum { PLACES = 32 };
 B2_INLINE int own_place(void) {
     static int64_t drawn;
     static B2_OF_THREAD int number;     /* from 1 on */

@@ -8,8 +8,10 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 from blosc2._core.io.checksum cimport checksum
-from blosc2._core.codec.codec cimport DecodeContext, Encoder, reserve_scratch
+from blosc2._core.codec.codec cimport BlocksJob, BlockThreads, DecodeContext, Encoder, RunBlocks, reserve_scratch
 from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, NO_MEMORY
+from blosc2._core.codec.thread_pool cimport (
+    Job, WorkerGroup, acquire_group, await_gil, finish, offer_gil, release_group, start)
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
 from blosc2._core.ndim.grid cimport Box, Operation, clip, copy_items
 
@@ -17,9 +19,41 @@ from blosc2.exceptions import CompressionError, codec_error_text
 
 cnp.import_array()
 
+cdef extern from "io/atomics.h" nogil:
+    int64_t counter_next(int64_t *counter)
+
 cdef enum:
     # Added to what an encoder returns, which a decoder may return as well.
     ENCODING_FAILED = -1000000
+    # Bytes of a chunk from which threads may share its blocks.
+    SHARED = 1 << 20
+
+
+cdef struct BlockJobs:   # what the C library wants done for one chunk, by as many threads as there are
+    BlocksJob job
+    int64_t count, next
+    size_t size
+    char *data
+
+
+cdef void _do_jobs(BlockJobs *jobs, DecodeContext *context, void *tool) noexcept nogil:
+    """The job of a thread: as many of them as are left."""
+    cdef int64_t i = counter_next(&jobs.next)
+    while i < jobs.count:
+        jobs.job(jobs.data + i * jobs.size)
+        i = counter_next(&jobs.next)
+
+
+cdef void _run_blocks(WorkerGroup *group, BlocksJob job, int count, size_t size, void *data) noexcept nogil:
+    cdef BlockJobs jobs
+    cdef int i
+    jobs.job, jobs.count, jobs.next, jobs.size, jobs.data = job, count, 0, size, <char *> data
+    for i in range(group.count):
+        group.workers[i].operation = <void *> &jobs
+    start(group.workers, group.count)
+    _do_jobs(&jobs, NULL, NULL)
+    for i in range(group.count):
+        finish(group.workers[i])
 
 
 cdef struct Result:  # of compressing one chunk: without bytes it is all zeros
@@ -112,6 +146,7 @@ cdef class Write(Operation):
     cdef int64_t first_result
     cdef list kept_slots
     cdef Slots slots                # for the tasks of a run, one after the other
+    cdef BlockThreads *helpers      # with the blocks of a chunk
 
     def __init__(self, frame, Geometry geometry not None, start, step, count, cnp.ndarray source not None,
                  encoding, plugin=None, points=None):
@@ -174,9 +209,32 @@ cdef class Write(Operation):
         encoder.prepare(<int32_t> self.geometry.c.chunk_nbytes)
         return encoder
 
+    cdef int run_by_blocks(self, int threads) except -1:
+        """Work until nothing is left, one chunk after the other, whose blocks threads share; releases the GIL."""
+        cdef WorkerGroup group
+        cdef BlockThreads helpers
+        cdef Encoder encoder = Encoder(self.encoding, self.plugin)
+        try:
+            acquire_group(&group, threads - 1, NULL, <Job> _do_jobs, <int32_t> self.geometry.c.block_nbytes)
+            encoder.prepare(<int32_t> self.geometry.c.chunk_nbytes, group.count + 1)
+            helpers.run, helpers.helpers = <RunBlocks> _run_blocks, <void *> &group
+            self.helpers = &helpers if group.count else NULL
+            with nogil:
+                offer_gil()
+                self.work(group.context, encoder)
+                await_gil()
+        finally:
+            self.helpers = NULL
+            release_group(&group)
+
     def run(self, int threads=1):
-        """Work until nothing is left, in up to as many threads; releases the GIL."""
-        cdef int64_t i, first = self.next_task, room = max(self.stop_task - self.next_task, 0)
+        """Work until nothing is left, in up to as many threads; releases the GIL.
+
+        Each thread makes as many chunks as the others. Those that are left over, if they are large, are made one after the
+        other by all of them.
+        """
+        cdef int64_t i, first = self.next_task, room = max(self.stop_task - self.next_task, 0), stop = self.stop_task
+        cdef int64_t left = 0
         cdef Result *result
         cdef uint8_t *stored
         cdef StoredChunk chunk
@@ -186,7 +244,14 @@ cdef class Write(Operation):
             raise MemoryError
         try:
             self.find_slots(room)
-            Operation.run(self, threads)
+            if threads > 1 and self.geometry.c.chunk_nbytes >= SHARED and self.plugin is None and self.encoding.shares_blocks:
+                left = room % threads
+            if left < room or not left:
+                self.limit(first, stop - left)
+                Operation.run(self, threads)
+            if left and not self.status:
+                self.limit(stop - left, stop)
+                self.run_by_blocks(threads)
             for i in range(room):
                 result = &self.results[i]
                 stored = self.slots.data + i * self.slot()
@@ -227,7 +292,8 @@ cdef class Write(Operation):
                 status = self.collect(context, nchunk, &box, &collected)
             if status == CHUNK_OK:
                 result.size = encoder.encode(
-                    collected, self.slots.data + (task - self.first_result) * self.slot(), nbytes + CHUNK_HEADER)
+                    collected, self.slots.data + (task - self.first_result) * self.slot(), nbytes + CHUNK_HEADER,
+                    self.helpers)
                 status = ENCODING_FAILED + result.size if result.size < 0 else <int> CHUNK_OK
                 if self.summed and result.size > 0:
                     result.sum = checksum(
