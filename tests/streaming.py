@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from unittest import mock
 
+from blosc2 import _frames
 from blosc2._backends import spilled_values
 from blosc2._backends.embedded import changes as embedded_changes
 from blosc2._backends.embedded import frame_map as embedded
@@ -14,14 +15,15 @@ from blosc2._files import copies as byte_copies
 from blosc2._files import temporary_bytes
 from blosc2._frames import chunk_files
 from blosc2._frames import chunk_sequence as joined_chunks
-from blosc2._handles import handle, memory
+from blosc2._handles import memory
 from blosc2._stores import pending, write_many
 from blosc2._stores.leaves import value_to_frame
 
 #: Where a limit is, its name, and what it becomes.
 LIMITS = (
     (byte_copies, "_PIECE", 1 << 12), (byte_copies, "_AT_ONCE", 1 << 14), (byte_copies, "_WORTH_ASKING", 1),
-    (handle, "SMALL_FRAME", 0), (memory, "SMALL_FRAME", 0), (embedded, "_LONG", 0), (embedded_changes, "_IN_MEMORY", 0),
+    (_frames, "SMALL_FRAME", 0), (memory, "SMALL_FRAME", 0), (embedded, "_LONG", 0),
+    (embedded_changes, "_IN_MEMORY", 0),
     (joined_chunks, "BUDGET", 0), (joined_chunks, "_SLACK", 1 << 14), (temporary_bytes, "BUDGET", 0),
     (chunk_files, "SMALL_FRAME", 0),
     (member_writing, "_LARGE", 0),

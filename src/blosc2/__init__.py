@@ -26,10 +26,9 @@ from blosc2._core.mixed_install import refuse_mixed_install as _refuse_mixed_ins
 
 _refuse_mixed_install(__path__)
 
+from blosc2 import _frames
 from blosc2._core.codec.codec import library_version as blosclib_version
 from blosc2._core.on_demand import on_demand as _on_demand
-from blosc2._frames import set_strict_compatibility as _set_strict_compatibility
-from blosc2._frames import strict_compatibility as _strict_compatibility
 from blosc2._opening import (
     estore_from_cframe,
     from_cframe,
@@ -248,11 +247,11 @@ class _Module(_ModuleType):
     @property
     def strict_compatibility(self) -> _bool:
         """Whether only that is written which other Blosc2 programs can change, too: up to 16 attributes."""
-        return _strict_compatibility()
+        return _frames.strict_compatibility()
 
     @strict_compatibility.setter
     def strict_compatibility(self, value: _bool) -> None:
-        _set_strict_compatibility(value)
+        _frames.set_strict_compatibility(value)
 
     def __getattr__(self, name: str) -> _Any:
         if name in _NAMES:

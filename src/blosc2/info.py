@@ -1,4 +1,4 @@
-"""Tables of properties, as `info` shows them."""
+"""What objects tell of themselves: tables of properties, as `info` shows them, and where their data are."""
 
 from __future__ import annotations
 
@@ -53,3 +53,28 @@ def size_text(nbytes: int) -> str:
             return f"{nbytes} ({size:.2f} {unit})" if unit != "B" else f"{nbytes} ({nbytes} B)"
         size /= 1024
     raise AssertionError("unreachable")
+
+
+class HandleProperties:
+    """Properties of an object that reads through a handle."""
+
+    __slots__ = ()
+    _handle: Any
+
+    @property
+    def urlpath(self) -> str | None:
+        """The path of the file; None in memory."""
+        path: str | None = self._handle.urlpath
+        return path
+
+    @property
+    def mode(self) -> str:
+        """The mode that it was opened with."""
+        mode: str = self._handle.mode
+        return mode
+
+    @property
+    def mmap_mode(self) -> str | None:
+        """How the file is mapped; None if it is not mapped."""
+        how: str | None = self._handle.mmap_mode
+        return how

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from blosc2 import _arrays
+from blosc2 import _arrays, _frames, _handles, _indexing
 from blosc2._arrays import ChunkInfo as ChunkInfo  # as in the published package
 from blosc2._arrays import ReadableArray
 from blosc2._core.io.sharing import never_freed
-from blosc2._core.ndim.grid_write import Write
-from blosc2._frames import FrameUpdate
-from blosc2._handles import FrameHandle, mark_indexes_stale
-from blosc2._indexing import (
-    Chunks,
-    OrthogonalIndex,
-    Version,
-    as_items,
-    basic_selection,
-    chunks_with,
-)
+from blosc2._handles import FrameHandle
 from blosc2._indexing import NDField as NDField  # other packages look for it here
-from blosc2._options import Absent, compressed, explain_absent
+from blosc2._options import Absent, explain_absent
+
+if TYPE_CHECKING:
+    from blosc2._indexing import Chunks, OrthogonalIndex, Version
 
 
 @never_freed
@@ -63,7 +56,7 @@ class NDArray(ReadableArray):
     @property
     def oindex(self) -> OrthogonalIndex:
         """Orthogonal indexing, to read and to assign: a key for each axis, and all their combinations."""
-        return OrthogonalIndex(self)
+        return _indexing.OrthogonalIndex(self)
 
     def to_device(self, device: str, /, *, stream: Any = None) -> NDArray:
         """Return the array itself, whose items are always in CPU memory; `ValueError` for other devices."""
@@ -88,7 +81,7 @@ class NDArray(ReadableArray):
         if type(key) is str:
             self._field(key)[...] = value
             return
-        self._assign(lambda version: chunks_with(version, self._handle, key, value))
+        self._assign(lambda version: _indexing.chunks_with(version, self._handle, key, value))
 
     def _assign(self, changed: Callable[[Version], Chunks]) -> None:
         """Publish the chunks that a change gives for the current version."""
@@ -103,10 +96,10 @@ class NDArray(ReadableArray):
                 version = handle.array  # type: ignore[assignment]
                 chunks = changed(version)
             if chunks:
-                update = FrameUpdate(version[2])
+                update = _frames.FrameUpdate(version[2])
                 for nchunk, stored in chunks.items():
                     update.replace(nchunk, stored)
-                mark_indexes_stale(self.vlmeta, update)
+                _handles.mark_indexes_stale(self.vlmeta, update)
                 handle.publish(update)
 
     def resize(self, newshape: Any) -> None:
@@ -141,9 +134,9 @@ class NDArray(ReadableArray):
             new = _arrays.resized_geometry(geometry, newshape)
             if new.shape == geometry.shape:
                 return
-            update = FrameUpdate(frame)
+            update = _frames.FrameUpdate(frame)
             renumbered = _arrays.resize_update(handle, update, new)
-            mark_indexes_stale(self.vlmeta, update)
+            _handles.mark_indexes_stale(self.vlmeta, update)
             handle.publish(update, fresh=renumbered)
 
     def append(self, values: Any) -> int:
@@ -173,22 +166,16 @@ class NDArray(ReadableArray):
         handle = self._handle
         with handle.editing():
             geometry, dtype, frame = handle.array  # type: ignore[misc]
-            items = _arrays.rows_to_append(as_items(values, dtype, None), geometry.shape)
+            items = _arrays.rows_to_append(_indexing.as_items(values, dtype, None), geometry.shape)
             start = geometry.shape[0]
             if not len(items):
                 return start
-            ndim = geometry.ndim
             new = _arrays.resized_geometry(geometry, (start + len(items), *geometry.shape[1:]))
-            update = FrameUpdate(frame)
+            update = _frames.FrameUpdate(frame)
             _arrays.resize_update(handle, update, new)
             if items.size:
-                encoding = handle.encoding(blocksize=int(new.block_nbytes))
-                starts = (start, *[0] * (ndim - 1))
-                operation = Write(frame, new, starts, (1,) * ndim, items.shape, items, encoding, handle.plugin())
-                keep, nthreads = handle.spool().keep, handle.cparams.nthreads
-                for nchunk, stored in compressed(operation, new.chunk_nbytes, nthreads, keep).items():
-                    update.replace(nchunk, stored)
-            mark_indexes_stale(self.vlmeta, update)
+                _arrays.replace_appended(handle, update, new, start, items)
+            _handles.mark_indexes_stale(self.vlmeta, update)
             handle.publish(update)
             return new.shape[0]
 
@@ -258,7 +245,7 @@ class NDArray(ReadableArray):
         With slices and integers, the result is made chunk by chunk. With index arrays or masks, all of its items are in
         memory once.
         """
-        selection = None if type(key) is str else basic_selection(key, self.shape)
+        selection = None if type(key) is str else _indexing.basic_selection(key, self.shape)
         if selection is not None:
             return NDArray._of(_arrays.selected(self, selection, kwargs))
         items = np.asarray(self[key])

@@ -6,30 +6,20 @@ import operator
 import os
 from collections import namedtuple
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from blosc2 import _frames, _handles
 from blosc2._core.frame.frame import Frame
-from blosc2._frames import Meta as Meta  # programs for the other implementation find the two here
-from blosc2._frames import VLMeta as VLMeta
-from blosc2._frames import check_for_bytes, pack_metalayers, schunk_keywords
 from blosc2._handles import (
-    DEFAULT_CHUNK,
     ChangeableChunks,
     FrameContent,
     FrameHandle,
     HandleOptions,
-    bytes_of,
-    check_target,
-    chunk_nbytes,
     chunk_range,
     chunks_as_items,
-    compressed_pieces,
-    copy_frame,
     existing_chunk,
-    lazy_chunk,
-    new_handle,
     open_handle,
     read_bytes,
     read_into,
@@ -38,6 +28,10 @@ from blosc2._options import check_locking, deserialize_mode, encoding_of, refuse
 from blosc2.exceptions import ChunkSizeError
 from blosc2.info import InfoReporter, size_text
 from blosc2.storage import CParams, SpecialValue, Storage, cparams_from, storage_from
+
+if TYPE_CHECKING:
+    from blosc2._frames import Meta as Meta
+    from blosc2._frames import VLMeta as VLMeta
 
 _READ_AHEAD = 64 << 10  # bytes that an iteration decodes at once
 
@@ -74,7 +68,7 @@ class SChunk(ChangeableChunks):
 
     def __init__(self, chunksize: int | None = None, data: Any = None, *, deserialize: Any = None,
                  **kwargs: Any) -> None:  # fmt: skip
-        keywords = schunk_keywords(kwargs)
+        keywords = _frames.schunk_keywords(kwargs)
         storage = keywords.storage
         if storage.mode == "r" and not (storage.urlpath is None and storage.mmap_mode):
             policy = str(deserialize_mode("safe" if deserialize is None else deserialize))
@@ -83,19 +77,19 @@ class SChunk(ChangeableChunks):
             return
         chunksize = None if chunksize == -1 else chunksize
         policy = str(deserialize_mode("full" if deserialize is None else deserialize))
-        check_target(storage, "super-chunk")
-        view = memoryview(b"") if data is None else bytes_of(data)
+        _handles.check_target(storage, "super-chunk")
+        view = memoryview(b"") if data is None else _handles.bytes_of(data)
         itemsize = 1 if data is None else int(getattr(data, "itemsize", 1))
         cparams = cparams_from(keywords.cparams, unless_given={} if data is None else {"typesize": itemsize})
-        chunksize = chunk_nbytes(chunksize, len(view) if view else DEFAULT_CHUNK, cparams.typesize)
+        chunksize = _handles.chunk_nbytes(chunksize, len(view) if view else _handles.DEFAULT_CHUNK, cparams.typesize)
         encoding = encoding_of(cparams, cparams.typesize, cparams.blocksize)
-        check_for_bytes(encoding)
+        _frames.check_for_bytes(encoding)
         content = FrameContent(
-            compressed_pieces(encoding, view, chunksize, cparams.nthreads), -(-len(view) // chunksize), len(view),
-            chunksize, pack_metalayers(storage.meta),
+            _handles.compressed_pieces(encoding, view, chunksize, cparams.nthreads), -(-len(view) // chunksize),
+            len(view), chunksize, _frames.pack_metalayers(storage.meta),
         )  # fmt: skip
         options = HandleOptions(deserialize=policy, dparams=keywords.dparams, cparams=cparams)
-        self._handle = new_handle(storage, encoding, content, options)
+        self._handle = _handles.new_handle(storage, encoding, content, options)
 
     @classmethod
     def _of(cls, handle: FrameHandle) -> SChunk:
@@ -311,7 +305,7 @@ class SChunk(ChangeableChunks):
         >>> len(blosc2.SChunk(data=b"0123456789" * 1000).get_lazychunk(0))
         32
         """
-        return lazy_chunk(self._handle, self._chunk(nchunk)[1])
+        return _handles.lazy_chunk(self._handle, self._chunk(nchunk)[1])
 
     def get_vlblock(self, nchunk: int, nblock: int) -> bytes:
         """Return the uncompressed bytes of one block of a chunk whose blocks have different lengths, as in a
@@ -376,8 +370,8 @@ class SChunk(ChangeableChunks):
         b'abc'
         """
         storage = storage_from(kwargs)
-        check_target(storage, "super-chunk")
-        return SChunk._of(copy_frame(self._handle.frame, storage, HandleOptions(deserialize="full")))
+        _handles.check_target(storage, "super-chunk")
+        return SChunk._of(_handles.copy_frame(self._handle.frame, storage, HandleOptions(deserialize="full")))
 
     def lock(self) -> None:
         """Take the lock that `holding_lock` takes; `unlock` releases it."""
@@ -392,7 +386,7 @@ def chunk_description(handle: FrameHandle, nchunk: int) -> tuple[float, SpecialV
     """cratio, special, repeated_value and header of a chunk."""
     frame = handle.frame
     _, nbytes, cbytes, special, _, _ = frame.chunk_info(nchunk)
-    return nbytes / cbytes, SpecialValue(special), frame.special_value(nchunk), lazy_chunk(handle, nchunk)
+    return nbytes / cbytes, SpecialValue(special), frame.special_value(nchunk), _handles.lazy_chunk(handle, nchunk)
 
 
 def repeated_item(value: bytes, dtype: np.dtype[Any]) -> Any | None:
@@ -440,3 +434,10 @@ def _writable_bytes(out: Any) -> memoryview:
     if view.readonly or not view.c_contiguous:
         raise ValueError("the output must be writable and C-contiguous")
     return view.cast("B") if view.nbytes else memoryview(bytearray())
+
+
+def __getattr__(name: str) -> Any:
+    """The two mappings of metadata, which programs for the other implementation find here."""
+    if name in ("Meta", "VLMeta"):
+        return getattr(_frames, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

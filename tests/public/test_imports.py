@@ -36,6 +36,26 @@ WRITERS = {
     "blosc2._core.zip.external_sort", "blosc2._core.catalog_writing.leaf_merge",
     "blosc2._core.catalog_writing.path_slots",
 }  # fmt: skip
+# What `import blosc2` imports besides `_core`: each of these takes a program's time, and most only ever read.
+FIRST = {
+    "blosc2", "blosc2._arrays", "blosc2._arrays.readable", "blosc2._files", "blosc2._frames", "blosc2._frames.dtypes",
+    "blosc2._frames.header_fields", "blosc2._functions", "blosc2._handles",
+    "blosc2._handles.byte_ranges", "blosc2._handles.frame_object", "blosc2._handles.handle",
+    "blosc2._handles.open_frame", "blosc2._handles.open_handle", "blosc2._handles.options",
+    "blosc2._handles.recent_frames", "blosc2._handles.schunk_methods", "blosc2._indexing", "blosc2._indexing.fields",
+    "blosc2._opening", "blosc2._opening.hooks", "blosc2._opening.open_path", "blosc2._options",
+    "blosc2._options.codecs", "blosc2._options.default_threads", "blosc2._options.deserialization",
+    "blosc2._options.encoding", "blosc2._options.modes", "blosc2._options.out_of_scope", "blosc2._options.paths",
+    "blosc2._options.remote", "blosc2._options.thread_choice", "blosc2.exceptions", "blosc2.info", "blosc2.ndarray",
+    "blosc2.schunk", "blosc2.storage", "blosc2.version",
+}  # fmt: skip
+# What changes arrays and super-chunks, in memory and in files.
+ARRAY_WRITERS = {
+    "blosc2._arrays.resize", "blosc2._core.ndim.grid_write", "blosc2._files.temporary_bytes",
+    "blosc2._frames.append", "blosc2._frames.chunk_sequence", "blosc2._frames.encoder_pool",
+    "blosc2._frames.parameters", "blosc2._frames.pieces", "blosc2._frames.update", "blosc2._handles.chunk_updates",
+    "blosc2._handles.file", "blosc2._handles.memory", "blosc2._handles.new_frame", "blosc2._indexing.write_items",
+}  # fmt: skip
 # What few programs need.
 RARE = {
     "concurrent.futures", "logging", "blosc2._integrity", "blosc2._lists", "blosc2.batch_array", "blosc2.objectarray",
@@ -72,7 +92,11 @@ def imported(code: str, *arguments: object) -> set[str]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Files of every kind."""
     path = tmp_path_factory.mktemp("kinds")
-    blosc2.asarray(np.arange(600.0), urlpath=str(path / "a.b2nd"))
+    items = np.arange(600.0)
+    blosc2.asarray(items, chunks=(100,), urlpath=str(path / "a.b2nd"))
+    blosc2.asarray(items, chunks=(100,), urlpath=str(path / "d.b2nd"), contiguous=False)
+    with blosc2.DictStore(str(path / "f.b2z"), mode="w") as store:
+        store["/g/0"] = items
     for kind, name in KINDS.values():
         with getattr(blosc2, kind)(str(path / name), mode="w") as store:
             for number in range(3):
@@ -83,21 +107,156 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # ---------------------------------------------------------------------- what is loaded
 def test_the_package_loads_what_arrays_need() -> None:
     found = imported("import blosc2")
-    assert "blosc2.ndarray" in found
+    assert {name for name in found if name.startswith("blosc2") and not name.startswith("blosc2._core")} == FIRST
+    assert "msgpack" not in found
+    assert not found & ARRAY_WRITERS
     assert not found & (WRITERS | RARE)
     packages = {".".join(name.split(".")[:2]) for name in found}
     assert not packages & {"blosc2._stores", "blosc2._backends", "blosc2.dict_store", "blosc2.embed_store"}
     assert not {name for name in found if name.startswith(("blosc2._core.leaves.", "blosc2._core.keys."))}
 
 
-def test_an_array_needs_no_more(folder: Path) -> None:
-    code = """
-import sys, numpy, blosc2
-before = set(sys.modules)
-assert blosc2.open(sys.argv[1])[5] == 5
-print(*(set(sys.modules) - before))
+READS = """
+import sys, numpy as np
+numpys = set(sys.modules)
+import blosc2
+kind, path = sys.argv[1:]
+if kind == "leaf":
+    store = blosc2.open(path)
+    array = store["/g/0"]
+elif kind == "bytes":
+    array = blosc2.from_cframe(open(path, "rb").read())
+else:
+    mmap_mode = "r" if kind == "mmap" else None
+    array = blosc2.open(path, mmap_mode=mmap_mode, verify=True if kind == "verify" else None)
+loaded, before = set(sys.modules), set(sys.modules)
+want = np.arange(600.0)
+mask = want % 7 == 3
+keys = [3, -1, slice(1, 3), slice(None, None, -2), (), ..., None, (None, slice(4)), [5, 1, 1], np.arange(9), mask, True]
+for key in keys:
+    assert np.array_equal(array[key], want[key]), key
+    assert np.array_equal(array.read(key, out=np.empty_like(want[key])), want[key]), key
+assert np.array_equal(array.oindex[[4, 2]], want[[4, 2]]) and np.array_equal(array.oindex[mask], want[mask])
+assert [items.tolist() for items in array.read_many([0, [2, 3], mask[:]])] == [0, [2, 3], want[mask].tolist()]
+assert np.array_equal(array, want) and list(array) == list(want) and array.item(7) == 7
+for bad in (600, "x", (0, 0), [600]):
+    try:
+        array[bad]
+    except (IndexError, KeyError, ValueError):
+        continue
+    raise AssertionError(bad)
+try:
+    array.view()
+except ValueError:
+    pass
+assert dict(array.vlmeta) == {} and "b2nd" in array.meta
+chunks = array.schunk
+assert chunks[2:4] == want[2:4].tobytes() and b"".join(chunks.decompress_chunk(n) for n in range(chunks.nchunks))
+assert len(chunks.get_chunk(0)) >= 32 <= len(chunks.get_lazychunk(0))
+assert len(list(array.iterchunks_info())) == len(list(chunks.iterchunks_info())) == chunks.nchunks
+array.advise("willneed")
+assert not array.refresh()
+print(*(set(sys.modules) - before), "|", *(loaded - numpys))
 """
-    assert not {name for name in run(code, folder / "a.b2nd").split() if name.startswith("blosc2")}
+
+
+@pytest.mark.parametrize("kind", ["pread", "mmap", "verify", "directory", "bytes", "leaf"])
+def test_reading_an_array_loads_no_more(kind: str, folder: Path) -> None:
+    """By every kind of key: a forked child can read what its parent opened."""
+    name = {"leaf": "f.b2z", "directory": "d.b2nd"}.get(kind, "a.b2nd")
+    later, _, loaded = run(READS, kind, folder / name).partition("|")
+    assert later.split() == []
+    assert "numpy.ma" not in loaded.split()  # which takes longer than all of ours
+    if kind in ("pread", "mmap"):
+        assert not set(loaded.split()) & (ARRAY_WRITERS | WRITERS | RARE)
+
+
+# How something that can be changed comes to be, in `folder`.
+CHANGEABLE = {
+    "file": "array = blosc2.open(folder + '/a.b2nd', 'a')",
+    "not durable": "array = blosc2.open(folder + '/a.b2nd', 'a', durable=False)",
+    "mapped": "array = blosc2.open(folder + '/a.b2nd', mmap_mode='r+')",
+    "mapped, in memory": "array = blosc2.open(folder + '/a.b2nd', mmap_mode='c')",
+    "shared": "array = blosc2.open(folder + '/a.b2nd', 'a', locking=True)",
+    "directory": "array = blosc2.open(folder + '/d.b2nd', 'a')",
+    "bytes": "array = blosc2.from_cframe(open(folder + '/a.b2nd', 'rb').read())",
+    "loaded": "array = blosc2.load(folder + '/a.b2nd')",
+    "pickled": "array = pickle.loads(open(folder + '/a.pickle', 'rb').read())",
+    "new": "array = blosc2.asarray(np.arange(600.0), chunks=100)",
+    "zeros": "array = blosc2.zeros(600, chunks=(100,))",
+    "new file": "array = blosc2.asarray(np.arange(600.0), chunks=100, urlpath=folder + '/new.b2nd')",
+    "new directory": "array = blosc2.asarray(np.arange(600.0), urlpath=folder + '/new', contiguous=False)",
+    "leaf of b2z": "store = blosc2.open(folder + '/f.b2z', 'a'); array = store['/g/0']",
+    "leaf of b2d": "store = blosc2.open(folder + '/f.b2d', 'a'); array = store['/g/0']",
+    "leaf of b2e": "store = blosc2.open(folder + '/f.b2e', 'a'); array = store['/g/0']",
+    "schunk": "chunks = blosc2.SChunk(800, np.arange(600.0))",
+    "schunk in a file": "chunks = blosc2.SChunk(800, np.arange(600.0), urlpath=folder + '/new.b2frame')",
+    "schunk from a file": "chunks = blosc2.open(folder + '/s.b2frame', 'a')",
+    "schunk from bytes": "chunks = blosc2.schunk_from_cframe(open(folder + '/s.b2frame', 'rb').read())",
+    "list": "values = blosc2.ObjectArray(urlpath=folder + '/new.b2frame', mode='w')",
+    "list from a file": "values = blosc2.open(folder + '/o.b2frame', 'a')",
+}  # fmt: skip
+CHANGE = """
+import pickle, sys, numpy as np
+numpys = set(sys.modules)
+import blosc2
+folder = sys.argv[1]
+array = chunks = values = None
+exec(sys.argv[2])
+loaded, before = set(sys.modules), set(sys.modules)
+if array is not None:
+    array[3] = 7
+    array[::2] = array[[1, 2, 1]] = array[np.arange(len(array)) > 590] = 5
+    array.oindex[[4, 9]] = [2, 3]
+    if "leaf" not in sys.argv[3]:
+        array.append([1, 2])
+        array.resize(1000)
+        with array.transaction():
+            array[-400:] = np.arange(400.0) ** 0.5
+            array.resize(90)
+            array[5] = 4
+    array.advise("willneed")
+    assert array[1] == 5 and array[4] == 2
+if chunks is not None:
+    assert chunks.append_data(bytes(80)) == 7
+    chunks.update_data(0, bytes(800))
+    chunks.insert_chunk(1, chunks.get_chunk(2))
+    chunks.delete_chunk(3)
+    chunks[2:4] = bytes(16)
+    chunks.fill_special(5, blosc2.SpecialValue.ZERO)
+    chunks.reorder_offsets(range(chunks.nchunks)[::-1])
+if values is not None:
+    values.extend([1, {"a": 2}])
+    values[0] = "x"
+    del values[1]
+for changed in (array, chunks, values):
+    if changed is not None:
+        changed.vlmeta["unit"] = "mm"
+        changed.cparams = {"clevel": 3}
+        changed.flush()
+        changed.compact()
+        assert changed.vlmeta["unit"] == "mm"
+print(*(set(sys.modules) - before), "|", *(loaded - numpys))
+"""
+
+
+@pytest.mark.parametrize("how", CHANGEABLE)
+def test_changes_load_no_more(how: str, tmp_path: Path) -> None:
+    """What changes need was imported when something was opened for them, or made."""
+    items = np.arange(600.0)
+    array = blosc2.asarray(items, chunks=(100,), urlpath=str(tmp_path / "a.b2nd"))
+    (tmp_path / "a.pickle").write_bytes(pickle.dumps(array))
+    blosc2.asarray(items, chunks=(100,), urlpath=str(tmp_path / "d.b2nd"), contiguous=False)
+    blosc2.SChunk(800, items, urlpath=str(tmp_path / "s.b2frame"))
+    blosc2.ObjectArray(urlpath=str(tmp_path / "o.b2frame"), mode="w").append(3)
+    for kind in ("b2z", "b2d", "b2e"):
+        with getattr(blosc2, KINDS[kind][0])(str(tmp_path / f"f.{kind}"), mode="w") as store:
+            store["/g/0"] = items
+    later, _, loaded = run(CHANGE, tmp_path, CHANGEABLE[how], how).partition("|")
+    assert later.split() == []
+    assert "numpy.ma" not in loaded.split()
+    if "array = " in CHANGEABLE[how]:
+        assert set(loaded.split()) >= ARRAY_WRITERS
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from blosc2._arrays.copying import copied
     from blosc2._arrays.ranges import Box, Range, Spaced, eye_part, positions
     from blosc2._arrays.readable import ChunkInfo, ReadableArray
-    from blosc2._arrays.resize import resize_update, resized_geometry, rows_to_append
+    from blosc2._arrays.ready import ready_to_change, ready_to_read
+    from blosc2._arrays.resize import replace_appended, resize_update, resized_geometry, rows_to_append
     from blosc2._arrays.shown import html, one_line
     from blosc2._arrays.slabs import Shape, Snapshot, compressed_box, converted, plan_like, slabs_in
     from blosc2._arrays.small_frames import TINY, cframe_of, forget_templates, raw_kinds, template_of, tiny_frame
@@ -39,7 +40,8 @@ else:
         "copying": "copied",
         "ranges": "Box Range Spaced eye_part positions",
         "readable": "ChunkInfo ReadableArray",
-        "resize": "resize_update resized_geometry rows_to_append",
+        "ready": "ready_to_change ready_to_read",
+        "resize": "replace_appended resize_update resized_geometry rows_to_append",
         "slabs": "Shape Snapshot compressed_box converted plan_like slabs_in",
         "small_frames": "TINY cframe_of forget_templates raw_kinds template_of tiny_frame",
         "spec": "ArrayPlan plain_dtype",
@@ -84,6 +86,9 @@ __all__ = [
     "plan_like",
     "positions",
     "raw_kinds",
+    "ready_to_change",
+    "ready_to_read",
+    "replace_appended",
     "reshaped",
     "resize_update",
     "resized_geometry",

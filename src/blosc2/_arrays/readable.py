@@ -9,27 +9,19 @@ from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
-from blosc2 import _arrays
+from blosc2 import _arrays, _indexing
 from blosc2._core.io.sharing import never_freed
 from blosc2._core.ndim.geometry import Geometry
-from blosc2._core.ndim.grid_read import read_basic
+from blosc2._core.ndim.grid_read import read_basic, read_basic_into
 from blosc2._handles import Stored
-from blosc2._indexing import (
-    FieldViews,
-    NDField,
-    Version,
-    read,
-    read_many,
-    read_other,
-    read_whole,
-    view_items,
-)
+from blosc2._indexing import FieldViews, NDField
 from blosc2.exceptions import FormatError
 from blosc2.info import InfoReporter, size_text
 from blosc2.schunk import SChunk, chunk_description, repeated_item
 
 if TYPE_CHECKING:
     from blosc2._arrays.slabs import Snapshot
+    from blosc2._indexing import Version
 
 ChunkInfo = namedtuple(  # noqa: PYI024
     "ChunkInfo",
@@ -199,9 +191,9 @@ class ReadableArray(Stored):
                 return items
             if type(key) is str:
                 return self._field(key)
-            return read_other(version, key, handle.nthreads)
+            return _indexing.read_other(version, key, handle.nthreads)
         except IndexError:
-            return handle.once_grown(read_other, key)
+            return handle.once_grown(_indexing.read_other, key)
 
     def read(self, key: Any = ..., out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
         """Read the items of a key into an existing array.
@@ -239,9 +231,11 @@ class ReadableArray(Stored):
             found: np.ndarray[Any, Any] = self._field(key).read(out=out)
             return found
         try:
-            return read(handle.array, key, handle.nthreads, out)  # type: ignore[arg-type]
+            version: Version = handle.array  # type: ignore[assignment]
+            items = read_basic_into(version, key, handle.nthreads, out)
+            return _indexing.read_other(version, key, handle.nthreads, out) if items is None else items
         except IndexError:
-            return handle.once_grown(read, key, out)
+            return handle.once_grown(_indexing.read, key, out)
 
     def read_many(
         self, selections: Iterable[Any], out: np.ndarray[Any, Any] | None = None
@@ -288,15 +282,15 @@ class ReadableArray(Stored):
         keys = list(selections)
         handle = self._handle
         try:
-            return read_many(handle.array, keys, handle.nthreads, out)  # type: ignore[arg-type]
+            return _indexing.read_many(handle.array, keys, handle.nthreads, out)  # type: ignore[arg-type]
         except IndexError:
-            return handle.once_grown(read_many, keys, out)
+            return handle.once_grown(_indexing.read_many, keys, out)
 
     def _snapshot(self) -> Snapshot:
         return _arrays.Snapshot.of(self._handle)
 
     def _read_all(self) -> np.ndarray[Any, Any]:
-        return read_whole(self._handle.array, self._handle.nthreads)  # type: ignore[arg-type]
+        return _indexing.read_whole(self._handle.array, self._handle.nthreads)  # type: ignore[arg-type]
 
     def view(self, key: Any = ...) -> np.ndarray[Any, Any]:
         """Return a read-only view of items in the mapped file or in memory, without a copy.
@@ -325,7 +319,7 @@ class ReadableArray(Stored):
         >>> blosc2.open(path, mmap_mode="r").view(slice(2, 4))
         array([2., 3.])
         """
-        return view_items(self._handle.array, key)  # type: ignore[arg-type]
+        return _indexing.view_items(self._handle.array, key)  # type: ignore[arg-type]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False:

@@ -17,6 +17,7 @@ from blosc2._arrays.chunk_shapes import (
     geometry_of,
     padded_chunk_nbytes,
 )
+from blosc2._arrays.ready import ready_to_change
 from blosc2._core.codec.codec import Plugin
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_write import Write
@@ -225,6 +226,7 @@ class ArrayPlan:
 
     def write(self, chunks: Iterable[Stored], *, vlmeta: dict[str, bytes] | None = None) -> FrameHandle:
         """Make the array of its stored chunks."""
+        ready_to_change()  # before anything is begun
         geometry = self.geometry
         count: int = geometry.nchunks
         content = FrameContent(

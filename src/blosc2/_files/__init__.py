@@ -7,34 +7,62 @@ names durable, and compares identities of files. Code that appends to an open fi
 from typing import TYPE_CHECKING
 
 from blosc2._core.on_demand import on_demand
-from blosc2._files.advice import LASTING, advise_byte_ranges, advise_frame, check_advice, lasting
-from blosc2._files.atomic_file import Lock, NewFile, remove_leftovers, temporary_name, through_link
-from blosc2._files.chunk_buffer import ChunkBuffer
-from blosc2._files.compaction import Compaction, Progress
-from blosc2._files.copies import ByteRange, Part, check_unchanged, checked_parts, checked_pieces, pieces_of, write_parts
-from blosc2._files.creation_lock import CreationLock
-from blosc2._files.file_lock import flock, locked
-from blosc2._files.identity import (
-    begins_with,
-    changed_by_others,
-    check_permission,
-    check_same_file,
-    check_writable_file,
-    file_identity,
-    identity_of,
-)
-from blosc2._files.owner import Descriptor, Owner, refusal
-from blosc2._files.renames import FileMoves
-from blosc2._files.retry import Retry
-from blosc2._files.shared_lock import Sidecar
-from blosc2._files.sync import SyncsBeside, sync_file, sync_files, sync_folder, sync_names
-from blosc2._files.temporary_bytes import BUDGET, Spool, Spooled, TemporaryFile, held, waiting_items
-from blosc2._files.turns import Turn
 
 if TYPE_CHECKING:
+    from blosc2._files.advice import LASTING, advise_byte_ranges, advise_frame, check_advice, lasting
+    from blosc2._files.atomic_file import Lock, NewFile, remove_leftovers, temporary_name, through_link
+    from blosc2._files.chunk_buffer import ChunkBuffer
+    from blosc2._files.compaction import Compaction, Progress
+    from blosc2._files.copies import (
+        ByteRange,
+        Part,
+        check_unchanged,
+        checked_parts,
+        checked_pieces,
+        pieces_of,
+        write_parts,
+    )
+    from blosc2._files.creation_lock import CreationLock
+    from blosc2._files.file_lock import flock, locked
+    from blosc2._files.identity import (
+        begins_with,
+        changed_by_others,
+        check_permission,
+        check_same_file,
+        check_writable_file,
+        file_identity,
+        identity_of,
+    )
+    from blosc2._files.owner import Descriptor, Owner, refusal
     from blosc2._files.remote import RemoteFile, remote_source, renewed_source
+    from blosc2._files.renames import FileMoves
+    from blosc2._files.retry import Retry
+    from blosc2._files.shared_lock import Sidecar
+    from blosc2._files.sync import SyncsBeside, sync_file, sync_files, sync_folder, sync_names
+    from blosc2._files.temporary_bytes import BUDGET, Spool, Spooled, TemporaryFile, held, waiting_items
+    from blosc2._files.turns import Turn
 else:
-    __getattr__ = on_demand(__name__, {"remote": "RemoteFile remote_source renewed_source"})
+    __getattr__ = on_demand(__name__, {
+        "advice": "LASTING advise_byte_ranges advise_frame check_advice lasting",
+        "atomic_file": "Lock NewFile remove_leftovers temporary_name through_link",
+        "chunk_buffer": "ChunkBuffer",
+        "compaction": "Compaction Progress",
+        "copies": "ByteRange Part check_unchanged checked_parts checked_pieces pieces_of write_parts",
+        "creation_lock": "CreationLock",
+        "file_lock": "flock locked",
+        "identity": (
+            "begins_with changed_by_others check_permission check_same_file check_writable_file file_identity "
+            "identity_of"
+        ),
+        "owner": "Descriptor Owner refusal",
+        "remote": "RemoteFile remote_source renewed_source",
+        "renames": "FileMoves",
+        "retry": "Retry",
+        "shared_lock": "Sidecar",
+        "sync": "SyncsBeside sync_file sync_files sync_folder sync_names",
+        "temporary_bytes": "BUDGET Spool Spooled TemporaryFile held waiting_items",
+        "turns": "Turn",
+    })  # fmt: skip
 
 __all__ = [
     "BUDGET",

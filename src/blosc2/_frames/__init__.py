@@ -7,26 +7,7 @@ Reading and writing the parts of a frame meet here, above the readers of `_core`
 from typing import TYPE_CHECKING
 
 from blosc2._core.on_demand import on_demand
-from blosc2._frames.append import TRAILER_START, TRAILER_TAIL, Growth, closed_quietly, end_of_versions, trailers
-from blosc2._frames.checksums import (
-    MARK_AT,
-    Running,
-    as_table,
-    buffers_with_checksums,
-    carried,
-    check_body,
-    check_chunks,
-    check_reads,
-    from_table,
-    is_verifiable,
-    parts_with_checksums,
-    stored_numbers,
-    verify_frame,
-)
-from blosc2._frames.chunk_files import ChunkNumbers, from_file
-from blosc2._frames.chunk_sequence import JoinedChunks
 from blosc2._frames.dtypes import dtype_from_description, format_dtype, is_masked, parse_dtype, refuse_unstorable
-from blosc2._frames.encoder_pool import check_for_bytes, encode, forget_encoders
 from blosc2._frames.header_fields import (
     CBYTES_AT,
     CHUNK_HEADER,
@@ -48,41 +29,26 @@ from blosc2._frames.header_fields import (
     set_frame_fields,
     special_kind,
 )
-from blosc2._frames.keywords import (
-    ConstructorKeywords,
-    array_keywords,
-    cparams_keywords,
-    dparams_keywords,
-    schunk_keywords,
-)
-from blosc2._frames.metadata import HandleProperties, Meta, VLMeta, which_has
-from blosc2._frames.metadata_limits import (
-    MAX_ENTRIES,
-    pack_metalayers,
-    set_strict_compatibility,
-    strict_compatibility,
-)
-from blosc2._frames.msgpack_values import FEW_BYTES, Together, check_stored_readable, pack, pack_checked, unpack
-from blosc2._frames.parameters import LOSSY_CODECS, check_declared, check_lossy_codec
-from blosc2._frames.payload_alignment import ALIGNMENT, PADDING, hole_before, with_padding
-from blosc2._frames.pieces import SMALL_FRAME, frame_byte_range, held_in_memory, plain_byte_range
-from blosc2._frames.update import (
-    NAN_OFFSET,
-    UNINIT_OFFSET,
-    ZERO_OFFSET,
-    Fields,
-    FrameUpdate,
-    Stored,
-    all_chunks,
-    check_table,
-    frame_bytes,
-    lay_out,
-    numbered,
-    write_chunks,
-    write_frame,
-)
 
 if TYPE_CHECKING:
+    from blosc2._frames.append import TRAILER_START, TRAILER_TAIL, Growth, closed_quietly, end_of_versions, trailers
+    from blosc2._frames.checksums import (
+        MARK_AT,
+        Running,
+        as_table,
+        buffers_with_checksums,
+        carried,
+        check_body,
+        check_chunks,
+        check_reads,
+        from_table,
+        is_verifiable,
+        parts_with_checksums,
+        stored_numbers,
+        verify_frame,
+    )
+    from blosc2._frames.chunk_files import ChunkNumbers, from_file
+    from blosc2._frames.chunk_sequence import JoinedChunks
     from blosc2._frames.directory import (
         Directory,
         Integers,
@@ -100,11 +66,64 @@ if TYPE_CHECKING:
         write_chunk,
         write_directory,
     )
+    from blosc2._frames.encoder_pool import check_for_bytes, encode, forget_encoders
+    from blosc2._frames.keywords import (
+        ConstructorKeywords,
+        array_keywords,
+        cparams_keywords,
+        dparams_keywords,
+        schunk_keywords,
+    )
+    from blosc2._frames.metadata import Meta, VLMeta, which_has
+    from blosc2._frames.metadata_limits import (
+        MAX_ENTRIES,
+        pack_metalayers,
+        set_strict_compatibility,
+        strict_compatibility,
+    )
+    from blosc2._frames.msgpack_values import FEW_BYTES, Together, check_stored_readable, pack, pack_checked, unpack
+    from blosc2._frames.parameters import LOSSY_CODECS, check_declared, check_lossy_codec
+    from blosc2._frames.payload_alignment import ALIGNMENT, PADDING, hole_before, with_padding
+    from blosc2._frames.pieces import SMALL_FRAME, frame_byte_range, held_in_memory, plain_byte_range
+    from blosc2._frames.update import (
+        NAN_OFFSET,
+        UNINIT_OFFSET,
+        ZERO_OFFSET,
+        Fields,
+        FrameUpdate,
+        Stored,
+        all_chunks,
+        check_table,
+        frame_bytes,
+        lay_out,
+        numbered,
+        write_chunks,
+        write_frame,
+    )
 else:
     __getattr__ = on_demand(__name__, {
+        "append": "TRAILER_START TRAILER_TAIL Growth closed_quietly end_of_versions trailers",
+        "checksums": (
+            "MARK_AT Running as_table buffers_with_checksums carried check_body check_chunks check_reads from_table "
+            "is_verifiable parts_with_checksums stored_numbers verify_frame"
+        ),
+        "chunk_files": "ChunkNumbers from_file",
+        "chunk_sequence": "JoinedChunks",
         "directory": (
             "Directory Integers chunk_file chunk_number first_free frame_of_head head_identity locked_directory "
             "pack_head publish_head read_directory read_head take_back write_chunk write_directory"
+        ),
+        "encoder_pool": "check_for_bytes encode forget_encoders",
+        "keywords": "ConstructorKeywords array_keywords cparams_keywords dparams_keywords schunk_keywords",
+        "metadata": "Meta VLMeta which_has",
+        "metadata_limits": "MAX_ENTRIES pack_metalayers set_strict_compatibility strict_compatibility",
+        "msgpack_values": "FEW_BYTES Together check_stored_readable pack pack_checked unpack",
+        "parameters": "LOSSY_CODECS check_declared check_lossy_codec",
+        "payload_alignment": "ALIGNMENT PADDING hole_before with_padding",
+        "pieces": "SMALL_FRAME frame_byte_range held_in_memory plain_byte_range",
+        "update": (
+            "NAN_OFFSET UNINIT_OFFSET ZERO_OFFSET Fields FrameUpdate Stored all_chunks check_table frame_bytes "
+            "lay_out numbered write_chunks write_frame"
         ),
     })  # fmt: skip
 
@@ -137,7 +156,6 @@ __all__ = [
     "Fields",
     "FrameUpdate",
     "Growth",
-    "HandleProperties",
     "Integers",
     "JoinedChunks",
     "Meta",

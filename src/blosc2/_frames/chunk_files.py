@@ -112,7 +112,10 @@ class ChunkNumbers:
         """Numbers of files that a later version does not use."""
         if np.array_equal(used[: len(self.numbers)], self.numbers):  # nothing but appended to
             return []
-        gone: list[int] = np.setdiff1d(self.numbers, used).tolist()
+        used = np.sort(used)
+        # Not by `np.setdiff1d`, which imports `numpy.ma`.
+        stays = np.searchsorted(used, self.numbers, "right") > np.searchsorted(used, self.numbers)
+        gone: list[int] = np.sort(self.numbers[~stays]).tolist()
         return gone
 
 

@@ -84,7 +84,9 @@ class JoinedChunks:
     def _tidy(self, update: FrameUpdate) -> None:
         """Leave out what an update does not need any more; so far, that is of no use in the temporary file."""
         offsets, first = update.offsets, self._base[2]
-        fresh = {at: self._fresh[at] for at in np.unique(offsets[offsets >= first]).tolist()}
+        used = np.sort(offsets[offsets >= first])
+        # Not by `np.unique`, which imports `numpy.ma`.
+        fresh = {at: self._fresh[at] for at in used[np.diff(used, prepend=-1) > 0].tolist()}
         in_file = sum(len(stored) for stored in fresh.values() if isinstance(stored, Spooled))
         waiting = self.waiting
         if waiting is not None and waiting.size > 2 * in_file + _SLACK:

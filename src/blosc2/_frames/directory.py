@@ -180,9 +180,13 @@ def _numbers(frame: Frame, stored: bytes, name: str, at: int) -> Integers:
     used = np.sort(numbers[numbers >= 0])
     if len(used) and (used[-1] > _LAST_NUMBER or (used[1:] == used[:-1]).any()):
         raise FormatError("it names one chunk file twice, or one that cannot be")
-    special = np.unique(numbers[numbers < 0]).tolist()
-    if not {*special} <= {ZERO_OFFSET, NAN_OFFSET, UNINIT_OFFSET}:
-        raise FormatError(f"it has an entry {special[0]} that is neither a chunk file nor a special value")
+    others, special = numbers[numbers < 0], set()
+    for kind in (ZERO_OFFSET, NAN_OFFSET, UNINIT_OFFSET):
+        if (others == kind).any():
+            special.add(kind)
+            others = others[others != kind]
+    if len(others):
+        raise FormatError(f"it has an entry {others.min()} that is neither a chunk file nor a special value")
     if special and frame.variable:
         raise FormatError("a special value in a frame of variable chunks, which gives it no size")
     if NAN_OFFSET in special and frame.typesize not in (4, 8):

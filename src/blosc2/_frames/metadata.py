@@ -14,6 +14,7 @@ from blosc2._core.io.sharing import never_freed
 from blosc2._frames.metadata_limits import GEOMETRY, RESERVED, check_content, check_name, check_number
 from blosc2._frames.msgpack_values import FEW_BYTES, FrameOpener, Together, pack_attribute, unpack
 from blosc2.exceptions import FormatError, MissingMetadataError, UnsafeDeserializationError, some_of
+from blosc2.info import HandleProperties
 from blosc2.storage import cparams_from
 
 # Characters of a value that are shown, and the packed size above which only a part of it is turned into text.
@@ -233,31 +234,6 @@ def _with_array_markers(content: bytes) -> bytes:
 
 
 @never_freed
-class HandleProperties:
-    """Properties of an object that reads through a handle."""
-
-    __slots__ = ()
-    _handle: Any
-
-    @property
-    def urlpath(self) -> str | None:
-        """The path of the file; None in memory."""
-        path: str | None = self._handle.urlpath
-        return path
-
-    @property
-    def mode(self) -> str:
-        """The mode that it was opened with."""
-        mode: str = self._handle.mode
-        return mode
-
-    @property
-    def mmap_mode(self) -> str | None:
-        """How the file is mapped; None if it is not mapped."""
-        how: str | None = self._handle.mmap_mode
-        return how
-
-
 class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
     """The variable-length metadata of an array or super-chunk: a mapping of names to values.
 

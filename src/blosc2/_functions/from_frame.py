@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from blosc2._arrays import ready_to_read
 from blosc2._handles import FrameHandle
 from blosc2._options import OPAQUE_KINDS
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
+
+# Whoever opens something reads it, perhaps in a forked child.
+ready_to_read()
 
 _RARE: Final = frozenset((*OPAQUE_KINDS, "vlarray", "batcharray"))
 

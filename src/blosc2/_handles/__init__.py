@@ -8,33 +8,49 @@ Nothing here knows axes.
 from typing import TYPE_CHECKING
 
 from blosc2._core.on_demand import on_demand
-from blosc2._handles.byte_ranges import chunk_range, chunks_as_items, read_bytes, read_into
-from blosc2._handles.chunk_updates import (
-    DEFAULT_CHUNK,
-    bytes_of,
-    chunk_nbytes,
-    compressed_pieces,
-    existing_chunk,
-    mark_indexes_stale,
-)
-from blosc2._handles.file import FileHandle
+from blosc2._handles.byte_ranges import chunk_range, chunks_as_items, existing_chunk, read_bytes, read_into
 from blosc2._handles.frame_object import Stored, StoredFrame
 from blosc2._handles.handle import FrameHandle, array_of, make_plugin, vlmeta_chunk
-from blosc2._handles.lazy_chunks import lazy_chunk
-from blosc2._handles.memory import MemoryHandle
-from blosc2._handles.new_frame import check_target, copy_frame, new_handle
 from blosc2._handles.open_handle import open_handle
 from blosc2._handles.options import FrameContent, HandleOptions
-from blosc2._handles.pickled import LOST_ERRORS, FrameVersion, LostHandle, version_of
 from blosc2._handles.recent_frames import forget_recent_frames, set_file_cache
 from blosc2._handles.schunk_methods import ChangeableChunks
 
 if TYPE_CHECKING:
+    from blosc2._handles.chunk_updates import (
+        DEFAULT_CHUNK,
+        append_special,
+        bytes_of,
+        checked_chunk,
+        chunk_nbytes,
+        compressed,
+        compressed_pieces,
+        mark_indexes_stale,
+        overwrite,
+        position_for_chunk,
+        reorder,
+        splice,
+        update_special,
+    )
     from blosc2._handles.directory import DirectoryHandle, ReadOnlyDirectoryHandle, directory_handle
+    from blosc2._handles.file import FileHandle
+    from blosc2._handles.lazy_chunks import lazy_chunk
+    from blosc2._handles.memory import MemoryHandle
+    from blosc2._handles.new_frame import check_target, copy_frame, new_handle
+    from blosc2._handles.pickled import LOST_ERRORS, FrameVersion, LostHandle, version_of
     from blosc2._handles.shared import FollowingHandle, shared_handle
 else:
     __getattr__ = on_demand(__name__, {
+        "chunk_updates": (
+            "DEFAULT_CHUNK append_special bytes_of checked_chunk chunk_nbytes compressed compressed_pieces "
+            "mark_indexes_stale overwrite position_for_chunk reorder splice update_special"
+        ),
         "directory": "DirectoryHandle ReadOnlyDirectoryHandle directory_handle",
+        "file": "FileHandle",
+        "lazy_chunks": "lazy_chunk",
+        "memory": "MemoryHandle",
+        "new_frame": "check_target copy_frame new_handle",
+        "pickled": "LOST_ERRORS FrameVersion LostHandle version_of",
         "shared": "FollowingHandle shared_handle",
     })  # fmt: skip
 
@@ -54,12 +70,15 @@ __all__ = [
     "ReadOnlyDirectoryHandle",
     "Stored",
     "StoredFrame",
+    "append_special",
     "array_of",
     "bytes_of",
     "check_target",
+    "checked_chunk",
     "chunk_nbytes",
     "chunk_range",
     "chunks_as_items",
+    "compressed",
     "compressed_pieces",
     "copy_frame",
     "directory_handle",
@@ -70,10 +89,15 @@ __all__ = [
     "mark_indexes_stale",
     "new_handle",
     "open_handle",
+    "overwrite",
+    "position_for_chunk",
     "read_bytes",
     "read_into",
+    "reorder",
     "set_file_cache",
     "shared_handle",
+    "splice",
+    "update_special",
     "version_of",
     "vlmeta_chunk",
 ]  # fmt: skip

@@ -7,6 +7,7 @@ are whole; what is left over (the end of a chunk that blocks do not divide, a sh
 from __future__ import annotations
 
 import io
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +17,7 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_read import Read, work_of
 from blosc2._options import run, worth_threads
-from blosc2.exceptions import FormatError
+from blosc2.exceptions import ChunkIndexError, FormatError
 from blosc2.storage import MAX_BUFFERSIZE
 
 Items = Any  # an array of bytes; the stubs of NumPy do not say that arrays are buffers
@@ -104,3 +105,13 @@ def _read(frame: Frame, geometry: Geometry, start: int, stop: int, out: Items, n
         end = start
     if end < stop:
         frame.read_into(end, stop, out[end - start :])
+
+
+def existing_chunk(frame: Frame, nchunk: Any, what: str = "Error while getting the chunk") -> int:
+    """Check the number of an existing chunk."""
+    index = operator.index(nchunk)
+    if not 0 <= index < frame.nchunks:
+        raise ChunkIndexError(
+            f"{what}: there is no chunk {index}, there are {frame.nchunks}", path=frame.source.path, key=frame.key
+        )
+    return index

@@ -29,6 +29,7 @@ from blosc2._frames import (
     pack,
     special_kind,
 )
+from blosc2._handles.byte_ranges import existing_chunk
 from blosc2._handles.handle import FrameHandle, vlmeta_chunk
 from blosc2._options import Encoding, compress
 from blosc2.exceptions import ChunkIndexError, ChunkSizeError, FormatError
@@ -72,16 +73,6 @@ def bytes_of(data: Any) -> memoryview:
         items: Any = np.ascontiguousarray(data).view(np.uint8)
         view = memoryview(items)
     return (view if view.c_contiguous else memoryview(view.tobytes())).cast("B") if view.nbytes else memoryview(b"")
-
-
-def existing_chunk(frame: Frame, nchunk: Any, what: str = "Error while getting the chunk") -> int:
-    """Check the number of an existing chunk."""
-    index = operator.index(nchunk)
-    if not 0 <= index < frame.nchunks:
-        raise ChunkIndexError(
-            f"{what}: there is no chunk {index}, there are {frame.nchunks}", path=frame.source.path, key=frame.key
-        )
-    return index
 
 
 def position_for_chunk(frame: Frame, nchunk: Any) -> int:

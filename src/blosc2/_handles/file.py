@@ -15,17 +15,14 @@ from blosc2._files import (
     Owner,
     Spool,
     TemporaryFile,
-    check_permission,
     locked,
     sync_file,
     sync_folder,
 )
 from blosc2._frames import FRAME_HEADER, FrameUpdate, Growth, closed_quietly, write_frame
-from blosc2._handles.handle import FrameHandle
-from blosc2._handles.memory import Draft, Drafting, MemoryHandle
+from blosc2._handles.memory import Draft, Drafting
 from blosc2._handles.open_frame import SECTOR, open_frame
 from blosc2._handles.options import HandleOptions
-from blosc2._handles.recent_frames import open_recent_frame
 from blosc2.exceptions import FormatError, StaleHandleError, explain, name_file
 
 
@@ -149,19 +146,3 @@ class FileHandle(Drafting):
             changed = super().refresh()
             self._behind = False
             return changed
-
-
-def file_handle(path: str, options: HandleOptions, offset: int = 0, *, advice: str | None = None) -> FrameHandle:
-    """The handle of a frame in a file. It can be changed if the file is nothing but the frame."""
-    # The full path stays right when the process changes its working directory.
-    full_path = os.path.abspath(path)
-    if options.mode == "r" and not offset and not options.verify:
-        frame = open_recent_frame(full_path, options.mmap_mode, options.verify, advice)
-        return FrameHandle(frame, options, path)
-    frame = open_frame(full_path, options.mmap_mode, offset, advice=advice)
-    if options.mmap_mode == "c":
-        return MemoryHandle(frame, options, path)
-    if options.mode == "r" or offset:
-        return FrameHandle(frame, options, path)
-    check_permission(full_path)
-    return FileHandle(frame, options, path)

@@ -7,13 +7,15 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from blosc2 import _files, _frames
 from blosc2._core.io.sharing import never_freed
-from blosc2._files import Compaction, advise_frame, check_advice
-from blosc2._frames import HandleProperties, Meta, VLMeta
 from blosc2._handles.handle import FrameHandle
+from blosc2.info import HandleProperties
 from blosc2.storage import CParams, DParams, cparams_from, dparams_from
 
 if TYPE_CHECKING:
+    from blosc2._files import Compaction
+    from blosc2._frames import Meta, VLMeta
     from blosc2._integrity.report import CheckReport
 
 
@@ -44,7 +46,7 @@ class Stored(HandleProperties):
     @property
     def meta(self) -> Meta:
         """The fixed metalayers, a mapping by name."""
-        return Meta(self._handle, FrameHandle.open_cframe)
+        return _frames.Meta(self._handle, FrameHandle.open_cframe)
 
     @property
     def vlmeta(self) -> VLMeta:
@@ -52,7 +54,7 @@ class Stored(HandleProperties):
         try:
             return self._vlmeta_
         except AttributeError:
-            self._vlmeta_: VLMeta = VLMeta(self._handle, FrameHandle.open_cframe)
+            self._vlmeta_: VLMeta = _frames.VLMeta(self._handle, FrameHandle.open_cframe)
             return self._vlmeta_
 
     @property
@@ -137,13 +139,13 @@ class Stored(HandleProperties):
         >>> ones.advise("random")
         >>> ones.advise("willneed", slice(10, 30))
         """
-        check_advice(advice, part=key is not None)
+        _files.check_advice(advice, part=key is not None)
         handle = self._handle
         if key is None:
-            advise_frame(advice, handle.frame)
+            _files.advise_frame(advice, handle.frame)
         else:
             assert self.touched is not None
-            advise_frame(advice, handle.frame, self.touched(self, key))
+            _files.advise_frame(advice, handle.frame, self.touched(self, key))
 
     def check(self, *, progress: Callable[[int, int], object] | None = None) -> CheckReport:
         """Read everything and report damage; see `blosc2.check`.

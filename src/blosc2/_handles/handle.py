@@ -8,37 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from blosc2 import _files
+from blosc2 import _files, _frames
 from blosc2._core.codec.codec import Plugin
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock
 from blosc2._core.io.sharing import never_freed
 from blosc2._core.io.source import Source
 from blosc2._core.ndim.geometry import Geometry, parse_geometry
-from blosc2._files import Compaction, Spool, refusal
-from blosc2._frames import (
-    SMALL_FRAME,
-    FrameUpdate,
-    check_body,
-    check_chunks,
-    check_declared,
-    check_reads,
-    check_stored_readable,
-    encode,
-    frame_byte_range,
-    frame_bytes,
-    parse_dtype,
-    plain_byte_range,
-)
+from blosc2._frames import parse_dtype
 from blosc2._handles.open_frame import open_frame
 from blosc2._handles.options import READ_ONLY, HandleOptions
 from blosc2._options import Encoding, RemotePath, declared_encoding, encoding_of, get_nthreads, zstd_encoding
 from blosc2.exceptions import FormatError, ReadOnlyError
 from blosc2.storage import CParams, DParams, cparams_of
+
+if TYPE_CHECKING:
+    from blosc2._files import Compaction, Spool
+    from blosc2._frames import FrameUpdate
 
 # How metadata entries are compressed; the parameters of the data do not matter.
 _VLMETA_ENCODING = zstd_encoding(5)
@@ -88,7 +78,7 @@ class FrameHandle:
         self.options = options
         self.verify = verify = options.verify
         if verify:
-            check_reads(frame)
+            _frames.check_reads(frame)
         elif verify is None and frame.checksums_len:
             frame.check_wholes()
         self.frame = frame
@@ -150,7 +140,7 @@ class FrameHandle:
     def usable_cparams(self) -> CParams:
         """The parameters for making chunks. Raises `FormatError` if the frame declares impossible ones."""
         if self.options.cparams is None:
-            check_declared(self.frame, None if self.array is None else self.array[1])
+            _frames.check_declared(self.frame, None if self.array is None else self.array[1])
         return self.cparams
 
     def read_as_array(self) -> None:
@@ -225,24 +215,24 @@ class FrameHandle:
     def _check_own(self) -> None:
         """Refuse to publish a change that began before this process was forked."""
         if self._lock.inherited:
-            raise refusal(self.urlpath, self._lock.holder)
+            raise _files.refusal(self.urlpath, self._lock.holder)
 
     def set_vlmeta(self, changes: dict[str, bytes | None]) -> None:
         """Publish packed values of metadata entries together. None removes an entry."""
         with self.editing():
-            update = FrameUpdate(self.frame)
+            update = _frames.FrameUpdate(self.frame)
             for name, packed in changes.items():
                 if packed is None:
                     update.vlmeta.pop(name, None)
                 else:
                     update.vlmeta[name] = vlmeta_chunk(packed)
-            check_stored_readable(update.vlmeta, changes)
+            _frames.check_stored_readable(update.vlmeta, changes)
             self.publish(update)
 
     def set_metalayer(self, name: str, packed: bytes) -> None:
         """Replace the content of a fixed metalayer by another of the same length."""
         with self.editing():
-            update = FrameUpdate(self.frame)
+            update = _frames.FrameUpdate(self.frame)
             update.metalayers[name] = packed
             self.publish(update, fresh=True)
 
@@ -255,7 +245,7 @@ class FrameHandle:
 
     def _adopt(self, frame: Frame) -> None:
         if self.verify:
-            check_reads(frame)
+            _frames.check_reads(frame)
         elif self.verify is None:
             frame.check_wholes()
         if self.array is not None:
@@ -269,31 +259,35 @@ class FrameHandle:
     def compact(self) -> Compaction:
         """Publish the current version without dead bytes; see `Stored.compact`."""
         with self.editing():
-            return Compaction(self.frame.frame_len, self.frame.frame_len)
+            return _files.Compaction(self.frame.frame_len, self.frame.frame_len)
 
     def to_cframe(self) -> bytes:
         """The frame as bytes without checksums. A serialised frame is copied verbatim, any other is written anew."""
         frame = self.frame
-        check_chunks(frame)
+        _frames.check_chunks(frame)
         if not frame.serialised:
-            return frame_bytes(FrameUpdate(frame))
+            return _frames.frame_bytes(_frames.FrameUpdate(frame))
         plain: bytes = frame.plain_bytes()
         if self.verify is None and frame.checksums_len:
-            check_body(frame, plain)
+            _frames.check_body(frame, plain)
         return plain
 
     def byte_range(self) -> tuple[Source, int, int]:
         """The same frame as a byte range; the chunks of a large one stay where they are."""
         frame = self.frame
-        if (frame.frame_len if frame.serialised else frame.source.size) <= SMALL_FRAME:
+        if (frame.frame_len if frame.serialised else frame.source.size) <= _frames.SMALL_FRAME:
             data = self.to_cframe()
             return Source.of_buffer(data), 0, len(data)
-        check_chunks(frame)
-        return plain_byte_range(frame, own=self._owns_file) if frame.serialised else frame_byte_range(frame)
+        _frames.check_chunks(frame)
+        return (
+            _frames.plain_byte_range(frame, own=self._owns_file)
+            if frame.serialised
+            else _frames.frame_byte_range(frame)
+        )
 
     def spool(self) -> Spool:
         """Where the new chunks of a change are kept until it is published."""
-        return Spool(None)
+        return _files.Spool(None)
 
     def refresh(self) -> bool:
         """Take up the version that is on disk now; True when it is another one.
@@ -334,7 +328,7 @@ class FrameHandle:
 
 def vlmeta_chunk(packed: bytes) -> bytes:
     """A packed value as it is stored in the trailer."""
-    return encode(_VLMETA_ENCODING, packed)
+    return _frames.encode(_VLMETA_ENCODING, packed)
 
 
 def array_of(frame: Frame) -> tuple[Geometry, np.dtype[Any], Frame]:

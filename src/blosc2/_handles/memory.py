@@ -9,10 +9,15 @@ from typing import Any, Final
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock
 from blosc2._core.io.source import Source
+from blosc2._core.on_demand import import_now
 from blosc2._files import Owner, TemporaryFile, held
 from blosc2._frames import SMALL_FRAME, Fields, FrameUpdate, JoinedChunks, check_chunks, frame_byte_range
 from blosc2._handles.handle import FrameHandle, array_of
 from blosc2._handles.options import IN_MEMORY, HandleOptions
+
+# Each handle that can be changed is one of those below. What changes need of these packages is imported now.
+import_now("blosc2._frames", "VLMeta", "check_declared", "encode")
+import_now("blosc2._handles", "lazy_chunk", "splice")
 
 # An array in memory is compacted when its dead bytes exceed the live ones by this much.
 _SLACK: Final = 1 << 16

@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 from typing import Final
 
+from blosc2 import _files
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
-from blosc2._files import Retry
 from blosc2.exceptions import FormatError, MissingFileError
 
 # The header fields that make a version current lie in one sector when they end before this byte.
@@ -39,12 +39,12 @@ def open_frame(
             # Read again: what was read while it was written may be made of two versions, and look sound.
             if source.read(offset, len(header)) == header:
                 return frame
-            retry = retry or Retry()
+            retry = retry or _files.Retry()
             if not retry.again(object()):  # it has changed, that is certain
                 return frame
         except FormatError:
             # A header that was read while it was written, or that tells of bytes which came after the file was opened.
             size = min(SECTOR, source.size)
-            retry = retry or Retry()
+            retry = retry or _files.Retry()
             if not retry.again((source.identity, source.read(max(0, min(offset, source.size - size)), size))):
                 raise

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from blosc2 import _handles
+import os
+
+from blosc2 import _files, _handles
 from blosc2._frames import is_directory_frame
-from blosc2._handles.file import file_handle
 from blosc2._handles.handle import FrameHandle
+from blosc2._handles.open_frame import open_frame
 from blosc2._handles.options import HandleOptions
+from blosc2._handles.recent_frames import open_recent_frame
 from blosc2._options import check_directory_mapping
 
 
@@ -34,4 +37,20 @@ def open_handle(
         options = options._replace(mmap_mode=None)
     if options.locking:
         return _handles.shared_handle(path, options)
-    return _handles.directory_handle(path, options) if directory else file_handle(path, options, offset, advice=advice)
+    return _handles.directory_handle(path, options) if directory else _file_handle(path, options, offset, advice=advice)
+
+
+def _file_handle(path: str, options: HandleOptions, offset: int = 0, *, advice: str | None = None) -> FrameHandle:
+    """The handle of a frame in a file. It can be changed if the file is nothing but the frame."""
+    # The full path stays right when the process changes its working directory.
+    full_path = os.path.abspath(path)
+    if options.mode == "r" and not offset and not options.verify:
+        frame = open_recent_frame(full_path, options.mmap_mode, options.verify, advice)
+        return FrameHandle(frame, options, path)
+    frame = open_frame(full_path, options.mmap_mode, offset, advice=advice)
+    if options.mmap_mode == "c":
+        return _handles.MemoryHandle(frame, options, path)
+    if options.mode == "r" or offset:
+        return FrameHandle(frame, options, path)
+    _files.check_permission(full_path)
+    return _handles.FileHandle(frame, options, path)

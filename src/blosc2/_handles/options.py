@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from blosc2._core.io.sharing import never_freed
-from blosc2._frames import Stored
 from blosc2.storage import CParams, DParams
+
+if TYPE_CHECKING:
+    from blosc2._frames import Stored
 
 
 @never_freed

@@ -9,18 +9,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from blosc2._handles.chunk_updates import (
-    append_special,
-    bytes_of,
-    checked_chunk,
-    compressed,
-    existing_chunk,
-    overwrite,
-    position_for_chunk,
-    reorder,
-    splice,
-    update_special,
-)
+from blosc2 import _handles
+from blosc2._handles.byte_ranges import existing_chunk
 from blosc2._handles.frame_object import StoredFrame
 from blosc2.storage import SpecialValue
 
@@ -71,8 +61,8 @@ class ChangeableChunks(StoredFrame):
         >>> schunk.append_data(b"abcd"), schunk.append_data(b"ef")
         (1, 2)
         """
-        chunk = compressed(self._handle, data, "append")
-        return splice(self._handle, int(self._handle.frame.nchunks), 0, [chunk])
+        chunk = _handles.compressed(self._handle, data, "append")
+        return _handles.splice(self._handle, int(self._handle.frame.nchunks), 0, [chunk])
 
     @_change
     def insert_data(self, nchunk: int, data: Any, copy: bool = True) -> int:  # noqa: ARG002
@@ -89,8 +79,8 @@ class ChangeableChunks(StoredFrame):
         >>> schunk[:]
         b'abcd----efgh'
         """
-        index = position_for_chunk(self._handle.frame, nchunk)
-        return splice(self._handle, index, 0, [compressed(self._handle, data, "insert")])
+        index = _handles.position_for_chunk(self._handle.frame, nchunk)
+        return _handles.splice(self._handle, index, 0, [_handles.compressed(self._handle, data, "insert")])
 
     @_change
     def update_data(self, nchunk: int, data: Any, copy: bool = True) -> int:  # noqa: ARG002
@@ -104,7 +94,7 @@ class ChangeableChunks(StoredFrame):
         (2, b'----efgh')
         """
         index = existing_chunk(self._handle.frame, nchunk, "Could not update the desired chunk")
-        return splice(self._handle, index, 1, [compressed(self._handle, data, "update")])
+        return _handles.splice(self._handle, index, 1, [_handles.compressed(self._handle, data, "update")])
 
     # ------------------------------------------------------------ whole chunks, compressed already
     @_change
@@ -135,7 +125,9 @@ class ChangeableChunks(StoredFrame):
         >>> schunk.append_chunk(schunk.get_chunk(0)), schunk[:]
         (2, b'abcdabcd')
         """
-        return splice(self._handle, int(self._handle.frame.nchunks), 0, [checked_chunk(self._handle, chunk, "append")])
+        return _handles.splice(
+            self._handle, int(self._handle.frame.nchunks), 0, [_handles.checked_chunk(self._handle, chunk, "append")]
+        )
 
     @_change
     def insert_chunk(self, nchunk: int, chunk: Any) -> int:
@@ -148,8 +140,8 @@ class ChangeableChunks(StoredFrame):
         >>> schunk.insert_chunk(0, schunk.get_chunk(1)), schunk[:]
         (3, b'efghabcdefgh')
         """
-        index = position_for_chunk(self._handle.frame, nchunk)
-        return splice(self._handle, index, 0, [checked_chunk(self._handle, chunk, "insert")])
+        index = _handles.position_for_chunk(self._handle.frame, nchunk)
+        return _handles.splice(self._handle, index, 0, [_handles.checked_chunk(self._handle, chunk, "insert")])
 
     @_change
     def update_chunk(self, nchunk: int, chunk: Any) -> int:
@@ -163,7 +155,7 @@ class ChangeableChunks(StoredFrame):
         (2, b'efghefgh')
         """
         index = existing_chunk(self._handle.frame, nchunk, "Could not update the desired chunk")
-        return splice(self._handle, index, 1, [checked_chunk(self._handle, chunk, "update")])
+        return _handles.splice(self._handle, index, 1, [_handles.checked_chunk(self._handle, chunk, "update")])
 
     @_change
     def delete_chunk(self, nchunk: int) -> int:
@@ -177,7 +169,7 @@ class ChangeableChunks(StoredFrame):
         (1, b'efgh')
         """
         index = existing_chunk(self._handle.frame, nchunk, "Could not delete the desired chunk")
-        return splice(self._handle, index, 1, [])
+        return _handles.splice(self._handle, index, 1, [])
 
     # ------------------------------------------------------------ chunks without data
     @_change
@@ -205,7 +197,7 @@ class ChangeableChunks(StoredFrame):
         >>> schunk.fill_special(6, blosc2.SpecialValue.VALUE, b"ab"), schunk[:]
         (2, b'abababababab')
         """
-        return append_special(self._handle, nitems, special_value, value)
+        return _handles.append_special(self._handle, nitems, special_value, value)
 
     @_change
     def update_special(self, nchunk: int, special_value: SpecialValue, value: Any = None) -> int:
@@ -218,7 +210,7 @@ class ChangeableChunks(StoredFrame):
         >>> schunk.update_special(0, blosc2.SpecialValue.VALUE, b"-"), schunk[:]
         (2, b'----efgh')
         """
-        return update_special(self._handle, nchunk, special_value, value)
+        return _handles.update_special(self._handle, nchunk, special_value, value)
 
     @_change
     def reorder_offsets(self, order: Any) -> None:
@@ -237,7 +229,7 @@ class ChangeableChunks(StoredFrame):
         >>> schunk[:]
         b'efghabcd'
         """
-        reorder(self._handle, order)
+        _handles.reorder(self._handle, order)
 
     # ------------------------------------------------------------ items
     @_change
@@ -265,7 +257,7 @@ class ChangeableChunks(StoredFrame):
         >>> schunk[:]
         b'ab-----'
         """
-        data = bytes_of(value)
+        data = _handles.bytes_of(value)
         frame = self._handle.frame
         typesize = int(frame.typesize)
         length = int(frame.nbytes) // typesize
@@ -285,7 +277,7 @@ class ChangeableChunks(StoredFrame):
         if frame.metalayer("b2nd") is not None and start * typesize + size > frame.nbytes:
             raise ValueError("the super-chunk of an array cannot grow on its own: resize the array instead")
         if size > 0:
-            overwrite(self._handle, start * typesize, data)
+            _handles.overwrite(self._handle, start * typesize, data)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if not isinstance(key, slice):

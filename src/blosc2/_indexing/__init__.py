@@ -4,18 +4,33 @@ A key is parsed once, into a selection; a selection is read into an array, or be
 chunks and blocks that it touches; `_arrays` makes arrays.
 """
 
+from typing import TYPE_CHECKING
+
 from blosc2._core.ndim.grid_read import check_out
-from blosc2._indexing.assignment import as_items, lossless, plain
-from blosc2._indexing.batches import Reader, planned, read_many, reading
+from blosc2._core.on_demand import on_demand
 from blosc2._indexing.fields import FieldViews, NDField, short_text
-from blosc2._indexing.oindex import OrthogonalIndex
-from blosc2._indexing.parse_key import Selection, basic_selection, list_index
-from blosc2._indexing.read_items import Items, Version, read, read_other, read_whole
-from blosc2._indexing.write_items import Chunks, chunks_with
-from blosc2._indexing.zero_copy import view_items
+
+if TYPE_CHECKING:
+    from blosc2._indexing.assignment import as_items, lossless, plain
+    from blosc2._indexing.batches import Reader, planned, read_many, reading
+    from blosc2._indexing.oindex import OrthogonalIndex
+    from blosc2._indexing.parse_key import Selection, basic_selection, list_index
+    from blosc2._indexing.read_items import Items, Version, read, read_other, read_whole
+    from blosc2._indexing.write_items import Chunks, chunks_with, write_fancy
+    from blosc2._indexing.zero_copy import view_items
+else:
+    __getattr__ = on_demand(__name__, {
+        "assignment": "as_items lossless plain",
+        "batches": "Reader planned read_many reading",
+        "oindex": "OrthogonalIndex",
+        "parse_key": "Selection basic_selection list_index",
+        "read_items": "Items Version read read_other read_whole",
+        "write_items": "Chunks chunks_with write_fancy",
+        "zero_copy": "view_items",
+    })  # fmt: skip
 
 __all__ = [
     "Chunks", "FieldViews", "Items", "NDField", "OrthogonalIndex", "Reader", "Selection", "Version", "as_items",
     "basic_selection", "check_out", "chunks_with", "list_index", "lossless", "plain", "planned", "read",
-    "read_many", "read_other", "read_whole", "reading", "short_text", "view_items",
+    "read_many", "read_other", "read_whole", "reading", "short_text", "view_items", "write_fancy",
 ]  # fmt: skip

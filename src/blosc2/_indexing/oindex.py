@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from blosc2 import _indexing
 from blosc2._indexing.assignment import as_items, plain_key
 from blosc2._indexing.fancy import orthogonal_selection
 from blosc2._indexing.read_items import read_fancy
-from blosc2._indexing.write_items import write_fancy
 
 
 class OrthogonalIndex:
@@ -34,7 +34,7 @@ class OrthogonalIndex:
 
         def changed(version: Any) -> Any:
             fancy = orthogonal_selection(key, version[0].shape)
-            return write_fancy(version, self._array._handle, fancy, as_items(value, version[1], fancy.shape))
+            return _indexing.write_fancy(version, self._array._handle, fancy, as_items(value, version[1], fancy.shape))
 
         self._array._assign(changed)
 

@@ -7,20 +7,12 @@ import os
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from blosc2 import _opening
+from blosc2 import _arrays, _files, _frames, _functions, _handles, _opening
 from blosc2 import schunk as schunk_module
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
-from blosc2._files import advise_frame, check_advice, lasting
-from blosc2._frames import FrameUpdate, is_directory_frame
-from blosc2._functions import wrap
-from blosc2._handles import (
-    FrameHandle,
-    HandleOptions,
-    MemoryHandle,
-    Stored,
-    open_handle,
-)
+from blosc2._frames import is_directory_frame
+from blosc2._handles import FrameHandle, HandleOptions, Stored, open_handle
 from blosc2._options import (
     RemotePath,
     check_open_modes,
@@ -37,6 +29,7 @@ from blosc2.schunk import SChunk
 from blosc2.storage import CParams, cparams_from, dparams_from
 
 if TYPE_CHECKING:
+    from blosc2._handles import MemoryHandle
     from blosc2.embed_store import EmbedStore
     from blosc2.objectarray import ObjectArray
 
@@ -141,7 +134,7 @@ def open(
     # For stores; arrays take `exclusive` alone, for each change.
     store_how = how
     if advise is not None:
-        check_advice(advise)
+        _files.check_advice(advise)
         store_how = how | {"advise": advise}
     if kwargs:
         store_how = store_how | {name: kwargs[name] for name in _WRITER_KEYWORDS if name in kwargs}
@@ -186,7 +179,9 @@ def open(
         )
     try:
         options = HandleOptions(effective, mmap_mode, policy, locking=locking, **how)
-        handle = open_handle(name, options, offset, directory=False, advice=lasting(advise))
+        handle = open_handle(
+            name, options, offset, directory=False, advice=None if advise is None else _files.lasting(advise)
+        )
     except FormatError as error:
         if offset != 0 or not _is_zip(name):
             raise _of_another_format(error, name) from None
@@ -196,7 +191,7 @@ def open(
             raise _of_another_format(second, name) from None
     tell_of_mapping(name, mmap_mode, kwargs.get("initial_mapping_size"), handle.frame.source.size)
     if advise is not None:
-        advise_frame(advise, handle.frame)
+        _files.advise_frame(advise, handle.frame)
     return opened_object(handle, effective, kwargs.get("cparams"))
 
 
@@ -246,7 +241,9 @@ def opened_object(handle: FrameHandle, mode: str, cparams: Any) -> Any:
     """The object of a handle, emptied where the mode says so."""
     if cparams is not None and (isinstance(cparams, CParams) or "typesize" not in cparams):
         handle.cparams.typesize = int(handle.frame.typesize)  # nobody asked for another one
-    found = wrap(handle)
+    if handle.writable:
+        _arrays.ready_to_change()
+    found = _functions.wrap(handle)
     if mode == "w":
         handle.options = handle.options._replace(mode="a")
         if type(found) is SChunk:
@@ -257,7 +254,7 @@ def opened_object(handle: FrameHandle, mode: str, cparams: Any) -> Any:
 def _empty(handle: FrameHandle) -> None:
     """Remove the chunks of a super-chunk that is opened with mode 'w'."""
     with handle.editing():
-        update = FrameUpdate(handle.frame)
+        update = _frames.FrameUpdate(handle.frame)
         if handle.frame.nchunks:
             update.splice(0, int(handle.frame.nchunks), [])
             handle.publish(update)
@@ -284,7 +281,9 @@ def load(urlpath: str | bytes | os.PathLike[Any], offset: int = 0, *, deserializ
         return _opening.store_in_memory(found, deserialize)
     frame = Frame.open(Source.of_buffer(found.to_cframe()))
     policy = str(deserialize_mode(deserialize))
-    return wrap(MemoryHandle(frame, HandleOptions("a", deserialize=policy, dparams=found._handle.dparams)))
+    _arrays.ready_to_change()
+    options = HandleOptions("a", deserialize=policy, dparams=found._handle.dparams)
+    return _functions.wrap(_handles.MemoryHandle(frame, options))
 
 
 def from_cframe(cframe: Any, copy: bool = True, *, deserialize: str = "safe") -> Any:
@@ -315,7 +314,7 @@ def from_cframe(cframe: Any, copy: bool = True, *, deserialize: str = "safe") ->
     handle = _handle_of(cframe, copy, deserialize)
     if handle.frame.metalayer("b2embed") is not None:
         return _opening.store_in_frame(handle.frame, deserialize)
-    return wrap(handle)
+    return _functions.wrap(handle)
 
 
 def open_value(cframe: Any) -> Any:
@@ -331,7 +330,8 @@ def _handle_of(cframe: Any, copy: bool, deserialize: str) -> MemoryHandle:
         frame = Frame.open(Source.of_buffer(buffer))
     except FormatError as error:
         raise FormatError(f"Could not get the schunk from the cframe: {error.reason}", offset=error.offset) from None
-    return MemoryHandle(frame, HandleOptions("a", deserialize=str(deserialize_mode(deserialize))))
+    _arrays.ready_to_change()
+    return _handles.MemoryHandle(frame, HandleOptions("a", deserialize=str(deserialize_mode(deserialize))))
 
 
 def ndarray_from_cframe(cframe: Any, copy: bool = False, *, deserialize: str = "safe") -> NDArray:
@@ -339,7 +339,7 @@ def ndarray_from_cframe(cframe: Any, copy: bool = False, *, deserialize: str = "
     handle = _handle_of(cframe, copy, deserialize)
     if handle.frame.metalayer("b2nd") is None:
         raise FormatError("Could not get the NDArray from the cframe: it has no b2nd metalayer")
-    found: NDArray = wrap(handle)
+    found: NDArray = _functions.wrap(handle)
     return found
 
 

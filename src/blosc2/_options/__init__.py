@@ -4,8 +4,10 @@ Nothing here knows frames, arrays or stores, and nothing is opened. A keyword of
 that it means the same everywhere.
 """
 
+from typing import TYPE_CHECKING
+
 from blosc2._core.codec.thread_pool import worth_threads
-from blosc2._options.block_cache import BlockCacheStats, block_cache_stats, set_block_cache
+from blosc2._core.on_demand import on_demand
 from blosc2._options.codecs import PLUGIN_FORMAT, Codec, Filter, Support, check_meta, lossy_codecs
 from blosc2._options.default_threads import (
     check_nthreads,
@@ -27,7 +29,6 @@ from blosc2._options.encoding import (
     with_metas,
     zstd_encoding,
 )
-from blosc2._options.extras import lacking, needed
 from blosc2._options.modes import (
     check_directory_mapping,
     check_locking,
@@ -40,8 +41,18 @@ from blosc2._options.modes import (
 from blosc2._options.out_of_scope import OPAQUE_KINDS, Absent, explain_absent, explain_name
 from blosc2._options.paths import local_path, tell_of_mapping
 from blosc2._options.remote import RemoteOptions, RemotePath, check_remote, remote_path, scheme_of
-from blosc2._options.store_options import StoreOptions, store_options
 from blosc2._options.thread_choice import COMPRESSED_BESIDE, PARALLEL_WORK, compress, compressed, reads_beside, run
+
+if TYPE_CHECKING:
+    from blosc2._options.block_cache import BlockCacheStats, block_cache_stats, set_block_cache
+    from blosc2._options.extras import lacking, needed
+    from blosc2._options.store_keywords import StoreOptions, store_options
+else:
+    __getattr__ = on_demand(__name__, {
+        "block_cache": "BlockCacheStats block_cache_stats set_block_cache",
+        "extras": "lacking needed",
+        "store_keywords": "StoreOptions store_options",
+    })  # fmt: skip
 
 __all__ = [
     "COMPRESSED_BESIDE",

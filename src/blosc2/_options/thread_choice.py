@@ -6,12 +6,14 @@ The threads are those of `_core.codec.thread_pool`, which the loops of `_core` r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from blosc2._core.codec import thread_pool
 from blosc2._core.codec.thread_pool import share_from, worth_threads
-from blosc2._core.ndim.grid_write import StoredChunk, Write
 from blosc2._options.default_threads import detect_number_of_cores
+
+if TYPE_CHECKING:
+    from blosc2._core.ndim.grid_write import StoredChunk, Write
 
 #: Work (see `work_of` of `grid_read`) below which a second thread does not pay: waking it takes 20 us, or 40 when its
 #: core sleeps.

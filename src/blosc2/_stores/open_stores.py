@@ -12,6 +12,7 @@ import warnings
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from blosc2._arrays import ready_to_change
 from blosc2._core.io.forking import each, in_child
 from blosc2._core.on_demand import import_now
 from blosc2._stores.leaves.open_leaves import living
@@ -32,6 +33,7 @@ def note_writable(store: Any) -> None:
     What sets leaves is imported now, and with it all that publishes them: then nothing may be imported any more.
     """
     _writable[id(store)] = store
+    ready_to_change()
     import_now("blosc2._stores", "set_leaf", "tree_changes")
     _end_with_child()
 

@@ -1,0 +1,28 @@
+"""Importing what arrays need, before there is one: reading or changing an array imports nothing more.
+
+See "What is imported when" in doc/design/architecture.md.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from blosc2._core.on_demand import import_now
+
+
+@cache
+def ready_to_read() -> None:
+    """Import what reads items by any key, metadata, and chunks of a super-chunk."""
+    import_now("blosc2._indexing", "OrthogonalIndex", "read", "read_many", "view_items")
+    import_now("blosc2._frames", "VLMeta")
+    import_now("blosc2._handles", "lazy_chunk")
+    import_now("blosc2._files", "Retry", "advise_frame")
+
+
+@cache
+def ready_to_change() -> None:
+    """Import what assigns, appends and resizes, and what publishes that; and what reads."""
+    ready_to_read()
+    import_now("blosc2._handles", "MemoryHandle")  # and all that changes of any handle need
+    import_now("blosc2._indexing", "as_items", "chunks_with")
+    import_now("blosc2._arrays", "resize_update")
