@@ -1,0 +1,39 @@
+# cython: cdivision=True, boundscheck=False, wraparound=False
+"""Chunks all of whose items are one value, of which no bytes are stored, or only that value."""
+
+from libc.stdint cimport int64_t, uint8_t
+
+from blosc2._core.codec.codec cimport (
+    BAD_SPECIAL, CHUNK_HEADER, CHUNK_OK, KIND_VALUE, NO_MEMORY, Chunk, DecodeContext, fill, reserve_scratch)
+from blosc2._core.ndim.geometry cimport MAX_DIM, Grid
+from blosc2._core.ndim.grid cimport Box, copy_items
+from blosc2._core.ndim.grid_read cimport Read
+from blosc2._core.ndim.read_checks cimport whole
+
+
+cdef inline int fill_special(Read self, DecodeContext *context, int64_t nchunk, Chunk *chunk, const Box *box) noexcept nogil:
+    """Zeros, NaN or one value into a box, without decoding anything."""
+    cdef Grid *g = &self.geometry.c
+    cdef int64_t zero_strides[MAX_DIM]
+    cdef uint8_t *item
+    cdef int d
+    cdef int status = whole(self, nchunk, context, chunk)
+    cdef int64_t total = g.itemsize
+    if status:
+        return status
+    if chunk.kind == KIND_VALUE and g.itemsize % (chunk.cbytes - CHUNK_HEADER):
+        return BAD_SPECIAL
+    if self.is_one_run(box):
+        for d in range(g.ndim):
+            total *= box.count[d]
+        return fill(chunk, 0, self.at(box), total)
+    item = reserve_scratch(context, g.itemsize)
+    if item == NULL:
+        return NO_MEMORY
+    status = fill(chunk, 0, item, g.itemsize)
+    if status:
+        return status
+    for d in range(g.ndim):
+        zero_strides[d] = 0
+    copy_items(self.at(box), self.strides, item, zero_strides, box.count, g.ndim, g.itemsize)
+    return CHUNK_OK
