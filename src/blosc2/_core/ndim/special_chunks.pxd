@@ -11,12 +11,17 @@ from blosc2._core.ndim.grid_read cimport Read
 from blosc2._core.ndim.read_checks cimport whole
 
 
+cdef enum:
+    # Bytes of a row of items that is made first, and then copied.
+    LONGEST_ROW = 1 << 20
+
+
 cdef inline int fill_special(Read self, DecodeContext *context, int64_t nchunk, Chunk *chunk, const Box *box) noexcept nogil:
     """Zeros, NaN or one value into a box, without decoding anything."""
     cdef Grid *g = &self.geometry.c
-    cdef int64_t zero_strides[MAX_DIM]
-    cdef uint8_t *item
-    cdef int d
+    cdef int64_t row_strides[MAX_DIM]
+    cdef uint8_t *row
+    cdef int d, last = g.ndim - 1
     cdef int status = whole(self, nchunk, context, chunk)
     cdef int64_t total = g.itemsize
     if status:
@@ -27,13 +32,16 @@ cdef inline int fill_special(Read self, DecodeContext *context, int64_t nchunk, 
         for d in range(g.ndim):
             total *= box.count[d]
         return fill(chunk, 0, self.at(box), total)
-    item = reserve_scratch(context, g.itemsize)
-    if item == NULL:
+    for d in range(g.ndim):
+        row_strides[d] = 0
+    if self.strides[last] == g.itemsize and box.count[last] <= LONGEST_ROW // g.itemsize:
+        row_strides[last] = g.itemsize
+        total *= box.count[last]
+    row = reserve_scratch(context, total)
+    if row == NULL:
         return NO_MEMORY
-    status = fill(chunk, 0, item, g.itemsize)
+    status = fill(chunk, 0, row, total)
     if status:
         return status
-    for d in range(g.ndim):
-        zero_strides[d] = 0
-    copy_items(self.at(box), self.strides, item, zero_strides, box.count, g.ndim, g.itemsize)
+    copy_items(self.at(box), self.strides, row, row_strides, box.count, g.ndim, g.itemsize)
     return CHUNK_OK
