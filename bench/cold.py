@@ -3,6 +3,7 @@
     python bench/cold.py                 both, about 3 minutes
     python bench/cold.py --quick         fewer samples and patches
     python bench/cold.py --disk          only the disk (or --network)
+    python bench/cold.py --network --background 64      more requests at a time than FUSE sends by default
 
 *Disk*: a `.b2z` of 100 MB of zstd volumes, as `volumes.py` has them; its folder should be on a disk, not in memory.
 Before each sample the file is taken out of the system's memory. A sample opens the store and reads random patches of
@@ -94,7 +95,7 @@ def disk(pythons: tuple[str, str], folder: str, repeat: int, counts: list[int]) 
     return result
 
 
-def network(pythons: tuple[str, str], folder: str, repeat: int, delay: float) -> dict[str, Any]:
+def network(pythons: tuple[str, str], folder: str, repeat: int, delay: float, background: int) -> dict[str, Any]:
     """Patches over a file system that answers late."""
     sys.path.insert(0, str(HERE.parent / "tests"))
     from fixture_kit.slow_files import SlowFiles
@@ -105,7 +106,7 @@ def network(pythons: tuple[str, str], folder: str, repeat: int, delay: float) ->
         about = {"job": "make", "path": str(served / f"{number}.b2z"), "volumes": 1, "side": 192}
         once(pythons[0], about | {"chunks": chunks, "blocks": blocks}, worker=WORKER, isolated=False)
     result: dict[str, Any] = {}
-    with SlowFiles(served, Path(folder) / "slow") as files:
+    with SlowFiles(served, Path(folder) / "slow", background) as files:
         files.tell(delay=delay)
         trips = []
         for _ in range(20):
@@ -115,7 +116,7 @@ def network(pythons: tuple[str, str], folder: str, repeat: int, delay: float) ->
             trips.append(time.perf_counter_ns() - start)
             os.close(descriptor)
         trip = statistics.median(trips)
-        print(f"\nnetwork: {delay * 1000:g} ms a request, round trip {trip / 1e6:.2f} ms\n")
+        print(f"\nnetwork: {delay * 1000:g} ms a request, {background} at a time, round trip {trip / 1e6:.2f} ms\n")
         for number, (name, where, _, _) in enumerate(NETWORK):
             job = {"job": "one_patch", "path": str(files.path / f"{number}.b2z"), "key": "/volume/00", "where": where}
             jobs = {
@@ -128,7 +129,7 @@ def network(pythons: tuple[str, str], folder: str, repeat: int, delay: float) ->
             for who, row in rows.items():
                 print(f"  {who:38} {row['ns'] / 1e6:8.1f} ms   {row['ns'] / trip:5.1f} round trips")
             result[name] = rows
-        result["round trip"] = trip
+        result |= {"round trip": trip, "background": background}
     return result
 
 
@@ -139,6 +140,7 @@ def main() -> None:
     parser.add_argument("--disk", action="store_true", help="only the disk")
     parser.add_argument("--network", action="store_true", help="only the file system that answers late")
     parser.add_argument("--delay", type=float, default=5, help="of each request, in ms (5)")
+    parser.add_argument("--background", type=int, default=12, help="requests that FUSE sends at a time (12)")
     parser.add_argument("--folder", help="where to put the files; on a disk")
     parser.add_argument("--output", type=Path, default=RESULTS, help="JSON file (bench/results/cold.json)")
     parser.add_argument("--python-upstream", metavar="PYTHON", help="a Python that has the reference package")
@@ -153,7 +155,7 @@ def main() -> None:
         if not options.network:
             result["disk"] = disk(pythons, folder, repeat, [1, 4] if options.quick else [1, 4, 16, 64])
         if not options.disk:
-            result["network"] = network(pythons, folder, repeat, options.delay / 1000)
+            result["network"] = network(pythons, folder, repeat, options.delay / 1000, options.background)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(f"\nwritten to {options.output}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlowFiles]:
     folder = tmp_path_factory.mktemp("served")
     layout: dict[str, Any] = {"chunks": (48, 48, 48), "blocks": (16, 16, 16)}
     blosc2.asarray(volume(), urlpath=str(folder / "volume.b2nd"), **layout)
+    blosc2.asarray(volume(), urlpath=str(folder / "two_chunks.b2nd"), chunks=(48, 96, 96), blocks=(16, 16, 16))
     with blosc2.DictStore(str(folder / "volumes.b2z"), mode="w") as store:
         for n in range(4):
             store[f"/volume/{n}"] = blosc2.asarray(volume(n), **layout)
@@ -54,6 +56,7 @@ def opened(slow: SlowFiles) -> Opener:
 
     def open_cold(name: str, **how: Any) -> Any:
         slow.tell(delay=0.002, direct=False)
+        blosc2.free_resources()  # on a slow machine the file has settled, and would not be opened again
         return blosc2.open(str(slow.path / name), mode="r", **how)
 
     return open_cold
@@ -85,6 +88,23 @@ def test_opening_an_archive_waits_once(slow: SlowFiles, mmap_mode: Any) -> None:
     told = slow.tell()
     assert len(store) == 404
     assert told["requests"]["read"] == 1
+
+
+@MODES
+def test_where_blocks_lie_is_asked_once_for_all_chunks(slow: SlowFiles, opened: Any, mmap_mode: Any) -> None:
+    """With the blocks of the first large read: so the next one, of another chunk, waits once and not twice."""
+    array = opened("two_chunks.b2nd", mmap_mode=mmap_mode)
+    small = (slice(64, 80), slice(32, 48), slice(0, 48))  # three blocks in the middle of the second chunk
+    assert np.array_equal(array[0, 0, 0], volume()[0, 0, 0])  # one block is not worth it
+    slow.tell()
+    time.sleep(0.05)
+    assert slow.tell()["requests"] == {}
+    patch = (slice(0, 48), slice(0, 48), slice(0, 96))  # half of the first chunk
+    assert np.array_equal(array[patch], volume()[patch])
+    time.sleep(0.05)  # until what nobody waits for has come
+    slow.tell()
+    assert np.array_equal(array[small], volume()[small])
+    assert slow.tell()["requests"] == {"read": 1}
 
 
 @MODES

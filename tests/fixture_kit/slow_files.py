@@ -4,7 +4,7 @@ It speaks the protocol of /dev/fuse itself (`linux/fuse.h`, version 7.31), so it
 right to mount. It shows the files of one folder, read-only, and runs in a process of its own: a thread that waits for a
 page of a mapping cannot answer.
 
-    python slow_files.py FOLDER MOUNTPOINT      then commands, one on each line of the standard input
+    python slow_files.py FOLDER MOUNTPOINT [BACKGROUND]     then commands, one on each line of the standard input
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ MNT_DETACH = 2
 class Server:
     """Answers the kernel, in as many threads as requests may be under way."""
 
-    def __init__(self, folder: str, mountpoint: str) -> None:
+    def __init__(self, folder: str, mountpoint: str, background: str = "12") -> None:
         self.folder, self.mountpoint = folder, mountpoint
         self.delay = 0.0
         self.cut: int | None = None  # bytes of each file that are shown of what its size says
         self.direct = False  # whether the kernel keeps no pages
-        self.background = 12  # requests ahead of the reader that the kernel sends at a time: its own default
+        self.background = int(background)  # requests ahead of the reader that the kernel sends at a time
         self.counts: dict[str, int] = {}
         self.read_bytes = 0
         self.most = self.under_way = 0
@@ -141,13 +141,16 @@ class Server:
 
 
 class SlowFiles:
-    """The file system, as a context manager: `path` is where the files of `folder` are shown."""
+    """The file system, as a context manager: `path` is where the files of `folder` are shown.
 
-    def __init__(self, folder: Path, mountpoint: Path) -> None:
+    The kernel sends so many requests ahead of the reader at a time; 12 is its own default (`max_background`).
+    """
+
+    def __init__(self, folder: Path, mountpoint: Path, background: int = 12) -> None:
         mountpoint.mkdir()
         self.path = mountpoint
         self._server = subprocess.Popen(
-            [sys.executable, __file__, str(folder), str(mountpoint)],
+            [sys.executable, __file__, str(folder), str(mountpoint), str(background)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -193,7 +196,7 @@ def unmount(mountpoint: str) -> None:
 
 def main() -> None:
     try:
-        server = Server(*sys.argv[1:3])
+        server = Server(*sys.argv[1:4])
     except OSError as error:
         raise SystemExit(str(error)) from None
     print("mounted", flush=True)

@@ -1,8 +1,9 @@
 """How often a store publishes assignments by itself.
 
-A publication writes the whole map of values and waits for the disk. So small stores publish each assignment, and large
-ones when the pending changes are as large as the map: then n assignments write a constant times the bytes that they
-hold. The time for publishing is bounded too, however slow the disk is.
+A publication packs and writes the whole map of values and waits for the disk. So small stores publish each
+assignment, and large ones when the pending changes are twice as large as the map. Then n assignments write a constant
+times the bytes that they hold, and packing maps takes about as long as assigning. The time for publishing is bounded
+too, however slow the disk is.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Final
 
 #: Bytes of the map for each value, about.
 MAP_BYTES: Final = 64
+# Pending changes are published when they are so many times as large as the map.
+_MAPS: Final = 2
 # A map of up to this many values is small.
 _FEW: Final = 64
 # Seconds. A change that waits longer is published with the next assignment, however small.
@@ -40,7 +43,7 @@ class Pace:
     def is_due(self, waiting: int, values: int) -> bool:
         """Whether to publish this many waiting bytes now, in a store of this many values."""
         since = time.monotonic() - self._ended
-        if waiting < MAP_BYTES * values and values > _FEW and since < _LONGEST_WAIT:
+        if waiting < _MAPS * MAP_BYTES * values and values > _FEW and since < _LONGEST_WAIT:
             return False
         return self.is_cheap(_ALLOWANCE)
 
@@ -50,7 +53,7 @@ class Pace:
             until = self._ended + _PART * self._took
             if time.monotonic() < until:
                 return 1 << 62, until
-        return (MAP_BYTES * values if values > _FEW else 0), self._ended + _LONGEST_WAIT
+        return (_MAPS * MAP_BYTES * values if values > _FEW else 0), self._ended + _LONGEST_WAIT
 
     def is_cheap(self, allowance: float) -> bool:
         """Whether publications took few seconds in all, or only a small part of the time since the last one."""

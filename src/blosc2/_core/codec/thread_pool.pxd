@@ -45,7 +45,7 @@ cdef inline bint is_quick(int64_t stored, int64_t items) noexcept nogil:
 
 cpdef bint worth_threads(int64_t work) noexcept
 cdef int acquire_group(WorkerGroup *group, int64_t wanted, void *operation, Job job, int32_t blocksize) except -1
-cdef void run_in_group(WorkerGroup *group, void *operation, Job job, void *tool) noexcept nogil
+cdef void run_in_group(WorkerGroup *group, void *operation, Job job, void *tool, Job first=*) noexcept nogil
 cdef void release_group(WorkerGroup *group) noexcept
 cdef void start(Worker **workers, int count) noexcept nogil
 cdef void finish(Worker *worker) noexcept nogil

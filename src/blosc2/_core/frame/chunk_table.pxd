@@ -20,6 +20,7 @@ cdef class ChunkTable(Header):
     cdef readonly Plugin plugin         # set once at most, before others know the frame
     cdef uint32_t *checksums        # of each chunk, compared before it is decoded; NULL: not asked for, or none
 
+    cdef long heads_wanted              # whether the first bytes of all chunks were asked for, which say where blocks lie
     cdef uint8_t *seen                  # for each chunk, whether it was checked for what lies in it; NULL until one was
 
     cdef int count_chunks(self) except -1

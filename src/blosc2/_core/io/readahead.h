@@ -24,6 +24,10 @@ static inline long window_of(int64_t device) {
   (void)device;
   return -1;
 }
+static inline int is_there(int fd, const uint8_t *base, int64_t offset) {
+  (void)fd, (void)base, (void)offset;
+  return 1;
+}
 #else
 #define B2_ASKS 1
 #include <time.h>
@@ -31,6 +35,7 @@ static inline long window_of(int64_t device) {
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/sysmacros.h>
+#include <sys/uio.h>
 #include <sys/vfs.h>
 #endif
 
@@ -87,6 +92,23 @@ static inline long window_of(int64_t device) {
 #else
   (void)device;
   return -1;
+#endif
+}
+
+/* Whether the page of a byte is in memory, as far as the system tells, and nobody reads it just now; else 1. `mincore`
+   tells only whoever may write to the file. */
+static inline int is_there(int fd, const uint8_t *base, int64_t offset) {
+#if defined(__linux__) && defined(RWF_NOWAIT)
+  char byte;
+  struct iovec to = {&byte, 1};
+  unsigned char there = 1;
+  if (base == NULL)
+    return preadv2(fd, &to, 1, (off_t)offset, RWF_NOWAIT) != -1 || errno != EAGAIN;
+  /* Where pages are larger, the system takes no such address. */
+  return mincore((void *)((uintptr_t)(base + offset) / 4096 * 4096), 1, &there) != 0 || (there & 1);
+#else
+  (void)fd, (void)base, (void)offset;
+  return 1;
 #endif
 }
 

@@ -135,6 +135,11 @@ cdef inline bint goes_without(AskState *state) noexcept nogil:
     return True
 
 
+cdef inline bint is_cold(AskState *state) noexcept nogil:
+    """Whether the last bytes that were asked for were not in memory, or none were yet."""
+    return state != NULL and state_get(&state.streak) == 0
+
+
 cdef inline bint is_trusted(Source source) noexcept nogil:
     """Whether all bytes of a file were in memory for long."""
     return not source.far and state_get(&source.asking.streak) == MOST_UNASKED

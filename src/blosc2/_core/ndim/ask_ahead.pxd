@@ -8,11 +8,11 @@ first task of a batch is begun, the next batch is asked for.
 
 from libc.stdint cimport INT64_MAX, int64_t
 
-from blosc2._core.codec.codec cimport Chunk, DecodeContext
+from blosc2._core.codec.codec cimport CHUNK_HEADER, Chunk, DecodeContext
 from blosc2._core.frame.ask_chunks cimport find_blocks, is_wanted_whole, want_block, want_chunk
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.io.readahead cimport (
-    AHEAD_BYTES, Wanted, begin_asking, end_asking, goes_without, is_due, send_early, send_requests)
+    AHEAD_BYTES, PAGE, Wanted, begin_asking, end_asking, goes_without, is_due, send_early, send_requests)
 from blosc2._core.ndim.geometry cimport MAX_DIM, Grid
 from blosc2._core.ndim.grid cimport Ahead, Box, Operation, clip
 
@@ -25,6 +25,8 @@ cdef enum:
     FEW_BYTES = 16384
     # Tasks of a read that is not looked at any further where bytes are in memory anyway.
     FEW_TASKS = 16
+    # The first bytes of all chunks are asked for with blocks that have so many times their bytes.
+    HEADS_PART = 8
 
 
 cdef struct Touched:
@@ -51,6 +53,16 @@ cdef inline void touch(const Grid *g, const Box *box, const int64_t *step, int64
         touched.count *= touched.many[d]
 
 
+cdef inline int64_t nth_block(const Grid *g, const Touched *touched, int64_t i) noexcept nogil:
+    """The number of the `i`-th of the blocks that a box touches."""
+    cdef int64_t block = 0
+    cdef int d
+    for d in range(g.ndim - 1, -1, -1):
+        block += (touched.low[d] + i % touched.many[d]) * g.block_strides[d]
+        i //= touched.many[d]
+    return block
+
+
 cdef inline void want_blocks(Frame frame, Wanted *wanted, int64_t nchunk, const Chunk *chunk, const Grid *g, const Box *box,
                              const int64_t *step, int64_t apart, const Touched *touched) noexcept nogil:
     """Want the blocks that a box touches in a chunk that was found."""
@@ -70,6 +82,21 @@ cdef inline void want_blocks(Frame frame, Wanted *wanted, int64_t nchunk, const 
                                    &first, &taken, &index)
         if hit:
             want_block(frame, wanted, nchunk, chunk, nblock, g.block_nbytes)
+
+
+cdef inline void want_heads(Frame frame, Wanted *wanted, int64_t blocks, int64_t nblocks) noexcept nogil:
+    """Want what says where the blocks of all chunks lie, once, when `blocks` blocks were not in memory that have far more bytes.
+
+    Reads of other parts of the array then wait once and not twice.
+    """
+    cdef int64_t i, nbytes = frame.chunk_count * (PAGE + CHUNK_HEADER + 4 * nblocks)
+    if (wanted.late == 0 or wanted.left or frame.chunk_count < 2
+            or nbytes > blocks * (frame.cbytes // (frame.chunk_count * nblocks)) // HEADS_PART
+            or not state_change(&frame.heads_wanted, 0, 1)):
+        return
+    for i in range(frame.chunk_count):
+        if frame.entry(i) >= 0:
+            want_chunk(frame, wanted, i, nblocks, False)
 
 
 # ---------------------------------------------------------------------- one selection
@@ -96,7 +123,7 @@ cdef inline void ask_for_tasks(Operation self, DecodeContext *context, int64_t f
     cdef Touched touched
     cdef Box box
     cdef Chunk chunk
-    cdef int64_t task, point, begin = 0, end = 0, nchunk = 0, nblocks = blocks_of(g)
+    cdef int64_t task, point, begin = 0, end = 0, nchunk = 0, nblocks = blocks_of(g), blocks = 0
     cdef bint whole, again = False
     cdef int d
     begin_asking(self.frame.source, self.frame.source.asking, &wanted)
@@ -124,7 +151,9 @@ cdef inline void ask_for_tasks(Operation self, DecodeContext *context, int64_t f
                     want_blocks(self.frame, &wanted, nchunk, &chunk, g, &box, self.step, 1, &touched)
             else:
                 want_blocks(self.frame, &wanted, nchunk, &chunk, g, &box, self.step, 1, &touched)
+                blocks += touched.count
             send_early(&wanted)
+        want_heads(self.frame, &wanted, blocks, nblocks)
     end_asking(&wanted, 1)
 
 

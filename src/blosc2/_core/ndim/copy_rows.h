@@ -38,6 +38,8 @@ static inline void copy_rows(uint8_t *to, int64_t to_step, const uint8_t *source
     B2_ROWS_OF(64);
     B2_ROWS_OF(128);
     }
+    if (run == 3) { B2_ROWS_OF_TWO(2); }
+    if (run > 4 && run < 8) { B2_ROWS_OF_TWO(4); }
     if (run > 8 && run < 16) { B2_ROWS_OF_TWO(8); }
     if (run > 16 && run < 32) { B2_ROWS_OF_TWO(16); }
     if (run > 32 && run < 64) { B2_ROWS_OF_TWO(32); }

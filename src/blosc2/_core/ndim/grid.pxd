@@ -1,5 +1,5 @@
 cimport numpy as cnp
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from blosc2._core.codec.codec cimport DecodeContext, Encoder
 from blosc2._core.codec.chunk cimport Chunk
@@ -69,12 +69,14 @@ cdef class Operation:
     cdef int64_t pieces             # that each chunk is divided into; each is a task
     cdef int64_t next_task
     cdef int64_t stop_task
+    cdef const int32_t *order       # in which tasks are done, if it is another one
     cdef int status
     cdef int64_t failed
     cdef uint8_t *data              # of the NumPy array that is read into or written from
     cdef int64_t strides[MAX_DIM]   # its strides in bytes
     cdef object keep
     cdef Ahead ahead
+    cdef bint cold                  # whether the bytes are likely not to be in memory
     # Points, where some axes have them; these have start 0, step 1 and count 1 above.
     cdef bint by_points
     cdef bint pointed[MAX_DIM]
@@ -92,6 +94,7 @@ cdef class Operation:
     cdef int share(self, int64_t threads) except -1
     cdef Encoder encoder(self)
     cdef void ask_ahead(self, DecodeContext *context) noexcept nogil
+    cdef void begin(self, DecodeContext *context) noexcept nogil
     cdef void work(self, DecodeContext *context, Encoder encoder) noexcept nogil
     cdef bint box_of(self, int64_t task, int64_t *nchunk, Box *box) noexcept nogil
     cdef uint8_t *at(self, const Box *box) noexcept nogil

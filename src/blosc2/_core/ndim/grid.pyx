@@ -165,6 +165,10 @@ cdef void copy_items(uint8_t *to, const int64_t *to_strides, const uint8_t *sour
             return
 
 
+cdef void _begin(Operation operation, DecodeContext *context, Encoder encoder) noexcept nogil:
+    operation.begin(context)
+
+
 cdef void _work(Operation operation, DecodeContext *context, Encoder encoder) noexcept nogil:
     operation.work(context, encoder)
 
@@ -389,6 +393,9 @@ cdef class Operation:
         """What one thread compresses with, if it does."""
         return None
 
+    cdef void begin(self, DecodeContext *context) noexcept nogil:
+        """What is done before other threads are woken, if `cold`."""
+
     cdef void work(self, DecodeContext *context, Encoder encoder) noexcept nogil:
         """Do tasks until none is left."""
 
@@ -410,7 +417,7 @@ cdef class Operation:
                 group.workers[i].tool = <void *> encoder
             self.ahead.begun, self.ahead.resume, self.ahead.alone = 0, INT64_MAX, group.count == 0
             with nogil:
-                run_in_group(&group, <void *> self, <Job> _work, <void *> own)
+                run_in_group(&group, <void *> self, <Job> _work, <void *> own, <Job> _begin if self.cold else NULL)
         finally:
             release_group(&group)
 

@@ -1,5 +1,5 @@
 cimport numpy as cnp
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from blosc2._core.codec.codec cimport Chunk, DecodeContext
 from blosc2._core.codec.shared_blocks cimport SharedBlock
@@ -21,8 +21,13 @@ cdef class Read(Operation):
     cdef PieceSum *sums
     cdef long *left
     cdef object keep_sums
+    cdef int32_t *order_room        # for the order of tasks, if bytes are likely not to be in memory
 
     cdef uint32_t flags             # of `parse_key`
+    # Memory that was made for the result, whose pages are to be brought while bytes of the file are on their way.
+    cdef void *fresh
+    cdef int64_t fresh_nbytes
+    cdef long unbrought
 
     cdef int take(self, cnp.ndarray out) except -1
     cdef int watch(self) except -1
@@ -37,4 +42,3 @@ cdef class Read(Operation):
     cdef int read_blocks(self, DecodeContext *context, int64_t nchunk, Chunk *chunk, const Box *box, const int64_t *low,
                          const int64_t *many, int64_t begin, int64_t end, const uint8_t *decoded, PieceSum *sum) noexcept nogil
     cdef bint unshuffles_less(self, const Box *part) noexcept nogil
-    cdef int fill_special(self, DecodeContext *context, int64_t nchunk, Chunk *chunk, const Box *box) noexcept nogil

@@ -18,13 +18,16 @@ from blosc2._core.codec.thread_pool cimport is_quick, worth_threads
 from blosc2._core.frame.ask_chunks cimport is_most
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.frame.part_blocks cimport part_block
+from blosc2._core.io.readahead cimport is_cold
 from blosc2._core.codec.shared_blocks cimport SharedBlock, leave_block
 from blosc2._core.frame.shared_block cimport is_shared, shared_block
 from blosc2._core.ndim.ask_ahead cimport asks, begin_tasks
+from blosc2._core.ndim.cold_start cimport begin_cold
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
 from blosc2._core.ndim.grid cimport REVERSED, Box, Operation, copy_items, locate, parse_key
 from blosc2._core.ndim.piece_checks cimport CHUNK_CHECKED, SUMMED, PieceSum, begin_piece, is_last
 from blosc2._core.ndim.read_parts cimport clip_to_block
+from blosc2._core.ndim.special_chunks cimport fill_special
 from blosc2._core.ndim.read_checks cimport compare, join_pieces, sum_block, sum_more, takes_all, whole
 from blosc2._core.frame.member_chunks cimport ChunkChecksum, check_chunk_checksums, chunk_checksums, note_checksum
 
@@ -33,6 +36,7 @@ cnp.import_array()
 cdef extern from "io/atomics.h" nogil:
     bint state_change(long *state, long before, long after)
     long state_get(long *state)
+    void state_set(long *state, long value)
 
 cdef extern from "io/large_pages.h" nogil:
     const int64_t FRESH_LEAST
@@ -51,8 +55,11 @@ cdef extern from "numpy/arrayobject.h":
 cdef enum:
     # Pieces for each thread: they do not all take the same time.
     PIECES = 4
-    # How many times less work is worth a second thread where bytes were not in memory just now.
+    # How many times less work is worth a second thread where bytes were not in memory just now, and how many times more
+    # pieces: all bytes may come at once, and then the threads are to end at once.
     COLD = 4
+    # Bytes of a new result whose pages are brought while the bytes of the file are on their way.
+    FEW_PAGES = 1 << 16
     # Of a shuffled block: items that are undone together, and which part of a block is few items.
     SHORTEST_RUN = 8
     FEW = 32
@@ -94,16 +101,21 @@ cdef class Read(Operation):
 
     cdef int share(self, int64_t threads) except -1:
         """Divide chunks between threads when there are too few of them."""
-        cdef int64_t blocks = 1
+        cdef bytes order
+        cdef int64_t blocks = 1, pieces = PIECES * threads * (COLD if self.cold else 1)
         cdef int d
         if self.tasks == 0 or self.pieces > 1 or self.by_points or self.tasks >= PIECES * threads:
             return 0
         for d in range(self.geometry.c.ndim):
             blocks *= self.geometry.c.block_grid[d]
-        self.pieces = min(blocks, (PIECES * threads + self.tasks - 1) // self.tasks)
+        self.pieces = min(blocks, (pieces + self.tasks - 1) // self.tasks)
         self.share_sums()
         self.tasks *= self.pieces
         self.stop_task = self.tasks
+        if self.cold:
+            order = bytes(self.tasks * <int64_t> sizeof(int32_t))
+            self.keep_sums = (self.keep_sums, order)
+            self.order_room = <int32_t *> PyBytes_AS_STRING(order)
         return 0
 
     cdef int share_sums(self) except -1:
@@ -164,6 +176,12 @@ cdef class Read(Operation):
     cdef void ask_ahead(self, DecodeContext *context) noexcept nogil:
         begin_tasks(self, context)
 
+    cdef void begin(self, DecodeContext *context) noexcept nogil:
+        if not self.ahead.alone:
+            state_set(&self.ahead.begun, 1)
+            if asks(self):
+                begin_cold(self, context, self.order_room)
+
     cdef void work(self, DecodeContext *context, Encoder encoder) noexcept nogil:
         cdef int64_t task, nchunk = 0, begin = 0, end = 0
         cdef Box box
@@ -171,12 +189,16 @@ cdef class Read(Operation):
         # While one thread asks the others begin to read.
         if (self.ahead.alone or state_change(&self.ahead.begun, 0, 1)) and asks(self):
             self.ask_ahead(context)
+        if self.cold and state_change(&self.unbrought, 1, 0):
+            bring_pages(self.fresh, self.fresh_nbytes)
         while True:
             task = self.draw()
             if task < 0:
                 break
             if task >= self.ahead.resume:
                 self.ask_ahead(context)
+            if self.order != NULL:
+                task = self.order[task]
             if self.by_points:
                 if not self.task_points(task, &nchunk, &box, &begin, &end):
                     continue
@@ -266,7 +288,7 @@ cdef class Read(Operation):
         cdef int d
         cdef int status = CHUNK_OK
         if chunk.kind < KIND_RAW:
-            return CHUNK_OK if piece else self.fill_special(context, nchunk, chunk, box)
+            return CHUNK_OK if piece else fill_special(self, context, nchunk, chunk, box)
         if (self.pieces == 1 and g.in_order and chunk.kind == KIND_REGULAR and not chunk.needs_geometry
                 and self.covers(box, g.chunks) and self.is_one_run(box)):
             status = whole(self, nchunk, context, chunk)
@@ -417,33 +439,6 @@ cdef class Read(Operation):
             return g.itemsize <= STRAIGHT or items * g.itemsize < g.block_nbytes
         return items * g.itemsize <= g.block_nbytes // FEW
 
-    cdef int fill_special(self, DecodeContext *context, int64_t nchunk, Chunk *chunk, const Box *box) noexcept nogil:
-        """Zeros, NaN or one value into a box, without decoding anything."""
-        cdef Grid *g = &self.geometry.c
-        cdef int64_t zero_strides[MAX_DIM]
-        cdef uint8_t *item
-        cdef int d
-        cdef int status = whole(self, nchunk, context, chunk)
-        cdef int64_t total = g.itemsize
-        if status:
-            return status
-        if chunk.kind == KIND_VALUE and g.itemsize % (chunk.cbytes - CHUNK_HEADER):
-            return BAD_SPECIAL
-        if self.is_one_run(box):
-            for d in range(g.ndim):
-                total *= box.count[d]
-            return fill(chunk, 0, self.at(box), total)
-        item = reserve_scratch(context, g.itemsize)
-        if item == NULL:
-            return NO_MEMORY
-        status = fill(chunk, 0, item, g.itemsize)
-        if status:
-            return status
-        for d in range(g.ndim):
-            zero_strides[d] = 0
-        copy_items(self.at(box), self.strides, item, zero_strides, box.count, g.ndim, g.itemsize)
-        return CHUNK_OK
-
 
 cpdef int64_t work_of(int64_t nbytes, Frame frame) noexcept:
     """What reading `nbytes` uncompressed bytes of a frame costs.
@@ -533,9 +528,19 @@ cdef inline int _go(Read self, int threads) except -1:
     return 0
 
 
-cdef inline bint _pays(Frame frame, int64_t work) noexcept:
-    """Whether a second thread pays. It does so earlier where one waits for the disk."""
-    return worth_threads(work) or (worth_threads(COLD * work) and frame.source.asking != NULL and state_get(&frame.source.asking.streak) == 0)
+cdef inline bint _pays(Read self, int64_t work, cnp.ndarray new) noexcept:
+    """Whether a second thread pays. It does so earlier where one waits for the disk.
+
+    The pages of `new`, if that was made for the result, are then brought while the bytes of the file are on their way.
+    """
+    if not worth_threads(COLD * work):
+        return False
+    if not is_cold(self.frame.source.asking):
+        return worth_threads(work)
+    self.cold = True
+    if new is not None and FEW_PAGES <= cnp.PyArray_NBYTES(new) < FRESH_LEAST:
+        self.fresh, self.fresh_nbytes, self.unbrought = cnp.PyArray_DATA(new), cnp.PyArray_NBYTES(new), 1
+    return True
 
 
 cdef inline Read _parsed(tuple version, key):
@@ -569,7 +574,7 @@ def read_basic(tuple version not None, key, handle):
     cdef cnp.ndarray out = _new(self, version[1])
     cdef int64_t work = _aim(self, out)
     cdef int threads = 1
-    if _pays(self.frame, work):
+    if _pays(self, work, out):
         threads = handle.nthreads
     if self.tasks:
         _go(self, threads)
@@ -580,14 +585,15 @@ def read_basic_into(tuple version not None, key, int nthreads, out):
     """The same for up to so many threads, into `out` (see `check_out`) if it is not None."""
     cdef Read self = _parsed(version, key)
     cdef int64_t work
+    cdef cnp.ndarray new = None
     cdef int d
     if self is None:
         return None
     if out is None:
-        out = _new(self, version[1])
+        out = new = _new(self, version[1])
     else:
         check_out(out, tuple([self.count[d] for d in range(self.geometry.c.ndim) if not self.flags >> d & 1]), version[1])
     work = _aim(self, out)
     if self.tasks:
-        _go(self, nthreads if _pays(self.frame, work) else 1)
+        _go(self, nthreads if _pays(self, work, new) else 1)
     return out
