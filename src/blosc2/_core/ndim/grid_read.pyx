@@ -53,9 +53,6 @@ cdef enum:
     PIECES = 4
     # How many times less work is worth a second thread where bytes were not in memory just now.
     COLD = 4
-    # Of a shuffled block: items that are undone together, and which part of a block is few items.
-    SHORTEST_RUN = 8
-    FEW = 32
     # Bytes of items of which whole blocks, too, are undone row by row, straight into the result.
     STRAIGHT = 4
 
