@@ -15,6 +15,8 @@ from blosc2._indexing.fancy import FancySelection, Indices
 # as a whole, up to a limit.
 _BYTES_PER_POINT = 512
 _MOST_BOX_BYTES = 256 << 20
+# Rows whose numbers become a list: more of them would take more memory than is worth it.
+_MOST_ROWS = 1 << 20
 
 
 class Points(NamedTuple):
@@ -78,6 +80,17 @@ def is_dense(fancy: FancySelection, bounds: BoundingBox, itemsize: int) -> bool:
 def reads_whole(count: int, each: int, nbytes: int) -> bool:
     """Whether reading a box of `nbytes` costs less than reading so many points of `each` bytes in it."""
     return nbytes <= min(_MOST_BOX_BYTES, count * (_BYTES_PER_POINT + each))
+
+
+def is_rows(fancy: FancySelection, geometry: Geometry) -> bool:
+    """Whether a selection picks whole rows by their numbers, each of which lies in one block."""
+    rest = geometry.shape[1:]
+    return (
+        fancy.axes == (0,)
+        and fancy.counts[1:] == rest == geometry.blocks[1:]
+        and fancy.layout == tuple(range(len(fancy.layout)))
+        and fancy.size <= _MOST_ROWS
+    )
 
 
 def points_first(fancy: FancySelection, items: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

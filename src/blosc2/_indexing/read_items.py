@@ -10,10 +10,11 @@ import numpy as np
 from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_read import Read, check_out, read_basic_into, work_of
+from blosc2._core.ndim.grid_read_many import ReadMany
 from blosc2._indexing.assignment import plain_key
 from blosc2._indexing.fancy import FancySelection, advanced_selection, with_rows
 from blosc2._indexing.parse_key import Selection, basic_selection
-from blosc2._indexing.points import as_bytes, bounding_box, is_dense, pieces, points_of, reads_whole, take
+from blosc2._indexing.points import as_bytes, bounding_box, is_dense, is_rows, pieces, points_of, reads_whole, take
 from blosc2._options import run
 
 #: What is read: geometry, dtype and frame of one version of an array.
@@ -122,8 +123,28 @@ def read_fancy(version: Version, fancy: FancySelection, nthreads: int, out: Item
         return
     # Points are scattered over a C-contiguous array.
     found = target if target.flags.c_contiguous else np.empty(target.shape, dtype)
+    if is_rows(fancy, geometry):
+        _read_rows_by_number(version, fancy.indices[0].tolist(), nthreads, found)
+    else:
+        _read_points(version, fancy, nthreads, found)
+    if found is not target:
+        as_bytes(target)[...] = as_bytes(found)
+
+
+def _read_rows_by_number(version: Version, rows: list[int], nthreads: int, found: Items) -> None:
+    """Rows that lie in one block each, by their numbers, to a C-contiguous array."""
+    geometry, _, frame = version
+    operation = ReadMany(frame, geometry, rows, None)
+    operation.into(found.reshape(len(rows), *geometry.shape[1:]))
+    first = 0
+    while first < len(rows):
+        first = operation.prepare(first)
+        run(operation, work_of(operation.touched_nbytes, frame), nthreads)
+
+
+def _read_points(version: Version, fancy: FancySelection, nthreads: int, found: Items) -> None:
+    """Points, to a C-contiguous array of the result's shape."""
+    geometry, dtype, frame = version
     operation = Read(frame, geometry, fancy.starts, fancy.steps, fancy.counts, found, points_of(fancy, geometry))
     touched = fancy.size * math.prod(geometry.blocks) * dtype.itemsize
     run(operation, work_of(min(touched, frame.nbytes), frame), nthreads)
-    if found is not target:
-        as_bytes(target)[...] = as_bytes(found)

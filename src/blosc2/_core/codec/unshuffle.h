@@ -147,4 +147,13 @@ static inline void unshuffle_box(uint8_t *to, const int64_t *to_strides, const u
     default: unshuffle_box_of(to, to_strides, planes, plane, strides, count, ndim, 8);
     }
 }
+
+/* Items that follow each other. */
+static inline void unshuffle_items(uint8_t *to, const uint8_t *planes, int64_t plane, int64_t n, int itemsize) {
+    switch (itemsize) {
+    case 2: unshuffle_run(to, planes, plane, n, 2); break;
+    case 4: unshuffle_run(to, planes, plane, n, 4); break;
+    default: unshuffle_run(to, planes, plane, n, 8);
+    }
+}
 #endif

@@ -26,12 +26,10 @@ from blosc2.exceptions import FormatError
 
 cdef extern from "io/prefetch.h" nogil:
     void prefetch(const uint8_t *start, int64_t length)
-    void prefetch_starts(const uint8_t *start, int64_t length)
 
 cdef enum:
     MAX_CHUNKS = 268435455
     PREFETCHED = 1 << 20    # of a mapped chunk: as much as the caches near a core hold
-    FORESEEN = 1 << 14      # stored bytes of a block that decoders run through, above which processors foresee the most of it
     FORMAT_ZSTD = 4         # in the header of a chunk, where the library says what its streams are
     EXPANSION = 4096        # an offsets table may hold this many times its stored bytes
     SURELY_ALLOWED = 32 << 20   # bytes of such a table that the rule of allocation gives any file
@@ -49,7 +47,7 @@ cdef inline int64_t _i64le(const uint8_t *p) noexcept nogil:
     return <int64_t> value
 
 cdef inline bint reads_in_streams(const Chunk *chunk) noexcept nogil:
-    """Whether the decoder reads from several positions of a block at once; the others run through it."""
+    """Whether the decoder reads from several positions of a block at once. Others run through it, as processors foresee."""
     return chunk.data[2] >> 5 == FORMAT_ZSTD
 
 
@@ -488,8 +486,6 @@ cdef class ChunkTable(Header):
             status = block_span(chunk, block, &start, &stop)
             if status == CHUNK_OK and reads_in_streams(chunk):
                 prefetch(chunk.data + start, stop - start)
-            elif status == CHUNK_OK and stop - start <= FORESEEN:
-                prefetch_starts(chunk.data + start, stop - start)
             return status
         if chunk.loaded >= chunk.cbytes:
             return CHUNK_OK

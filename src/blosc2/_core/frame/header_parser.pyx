@@ -11,7 +11,8 @@ from blosc2._core.io.checksum cimport checksum
 from blosc2._core.codec.chunk cimport CHUNK_HEADER, MAX_BLOCK, MAX_BUFFER
 from blosc2._core.codec.chunk_checks cimport FIRST_PLUGIN, filter_asks_array
 from blosc2._core.io.little_endian cimport u32
-from blosc2._core.io.readahead cimport ask_for_frame, stop_guessing
+from blosc2._core.io.readahead cimport (
+    Wanted, ask_for_frame, begin_asking, is_absent, note_found, state_get, stop_guessing)
 from blosc2._core.io.source cimport READ_OK, Source
 from blosc2._core.io.steps cimport PLACES, draw_number, number_range
 
@@ -552,3 +553,14 @@ cdef class Header:
     def vlmeta_chunks(self):
         """Name -> stored chunk of every entry."""
         return {name: self.vlmeta_chunk(name) for name in self.load_vlmeta()}
+
+
+def note_requests(Header frame not None, long sent, long late):
+    """Note what a read does that asked for bytes so many times, some of which came late; returns the streak. For tests."""
+    cdef Wanted wanted
+    if frame.source.asking == NULL:
+        raise ValueError("nobody asks for bytes in memory")
+    begin_asking(frame.source, frame.source.asking, &wanted)
+    wanted.sent, wanted.late = sent, late
+    note_found(wanted.state, is_absent(&wanted), 1)
+    return state_get(&wanted.state.streak)

@@ -7,6 +7,11 @@ from blosc2._core.ndim.grid cimport Box, Operation
 from blosc2._core.frame.member_chunks cimport ChunkChecksum
 from blosc2._core.ndim.piece_checks cimport PieceSum
 
+cdef enum:
+    # Of a shuffled block: items that are undone together, and which part of a block is few items.
+    SHORTEST_RUN = 8
+    FEW = 32
+
 
 cdef class Read(Operation):
     """Reading a selection; see grid_read.pyx."""

@@ -60,9 +60,6 @@ cdef enum:
     COLD = 4
     # Bytes of a new result whose pages are brought while the bytes of the file are on their way.
     FEW_PAGES = 1 << 16
-    # Of a shuffled block: items that are undone together, and which part of a block is few items.
-    SHORTEST_RUN = 8
-    FEW = 32
     # Bytes of items of which whole blocks, too, are undone row by row, straight into the result.
     STRAIGHT = 4
 

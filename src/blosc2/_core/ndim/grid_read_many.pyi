@@ -9,7 +9,7 @@ from blosc2._core.ndim.grid import Operation
 
 class ReadMany(Operation):
     def __init__(
-        self, frame: Frame, geometry: Geometry, keys: list[Any], selection_of: Callable[[int, Any], Any]
+        self, frame: Frame, geometry: Geometry, keys: list[Any], selection_of: Callable[[int, Any], Any] | None
     ) -> None: ...
     @property
     def others(self) -> list[int]: ...

@@ -23,6 +23,7 @@ from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
 from blosc2._core.ndim.grid cimport REVERSED, Box, Operation, clip, parse_key
 from blosc2._core.ndim.grid_read cimport Read
 from blosc2._core.ndim.read_parts cimport Part, cost_of, list_parts
+from blosc2._core.ndim.read_rows cimport has_rows, is_row, list_rows, read_rows, rows_are_runs, same_block
 
 cnp.import_array()
 
@@ -80,6 +81,7 @@ cdef class ReadMany(Operation):
     cdef int64_t *rooms             # for each selection: how many chunks it may touch; 0 where it is read otherwise
     cdef uint8_t **targets          # for each selection: where its first item goes
     cdef set left_out               # `others`
+    cdef bint by_rows               # whether each selection is one row; see read_rows.pxd
     cdef dict shapes                # of selections by other keys than integers and slices
     cdef Part *parts
     cdef int64_t parts_room, part_count
@@ -99,6 +101,7 @@ cdef class ReadMany(Operation):
         if self.number >= 1 << 31:
             raise ValueError(f"{self.number} selections are too many for one call")
         self.pieces = 1
+        self.by_rows = rows_are_runs(&geometry.c)
         self.others = []
         self.large = []
         self.shapes = {}
@@ -336,6 +339,7 @@ cdef class ReadMany(Operation):
                         target += (axis[2] - 1) * axis[3]
                         axis[3] = -axis[3]
                 axis += 4
+            self.by_rows = self.by_rows and is_row(&self.geometry.c, axis - 4 * self.geometry.c.ndim)
         self.targets[number] = target
 
     # ------------------------------------------------------------ parts
@@ -358,7 +362,10 @@ cdef class ReadMany(Operation):
             self.parts_room = room
         self.touched_nbytes = 0
         with nogil:
-            self.part_count = list_parts(&self.geometry.c, self.axes, self.rooms, first, stop, self.parts)
+            if self.by_rows:
+                self.part_count = list_rows(&self.geometry.c, self.axes, self.rooms, first, stop, self.parts)
+            else:
+                self.part_count = list_parts(&self.geometry.c, self.axes, self.rooms, first, stop, self.parts)
             for i in range(self.part_count):
                 self.touched_nbytes += cost_of(self.parts, &self.geometry.c, i)
         self.pieces = 1
@@ -464,51 +471,64 @@ cdef class ReadMany(Operation):
             reader.held = NULL
 
     cdef void read_groups(self, Read reader, DecodeContext *context) noexcept nogil:
-        cdef Grid *g = &self.geometry.c
         cdef Chunk chunk
-        cdef Box box
         cdef Part *part
-        cdef int64_t task, i, c, opened = -1
-        cdef int64_t *axes
-        cdef int d, status
-        cdef Foreseen ahead = what_is_foreseen(self.frame, g)
+        cdef int64_t task, i, end, stop, opened = -1
+        cdef int status
+        cdef Foreseen ahead = what_is_foreseen(self.frame, &self.geometry.c)
         while True:
             task = self.draw()
             if task < 0:
                 return
-            for i in range(self.groups[task // self.pieces], self.groups[task // self.pieces + 1]):
+            i = self.groups[task // self.pieces]
+            stop = self.groups[task // self.pieces + 1]
+            while i < stop:
                 part = &self.parts[i]
                 if ahead.cached or ahead.stored:
-                    foresee_parts(self.frame, ahead, self.parts, i, self.groups[task // self.pieces + 1])
+                    foresee_parts(self.frame, ahead, self.parts, i, stop)
                 if i >= self.ahead.resume:
                     go_on_with_parts(self, context, self.parts, self.axes, self.part_count)
+                status = CHUNK_OK
                 if part.chunk != opened:
                     opened = -1
                     reader.aside = NULL
                     status = reader.open_padded(part.chunk, context, &chunk)
-                    if status:
-                        self.failed = part.chunk
-                        self.status = status
-                        return
                     opened = part.chunk
-                axes = self.axes + 4 * part.selection * g.ndim
-                for d in range(g.ndim):
-                    reader.start[d] = axes[4 * d]
-                    reader.step[d] = axes[4 * d + 1]
-                    reader.count[d] = axes[4 * d + 2]
-                    reader.strides[d] = axes[4 * d + 3]
-                    c = part.chunk // g.chunk_strides[d] % g.grid[d]
-                    clip(reader.start[d], reader.step[d], reader.count[d], c * g.chunks[d], g.chunks[d],
-                         &box.first[d], &box.count[d], &box.index[d])
-                reader.data = self.targets[part.selection]
-                reader.together = part.together
-                status = reader.read_opened(context, part.chunk, &chunk, &box, task % self.pieces, NULL)
+                i += 1
+                if status == CHUNK_OK and self.by_rows and self.pieces == 1 and has_rows(reader, part.chunk, &chunk):
+                    end = same_block(self.parts, i - 1, stop)
+                    for i in range(i, end):
+                        if ahead.cached or ahead.stored:
+                            foresee_parts(self.frame, ahead, self.parts, i, stop)
+                    i = end
+                    status = read_rows(reader, context, &chunk, part, end - (part - self.parts), self.targets, self.axes)
+                elif status == CHUNK_OK:
+                    status = self.read_part(reader, context, &chunk, part, task % self.pieces)
                 if status:
                     self.failed = part.chunk
                     self.status = status
-                    return
                 if self.status:
                     return
+
+    cdef int read_part(
+            self, Read reader, DecodeContext *context, Chunk *chunk, const Part *part, int64_t piece) noexcept nogil:
+        """A part, or a piece of it, of a chunk that is opened."""
+        cdef Grid *g = &self.geometry.c
+        cdef int64_t *axes = self.axes + 4 * part.selection * g.ndim
+        cdef int64_t c
+        cdef Box box
+        cdef int d
+        for d in range(g.ndim):
+            reader.start[d] = axes[4 * d]
+            reader.step[d] = axes[4 * d + 1]
+            reader.count[d] = axes[4 * d + 2]
+            reader.strides[d] = axes[4 * d + 3]
+            c = part.chunk // g.chunk_strides[d] % g.grid[d]
+            clip(reader.start[d], reader.step[d], reader.count[d], c * g.chunks[d], g.chunks[d],
+                 &box.first[d], &box.count[d], &box.index[d])
+        reader.data = self.targets[part.selection]
+        reader.together = part.together
+        return reader.read_opened(context, part.chunk, chunk, &box, piece, NULL)
 
 
 cdef class ReadTogether:

@@ -87,7 +87,7 @@ class ArrayRows:
 
     def read(self, numbers: list[int], name: str | None, out: Items | None, nthreads: int) -> Any:
         """The rows: in `out`, or stacked."""
-        return read_many(self._version(name), list(numbers), nthreads, out)
+        return read_many(self._version(name), numbers, nthreads, out)
 
 
 class StoreLeaves:
