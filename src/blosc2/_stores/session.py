@@ -93,7 +93,8 @@ class Session(SessionState):
         if self.mode == "r":
             how = "open the store with mode='a', and without mmap_mode='r'"
             raise ReadOnlyError(f"Cannot {what} in read-only mode: {how}", path=self.path, key=key)
-        self.check_between(what)
+        if self.is_changing:
+            self.check_between(what)
         self.check_not_streaming(what)
         self.check_own()
 
