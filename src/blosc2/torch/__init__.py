@@ -287,7 +287,7 @@ class Loader(_tools.Loader):
         if self._processes._iterator is None:
             self._slots.begin()
         self._slots.release()
-        with self._closing():
+        with self._closing(self._loop):
             return self._of_processes(self._loop, iter(self._processes), len(self) - first)
 
     def _of_processes(self, loop: int, batches: Iterator[Any], count: int) -> Iterator[Any]:
@@ -296,23 +296,24 @@ class Loader(_tools.Loader):
             if loop != self._loop:
                 raise RuntimeError("another loop over this loader has begun, or the loader was closed")
             self._slots.release()  # type: ignore[union-attr]  # there are some for processes
-            with self._closing():
+            with self._closing(loop):
                 batch = next(batches)
             yield batch
             del batch  # so that its memory may be used again
 
     @contextmanager
-    def _closing(self) -> Iterator[None]:
+    def _closing(self, loop: int) -> Iterator[None]:
         """End the processes after an error that may be of their end, so that the next loop begins with new ones."""
         try:
             yield
         except RuntimeError:
-            self.close()
+            if loop == self._loop:  # otherwise they were ended, and those of a new loop may be there
+                self.close()
             raise
         except (OSError, EOFError) as error:
             # What a dead worker was about to hand over; an error of a dataset says that a worker caught it.
             dead = None if "DataLoader worker process" in str(error) else self._dead_worker()
-            if dead is None:
+            if dead is None or loop != self._loop:
                 raise
             self.close()
             raise RuntimeError(

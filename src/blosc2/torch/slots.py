@@ -7,7 +7,9 @@ made, touched for the first time, handed over nor given back for each batch.
 
 What a program keeps is never overwritten: the tensors of a batch, views of them and NumPy arrays over them refer to one
 storage of PyTorch. As long as that is there its slot is not used, neither here nor by what the worker itself keeps. If
-all slots of a worker are taken, its batch gets memory of its own.
+all slots of a worker are taken, its batch gets memory of its own; so does what other threads of a worker read.
+
+One lock is for all that a fork must not come between. It is held while a process forks.
 """
 
 from __future__ import annotations
@@ -16,13 +18,17 @@ import importlib
 import itertools
 import math
 import os
+import pickle
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from multiprocessing.reduction import ForkingPickler
+from multiprocessing.util import Finalize
 from typing import Any, Final
 
 import torch
+from torch.multiprocessing import get_sharing_strategy
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils.data._utils.collate import collate, default_collate_fn_map
 
@@ -39,6 +45,18 @@ def new_tensor(storage: Any, start: int, dtype: Any, shape: Any, stride: Any = N
     """A tensor over a part of a storage."""
     where = (tuple(shape),) if stride is None else (tuple(shape), tuple(stride))
     return torch.empty(0, dtype=dtype).set_(storage, start // dtype.itemsize, *where)
+
+
+def _storage_over(items: Any) -> Any:
+    """A new storage over the memory of an array, which stays as long as the storage is there."""
+    storage = torch.from_numpy(items).untyped_storage()
+    # PyTorch moves a storage that is shared with a process, and then lets go of this memory. NumPy arrays over its
+    # tensors stay where they are; they keep the storage.
+    storage.blosc2_memory = items
+    return storage
+
+
+_lock = threading.RLock()
 
 
 # ---------------------------------------------------------------------- in the process of the loop
@@ -62,7 +80,6 @@ class Slots:
         #: For each slot its last use that nobody needs any more; negative if the slot must not be used again.
         self.table: Any = None
         self._released: Any = None  # the same as an array
-        self._lock = threading.RLock()
         self.end()
 
     def begin(self) -> None:
@@ -77,29 +94,31 @@ class Slots:
 
     def end(self) -> None:
         """Let go of the memory of all slots; batches that somebody has keep theirs."""
-        with self._lock:
+        with _lock:
             _known.pop(self.number, None)
             self.number, self.table, self._released = 0, None, None
             self._memory: dict[tuple[int, int], Any] = {}
             self._held: dict[tuple[int, int], tuple[int, StorageWeakRef]] = {}
 
-    def take(self, worker: int, slot: int, use: int, memory: Any) -> Any:
-        """The memory of a slot, as a tensor whose storage lives as long as anything refers to it.
+    def take(self, number: int, worker: int, slot: int, use: int, memory: Any) -> Any:
+        """The memory of a slot, as a storage that lives as long as anything refers to it.
 
-        `memory` is what the slot consists of, the first time; then None.
+        `memory` is what the slot consists of, the first time; then None. `number` is of the workers that made it.
         """
-        with self._lock:
+        with _lock:
+            if number != self.number:
+                raise RuntimeError("a batch of worker processes that were ended")
             if memory is not None:
                 self._memory[worker, slot] = memory.numpy()
-            items = torch.from_numpy(self._memory[worker, slot])
-            self._held[worker, slot] = use, StorageWeakRef(items.untyped_storage())
-            return items
+            storage = _storage_over(self._memory[worker, slot])
+            self._held[worker, slot] = use, StorageWeakRef(storage)
+            return storage
 
     def release(self) -> None:
         """Give back the slots whose batches nobody refers to any more."""
         if self.table is None or os.getpid() != self._process:
             return
-        with self._lock:
+        with _lock:
             for place, (use, storage) in list(self._held.items()):
                 if storage.expired():
                     del self._held[place]
@@ -108,7 +127,7 @@ class Slots:
     def give_up(self) -> None:
         """Never have slots used again whose batches are there: a child that is forked now has them, too."""
         self.release()
-        with self._lock:
+        with _lock:
             for place, (use, _) in self._held.items():
                 self._released[place] = -use
                 self._memory.pop(place, None)
@@ -120,31 +139,34 @@ own: OwnSlots | None = None
 
 
 def _before_fork() -> None:
+    _lock.acquire()  # until the fork is done: the child would have what is taken before
     for slots in list(_known.values()):
         slots.give_up()
+    if own is not None:
+        own.give_up()
+
+
+def _in_parent() -> None:
+    with suppress(RuntimeError):  # the wait for it was interrupted
+        _lock.release()
 
 
 def _in_child() -> None:
-    global own
-    for slots in list(_known.values()):
-        slots._lock = threading.RLock()  # another thread may have had it
+    global own, _lock
+    _lock = threading.RLock()
     _known.clear()
     own = None
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_child=_in_child)
+    os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)
 
 
 def _taken(number: int, worker: int, slot: int, use: int, memory: Any) -> Any:
     slots = _known.get(number)
     if slots is None:
         raise RuntimeError("a batch of worker processes that were ended")
-    return slots.take(worker, slot, use, memory)
-
-
-def _tensor_of(items: Any, start: int, dtype: Any, shape: Any, stride: Any) -> Any:
-    return new_tensor(items.untyped_storage(), start, dtype, shape, stride)
+    return slots.take(number, worker, slot, use, None if memory is None else pickle.loads(memory))
 
 
 # ---------------------------------------------------------------------- in a worker
@@ -152,8 +174,10 @@ class _Slot:
     """A slot of this worker, with its shared memory and the storage of its last batch."""
 
     def __init__(self, nbytes: int) -> None:
+        self.strategy = get_sharing_strategy()
         self.memory = torch.empty(0, dtype=torch.uint8).set_(torch.UntypedStorage._new_shared(nbytes))
         self.items = self.memory.numpy()
+        self.address = self.memory.data_ptr()
         self.use = 0
         self.was_sent = False
         self.last: StorageWeakRef | None = None
@@ -178,11 +202,11 @@ class _Part:
         self.about = start, tensor.dtype, tuple(tensor.shape), tuple(tensor.stride())
 
     def __reduce__(self) -> Any:
-        return _tensor_of, (self.use, *self.about)
+        return new_tensor, (self.use, *self.about)
 
 
 class OwnSlots:
-    """The slots of this worker process.
+    """The slots of this worker process, made in the thread that makes batches.
 
     Parameters
     ----------
@@ -195,6 +219,8 @@ class OwnSlots:
 
     def __init__(self, number: int, worker: int, released: Any) -> None:
         self._number, self._worker, self._released = number, worker, released
+        self._thread = threading.get_ident()
+        self._is_busy = False
         self._slots: list[_Slot | None] = [None] * len(released)
         self._uses = itertools.count(1)
         self._current: tuple[int, _Slot, Any] | None = None  # its position, itself and its storage in this use
@@ -205,12 +231,25 @@ class OwnSlots:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Have what is read be a batch, which is handed over as it is."""
-        self.reads_batch = True
+        """Have what this thread reads be a batch, which is handed over as it is."""
+        if threading.get_ident() != self._thread:
+            yield
+            return
+        before, self.reads_batch = self.reads_batch, True
         try:
             yield
         finally:
-            self.reads_batch = False
+            self.reads_batch = before
+
+    @contextmanager
+    def _busy(self) -> Iterator[None]:
+        """Have no fork come between, nor what this thread may do in between."""
+        with _lock:
+            self._is_busy = True
+            try:
+                yield
+            finally:
+                self._is_busy = False
 
     def _reusable(self, position: int, slot: _Slot) -> bool:
         """Whether nobody has the last batch of a slot any more, here or there."""
@@ -235,12 +274,12 @@ class OwnSlots:
         if slot is None or len(slot.items) < nbytes:
             self._slots[position] = None  # first of all let go of memory that is too small
             self._slots[position] = slot = _Slot(nbytes)
-        storage = torch.from_numpy(slot.items).untyped_storage()
+        storage = _storage_over(slot.items)
         slot.use, slot.last = next(self._uses), StorageWeakRef(storage)
         self._current, self._filled = (position, slot, storage), 0
 
-    def place(self, nbytes: int) -> tuple[Any, int] | None:
-        """Room for so many bytes of the batch that is being made: a storage, and where in it; None if there is none."""
+    def _room(self, nbytes: int) -> int | None:
+        """Where in the slot of the batch that is being made there is room for so many bytes; None if there is none."""
         room = aligned(nbytes)
         self._needed += room
         if self._current is None and not self._full:
@@ -249,17 +288,46 @@ class OwnSlots:
             return None
         start = self._filled
         self._filled += room
-        return self._current[2], start
+        return start
+
+    def place(self, nbytes: int) -> tuple[Any, int] | None:
+        """Room for so many bytes of the batch that is being made: a storage, and where in it; None if there is none.
+
+        There is none for other threads, nor for what reads in the middle of this: a handler of signals, a finalizer.
+        """
+        if threading.get_ident() != self._thread or self._is_busy:
+            return None
+        with self._busy():
+            start = self._room(nbytes)
+            if start is None or self._current is None:
+                return None
+            _, slot, storage = self._current
+            return (storage, start) if storage.data_ptr() == slot.address else None  # it was moved
 
     def forget(self) -> None:
         """Leave a batch that could not be made; its slot may be used again."""
-        if self._current is not None:
-            position, slot, _ = self._current
-            self._released[position] = slot.use
-        self._current, self._full, self._needed = None, False, 0
+        with self._busy():
+            if self._current is not None:
+                position, slot, _ = self._current
+                self._released[position] = slot.use
+            self._current, self._full, self._needed = None, False, 0
+
+    def give_up(self) -> None:
+        """Never use slots again whose memory something here refers to: a child that is forked now does so, too.
+
+        The batch that is being made goes on in the room of its slot that is left.
+        """
+        for position, slot in enumerate(self._slots):
+            if slot is not None and slot.last is not None and not slot.last.expired():
+                self._slots[position] = None
 
     def hand_over(self, batch: Any) -> Any:
         """What to send for a batch. The next one then gets another slot."""
+        with self._busy():
+            return self._handed_over(batch)
+
+    def _handed_over(self, batch: Any) -> Any:
+        """What to send for a batch, while nothing else asks for room."""
         known: dict[int, _Part] = {}
         found = self._parts(batch, known)
         current, self._current, self._full = self._current, None, False
@@ -270,8 +338,18 @@ class OwnSlots:
         if not known:
             self._released[position] = slot.use
             return batch
-        use = _Use((self._number, self._worker, position), slot.use, None if slot.was_sent else slot.memory)
-        slot.was_sent = True
+        memory = None
+        if not slot.was_sent:
+            if slot.strategy != get_sharing_strategy():
+                self._slots[position] = None  # PyTorch would move its memory
+                return batch
+            try:
+                memory = bytes(ForkingPickler.dumps(slot.memory))  # at once, while the strategy is the same
+            except BaseException:
+                self._slots[position] = None
+                raise
+            slot.was_sent = True
+        use = _Use((self._number, self._worker, position), slot.use, memory)
         for part in known.values():
             part.use = use
         return found
@@ -298,10 +376,14 @@ class OwnSlots:
         """Where a tensor lies in the slot. One that lies elsewhere is copied there, if there is room."""
         if not is_plain(tensor) or not tensor.numel():
             return None
-        if self._current is not None and tensor.untyped_storage().data_ptr() == self._current[2].data_ptr():
+        if self._current is not None and tensor.untyped_storage().data_ptr() == self._current[1].address:
             return _Part(tensor.storage_offset() * tensor.element_size(), tensor)
-        place = self.place(tensor.numel() * tensor.element_size())
-        return None if place is None else _Part(place[1], new_tensor(*place, tensor.dtype, tensor.shape).copy_(tensor))
+        start = self._room(tensor.numel() * tensor.element_size())
+        if start is None or self._current is None:
+            return None
+        # Straight into the memory of the slot: its storage may have been moved.
+        memory = self._current[1].memory.untyped_storage()
+        return _Part(start, new_tensor(memory, start, tensor.dtype, tensor.shape).copy_(tensor))
 
 
 def is_plain(tensor: Any) -> bool:
@@ -329,6 +411,12 @@ def collated(samples: Any) -> Any:
     return collate(samples, collate_fn_map={**default_collate_fn_map, torch.Tensor: _stack})
 
 
+def _leave() -> None:
+    """Let go of the slots at the end of a worker: its process ends without that, and files of memory would stay."""
+    global own
+    own = None
+
+
 class _Ready:
     """Gives a worker its slots, and calls a function with its number."""
 
@@ -339,6 +427,7 @@ class _Ready:
         global own
         number, table, function = self.about
         own = OwnSlots(number, worker, table[worker].numpy())
+        Finalize(None, _leave, exitpriority=0)
         function(worker)
 
 
