@@ -16,7 +16,7 @@ from blosc2._core.allocation import allowed, too_much
 from blosc2._core.codec.codec import decode_bytes
 from blosc2._core.frame.frame import Frame, special_chunk
 from blosc2._core.ndim.geometry import Geometry
-from blosc2._core.ndim.grid_write import Write
+from blosc2._core.ndim.grid_write import StoredChunk, Write
 from blosc2._frames import (
     CHUNK_HEADER,
     NAN_OFFSET,
@@ -100,7 +100,7 @@ def compressed(handle: FrameHandle, data: Any, what: str) -> tuple[bytes, int]:
     encoding, nthreads = handle.encoding(), handle.cparams.nthreads
     if nthreads > 1 and _SHARED <= size <= _LARGEST_IN_THREADS and encoding.shares_blocks:
         stored = next(compressed_pieces(encoding, view, size, nthreads))
-        if not isinstance(stored, int):
+        if isinstance(stored, StoredChunk):
             return bytes(stored), size
     return encode(encoding, view), size
 
