@@ -208,11 +208,11 @@ class DictStore(Store):
     def _leaf(self, key: str) -> Any | None:
         if self._session.mode != "r":
             return live_leaf(self, key)
+        version = self._answers_version  # before what a reader is made of, which another thread may replace
         members = self._backend.members
         if self._reader is None and members is not None and not self._verify and self._shows_published_keys():
             # From now on a reader opens the members of the archive, without this method; unless another thread closes
             # the store, or shows another version, before it is there.
-            version = self._answers_version
             if self._session.closed:
                 raise self._session.closed_error()
             table, hidden = members.table(), self._hidden_name

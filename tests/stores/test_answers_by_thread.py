@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from store_makers import Maker
 
 import blosc2
 from blosc2._stores.contents import Contents
@@ -79,8 +80,8 @@ def test_a_listing_of_keys_that_have_changed_since_is_not_kept(tmp_path: Path, m
         store["/new"] = np.zeros(2)
         make, entered, go_on = Contents._list, threading.Event(), threading.Event()
 
-        def slow(self: Contents, published: Any) -> Any:
-            made = make(self, published)
+        def slow(self: Contents, *given: Any) -> Any:
+            made = make(self, *given)
             entered.set()
             assert go_on.wait(30)
             return made
@@ -95,3 +96,55 @@ def test_a_listing_of_keys_that_have_changed_since_is_not_kept(tmp_path: Path, m
             go_on.set()
             assert "/newer" not in late.result(30).below()
         assert "/newer" in store._contents.listing().below()
+
+
+def test_a_reader_of_the_version_before_does_not_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another version is shown while a thread makes what opens leaves: that is of the version that it looked at."""
+    path = filled(tmp_path / "s.b2z", 100)
+    with blosc2.DictStore(path, mode="r") as store:
+        filled(tmp_path / "s.b2z", 200)
+        shows = blosc2.DictStore._shows_published_keys
+        refreshed = []
+
+        def slow(self: Any) -> bool:
+            if not refreshed:
+                with ThreadPoolExecutor(1) as pool:
+                    refreshed.append(pool.submit(store.refresh).result(30))
+            return shows(self)
+
+        monkeypatch.setattr(blosc2.DictStore, "_shows_published_keys", slow)
+        item(store, 1)
+        monkeypatch.undo()
+        assert refreshed == [True]
+        assert [item(store, i) for i in range(4)] == [200, 201, 202, 203]
+        assert store.read("/leaf3")[0] == 203
+
+
+@pytest.mark.parametrize("kind", ["b2e", "b2z", "b2z-mixed", "tree-b2z", "b2d", "tree-b2d"])
+def test_a_key_that_is_published_meanwhile_is_listed(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread publishes it between the two looks of a listing: it is in what waits, or in what is published."""
+    with Maker(kind, tmp_path)("w") as store:
+        store["/first"] = np.arange(200)
+        store.flush()
+        store["/first"] = store["/x"] = np.arange(30)
+        backend = type(store._backend)
+        flushed = []
+        name = "keys" if kind == "b2e" else "listing"
+        published = getattr(backend, name)
+
+        def slow(self: Any) -> Any:
+            found = published(self)
+            if not flushed:
+                flushed.append(True)
+                with ThreadPoolExecutor(1) as pool:
+                    pool.submit(store.flush).result(30)
+            return found
+
+        monkeypatch.setattr(backend, name, slow)
+        assert store._contents.keys() == ["/first", "/x"]
+        assert flushed
+        monkeypatch.undo()
+        assert list(store) == ["/first", "/x"]
+        assert len(store) == 2

@@ -103,21 +103,23 @@ class Contents:
     def listing(self) -> KeyListing:
         """All keys in sorted order; kept until they change."""
         kept = self._listings
+        # First what is not published yet: another thread may publish it meanwhile, and it would be in neither.
+        frames, placed = self._pending.frames, self.placed
         published = self._backend.listing()
-        if not self._pending.frames and not self.placed:
+        if not frames and not placed:
             return published
         if not kept:
-            kept.append(self._list(published))
+            kept.append(self._list(published, frames, placed))
         return kept[0]
 
-    def _list(self, published: KeyListing) -> KeyListing:
+    def _list(self, published: KeyListing, frames: dict[str, ByteRange | None], placed: dict[str, bool]) -> KeyListing:
         # Embedded values are far fewer than files, so their keys are added anew.
         embedded, table = self._backend.embedded, published.table
         find = table.find
         added = {} if embedded is None else dict.fromkeys(embedded.entries)
         removed = []
-        changes = {key: byte_range is not None for key, byte_range in self._pending.frames.copy().items()}
-        for key, is_there in {**self.placed, **changes}.items():
+        changes = {key: byte_range is not None for key, byte_range in frames.copy().items()}
+        for key, is_there in {**placed, **changes}.items():
             if is_there:
                 added[key] = None
             else:
@@ -156,8 +158,9 @@ class Contents:
 
     def list_placed(self) -> None:
         """Let the backend list its keys again, with those published one by one."""
-        self.placed = {}
+        # In this order: whoever takes `placed` first finds its keys there or in the new listing.
         self._backend.forget_listing()
+        self.placed = {}
         self._listings = []
 
     # ------------------------------------------------------------------ as a follower of the keys
