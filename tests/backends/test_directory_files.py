@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import blosc2
+from blosc2._backends.directory import leaf_files
 from blosc2._backends.directory.files import in_steps
+from blosc2._backends.directory.leaf_files import LeafFiles
 
 
 @pytest.mark.parametrize(
@@ -94,3 +96,50 @@ def test_quick_syncs_need_no_threads(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sync, "_LONG", -1.0)
     with pytest.raises(AssertionError, match="threads were started"):
         sync.sync_files(paths)
+
+
+def test_files_that_come_or_go_while_another_thread_walks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its walk may have come by before."""
+    root = tmp_path / "s.b2d"
+    with blosc2.DictStore(str(root), mode="w", threshold=0) as store:
+        store.update({f"/{name}": [1] for name in ("gone", "stays", "back")})
+    files, walk = LeafFiles(str(root), None), leaf_files.scan
+
+    def slow(path: str) -> Any:
+        found = walk(path)
+        os.rename(root / "gone.b2nd", root / "new.b2nd")
+        files.note_file("/gone", None)
+        files.note_file("/new", ".b2nd")
+        files.note_file("/back", None)
+        files.note_file("/back", ".b2nd")
+        return found
+
+    monkeypatch.setattr(leaf_files, "scan", slow)
+    keys = ["/back", "/gone", "/new", "/stays"]
+    assert [key for key in keys if files.table().find(key) >= 0] == ["/back", "/new", "/stays"]
+    assert files.listed == {f"/{name}": f"{name}.b2nd" for name in ("back", "new", "stays")}
+    monkeypatch.undo()
+    files.note_file("/stays", None)
+    assert [key for key in keys if files.table().find(key) >= 0] == ["/back", "/new"]
+    assert files.locate("/stays") is None
+
+
+def test_an_unusual_file_that_goes_while_another_thread_looks_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "s.b2d"
+    with blosc2.DictStore(str(root), mode="w", threshold=0) as store:
+        store["/a"] = store["/b"] = [1]
+    os.rename(root / "a.b2nd", root / "a.odd")
+    files, look = LeafFiles(str(root), None), leaf_files.Folder
+
+    def slow(*given: Any, **more: Any) -> Any:
+        found = look(*given, **more)
+        os.remove(root / "a.odd")
+        files.note_file("/a", None)
+        return found
+
+    monkeypatch.setattr(leaf_files, "Folder", slow)
+    files.has("/a")
+    monkeypatch.undo()
+    assert not files.has("/a")

@@ -15,6 +15,7 @@ from blosc2._backends.key_rules import is_path
 from blosc2._backends.layout import LEAF_SUFFIXES, RESERVED, ByteRange, open_source, unusual_name
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.header_parser import file_range
+from blosc2._core.io.forking import Lock
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
 from blosc2.exceptions import FormatError, some_of
@@ -26,16 +27,33 @@ _NO_FILE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 _SMALL_FILE: Final = 64 << 10
 
 
-class _Listed:
-    """The file of each key, relative to the directory, and what is made of it."""
+class _Found:
+    """What is known of the files until all of it is forgotten. It is changed with the lock of its `LeafFiles`.
 
-    __slots__ = ("changes", "files", "table")
+    Attributes
+    ----------
+    files : dict or None
+        The file of each key, relative to the directory; None before a walk.
+    folders : dict
+        By folder, its files with unusual suffixes by key.
+    changes : int
+        How often files came or went.
+    made : tuple or None
+        A table of the keys, and after how many changes.
+    walks : int
+        How many threads are walking the directory.
+    noted : dict
+        The files that came or went meanwhile; None for one that went.
+    """
 
-    def __init__(self, files: dict[str, str]) -> None:
-        self.files = files
-        self.table: KeyTable | None = None
-        #: How often files came or went since the walk.
-        self.changes = 0
+    __slots__ = ("changes", "files", "folders", "made", "noted", "walks")
+
+    def __init__(self) -> None:
+        self.files: dict[str, str] | None = None
+        self.folders: dict[str, dict[str, str]] = {}
+        self.changes = self.walks = 0
+        self.made: tuple[int, KeyTable] | None = None
+        self.noted: dict[str, str | None] = {}
 
 
 class LeafFiles:
@@ -54,28 +72,27 @@ class LeafFiles:
         The advice for each file that is opened.
     """
 
-    __slots__ = ("_folders", "_kept", "_mmap_mode", "_root", "_told", "advice")
+    __slots__ = ("_found", "_lock", "_mmap_mode", "_root", "_told", "advice")
 
     def __init__(self, root: str, mmap_mode: str | None) -> None:
         self._root = root
         self._mmap_mode = mmap_mode
         self.advice: str | None = None
+        self._lock = Lock()  # for single steps: nobody waits for a walk
         # Files warned about, and "" for keys that have several.
         self._told: set[str] = set()
         self.forget()
 
     def forget(self) -> None:
         """Forget which files there are."""
-        # What is in it holds until another list takes its place: a thread whose walk began before puts what it finds
-        # into the list that nobody looks at any more.
-        self._kept: list[_Listed] = []
-        self._folders: dict[str, dict[str, str]] = {}
+        # It holds until another one takes its place: a thread whose walk began before puts what it finds into the one
+        # that nobody looks at any more.
+        self._found = _Found()
 
     @property
     def listed(self) -> dict[str, str] | None:
         """The file of each key, relative to the directory, as listed; None if they were not listed."""
-        kept = self._kept
-        return kept[0].files if kept else None
+        return self._found.files
 
     def locate(self, key: str) -> ByteRange | None:
         """The file of a key, opened; None where there is none."""
@@ -157,47 +174,61 @@ class LeafFiles:
     def all(self) -> list[str]:
         if not os.path.isdir(self._root):
             return []
-        return [path for key in list(self._walked().files) for path in self.files_of(key)]
+        return [path for key in list(self._walked(self._found)) for path in self.files_of(key)]
 
     def table(self, *, again: bool = False) -> KeyTable:
         """The keys of all files, by one walk of the directory that is then remembered."""
         if again:
-            self._kept = []
-        listed = self._walked()
-        table, changes = listed.table, listed.changes
-        if table is None:
-            table = KeyTable.of_keys(listed.files.copy())
-            if listed.changes == changes:
-                listed.table = table
+            self._found = _Found()
+        found = self._found
+        files = self._walked(found)
+        made, changes = found.made, found.changes
+        if made is not None and made[0] == changes:
+            return made[1]
+        table = KeyTable.of_keys(files.copy())
+        found.made = changes, table
         return table
 
-    def _walked(self) -> _Listed:
-        """What a walk of the directory finds, now or earlier."""
-        kept = self._kept
-        if not kept:
+    def _walked(self, found: _Found) -> dict[str, str]:
+        """The file of each key, as a walk of the directory finds them, now or earlier."""
+        files = found.files
+        if files is not None:
+            return files
+        with self._lock:
+            found.walks += 1
+        try:
             ranked = scan(self._root)
-            files: dict[str, str] = {}
+            files = {}
             # In reverse, so that of two files for one key the first suffix wins.
             for group in reversed(ranked):
                 files.update(group)
             self._warn(ranked)
-            kept.append(_Listed(files))
-        return kept[0]
+            with self._lock:
+                if found.files is None:
+                    # The walk may have come by before them, or after.
+                    for key, name in found.noted.items():
+                        _note(files, key, name)
+                    found.files = files
+                return found.files
+        finally:
+            with self._lock:
+                found.walks -= 1
+                if not found.walks:
+                    found.noted = {}
 
     def note_file(self, key: str, suffix: str | None) -> None:
         """A key was given a file with this suffix, or has none any more."""
-        kept = self._kept
-        if kept:
-            listed = kept[0]
-            if suffix is None:
-                listed.files.pop(key, None)
-            else:
-                listed.files[key] = key[1:] + suffix
-            listed.changes += 1
-            listed.table = None
-        others = self._folders.get(key[: key.rindex("/") + 1])
-        if others:
-            others.pop(key, None)
+        name = None if suffix is None else key[1:] + suffix
+        with self._lock:
+            found = self._found
+            if found.files is not None:
+                _note(found.files, key, name)
+            elif found.walks:
+                found.noted[key] = name
+            others = found.folders.get(key[: key.rindex("/") + 1])
+            if others:
+                others.pop(key, None)
+            found.changes += 1  # last: what was made of less counts as older
 
     def warn_early(self) -> None:
         """Warn of leaves under unusual suffixes when the store is opened, as far as that takes little time."""
@@ -229,7 +260,8 @@ class LeafFiles:
     def _unknown_suffix(self, key: str) -> str | None:
         """The file of a key if it has an unusual suffix. Looks at the folder of the key once."""
         base = key[: key.rindex("/") + 1]
-        known = self._folders.get(base)
+        found = self._found
+        known, changes = found.folders.get(base), found.changes
         if known is None:
             try:
                 known = Folder(self._root, base, unusual=True).ranked[-1]
@@ -237,6 +269,15 @@ class LeafFiles:
                 if error.errno in _NO_FILE:
                     return None
                 raise
-            self._folders[base] = known
+            with self._lock:
+                if found.changes == changes:  # else it may have been looked at before one of its files went
+                    found.folders[base] = known
         name = known.get(key)
         return None if name is None else os.path.join(self._root, name)
+
+
+def _note(files: dict[str, str], key: str, name: str | None) -> None:
+    if name is None:
+        files.pop(key, None)
+    else:
+        files[key] = name
