@@ -134,12 +134,17 @@ def read_fancy(version: Version, fancy: FancySelection, nthreads: int, out: Item
 def _read_rows_by_number(version: Version, rows: list[int], nthreads: int, found: Items) -> None:
     """Rows that lie in one block each, by their numbers, to a C-contiguous array."""
     geometry, _, frame = version
-    operation = ReadMany(frame, geometry, rows, None)
+    operation = ReadMany(frame, geometry, rows, _refuse_changed)
     operation.into(found.reshape(len(rows), *geometry.shape[1:]))
     first = 0
     while first < len(rows):
         first = operation.prepare(first)
         run(operation, work_of(operation.touched_nbytes, frame), nthreads)
+
+
+def _refuse_changed(_: int, key: Any) -> None:
+    """Refuse what was not there when the rows were checked."""
+    raise IndexError(f"row {key} is outside of the array: another thread has changed the index array meanwhile")
 
 
 def _read_points(version: Version, fancy: FancySelection, nthreads: int, found: Items) -> None:
