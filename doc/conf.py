@@ -46,10 +46,22 @@ exclude_patterns = [
 nitpicky = True
 # Names that are not ours are checked by importing them: see _ext/names.py.
 nitpick_ignore = [
-    # Protocols and aliases of private modules: the docstrings say in words what they take or give.
+    # Of private modules, by names that only type checkers import: the docstrings say in words what they take or give.
     *(
         ("py:class", name)
-        for name in ("Frame", "Described", "blosc2.info.Described", "CodecFacts", "FilterFacts", "Items", "FieldNames")
+        for name in (
+            "Frame",
+            "Described",
+            "blosc2.info.Described",
+            "CodecFacts",
+            "FilterFacts",
+            "Items",
+            "FieldNames",
+            "Compaction",
+            "Meta",
+            "VLMeta",
+            "OrthogonalIndex",
+        )
     ),
     ("py:class", "Progress"),  # a callable, whose arguments the docstrings name
     ("py:class", "Drawing"),  # a value that notebooks and terminals show; it has no methods for users
