@@ -27,7 +27,7 @@ from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
 from blosc2._core.ndim.grid cimport REVERSED, Box, Operation, copy_items, locate, parse_key
 from blosc2._core.ndim.piece_checks cimport CHUNK_CHECKED, SUMMED, PieceSum, begin_piece, is_last
 from blosc2._core.ndim.read_parts cimport clip_to_block
-from blosc2._core.ndim.special_chunks cimport fill_special
+from blosc2._core.ndim.special_boxes cimport fill_special
 from blosc2._core.ndim.read_checks cimport compare, join_pieces, sum_block, sum_more, takes_all, whole
 from blosc2._core.frame.member_chunks cimport ChunkChecksum, check_chunk_checksums, chunk_checksums, note_checksum
 
