@@ -16,7 +16,7 @@ from blosc2._core.allocation import allowed, too_much
 from blosc2._core.codec.codec import decode_bytes
 from blosc2._core.frame.frame import Frame, special_chunk
 from blosc2._core.ndim.geometry import Geometry
-from blosc2._core.ndim.grid_write import StoredChunk, Write
+from blosc2._core.ndim.grid_write import StoredChunk, Write, shares_blocks
 from blosc2._frames import (
     CHUNK_HEADER,
     NAN_OFFSET,
@@ -40,8 +40,6 @@ DEFAULT_CHUNK: Final = 16 << 20
 _LARGEST_DEFAULT_CHUNK: Final = 256 << 20
 #: Chunks larger than this are compressed by one thread: each has a buffer of a chunk's size.
 _LARGEST_IN_THREADS: Final = 64 << 20
-#: From this size on threads share the blocks of a chunk that is alone.
-_SHARED: Final = 1 << 20
 # Where a header says how large chunks are, and what a chunk of a few bytes takes until it is written.
 _CHUNKSIZE_AT: Final = 58
 _HELD_FOR_A_CHUNK: Final = 256
@@ -98,7 +96,7 @@ def compressed(handle: FrameHandle, data: Any, what: str) -> tuple[bytes, int]:
     if size == 0:
         raise ChunkSizeError(f"Could not {what} the data: a chunk cannot be empty")
     encoding, nthreads = handle.encoding(), handle.cparams.nthreads
-    if nthreads > 1 and _SHARED <= size <= _LARGEST_IN_THREADS and encoding.shares_blocks:
+    if nthreads > 1 and size <= _LARGEST_IN_THREADS and shares_blocks(encoding, size):
         stored = next(compressed_pieces(encoding, view, size, nthreads))
         if isinstance(stored, StoredChunk):
             return bytes(stored), size
@@ -108,7 +106,8 @@ def compressed(handle: FrameHandle, data: Any, what: str) -> tuple[bytes, int]:
 def compressed_pieces(encoding: Encoding, view: memoryview, chunksize: int, nthreads: int) -> Iterator[Stored]:
     """Chunks of this size, the last one shorter where need be; compressed in threads, a batch at a time."""
     count = len(view) // chunksize
-    if nthreads > 1 and chunksize <= _LARGEST_IN_THREADS and (count > 1 or _SHARED <= chunksize <= len(view)):
+    has_work = count > 1 or (count == 1 and shares_blocks(encoding, chunksize))  # for more than one thread
+    if nthreads > 1 and has_work and chunksize <= _LARGEST_IN_THREADS:
         source = np.frombuffer(view, np.uint8, count * chunksize)
         geometry = Geometry(source.shape, (chunksize,), (chunksize,), 1)
         operation = Write(None, geometry, (0,), (1,), source.shape, source, encoding)

@@ -9,6 +9,8 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid import Operation
 
+def shares_blocks(encoding: Encoding, nbytes: int) -> bool: ...
+
 class Slots: ...
 
 class StoredChunk(Buffer):

@@ -8,6 +8,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 from blosc2._core.io.checksum cimport checksum
+from blosc2._core.io.steps cimport counter_next
 from blosc2._core.codec.codec cimport BlocksJob, BlockThreads, DecodeContext, Encoder, RunBlocks, reserve_scratch
 from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, NO_MEMORY
 from blosc2._core.codec.thread_pool cimport (
@@ -19,14 +20,16 @@ from blosc2.exceptions import CompressionError, codec_error_text
 
 cnp.import_array()
 
-cdef extern from "io/atomics.h" nogil:
-    int64_t counter_next(int64_t *counter)
-
 cdef enum:
     # Added to what an encoder returns, which a decoder may return as well.
     ENCODING_FAILED = -1000000
     # Bytes of a chunk from which threads may share its blocks.
     SHARED = 1 << 20
+
+
+def shares_blocks(encoding, int64_t nbytes):
+    """Whether threads share the blocks of a chunk of so many bytes, if there is no other one for them."""
+    return nbytes >= SHARED and encoding.shares_blocks
 
 
 cdef struct BlockJobs:   # what the C library wants done for one chunk, by as many threads as there are
@@ -244,9 +247,9 @@ cdef class Write(Operation):
             raise MemoryError
         try:
             self.find_slots(room)
-            if threads > 1 and self.geometry.c.chunk_nbytes >= SHARED and self.plugin is None and self.encoding.shares_blocks:
+            if threads > 1 and self.plugin is None and shares_blocks(self.encoding, self.geometry.c.chunk_nbytes):
                 left = room % threads
-            if left < room or not left:
+            if left < room or not room:
                 self.limit(first, stop - left)
                 Operation.run(self, threads)
             if left and not self.status:
