@@ -59,7 +59,7 @@ static int b2_by_block(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Put neighbours that lie where one of them should into their order. */
+/* Sort blocks that follow each other in the chunk, and that are the blocks which belong there, in another order. */
 static int b2_order_some(uint8_t *chunk, b2_block_place *blocks, int32_t count) {
     int32_t begin = blocks[0].at, next = begin, i;
     size_t size = (size_t) (blocks[count - 1].at + blocks[count - 1].length - begin);
@@ -79,7 +79,7 @@ static int b2_order_some(uint8_t *chunk, b2_block_place *blocks, int32_t count) 
 }
 
 /* Put the blocks of a chunk that the library has just made into their order; where memory is short they stay as they are,
- * which every reader takes. Few lie far from their place: what is copied are those. */
+ * which every reader takes. Only blocks that are not in their place are copied, and they are few. */
 static void order_blocks(uint8_t *chunk, int32_t size) {
     int32_t nbytes = b2_int32(chunk + 4), blocksize = b2_int32(chunk + 8), count, last, first, i;
     b2_block_place *blocks;

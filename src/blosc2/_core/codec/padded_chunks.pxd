@@ -7,6 +7,7 @@ from libc.string cimport memcpy, memset
 from blosc2._core.codec.chunk cimport Chunk
 
 cdef enum:
+    # Bytes from which the C library gives fresh pages, which are zeros already.
     LARGE = 8 << 20
 
 
