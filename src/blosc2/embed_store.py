@@ -11,6 +11,7 @@ from typing import Any, Self
 from blosc2 import _stores
 from blosc2._backends import Embedded, EmbeddedBackend, absolute, missing, taken
 from blosc2._core.io.source import Source
+from blosc2._core.leaves.store_state import Change
 from blosc2._files import check_advice, through_link
 from blosc2._frames import pack
 from blosc2._options import StoreOptions, local_path, store_options
@@ -217,7 +218,8 @@ class EmbedStore(Store):
     def to_cframe(self) -> bytes:
         """Return the store as the bytes of one frame, including unpublished changes, without checksums."""
         self._session.check_open()
-        with self._lock:
+        self._session.check_between("copy the store")
+        with self._lock, Change(self._session):
             frames, embedded = self._pending.frames, self._backend.embedded
             self._leaves.collect(frames)
             if embedded is None or frames:

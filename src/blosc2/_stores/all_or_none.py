@@ -6,6 +6,7 @@ import _thread
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Self
 
+from blosc2._core.leaves.store_state import Change
 from blosc2._core.leaves.weak_cache import Block
 from blosc2._stores.followers import recount
 
@@ -102,10 +103,10 @@ class AllOrNone(Block):
             return
         store, outer, thread = self._store, self._outer, _thread.get_ident()
         if not failed and self._before and store._publishing.is_due(store, 0, self):
-            with store._lock:
+            with store._lock, Change(store._session):
                 store._publishing.end_block(store, self)
         if not failed and outer is not None:
-            for key, before in self._before.items():
+            for key, before in list(self._before.items()):
                 outer._before.setdefault(key, before)
             outer._made.update(self._made)
         pending = store._pending
@@ -114,7 +115,7 @@ class AllOrNone(Block):
             and not store._session.closed
             and (self._before or self._before_without_keys != pending.without_keys())
         ):
-            with store._lock:
+            with store._lock, Change(store._session):
                 self._take_back()
         if outer is None:
             pending.blocks.pop(thread, None)

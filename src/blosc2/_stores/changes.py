@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from blosc2._backends import MAP_BYTES, ByteRange, new_key
+from blosc2._core.leaves.store_state import Change
 from blosc2._stores.all_or_none import AllOrNone
 from blosc2._stores.followers import recount
 from blosc2.exceptions import FormatError, name_file
@@ -21,48 +22,53 @@ if TYPE_CHECKING:
 
 def put(store: Store, key: str, byte_range: ByteRange, value: Any = None) -> None:
     """Give a key a new frame; `value` is what it was made of, if known."""
-    pending = store._pending
-    is_new = not store._contents.has(key)
-    tier = store._prepare(key, byte_range, value, is_new=is_new)
-    block = _note(store, key)
-    try:
-        pending.put(key, byte_range, tier, block, is_new=is_new)
-        store._leaves.forget(key)
-        for follower in store._followers:
-            follower.key_changed(key, int(is_new))
-        pending.stage(store._backend)
-    except BaseException as error:
-        if isinstance(error, OSError):
-            name_file(error, store._file)
-        if pending.frames.get(key) is byte_range:  # perhaps some follower was not told
-            recount(store)
-        raise
+    with Change(store._session):
+        pending = store._pending
+        is_new = not store._contents.has(key)
+        tier = store._prepare(key, byte_range, value, is_new=is_new)
+        block = _note(store, key)
+        try:
+            pending.put(key, byte_range, tier, block, is_new=is_new)
+            store._leaves.forget(key)
+            for follower in store._followers:
+                follower.key_changed(key, int(is_new))
+            pending.stage(store._backend)
+        except BaseException as error:
+            if isinstance(error, OSError):
+                name_file(error, store._file)
+            if pending.frames.get(key) is byte_range:  # perhaps some follower was not told
+                recount(store)
+            raise
 
 
 def remove(store: Store, key: str) -> None:
     """Remove a key that exists."""
-    pending = store._pending
-    is_published = key in store._backend
-    if not is_published and pending.frames.get(key) is None:
-        raise FormatError(
-            "the store lists this key and does not find it, so it is damaged, or another program changes it: run "
-            "blosc2.check() on it",
-            path=store._path,
-            key=key,
-        )
-    block = _note(store, key)
-    try:
-        store._leaves.forget(key)
-        pending.remove(key, block, is_published=is_published)
-        store._publishing.forget_key(key)
-        embedded = store._backend.embedded
-        if embedded is not None and key in embedded.entries:
-            pending.in_memory += MAP_BYTES  # the map of embedded values has to be written again
-        for follower in store._followers:
-            follower.key_changed(key, -1)
-    except BaseException:
-        recount(store)
-        raise
+    with Change(store._session):
+        pending = store._pending
+        is_published = key in store._backend
+        change = pending.frames.get(key, ...)
+        if change is None:
+            raise store._missing_key(key)
+        if change is ... and not is_published:
+            raise FormatError(
+                "the store lists this key and does not find it, so it is damaged, or another program changes it: run "
+                "blosc2.check() on it",
+                path=store._path,
+                key=key,
+            )
+        block = _note(store, key)
+        try:
+            store._leaves.forget(key)
+            pending.remove(key, block, is_published=is_published)
+            store._publishing.forget_key(key)
+            embedded = store._backend.embedded
+            if embedded is not None and key in embedded.entries:
+                pending.in_memory += MAP_BYTES  # the map of embedded values has to be written again
+            for follower in store._followers:
+                follower.key_changed(key, -1)
+        except BaseException:
+            recount(store)
+            raise
 
 
 def remove_group(store: Store, group: str) -> bool:
@@ -77,11 +83,12 @@ def remove_group(store: Store, group: str) -> bool:
     moved = [new + "/" for _, new in pending.moved_groups if new is not None]
     if any(name.startswith(start) or start.startswith(name) for name in moved):
         return False
-    store._session.check_thread("change keys")
-    for key in _single_keys(store, start):
-        remove(store, key)
-    pending.move_group(group, None)
-    recount(store)
+    with Change(store._session):
+        store._session.check_thread("change keys")
+        for key in _single_keys(store, start):
+            remove(store, key)
+        pending.move_group(group, None)
+        recount(store)
     return True
 
 
@@ -109,27 +116,34 @@ def move_group(store: Store, old: str, new: str) -> bool:
     folded = store._names.hashes(store._contents)
     if folded is None or not folded.admits_moved(backend.members.whole_table(), old, new, new_key):
         return False
-    store._session.check_thread("change keys")
-    move(store, {key: new + key[len(old) :] for key in _single_keys(store, old + "/")})
-    pending.move_group(old, new)
-    recount(store)
+    with Change(store._session):
+        store._session.check_thread("change keys")
+        move(store, {key: new + key[len(old) :] for key in _single_keys(store, old + "/")})
+        pending.move_group(old, new)
+        recount(store)
     return True
 
 
 def remove_all(store: Store, group: str, keys: list[str]) -> None:
     """Remove all keys of a group, which exist, within a block."""
-    pending, backend, start = store._pending, store._backend, group + "/"
-    embedded = backend.embedded
-    block = pending.block()
-    rest = keys
-    if backend.placing is None and block is not None and len(keys) >= MANY:
-        # Only what is published and nobody holds is removed together; `known` are all other keys.
-        known = (pending.frames, pending.tiers, store._leaves.all_keys(), () if embedded is None else embedded.entries)
-        single = {key for keys_of in known for key in keys_of if key.startswith(start) or key == group}
-        rest = [key for key in keys if key in single] if single else []
-        _remove_together(store, block, [key for key in keys if key not in single] if single else keys)
-    for key in rest:
-        remove(store, key)
+    with Change(store._session):
+        pending, backend, start = store._pending, store._backend, group + "/"
+        embedded = backend.embedded
+        block = pending.block()
+        rest = keys
+        if backend.placing is None and block is not None and len(keys) >= MANY:
+            # Only what is published and nobody holds is removed together; `known` are all other keys.
+            known = (
+                pending.frames,
+                pending.tiers,
+                store._leaves.all_keys(),
+                () if embedded is None else embedded.entries,
+            )
+            single = {key for keys_of in known for key in keys_of if key.startswith(start) or key == group}
+            rest = [key for key in keys if key in single] if single else []
+            _remove_together(store, block, [key for key in keys if key not in single] if single else keys)
+        for key in rest:
+            remove(store, key)
 
 
 def _remove_together(store: Store, block: AllOrNone, keys: list[str]) -> None:
@@ -149,19 +163,20 @@ def _remove_together(store: Store, block: AllOrNone, keys: list[str]) -> None:
 
 def remove_at_once(store: Store, key: str) -> None:
     """Remove a key that exists, and publish that if the store publishes without `flush`."""
-    publishing = store._publishing
-    if publishing.remove(store, key):
-        return
-    if publishing.is_due(store, MAP_BYTES, None):
-        with AllOrNone(store):
+    with Change(store._session):
+        publishing = store._publishing
+        if publishing.remove(store, key):
+            return
+        if publishing.is_due(store, MAP_BYTES, None):
+            with AllOrNone(store):
+                remove(store, key)
+        else:
             remove(store, key)
-    else:
-        remove(store, key)
 
 
 def rename_leaf(store: Store, old: str, new: str) -> None:
     """Give a leaf a key that is free."""
-    with store._lock:
+    with store._lock, Change(store._session):
         if not store._contents.has(old):
             raise store._missing_key(old)
         if old != new:
@@ -172,16 +187,17 @@ def rename_leaf(store: Store, old: str, new: str) -> None:
 
 def move(store: Store, names: dict[str, str]) -> None:
     """Rename existing leaves to keys that are free: all, or none if anything fails."""
-    frames = store._pending.frames
-    if not store._leaves.edited.keys().isdisjoint(names):
-        store._leaves.collect(frames)
-    byte_ranges = {old: frames.get(old) or store._backend.begin_rename(old) for old in names}
-    with AllOrNone(store):
-        # Remove all old keys first: they might exclude new ones.
-        for old in names:
-            remove(store, old)
-        for old, new in names.items():
-            put(store, new, byte_ranges[old])
+    with Change(store._session):
+        frames = store._pending.frames
+        if not store._leaves.edited.keys().isdisjoint(names):
+            store._leaves.collect(frames)
+        byte_ranges = {old: frames.get(old) or store._backend.begin_rename(old) for old in names}
+        with AllOrNone(store):
+            # Remove all old keys first: they might exclude new ones.
+            for old in names:
+                remove(store, old)
+            for old, new in names.items():
+                put(store, new, byte_ranges[old])
 
 
 def check_free(store: Store, key: str) -> None:
@@ -192,7 +208,10 @@ def check_free(store: Store, key: str) -> None:
 
 def _note(store: Store, key: str) -> AllOrNone | None:
     """Note that a key is about to change; returns the block of that change."""
-    store._session.check_thread("change keys")
+    session = store._session
+    if session.closed:  # by another thread, while this one waited for the lock
+        raise session.closed_error()
+    session.check_thread("change keys")
     block = store._pending.block()
     if block is not None:
         block.note(key)

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from blosc2._backends import ByteRange, DirectoryBackend, TieredBackend, WriterLock, ZipBackend, taken
+from blosc2._core.leaves.store_state import Change
 from blosc2._files import through_link
 from blosc2._options import RemotePath, local_path
 from blosc2.exceptions import name_file
@@ -57,7 +58,8 @@ def _is_at(store: DictStore, path: str) -> bool:
 
 def _copy(store: DictStore, backend: TieredBackend, target: str) -> str:
     """Write all leaves of a store, pending changes included, to another backend; returns its path."""
-    with store._lock:
+    store._session.check_between("copy the store")
+    with store._lock, Change(store._session):
         store._leaves.collect(store._pending.frames)
         files, values = _leaves_by_tier(store)
         embedded = store._backend.embedded

@@ -7,6 +7,7 @@ from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from blosc2._backends import ByteRange, NewVersion
+from blosc2._core.leaves.store_state import Change
 from blosc2._files import Compaction, Progress
 from blosc2._stores.followers import begin_version, forget_published_keys, recount
 from blosc2.exceptions import FormatError, StoreKeyError, explain, name_file
@@ -62,23 +63,24 @@ NOTHING: Final[Publishing] = _NoPublishing()
 # ------------------------------------------------------------------ publishing
 def flush(store: Store, *, durable: bool) -> None:
     """Publish all pending changes of a store."""
-    pending, publishing = store._pending, store._publishing
-    store._leaves.collect(pending.frames)
-    pending.unwritten = pending.unwritten or bool(publishing.hidden)
-    if pending.frames or pending.unwritten:
-        try:
-            _publish(store, durable=durable)
-        except BaseException as error:
-            explain(error, _outcome(store))
-            name_file(error, store._file)
-            raise
-        # First forget the changes, then what holds their bytes.
-        pending.clear()
-        store._backend.forget_staged()
-        publishing.clear_published()
-        pending.forget_undo()
-    if store._session.mode != "r":
-        publishing.make_durable(store, durable=durable)
+    with Change(store._session):
+        pending, publishing = store._pending, store._publishing
+        store._leaves.collect(pending.frames)
+        pending.unwritten = pending.unwritten or bool(publishing.hidden)
+        if pending.frames or pending.unwritten:
+            try:
+                _publish(store, durable=durable)
+            except BaseException as error:
+                explain(error, _outcome(store))
+                name_file(error, store._file)
+                raise
+            # First forget the changes, then what holds their bytes.
+            pending.clear()
+            store._backend.forget_staged()
+            publishing.clear_published()
+            pending.forget_undo()
+        if store._session.mode != "r":
+            publishing.make_durable(store, durable=durable)
 
 
 def flush_checked(store: Store, *, durable: bool) -> None:
@@ -88,6 +90,12 @@ def flush_checked(store: Store, *, durable: bool) -> None:
         raise session.closed_error()
     if session.mode == "r":
         return
+    session.check_between("flush")
+    _flush_now(store, durable=durable)
+
+
+def _flush_now(store: Store, *, durable: bool) -> None:
+    session = store._session
     session.check_own()
     if session.writing is not None and (session.writing.is_gone or not store._needs_closing()):
         return  # and wait for nobody: all is published
@@ -106,7 +114,7 @@ def compact(store: Store, progress: Progress | None) -> Compaction:
     """Publish pending changes, and rewrite a store without unused bytes."""
     session = store._session
     session.check_writable("compact")
-    with store._lock:
+    with store._lock, Change(session):
         if session.transaction is not None:
             raise RuntimeError("a transaction is under way: compact before or after it")
         flush(store, durable=True)
@@ -216,7 +224,8 @@ def refresh(store: Store) -> bool:
     if session.sharing is not None and not session.closed:
         return session.sharing.follow()
     session.check_open()
-    with store._lock:
+    session.check_between("refresh")
+    with store._lock, Change(session):
         session.check_not_streaming("refresh")
         if store._unpublished or store._pending.unwritten:
             raise ValueError(f"{store!r} has unpublished changes: flush() or discard() them first")
@@ -247,7 +256,8 @@ def discard(store: Store) -> None:
     session = store._session
     session.check_open()
     session.check_own()
-    with store._lock:
+    session.check_between("discard changes")
+    with store._lock, Change(session):
         session.check_not_streaming("discard changes")
         if session.transaction is not None:
             raise RuntimeError("a transaction is under way: it drops its changes when its block raises")
@@ -309,14 +319,17 @@ def close(store: Store, *, durable: bool) -> None:
         store._backend.abandon()
         end(store)
         return
+    session.check_between("close the store")
     # What another thread sets is published, or refused: not set between the two steps, and lost. With locking=True
     # the store's lock is that of all programs, and closing a store that has nothing to publish waits for none of them.
-    with nullcontext() if session.sharing is not None else store._lock:
+    held: Any = (nullcontext(), nullcontext()) if session.sharing is not None else (store._lock, Change(session))
+    with held[0], held[1]:
         if session.closed:
             return
         try:
             session.ending = True
-            store.flush(durable)
+            if session.mode != "r":
+                _flush_now(store, durable=durable)
         except BaseException:
             session.ending = False
             with suppress(OSError, FormatError):  # show what was published all the same
@@ -330,6 +343,7 @@ def leave(store: Store, error: BaseException | None) -> None:
     session = store._session
     if session.closed:
         return
+    session.check_between("close the store")
     try:
         if isinstance(error, StoreKeyError):
             str(error)  # looks for keys like the missing one, as long as the store is open

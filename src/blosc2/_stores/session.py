@@ -43,6 +43,8 @@ class Session(SessionState):
         Whether a call writes many leaves as they come. Nothing else may change the store meanwhile.
     transaction : Transaction or None
         The transaction under way.
+    is_changing : bool
+        Whether this thread is in the middle of a `Change`.
     asks : bool
         Whether `check_open` is called before each use: the store is closed, or follows others.
     sharing : Following or None
@@ -91,8 +93,19 @@ class Session(SessionState):
         if self.mode == "r":
             how = "open the store with mode='a', and without mmap_mode='r'"
             raise ReadOnlyError(f"Cannot {what} in read-only mode: {how}", path=self.path, key=key)
+        if self.is_changing:
+            self.check_between(what)
         self.check_not_streaming(what)
         self.check_own()
+
+    def check_between(self, what: str) -> None:
+        """Raise an error if this thread is in the middle of a change or a publication, and this came in between."""
+        if self.is_changing:
+            raise RuntimeError(
+                f"cannot {what}: this thread is in the middle of changing or publishing the store, and a finalizer, a "
+                "signal handler or a callback came in between; let that only note what is to be done, and do it after "
+                "the call, or in another thread"
+            )
 
     def check_not_streaming(self, what: str) -> None:
         """Raise an error while a call writes many leaves."""
@@ -112,6 +125,12 @@ class Session(SessionState):
         lock = self.writer_lock
         if lock is not None:
             lock.owner.check(self.path)
+
+    def begin_child(self) -> None:
+        """In a forked child: another thread of the parent may have been changing the store, and is not here."""
+        self.streaming = False
+        if not self.is_changing:
+            self.forget_change()
 
     @property
     def is_inherited(self) -> bool:

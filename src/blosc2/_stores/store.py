@@ -38,7 +38,7 @@ from blosc2._stores.leaves.ask_ahead import LeafItems, Values
 from blosc2._stores.leaves.leaf import live_leaf, read_only
 from blosc2._stores.leaves.open_leaves import OpenLeaves
 from blosc2._stores.leaves.read_many import batch_of_members, read_and_learn, read_many
-from blosc2._stores.leaves.taking_out import clear, pop, popitem, remove_taken, setdefault
+from blosc2._stores.leaves.taking_out import clear, delete, pop, popitem, remove_taken, setdefault
 from blosc2._stores.pending import PendingChanges
 from blosc2._stores.session import Session
 from blosc2._stores.write_many import Items, update_store, write_many
@@ -257,16 +257,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
         with self._lock:
             _stores.set_leaf(self, key, value)
 
-    def _delete(self, key: str) -> None:
-        key = self._absolute(key)
-        self._session.check_writable("delete items", key)
-        with self._lock:
-            if not self._contents.has(key):
-                raise self._missing_key(key)
-            _stores.changes.remove_at_once(self, key)
-            _stores.ready_setter(self)
-
-    clear, pop, popitem, setdefault, _remove_taken = clear, pop, popitem, setdefault, remove_taken
+    _delete, clear, pop, popitem, setdefault, _remove_taken = delete, clear, pop, popitem, setdefault, remove_taken
 
     def update(self, other: Items = (), /, **more: Any) -> None:  # type: ignore[override]  # one for all of its forms
         """Set many keys, from a mapping or from pairs of key and value, like a dict; if anything raises, none of them.
@@ -437,7 +428,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
 
     def _begin_child(self) -> None:
         """In a forked child: another thread of the parent may have been changing the store."""
-        self._session.streaming = False
+        self._session.begin_child()
         if self._lock.renew():
             forget_published_keys(self)
 

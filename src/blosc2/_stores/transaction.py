@@ -6,6 +6,7 @@ import _thread
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from blosc2._core.leaves.store_state import Change
 from blosc2._core.leaves.weak_cache import Block
 from blosc2._stores.followers import forget_published_keys
 from blosc2._stores.publish import flush, load_if_behind
@@ -45,7 +46,7 @@ class Transaction(Block):
         try:
             if session.writing is not None:
                 self._held = session.writing.hold()
-            with store._lock:
+            with store._lock, Change(session):
                 if session.transaction is not None:
                     raise RuntimeError("a transaction is under way already: stores have one at a time")
                 store._leaves.collect(store._pending.frames)
@@ -81,7 +82,8 @@ class Transaction(Block):
         if session.closed or session.is_inherited:  # a forked child leaves this to its parent
             self._before = None
             return
-        with store._lock:
+        session.check_between("end a transaction")
+        with store._lock, Change(session):
             if not failed:
                 session.transaction = None
                 self._published = store._pending.frames

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from blosc2 import _backends, _stores
 from blosc2._backends import MEMORY_LIMIT, filed_as
+from blosc2._core.leaves.store_state import Change
 from blosc2._stores.followers import forget_published_keys, recount
 from blosc2._stores.pending import is_in_memory
 from blosc2._stores.publish import flush, load, load_if_required
@@ -113,9 +114,10 @@ def write_many(self: Store, items: Items, *, progress: Callable[[int, int], Any]
         if session.transaction is not None:
             with _stores.AllOrNone(self):
                 return _set_many(self, values, progress)
-        self._leaves.collect(self._pending.frames)
-        if self._pending.frames or self._pending.moved_groups:
-            flush(self, durable=True)
+        with Change(session):
+            self._leaves.collect(self._pending.frames)
+            if self._pending.frames or self._pending.moved_groups:
+                flush(self, durable=True)
         stream = _stream_of(self)
         if stream is not None:
             count = _write_as_they_come(cast("DictStore", self), stream, values, progress)
@@ -203,14 +205,15 @@ def _stream_update(store: DictStore, items: Iterator[tuple[str, Any]]) -> None:
         _set_each(store, items)
         flush(store, durable=True)
         return
-    first: list[Framed] = [
-        (key, 0, (*filed_as(byte_range), byte_range))
-        for key, byte_range in pending.frames.items()
-        if byte_range is not None
-    ]
-    before = pending.frames, pending.tiers
-    pending.frames, pending.tiers = {}, {}
-    recount(store)
+    with Change(store._session):
+        first: list[Framed] = [
+            (key, 0, (*filed_as(byte_range), byte_range))
+            for key, byte_range in pending.frames.items()
+            if byte_range is not None
+        ]
+        before = pending.frames, pending.tiers
+        pending.frames, pending.tiers = {}, {}
+        recount(store)
     try:
         with _streaming(store, items) as many:
             for key, *_ in first:
@@ -218,8 +221,10 @@ def _stream_update(store: DictStore, items: Iterator[tuple[str, Any]]) -> None:
             _write_stream(store, stream, many, first, _no_progress)
     except BaseException:
         if not store._backend.must_load:  # nothing is published: the changes of other threads stay pending
-            pending.frames, pending.tiers = before
-            recount(store)
+            with Change(store._session):
+                # What came in between, such as a finalizer, may have set others.
+                pending.frames, pending.tiers = before[0] | pending.frames, before[1] | pending.tiers
+                recount(store)
         raise
 
 

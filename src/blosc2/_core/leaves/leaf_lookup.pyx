@@ -212,9 +212,10 @@ cdef class LeafLookup:
     @cython.critical_section
     def _forget_answers(self):
         """Use no listing and no reader any more."""
+        # Counted first: when one of them goes, another thread may come in between, with one of the version before.
+        self._forgotten += 1
         self._listed = None
         self._leaves = None
-        self._forgotten += 1
         self._change()
 
     @property

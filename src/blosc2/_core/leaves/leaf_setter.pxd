@@ -51,6 +51,9 @@ cdef class LeafSetter:
     cdef int _recount_all(self) except -1
     cdef bint set(self, key, value) except -1
     cdef bint _set(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent, cnp.ndarray value) except -1
+    cdef bint _change(self, str key, Py_ssize_t parent, bint is_new, bint is_pending, object frame, object block,
+                      dict frames, dict tiers, dict held, dict edited, object handles) except -1
+    cdef bint _may_change(self) noexcept
     cdef bint _fits(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent) except -1
     cdef bint _is_free(self, str key) except -1
     cdef object _frame(self, cnp.ndarray value)

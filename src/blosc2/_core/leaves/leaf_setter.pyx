@@ -25,7 +25,8 @@ from blosc2._core.keys.folded_keys cimport KeySet, folded_hash, path_hash, plain
 from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, KeyTable
 from blosc2._core.keys.listing cimport KeyListing
 from blosc2._core.leaves.leaf_reader cimport LeafReader
-from blosc2._core.leaves.store_state cimport GroupCounts, HeldLeaves, PendingFrames, SessionState
+from blosc2._core.leaves.store_state cimport (
+    GroupCounts, HeldLeaves, PendingFrames, SessionState, begin_change, end_change)
 
 cnp.import_array()
 
@@ -179,12 +180,17 @@ cdef class LeafSetter:
     cdef int _collect(self) except -1:
         """Find the groups of pending leaves again."""
         cdef str key
-        self.parents, self.groups = KeySet(), KeySet(1 << 40)
-        if self.counts is not None:
-            for key, change in self.pending.frames.copy().items():
-                if change is not None:
-                    self.groups.add_groups(key)
+        # First: what comes in between, and changes the store, sets it again.
         self.stale = self.some_gone = False
+        try:
+            self.parents, self.groups = KeySet(), KeySet(1 << 40)
+            if self.counts is not None:
+                for key, change in self.pending.frames.copy().items():
+                    if change is not None:
+                        self.groups.add_groups(key)
+        except BaseException:
+            self.stale = True
+            raise
         return 0
 
     cdef Py_ssize_t _parent_of(self, key, const uint8_t **text, Py_ssize_t *length) except -2:
@@ -199,6 +205,10 @@ cdef class LeafSetter:
     cdef bint _is_here(self) noexcept:
         """Whether this process may change the store."""
         return self.process < 0 or self.process == b2_this_process()
+
+    cdef bint _may_change(self) noexcept:
+        """Whether nothing speaks against a change, with the lock; if something does, the general way says what."""
+        return state_get(&self.ready) and not state_get(&self.session.closed_) and self.session.depth == 0
 
     cdef int _recount_all(self) except -1:
         """A change ended half way: all that follow the keys look again."""
@@ -221,7 +231,7 @@ cdef class LeafSetter:
             return False
         self.lock.__enter__()
         try:
-            done = state_get(&self.ready) and self._set(key, text, length, parent, value)
+            done = self._may_change() and self._set(key, text, length, parent, value)
         finally:
             self.lock.__exit__(None, None, None)
         return done
@@ -282,10 +292,9 @@ cdef class LeafSetter:
         cdef dict frames, tiers, blocks, held, edited
         cdef object handles, transaction
         cdef PyObject *change = NULL
-        cdef object block = None, frame, before
-        cdef dict made = None
-        cdef int64_t nbytes, found
-        cdef bint is_new, is_held
+        cdef object block = None, frame
+        cdef int64_t nbytes, found, begun = self.session.count
+        cdef bint is_new
         with cython.critical_section(pending):
             frames, tiers, blocks = pending.frames_, pending.tiers_, pending.blocks_
         with cython.critical_section(leaves):
@@ -318,9 +327,25 @@ cdef class LeafSetter:
         elif transaction is None and self.quiet_bytes >= 0 and (
                 pending.in_memory_ + nbytes >= self.quiet_bytes or _monotonic() >= self.quiet_until):
             return False
+        # So far a finalizer or a handler of a signal may have changed or published the store: nothing from before holds then.
+        if self.session.count != begun:
+            return False
+        begin_change(self.session)
+        try:
+            return self._change(key, parent, is_new, change != NULL, frame, block, frames, tiers, held, edited, handles)
+        finally:
+            end_change(self.session)
+
+    cdef bint _change(self, str key, Py_ssize_t parent, bint is_new, bint is_pending, object frame, object block,
+                      dict frames, dict tiers, dict held, dict edited, object handles) except -1:
+        cdef PendingFrames pending = self.pending
+        cdef int64_t nbytes = frame[2]
+        cdef object before
+        cdef dict made = None
+        cdef bint is_held
         if is_new and self.names is not None and not self._is_free(key):
             return False
-        # The change. Before the first step everything is allocated that can be.
+        # Before the first step everything is allocated that can be.
         is_held = PyDict_Contains(held, key) or PyDict_Contains(edited, key) or (
             key in <dict> handles.data)
         if block is not None:
@@ -330,7 +355,7 @@ cdef class LeafSetter:
             elif not PyDict_Contains(<dict> block._before, key):
                 # What `note` finds of a key whose leaf nobody holds.
                 before = _unchanged
-                if change != NULL or PyDict_Contains(tiers, key):
+                if is_pending or PyDict_Contains(tiers, key):
                     before = frames.get(key, ...), tiers.get(key), None, None, False
                 PyDict_SetItem(<dict> block._before, key, before)
         try:
@@ -341,7 +366,7 @@ cdef class LeafSetter:
                 PyDict_SetItem(made, key, frame)
             number_set(&pending.in_memory_, pending.in_memory_ + nbytes)
             if is_held:
-                (<object> leaves).forget(key)
+                (<object> self.leaves).forget(key)
             if is_new:
                 number_set(&pending.revision_, pending.revision_ + 1)
                 self.contents._listings = []
@@ -365,7 +390,14 @@ cdef class LeafSetter:
             return False
         self.lock.__enter__()
         try:
-            done = state_get(&self.ready) and self._remove(key, text, length, parent)
+            if self._may_change():
+                begin_change(self.session)
+                try:
+                    done = self._remove(key, text, length, parent)
+                finally:
+                    end_change(self.session)
+            else:
+                done = False
         finally:
             self.lock.__exit__(None, None, None)
         return done
@@ -438,12 +470,13 @@ cdef class LeafSetter:
         cdef dict frames
         if type(key) is not str or state_get(&self.session.closed_):
             return None
-        # All that may be replaced meanwhile, by a thread that has the lock.
+        # All that may be replaced meanwhile, by a thread that has the lock. First what is pending: it is dropped after another
+        # version is shown, so what is not found there is not older in the version taken then.
+        frames = self.pending.frames
         with cython.critical_section(self):
             reader, kinds, counts = self.reads if state_get(&self.ready) else None, self.kinds, self.counts
         if reader is None or (counts is not None and self.foreign.possible is not False):
             return None
-        frames = self.pending.frames
         change = frames.get(key, self)
         if key in <dict> self.leaves.edited:
             return None
@@ -521,15 +554,18 @@ cdef class LeafSetter:
 
     cdef tuple _shared_frame(self, RawKind kind, cnp.ndarray value):
         """The byte range of a frame in memory that it shares with those of other leaves: fewer objects for each."""
-        cdef int64_t size = kind.size(), start
-        if self.shared is None or size > self.shared_room - self.shared_used:
-            if self.shared is not None:
-                self.shared_room = min(2 * self.shared_room, MOST_SHARED)
-            self.shared_room = max(self.shared_room, size)
-            self.shared = PyBytes_FromStringAndSize(NULL, self.shared_room)
-            self.shared_source = Source.of_buffer(self.shared)
-            self.shared_used = 0
-        start = self.shared_used
-        kind.write(<uint8_t *> PyBytes_AS_STRING(self.shared) + start, value)
-        self.shared_used += size
-        return self.shared_source, start, size
+        cdef int64_t size = kind.size(), start = 0, room
+        cdef bytes memory = self.shared
+        cdef object source = self.shared_source
+        if memory is None or size > self.shared_room - self.shared_used:
+            room = self.shared_room if memory is None else min(2 * self.shared_room, MOST_SHARED)
+            room = max(room, size)
+            # Either may fail, or run the collector, and so anything. Nothing shows the new memory before both are made.
+            memory = PyBytes_FromStringAndSize(NULL, room)
+            source = Source.of_buffer(memory)
+            self.shared, self.shared_source, self.shared_room, self.shared_used = memory, source, room, size
+        else:
+            start = self.shared_used
+            self.shared_used += size    # its own from now on, whatever comes in between
+        kind.write(<uint8_t *> PyBytes_AS_STRING(memory) + start, value)
+        return source, start, size

@@ -1,4 +1,7 @@
+from cpython.pythread cimport PyThread_get_thread_ident
 from libc.stdint cimport int64_t
+
+from blosc2._core.io.steps cimport number_set
 
 
 cdef class SessionState:
@@ -6,6 +9,23 @@ cdef class SessionState:
 
     cdef long closed_, ending_, streaming_, asks_
     cdef object transaction_
+    # The thread that is changing or publishing the store, 0 if none is; how deep it is in that. How many times that began.
+    cdef int64_t changer
+    cdef int64_t depth, count
+
+
+# Both are called with the lock of the store.
+cdef inline void begin_change(SessionState session) noexcept:
+    session.depth += 1
+    if session.depth == 1:
+        session.count += 1
+        number_set(&session.changer, <int64_t> PyThread_get_thread_ident())
+
+
+cdef inline void end_change(SessionState session) noexcept:
+    session.depth -= 1
+    if session.depth == 0:
+        number_set(&session.changer, 0)
 
 
 cdef class PendingFrames:

@@ -1,4 +1,5 @@
-from typing import Any
+from types import TracebackType
+from typing import Any, final
 
 class SessionState:
     closed: bool
@@ -6,6 +7,19 @@ class SessionState:
     streaming: bool
     asks: bool
     transaction: Any
+    @property
+    def is_changing(self) -> bool: ...
+    @property
+    def begun(self) -> int: ...
+    def forget_change(self) -> None: ...
+
+@final
+class Change:
+    def __new__(cls, session: SessionState) -> Change: ...
+    def __enter__(self) -> None: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
 
 class PendingFrames:
     frames: dict[str, Any]

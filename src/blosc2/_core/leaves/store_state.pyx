@@ -8,6 +8,7 @@ needs it takes it once. Native code does the same with the fields behind the att
 cimport cython
 from cpython.dict cimport PyDict_GetItemWithError, PyDict_SetItem, PyDict_Size
 from cpython.object cimport PyObject
+from cpython.pythread cimport PyThread_get_thread_ident
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcmp
 
@@ -25,6 +26,7 @@ cdef class SessionState:
     closed, ending, streaming, asks : bool
     transaction : object or None
         The transaction under way; it has its `thread`.
+    is_changing : bool
     """
 
     @property
@@ -68,6 +70,53 @@ cdef class SessionState:
     @cython.critical_section
     def transaction(self, value):
         self.transaction_ = value
+
+    @property
+    def is_changing(self):
+        """Whether this thread is in the middle of a `Change`."""
+        return number_get(&self.changer) == <int64_t> PyThread_get_thread_ident()
+
+    @property
+    def begun(self):
+        """How many changes have begun; asked with the lock of the store."""
+        return self.count
+
+    def forget_change(self):
+        """In a forked child: the thread that was changing the store stayed with the parent."""
+        self.depth = 0
+        number_set(&self.changer, 0)
+
+
+@cython.final
+cdef class Change:
+    """A context manager within which this thread changes or publishes a store, or shows another version of it.
+
+    The thread has the lock of the store, and may take it again. So the lock does not keep out what the interpreter runs in
+    between: finalizers, and handlers of signals. These find `is_changing` set, and what would change the store refuses.
+    Changes may consist of others.
+    """
+
+    cdef SessionState session
+    cdef bint is_under_way
+
+    def __cinit__(self, SessionState session not None):
+        self.session = session
+
+    def __dealloc__(self):
+        # An interrupt right before a call of `__exit__` leaves that out. Then the interpreter drops this object, nothing else.
+        self._end()
+
+    def __enter__(self):
+        begin_change(self.session)
+        self.is_under_way = True
+
+    def __exit__(self, kind, error, traceback):
+        self._end()
+
+    cdef void _end(self) noexcept:
+        if self.is_under_way:
+            self.is_under_way = False
+            end_change(self.session)
 
 
 cdef class PendingFrames:

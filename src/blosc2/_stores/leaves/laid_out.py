@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from blosc2._arrays import ArrayPlan
 from blosc2._backends import NewFrame
 from blosc2._core.frame.frame_writer import header_length
+from blosc2._core.leaves.store_state import Change
 from blosc2._frames import Running, Stored
 
 if TYPE_CHECKING:
@@ -26,11 +27,12 @@ def lay_out(store: Store, key: str, plan: ArrayPlan, chunks: Iterable[Stored], v
     """
     stream = store._backend.streaming
     assert stream is not None
-    store._session.check_thread("change keys")
-    if store._names is not None:
-        store._names.check_new(key, store._contents, is_new=not store._contents.has(key))
-    plan.summed = True
-    return stream.lay_out(
-        key, ".b2nd", plan.most_nbytes(vlmeta), header_length(plan.metalayers),
-        lambda write: plan.lay_out(chunks, write, vlmeta, Running()),
-    )  # fmt: skip
+    with Change(store._session):
+        store._session.check_thread("change keys")
+        if store._names is not None:
+            store._names.check_new(key, store._contents, is_new=not store._contents.has(key))
+        plan.summed = True
+        return stream.lay_out(
+            key, ".b2nd", plan.most_nbytes(vlmeta), header_length(plan.metalayers),
+            lambda write: plan.lay_out(chunks, write, vlmeta, Running()),
+        )  # fmt: skip

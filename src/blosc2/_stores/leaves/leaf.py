@@ -121,9 +121,10 @@ def live_leaf(store: Store, key: str) -> Any | None:
             verify = store._verify
             options = HandleOptions("a", None, store._deserialize, verify=None if verify is None else False)
             kind = LiveHandle if session.sharing is None else _stores.SharedLeaf
-            handle = kind(frame, store, options, store._path, key)
+            made = kind(frame, store, options, store._path, key)
             if verify:
-                store._backend.verify(key, handle.frame)
-                handle.verify = True
-            handles[key] = handle
+                store._backend.verify(key, made.frame)
+                made.verify = True
+            # A finalizer or a signal handler may have opened it meanwhile.
+            handle = handles.setdefault(key, made)
         return store._hold(key, wrap(handle))

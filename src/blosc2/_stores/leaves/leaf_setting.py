@@ -10,6 +10,7 @@ import numpy as np
 from blosc2._arrays import ArrayPlan, raw_kinds
 from blosc2._backends import MAP_BYTES, MEMORY_LIMIT, NewFrame, new_key
 from blosc2._core.leaves.leaf_setter import LeafSetter
+from blosc2._core.leaves.store_state import Change
 from blosc2._frames import Stored, held_in_memory
 from blosc2._stores.all_or_none import AllOrNone
 from blosc2._stores.changes import put
@@ -23,22 +24,28 @@ if TYPE_CHECKING:
 
 def set_leaf(store: Store, key: str, value: Any) -> None:
     """Give a key that is legal by itself a leaf, with the store's lock held."""
+    session = store._session
+    begun = session.begun + 1
     store._check_assignable(key)
     is_large = type(value) is np.ndarray and value.nbytes > value_to_frame.LARGE and not value.dtype.hasobject
     if is_large and takes_chunks(store):
         plan = ArrayPlan(value.shape, value.dtype, store._encoding())
         value = FramedValue(lay_out(store, key, plan, plan.compressed(value), {}), value.nbytes)
+        begun += 1
     byte_range = frame_of(value, key, store._path, store._encoding(), asked=store._asked)
-    if store._publishing.put(store, key, byte_range, value):
-        return
-    if store._pending.fits(byte_range[2]) and not store._publishing.is_due(store, byte_range[2], None):
-        put(store, key, held_in_memory(byte_range), value)
-    else:  # something is to be written, which may fail
-        with AllOrNone(store):
-            put(store, key, byte_range, value)
-    setter = ready_setter(store)
-    if setter is not None:
-        setter.learn(key)
+    with Change(session):
+        if session.begun != begun:  # the value, a finalizer or a signal handler has changed the store meanwhile
+            store._check_assignable(key)
+        if store._publishing.put(store, key, byte_range, value):
+            return
+        if store._pending.fits(byte_range[2]) and not store._publishing.is_due(store, byte_range[2], None):
+            put(store, key, held_in_memory(byte_range), value)
+        else:  # something is to be written, which may fail
+            with AllOrNone(store):
+                put(store, key, byte_range, value)
+        setter = ready_setter(store)
+        if setter is not None:
+            setter.learn(key)
 
 
 def set_chunks(store: Store, key: str, plan: ArrayPlan, chunks: Iterable[Stored], vlmeta: dict[str, bytes]) -> bool:

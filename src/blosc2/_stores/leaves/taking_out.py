@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from blosc2 import _stores
+from blosc2._core.leaves.store_state import Change
 from blosc2.exceptions import StoreKeyError
 
 if TYPE_CHECKING:
@@ -14,10 +15,21 @@ if TYPE_CHECKING:
 _MISSING: Any = object()
 
 
+def delete(self: Store, key: str) -> None:
+    """Delete a leaf."""
+    key = self._absolute(key)
+    self._session.check_writable("delete items", key)
+    with self._lock, Change(self._session):
+        if not self._contents.has(key):
+            raise self._missing_key(key)
+        _stores.changes.remove_at_once(self, key)
+        _stores.ready_setter(self)
+
+
 def clear(self: Store) -> None:
     """Delete all keys."""
     self._session.check_writable("delete items")
-    with self._lock, _stores.AllOrNone(self):
+    with self._lock, Change(self._session), _stores.AllOrNone(self):
         _stores.changes.remove_group(self, "")
         for key in self._contents.keys():  # noqa: SIM118 - no mapping
             _stores.changes.remove(self, key)

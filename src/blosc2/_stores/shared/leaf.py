@@ -24,6 +24,12 @@ class SharedLeaf(FollowingHandle, LiveHandle):
         if store is not None and store._session.sharing is not None and not store._session.closed:
             store._session.sharing.follow()
 
+    def require_writable(self) -> None:
+        store = None if self._store is None else self._store()
+        if store is not None:
+            store._session.check_between("change a leaf")  # what would be published at the end of that, or never
+        super().require_writable()
+
     def _writing(self) -> SharedWriting:
         """What takes turns with others. Raises if the leaf cannot be changed."""
         self.require_writable()

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from blosc2._backends import shared_lock_path
+from blosc2._core.leaves.store_state import Change
 from blosc2._core.leaves.weak_cache import OuterBlock
 from blosc2._files import Turn
 from blosc2._stores.publish import drop, flush, load_if_behind, show
@@ -71,6 +72,13 @@ class SharedWriting(OuterBlock):
 
     def _begin(self) -> None:
         """Wait for the turn and the lock, and show the newest version."""
+        store = self._store()
+        if store is None:
+            raise self._missing()
+        with Change(store._session):
+            self._begin_change()
+
+    def _begin_change(self) -> None:
         lock = self._writer_lock
         lock.owner.check(self._root)
         if _changing.get(self._path, (0, 0))[0] == _thread.get_ident():
@@ -97,7 +105,7 @@ class SharedWriting(OuterBlock):
         """Publish what was changed, or drop it; then let others have their turn."""
         store = self._own_store()
         if store is not None:
-            with self._following:
+            with Change(store._session), self._following:
                 if failed:
                     self._drop(store)
                 else:
@@ -109,7 +117,7 @@ class SharedWriting(OuterBlock):
         store = self._own_store()
         try:
             if store is not None and self._following.is_changing:
-                with self._following:
+                with Change(store._session), self._following:
                     self._drop(store)
         finally:
             self._release(is_known=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
+from blosc2._core.leaves.store_state import Change
 from blosc2._frames import which_has
 from blosc2._stores.all_or_none import AllOrNone
 from blosc2._stores.changes import put, remove
@@ -60,14 +61,15 @@ class GroupAttributes(MutableMapping[str, Any]):
         store, key = self._store, self._key
         with store._lock:
             check_not_inside(store, key)
-            if store._contents.has(key):
-                store._hidden_leaf(key).vlmeta.update(values)
-                return
-            group = key[: -len(ATTRIBUTES) - 1]
-            if group:
-                check_new_group(store, group)
-            with AllOrNone(store):  # pending changes may be written to a file, which may fail
-                put(store, key, metadata_frame(values))
+            with Change(store._session):
+                if not store._contents.has(key):
+                    group = key[: -len(ATTRIBUTES) - 1]
+                    if group:
+                        check_new_group(store, group)
+                    with AllOrNone(store):  # pending changes may be written to a file, which may fail
+                        put(store, key, metadata_frame(values))
+                    return
+            store._hidden_leaf(key).vlmeta.update(values)
 
     def __delitem__(self, name: str) -> None:
         self._store._session.check_writable("delete attributes", self._key)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from blosc2._backends import new_key
+from blosc2._core.leaves.store_state import Change
 from blosc2._stores import changes
 from blosc2._stores.all_or_none import AllOrNone
 from blosc2._stores.leaves.leaf_setting import ready_setter
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 def create_group(store: TreeStore, path: str) -> None:
     """Make a group without leaves."""
-    with store._lock:
+    with store._lock, Change(store._session):
         check_new_group(store, path)
         if store._foreign.at(path, store) is not None:
             raise ValueError(f"Key {path!r} is an object of another kind; delete it first")
@@ -35,7 +36,7 @@ def create_group(store: TreeStore, path: str) -> None:
 
 def rename(store: TreeStore, old: str, new: str) -> None:
     """Give a leaf, or a group with everything below it, a key that is free."""
-    with store._lock:
+    with store._lock, Change(store._session):
         check_not_inside(store, old)
         is_leaf = store._contents.has(old) and not old.endswith(HIDDEN)
         if not is_leaf and not store._has_group(old) and store._foreign.at(old, store) is None:
@@ -56,7 +57,7 @@ def rename(store: TreeStore, old: str, new: str) -> None:
 
 def delete(store: TreeStore, path: str, key: str) -> None:
     """Delete a leaf, or a group with everything below it; `key` is the path as the caller gave it."""
-    with store._lock:
+    with store._lock, Change(store._session):
         if path:
             check_not_inside(store, path)
         is_leaf = bool(path) and not path.endswith(HIDDEN) and store._contents.has(path)
