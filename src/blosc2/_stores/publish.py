@@ -327,7 +327,8 @@ def close(store: Store, *, durable: bool) -> None:
         if session.closed:
             return
         try:
-            session.ending = True
+            with store._leaves.noting:  # what is edited from now on is refused
+                session.ending = True
             if session.mode != "r":
                 _flush_now(store, durable=durable)
         except BaseException:

@@ -38,7 +38,7 @@ class Session(SessionState):
         Keeps other writers out; None in mode "r" and in memory.
     closed : bool
     ending : bool
-        Whether `close` is publishing: what it publishes need not be read again.
+        Whether `close` is publishing: what it publishes need not be read again, and leaves are not changed any more.
     streaming : bool
         Whether a call writes many leaves as they come. Nothing else may change the store meanwhile.
     transaction : Transaction or None

@@ -49,10 +49,11 @@ class Transaction(Block):
             with store._lock, Change(session):
                 if session.transaction is not None:
                     raise RuntimeError("a transaction is under way already: stores have one at a time")
+                self.thread = _thread.get_ident()
+                with store._leaves.noting:  # what other threads edit from now on is refused
+                    session.transaction = self
                 store._leaves.collect(store._pending.frames)
                 self._before = store._pending.snapshot()
-                self.thread = _thread.get_ident()
-                session.transaction = self
             return store
         except BaseException:
             if session.transaction is self:  # nobody would end it

@@ -42,8 +42,12 @@ class LiveHandle(MemoryHandle):
         return Spool(self._waiting)
 
     def require_writable(self) -> None:
+        self._writable_store()
+
+    def _writable_store(self) -> Store:
+        """The store, if this leaf may be changed now."""
         store = None if self._store is None else self._store()
-        if store is None or store.closed:
+        if store is None or store.closed or store._session.ending:
             raise ClosedStoreError(
                 "the leaf can be read but no longer changed: its store was closed, or the key was given another value; "
                 "open the store with mode='a', if it is closed, and take the leaf from it again",
@@ -52,12 +56,21 @@ class LiveHandle(MemoryHandle):
             )
         store._session.check_own()
         store._session.check_thread("change a leaf")
+        return store
 
     def _adopt(self, frame: Frame) -> None:
-        super()._adopt(frame)
-        store = None if self._store is None else self._store()
-        if store is not None:
-            store._leaves.note_change(self)
+        # The change began a while ago: another thread may have closed the store or replaced the leaf since then.
+        leaves = self._writable_store()._leaves
+        with leaves.noting:
+            self._writable_store()
+            super()._adopt(frame)
+            leaves.note_change(self)
+            self._writable_store()  # so may have a finalizer or a signal handler
+
+    @property
+    def is_detached(self) -> bool:
+        """Whether the key has another leaf now."""
+        return self._store is None
 
     def detach(self) -> None:
         """The key has another leaf now. This one can still be read, but not changed."""

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from blosc2._backends import ByteRange
+from blosc2._core.io.forking import Lock
 from blosc2._core.leaves.store_state import HeldLeaves
 from blosc2._core.leaves.weak_cache import sweep
 from blosc2._stores.leaves.leaf import LiveHandle
@@ -38,9 +39,12 @@ class OpenLeaves(HeldLeaves):
         How many references there may be before the first sweep.
     edited : dict
         The handles of leaves that were edited since they were published.
+    noting : Lock
+        Held while an edit is noted, and while one decides that no more edits of a leaf, or of all, are to be noted: a
+        leaf is changed without the lock of its store.
     """
 
-    __slots__ = ("limit",)
+    __slots__ = ("limit", "noting")
 
     held: dict[str, weakref.ref[Any]]
     handles: weakref.WeakValueDictionary[str, LiveHandle]
@@ -51,6 +55,7 @@ class OpenLeaves(HeldLeaves):
         self.limit = LEAST_SWEPT
         self.handles = weakref.WeakValueDictionary()
         self.edited = {}
+        self.noting = Lock()
 
     def find(self, key: str) -> Any | None:
         """The leaf of a key if somebody holds it; None otherwise."""
@@ -80,19 +85,21 @@ class OpenLeaves(HeldLeaves):
     def forget(self, key: str) -> None:
         """The key gets another leaf, or is removed. Its open leaf can still be read."""
         self.held.pop(key, None)
-        self.edited.pop(key, None)
-        handle = self.handles.pop(key, None)
-        if handle is not None:
-            handle.detach()
+        with self.noting:
+            handle = self.handles.pop(key, None)
+            if handle is not None:
+                handle.detach()
+            self.edited.pop(key, None)
 
     def forget_all(self) -> None:
         """All keys get other leaves. `held` is another dictionary afterwards."""
         self.held = {}
-        if self.handles:
-            for _, handle in living(self.handles):
-                handle.detach()
-            self.handles = weakref.WeakValueDictionary()
-        self.edited = {}
+        with self.noting:
+            if self.handles:
+                for _, handle in living(self.handles):
+                    handle.detach()
+                self.handles = weakref.WeakValueDictionary()
+            self.edited = {}
 
     def note_change(self, handle: LiveHandle) -> None:
         """A leaf was edited: keep it until it is published."""
@@ -103,6 +110,8 @@ class OpenLeaves(HeldLeaves):
         while edited is not self.edited:
             edited = self.edited
             edited[handle.key] = handle
+            if handle.is_detached:
+                edited.pop(handle.key, None)
 
     def collect(self, changes: dict[str, ByteRange | None]) -> None:
         """Make the frames of edited leaves pending changes."""
