@@ -27,10 +27,12 @@ _SOME = 8
 
 @cache
 def block_ends(code: CodeType) -> frozenset[int]:
-    """Where the end of a ``with`` block is called. The interpreter looks at signals after calls, so not between the
-    last one in a block and this one."""
+    """Where the end of a ``with`` block is called, and where a ``try`` begins. The interpreter looks at signals after
+    calls, so not between the last one in a block and this one, nor before an instruction that does nothing."""
     found, ahead = set(), []
     for instruction in dis.get_instructions(code):
+        if instruction.opname == "NOP":
+            found.add(instruction.offset)
         ahead = [*ahead[-3:], instruction]
         if [one.argrepr for one in ahead[-3:]] == ["None"] * 3:
             found.add(ahead[-3].offset)

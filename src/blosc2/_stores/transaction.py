@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from blosc2._core.leaves.store_state import Change
-from blosc2._core.leaves.weak_cache import Block
+from blosc2._core.leaves.weak_cache import Block, Hold
 from blosc2._stores.followers import forget_published_keys
 from blosc2._stores.publish import flush, load_if_behind
 from blosc2.exceptions import FormatError
@@ -36,7 +36,7 @@ class Transaction(Block):
         # The table of changes that is published at the end. After success the store has a new table.
         self._published: dict[str, Any] | None = None
         # The lock of a store that others change, too: until the end, they wait.
-        self._held: Any = None
+        self._held: Hold | None = None
 
     def __enter__(self) -> Store:
         """Begin, and return the store itself."""
@@ -45,7 +45,8 @@ class Transaction(Block):
         session.check_writable("begin a transaction")
         try:
             if session.writing is not None:
-                self._held = session.writing.hold()
+                self._held = Hold(session.writing)
+                self._held.begin()
             with store._lock, Change(session):
                 if session.transaction is not None:
                     raise RuntimeError("a transaction is under way already: stores have one at a time")
@@ -62,9 +63,8 @@ class Transaction(Block):
             raise
 
     def _let_go(self, *, failed: bool) -> None:
-        held, self._held = self._held, None
-        if held is not None:
-            held.let_go(failed)
+        if self._held is not None:
+            self._held.let_go(failed)
 
     def _leave(self, failed: bool) -> None:
         """Publish the changes, or take them back. A second call does nothing."""

@@ -233,7 +233,7 @@ cdef class OuterBlock:
             self.let_go(failed)
 
     def hold(self):
-        """Begin, or go in once more, without `_enter`; returns itself."""
+        """Begin, or go in once more, without `_enter`."""
         self.lock.__enter__()
         try:
             if self.depth == 0:
@@ -246,7 +246,6 @@ cdef class OuterBlock:
         except BaseException:
             self.lock.__exit__(None, None, None)
             raise
-        return self
 
     def let_go(self, bint failed):
         """End what `hold` has begun."""
@@ -267,3 +266,22 @@ cdef class OuterBlock:
         if lost:
             self.depth = 0
         return lost
+
+
+cdef class Hold:
+    """One entry of an `OuterBlock` by its `hold`. It ends once, also if that is asked for again after an interrupt."""
+
+    cdef OuterBlock block
+    cdef bint is_held
+
+    def __cinit__(self, OuterBlock block not None):
+        self.block = block
+
+    def begin(self):
+        self.block.hold()
+        self.is_held = True
+
+    def let_go(self, bint failed):
+        if self.is_held:
+            self.is_held = False
+            self.block.let_go(failed)
