@@ -3,7 +3,8 @@
  * With a GIL, whoever has it is alone, and a step is whatever runs no Python code and does not leave the GIL: a lock costs
  * nothing there. Free-threaded Python has no such guard, and a step takes a lock. It is a PyMutex, which takes no memory
  * to make, and is free in a forked child, because Python stops all other threads at the end of their steps before it forks.
- * A step must not run Python code, nor take another lock of this kind. */
+ * A step must not run Python code, nor take another lock of this kind. One that waits for another lock, such as that of a
+ * dictionary, may be stopped there: then the child has to free its lock (weak_cache.pyx). */
 #ifndef B2_STEPS_H
 #define B2_STEPS_H
 #include <Python.h>

@@ -8,8 +8,9 @@ could inherit locked: a step keeps the GIL, because it runs no Python code. Else
 from cpython.dict cimport PyDict_DelItem, PyDict_SetItem
 from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
 from cpython.weakref cimport PyWeakref_NewRef
+from libc.string cimport memset
 
-from blosc2._core.io.forking import Lock
+from blosc2._core.io.forking import Lock, in_child
 
 from blosc2._core.io.steps cimport PLACE_BYTES, step_begin, step_end, step_lock
 
@@ -99,6 +100,15 @@ cdef Turn _turns[TURNS]
 
 cdef inline step_lock *_turn_of(dict held) noexcept:
     return &_turns[<size_t> <PyObject *> held >> 6 & (TURNS - 1)].lock
+
+
+def _free_turns():
+    # Without a GIL a step here may wait for the lock of a dictionary, and Python may fork meanwhile. The thread that
+    # forked is not in a step.
+    memset(_turns, 0, sizeof(_turns))
+
+
+in_child(_free_turns)
 
 
 cdef object find(dict held, str key, bint *found):
