@@ -55,7 +55,7 @@ def opened(slow: SlowFiles) -> Opener:
     """Opens a file of which the kernel has no pages: opening drops them, on such file systems."""
 
     def open_cold(name: str, **how: Any) -> Any:
-        slow.tell(delay=0.002, direct=False)
+        slow.tell(delay=0.02, direct=False)  # long enough for a busy machine to begin all that is asked at once
         blosc2.free_resources()  # on a slow machine the file has settled, and would not be opened again
         return blosc2.open(str(slow.path / name), mode="r", **how)
 
