@@ -355,3 +355,11 @@ def test_a_sample_that_cannot_be_read() -> None:
                     assert is_right(batch)
                     found += batch["label"].tolist()
             assert found == list(range(48))
+
+
+def test_one_field_that_is_kept_keeps_no_other() -> None:
+    """As where a program collects the labels of an epoch: beyond the slots each field has memory of its own."""
+    kept = [batch["label"] for batch in loader_of(dataset(), prefetch=1)]
+    assert len(kept) == ROWS // 4
+    alone = [label for label in kept if label.untyped_storage().nbytes() < 4 * WIDTH * 4]
+    assert len(alone) >= ROWS // 4 - 8

@@ -68,7 +68,12 @@ class _Tensors:
     transform: Any
 
     def _new(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Any, Any]:
-        tensor = torch.empty(shape, dtype=_torch_dtype(dtype), pin_memory=self._pinned)
+        kind = _torch_dtype(dtype)
+        memory = None if self._pinned else _tools.large_memory(math.prod(shape) * dtype.itemsize)
+        if memory is None:
+            tensor = torch.empty(shape, dtype=kind, pin_memory=self._pinned)
+        else:
+            tensor = slots.new_tensor(slots.storage_over(memory), 0, kind, shape)
         return tensor, tensor.numpy()
 
     def _new_fields(self, like: Any) -> dict[str | None, tuple[Any, Any]]:
@@ -79,14 +84,18 @@ class _Tensors:
         # What a transform gets is not handed over.
         if not end or self.transform is not None or data.get_worker_info() is None:
             return {name: self._new(*one) for name, one in like.items()}
-        # What a worker process hands over is not copied if it lies in shared memory: default_collate does the same. One
-        # piece of memory for all fields is handed over once.
+        # What a worker process hands over is not copied if it lies in shared memory: default_collate does the same. All
+        # fields share a slot. Without one each has memory of its own, so that a program may keep one of them alone.
         own = slots.own
         place = own.place(end) if own is not None and own.reads_batch else None
-        memory, first = place or (torch.UntypedStorage._new_shared(end), 0)
         found: dict[str | None, tuple[Any, Any]] = {}
         for name, (shape, dtype) in like.items():
-            tensor = slots.new_tensor(memory, first + starts[name], _torch_dtype(dtype), shape)
+            if place is None:
+                nbytes = slots.aligned(math.prod(shape) * dtype.itemsize)
+                memory, start = torch.UntypedStorage._new_shared(nbytes), 0
+            else:
+                memory, start = place[0], place[1] + starts[name]
+            tensor = slots.new_tensor(memory, start, _torch_dtype(dtype), shape)
             found[name] = tensor, tensor.numpy()
         return found
 

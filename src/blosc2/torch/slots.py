@@ -47,7 +47,7 @@ def new_tensor(storage: Any, start: int, dtype: Any, shape: Any, stride: Any = N
     return torch.empty(0, dtype=dtype).set_(storage, start // dtype.itemsize, *where)
 
 
-def _storage_over(items: Any) -> Any:
+def storage_over(items: Any) -> Any:
     """A new storage over the memory of an array, which stays as long as the storage is there."""
     storage = torch.from_numpy(items).untyped_storage()
     # PyTorch moves a storage that is shared with a process, and then lets go of this memory. NumPy arrays over its
@@ -110,7 +110,7 @@ class Slots:
                 raise RuntimeError("a batch of worker processes that were ended")
             if memory is not None:
                 self._memory[worker, slot] = memory.numpy()
-            storage = _storage_over(self._memory[worker, slot])
+            storage = storage_over(self._memory[worker, slot])
             self._held[worker, slot] = use, StorageWeakRef(storage)
             return storage
 
@@ -274,7 +274,7 @@ class OwnSlots:
         if slot is None or len(slot.items) < nbytes:
             self._slots[position] = None  # first of all let go of memory that is too small
             self._slots[position] = slot = _Slot(nbytes)
-        storage = _storage_over(slot.items)
+        storage = storage_over(slot.items)
         slot.use, slot.last = next(self._uses), StorageWeakRef(storage)
         self._current, self._filled = (position, slot, storage), 0
 

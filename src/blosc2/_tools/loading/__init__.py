@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from blosc2._core.on_demand import on_demand
 
 if TYPE_CHECKING:
+    from blosc2._tools.loading.batch_memory import large_memory
     from blosc2._tools.loading.foreground import foreground_index
     from blosc2._tools.loading.loader import Loader
     from blosc2._tools.loading.order import Order
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from blosc2._tools.loading.samples import BatchList, Samples, stacked
 else:
     __getattr__ = on_demand(__name__, {
+        "batch_memory": "large_memory",
         "foreground": "foreground_index",
         "loader": "Loader",
         "order": "Order",
@@ -26,5 +28,6 @@ else:
     })  # fmt: skip
 
 __all__ = [
-    "BatchList", "Loader", "Order", "PatchSampler", "Permutation", "Samples", "foreground_index", "stacked",
+    "BatchList", "Loader", "Order", "PatchSampler", "Permutation", "Samples", "foreground_index", "large_memory",
+    "stacked",
 ]  # fmt: skip

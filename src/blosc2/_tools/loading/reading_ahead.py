@@ -9,6 +9,8 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from blosc2._tools.loading.batch_memory import begin_loop, end_loop
+
 
 class _Failure:
     def __init__(self, error: BaseException) -> None:
@@ -61,6 +63,7 @@ class _Shared:
             self.stop = self.drawn
             self.ended = True
             self.results.clear()
+            end_loop(self)
             self.not_full.notify_all()
             self.ready.notify_all()
 
@@ -107,6 +110,7 @@ class ReadAhead(Iterator[Any]):
             for number in range(min(workers, max(stop - first, 0)))
         ]
         _running.add(shared)
+        begin_loop(shared)
         weakref.finalize(self, shared.end).atexit = False
         for thread in shared.threads:
             thread.start()

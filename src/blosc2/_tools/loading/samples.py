@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ import numpy as np
 
 from blosc2._indexing import Items
 from blosc2._options import get_nthreads
+from blosc2._tools.loading.batch_memory import large_memory
 from blosc2._tools.loading.fields import FieldNames, Source, StoreLeaves, source_of
 from blosc2._tools.loading.permutation import mixed_all
 
@@ -71,7 +73,8 @@ class Dataset:
     # ------------------------------------------------------------------ what joins other libraries replaces
     def _new(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Any, Items]:
         """Memory for a batch: what callers get, and the same memory as a NumPy array."""
-        items = np.empty(shape, dtype)
+        memory = large_memory(math.prod(shape) * dtype.itemsize)
+        items = np.empty(shape, dtype) if memory is None else memory.view(dtype).reshape(shape)
         return items, items
 
     def _new_fields(self, like: Mapping[str | None, Like]) -> dict[str | None, tuple[Any, Items]]:
