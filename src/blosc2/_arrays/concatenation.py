@@ -11,6 +11,7 @@ import numpy as np
 
 from blosc2._arrays.slabs import Shape, Snapshot, compressed_box, slabs_in
 from blosc2._arrays.spec import ArrayPlan
+from blosc2._core.ndim.gaps import clear_gaps
 from blosc2._frames import Stored
 from blosc2._indexing import Items
 
@@ -120,5 +121,6 @@ def _gathered(
             part.read(where, many, out=target)
         else:
             target[...] = part.read(where, many)
+            clear_gaps(target)
     assert out is not None
     return out

@@ -13,6 +13,7 @@ import numpy as np
 
 from blosc2._arrays.axis_view import ViewHandle
 from blosc2._arrays.chunk_shapes import as_shape
+from blosc2._core.ndim.gaps import contiguous
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_read import Read
 from blosc2._core.ndim.grid_write import Write
@@ -59,13 +60,13 @@ def rows_to_append(items: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.nd
     if not shape:
         raise ValueError("an array without axes has no end to append to")
     if len(shape) == 1:
-        return np.ravel(items)
+        return contiguous(items).reshape(-1)
     rows = items[None] if items.shape == shape[1:] else items
     if rows.shape[1:] != shape[1:] or rows.ndim != len(shape):
         raise ValueError(
             f"rows to append to an array of shape {shape} need the shape {('n', *shape[1:])}, not {items.shape}"
         )
-    return np.ascontiguousarray(rows)
+    return contiguous(rows)
 
 
 def resize_update(handle: FrameHandle, update: FrameUpdate, new: Geometry) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 
 from blosc2._arrays.chunk_shapes import can_hold_items
 from blosc2._arrays.spec import ArrayPlan
+from blosc2._core.ndim.gaps import as_dtype
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_read import Read, work_of
 from blosc2._core.ndim.grid_write import Write
@@ -157,7 +158,7 @@ def compressed_bands(plan: ArrayPlan, items_of: Callable[[Shape, Shape], Items])
 
 def converted(source: Snapshot, plan: ArrayPlan) -> Iterator[Stored]:
     """The chunks of an array with the items of another of its shape, converted to its dtype."""
-    return compressed_bands(plan, lambda starts, counts: source.read(starts, counts).astype(plan.dtype, copy=False))
+    return compressed_bands(plan, lambda starts, counts: as_dtype(source.read(starts, counts), plan.dtype))
 
 
 def plan_like(array: Any, shape: Shape, dtype: np.dtype[Any], keywords: Mapping[str, Any], *,

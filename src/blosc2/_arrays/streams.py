@@ -13,6 +13,7 @@ import numpy as np
 from blosc2._arrays.ranges import Box
 from blosc2._arrays.slabs import Slab, batches_in_order, compressed_in_order, slabs_in
 from blosc2._arrays.spec import ArrayPlan
+from blosc2._core.ndim.gaps import as_bytes
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._frames import ZERO_OFFSET, Stored
 
@@ -160,7 +161,7 @@ def slabs_of(
             if slab is None:
                 slab = room((rows, *shape[1:]), dtype)
             taken = min(rows - filled, len(items))
-            slab[filled : filled + taken] = items[:taken]
+            as_bytes(slab)[filled : filled + taken] = as_bytes(items[:taken])
             items = items[taken:]
             filled += taken
             if filled == rows:

@@ -37,6 +37,7 @@ import numpy as np
 from blosc2._core.allocation import FREE, Allowance
 from blosc2._core.codec.codec import decode_bytes
 from blosc2._core.frame.packed import MOST_PER_BYTE, unpacked_size
+from blosc2._core.ndim.gaps import as_bytes, contiguous
 from blosc2._frames.dtypes import check_fields, dtype_from_description, is_masked, refuse_unstorable
 from blosc2.exceptions import FormatError, UnsafeDeserializationError
 
@@ -361,7 +362,7 @@ def _describe_array(array: np.ndarray[Any, Any]) -> dict[str, Any]:
         check_fields(text.get("descr"))
     except (TypeError, ValueError) as error:
         raise TypeError(f"can not serialize an array: {error}") from error
-    return {"dtype": text, "shape": shape, "data": array.tobytes()}
+    return {"dtype": text, "shape": shape, "data": contiguous(array).tobytes()}
 
 
 # Unpacking
@@ -467,7 +468,7 @@ class _Reader:
         if type(data) is not bytes or len(data) != items * dtype.itemsize:
             raise self.error(f"the data of an array (extension 46) is not {items} items of {dtype.itemsize} bytes")
         # A copy, because an array over bytes is read-only.
-        return np.frombuffer(data, dtype=dtype).copy()
+        return as_bytes(np.frombuffer(data, dtype=dtype)).copy().view(dtype)
 
 
 def _reason(error: Exception) -> str:

@@ -33,6 +33,7 @@ from blosc2._arrays import (
     slabs_of,
 )
 from blosc2._core.frame.frame import special_chunk
+from blosc2._core.ndim.gaps import contiguous
 from blosc2._files import waiting_items
 from blosc2._frames import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, format_dtype
 from blosc2._functions.iterables import inserted, next_items, one_by_one
@@ -245,7 +246,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, **kwargs: Any) -> NDArr
     array([7, 7, 7], dtype=int16)
     """
     # Of a dtype with a shape it has axes.
-    item = np.empty((), np.asarray(fill_value).dtype if dtype is None else dtype)
+    item = np.zeros((), np.asarray(fill_value).dtype if dtype is None else dtype)  # also between its fields
     format_dtype(item.dtype)  # refuses what cannot be stored, before NumPy is asked to convert to it
     item[...] = fill_value
     plan = ArrayPlan(shape, (item.dtype, item.shape) if item.ndim else item.dtype, kwargs)
@@ -253,7 +254,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, **kwargs: Any) -> NDArr
     if item.ndim and raw:
         one = raw[: item.itemsize]
         if raw != one * item.size:
-            return _made(plan, lambda box: np.ascontiguousarray(np.broadcast_to(item, plan.shape)[box]))
+            return _made(plan, lambda box: contiguous(np.broadcast_to(item, plan.shape)[box]))
         raw = one
     if not any(raw):
         return NDArray._of(plan.write((ZERO_OFFSET,)))

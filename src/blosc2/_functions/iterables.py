@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from blosc2._arrays import ArrayPlan, compressed_box, slabs_in
+from blosc2._core.ndim.gaps import clear_gaps
 from blosc2._frames import Stored
 
 
@@ -37,4 +38,4 @@ def next_items(
     drawn = list(islice(items, count)) if dtype.kind in "SU" else np.fromiter(islice(items, count), dtype)
     if len(drawn) < count:
         raise ValueError(f"iterator too short: it has fewer than the {math.prod(whole)} items of the shape {whole}")
-    return np.array(drawn, dtype).reshape(shape)
+    return clear_gaps(np.array(drawn, dtype)).reshape(shape)

@@ -15,6 +15,7 @@ import numpy as np
 from blosc2._core.allocation import allowed, too_much
 from blosc2._core.codec.codec import decode_bytes
 from blosc2._core.frame.frame import Frame, special_chunk
+from blosc2._core.ndim.gaps import contiguous
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_write import StoredChunk, Write, shares_blocks
 from blosc2._frames import (
@@ -68,7 +69,7 @@ def bytes_of(data: Any) -> memoryview:
     except TypeError:
         raise TypeError(f"a bytes-like object is needed, not {type(data).__name__}") from None
     except ValueError:  # dtypes that the buffer protocol does not know
-        items: Any = np.ascontiguousarray(data).view(np.uint8)
+        items: Any = contiguous(data).view(np.uint8)
         view = memoryview(items)
     return (view if view.c_contiguous else memoryview(view.tobytes())).cast("B") if view.nbytes else memoryview(b"")
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from blosc2._core.ndim.gaps import as_dtype, clear_gaps
 from blosc2._frames import is_masked
 from blosc2.exceptions import ShapeError
 
@@ -24,6 +25,7 @@ def as_items(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...] | None) ->
             items = np.empty(np.shape(value), dtype)
             items[...] = value
             value = items
+        clear_gaps(value)
     if shape is None:
         return np.asarray(value)
     while value.ndim > len(shape) and value.shape[0] == 1:
@@ -48,7 +50,7 @@ def lossless(value: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
         Bytes or texts with zeros at their end, which NumPy's types of fixed length do not tell from what fills them up.
     """
     _refuse_mask(value)
-    array = np.asarray(value, dtype)
+    array = as_dtype(value, dtype)
     if array.dtype.kind in "SU" and array is not value:
         _check_ends(value)
     return array

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from blosc2._core.ndim.gaps import as_bytes
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._indexing.fancy import FancySelection, Indices
 
@@ -98,14 +99,6 @@ def points_first(fancy: FancySelection, items: np.ndarray[Any, Any]) -> np.ndarr
     lengths = [*fancy.points, *(fancy.counts[axis] for axis in fancy.box_axes)]
     view = items.reshape([lengths[n] for n in fancy.layout])
     return view.transpose(np.argsort(fancy.layout)) if fancy.layout else view
-
-
-def as_bytes(items: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The same memory for copies, with the bytes between fields.
-
-    NumPy leaves these out, and what lay in the memory of a fresh result would show there.
-    """
-    return items if items.dtype.names is None else items.view(np.dtype((np.void, items.dtype.itemsize)))
 
 
 def take(fancy: FancySelection, bounds: BoundingBox, items: np.ndarray[Any, Any], out: np.ndarray[Any, Any]) -> None:

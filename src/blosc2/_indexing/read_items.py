@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from blosc2._core.frame.frame import Frame
+from blosc2._core.ndim.gaps import as_bytes
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_read import Read, check_out, read_basic_into, work_of
 from blosc2._core.ndim.grid_read_many import ReadMany
 from blosc2._indexing.assignment import plain_key
 from blosc2._indexing.fancy import FancySelection, advanced_selection, with_rows
 from blosc2._indexing.parse_key import Selection, basic_selection
-from blosc2._indexing.points import as_bytes, bounding_box, is_dense, is_rows, pieces, points_of, reads_whole, take
+from blosc2._indexing.points import bounding_box, is_dense, is_rows, pieces, points_of, reads_whole, take
 from blosc2._options import run
 
 #: What is read: geometry, dtype and frame of one version of an array.

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from blosc2._core.ndim.gaps import contiguous
 from blosc2._core.ndim.grid_write import Write
 from blosc2._files import Spool, Spooled
 from blosc2._handles import FrameHandle
@@ -107,6 +108,6 @@ def write_fancy(
         items = read(version, box, handle.nthreads)
         put(fancy, bounds, items, source)
         return _write_box(version, handle, spool, bounds.starts, bounds.steps, bounds.counts, items)
-    source = np.ascontiguousarray(source).reshape(source.shape)
+    source = contiguous(source).reshape(source.shape)
     points = points_of(fancy, geometry)
     return _write_box(version, handle, spool, fancy.starts, fancy.steps, fancy.counts, source, points)

@@ -9,6 +9,7 @@ import numpy as np
 from blosc2._core.allocation import allowed
 from blosc2._core.frame.frame import Frame, special_chunk
 from blosc2._core.io.source import Source
+from blosc2._core.ndim.gaps import clear_gaps
 from blosc2._frames import ZERO_OFFSET, FrameUpdate, frame_bytes, frame_size, stored_numbers, verify_frame
 from blosc2._handles import array_of, make_plugin, vlmeta_chunk
 from blosc2._integrity.check_frames import check_chunk, check_frame, check_packed, wrong_values
@@ -362,7 +363,7 @@ def _filling(frame: Frame, index: int, fill: Any) -> bytes | int:
             raise ValueError("what is lost of a super-chunk can only be filled with zeros: give fill=0")
         return ZERO_OFFSET
     dtype = array_of(frame)[1]
-    item = np.array(fill).astype(dtype).tobytes()
+    item = clear_gaps(np.array(fill).astype(dtype)).tobytes()
     if not any(item):
         return ZERO_OFFSET
     return special_chunk(3, nbytes, frame.typesize, frame.blocksize, item)

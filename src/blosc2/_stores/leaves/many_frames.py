@@ -16,6 +16,7 @@ import numpy as np
 from blosc2._arrays import TINY, template_of, tiny_frame
 from blosc2._backends import ByteRange, filed_as
 from blosc2._core.frame.frame_batch import FrameBatch
+from blosc2._core.ndim.gaps import as_bytes
 from blosc2._files import Owner
 from blosc2._options import COMPRESSED_BESIDE, get_nthreads
 from blosc2._stores.leaves.value_to_frame import FramedValue, frame_of, new_frame
@@ -250,7 +251,7 @@ def _together(
                 if pool is None:
                     pool = _new_pool(nthreads)
                 # A copy, because the caller may fill the same array again for the next value.
-                frame = pool.submit(_filed, value.copy(), key, path, encoding)
+                frame = pool.submit(_filed, as_bytes(value).copy().view(value.dtype), key, path, encoding)
                 waiting.append(_Waiting(key, value.nbytes, value.nbytes, frame))
                 ahead += value.nbytes
                 handed += 1

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import zarr
 
+from blosc2._core.ndim.gaps import as_dtype
 from blosc2._tools.converting.boxes import boxes_of
 from blosc2._tools.converting.items import (
     DEEPEST,
@@ -119,10 +120,10 @@ class _NewZarr(UnresumedTarget):
         if item.dtype != native:
             yield LeftOut(item.key, f"the byte order of {item.dtype}", "zarr 3 gives items in that of the machine")
         if not item.shape:
-            found[()] = np.asarray(item.whole(), native)[()]
+            found[()] = as_dtype(item.whole(), native)[()]
         elif 0 not in item.shape:
             for box in boxes_of(item, found.chunks):
-                found[box] = item.read(box).astype(native, copy=False)
+                found[box] = as_dtype(item.read(box), native)
 
     def _new_group(self, key: str, attributes: dict[str, Any]) -> None:
         """Make a group with its attributes in one step: a ZIP file cannot be changed."""

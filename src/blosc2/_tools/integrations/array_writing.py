@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 import numpy as np
 
 from blosc2._arrays import ArrayPlan, made, slabs_in
+from blosc2._core.ndim.gaps import as_dtype
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._files import Owner
 from blosc2.ndarray import NDArray
@@ -73,7 +74,7 @@ def new_array(
 ) -> NDArray:  # fmt: skip
     """A compressed array of items that are read box by box, in memory or, if it is large, in a file."""
     plan = ArrayPlan(shape, dtype, {**keywords, **where_to(shape, dtype, scratch)})
-    array = NDArray._of(plan.write(made(plan, lambda box: np.asarray(read(box), plan.dtype))))
+    array = NDArray._of(plan.write(made(plan, lambda box: as_dtype(read(box), plan.dtype))))
     if attributes:
         array.vlmeta.update(attributes)
     return array
