@@ -28,13 +28,15 @@ class LiveHandle(MemoryHandle):
     Changes stay in memory, where only holders of this leaf see them, until the store publishes them.
     """
 
-    __slots__ = ("_store",)
+    __slots__ = ("_store", "had_edits")
 
     _owns_file = True
 
     def __init__(self, frame: Frame, store: Store, options: HandleOptions, path: str | None, key: str) -> None:
         super().__init__(frame, options, path, key)
         self._store: weakref.ref[Store] | None = weakref.ref(store)
+        #: Whether edits waited for publication when the key got another leaf.
+        self.had_edits = False
         if self.urlpath is not None:
             self._waiting = TemporaryFile(os.path.abspath(self.urlpath))
 

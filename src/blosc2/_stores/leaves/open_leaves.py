@@ -82,14 +82,17 @@ class OpenLeaves(HeldLeaves):
         """The keys of all open leaves."""
         return {*self.held.copy(), *(key for key, _ in living(self.handles)), *self.edited.copy()}
 
-    def forget(self, key: str) -> None:
-        """The key gets another leaf, or is removed. Its open leaf can still be read."""
+    def forget(self, key: str) -> LiveHandle | None:
+        """The key gets another leaf, or is removed. Its open leaf can still be read; returns its handle if it has edits."""
         self.held.pop(key, None)
         with self.noting:
             handle = self.handles.pop(key, None)
             if handle is not None:
                 handle.detach()
-            self.edited.pop(key, None)
+            edited = self.edited.pop(key, None)
+            if handle is not None:
+                handle.had_edits = edited is not None
+        return edited
 
     def forget_all(self) -> None:
         """All keys get other leaves. `held` is another dictionary afterwards."""
@@ -126,8 +129,9 @@ class OpenLeaves(HeldLeaves):
 
     def reload(self, keys: Iterable[str], byte_range_of: Callable[[str], ByteRange | None]) -> None:
         """The changes of some keys were dropped: their open leaves show what the store has now, if it has the key."""
-        self.edited = {}
         for key in keys:
+            with self.noting:
+                self.edited.pop(key, None)
             handle = self.handles.get(key)
             if handle is not None:
                 with suppress(OSError, FormatError, UnsupportedKindError):  # a damaged leaf is not shown
@@ -135,6 +139,12 @@ class OpenLeaves(HeldLeaves):
                     if byte_range is not None and handle.reload(byte_range):
                         continue
             self.forget(key)
+
+    def reload_edited(self, keys: Iterable[str], byte_range_of: Callable[[str], ByteRange | None]) -> None:
+        """The changes of some keys were dropped, and all edits, also those that other threads made meanwhile."""
+        with self.noting:
+            edited, self.edited = self.edited, {}
+        self.reload({*keys, *edited}, byte_range_of)
 
     def follow(self, byte_range_of: Callable[[str], ByteRange | None]) -> None:
         """Another version of the store is shown: open leaves show what it has, as in `reload`."""
@@ -147,11 +157,11 @@ class OpenLeaves(HeldLeaves):
             self.forget(key)
 
     def restore(self, key: str, store: Any, handle: LiveHandle | None, leaf: Any, *, edited: bool) -> None:
-        """The key gets back a leaf that was open before."""
+        """The key gets back a leaf that was open before; `edited` says whether it had edits then."""
         if handle is not None:
             handle.reattach(store)
             self.handles[key] = handle
-            if edited:
+            if edited or handle.had_edits:  # perhaps by another thread, later
                 self.edited[key] = handle
         if leaf is not None:
             self.held[key] = weakref.ref(leaf)
