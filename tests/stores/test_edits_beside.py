@@ -5,6 +5,7 @@ The edit is done and kept, or refused by an error.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -207,3 +208,81 @@ def test_an_edit_at_each_line_of_a_call(kind: str, call: str, tmp_path: Path) ->
         where = f"line {at}"
         assert make.values()[key] == shown, where  # nothing is shown that is not published
         assert shown == ([1, 2] if errors else [4, 2]) or (may_drop and shown == [1, 2]), where
+
+
+# ------------------------------------------------------------------ nobody waits for ever
+# A call; what comes in between, and also another thread does; and the function in which that thread is just then.
+WAITS: dict[str, tuple[Callable[[Any], None], Callable[[Any], None], str]] = {
+    "a key is set while a leaf is edited": (
+        lambda leaves: leaves["/a"].__setitem__(0, 4), lambda leaves: leaves["store"].__setitem__("/b", [1]), "forget",
+    ),
+    "a leaf is edited while another is replaced": (
+        lambda leaves: leaves["store"].__setitem__("/a", [4]), lambda leaves: leaves["/e"].__setitem__(0, 7),
+        "_set_shown",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WAITS)
+def test_a_finalizer_does_not_wait_for_who_waits_for_it(what: str, tmp_path: Path) -> None:
+    """It takes a lock that another thread has. So no lock that that one may need is held where it can come in."""
+    call, act, function = WAITS[what]
+    number = 0
+
+    def lines_of_call(at: int) -> int:
+        nonlocal number
+        number += 1
+        store: Any = blosc2.DictStore(str(tmp_path / f"{number}.b2z"), mode="w")
+        store["/a"] = store["/b"] = store["/e"] = np.arange(3)
+        leaves = {"store": store, **{key: store[key] for key in ("/a", "/b", "/e")}}
+        has_lock, goes_on = threading.Event(), threading.Event()
+
+        def trace(frame: FrameType, event: str, argument: Any) -> Any:
+            if frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_code.co_name == function:
+                sys.settrace(None)
+                has_lock.set()
+                goes_on.wait()
+            return None
+
+        def other() -> None:
+            sys.settrace(trace)
+            act(leaves)
+            sys.settrace(None)
+
+        beside = threading.Thread(target=other, daemon=True)
+        lines, between = 0, False
+
+        def come_between(frame: FrameType, event: str, argument: Any) -> Any:
+            nonlocal lines, between
+            if not frame.f_code.co_filename.startswith(_PACKAGE):
+                return None
+            lines += event == "line"
+            if lines - 1 == at and event == "line":
+                sys.settrace(None)
+                between = True
+                beside.start()
+                has_lock.wait(0.1)  # it waits for this one, where this one has the lock of the store
+                threading.Timer(0.01, goes_on.set).start()
+                with contextlib.suppress(RuntimeError):
+                    act(leaves)
+            return come_between
+
+        def run() -> None:
+            sys.settrace(come_between)
+            call(leaves)
+            sys.settrace(None)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        thread.join(30)
+        assert not thread.is_alive(), f"line {at}: both wait"
+        if between:
+            beside.join(30)
+            assert not beside.is_alive(), f"line {at}: the other thread waits"
+        store.close()
+        return lines
+
+    lines_of_call(-1)  # at first, some modules may have to be imported
+    count = lines_of_call(-1)
+    for at in range(0, count, 1 if FULL else 7):
+        lines_of_call(at)

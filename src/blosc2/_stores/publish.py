@@ -325,8 +325,7 @@ def close(store: Store, *, durable: bool) -> None:
         if session.closed:
             return
         try:
-            with store._leaves.noting:  # what is edited from now on is refused
-                session.ending = True
+            store._leaves.refuse_all_edits(session)
             if session.mode != "r":
                 _flush_now(store, durable=durable)
         except BaseException:

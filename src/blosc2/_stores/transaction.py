@@ -51,8 +51,7 @@ class Transaction(Block):
                 if session.transaction is not None:
                     raise RuntimeError("a transaction is under way already: stores have one at a time")
                 self.thread = _thread.get_ident()
-                with store._leaves.noting:  # what other threads edit from now on is refused
-                    session.transaction = self
+                store._leaves.refuse_edits_of_others(session, self)
                 store._leaves.collect(store._pending.frames)
                 self._before = store._pending.snapshot()
             return store
