@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import mmap
+import os
 from typing import Any
 
 import numpy as np
@@ -86,6 +88,32 @@ def test_two_loops_at_once() -> None:
 def test_without_threads_memory_comes_from_numpy() -> None:
     batch = next(iter(blosc2.Loader(samples(), 4)))
     assert batch["row"].flags.owndata
+
+
+def test_memory_that_cannot_be_had() -> None:
+    """The error is that of NumPy."""
+    batches = iter(blosc2.Loader(samples(), 4, workers=1))
+    next(batches)
+    with pytest.raises(MemoryError):
+        samples()._new((1 << 60,), np.dtype("u1"))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_keeps_nothing() -> None:
+    """The loop that began in its parent never ends in it."""
+    batches = iter(blosc2.Loader(samples(), 4, workers=1))
+    batch = next(batches)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        with contextlib.suppress(BaseException):
+            is_first = is_right(batch) and is_right(next(iter(blosc2.Loader(samples(), 4, workers=1))))
+            del batch
+            gc.collect()
+            status = 0 if is_first and not batch_memory._loops and not batch_memory._spare else 2
+        os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    assert is_right(batch)
 
 
 # ---------------------------------------------------------------------- tensors

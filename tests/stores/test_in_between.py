@@ -170,6 +170,32 @@ def test_at_each_line(kind: str, action: str, call: str, tmp_path: Path) -> None
             raise
 
 
+@pytest.mark.parametrize("kind", ["b2z", "b2d"])
+def test_what_is_set_is_published_at_once(kind: str, tmp_path: Path) -> None:
+    """With ``locking=True`` also what comes in between when a change has just been published, or it is refused."""
+    number = 0
+
+    def prepared() -> Any:
+        nonlocal number
+        number += 1
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        return filled(Maker(kind, folder), locking=True), Maker(kind, folder)
+
+    for _ in range(2):
+        store, make = prepared()
+        with Between(lambda: None) as count:
+            store["/new"] = [1]
+        store.close()
+    for at in range(0, count.lines, 1 if FULL else max(1, count.lines // 100)):
+        store, make = prepared()
+        came = Between(lambda: store.__setitem__("/between", [7]), at)  # noqa: B023 - called before the next one
+        with came:
+            store["/new"] = [1]
+        assert ("/between" in make.values()) == came.done, f"before {came.where}"
+        store.close()
+
+
 # ------------------------------------------------------------------ the collector
 class Circle:
     """Garbage that only the collector finds; something is done when it does."""

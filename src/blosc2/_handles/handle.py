@@ -244,12 +244,18 @@ class FrameHandle:
         raise NotImplementedError(update, fresh)
 
     def _adopt(self, frame: Frame) -> None:
+        self._set_shown(frame, self._checked(frame))
+
+    def _checked(self, frame: Frame) -> Any:
+        """The array of a frame that is to be shown, None for a super-chunk; raises if the frame is damaged."""
         if self.verify:
             _frames.check_reads(frame)
         elif self.verify is None:
             frame.check_wholes()
-        if self.array is not None:
-            self.array = array_of(frame)
+        return None if self.array is None else array_of(frame)
+
+    def _set_shown(self, frame: Frame, array: Any) -> None:
+        self.array = array
         self.frame = frame
         self.version += 1
 

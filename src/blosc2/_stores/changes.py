@@ -17,6 +17,7 @@ from blosc2.exceptions import FormatError, name_file
 MANY = 64
 
 if TYPE_CHECKING:
+    from blosc2._stores.leaves.leaf import LiveHandle
     from blosc2._stores.store import Store
 
 
@@ -41,8 +42,8 @@ def put(store: Store, key: str, byte_range: ByteRange, value: Any = None) -> Non
             raise
 
 
-def remove(store: Store, key: str) -> None:
-    """Remove a key that exists."""
+def remove(store: Store, key: str) -> LiveHandle | None:
+    """Remove a key that exists; returns the handle of its leaf if that has edits that are not pending changes yet."""
     with Change(store._session):
         pending = store._pending
         is_published = key in store._backend
@@ -58,8 +59,8 @@ def remove(store: Store, key: str) -> None:
             )
         block = _note(store, key)
         try:
-            store._leaves.forget(key)
             pending.remove(key, block, is_published=is_published)
+            edited = store._leaves.forget(key)  # last: what comes in between may open the leaf
             store._publishing.forget_key(key)
             embedded = store._backend.embedded
             if embedded is not None and key in embedded.entries:
@@ -69,6 +70,7 @@ def remove(store: Store, key: str) -> None:
         except BaseException:
             recount(store)
             raise
+    return edited
 
 
 def remove_group(store: Store, group: str) -> bool:
@@ -195,7 +197,9 @@ def move(store: Store, names: dict[str, str]) -> None:
         with AllOrNone(store):
             # Remove all old keys first: they might exclude new ones.
             for old in names:
-                remove(store, old)
+                edited = remove(store, old)
+                if edited is not None:  # by another thread, since then
+                    byte_ranges[old] = edited.byte_range()
             for old, new in names.items():
                 put(store, new, byte_ranges[old])
 

@@ -245,9 +245,7 @@ def show_published(store: DictStore, keys: list[str]) -> None:
         recount(store)
     except (OSError, FormatError):
         store._backend.must_load = True
-    others = {key: handle for key, handle in store._leaves.edited.items() if key not in keys}
     store._leaves.reload(keys, store._contents.byte_range)
-    store._leaves.edited.update(others)
 
 
 # ------------------------------------------------------------------ dropping, closing
@@ -265,7 +263,7 @@ def discard(store: Store) -> None:
         drop(store)
         if store._backend.behind:
             load(store)
-            store._leaves.reload(touched, store._contents.byte_range)
+            store._leaves.reload_edited(touched, store._contents.byte_range)
 
 
 def drop(store: Store) -> None:
@@ -285,7 +283,7 @@ def _drop_now(store: Store, touched: set[str]) -> None:
     store._backend.discard()
     store._publishing.clear_dropped()
     recount(store)
-    store._leaves.reload(touched, store._contents.byte_range)
+    store._leaves.reload_edited(touched, store._contents.byte_range)
 
 
 def end(store: Store) -> None:
@@ -327,8 +325,7 @@ def close(store: Store, *, durable: bool) -> None:
         if session.closed:
             return
         try:
-            with store._leaves.noting:  # what is edited from now on is refused
-                session.ending = True
+            store._leaves.refuse_all_edits(session)
             if session.mode != "r":
                 _flush_now(store, durable=durable)
         except BaseException:

@@ -429,6 +429,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
     def _begin_child(self) -> None:
         """In a forked child: another thread of the parent may have been changing the store."""
         self._session.begin_child()
+        self._leaves.begin_child()
         if self._lock.renew():
             forget_published_keys(self)
 

@@ -51,8 +51,7 @@ class Transaction(Block):
                 if session.transaction is not None:
                     raise RuntimeError("a transaction is under way already: stores have one at a time")
                 self.thread = _thread.get_ident()
-                with store._leaves.noting:  # what other threads edit from now on is refused
-                    session.transaction = self
+                store._leaves.refuse_edits_of_others(session, self)
                 store._leaves.collect(store._pending.frames)
                 self._before = store._pending.snapshot()
             return store
@@ -86,14 +85,13 @@ class Transaction(Block):
         session.check_between("end a transaction")
         with store._lock, Change(session):
             if not failed:
-                session.transaction = None
                 self._published = store._pending.frames
                 try:
                     flush(store, durable=True)
                 except BaseException:
                     # While the lock is held, so that later changes of other threads are not taken back.
                     self._take_back(self._before)
-                    self._before = None
+                    session.transaction = self._before = None
                     raise
             else:
                 self._take_back(self._before)
@@ -109,7 +107,7 @@ class Transaction(Block):
             # Some changes may be published although publishing failed: show what is in the file.
             with suppress(OSError, FormatError):
                 load_if_behind(store)
-            store._leaves.reload(self._touched, store._contents.byte_range)
+            store._leaves.reload_edited(self._touched, store._contents.byte_range)
 
     def _restore(self, before: tuple[Any, ...]) -> None:
         """Bring back the pending changes from before; it may be called again."""
@@ -121,4 +119,4 @@ class Transaction(Block):
         was: dict[str, Any] = store._pending.frames
         self._touched |= {key for key in was if now.get(key, ...) is not was[key]}
         # Leaves may show changes that were taken back.
-        store._leaves.reload(self._touched, store._contents.byte_range)
+        store._leaves.reload_edited(self._touched, store._contents.byte_range)

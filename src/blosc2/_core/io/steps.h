@@ -4,7 +4,8 @@
  * nothing there. Free-threaded Python has no such guard, and a step takes a lock. It is a PyMutex, which takes no memory
  * to make, and is free in a forked child, because Python stops all other threads at the end of their steps before it forks.
  * A step must not run Python code, nor take another lock of this kind. One that waits for another lock, such as that of a
- * dictionary, may be stopped there: then the child has to free its lock (weak_cache.pyx). */
+ * dictionary, may be stopped there: then the child has to free its lock (weak_cache.pyx,
+ * store_state.pyx). */
 #ifndef B2_STEPS_H
 #define B2_STEPS_H
 #include <Python.h>

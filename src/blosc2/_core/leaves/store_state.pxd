@@ -1,7 +1,7 @@
 from cpython.pythread cimport PyThread_get_thread_ident
 from libc.stdint cimport int64_t
 
-from blosc2._core.io.steps cimport number_set
+from blosc2._core.io.steps cimport number_set, step_lock
 
 
 cdef class SessionState:
@@ -40,6 +40,8 @@ cdef class HeldLeaves:
 
     cdef dict held_, edited_
     cdef object handles_
+    # Of the steps in which an edit is noted, or edits begin to be refused.
+    cdef step_lock noting
 
 
 cdef class GroupCounts:

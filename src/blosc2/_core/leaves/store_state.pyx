@@ -6,13 +6,15 @@ needs it takes it once. Native code does the same with the fields behind the att
 """
 
 cimport cython
-from cpython.dict cimport PyDict_GetItemWithError, PyDict_SetItem, PyDict_Size
-from cpython.object cimport PyObject
+from cpython.dict cimport PyDict_DelItem, PyDict_GetItemWithError, PyDict_SetItem, PyDict_Size
+from cpython.object cimport PyObject, PyTypeObject, Py_TYPE
 from cpython.pythread cimport PyThread_get_thread_ident
 from libc.stdint cimport int64_t, uint8_t
-from libc.string cimport memcmp
+from libc.string cimport memcmp, memset
 
-from blosc2._core.io.steps cimport number_get, number_set, state_get, state_set
+from blosc2._core.io.steps cimport number_get, number_set, state_get, state_set, step_begin, step_end
+
+from _thread import get_ident
 
 cdef extern from "io/ascii_text.h":
     const uint8_t *ascii_text(PyObject *text, Py_ssize_t *length)
@@ -216,6 +218,89 @@ cdef class HeldLeaves:
     @cython.critical_section
     def handles(self, value):
         self.handles_ = value
+
+    # An edit takes the lock of its leaf, not that of the store. So whether it is refused is decided in the step that notes
+    # it, and whoever has edits refused does that in a step, too. A lock would not do: a finalizer or a handler of a signal
+    # that came in between could wait for a thread that waits for this lock. Nothing comes in between in a step, as it makes
+    # no object and lets go of none.
+    def show_edit(self, SessionState session not None, handle, tuple places not None, frame, array):
+        """Let a leaf show an edit, and note that, unless edits of it are refused; whether it was done.
+
+        Parameters
+        ----------
+        session : SessionState
+        handle : LiveHandle
+        places : tuple
+            The descriptors of the two attributes.
+        frame, array : object
+            What it is to show.
+        """
+        cdef object frame_place = places[0], array_place = places[1]
+        cdef object key = handle.key, me = get_ident(), before, transaction = None, own = None, thread = None
+        cdef dict edited = None
+        cdef bint done = False
+        before = frame_place.__get__(handle), array_place.__get__(handle)   # they go behind the step
+        step_begin(&self.noting)
+        try:
+            own, transaction, edited = handle._store, session.transaction, self.edited
+            if transaction is not None:
+                thread = transaction.thread
+            if own is not None and not state_get(&session.closed_) and not state_get(&session.ending_) and (
+                    transaction is None or thread == me):
+                (<PyTypeObject *> Py_TYPE(array_place)).tp_descr_set(array_place, handle, array)
+                (<PyTypeObject *> Py_TYPE(frame_place)).tp_descr_set(frame_place, handle, frame)
+                if key is not None:
+                    PyDict_SetItem(edited, key, handle)
+                done = True
+        finally:
+            step_end(&self.noting)
+        return done
+
+    def refuse_edits(self, handle):
+        """Have edits of a leaf refused: its key has another one, or none. Whether it had edits."""
+        cdef object key = handle.key, own = None, noted = None
+        cdef dict edited = None
+        cdef bint done = False
+        step_begin(&self.noting)
+        try:
+            own, edited = handle._store, self.edited
+            handle._store = None
+            noted = edited.get(key)
+            if noted is handle:
+                PyDict_DelItem(edited, key)
+                done = True
+        finally:
+            step_end(&self.noting)
+        return done
+
+    def refuse_all_edits(self, SessionState session not None):
+        """Have edits of all leaves refused: the store is being closed."""
+        step_begin(&self.noting)
+        state_set(&session.ending_, 1)
+        step_end(&self.noting)
+
+    def refuse_edits_of_others(self, SessionState session not None, transaction):
+        """Begin a transaction: edits by other threads are refused until its end."""
+        step_begin(&self.noting)
+        try:
+            session.transaction = transaction
+        finally:
+            step_end(&self.noting)
+
+    def take_edited(self):
+        """The table of edited leaves, which is an empty one from now on."""
+        cdef dict fresh = {}, edited = None
+        step_begin(&self.noting)
+        try:
+            edited = self.edited
+            self.edited = fresh
+        finally:
+            step_end(&self.noting)
+        return edited
+
+    def begin_child(self):
+        """In a forked child: without a GIL a step may wait for the lock of a dictionary, and Python may fork meanwhile."""
+        memset(&self.noting, 0, sizeof(self.noting))
 
 
 cdef class GroupCounts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from blosc2 import _stores
 from blosc2._backends import ByteRange
@@ -22,19 +22,25 @@ if TYPE_CHECKING:
     from blosc2._stores.store import Store
 
 
+# Where a handle has its frame and its array: subclasses have properties of these names.
+_PLACES: Final = (FrameHandle.__dict__["frame"], FrameHandle.__dict__["array"])
+
+
 class LiveHandle(MemoryHandle):
     """A leaf of a store open for writing.
 
     Changes stay in memory, where only holders of this leaf see them, until the store publishes them.
     """
 
-    __slots__ = ("_store",)
+    __slots__ = ("_store", "had_edits")
 
     _owns_file = True
 
     def __init__(self, frame: Frame, store: Store, options: HandleOptions, path: str | None, key: str) -> None:
         super().__init__(frame, options, path, key)
         self._store: weakref.ref[Store] | None = weakref.ref(store)
+        #: Whether edits waited for publication when the key got another leaf.
+        self.had_edits = False
         if self.urlpath is not None:
             self._waiting = TemporaryFile(os.path.abspath(self.urlpath))
 
@@ -58,23 +64,12 @@ class LiveHandle(MemoryHandle):
         store._session.check_thread("change a leaf")
         return store
 
-    def _adopt(self, frame: Frame) -> None:
+    def _set_shown(self, frame: Frame, array: Any) -> None:
         # The change began a while ago: another thread may have closed the store or replaced the leaf since then.
-        leaves = self._writable_store()._leaves
-        with leaves.noting:
-            self._writable_store()
-            super()._adopt(frame)
-            leaves.note_change(self)
-            self._writable_store()  # so may have a finalizer or a signal handler
-
-    @property
-    def is_detached(self) -> bool:
-        """Whether the key has another leaf now."""
-        return self._store is None
-
-    def detach(self) -> None:
-        """The key has another leaf now. This one can still be read, but not changed."""
-        self._store = None
+        store = self._writable_store()
+        while not store._leaves.show_edit(store._session, self, _PLACES, frame, array):
+            store = self._writable_store()  # which raises, unless edits are not refused any more
+        self.version += 1
 
     def reload(self, byte_range: ByteRange) -> bool:
         """Show the frame in a byte range instead of the edited one; False if it is of another kind."""
@@ -85,7 +80,7 @@ class LiveHandle(MemoryHandle):
             self._buffer, self._used, self._cparams = None, 0, None
             self.options = self.options._replace(cparams=None)
             self._joined = self._joined_of = None
-            super()._adopt(frame)
+            super()._set_shown(frame, self._checked(frame))
         return True
 
     def reattach(self, store: Store) -> None:

@@ -8,7 +8,6 @@ from contextlib import suppress
 from typing import Any, Final
 
 from blosc2._backends import ByteRange
-from blosc2._core.io.forking import Lock
 from blosc2._core.leaves.store_state import HeldLeaves
 from blosc2._core.leaves.weak_cache import sweep
 from blosc2._stores.leaves.leaf import LiveHandle
@@ -39,12 +38,9 @@ class OpenLeaves(HeldLeaves):
         How many references there may be before the first sweep.
     edited : dict
         The handles of leaves that were edited since they were published.
-    noting : Lock
-        Held while an edit is noted, and while one decides that no more edits of a leaf, or of all, are to be noted: a
-        leaf is changed without the lock of its store.
     """
 
-    __slots__ = ("limit", "noting")
+    __slots__ = ("limit",)
 
     held: dict[str, weakref.ref[Any]]
     handles: weakref.WeakValueDictionary[str, LiveHandle]
@@ -55,7 +51,6 @@ class OpenLeaves(HeldLeaves):
         self.limit = LEAST_SWEPT
         self.handles = weakref.WeakValueDictionary()
         self.edited = {}
-        self.noting = Lock()
 
     def find(self, key: str) -> Any | None:
         """The leaf of a key if somebody holds it; None otherwise."""
@@ -82,36 +77,26 @@ class OpenLeaves(HeldLeaves):
         """The keys of all open leaves."""
         return {*self.held.copy(), *(key for key, _ in living(self.handles)), *self.edited.copy()}
 
-    def forget(self, key: str) -> None:
-        """The key gets another leaf, or is removed. Its open leaf can still be read."""
+    def forget(self, key: str) -> LiveHandle | None:
+        """The key gets another leaf, or is removed. Its open leaf can still be read.
+
+        Returns its handle if it has edits that `collect` has not taken.
+        """
         self.held.pop(key, None)
-        with self.noting:
-            handle = self.handles.pop(key, None)
-            if handle is not None:
-                handle.detach()
-            self.edited.pop(key, None)
+        handle = self.handles.pop(key, None)
+        if handle is None:
+            return None
+        handle.had_edits = self.refuse_edits(handle)
+        return handle if handle.had_edits else None
 
     def forget_all(self) -> None:
         """All keys get other leaves. `held` is another dictionary afterwards."""
         self.held = {}
-        with self.noting:
-            if self.handles:
-                for _, handle in living(self.handles):
-                    handle.detach()
-                self.handles = weakref.WeakValueDictionary()
-            self.edited = {}
-
-    def note_change(self, handle: LiveHandle) -> None:
-        """A leaf was edited: keep it until it is published."""
-        if handle.key is None:
-            return
-        edited = None
-        # Another thread may have replaced the table meanwhile: then the edit belongs to the new one.
-        while edited is not self.edited:
-            edited = self.edited
-            edited[handle.key] = handle
-            if handle.is_detached:
-                edited.pop(handle.key, None)
+        if self.handles:
+            for _, handle in living(self.handles):
+                self.refuse_edits(handle)
+            self.handles = weakref.WeakValueDictionary()
+        self.edited = {}
 
     def collect(self, changes: dict[str, ByteRange | None]) -> None:
         """Make the frames of edited leaves pending changes."""
@@ -126,8 +111,8 @@ class OpenLeaves(HeldLeaves):
 
     def reload(self, keys: Iterable[str], byte_range_of: Callable[[str], ByteRange | None]) -> None:
         """The changes of some keys were dropped: their open leaves show what the store has now, if it has the key."""
-        self.edited = {}
         for key in keys:
+            self.edited.pop(key, None)
             handle = self.handles.get(key)
             if handle is not None:
                 with suppress(OSError, FormatError, UnsupportedKindError):  # a damaged leaf is not shown
@@ -135,6 +120,10 @@ class OpenLeaves(HeldLeaves):
                     if byte_range is not None and handle.reload(byte_range):
                         continue
             self.forget(key)
+
+    def reload_edited(self, keys: Iterable[str], byte_range_of: Callable[[str], ByteRange | None]) -> None:
+        """The changes of some keys were dropped, and all edits, also those that other threads made meanwhile."""
+        self.reload({*keys, *self.take_edited()}, byte_range_of)
 
     def follow(self, byte_range_of: Callable[[str], ByteRange | None]) -> None:
         """Another version of the store is shown: open leaves show what it has, as in `reload`."""
@@ -147,11 +136,11 @@ class OpenLeaves(HeldLeaves):
             self.forget(key)
 
     def restore(self, key: str, store: Any, handle: LiveHandle | None, leaf: Any, *, edited: bool) -> None:
-        """The key gets back a leaf that was open before."""
+        """The key gets back a leaf that was open before; `edited` says whether it had edits then."""
         if handle is not None:
             handle.reattach(store)
             self.handles[key] = handle
-            if edited:
+            if edited or handle.had_edits:  # perhaps by another thread, later
                 self.edited[key] = handle
         if leaf is not None:
             self.held[key] = weakref.ref(leaf)

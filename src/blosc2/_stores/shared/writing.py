@@ -8,7 +8,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Final
 
 from blosc2._backends import shared_lock_path
@@ -104,23 +104,27 @@ class SharedWriting(OuterBlock):
     def _end(self, failed: bool) -> None:
         """Publish what was changed, or drop it; then let others have their turn."""
         store = self._own_store()
-        if store is not None:
-            with Change(store._session), self._following:
+        if store is None:
+            self._release(is_known=False)
+            return
+        with Change(store._session):  # to its end: what came in between would belong to a change that is over
+            with self._following:
                 if failed:
                     self._drop(store)
                 else:
                     self._publish_or_drop(store)
-        self._release(is_known=store is not None and not failed)
+            self._release(is_known=not failed)
 
     def _clean_up(self) -> None:
         """A change could not begin, or ended by an error."""
         store = self._own_store()
-        try:
-            if store is not None and self._following.is_changing:
-                with Change(store._session), self._following:
-                    self._drop(store)
-        finally:
-            self._release(is_known=False)
+        with nullcontext() if store is None else Change(store._session):
+            try:
+                if store is not None and self._following.is_changing:
+                    with self._following:
+                        self._drop(store)
+            finally:
+                self._release(is_known=False)
 
     def _own_store(self) -> Store | None:
         """The store, unless it is closed, or that of the process of which this one is a fork."""

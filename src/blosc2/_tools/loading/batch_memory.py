@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from blosc2._core.io.forking import in_child
+
 #: Bytes above which memory is taken from the system. For less, the allocator keeps little.
 LARGE: Final = 1 << 20
 # Pieces that nobody has any more, which the next batches of the same size get: memory that was never touched costs as
@@ -35,11 +37,23 @@ def end_loop(loop: object) -> None:
         _spare.clear()
 
 
+def _begin_child() -> None:
+    """The threads of all loops stayed with the parent, and so did who ends them."""
+    _loops.clear()
+    _spare.clear()
+
+
+in_child(_begin_child)
+
+
 def large_memory(nbytes: int) -> np.ndarray[Any, Any] | None:
     """So many bytes for a batch as an array of bytes; None where the usual way is the better one."""
     if nbytes <= LARGE or not _loops or not hasattr(mmap, "MAP_PRIVATE"):
         return None
-    pages = _spare_pages(nbytes) or _new_pages(nbytes)
+    try:
+        pages = _spare_pages(nbytes) or _new_pages(nbytes)
+    except OSError:  # the usual way raises MemoryError, if that has none either
+        return None
     memory = np.frombuffer(pages, "u1")
     weakref.finalize(memory, _give_back, pages).atexit = False
     return memory
@@ -49,6 +63,8 @@ def _give_back(pages: mmap.mmap) -> None:
     """No array or tensor over it is left. The deque drops the oldest piece if it is full."""
     if _loops:
         _spare.append(pages)
+        if not _loops:  # the last loop has ended meanwhile
+            _spare.clear()
 
 
 def _spare_pages(nbytes: int) -> mmap.mmap | None:
