@@ -247,10 +247,10 @@ cdef class HeldLeaves:
                 thread = transaction.thread
             if own is not None and not state_get(&session.closed_) and not state_get(&session.ending_) and (
                     transaction is None or thread == me):
+                if key is not None:
+                    PyDict_SetItem(edited, key, handle)   # first: it may find no memory
                 (<PyTypeObject *> Py_TYPE(array_place)).tp_descr_set(array_place, handle, array)
                 (<PyTypeObject *> Py_TYPE(frame_place)).tp_descr_set(frame_place, handle, frame)
-                if key is not None:
-                    PyDict_SetItem(edited, key, handle)
                 done = True
         finally:
             step_end(&self.noting)
