@@ -158,7 +158,8 @@ def test_a_child_without_room_for_descriptors_cuts_itself_off_all_the_same(tmp_p
     def write() -> None:
         file.write(b"nothing")
 
-    resource.setrlimit(resource.RLIMIT_NOFILE, (200, limits[1]))
+    # Descriptors are given out from the lowest, so that one tells how many are in use at least.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (file.fileno() + 200, limits[1]))
     try:
         with pytest.raises(OSError, match="Too many"):
             while True:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sysconfig
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,8 +25,9 @@ from blosc2._integrity import salvage_frames
 from blosc2.exceptions import FormatError
 
 needs_proc = pytest.mark.skipif(not limits.LINUX, reason="measures memory in /proc")
-# What the process takes besides, for the interpreter and the allocator.
-SLACK = 16 << 20
+# What the process takes besides, for the interpreter and the allocator. That of Python without a GIL keeps memory that
+# was freed: 14 times two pieces of 4 MiB, one of which is copied and kept, take 92 MiB there, and 64 with a GIL.
+SLACK = 40 << 20 if sysconfig.get_config_var("Py_GIL_DISABLED") else 16 << 20
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import gc
 import os
 import subprocess
 import sys
+import sysconfig
 import threading
 import tracemalloc
 import weakref
@@ -20,8 +21,8 @@ import blosc2
 from blosc2._core.leaves.weak_cache import hold, sweep
 
 LEAVES = 20_000
-#: Resident bytes for each leaf that is open.
-MOST = 1200
+#: Resident bytes for each leaf that is open. Without a GIL each object has 16 bytes more.
+MOST = 1300 if sysconfig.get_config_var("Py_GIL_DISABLED") else 1200
 
 
 @pytest.fixture(scope="module")

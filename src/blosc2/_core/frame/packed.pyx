@@ -11,8 +11,19 @@ from libc.stdlib cimport free, malloc
 
 from blosc2._core.io.buffer cimport Buffer, readable
 
+cdef extern from *:
+    """
+    #ifdef Py_GIL_DISABLED
+    #define B2_LIST_SLOT 18
+    #else
+    #define B2_LIST_SLOT 9
+    #endif
+    """
+    # For each item of a list, which grows by an eighth. Without a GIL the old items are there until they are copied.
+    enum:
+        SLOT "B2_LIST_SLOT"
+
 cdef enum:
-    SLOT = 8            # of a list
     OBJECT = 64         # an empty list or map, and what the allocator adds
     SCALAR = 32         # an integer that Python does not keep, or a float
     TEXT = 64           # what a string or bytes have besides their content
@@ -128,7 +139,7 @@ cdef int64_t _walk(const uint8_t *p, int64_t room, int depth, bint in_array, int
             n = _number(p, head)
             p += head
             room -= head
-            # Lists are made as long as they say, if that is no more than all bytes there are; maps grow.
+            # Some versions of msgpack make lists as long as they say, if that is no more than all bytes there are.
             if code <= 0xDD:
                 if n > whole:
                     break
@@ -163,8 +174,8 @@ def unpacked_size(data not None, int64_t enough=(1 << 62)):
 
     Examples
     --------
-    >>> unpacked_size(bytes([0x93, 1, 2, 3]))
-    88
+    >>> unpacked_size(bytes([0xC4, 3, 1, 2, 3]))    # three bytes as one value
+    67
     """
     cdef Buffer view = readable(data)
     cdef int64_t size
