@@ -16,7 +16,7 @@ pytest.importorskip("fsspec")
 import remote_kit
 
 import blosc2
-from blosc2.exceptions import StaleHandleError
+from blosc2.exceptions import RemoteChangedError, StaleHandleError
 
 ITEMS = np.random.default_rng(5).integers(0, 256, (40, 16, 16), "u1")
 
@@ -72,3 +72,27 @@ def test_workers_of_a_loader(server: remote_kit.RangeServer, path: Path, kind: s
     with blosc2.torch.Loader(samples, 8, shuffle=True, workers=2, kind=kind) as loader:
         for batch in loader:
             np.testing.assert_array_equal(batch["image"].numpy(), ITEMS[batch["label"].numpy()])
+
+
+@pytest.mark.parametrize("kind", ["threads", "fork", "spawn"])
+def test_an_object_that_is_replaced_under_a_loader(server: remote_kit.RangeServer, tmp_path: Path, kind: str) -> None:
+    """What comes before the error is of the old version."""
+    pytest.importorskip("torch")
+    import blosc2.torch
+
+    if kind not in ("threads", *multiprocessing.get_all_start_methods()):
+        pytest.skip("fork does not exist here")
+    rows = np.random.default_rng(6).integers(0, 256, (12, 100_000), "u1")
+    for version in (0, 1):
+        with blosc2.TreeStore(str(tmp_path / f"{version}.b2z"), mode="w") as writing:
+            for i, row in enumerate(rows):
+                writing[f"/{i:02d}"] = row + version
+    store = blosc2.open(server.put("a.b2z", tmp_path / "0.b2z"), remote={"retries": 1})
+    with blosc2.torch.Loader(blosc2.torch.Samples(store), 1, workers=2, kind=kind, prefetch=1) as loader:
+        loop = iter(loader)
+        found = [next(loop)]
+        server.put("a.b2z", tmp_path / "1.b2z")
+        with pytest.raises((RemoteChangedError, StaleHandleError), match=r"a\.b2z"):
+            found.extend(loop)
+    assert len(found) < 12
+    np.testing.assert_array_equal(np.concatenate(found), rows[: len(found)])
