@@ -15,6 +15,7 @@ import numpy as np
 from blosc2 import _stores
 from blosc2._backends import EMBED
 from blosc2._files import file_identity
+from blosc2._handles import remote_version
 from blosc2._indexing import Items, Version, read_many
 from blosc2._opening import open
 from blosc2._options import scheme_of
@@ -135,7 +136,10 @@ class StoreLeaves:
 
     # ------------------------------------------------------------------ one version
     def _stamp(self) -> Any:
-        return self.store._owner._backend._identity  # type: ignore[attr-defined]  # each backend has it
+        source = self.store._source
+        there = None if source is None else remote_version(source)
+        # type: each backend has it
+        return self.store._owner._backend._identity if there is None else there  # type: ignore[attr-defined]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
