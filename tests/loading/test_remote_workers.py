@@ -16,7 +16,7 @@ pytest.importorskip("fsspec")
 import remote_kit
 
 import blosc2
-from blosc2.exceptions import RemoteChangedError
+from blosc2.exceptions import RemoteAccessError, RemoteChangedError, RemoteError
 
 ITEMS = np.random.default_rng(5).integers(0, 256, (40, 16, 16), "u1")
 
@@ -97,3 +97,61 @@ def test_an_object_that_is_replaced_under_a_loader(server: remote_kit.RangeServe
             found.extend(loop)
     assert len(found) < 12
     np.testing.assert_array_equal(np.concatenate(found), rows[: len(found)])
+
+
+def without_ranges(server: remote_kit.RangeServer) -> None:
+    server.ranges = False
+
+
+def cut(server: remote_kit.RangeServer) -> None:
+    def spoil(handler: Any, data: bytes, part: slice) -> bool:
+        handler.send_response(206)
+        headers = remote_kit.content_range(part, data) | server.version(data)
+        for name, value in ({"Content-Length": str(part.stop - part.start)} | headers).items():
+            handler.send_header(name, value)
+        handler.end_headers()
+        handler.wfile.write(data[part][:100])
+        handler.close_connection = True
+        return True
+
+    server.spoil = spoil
+
+
+def refuse(server: remote_kit.RangeServer) -> None:
+    def spoil(handler: Any, data: bytes, part: slice) -> bool:
+        remote_kit.reply(handler, 403, b"")
+        return True
+
+    server.spoil = spoil
+
+
+@pytest.mark.parametrize(
+    ("trouble", "kind", "text"),
+    [
+        (without_ranges, RemoteError, "range requests"),
+        (cut, RemoteError, "the answer ended after"),
+        (refuse, RemoteAccessError, "give other credentials"),
+    ],
+)
+@pytest.mark.parametrize("workers", ["threads", "fork", "spawn"])
+def test_a_server_that_fails_under_a_loader(
+    server: remote_kit.RangeServer, tmp_path: Path, trouble: Any, kind: Any, text: str, workers: str
+) -> None:
+    """The error of a worker comes in the loop, with the URL. What may help is asked again, and not for ever."""
+    pytest.importorskip("torch")
+    import blosc2.torch
+
+    if workers not in ("threads", *multiprocessing.get_all_start_methods()):
+        pytest.skip("fork does not exist here")
+    with blosc2.TreeStore(str(tmp_path / "a.b2z"), mode="w") as store:
+        for i, row in enumerate(np.random.default_rng(6).integers(0, 256, (6, 100_000), "u1")):
+            store[f"/{i}"] = row
+    samples = blosc2.torch.Samples(blosc2.open(server.put("a.b2z", tmp_path / "a.b2z"), remote={"retries": 1}))
+    trouble(server)
+    server.forget()
+    loader = blosc2.torch.Loader(samples, 1, workers=2, kind=workers)
+    with pytest.raises(kind, match=rf"(?s)a\.b2z.*{text}"):
+        list(loader)
+    loader.close()
+    # One for each leaf, and for each worker that opens the store; a cut answer is asked for twice.
+    assert len(server.requests) <= (6 + 2) * (2 if trouble is cut else 1)

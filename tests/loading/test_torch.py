@@ -204,9 +204,9 @@ class Dying(b2t.Samples):
         return super()._read(epochs, places, nthreads)
 
 
-@pytest.mark.skipif(not FORKS, reason="fork does not exist here")
-def test_a_worker_that_dies(path: str) -> None:
-    loader = b2t.Loader(Dying(path, ["scan"]), 1, workers=2, kind="fork")
+@pytest.mark.parametrize("kind", [*(["fork"] if FORKS else []), "spawn"])
+def test_a_worker_that_dies(path: str, kind: str) -> None:
+    loader = b2t.Loader(Dying(path, ["scan"]), 1, workers=2, kind=kind)
     with pytest.raises(RuntimeError, match=r"worker.*(killed by signal|exited unexpectedly)"):
         list(loader)
     loader.dataset.patient = True  # new workers see it
