@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,6 +82,32 @@ def test_an_empty_object(bucket: Any, options: dict[str, Any]) -> None:
     bucket.pipe_file("scans/empty.b2nd", b"")
     with pytest.raises(blosc2.exceptions.FormatError):
         blosc2.open("s3://scans/empty.b2nd", storage_options=options)
+
+
+def test_wrong_credentials(bucket: Any, options: dict[str, Any]) -> None:
+    """The server looks at them from here on: those that it gave are the right ones."""
+    import boto3
+    import requests
+
+    everything = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
+    keys = {"aws_access_key_id": options["key"], "aws_secret_access_key": options["secret"]}
+    iam = boto3.client("iam", **options["client_kwargs"], **keys)
+    iam.create_user(UserName="user")
+    iam.put_user_policy(UserName="user", PolicyName="all", PolicyDocument=json.dumps(everything))
+    right = iam.create_access_key(UserName="user")["AccessKey"]
+    looks = f"{options['client_kwargs']['endpoint_url']}/moto-api/reset-auth"
+    requests.post(looks, data="0", timeout=10)
+    try:
+        for key, secret, text in (
+            (right["AccessKeyId"], "wrong", "signature"),
+            ("AKIAWRONG00000000000", "wrong", "does not exist in our records"),
+        ):
+            with pytest.raises(RemoteAccessError, match=rf"items\.b2nd.*{text}.*storage_options"):
+                blosc2.open("s3://scans/items.b2nd", storage_options=options | {"key": key, "secret": secret})
+        given = options | {"key": right["AccessKeyId"], "secret": right["SecretAccessKey"]}
+        assert blosc2.open("s3://scans/items.b2nd", storage_options=given)[7] == ITEMS[7]
+    finally:
+        requests.post(looks, data="inf", timeout=10)
 
 
 class NoCredentialsError(Exception):

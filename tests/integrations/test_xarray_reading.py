@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -108,6 +109,35 @@ def test_a_pickle_is_a_path(path: str) -> None:
     code = "import pickle, sys; print(float(pickle.loads(sys.stdin.buffer.read())[4].sum()))"
     done = subprocess.run([sys.executable, "-c", code], input=pickled, capture_output=True, check=True)
     assert float(done.stdout) == (TEMPERATURE[4] * 0.5).sum()
+
+
+@pytest.mark.parametrize("suffix", [".b2z", ".b2d", ".b2e", ".b2nd"])
+@pytest.mark.parametrize("how", [{}, {"chunks": {}}])
+def test_a_file_that_was_replaced(suffix: str, how: dict[str, Any], tmp_path: Path) -> None:
+    """What is open shows the old version; a task in another process, or a dataset that was pickled, does not mix."""
+    if how:
+        pytest.importorskip("dask")
+    paths = [str(tmp_path / f"{name}{suffix}") for name in ("values", "newer")]
+    make: Any = blosc2.EmbedStore if suffix == ".b2e" else blosc2.TreeStore
+    for number, path in enumerate(paths):
+        array = named(TEMPERATURE + number, "time", "y", "x")
+        if suffix == ".b2nd":
+            array.save(path)
+            continue
+        with make(path, mode="w") as store:
+            store["/values"] = array
+    with xarray.open_dataset(paths[0], engine=Engine, **how) as found:
+        pickled = pickle.dumps(found)
+        if suffix == ".b2d":
+            os.rename(paths[0], tmp_path / "former.b2d")
+        os.replace(paths[1], paths[0])
+        values = next(iter(found.data_vars.values()))
+        np.testing.assert_array_equal(values[2], TEMPERATURE[2])
+        other = next(iter(pickle.loads(pickled).data_vars.values()))
+        with pytest.raises(blosc2.StaleHandleError, match="handle was pickled"):
+            other[2].compute(**({"scheduler": "synchronous"} if how else {}))
+    with xarray.open_dataset(paths[0], engine=Engine) as found:
+        np.testing.assert_array_equal(next(iter(found.data_vars.values())), TEMPERATURE + 1)
 
 
 def test_files_together(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import time
 from pathlib import Path
 from typing import Any
 
@@ -277,6 +278,46 @@ def test_a_leaf_file_that_was_replaced(tmp_path: Path) -> None:
         samples.read_batch([0, 1])
 
 
+@pytest.mark.parametrize("how", ["rename", "group", "move", "folder", "link"])
+def test_leaf_files_that_were_written_before(how: str, tmp_path: Path) -> None:
+    """They come into the place of others, whose names they get, with times from before the samples were listed."""
+    path, other = str(tmp_path / "x.b2d"), str(tmp_path / "y.b2d")
+    large = np.random.default_rng(0).integers(0, 256, (3, 100_000)).astype("u1")
+    for folder, add in ((path, 0), (other, 1)):
+        with blosc2.TreeStore(folder, mode="w") as store:
+            for n in range(3):
+                store[f"/{n}/image"] = large[n] + add
+                store[f"/prepared/{n}/image"] = large[n] + add + 1
+    opened = path
+    if how == "link":
+        opened = str(tmp_path / "link.b2d")
+        os.symlink(path, opened)
+    time.sleep(0.05)
+    made = [
+        Samples(opened, ["image"], keys=["0", "1", "2"]),
+        blosc2.PatchSampler(opened, (100_000,), fields=["image"], keys=["0", "1", "2"]),
+    ]
+    pickled = pickle.dumps(made)
+    for one in made:
+        assert np.array_equal(np.sort(one.read_batch(range(3))["image"], 0), np.sort(large, 0))
+    if how in ("rename", "group"):
+        part = "/image" if how == "rename" else ""
+        with blosc2.TreeStore(path, mode="a") as store, store.transaction():
+            del store["/1/image"]
+            store.rename(f"/prepared/1{part}", f"/1{part}")
+    elif how == "move":
+        os.replace(os.path.join(other, "1/image.b2nd"), os.path.join(path, "1/image.b2nd"))
+    elif how == "folder":
+        os.rename(path, str(tmp_path / "former.b2d"))
+        os.rename(other, path)
+    else:
+        os.symlink(other, opened + ".new")
+        os.replace(opened + ".new", opened)
+    for one in made + pickle.loads(pickled):
+        with pytest.raises(blosc2.StaleHandleError, match=r"since (its|the) samples were listed"):
+            one.read_batch(range(3))
+
+
 def test_a_store_that_is_gone(tmp_path: Path) -> None:
     path = write(tmp_path / "x.b2z")
     pickled = pickle.dumps(Samples(path, ["image"]))
@@ -295,6 +336,39 @@ def test_an_array_that_is_changed_meanwhile(tmp_path: Path) -> None:
     assert np.array_equal(samples[2], ITEMS[2])
     with pytest.raises(blosc2.StaleHandleError, match="changed since this handle was pickled"):
         pickle.loads(pickled)[2]
+
+
+@pytest.mark.parametrize("where", ["memory", "file", "refreshed"])
+def test_an_array_that_was_changed_before_it_is_pickled(where: str, tmp_path: Path) -> None:
+    """Here the dataset shows the former version; what is pickled would be the newer one."""
+    path = None if where == "memory" else str(tmp_path / "x.b2nd")
+    array = blosc2.asarray(ITEMS, urlpath=path, chunks=(1, 4, 5))
+    if where == "refreshed":
+        array = blosc2.open(path)
+    samples = Samples({"a": array, "b": blosc2.asarray(ITEMS)})
+    assert np.array_equal(pickle.loads(pickle.dumps(samples))[2]["a"], ITEMS[2])
+    if where == "refreshed":
+        blosc2.open(path, mode="a")[2] = 0
+        assert array.refresh()
+    else:
+        array[2] = 0
+    assert np.array_equal(samples[2]["a"], ITEMS[2])
+    other = pickle.loads(pickle.dumps(samples))
+    for one in (other, pickle.loads(pickle.dumps(other))):
+        with pytest.raises(blosc2.StaleHandleError, match="field 'a': the array was changed or refreshed"):
+            one[2]
+    assert np.array_equal(pickle.loads(pickle.dumps(Samples(array)))[2], np.zeros_like(ITEMS[2]))
+
+
+def test_an_array_that_follows_others(tmp_path: Path) -> None:
+    """In this process, samples are of one version; another one would begin with a version of its own."""
+    path = str(tmp_path / "x.b2nd")
+    blosc2.asarray(ITEMS, urlpath=path, chunks=(1, 4, 5))
+    samples = Samples(blosc2.open(path, locking=True))
+    blosc2.open(path, mode="a", locking=True)[2] = 0
+    assert np.array_equal(samples[2], ITEMS[2])
+    with pytest.raises(ValueError, match="without locking=True"):
+        pickle.dumps(samples)
 
 
 def test_stores_that_may_change(tmp_path: Path) -> None:

@@ -204,9 +204,9 @@ class Dying(b2t.Samples):
         return super()._read(epochs, places, nthreads)
 
 
-@pytest.mark.skipif(not FORKS, reason="fork does not exist here")
-def test_a_worker_that_dies(path: str) -> None:
-    loader = b2t.Loader(Dying(path, ["scan"]), 1, workers=2, kind="fork")
+@pytest.mark.parametrize("kind", [*(["fork"] if FORKS else []), "spawn"])
+def test_a_worker_that_dies(path: str, kind: str) -> None:
+    loader = b2t.Loader(Dying(path, ["scan"]), 1, workers=2, kind=kind)
     with pytest.raises(RuntimeError, match=r"worker.*(killed by signal|exited unexpectedly)"):
         list(loader)
     loader.dataset.patient = True  # new workers see it
@@ -271,19 +271,36 @@ def test_two_loops_over_a_loader(path: str, kind: str) -> None:
     third.close()
 
 
-@pytest.mark.skipif(not FORKS, reason="fork does not exist here")
-def test_a_store_replaced_under_a_loader(path: str, tmp_path: Path) -> None:
-    """Forked workers show what their parent has opened."""
-    loader = b2t.Loader(b2t.Samples(path, ["scan"]), 1, workers=2, kind="fork", prefetch=1)
+@pytest.mark.parametrize(
+    ("kind", "suffix"),
+    [*((kind, suffix) for kind in KINDS for suffix in (".b2z", ".b2d", ".b2e")), ("spawn", ".b2z")],
+)
+def test_a_store_replaced_under_a_loader(kind: str, suffix: str, tmp_path: Path) -> None:
+    """What the loop gives is of the old version, to the end or up to an error that names the store."""
+    rows = np.random.default_rng(1).integers(0, 256, (12, 50_000), "u1")
+    make: Any = blosc2.EmbedStore if suffix == ".b2e" else blosc2.TreeStore
+    for name, add in (("old", 0), ("new", 1)):
+        with make(str(tmp_path / f"{name}{suffix}"), mode="w") as store:
+            for n, row in enumerate(rows):
+                store[f"/{n:02d}/scan"] = row + add
+    path = str(tmp_path / f"old{suffix}")
+    loader = b2t.Loader(b2t.Samples(path, ["scan"]), 1, workers=2, kind=kind, prefetch=1)
     loop = iter(loader)
     found = [next(loop)["scan"].numpy().copy()]
-    with blosc2.TreeStore(str(tmp_path / "other.b2z"), mode="w") as store:
-        for n in range(6):
-            store[f"/{n}/scan"] = ITEMS[n] + 1
-    os.replace(tmp_path / "other.b2z", path)
-    found += [batch["scan"].numpy().copy() for batch in loop]
+    if suffix == ".b2d":
+        os.rename(path, tmp_path / "former.b2d")
+    os.replace(tmp_path / f"new{suffix}", path)
+    error = None
+    try:
+        found.extend(batch["scan"].numpy().copy() for batch in loop)
+    except blosc2.StaleHandleError as raised:
+        error = raised
     loader.close()
-    assert np.array_equal(np.concatenate(found), ITEMS)
+    assert np.array_equal(np.concatenate(found), rows[: len(found)])
+    assert len(found) == 12 if error is None else path in str(error)
+    if suffix == ".b2d" or kind == "spawn":
+        return  # a worker may have opened the store in time, or not
+    assert error is None
 
 
 @pytest.mark.skipif(not FORKS, reason="fork does not exist here")

@@ -125,7 +125,7 @@ def test_a_missing_package_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     assert main(["demo", "--output", str(tmp_path / "a.b2z")]) == 2
-    assert "pip install nibabel scikit-image" in capsys.readouterr().err
+    assert "pip install 'python-blosc2[demo]'" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -331,8 +331,9 @@ class ReadableArray(Stored):
 
     def __arrow_array__(self, type: Any = None) -> Any:
         """What ``pyarrow.array`` and ``pyarrow.table`` ask for; numbers are not copied once they are decoded."""
-        import pyarrow as pa
+        from blosc2._options import needed
 
+        pa = needed("pyarrow", "arrow", "an array of Arrow")
         if self.ndim != 1:
             raise ValueError(f"an array of Arrow has one axis, not {self.ndim}: pyarrow.array(array[...].ravel())")
         try:

@@ -37,7 +37,15 @@ if TYPE_CHECKING:
     from blosc2._handles.lazy_chunks import lazy_chunk
     from blosc2._handles.memory import MemoryHandle
     from blosc2._handles.new_frame import check_target, copy_frame, new_handle
-    from blosc2._handles.pickled import LOST_ERRORS, FrameVersion, LostHandle, version_of
+    from blosc2._handles.pickled import (
+        LOST_ERRORS,
+        FrameVersion,
+        LostHandle,
+        path_of_any_version,
+        path_to_pickle,
+        remote_version,
+        version_of,
+    )
     from blosc2._handles.shared import FollowingHandle, shared_handle
 else:
     __getattr__ = on_demand(__name__, {
@@ -50,7 +58,7 @@ else:
         "lazy_chunks": "lazy_chunk",
         "memory": "MemoryHandle",
         "new_frame": "check_target copy_frame new_handle",
-        "pickled": "LOST_ERRORS FrameVersion LostHandle version_of",
+        "pickled": "LOST_ERRORS FrameVersion LostHandle path_of_any_version path_to_pickle remote_version version_of",
         "shared": "FollowingHandle shared_handle",
     })  # fmt: skip
 
@@ -90,9 +98,12 @@ __all__ = [
     "new_handle",
     "open_handle",
     "overwrite",
+    "path_of_any_version",
+    "path_to_pickle",
     "position_for_chunk",
     "read_bytes",
     "read_into",
+    "remote_version",
     "reorder",
     "set_file_cache",
     "shared_handle",

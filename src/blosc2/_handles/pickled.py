@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import struct
 from typing import Any, Final, Never, TypeVar
 
@@ -10,6 +11,7 @@ from blosc2 import _handles
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_checksums import range_checksum
 from blosc2._core.io.checksum import crc32c
+from blosc2._core.io.source import Source
 from blosc2._handles.handle import FrameHandle
 from blosc2._handles.options import HandleOptions
 from blosc2._options import RemotePath
@@ -40,9 +42,10 @@ def version_of(handle: FrameHandle) -> FrameVersion | None:
         return len(handle._head), crc32c(handle._head)
     frame = handle.published
     source = frame.source
-    if isinstance(handle.urlpath, RemotePath):
+    there = remote_version(source)
+    if there is not None:
         # What the server tells of the version stands for all of its bytes: fetching them would take time.
-        return frame.frame_len, frame.offset, *getattr(source, "remote", handle.urlpath.reader).version
+        return frame.frame_len, frame.offset, *there
     member, time, limit = 0, None, _SMALL
     if not frame.checksums_len and frame.frame_len > _SMALL:
         if frame.offset == 0 and frame.frame_len == source.size and source.identity is not None:
@@ -57,6 +60,24 @@ def version_of(handle: FrameHandle) -> FrameVersion | None:
     if frame.frame_len > limit:
         at = max(at, frame.chunks_range[1])
     return frame.frame_len, crc32c(header), range_checksum(source, at, end - at), member, time
+
+
+def remote_version(source: Source) -> tuple[Any, ...] | None:
+    """What a server told of the version that a source shows; None of what is no object on a server."""
+    remote = getattr(source, "remote", None)
+    return None if remote is None else tuple(remote.version)
+
+
+def path_to_pickle(path: str, source: Source | None) -> str:
+    """The path that a pickle of a handle holds. One of a server wants the version that the handle shows."""
+    if isinstance(path, RemotePath):
+        return path.anew(None if source is None else remote_version(source))
+    return path if os.path.isabs(path) else os.path.abspath(path)
+
+
+def path_of_any_version(path: str) -> str:
+    """The path of a pickle, for whoever opens it anew."""
+    return path.anew() if isinstance(path, RemotePath) else path
 
 
 def _member_checksum(frame: Frame) -> int:

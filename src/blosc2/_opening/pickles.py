@@ -21,6 +21,8 @@ from blosc2._handles import (
     LostHandle,
     MemoryHandle,
     Stored,
+    path_of_any_version,
+    path_to_pickle,
     version_of,
 )
 from blosc2._opening.open_path import from_cframe, open, schunk_from_cframe
@@ -44,7 +46,7 @@ def reduce_stored(stored: Stored) -> tuple[Any, ...]:
         given["cparams"] = handle.cparams
     if isinstance(handle, MemoryHandle) or handle.urlpath is None:
         return revive, (kind, stored.to_cframe(), handle.deserialize, given)
-    path = handle.urlpath if isinstance(handle.urlpath, RemotePath) else os.path.abspath(handle.urlpath)
+    path = path_to_pickle(handle.urlpath, handle.published.source)
     return reopen, (kind, path, handle.key, _how(handle), given, version_of(handle))
 
 
@@ -92,7 +94,7 @@ def reopen(
         found = _find(kind, path, key, how, version)
     except LOST_ERRORS as error:
         recipe = reopen, (kind, path, key, how, given, version)
-        return LostHandle(error, recipe, path, key, how).stand_in(kind)
+        return LostHandle(error, recipe, path_of_any_version(path), key, how).stand_in(kind)
     return _finish(found, given)
 
 

@@ -49,8 +49,10 @@ class RemotePath(str):
     options: RemoteOptions
     #: What reads the object now, for all that was opened by this path; no part of a pickle.
     reader: Any
+    #: In a pickle: what the server told of the version that a handle shows. No other one is opened.
+    wanted: tuple[Any, ...] | None
 
-    __slots__ = ("options", "reader", "storage_options", "url")
+    __slots__ = ("options", "reader", "storage_options", "url", "wanted")
 
     def __new__(
         cls, url: str, storage_options: Mapping[str, Any] | None = None, options: RemoteOptions | None = None
@@ -59,16 +61,19 @@ class RemotePath(str):
         return cls.called(shown, url, dict(storage_options or {}), options or RemoteOptions())
 
     @classmethod
-    def called(cls, name: str, url: str, storage_options: Mapping[str, Any], options: RemoteOptions) -> Self:
+    def called(
+        cls, name: str, url: str, storage_options: Mapping[str, Any], options: RemoteOptions,
+        wanted: tuple[Any, ...] | None = None,
+    ) -> Self:  # fmt: skip
         """A path that messages call by a name."""
         self = super().__new__(cls, name)
         self.url, self.storage_options, self.options = url, storage_options, options
-        self.reader = None
+        self.reader, self.wanted = None, wanted
         return self
 
-    def anew(self) -> RemotePath:
-        """The same without what reads it: it shows the newest version."""
-        return self.called(str(self), self.url, self.storage_options, self.options)
+    def anew(self, wanted: tuple[Any, ...] | None = None) -> RemotePath:
+        """The same without what reads it: it shows the newest version, or refuses all but the one that is wanted."""
+        return self.called(str(self), self.url, self.storage_options, self.options, wanted)
 
     @property
     def suffix(self) -> str:
@@ -78,10 +83,10 @@ class RemotePath(str):
     @property
     def recipe(self) -> tuple[Any, ...]:
         """What two paths have in common that lead to the same."""
-        return self.url, repr(self.storage_options), self.options
+        return self.url, repr(self.storage_options), self.options, self.wanted
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RemotePath.called, (str(self), self.url, self.storage_options, self.options)
+        return RemotePath.called, (str(self), self.url, self.storage_options, self.options, self.wanted)
 
     def __copy__(self) -> RemotePath:
         return self
@@ -105,7 +110,7 @@ def remote_path(url: str, storage_options: object = None, remote: object = None)
     2
     """
     if isinstance(url, RemotePath):  # of a pickle; not what reads it for others
-        return url.anew()
+        return url.anew(url.wanted)
     if storage_options is not None and not isinstance(storage_options, Mapping):
         raise TypeError(f"storage_options must be a dict, as fsspec takes it, not {type(storage_options).__name__}")
     return RemotePath(url, storage_options, _options(remote))

@@ -25,10 +25,11 @@ from blosc2 import _stores
 from blosc2._backends import ByteRange, canonical_key, new_key, plain_key
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock
+from blosc2._core.io.source import Source
 from blosc2._core.leaves.leaf_batch import LeafBatch
 from blosc2._core.leaves.leaf_lookup import LeafLookup
 from blosc2._files import Compaction, Progress, lasting
-from blosc2._handles import LOST_ERRORS, Stored
+from blosc2._handles import LOST_ERRORS, Stored, path_of_any_version, path_to_pickle
 from blosc2._options import StoreOptions
 from blosc2._stores import publish
 from blosc2._stores.contents import Contents
@@ -470,7 +471,14 @@ class Store(LeafLookup, MutableMapping[str, Any]):
             "mmap_mode": self._mmap_mode, "deserialize": self._deserialize, "verify": self._verify,
             "advise": session.advice, "locking": True if session.sharing else None, **self._pickled_arguments(),
         }  # fmt: skip
-        return _reopen, (type(self), self._file, {name: value for name, value in how.items() if value is not None})
+        path = path_to_pickle(self._file, self._source)
+        return _reopen, (type(self), path, {name: value for name, value in how.items() if value is not None})
+
+    @property
+    def _source(self) -> Source | None:
+        """What the version that is shown is read from: of a `.b2d`, the embedded values."""
+        embedded = self._owner._backend.embedded
+        return None if embedded is None else embedded.frame.source
 
     def _pickled_arguments(self) -> dict[str, Any]:
         """Further arguments of the constructor that a pickle keeps."""
@@ -488,5 +496,5 @@ def _reopen(kind: type[Store], path: str, how: dict[str, Any]) -> Store:
     try:
         store: Store = make(path, mode="r", **how)
     except LOST_ERRORS as error:
-        return kind._stand_in(path, error, (_reopen, (kind, path, how)))
+        return kind._stand_in(path_of_any_version(path), error, (_reopen, (kind, path, how)))
     return store

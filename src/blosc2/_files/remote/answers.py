@@ -89,6 +89,15 @@ def changed(url: str) -> RemoteChangedError:
     )
 
 
+def changed_since_pickled(url: str) -> RemoteChangedError:
+    """The error for another version than the one of which a handle was pickled."""
+    return RemoteChangedError(
+        "the object was replaced or changed since this handle was pickled, and parts of two versions must not be "
+        "mixed: open it in the process that needs it, or hand over a handle that shows the newer version",
+        path=url,
+    )
+
+
 def failed(url: str, why: object) -> Failure:
     """A connection that failed, or a server that did: another request may succeed."""
     return Failure(

@@ -14,7 +14,7 @@ from blosc2._core.io.forking import Lock, in_child
 from blosc2._core.io.remote import RemoteSource
 from blosc2._core.io.source import Source
 from blosc2._files.remote import servers
-from blosc2._files.remote.answers import Answer, Failure, Server, Version, changed, truncated
+from blosc2._files.remote.answers import Answer, Failure, Server, Version, changed, changed_since_pickled, truncated
 from blosc2._files.remote.disk_blocks import DiskBlocks
 from blosc2._files.remote.pieces import Piece, Pieces
 from blosc2._files.remote.workers import submit
@@ -37,13 +37,18 @@ class _Interrupted(Exception):  # noqa: N818 - never seen outside
 
 
 class RemoteFile:
-    """The bytes of an object, all of the version that was there when it was opened.
+    """The bytes of an object, all of the version that was there when it was opened, or was pickled.
 
     Any number of threads read it. Bytes that one of them fetches are waited for by the others.
 
     Parameters
     ----------
     path : RemotePath
+
+    Raises
+    ------
+    RemoteChangedError
+        The version that the path wants is not there any more.
 
     Attributes
     ----------
@@ -61,6 +66,8 @@ class RemoteFile:
         self._changed: RemoteChangedError | None = None
         self.version: Version | None = None
         first = self._first()
+        if path.wanted is not None and not Version(*path.wanted).is_as(first.version):
+            raise changed_since_pickled(self.shown)
         self.version = first.version
         self.size = first.version.size
         self._disk = self._open_disk(first.version)
@@ -238,6 +245,7 @@ def remote_source(path: RemotePath) -> Source:
     """The source of an object; all that is opened by one path shares what was fetched."""
     if path.reader is None:
         path.reader = RemoteFile(path)
+        path.wanted = None  # from now on the reader refuses others, until it is renewed
     return RemoteSource(path.reader, str(path))
 
 

@@ -34,7 +34,7 @@ def _required(name: str, distribution: str) -> ModuleType:
     except ModuleNotFoundError as error:
         raise DemoError(
             f"the images of the demo are inside the package {distribution!r}, which is not installed; "
-            "run: pip install nibabel scikit-image"
+            "run: pip install 'python-blosc2[demo]'"
         ) from error
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from blosc2 import _stores
 from blosc2._backends import EMBED
 from blosc2._files import file_identity
+from blosc2._handles import remote_version
 from blosc2._indexing import Items, Version, read_many
 from blosc2._opening import open
 from blosc2._options import scheme_of
@@ -29,6 +30,11 @@ FieldNames: TypeAlias = "Sequence[str] | Mapping[str, str] | None"
 # Seconds by which the times of files may be behind. Whoever replaces a leaf so shortly after the samples were listed
 # does it before the first of them is read.
 _TICK: Final = 0.02
+
+
+def _moved(status: os.stat_result) -> int:
+    """When a file was last moved, linked or given other permissions; 0 where the system does not tell."""
+    return 0 if os.name == "nt" else status.st_ctime_ns
 
 
 class ArrayRows:
@@ -55,6 +61,7 @@ class ArrayRows:
             if length != self.length:
                 raise ValueError(f"{field_label(name)}{length} rows, and field {self.names[0]!r} has {self.length}")
         self._versions: dict[str | None, Version] = {}
+        self._changed: set[str | None] = set()
         for name in arrays:
             self._version(name)
 
@@ -62,13 +69,30 @@ class ArrayRows:
         """The version that all rows are read of: immutable, whatever is written to the array."""
         version = self._versions.get(name)
         if version is None:
+            if name in self._changed:
+                raise StaleHandleError(
+                    f"{field_label(name)}the array was changed or refreshed since the dataset was made, which shows "
+                    "its former version, and another process cannot: make the dataset and its loader anew",
+                    path=self.arrays[name].urlpath,
+                )
             # Raises what an array says that could not be opened again.
             self._versions[name] = version = self.arrays[name]._handle.array  # type: ignore[assignment]
         assert version is not None
         return version
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_versions": {}}
+        changed = set(self._changed)
+        for name, version in self._versions.items():
+            handle = self.arrays[name]._handle
+            if handle.locking:
+                raise ValueError(
+                    f"{field_label(name)}an array with locking=True may change while another process reads samples: "
+                    "open it without locking=True"
+                )
+            # What is pickled of an array is its newest version.
+            if handle.array is not version:
+                changed.add(name)
+        return {**self.__dict__, "_versions": {}, "_changed": changed}
 
     def label(self, number: int, name: str | None = None) -> str:
         """A sample, for errors."""
@@ -116,6 +140,8 @@ class StoreLeaves:
         self.store = store
         self._shown = self._stamp()
         self._in_files = store._owner._backend.suffix == ".b2d"
+        # Of the time when the store was opened: it shows embedded values of then.
+        self._folder = store._owner._backend._seen[:2] if self._in_files else None  # type: ignore[attr-defined]
         self._made = time.time_ns()
         if self._in_files:
             time.sleep(_TICK)
@@ -135,7 +161,16 @@ class StoreLeaves:
 
     # ------------------------------------------------------------------ one version
     def _stamp(self) -> Any:
-        return self.store._owner._backend._identity  # type: ignore[attr-defined]  # each backend has it
+        source = self.store._source
+        there = None if source is None else remote_version(source)
+        # type: each backend has it
+        return self.store._owner._backend._identity if there is None else there  # type: ignore[attr-defined]
+
+    def _folder_now(self) -> tuple[int, ...] | None:
+        """Device and inode of the folder of a `.b2d`: its leaves are opened by their paths, whatever lies there."""
+        root = self.store._owner._backend.root
+        identity = None if root is None or not self._in_files else file_identity(root)
+        return identity and identity[:2]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -145,12 +180,15 @@ class StoreLeaves:
 
     def check(self) -> None:
         """Refuse to read of another version than the one that was there when the samples were listed."""
-        if self._changed or (not self.store._session.closed and self._stamp() != self._shown):
+        if self._changed or (not self.store._session.closed and self._is_another()):
             raise StaleHandleError(
                 "the store was changed or refreshed since its samples were listed: make the dataset and its loader "
                 "anew, which then show the newest version",
                 path=self.store._owner._file,
             )
+
+    def _is_another(self) -> bool:
+        return bool(self._stamp() != self._shown) or (self._in_files and self._folder_now() != self._folder)
 
     def _leaf(self, number: int, name: str | None) -> tuple[str, NDArray]:
         key = self.key(number, name)
@@ -163,11 +201,20 @@ class StoreLeaves:
 
     def _check_file(self, key: str, path: str) -> None:
         """Refuse a leaf whose file was written after the samples were listed: it is of another version."""
-        identity = file_identity(path)
-        embedded = os.path.basename(path) == EMBED  # whose versions are told apart by `_stamp`
-        if identity is not None and identity[3] > self._made and not embedded:
-            raise StaleHandleError("the leaf was replaced since the samples were listed: make the dataset anew",
-                                   path=self.store._owner._file, key=key)  # fmt: skip
+        if os.path.basename(path) == EMBED:  # whose versions are told apart by `_stamp`
+            return
+        try:
+            status = os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        # A file that was written before, and moved here since, tells that by its second time alone.
+        if max(status.st_mtime_ns, _moved(status)) > self._made:
+            raise StaleHandleError(
+                "the leaf was replaced, or its file linked or given other permissions, since the samples were listed: "
+                "make the dataset anew",
+                path=self.store._owner._file,
+                key=key,
+            )
 
     # ------------------------------------------------------------------ reading
     def key(self, number: int, name: str | None) -> str:
