@@ -58,8 +58,9 @@ def reading(path: Path, mmap_mode: str | None) -> Work:
         random.Random(n).shuffle(own)
 
     def read(thread: int) -> None:
+        own = store  # a variable of an outer function has a lock, which threads would wait for
         for key in keys[thread]:
-            store[key][:]
+            own[key][:]
 
     return read
 

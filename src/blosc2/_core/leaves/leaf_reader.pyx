@@ -47,6 +47,20 @@ cdef enum:
     # Bytes of a small member that is read from a file, and of the extra field in its local header.
     LOADED = 8192
     PADDING = 128
+    # Bytes of a leaf whose tables are small, too.
+    SMALL_LEAF = 65536
+
+
+cdef Source _twin_of(Source source):
+    """The same bytes of a file for another thread, which counts references to them by itself; of no file, the same source."""
+    cdef Source twin
+    if source.file is None:
+        return source
+    twin = Source.__new__(Source)
+    twin.path, twin.identity, twin.checksums, twin.mapped = source.path, source.identity, source.checksums, source.mapped
+    twin.show(source.file, source.size)
+    twin.serial = source.serial     # what is known of these bytes holds for both
+    return twin
 
 
 cdef class LeafReader:
@@ -74,6 +88,7 @@ cdef class LeafReader:
     def __cinit__(self, KeyTable table not None, str hidden, type arrays not None, type handles not None, dtype_of,
                   options, path, bint check):
         self.table, self.archive = table, table.archive
+        self.source = self.archive.source
         self.hidden = None if hidden is None else hidden.encode()
         self.arrays, self.handles, self.dtype_of = arrays, handles, dtype_of
         self.options, self.path = options, path
@@ -93,8 +108,11 @@ cdef class LeafReader:
             options = type(options)(*options)
         if type(path) is str:
             path = (path + "/")[:-1]
-        return LeafReader(self.table, None if self.hidden is None else self.hidden.decode(), self.arrays, self.handles,
-                          self.dtype_of, options, path, self.check)
+        cdef LeafReader other = LeafReader(
+            self.table, None if self.hidden is None else self.hidden.decode(), self.arrays, self.handles, self.dtype_of,
+            options, path, self.check)
+        other.source = _twin_of(self.source)
+        return other
 
     cdef int64_t find(self, str key) noexcept:
         """The offset of a key; negative where it is not there, or where others have to look."""
@@ -105,15 +123,19 @@ cdef class LeafReader:
             return -1
         return self.table.lookup(text + 1, length - 1)
 
-    cdef object open(self, str key):
-        """The leaf of a key: an object if it is an array like most, else its frame; None for `find` < 0."""
+    cdef object open(self, str key, bint *small):
+        """The leaf of a key: an object if it is an array like most, else its frame; None for `find` < 0.
+
+        `small` says whether it takes little memory.
+        """
         cdef int64_t offset = self.find(key)
         cdef Frame frame
         if offset < 0:
             return None
-        frame = frame_of_member(<void *> self.archive, offset, key, self.check)
+        frame = frame_of_member(<void *> self.archive, self.source, offset, key, self.check)
         if not frame.holds_only_array() or frame.wants_geometry():
             return frame
+        small[0] = frame.cbytes <= SMALL_LEAF
         array = geometry_of(frame, self.dtype_of)
         handle = self.handles(frame, self.options, self.path, key)
         handle.array = array

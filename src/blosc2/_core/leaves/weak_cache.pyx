@@ -6,7 +6,7 @@ could inherit locked: a step keeps the GIL, because it runs no Python code. Else
 """
 
 from cpython.dict cimport PyDict_DelItem, PyDict_SetItem
-from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
+from cpython.ref cimport PyObject
 from cpython.weakref cimport PyWeakref_NewRef
 from libc.string cimport memset
 
@@ -51,42 +51,9 @@ cdef extern from *:
         Py_DECREF(reference);
         return object;
     }
-
-    /* Whether what a reference stood for is gone. */
-    static inline int b2_is_gone(PyObject *reference) {
-        PyObject *object = b2_alive(reference);
-        int gone = object == Py_None;
-        if (object == NULL) PyErr_Clear();
-        Py_XDECREF(object);
-        return gone;
-    }
-
-    /* Whether a table has this very reference under a key. */
-    static inline int b2_is_at(PyObject *table, PyObject *key, PyObject *reference) {
-        PyObject *there;
-    #if PY_VERSION_HEX >= 0x030D0000
-        if (PyDict_GetItemRef(table, key, &there) <= 0) {
-            PyErr_Clear();
-            return 0;
-        }
-        Py_DECREF(there);       /* only compared */
-    #else
-        there = PyDict_GetItem(table, key);
-    #endif
-        return there == reference;
-    }
     """
     object b2_alive(object reference)
-    object b2_alive_at(object table, object key, int *found)
-    bint b2_is_gone(PyObject *reference)
-    bint b2_is_at(object table, PyObject *key, PyObject *reference)
-
-cdef extern from "io/steps.h":
-    void never_count(object item)
-
-# A reference to what is gone, for any key.
-cdef object _gone = PyWeakref_NewRef(set(), None)
-never_count(_gone)
+    object b2_alive_at(PyObject *table, PyObject *key, int *found)
 
 cdef enum:
     TURNS = 16
@@ -111,49 +78,20 @@ def _free_turns():
 in_child(_free_turns)
 
 
-cdef object find(dict held, str key, bint *found):
-    """The object of a key, None where that is gone or there is none, which `found` says."""
+cdef object find(PyObject *held, str key):
+    """The object of a key, None where that is gone or there is none. No reference to the table is counted."""
     cdef int there = 0
-    result = b2_alive_at(held, key, &there)
-    found[0] = there
-    return result
+    return b2_alive_at(held, <PyObject *> key, &there)
 
 
 cpdef object hold(dict held, str key, object leaf):
     """Remember an object under a key, unless another one of that key is alive; returns the one that it stands for."""
-    return _hold(held, key, leaf, PyWeakref_NewRef(leaf, None), NULL, NULL)
-
-
-cdef object hold_next(dict held, str key, object leaf, PyObject **before, PyObject **reference):
-    """The same for a thread that opens one leaf after the other.
-
-    `before` and `reference` are the key that it remembered an object under before, and the reference, or NULL; they become
-    those of this one. If that object is gone, its reference is forgotten on the way: otherwise the thread that opens the
-    leaf next would free it, which takes much longer for what another thread has made.
-    """
-    cdef PyObject *gone = NULL
-    cdef PyObject *gone_key = NULL
-    if before[0] != NULL and b2_is_gone(reference[0]):
-        gone_key, gone = before[0], reference[0]
-    made = PyWeakref_NewRef(leaf, None)
-    result = _hold(held, key, leaf, made, gone_key, gone)
-    Py_XDECREF(before[0])
-    Py_XDECREF(reference[0])
-    Py_INCREF(key)
-    Py_INCREF(made)
-    before[0], reference[0] = <PyObject *> key, <PyObject *> made
-    return result
-
-
-cdef inline object _hold(dict held, str key, object leaf, object made, PyObject *gone_key, PyObject *gone):
-    # The reference is made before the step, as that may run the collector, and so anything.
     cdef step_lock *turn = _turn_of(held)
     cdef int found = 0
+    made = PyWeakref_NewRef(leaf, None)     # before the step, as that may run the collector, and so anything
     step_begin(turn)
     try:
-        if gone != NULL and b2_is_at(held, gone_key, gone):
-            PyDict_SetItem(held, <object> gone_key, _gone)
-        other = b2_alive_at(held, key, &found)
+        other = b2_alive_at(<PyObject *> held, <PyObject *> key, &found)
         if other is not None:
             return other
         PyDict_SetItem(held, key, made)
@@ -170,7 +108,7 @@ def sweep(dict held not None):
         step_begin(turn)
         try:
             # Another thread may have opened it again, or removed it.
-            other = b2_alive_at(held, key, &found)
+            other = b2_alive_at(<PyObject *> held, <PyObject *> key, &found)
             if other is None and found:
                 PyDict_DelItem(held, key)
         finally:

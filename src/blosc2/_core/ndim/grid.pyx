@@ -28,6 +28,15 @@ import numpy as np
 
 cnp.import_array()
 
+cdef extern from "numpy/arrayobject.h":
+    object PyDataMem_GetHandler()
+
+cdef extern from "io/steps.h":
+    void never_count(object item)
+
+# What NumPy allocates with, to which each new array refers. It is there as long as the process.
+never_count(PyDataMem_GetHandler())
+
 cdef extern from "io/atomics.h" nogil:
     int64_t counter_next(int64_t *counter)
 

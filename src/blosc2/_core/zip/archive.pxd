@@ -53,7 +53,7 @@ cdef class Archive:
     cpdef int64_t record_offset(self, Py_ssize_t number) except -1
     cdef int64_t locate(self, Member *member) except -1
     cdef int64_t _checked(self, Member *member, bint check) except -1
-    cdef int64_t locate_and_read(self, Member *member, uint8_t *ahead, int64_t room, int64_t *have) except -1
+    cdef int64_t locate_and_read(self, Source source, Member *member, uint8_t *ahead, int64_t room, int64_t *have) except -1
     cdef bytes _piece(self, Py_ssize_t start, Py_ssize_t stop)
     cdef str _name(self, Member *member)
     cdef _error(self, Member *member, str reason, int64_t offset)

@@ -373,15 +373,15 @@ cdef class Archive:
         """First byte of a member's data, from its local header."""
         cdef uint8_t ahead[LOCAL_LENGTH + 226]
         cdef int64_t have
-        return self.locate_and_read(member, ahead, sizeof(ahead), &have)
+        return self.locate_and_read(self.source, member, ahead, sizeof(ahead), &have)
 
-    cdef int64_t locate_and_read(self, Member *member, uint8_t *ahead, int64_t room, int64_t *have) except -1:
+    cdef int64_t locate_and_read(
+            self, Source source, Member *member, uint8_t *ahead, int64_t room, int64_t *have) except -1:
         """First byte of a member's data, from its local header.
 
         From a file that is not mapped, up to `room` bytes are left in `ahead`, from the local header on. `have` is how
-        many of them there are; 0 where nothing was read.
+        many of them there are; 0 where nothing was read. `source` is the archive's or a twin of it.
         """
-        cdef Source source = self.source
         cdef int64_t data, length, wanted
         cdef uint32_t lengths
         cdef const uint8_t *header
