@@ -49,10 +49,10 @@ cdef struct Ahead:
     # What is asked for before it is read; see ask_ahead.pxd. It is counted in chunks, or in parts of `ReadMany`.
     bint alone          # whether there is one thread
     long begun          # whether one has begun to ask
-    long busy           # whether one is asking for more
+    long busy           # whether one is asking for more, which alone looks at `asked` and `batch`
     int64_t asked       # those before it were asked for
-    int64_t resume      # the task, or the part, with which it is time to ask for more
-    int64_t batch       # that are asked for at a time
+    int64_t resume      # the task, or the part, with which it is time to ask for more; an atomic number
+    int64_t batch       # that are asked for at a time; 0 before the first
 
 
 cdef class Operation:
@@ -67,7 +67,7 @@ cdef class Operation:
     cdef int64_t chunk_count[MAX_DIM]
     cdef readonly int64_t tasks
     cdef int64_t pieces             # that each chunk is divided into; each is a task
-    cdef int64_t next_task
+    cdef int64_t next_task          # an atomic number
     cdef int64_t stop_task
     cdef const int32_t *order       # in which tasks are done, if it is another one
     cdef int status

@@ -415,7 +415,7 @@ cdef class Operation:
                 encoder = self.encoder()
                 encoders.append(encoder)
                 group.workers[i].tool = <void *> encoder
-            self.ahead.begun, self.ahead.resume, self.ahead.alone = 0, INT64_MAX, group.count == 0
+            self.ahead.begun, self.ahead.resume, self.ahead.batch, self.ahead.alone = 0, INT64_MAX, 0, group.count == 0
             with nogil:
                 run_in_group(&group, <void *> self, <Job> _work, <void *> own, <Job> _begin if self.cold else NULL)
         finally:

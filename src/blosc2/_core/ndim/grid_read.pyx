@@ -35,8 +35,8 @@ cnp.import_array()
 
 cdef extern from "io/atomics.h" nogil:
     bint state_change(long *state, long before, long after)
-    long state_get(long *state)
     void state_set(long *state, long value)
+    int64_t number_get(int64_t *number)
 
 cdef extern from "io/large_pages.h" nogil:
     const int64_t FRESH_LEAST
@@ -192,7 +192,7 @@ cdef class Read(Operation):
             task = self.draw()
             if task < 0:
                 break
-            if task >= self.ahead.resume:
+            if task >= number_get(&self.ahead.resume):
                 self.ask_ahead(context)
             if self.order != NULL:
                 task = self.order[task]
