@@ -67,11 +67,12 @@ cdef class Operation:
     cdef int64_t chunk_count[MAX_DIM]
     cdef readonly int64_t tasks
     cdef int64_t pieces             # that each chunk is divided into; each is a task
-    cdef int64_t next_task          # an atomic number
+    cdef int64_t next_task          # an atomic number, and so is `status`
     cdef int64_t stop_task
     cdef const int32_t *order       # in which tasks are done, if it is another one
-    cdef int status
+    cdef int64_t status             # of what went wrong first, and the chunk
     cdef int64_t failed
+    cdef long has_failed
     cdef uint8_t *data              # of the NumPy array that is read into or written from
     cdef int64_t strides[MAX_DIM]   # its strides in bytes
     cdef object keep
@@ -101,6 +102,7 @@ cdef class Operation:
     cdef bint is_one_run(self, const Box *box) noexcept nogil
     cdef bint covers(self, const Box *box, const int64_t *lengths) noexcept nogil
     cdef int64_t draw(self) noexcept nogil
+    cdef void note_failure(self, int status, int64_t nchunk) noexcept nogil
 
 
 cdef inline void locate(Operation self) noexcept:

@@ -70,7 +70,7 @@ cdef class Read(Operation):
     def finish(self):
         """Raise what went wrong in any thread, or in the checksums of all chunks together."""
         if self.status:
-            self.frame.fail(self.status, self.failed)
+            self.frame.fail(<int> self.status, self.failed)
         if self.own != NULL:
             check_chunk_checksums(self.frame, self.own)
 
@@ -205,8 +205,7 @@ cdef class Read(Operation):
             else:
                 continue
             if status:
-                self.failed = nchunk
-                self.status = status
+                self.note_failure(status, nchunk)
 
     cdef int open_padded(self, int64_t nchunk, DecodeContext *context, Chunk *chunk) noexcept nogil:
         """Find a chunk, which has all blocks of the grid."""

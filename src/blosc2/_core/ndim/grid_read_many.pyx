@@ -506,9 +506,8 @@ cdef class ReadMany(Operation):
                 elif status == CHUNK_OK:
                     status = self.read_part(reader, context, &chunk, part, task % self.pieces)
                 if status:
-                    self.failed = part.chunk
-                    self.status = status
-                if self.status:
+                    self.note_failure(status, part.chunk)
+                if number_get(&self.status):
                     return
 
     cdef int read_part(
