@@ -290,7 +290,7 @@ cdef int64_t _set_limit(int64_t limit) except -1:
     cdef int i
     for i in range(MOST_SHARDS):
         if shards[i].lock == NULL:
-            shards[i].lock = PyThread_allocate_lock()
+            address_set(&shards[i].lock, PyThread_allocate_lock())     # `clear` and `counts` look for it at any time
             if shards[i].lock == NULL:
                 raise MemoryError
     while count < MOST_SHARDS and limit >= <int64_t> (2 * count) * SHARD_BYTES:
@@ -324,7 +324,7 @@ def clear():
     with nogil:
         for i in range(MOST_SHARDS):
             shard = &shards[i]
-            if shard.lock == NULL:
+            if address_get(&shard.lock) == NULL:
                 break
             PyThread_acquire_lock(shard.lock, WAIT_LOCK)
             while shard.oldest != NULL:
@@ -341,7 +341,7 @@ def counts():
     cdef int i
     with nogil:     # small reads wait for a shard with the GIL held: nobody may wait for the GIL with a shard held
         for i in range(MOST_SHARDS):
-            if shards[i].lock == NULL:
+            if address_get(&shards[i].lock) == NULL:
                 break
             PyThread_acquire_lock(shards[i].lock, WAIT_LOCK)
             nbytes += shards[i].nbytes

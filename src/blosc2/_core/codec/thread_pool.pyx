@@ -79,7 +79,10 @@ cpdef bint worth_threads(int64_t work) noexcept:
 
 def count():
     """How many threads were started."""
-    return _workers
+    step_begin(&_turn)
+    started = _workers
+    step_end(&_turn)
+    return started
 
 
 def forget():

@@ -13,11 +13,18 @@ static __inline void state_set(atomic_state *state, long value) { _InterlockedEx
 static __inline int state_change(atomic_state *state, long from, long to) {
     return _InterlockedCompareExchange(state, to, from) == from;
 }
+#ifdef _WIN64
+/* Windows promises that 64 bits are read and written in one piece there. Threads that look at a number again and again, as
+ * before each part that they read, then do not take its cache line from each other. */
+static __inline int64_t number_get(int64_t *number) { return *(volatile int64_t *)number; }
+static __inline void number_set(int64_t *number, int64_t value) { *(volatile int64_t *)number = value; }
+#else
 static __inline int64_t number_get(int64_t *number) { return _InterlockedCompareExchange64(number, 0, 0); }
 static __inline void number_set(int64_t *number, int64_t value) {
     int64_t before = *(volatile int64_t *)number, found;
     while ((found = _InterlockedCompareExchange64(number, value, before)) != before) before = found;
 }
+#endif
 static __inline int flag_get(uint8_t *flag) { return _InterlockedOr8((char *)flag, 0); }
 static __inline void flag_set(uint8_t *flag) { _InterlockedExchange8((char *)flag, 1); }
 static __inline void *address_get(void *address) { return _InterlockedCompareExchangePointer((void *volatile *)address, 0, 0); }

@@ -4,6 +4,9 @@
 What lies where is known in two steps: where chunks lie from the table of offsets, and where their blocks lie from their
 own first bytes. Each step asks for all that it knows, so that a read waits twice, however many blocks it needs. When the
 first task of a batch is begun, the next batch is asked for.
+
+One thread asks at a time: `busy` guards how far was asked, and how large a batch is. All threads look at `resume` before
+each task, and it may change meanwhile. It orders nothing: who comes too early or too late finds out behind `busy`.
 """
 
 from libc.stdint cimport INT64_MAX, int64_t
@@ -19,6 +22,8 @@ from blosc2._core.ndim.grid cimport Ahead, Box, Operation, clip
 cdef extern from "io/atomics.h" nogil:
     bint state_change(long *state, long before, long after)
     void state_set(long *state, long value)
+    int64_t number_get(int64_t *number)
+    void number_set(int64_t *number, int64_t value)
 
 cdef enum:
     # Stored bytes of an array of which nothing is worth asking for.
@@ -164,44 +169,41 @@ cdef inline int64_t batch_of(const Ahead *ahead, int64_t units, int64_t stored) 
 
 cdef inline bint asks(Operation self) noexcept nogil:
     """Whether an operation may have to ask; most need not look any further."""
-    self.ahead.resume, self.ahead.batch = INT64_MAX, 0
     return not (self.frame.source.asking == NULL or self.frame.cbytes <= FEW_BYTES or self.tasks == 0 or (
         self.tasks <= FEW_TASKS and goes_without(self.frame.source.asking)))
 
 
-cdef inline void go_on_with_tasks(Operation self, DecodeContext *context) noexcept nogil:
-    """Ask for the next tasks."""
-    cdef Ahead *ahead = &self.ahead
-    cdef int64_t first, stop
-    if not state_change(&ahead.busy, 0, 1):
-        return
-    first = ahead.asked
-    stop = min(first + ahead.batch, self.stop_task // self.pieces)
-    if first >= stop:
-        ahead.resume = INT64_MAX
-    else:
-        ahead.asked = stop
-        ahead.resume = first * self.pieces
-        if is_due(self.frame.source.asking):
-            ask_for_tasks(self, context, first, stop)
-    state_set(&ahead.busy, 0)
-
-
-cdef inline void begin_tasks(Operation self, DecodeContext *context) noexcept nogil:
-    """Ask for the first tasks, or for the next."""
-    cdef int64_t units, stored, nbytes
+cdef inline void begin_batches(Operation self) noexcept nogil:
+    """Find out with which task asking begins, and for how many it is done at a time."""
+    cdef int64_t units = self.tasks // self.pieces, nbytes
+    cdef int64_t stored = <int64_t> (<double> self.frame.cbytes * units / max(self.frame.chunk_count, 1))
     cdef int d
-    if self.ahead.batch:
-        go_on_with_tasks(self, context)
-        return
-    units = self.tasks // self.pieces
-    stored = <int64_t> (<double> self.frame.cbytes * units / max(self.frame.chunk_count, 1))
     if stored > AHEAD_BYTES and not self.by_points:
         # Of large chunks of which little is needed there may be many; blocks take more than their items.
         nbytes = 4 * self.geometry.c.itemsize
         for d in range(self.geometry.c.ndim):
             nbytes *= self.count[d]
         stored = min(stored, <int64_t> (<double> nbytes * self.frame.cbytes / max(self.frame.nbytes, 1)))
-    self.ahead.asked = self.next_task // self.pieces
+    # Others draw tasks meanwhile. Which of them they have drawn matters little: of these, too, bytes may be asked for.
+    self.ahead.asked = number_get(&self.next_task) // self.pieces
     self.ahead.batch = batch_of(&self.ahead, units, stored)
-    go_on_with_tasks(self, context)
+
+
+cdef inline void begin_tasks(Operation self, DecodeContext *context) noexcept nogil:
+    """Ask for the first tasks, or for the next, unless another thread does."""
+    cdef Ahead *ahead = &self.ahead
+    cdef int64_t first, stop
+    if not state_change(&ahead.busy, 0, 1):
+        return
+    if ahead.batch == 0:
+        begin_batches(self)
+    first = ahead.asked
+    stop = min(first + ahead.batch, self.stop_task // self.pieces)
+    if first >= stop:
+        number_set(&ahead.resume, INT64_MAX)
+    else:
+        ahead.asked = stop
+        number_set(&ahead.resume, first * self.pieces)
+        if is_due(self.frame.source.asking):
+            ask_for_tasks(self, context, first, stop)
+    state_set(&ahead.busy, 0)

@@ -15,6 +15,7 @@ from blosc2._core.ndim.read_parts cimport Part
 cdef extern from "io/atomics.h" nogil:
     bint state_change(long *state, long before, long after)
     void state_set(long *state, long value)
+    void number_set(int64_t *number, int64_t value)
 
 cdef enum:
     # Parts that are asked for where all of a file was in memory for long.
@@ -112,8 +113,10 @@ cdef inline void ask_for_parts(Operation self, DecodeContext *context, const Par
 
 cdef inline void begin_parts(Operation self, DecodeContext *context, const Part *parts, const int64_t *axes, int64_t count,
                              int64_t nbytes) noexcept nogil:
-    """Ask for the first of some parts, which touch blocks of `nbytes` uncompressed bytes."""
-    self.ahead.resume = INT64_MAX
+    """Ask for the first of some parts, which touch blocks of `nbytes` uncompressed bytes.
+
+    Others do not ask before `resume` is set, which is behind `busy`: then they see what is set here.
+    """
     if self.frame.source.asking == NULL or self.frame.cbytes <= FEW_BYTES or count == 0:
         return
     self.ahead.asked = 0
@@ -132,10 +135,10 @@ cdef inline void go_on_with_parts(
     first = ahead.asked
     stop = min(first + ahead.batch, count)
     if first >= stop:
-        ahead.resume = INT64_MAX
+        number_set(&ahead.resume, INT64_MAX)
     else:
         ahead.asked = stop
-        ahead.resume = first
+        number_set(&ahead.resume, first)
         if is_due(self.frame.source.asking):
             ask_for_parts(self, context, parts, axes, first, stop)
     state_set(&ahead.busy, 0)

@@ -49,10 +49,10 @@ cdef struct Ahead:
     # What is asked for before it is read; see ask_ahead.pxd. It is counted in chunks, or in parts of `ReadMany`.
     bint alone          # whether there is one thread
     long begun          # whether one has begun to ask
-    long busy           # whether one is asking for more
+    long busy           # whether one is asking for more, which alone looks at `asked` and `batch`
     int64_t asked       # those before it were asked for
-    int64_t resume      # the task, or the part, with which it is time to ask for more
-    int64_t batch       # that are asked for at a time
+    int64_t resume      # the task, or the part, with which it is time to ask for more; an atomic number
+    int64_t batch       # that are asked for at a time; 0 before the first
 
 
 cdef class Operation:
@@ -67,11 +67,12 @@ cdef class Operation:
     cdef int64_t chunk_count[MAX_DIM]
     cdef readonly int64_t tasks
     cdef int64_t pieces             # that each chunk is divided into; each is a task
-    cdef int64_t next_task
+    cdef int64_t next_task          # an atomic number, and so is `status`
     cdef int64_t stop_task
     cdef const int32_t *order       # in which tasks are done, if it is another one
-    cdef int status
+    cdef int64_t status             # of what went wrong first, and the chunk
     cdef int64_t failed
+    cdef long has_failed
     cdef uint8_t *data              # of the NumPy array that is read into or written from
     cdef int64_t strides[MAX_DIM]   # its strides in bytes
     cdef object keep
@@ -101,6 +102,7 @@ cdef class Operation:
     cdef bint is_one_run(self, const Box *box) noexcept nogil
     cdef bint covers(self, const Box *box, const int64_t *lengths) noexcept nogil
     cdef int64_t draw(self) noexcept nogil
+    cdef void note_failure(self, int status, int64_t nchunk) noexcept nogil
 
 
 cdef inline void locate(Operation self) noexcept:

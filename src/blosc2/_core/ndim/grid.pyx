@@ -39,6 +39,9 @@ never_count(PyDataMem_GetHandler())
 
 cdef extern from "io/atomics.h" nogil:
     int64_t counter_next(int64_t *counter)
+    int64_t number_get(int64_t *number)
+    void number_set(int64_t *number, int64_t value)
+    bint state_change(long *state, long before, long after)
 
 cdef extern from "ndim/copy_rows.h" nogil:
     void copy_rows(uint8_t *to, int64_t to_step, const uint8_t *source, int64_t source_step, int64_t n, int64_t run)
@@ -424,7 +427,7 @@ cdef class Operation:
                 encoder = self.encoder()
                 encoders.append(encoder)
                 group.workers[i].tool = <void *> encoder
-            self.ahead.begun, self.ahead.resume, self.ahead.alone = 0, INT64_MAX, group.count == 0
+            self.ahead.begun, self.ahead.resume, self.ahead.batch, self.ahead.alone = 0, INT64_MAX, 0, group.count == 0
             with nogil:
                 run_in_group(&group, <void *> self, <Job> _work, <void *> own, <Job> _begin if self.cold else NULL)
         finally:
@@ -482,12 +485,18 @@ cdef class Operation:
 
     cdef int64_t draw(self) noexcept nogil:
         cdef int64_t task
-        if self.status:
+        if number_get(&self.status):
             return -1
         task = counter_next(&self.next_task)
         return task if task < self.stop_task else -1
 
+    cdef void note_failure(self, int status, int64_t nchunk) noexcept nogil:
+        """Have all threads stop. Only the first that comes is told of: another chunk may be wrong in another way."""
+        if state_change(&self.has_failed, 0, 1):
+            self.failed = nchunk
+            number_set(&self.status, status)
+
     def finish(self):
         """Raise what went wrong in any thread."""
         if self.status:
-            self.frame.fail(self.status, self.failed)
+            self.frame.fail(<int> self.status, self.failed)

@@ -35,8 +35,8 @@ cnp.import_array()
 
 cdef extern from "io/atomics.h" nogil:
     bint state_change(long *state, long before, long after)
-    long state_get(long *state)
     void state_set(long *state, long value)
+    int64_t number_get(int64_t *number)
 
 cdef extern from "io/large_pages.h" nogil:
     const int64_t FRESH_LEAST
@@ -70,7 +70,7 @@ cdef class Read(Operation):
     def finish(self):
         """Raise what went wrong in any thread, or in the checksums of all chunks together."""
         if self.status:
-            self.frame.fail(self.status, self.failed)
+            self.frame.fail(<int> self.status, self.failed)
         if self.own != NULL:
             check_chunk_checksums(self.frame, self.own)
 
@@ -192,7 +192,7 @@ cdef class Read(Operation):
             task = self.draw()
             if task < 0:
                 break
-            if task >= self.ahead.resume:
+            if task >= number_get(&self.ahead.resume):
                 self.ask_ahead(context)
             if self.order != NULL:
                 task = self.order[task]
@@ -205,8 +205,7 @@ cdef class Read(Operation):
             else:
                 continue
             if status:
-                self.failed = nchunk
-                self.status = status
+                self.note_failure(status, nchunk)
 
     cdef int open_padded(self, int64_t nchunk, DecodeContext *context, Chunk *chunk) noexcept nogil:
         """Find a chunk, which has all blocks of the grid."""

@@ -9,7 +9,7 @@ about the same work. Each thread has a reader of its own, which it turns to one 
 cimport numpy as cnp
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.ref cimport Py_INCREF
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc, realloc
 
 from blosc2._core.codec.codec cimport CHUNK_OK, Chunk, DecodeContext, Encoder
@@ -29,6 +29,7 @@ cnp.import_array()
 
 cdef extern from "io/atomics.h" nogil:
     int64_t counter_next(int64_t *counter)
+    int64_t number_get(int64_t *number)
     bint state_change(long *state, long before, long after)
 
 cdef extern from "numpy/arrayobject.h":
@@ -375,7 +376,7 @@ cdef class ReadMany(Operation):
         self.groups[1] = self.part_count
         self.group_count = 1 if self.part_count else 0
         self.next_task = 0
-        self.ahead.begun = 0
+        self.ahead.begun, self.ahead.resume = 0, INT64_MAX
         self.tasks = self.stop_task = self.group_count
         return stop
 
@@ -486,7 +487,7 @@ cdef class ReadMany(Operation):
                 part = &self.parts[i]
                 if ahead.cached or ahead.stored:
                     foresee_parts(self.frame, ahead, self.parts, i, stop)
-                if i >= self.ahead.resume:
+                if i >= number_get(&self.ahead.resume):
                     go_on_with_parts(self, context, self.parts, self.axes, self.part_count)
                 status = CHUNK_OK
                 if part.chunk != opened:
@@ -505,9 +506,8 @@ cdef class ReadMany(Operation):
                 elif status == CHUNK_OK:
                     status = self.read_part(reader, context, &chunk, part, task % self.pieces)
                 if status:
-                    self.failed = part.chunk
-                    self.status = status
-                if self.status:
+                    self.note_failure(status, part.chunk)
+                if number_get(&self.status):
                     return
 
     cdef int read_part(

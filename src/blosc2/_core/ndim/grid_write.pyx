@@ -303,8 +303,7 @@ cdef class Write(Operation):
                         0, self.slots.data + (task - self.first_result) * self.slot(), result.size)
             if status:
                 result.size = 0
-                self.failed = nchunk
-                self.status = status
+                self.note_failure(status, nchunk)
                 break
 
     def finish(self):
@@ -314,7 +313,7 @@ cdef class Write(Operation):
         if self.status == NO_MEMORY:
             raise MemoryError(f"not enough memory to compress chunk {self.failed}")
         if self.status > ENCODING_FAILED // 2:  # the chunk as it was could not be read
-            self.frame.fail(self.status, self.failed)
+            self.frame.fail(<int> self.status, self.failed)
         frame = self.frame
         raise CompressionError(
             f"could not compress chunk {self.failed}: {codec_error_text(self.status - ENCODING_FAILED)}",
