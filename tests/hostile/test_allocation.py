@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sysconfig
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -84,6 +85,7 @@ VALUES: dict[str, Callable[[], Any]] = {
 
 
 def peak_of_unpacking(packed: bytes) -> int:
+    gc.collect()  # objects of the value before, which the interpreter keeps for the next ones
     tracemalloc.start()
     try:
         value = unpack(packed)

@@ -201,6 +201,7 @@ def test_an_edit_at_each_line_of_a_call(kind: str, call: str, tmp_path: Path) ->
         with beside:
             act(store)
         if beside.thread.ident is None:  # it took fewer lines this time
+            store.close()
             continue
         beside.thread.join()
         shown = store[key][:].tolist()

@@ -84,7 +84,7 @@ def test_threads_that_open_a_leaf_together_get_one_object(path: str, source: str
     for number, leaves in enumerate(zip(*found, strict=True)):
         assert WITHOUT_GIL or len(set(map(id, leaves))) == 1
         assert all(leaf[0] == number for leaf in leaves)
-    # Without a GIL each thread may have got its own, but later all get one of these. The last one is still its thread's.
+    # Without a GIL threads may have got one each; later all get one of these. The last one is its thread's still.
     for key, leaves in zip(keys[:-1], zip(*found, strict=True)):
         assert any(store[key] is leaf for leaf in leaves)
 

@@ -210,14 +210,15 @@ cdef class LeafLookup:
         if leaf is None:
             return self._open(key)
         if type(leaf) is Frame:
-            return self._leaf_of(key, leaf)
-        if not small:
-            return self._remember(answers.alive, key, leaf)
-        Py_INCREF(key)
-        Py_INCREF(leaf)
+            leaf, small = self._leaf_of(key, leaf), False
+        elif not small:
+            leaf = self._remember(answers.alive, key, leaf)
+        if small:
+            Py_INCREF(key)
+            Py_INCREF(leaf)
         step_begin(&place.turn)
         before_key, before = answers.key, answers.leaf
-        answers.key, answers.leaf = <PyObject *> key, <PyObject *> leaf
+        answers.key, answers.leaf = <PyObject *> key if small else NULL, <PyObject *> leaf if small else NULL
         step_end(&place.turn)
         if before != NULL:
             self._let_go(answers, before_key, before)
