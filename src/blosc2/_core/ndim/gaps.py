@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -51,7 +50,6 @@ def _clear(items: np.ndarray[Any, Any]) -> None:
         _clear(items[name])
 
 
-@lru_cache(maxsize=256)
 def _gaps_of(dtype: np.dtype[Any]) -> tuple[np.dtype[Any] | None, tuple[str, ...]]:
     """The gaps as a dtype of the same size, and the names of fields that may have some within."""
     fields: Mapping[str, Any] = dtype.fields or {}
