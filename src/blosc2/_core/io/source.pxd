@@ -1,5 +1,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
+from blosc2._core.io.runs cimport Run
+
 # Why a read of a source failed; codes above zero are errno values. No other module of `_core` uses -200.
 cdef enum:
     READ_OK = 0
@@ -40,10 +42,15 @@ cdef struct AskState:
     long window     # KiB that the system reads ahead by itself; below 0 where unknown, 0 before it was looked at
 
 
+cdef extern from "io/own_descriptors.h":
+    ctypedef char own_descriptors
+
+
 cdef class OpenFile:
     """A mapping or a descriptor, which the sources of one file share; see source.pyx."""
 
     cdef int fd
+    cdef own_descriptors *own   # of places, without a GIL; NULL until one asks
     cdef void *base
     cdef int64_t room
     cdef long advised       # what was said of how all of it is read, as its number in `ADVICE`
@@ -52,15 +59,7 @@ cdef class OpenFile:
     cdef Py_buffer _view
 
     cdef int map(self, int fd, int64_t room) except -1
-
-
-cdef struct Run:
-    # Of a source that is joined of others: where it begins there, and where its bytes lie.
-    int64_t start
-    int64_t offset
-    const uint8_t *base
-    int fd
-    void *remote        # the source itself, if that is on a server; `_joined` keeps it
+    cdef int descriptor_at(self, int place) noexcept
 
 
 cdef class Source:
@@ -91,7 +90,6 @@ cdef class Source:
     cdef int hold_below(self, object view) except -1
     cdef int raise_lost(self) except -1
     cdef int read_runs(self, int64_t offset, int64_t length, uint8_t *destination) noexcept nogil
-    cdef int64_t run_at(self, int64_t offset) noexcept nogil
     cdef int check_whole(self, int64_t offset) except -1
     cdef int check(self, int status, int64_t offset, int64_t length) except -1
     cdef int show(self, OpenFile file, int64_t size) except -1

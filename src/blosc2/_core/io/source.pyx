@@ -19,10 +19,11 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, P
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.errno cimport EISDIR, ENAMETOOLONG, ENOENT, ENOTDIR, errno
 from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
 from blosc2._core.io.failures cimport failure_of, note_failure, take_lost
+from blosc2._core.io.runs cimport Run, run_at
 from blosc2._core.io.steps cimport counter_next
 from blosc2._core.io.large_pages cimport LARGE_READ, use_large_pages
 from blosc2._core.io.readahead cimport B2_RANDOM, GUESSED, STAYS_SLOW, drops_requests, is_due, state_get, state_set
@@ -39,6 +40,11 @@ cdef extern from "Python.h":
 cdef extern from "io/small_file.h" nogil:
     const bint B2_READS_SMALL_FILES
     int64_t read_small_file(const char *path, int flags, void *into, int64_t limit)
+
+cdef extern from "io/own_descriptors.h" nogil:
+    int own_descriptor(own_descriptors **every, int fd, int place, int advice)
+    void advise_own(own_descriptors *every, int fd, int advice)
+    void close_own(own_descriptors *every, int fd)
 
 cdef extern from "io/mapping.h" nogil:
     const bint B2_MAPS_FILES
@@ -85,6 +91,12 @@ cdef class OpenFile:
         self.room = room
         return 0
 
+    @cython.critical_section
+    cdef int descriptor_at(self, int place) noexcept:
+        """The descriptor by which the threads of a place read small leaves."""
+        cdef bint random = state_get(&self.asking[0].told) in (TOLD_RANDOM, NOT_GUESSING)
+        return own_descriptor(&self.own, self.fd, place, B2_RANDOM if random else <int> state_get(&self.advised))
+
     def __dealloc__(self):
         cdef void *base = self.base
         cdef int64_t room = self.room
@@ -94,6 +106,7 @@ cdef class OpenFile:
         elif base != NULL:
             with nogil:
                 unmap_file(base, room)
+        close_own(self.own, self.fd)
         if self.fd >= 0:
             close_descriptor(self.fd)
 
@@ -165,27 +178,22 @@ cdef class Source:
         """
         cdef bytes name = PyUnicode_EncodeFSDefault(path), data
         cdef const char *where = name
+        cdef char *into
         cdef int flags = _O_FLAGS
         cdef int64_t got
-        cdef void *into
         if not B2_READS_SMALL_FILES:
             from blosc2._core.io.small_file import read_small
             data = read_small(path, limit, _O_FLAGS)
             return None if data is None else Source.of_buffer(data, path)
-        into = malloc(limit)
-        if into == NULL:
-            raise MemoryError
-        try:
-            with nogil:
-                got = read_small_file(where, flags, into, limit)
-            if got < 0:
-                if -got in (ENOENT, ENOTDIR, ENAMETOOLONG, EISDIR):
-                    return None
-                raise OSError(-got, os.strerror(-got), path)
-            data = PyBytes_FromStringAndSize(<char *> into, got)
-        finally:
-            free(into)
-        return Source.of_buffer(data, path)
+        data = PyBytes_FromStringAndSize(NULL, limit)
+        into = PyBytes_AS_STRING(data)
+        with nogil:
+            got = read_small_file(where, flags, into, limit)
+        if got < 0:
+            if -got in (ENOENT, ENOTDIR, ENAMETOOLONG, EISDIR):
+                return None
+            raise OSError(-got, os.strerror(-got), path)
+        return Source.of_buffer(data[:got], path)
 
     cdef int hold_below(self, object view) except -1:
         """Hold what a view is of, and not the view: a collector that finds both clears it although it is held."""
@@ -265,7 +273,7 @@ cdef class Source:
         found = []
         if length == 0:
             return found
-        i = self.run_at(offset)
+        i = run_at(self.runs, self.run_count, offset)
         while length:
             source, start, size = self._joined[i]
             first = offset - self.runs[i].start
@@ -420,20 +428,9 @@ cdef class Source:
             return READ_OK
         return READ_SHORT if got >= 0 else <int> -got
 
-    cdef int64_t run_at(self, int64_t offset) noexcept nogil:
-        """The run that holds a byte of joined ones."""
-        cdef int64_t low = 0, high = self.run_count, middle
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self.runs[middle].start <= offset:
-                low = middle
-            else:
-                high = middle
-        return low
-
     cdef int read_runs(self, int64_t offset, int64_t length, uint8_t *destination) noexcept nogil:
         """The same of what has neither a descriptor nor one address: joined runs."""
-        cdef int64_t i = self.run_at(offset), within, size, got
+        cdef int64_t i = run_at(self.runs, self.run_count, offset), within, size, got
         cdef Run *run
         while length:
             run = &self.runs[i]
@@ -556,6 +553,9 @@ cdef _advise(OpenFile file, int kind, int64_t offset, int64_t length):
             advise_file(fd, offset, length, kind)
         else:
             advise_mapping(base + offset, length, kind)
+    if kind < _LASTING:
+        with cython.critical_section(file):     # after the state: whoever asks for a descriptor from now on has it
+            advise_own(file.own, fd, kind)
 
 
 cdef _advise_again(OpenFile file, Source old):

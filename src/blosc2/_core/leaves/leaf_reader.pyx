@@ -14,6 +14,7 @@ from blosc2._core.zip.central_record cimport MEMBER_FINE, Member
 from blosc2._core.io.checksum cimport zip_checksum
 from blosc2._core.io.readahead cimport ask_near
 from blosc2._core.io.source cimport Source
+from blosc2._core.io.steps cimport own_place
 from blosc2._core.codec.codec cimport DecodeContext, borrow, give_back
 from blosc2._core.codec.thread_pool cimport await_gil, is_quick, offer_gil
 from blosc2._core.frame.frame cimport Frame, frame_of_member
@@ -60,6 +61,8 @@ cdef Source _twin_of(Source source):
     twin.path, twin.identity, twin.checksums, twin.mapped = source.path, source.identity, source.checksums, source.mapped
     twin.show(source.file, source.size)
     twin.serial = source.serial     # what is known of these bytes holds for both
+    if twin.fd >= 0:
+        twin.fd = twin.file.descriptor_at(own_place())
     return twin
 
 
