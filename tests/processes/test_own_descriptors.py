@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import sys
@@ -45,12 +46,12 @@ def made(path: Path, leaves: int = 20) -> Path:
 def in_threads(count: int, read: Callable[[int], Any], after: Callable[[], Any] = lambda: None) -> Any:
     """Have threads read, all of them alive meanwhile; what `after` says of it before they end."""
     ready, go_on = threading.Barrier(count + 1), threading.Event()
-    failures: list[BaseException] = []
+    failures: list[Exception] = []
 
     def run(n: int) -> None:
         try:
             read(n)
-        except BaseException as error:
+        except Exception as error:  # noqa: BLE001 - raised by the main thread
             failures.append(error)
         ready.wait()
         go_on.wait()
@@ -65,42 +66,39 @@ def in_threads(count: int, read: Callable[[int], Any], after: Callable[[], Any] 
         go_on.set()
         for thread in threads:
             thread.join()
-    assert not failures
+    if failures:
+        raise failures[0]
     return result
 
 
 @pytest.mark.parametrize("mmap_mode", [None, "r"])
 def test_each_thread_has_one_and_all_go_with_the_store(tmp_path: Path, mmap_mode: str | None) -> None:
     path = made(tmp_path / "s.b2z")
-    store = blosc2.DictStore(str(path), mode="r", mmap_mode=mmap_mode)
-    alone = descriptors_of(path)
+    with blosc2.DictStore(str(path), mode="r", mmap_mode=mmap_mode) as store:
+        alone = descriptors_of(path)
 
-    def read(thread: int) -> None:
-        for n in range(20):
-            assert (store[f"/{n}"][:] == n).all()
+        def read(thread: int) -> None:
+            for n in range(20):
+                assert (store[f"/{n}"][:] == n).all()
 
-    more = in_threads(4, read, lambda: descriptors_of(path) - alone)
+        more = in_threads(4, read, lambda: descriptors_of(path) - alone)
     assert more == (3 if WITHOUT_GIL and mmap_mode is None else 0)
-    store.close()
-    del store
     gc.collect()
     assert descriptors_of(path) == 0
 
 
 def test_the_process_keeps_descriptors_for_others(tmp_path: Path) -> None:
     paths = [made(tmp_path / f"{n}.b2z", 2) for n in range(30)]
-    stores = [blosc2.DictStore(str(path), mode="r") for path in paths]
-    alone = sum(map(descriptors_of, paths))
+    with contextlib.ExitStack() as stack:
+        stores = [stack.enter_context(blosc2.DictStore(str(path), mode="r")) for path in paths]
+        alone = sum(map(descriptors_of, paths))
 
-    def read(_thread: int) -> None:
-        for store in stores:
-            assert (store["/1"][:] == 1).all()
+        def read(_thread: int) -> None:
+            for store in stores:
+                assert (store["/1"][:] == 1).all()
 
-    more = in_threads(8, read, lambda: sum(map(descriptors_of, paths)) - alone)
+        more = in_threads(8, read, lambda: sum(map(descriptors_of, paths)) - alone)
     assert more == (MOST if WITHOUT_GIL else 0)
-    for store in stores:
-        store.close()
-    del stores, store
     gc.collect()
     assert sum(map(descriptors_of, paths)) == 0
     # Those that were closed may be opened again.
