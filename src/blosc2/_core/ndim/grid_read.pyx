@@ -23,6 +23,7 @@ from blosc2._core.codec.shared_blocks cimport SharedBlock, leave_block
 from blosc2._core.frame.shared_block cimport is_shared, shared_block
 from blosc2._core.ndim.ask_ahead cimport asks, begin_tasks
 from blosc2._core.ndim.cold_start cimport begin_cold
+from blosc2._core.ndim.foresee_parts cimport foresee_touched, foresees_blocks
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
 from blosc2._core.ndim.grid cimport REVERSED, Box, Operation, copy_items, locate, parse_key
 from blosc2._core.ndim.piece_checks cimport CHUNK_CHECKED, SUMMED, PieceSum, begin_piece, is_last
@@ -360,6 +361,7 @@ cdef class Read(Operation):
         cdef int64_t last
         cdef SharedBlock *shared
         cdef bint shares = decoded == NULL and is_shared(self.frame, nchunk, chunk)
+        cdef bint foresees = decoded == NULL and not shares and foresees_blocks(self.frame, chunk)
         cdef bint shuffled = (
             decoded == NULL and chunk.plain and chunk.filter == FILTER_SHUFFLE and chunk.typesize == g.itemsize
             and unshuffles_parts(<int> g.itemsize) and chunk.blocksize <= LARGE_BLOCK)
@@ -393,6 +395,8 @@ cdef class Read(Operation):
                         leave_block(shared)
                     continue
             if decoded == NULL:
+                if foresees and i + 1 < end:
+                    foresee_touched(chunk, g, low, many, i + 1)
                 if self.covers(&part, g.blocks) and self.is_one_run(&part):
                     status = self.frame.load_block(nchunk, context, chunk, <int32_t> nblock)
                     if status == CHUNK_OK:
