@@ -8,10 +8,10 @@ from types import EllipsisType, MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from blosc2 import _backends, _stores
-from blosc2._backends import ByteRange, Renamed, TieredBackend, absolute
+from blosc2._backends import ByteRange, Renamed, TieredBackend
 from blosc2._core.keys.listing import KeyListing
 from blosc2._files import check_advice
-from blosc2._options import StoreOptions, local_path, store_options
+from blosc2._options import StoreOptions, absolute_path, local_path, store_options
 from blosc2._stores import Store, backend_of, leaf_reader, live_leaf, lock_of, open_or_begin, publish, recount
 from blosc2.info import InfoReporter
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
@@ -161,7 +161,7 @@ class DictStore(Store):
             raise ValueError(f"threshold must be None or a number of bytes, not {threshold!r}")
         self._threshold = threshold
         self._set_parameters(cparams, dparams)
-        lock = None if mode == "r" else lock_of(absolute(path), options)
+        lock = None if mode == "r" else lock_of(absolute_path(path), options)
         try:
             backend = backend_of(path, options, self._metalayer)
             backend.lock = lock
@@ -423,7 +423,7 @@ class DictStore(Store):
     @property
     def working_dir(self) -> str:
         """The directory of the files: the store itself, or the directory of the `.b2z` file."""
-        return os.path.dirname(os.path.abspath(self._file)) if self.is_zip_store else self.localpath
+        return os.path.dirname(absolute_path(self._file)) if self.is_zip_store else self.localpath
 
     @property
     def cparams(self) -> CParams:

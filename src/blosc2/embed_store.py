@@ -9,12 +9,12 @@ from types import EllipsisType
 from typing import Any, Self
 
 from blosc2 import _stores
-from blosc2._backends import Embedded, EmbeddedBackend, absolute, missing, taken
+from blosc2._backends import Embedded, EmbeddedBackend, missing, taken
 from blosc2._core.io.source import Source
 from blosc2._core.leaves.store_state import Change
 from blosc2._files import check_advice, through_link
 from blosc2._frames import pack
-from blosc2._options import StoreOptions, local_path, store_options
+from blosc2._options import StoreOptions, absolute_path, local_path, store_options
 from blosc2._stores import NOTHING, Store, publish
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
 
@@ -150,7 +150,7 @@ class EmbedStore(Store):
             mode, mmap_mode, policy, verify=verify, advise=advise, timeout=timeout, exclusive=exclusive,
             locking=locking, path=path,
         )  # fmt: skip
-        file, lock = None if path is None else absolute(path), None
+        file, lock = None if path is None else absolute_path(path), None
         if file is None:
             if mode == "r" and _from_schunk is None:
                 raise ValueError("a store in memory starts empty, so mode='r' makes no sense without a urlpath")

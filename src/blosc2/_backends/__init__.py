@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from blosc2._backends.key_rules import (
         KEY_RULES,
         MAX_SEGMENTS,
-        absolute,
         canonical_key,
         is_path,
         is_safe,
@@ -83,7 +82,7 @@ else:
             "MAP REGISTRY Embedded chunks_of_value joined_value kind_of open_embedded read_embedded"
         ),
         "key_rules": (
-            "KEY_RULES MAX_SEGMENTS absolute canonical_key is_path is_safe new_key plain_key suffixed_folders"
+            "KEY_RULES MAX_SEGMENTS canonical_key is_path is_safe new_key plain_key suffixed_folders"
         ),
         "layout": (
             "EMBED FRAME_MAGIC LEAF_SUFFIXES LOCK NOT_REPLACED RESERVED ByteRange MovedGroups NewFrame NewVersion "
@@ -136,7 +135,6 @@ __all__ = [
     "TieredBackend",
     "WriterLock",
     "ZipBackend",
-    "absolute",
     "canonical_key",
     "chunks_of_value",
     "end_with_checksum",

@@ -9,7 +9,6 @@ from functools import cache
 from typing import Final
 
 from blosc2._backends.layout import EMBED, LEAF_SUFFIXES, LOCK, RESERVED
-from blosc2._options import RemotePath
 
 # What a new key may not have: an empty, "." or ".." segment, control characters, and what the names of files on
 # some system cannot have or would misread, so that every key is the name of one file below its store
@@ -138,12 +137,6 @@ def suffixed_folders(key: str) -> list[str]:
     if ".b2" not in key:
         return []
     return [key[: match.end()] for match in _pattern(_SUFFIXED).finditer(key)]
-
-
-def absolute(path: str) -> str:
-    """A path that means the same when the working directory changes."""
-    # Not by `os.path.abspath`, which resolves ".." behind a link wrongly.
-    return path if not path or os.path.isabs(path) or isinstance(path, RemotePath) else os.path.join(os.getcwd(), path)
 
 
 def is_path(key: str) -> bool:

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from blosc2._backends.layout import RESERVED
 from blosc2._files import Owner, remove_leftovers, temporary_name
+from blosc2._options import absolute_path
 
 # More bytes than the system's text about a descriptor.
 _INFO = 4096
@@ -28,7 +29,7 @@ class TemporaryFolder:
     """
 
     def __init__(self, root: str, owner: Owner) -> None:
-        self._root = os.path.abspath(root)
+        self._root = absolute_path(root)
         self._owner = owner
         self._is_inside: bool | None = None
 
@@ -86,7 +87,7 @@ class TemporaryFolder:
 
 def is_mount_point(path: str) -> bool:
     """Whether a path is a mount point, so that nothing beside it can replace it, as far as the system tells."""
-    return _mount(os.path.dirname(os.path.abspath(path))) != _mount(path)
+    return _mount(os.path.dirname(absolute_path(path))) != _mount(path)
 
 
 def _mount(path: str) -> tuple[int, str]:

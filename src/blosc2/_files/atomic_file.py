@@ -11,6 +11,7 @@ from typing import BinaryIO, Protocol
 
 from blosc2._files.owner import Owner
 from blosc2._files.sync import sync_folder
+from blosc2._options import absolute_path
 from blosc2.exceptions import StoreLockedError, name_file
 
 
@@ -143,7 +144,7 @@ def temporary_name(path: str) -> str:
 
 def remove_leftovers(path: str, owner: Owner) -> None:
     """Remove files that killed processes left beside a path. The caller must hold its lock."""
-    folder, name = os.path.split(os.path.abspath(path))
+    folder, name = os.path.split(absolute_path(path))
     pattern = re.compile(re.escape(f".{name}.") + r"[0-9a-f]{8}\.tmp")
     for found in os.listdir(folder):
         if pattern.fullmatch(found):

@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Final, Self
 
 from blosc2._files.owner import Owner
+from blosc2._options import absolute_path
 
 #: Syncs that wait for the disk at the same time; more are hardly quicker.
 THREADS: Final = 8
@@ -193,4 +194,4 @@ def sync_names(folder: str) -> None:
 
 def sync_folder(path: str) -> None:
     """Make the name of a file durable: see `sync_names`."""
-    sync_names(os.path.dirname(os.path.abspath(path)))
+    sync_names(os.path.dirname(absolute_path(path)))

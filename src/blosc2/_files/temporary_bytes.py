@@ -13,6 +13,7 @@ from blosc2._core.io.source import Source
 from blosc2._core.ndim.grid_write import StoredChunk
 from blosc2._files.copies import ByteRange, Part, check_copy, write_parts
 from blosc2._files.owner import Owner
+from blosc2._options import absolute_path
 
 #: Bytes of a change that wait in memory.
 BUDGET: Final = 16 << 20
@@ -76,7 +77,7 @@ class TemporaryFile:
         """Append a buffer or byte range, and return where it lies."""
         self._owner.check(self._beside)  # a forked child would overwrite bytes of its parent
         if self._file is None:
-            folder = os.path.dirname(os.path.abspath(self._beside))
+            folder = os.path.dirname(absolute_path(self._beside))
             with _nameless(folder) as file:
                 self._source = Source.of_descriptor(os.dup(file.fileno()), f"a temporary file in {folder}")
             self._file = cast("BinaryIO", open(self._source.descriptor, "rb+", buffering=0, closefd=False))  # noqa: SIM115
@@ -133,7 +134,7 @@ def waiting_items(beside: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> 
     """An array for items that wait. Above a budget, its memory is a temporary file."""
     if math.prod(shape) * dtype.itemsize <= BUDGET:
         return np.empty(shape, dtype)
-    return np.memmap(_nameless(os.path.dirname(os.path.abspath(beside))), dtype, "w+", shape=shape).view(np.ndarray)
+    return np.memmap(_nameless(os.path.dirname(absolute_path(beside))), dtype, "w+", shape=shape).view(np.ndarray)
 
 
 def _nameless(folder: str) -> BinaryIO:

@@ -47,6 +47,7 @@ from blosc2._frames.header_fields import (
     special_kind,
 )
 from blosc2._frames.update import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, Fields, Stored, lay_out
+from blosc2._options import absolute_path
 from blosc2.exceptions import ExistingFileError, FormatError, name_file
 
 # The file that is locked where directories cannot be locked.
@@ -263,7 +264,7 @@ def write_directory(
     count: int, nbytes: int, *, replace: bool,
 ) -> None:  # fmt: skip
     """Write a new directory frame; see `lay_out` for the parameters. It appears whole or not at all."""
-    target = os.path.abspath(through_link(path) if replace else path)
+    target = absolute_path(through_link(path) if replace else path)
     folder, name = os.path.split(target)
     temporary = os.path.join(folder, f".{name}.{os.urandom(4).hex()}.tmp")
     owner = Owner()

@@ -7,7 +7,6 @@ rename; files of chunks that are gone are removed last. What is read are open fi
 from __future__ import annotations
 
 import contextlib
-import os
 from typing import Final
 
 import numpy as np
@@ -36,6 +35,7 @@ from blosc2._frames import (
 from blosc2._handles.handle import FrameHandle
 from blosc2._handles.memory import Draft, Drafting, MemoryHandle
 from blosc2._handles.options import HandleOptions
+from blosc2._options import absolute_path
 from blosc2.exceptions import FormatError, StaleHandleError, name_file
 
 _NO_NUMBERS: Final = np.zeros(0, np.int64)
@@ -47,7 +47,7 @@ class ReadOnlyDirectoryHandle(FrameHandle):
     __slots__ = ("_head", "_identity", "_path")
 
     def __init__(self, path: str, options: HandleOptions) -> None:
-        self._path = os.path.abspath(path)  # stays right when the process changes its working directory
+        self._path = absolute_path(path)  # stays right when the process changes its working directory
         found = read_directory(self._path)
         super().__init__(found.frame, options, path)
         self._show(found)

@@ -23,6 +23,7 @@ from blosc2._frames import FRAME_HEADER, FrameUpdate, Growth, closed_quietly, wr
 from blosc2._handles.memory import Draft, Drafting
 from blosc2._handles.open_frame import SECTOR, open_frame
 from blosc2._handles.options import HandleOptions
+from blosc2._options import absolute_path
 from blosc2.exceptions import FormatError, StaleHandleError, explain, name_file
 
 
@@ -43,7 +44,7 @@ class FileHandle(Drafting):
         self._durable = options.durable
         self._growth: Growth | None = None  # made for the first change
         self._lock = Lock()
-        self._path = os.path.abspath(path)  # stays right when the process changes its working directory
+        self._path = absolute_path(path)  # stays right when the process changes its working directory
 
     def spool(self) -> Spool:
         return Spool(TemporaryFile(self._path))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 from blosc2 import _files, _handles
 from blosc2._frames import is_directory_frame
 from blosc2._handles.handle import FrameHandle
 from blosc2._handles.open_frame import open_frame
 from blosc2._handles.options import HandleOptions
 from blosc2._handles.recent_frames import open_recent_frame
-from blosc2._options import check_directory_mapping
+from blosc2._options import absolute_path, check_directory_mapping
 
 
 def open_handle(
@@ -43,7 +41,7 @@ def open_handle(
 def _file_handle(path: str, options: HandleOptions, offset: int = 0, *, advice: str | None = None) -> FrameHandle:
     """The handle of a frame in a file. It can be changed if the file is nothing but the frame."""
     # The full path stays right when the process changes its working directory.
-    full_path = os.path.abspath(path)
+    full_path = absolute_path(path)
     if options.mode == "r" and not offset and not options.verify:
         frame = open_recent_frame(full_path, options.mmap_mode, options.verify, advice)
         return FrameHandle(frame, options, path)

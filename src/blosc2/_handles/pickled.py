@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 import struct
 from typing import Any, Final, Never, TypeVar
 
@@ -14,7 +13,7 @@ from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
 from blosc2._handles.handle import FrameHandle
 from blosc2._handles.options import HandleOptions
-from blosc2._options import RemotePath
+from blosc2._options import RemotePath, absolute_path
 
 # Frames up to this size are compared as a whole; of larger ones, all but the chunks, for which checksums stand.
 _SMALL: Final = 1 << 16
@@ -72,7 +71,7 @@ def path_to_pickle(path: str, source: Source | None) -> str:
     """The path that a pickle of a handle holds. One of a server wants the version that the handle shows."""
     if isinstance(path, RemotePath):
         return path.anew(None if source is None else remote_version(source))
-    return path if os.path.isabs(path) else os.path.abspath(path)
+    return absolute_path(path)
 
 
 def path_of_any_version(path: str) -> str:

@@ -24,6 +24,7 @@ from blosc2._handles.file import FileHandle
 from blosc2._handles.handle import FrameHandle
 from blosc2._handles.open_frame import open_frame
 from blosc2._handles.options import HandleOptions
+from blosc2._options import absolute_path
 from blosc2.exceptions import MissingFileError
 
 Array = tuple[Geometry, np.dtype[Any], Frame]
@@ -177,5 +178,5 @@ def shared_handle(path: str, options: HandleOptions, *, new: bool = False) -> Fr
     with sidecar.exclusive() if new else sidecar.shared():
         if is_directory_frame(path):
             return (_SharedDirectoryReader if reading else _SharedDirectory)(path, options, sidecar)
-        frame = open_frame(os.path.abspath(path), None)
+        frame = open_frame(absolute_path(path), None)
         return (_SharedReader if reading else _SharedFile)(frame, options, path, sidecar)

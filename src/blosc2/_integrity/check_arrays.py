@@ -30,6 +30,7 @@ from blosc2._integrity.check_frames import (
     open_regular,
 )
 from blosc2._integrity.report import FAULTS, MOST, CheckReport, Findings
+from blosc2._options import absolute_path
 from blosc2.exceptions import FormatError
 
 
@@ -48,7 +49,7 @@ def check_opened(handle: FrameHandle, progress: Callable[[int, int], object] | N
     # The first that stays right when the process goes to another folder.
     path = getattr(handle, "_path", None) or frame.source.path or handle.urlpath
     if path is not None and handle.key is None and frame.offset == 0 and os.path.exists(path):
-        found = Findings(os.path.abspath(path), progress)
+        found = Findings(absolute_path(path), progress)
         check_path(found.path, found)
         return found.report()
     found = Findings(path or "in memory", progress)

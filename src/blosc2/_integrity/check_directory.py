@@ -11,6 +11,7 @@ from blosc2._integrity.check_archive import note_clashes
 from blosc2._integrity.check_embedded import check_embedded_file
 from blosc2._integrity.check_frames import check_byte_range, check_whole_file, open_regular
 from blosc2._integrity.report import FAULTS, Findings
+from blosc2._options import absolute_path
 
 _TEMPORARY: Final = ".tmp"
 
@@ -95,7 +96,7 @@ def _check_file(root: str, name: str, found: Findings) -> str | None:
 
 def _note_remains(root: str, found: Findings) -> None:
     """Note what writers that were interrupted left beside the directory."""
-    parent, name = os.path.split(os.path.abspath(root))
+    parent, name = os.path.split(absolute_path(root))
     try:
         names = os.listdir(parent)
     except OSError:

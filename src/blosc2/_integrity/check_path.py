@@ -12,7 +12,7 @@ from blosc2._core.io.source import Source
 from blosc2._frames import is_directory_frame
 from blosc2._handles import FrameHandle
 from blosc2._integrity.report import FAULTS, CheckReport, Findings
-from blosc2._options import local_path
+from blosc2._options import absolute_path, local_path
 from blosc2.exceptions import MissingFileError
 
 #: Kinds of things at a path, as `open` tells them apart.
@@ -63,7 +63,7 @@ def check(path: str | bytes | os.PathLike[Any], *, progress: Callable[[int, int]
     ...     print(finding.offset, finding.problem)
     16 the frame says it has ... bytes and there are 150: cut short or damaged; restore the file from a copy, or ...
     """
-    name = os.path.abspath(local_path(path))
+    name = absolute_path(local_path(path))
     found = Findings(name, progress)
     kind = kind_of_path(name)
     # What follows is not imported with the package: most programs never come here.

@@ -10,7 +10,7 @@ from blosc2._backends import taken
 from blosc2._files import Owner
 from blosc2._integrity.check_path import ARCHIVE, DIRECTORY, EMBEDDED, kind_of_path
 from blosc2._integrity.report import Finding, Findings, first_lines
-from blosc2._options import local_path
+from blosc2._options import absolute_path, local_path
 
 _STORES: Final = (".b2z", ".b2d", ".b2e")
 
@@ -115,7 +115,7 @@ def salvage(
     >>> sorted(report.recovered), report.lost
     (['/a', '/g/b'], ())
     """
-    name, target = os.path.abspath(local_path(path)), os.path.abspath(local_path(out))
+    name, target = absolute_path(local_path(path)), absolute_path(local_path(out))
     kind = kind_of_path(name)
     if os.path.lexists(target):
         raise taken(target, "salvage only writes something new, and there is something already")

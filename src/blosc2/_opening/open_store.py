@@ -8,9 +8,9 @@ import warnings
 from typing import TYPE_CHECKING, Any, Final
 
 from blosc2 import _stores
-from blosc2._backends import REGISTRY, TieredBackend, absolute
+from blosc2._backends import REGISTRY, TieredBackend
 from blosc2._core.frame.frame import Frame
-from blosc2._options import RemotePath, StoreOptions, store_options
+from blosc2._options import RemotePath, StoreOptions, absolute_path, store_options
 from blosc2._stores import Store, backend_of, lock_of
 from blosc2.dict_store import DictStore
 from blosc2.exceptions import MissingFileError
@@ -55,7 +55,7 @@ def opened_store(
     lock = None
     if options.mode == "a":
         # Before anything is read: what is read must stay the newest.
-        lock = lock_of(absolute(path), options)
+        lock = lock_of(absolute_path(path), options)
     try:
         backend = backend_of(path, options)
         backend.lock = lock

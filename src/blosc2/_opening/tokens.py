@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import uuid
 from typing import Any
 
 from blosc2._arrays import ViewHandle
 from blosc2._files import pieces_of
 from blosc2._handles import LostHandle, MemoryHandle, Stored, version_of
+from blosc2._options import absolute_path
 
 
 def token_of(stored: Stored) -> tuple[Any, ...]:
@@ -28,4 +28,4 @@ def token_of(stored: Stored) -> tuple[Any, ...]:
             digest.update(piece)
         return kind, digest.hexdigest()
     offset = handle.published.offset if handle.key is None else 0
-    return kind, os.path.abspath(handle.urlpath), handle.key, offset, version_of(handle)
+    return kind, absolute_path(handle.urlpath), handle.key, offset, version_of(handle)

@@ -39,7 +39,7 @@ from blosc2._options.modes import (
     refuse_without_path,
 )
 from blosc2._options.out_of_scope import OPAQUE_KINDS, Absent, explain_absent, explain_name
-from blosc2._options.paths import local_path, tell_of_mapping
+from blosc2._options.paths import absolute_path, local_path, tell_of_mapping
 from blosc2._options.remote import RemoteOptions, RemotePath, check_remote, remote_path, scheme_of
 from blosc2._options.thread_choice import COMPRESSED_BESIDE, PARALLEL_WORK, compress, compressed, reads_beside, run
 
@@ -71,6 +71,7 @@ __all__ = [
     "RemotePath",
     "StoreOptions",
     "Support",
+    "absolute_path",
     "block_cache_stats",
     "check_directory_mapping",
     "check_locking",

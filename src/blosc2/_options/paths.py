@@ -65,6 +65,22 @@ def local_path(path: object, *, remote: bool = False) -> str:
     return text
 
 
+def absolute_path(path: str) -> str:
+    """A path that means the same when the working directory changes; what is on a server has one.
+
+    ``..`` stays where it is: behind a link it is another folder than the one that the link lies in.
+    """
+    if isinstance(path, RemotePath):
+        return path
+    if os.name == "nt":  # where the system takes it for the folder before it, too
+        return os.path.abspath(path)
+    full = path if path.startswith("/") else os.path.join(os.getcwd(), path)
+    if "/.." not in full:
+        return os.path.normpath(full)
+    full = full.rstrip("/")
+    return os.path.realpath(full) if full.endswith("/..") else full
+
+
 def _path_of_url(url: str) -> str:
     """The path that a `file://` URL names, with its %-escapes resolved."""
     from urllib.parse import urlsplit  # few need them, and they are slow to import

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from blosc2._backends import ByteRange, DirectoryBackend, TieredBackend, WriterLock, ZipBackend, taken
 from blosc2._core.leaves.store_state import Change
 from blosc2._files import through_link
-from blosc2._options import RemotePath, local_path
+from blosc2._options import RemotePath, absolute_path, local_path
 from blosc2.exceptions import name_file
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def to_b2z(store: DictStore, overwrite: Any, filename: Any) -> str:
     _check_target(store, filename)
     if store.is_zip_store and (filename is None or _is_at(store, local_path(filename))):
         store.flush()
-        return os.path.abspath(store._file)
+        return absolute_path(store._file)
     target = os.path.splitext(store._file)[0] + ".b2z" if filename is None else local_path(filename)
     if not target.endswith(".b2z"):
         raise ValueError(f"the file must have a .b2z extension, unlike {target!r}")
@@ -70,7 +70,7 @@ def _copy(store: DictStore, backend: TieredBackend, target: str) -> str:
         # A leaf with a file hides an embedded value of the same key.
         gone |= {key: None for key in entries if key in files}
         frame = backend.changes_of({**gone, **values}, store._pending.registry, embedded)
-        backend.lock = lock = WriterLock(os.path.abspath(backend.root))
+        backend.lock = lock = WriterLock(absolute_path(backend.root))
         try:
             backend.exists()
             backend.write(files, frame, fresh=True)
@@ -80,7 +80,7 @@ def _copy(store: DictStore, backend: TieredBackend, target: str) -> str:
         finally:
             backend.close()
             lock.release()
-    return os.path.abspath(target)
+    return absolute_path(target)
 
 
 def _leaves_by_tier(store: DictStore) -> tuple[dict[str, ByteRange | None], dict[str, ByteRange | None]]:

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 from blosc2 import _backends
 from blosc2._backends import (
     TieredBackend,
-    absolute,
     missing,
     suffix_of,
     taken,
 )
 from blosc2._files import through_link
-from blosc2._options import RemotePath, StoreOptions
+from blosc2._options import RemotePath, StoreOptions, absolute_path
 from blosc2._stores.publish import load
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ def backend_of(path: str, options: StoreOptions, kind: str = "b2dict") -> Tiered
     if isinstance(path, RemotePath):
         return _backends.RemoteZipBackend(path, options, kind)
     if not os.path.isabs(path):
-        path = absolute(path)
+        path = absolute_path(path)
     named = path.rstrip("/") or path
     # Readers follow a link anew at each `refresh`; a writer stays where it led when the lock was taken.
     root = named if mode == "r" else through_link(named)

@@ -11,6 +11,7 @@ from blosc2._backends.directory.files import folders_between, in_steps, write_ne
 from blosc2._backends.embedded.changes import EmbeddedChanges
 from blosc2._backends.layout import EMBED, LEAF_SUFFIXES, ByteRange, Renamed, suffix_of, taken
 from blosc2._files import FileMoves, check_same_file, file_identity, sync_files, sync_folder, temporary_name
+from blosc2._options import absolute_path
 
 if TYPE_CHECKING:
     from blosc2._backends.directory.backend import DirectoryBackend
@@ -47,7 +48,7 @@ class Publishing:
     def anew(self, changes: dict[str, ByteRange | None], embed: EmbeddedChanges | None, durable: bool) -> None:
         """Build a whole tree beside its place and move it there in one step."""
         backend = self._backend
-        parent, name = os.path.split(os.path.abspath(backend.root))
+        parent, name = os.path.split(absolute_path(backend.root))
         backend._owner.makedirs(parent)
         tree = temporary_name(os.path.join(parent, name))
         backend._owner.mkdir(tree)

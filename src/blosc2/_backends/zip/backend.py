@@ -40,7 +40,7 @@ from blosc2._files import (
     file_identity,
     identity_of,
 )
-from blosc2._options import StoreOptions
+from blosc2._options import StoreOptions, absolute_path
 from blosc2.exceptions import FormatError
 
 if TYPE_CHECKING:
@@ -435,7 +435,7 @@ class ZipBackend(TieredBackend):
 
     @property
     def _folder(self) -> str:
-        return os.path.dirname(os.path.abspath(self.root))
+        return os.path.dirname(absolute_path(self.root))
 
     @property
     def _written_path(self) -> str:

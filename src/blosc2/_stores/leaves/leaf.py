@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import weakref
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +14,7 @@ from blosc2._files import Spool, TemporaryFile
 from blosc2._frames import parse_dtype
 from blosc2._functions import wrap
 from blosc2._handles import FrameHandle, HandleOptions, MemoryHandle
+from blosc2._options import absolute_path
 from blosc2.exceptions import ClosedStoreError
 from blosc2.ndarray import NDArray
 
@@ -42,7 +42,7 @@ class LiveHandle(MemoryHandle):
         #: Whether edits waited for publication when the key got another leaf.
         self.had_edits = False
         if self.urlpath is not None:
-            self._waiting = TemporaryFile(os.path.abspath(self.urlpath))
+            self._waiting = TemporaryFile(absolute_path(self.urlpath))
 
     def spool(self) -> Spool:
         return Spool(self._waiting)

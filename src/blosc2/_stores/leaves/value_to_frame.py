@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, NamedTuple
@@ -15,6 +14,7 @@ from blosc2._core.io.source import Source
 from blosc2._files import TemporaryFile
 from blosc2._handles import Stored
 from blosc2._indexing import lossless
+from blosc2._options import absolute_path
 from blosc2.exceptions import UnsupportedValueError
 from blosc2.schunk import SChunk
 
@@ -72,7 +72,7 @@ def compressed(
         return new_frame(tiny[0], ".b2nd", tiny[1])
     if path is None or items.nbytes <= LARGE:
         return new_frame(cframe_of(items, encoding), ".b2nd")
-    waiting = TemporaryFile(os.path.abspath(path))
+    waiting = TemporaryFile(absolute_path(path))
     plan = ArrayPlan(items.shape, items.dtype, encoding)
     header = plan.lay_out(plan.compressed(items), waiting.add, {}, None)
     parts = (Source.of_buffer(header), 0, len(header)), waiting.byte_range(0)

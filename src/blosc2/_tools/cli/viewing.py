@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from blosc2._options import lacking
+from blosc2._options import absolute_path, lacking
 from blosc2._tools.cli.locations import Location, LocationError, located, need_store, one_key, opened
 from blosc2._tools.cli.outputs import check_output, writing
 from blosc2._tools.viewer import web_page
@@ -61,7 +61,7 @@ def _page_name(where: Location) -> str:
 
 def _write_page(where: Location, target: str, *, force: bool) -> None:
     with opened(where.path) as found:
-        name = os.path.basename(os.path.normpath(where.path))
+        name = os.path.basename(absolute_path(where.path))
         page = web_page(found, name, _key(found, where)).encode("utf-8", "backslashreplace")
     with writing(target, force=force) as write:
         write(page)

@@ -14,6 +14,7 @@ from blosc2._arrays import ArrayPlan, made, slabs_in
 from blosc2._core.ndim.gaps import as_dtype
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._files import Owner
+from blosc2._options import absolute_path
 from blosc2.ndarray import NDArray
 
 # Arrays of more uncompressed bytes wait in a file.
@@ -33,7 +34,7 @@ class ScratchFolder:
     """
 
     def __init__(self, beside: str) -> None:
-        self._beside = os.path.abspath(beside)
+        self._beside = absolute_path(beside)
         self._made: str | None = None
         self._count = 0
 

@@ -20,7 +20,7 @@ from blosc2._arrays import ArrayPlan
 from blosc2._backends import WriterLock, new_key
 from blosc2._files import Owner
 from blosc2._opening import open as open_path
-from blosc2._options import check_target_mode, local_path
+from blosc2._options import absolute_path, check_target_mode, local_path
 from blosc2._stores import NewKeys, NewNames, Store
 from blosc2._tools.integrations.array_writing import ScratchFolder, remove_folder, where_to
 from blosc2._tools.integrations.dask_blocks import aligned_keywords, bounds_of
@@ -61,7 +61,7 @@ class StagedArray:
         token = (array.name, array.chunks, array.dtype, plan.geometry.chunks, plan.geometry.blocks, plan.cparams)
         digest = hashlib.sha256(repr(token).encode()).digest()[:16]
         self._part = Part(
-            os.path.abspath(folder), digest, array.shape, array.dtype, dict(self._keywords), bounds_of(array.chunks)
+            absolute_path(folder), digest, array.shape, array.dtype, dict(self._keywords), bounds_of(array.chunks)
         )
         self._parts = Parts(self._part)
 
@@ -197,10 +197,10 @@ def _arrays_by_key(data: Any, key: str) -> dict[str, Any]:
 def _place_of(target: Any, path: str | None) -> str:
     """The path beside which tasks write."""
     if path is not None:
-        return os.path.abspath(path)
+        return absolute_path(path)
     if target._file is None:
         raise ValueError("a store in memory cannot be shared with tasks: give a store with a path")
-    return os.path.abspath(str(target._file))
+    return absolute_path(str(target._file))
 
 
 def _check_target(target: Any, path: str | None, keys: list[str], mode: str, *, single: bool) -> None:
@@ -208,7 +208,7 @@ def _check_target(target: Any, path: str | None, keys: list[str], mode: str, *, 
     if single:
         if mode == "w-" and os.path.lexists(str(path)):
             raise FileExistsError(f"{path} exists; mode='w' replaces it")
-        parent = os.path.dirname(os.path.abspath(str(path)))
+        parent = os.path.dirname(absolute_path(str(path)))
         if not os.path.isdir(parent):
             raise FileNotFoundError(errno.ENOENT, "cannot write here, make the folder first", parent)
         return

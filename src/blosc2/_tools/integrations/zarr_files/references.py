@@ -15,6 +15,7 @@ from blosc2._core.frame.frame_checksums import stored_lengths
 from blosc2._files import NewFile
 from blosc2._frames import is_directory_frame
 from blosc2._opening import open as open_path
+from blosc2._options import absolute_path
 from blosc2._stores import Store, children_of
 from blosc2._tools.converting.items import WHOLE, LeftOut
 from blosc2._tools.equality import is_json
@@ -127,7 +128,7 @@ class _References:
     def __init__(self, source: str, url: str | None, zarr_format: int, left_out: list[LeftOut] | None) -> None:
         self.refs: dict[str, Any] = {}
         self._source = source
-        self._root = os.path.abspath(source)
+        self._root = absolute_path(source)
         self._url = f"file://{self._root}" if url is None else url.rstrip("/")
         if "{{" in self._url:
             raise ValueError(f"two braces in a row mean something else to readers of references: {self._url!r}")
@@ -242,7 +243,7 @@ class _References:
         return _inline(frame.source.read(offset, length))
 
     def _url_of(self, path: str) -> str:
-        path = os.path.abspath(path)
+        path = absolute_path(path)
         if path in (self._root, os.path.realpath(self._root)):
             return self._url
         for root in (self._root, os.path.realpath(self._root)):
