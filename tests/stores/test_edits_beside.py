@@ -32,7 +32,8 @@ class Beside:
         self.lines = 0
 
     def __enter__(self) -> Self:
-        sys.settrace(self._trace)
+        self._kept = self._trace  # CPython may still call it after it was told not to trace any more
+        sys.settrace(self._kept)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -47,7 +48,7 @@ class Beside:
                 sys.settrace(None)
                 self.thread.start()
                 self.thread.join(0.3)  # a few lines have a lock that it waits for
-        return self._trace
+        return self._kept
 
 
 def close(store: Any) -> None:

@@ -43,7 +43,8 @@ class Between:
         self.done = False
 
     def __enter__(self) -> Self:
-        sys.settrace(self._trace)
+        self._kept = self._trace  # CPython may still call it after it was told not to trace any more
+        sys.settrace(self._kept)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -62,7 +63,7 @@ class Between:
                     self.done = True
                 except (RuntimeError, blosc2.exceptions.ClosedStoreError):
                     pass
-        return self._trace
+        return self._kept
 
 
 BEFORE = {"/g/a": [1, 2], "/g/b": list(range(50)), "/c": [3], "/d": list(range(9)), "/e": [5]}

@@ -50,7 +50,8 @@ class Interrupt:
         self.where = ""
 
     def __enter__(self) -> Self:
-        sys.settrace(self._trace)
+        self._kept = self._trace  # CPython may still call it after it was told not to trace any more
+        sys.settrace(self._kept)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -66,7 +67,7 @@ class Interrupt:
                 self.where = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
                 sys.settrace(None)
                 raise KeyboardInterrupt
-        return self._trace
+        return self._kept
 
 
 @dataclass
