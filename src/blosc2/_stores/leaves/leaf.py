@@ -7,6 +7,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Final
 
 from blosc2 import _stores
+from blosc2._arrays.ready import ready_in_children
 from blosc2._backends import ByteRange
 from blosc2._core.frame.frame import Frame
 from blosc2._core.keys.keytable import KeyTable
@@ -87,6 +88,9 @@ class LiveHandle(MemoryHandle):
         """The key has this leaf again."""
         self._store = weakref.ref(store)
 
+
+# Whoever opens a store reads its leaves.
+ready_in_children()
 
 # The options of the leaf that was opened last. Most leaves are opened like the one before; making options takes time.
 _recent: tuple[str | None, str, HandleOptions] = (None, "safe", HandleOptions())
