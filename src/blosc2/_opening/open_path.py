@@ -12,7 +12,7 @@ from blosc2 import schunk as schunk_module
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._frames import is_directory_frame
-from blosc2._functions.from_frame import wrap
+from blosc2._functions import wrap
 from blosc2._handles import FrameHandle, HandleOptions, Stored, open_handle
 from blosc2._options import (
     RemotePath,
