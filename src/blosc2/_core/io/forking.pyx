@@ -92,7 +92,7 @@ def in_child(renewal):
 
 
 def before_fork(preparation):
-    """Have something done once in this process before it forks, so that no child has to do it."""
+    """Have something done in this process each time before it forks, so that no child has to do it."""
     _preparations.append(preparation)
 
 
@@ -138,8 +138,7 @@ def each(function, items):
 
 
 def _prepare():
-    while _preparations:
-        each(_call, [_preparations.pop()])
+    each(_call, list(_preparations))
 
 
 def _begin_child():

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from blosc2._arrays import ready_in_children
@@ -19,6 +20,7 @@ from blosc2._handles import FrameHandle, HandleOptions
 from blosc2.ndarray import NDArray
 
 
+@cache
 def _ready_in_children() -> None:
     """Import what reads batches, walks trees and verifies values; as for arrays, no forked child imports it."""
     import_now("blosc2._stores", "ForeignObject", "read_parts", "walking")
