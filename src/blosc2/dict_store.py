@@ -12,7 +12,7 @@ from blosc2._backends import ByteRange, Renamed, TieredBackend
 from blosc2._core.keys.listing import KeyListing
 from blosc2._files import check_advice
 from blosc2._options import StoreOptions, absolute_path, local_path, store_options
-from blosc2._stores import Store, backend_of, leaf_reader, live_leaf, lock_of, open_or_begin, publish, recount
+from blosc2._stores import Store, backend_of, leaf_reader, lock_of, open_or_begin, publish, recount
 from blosc2.info import InfoReporter
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
 
@@ -207,7 +207,7 @@ class DictStore(Store):
 
     def _leaf(self, key: str) -> Any | None:
         if self._session.mode != "r":
-            return live_leaf(self, key)
+            return _stores.live_leaf(self, key)
         version = self._answers_version  # before what a reader is made of, which another thread may replace
         members = self._backend.members
         if self._reader is None and members is not None and not self._verify and self._shows_published_keys():

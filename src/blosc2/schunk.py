@@ -14,7 +14,6 @@ from blosc2 import _frames, _handles
 from blosc2._core.frame.frame import Frame
 from blosc2._handles import (
     ChangeableChunks,
-    FrameContent,
     FrameHandle,
     HandleOptions,
     chunk_range,
@@ -84,7 +83,7 @@ class SChunk(ChangeableChunks):
         chunksize = _handles.chunk_nbytes(chunksize, len(view) if view else _handles.DEFAULT_CHUNK, cparams.typesize)
         encoding = encoding_of(cparams, cparams.typesize, cparams.blocksize)
         _frames.check_for_bytes(encoding)
-        content = FrameContent(
+        content = _handles.FrameContent(
             _handles.compressed_pieces(encoding, view, chunksize, cparams.nthreads), -(-len(view) // chunksize),
             len(view), chunksize, _frames.pack_metalayers(storage.meta),
         )  # fmt: skip

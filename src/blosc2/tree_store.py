@@ -13,12 +13,10 @@ from blosc2._options import StoreOptions
 from blosc2._stores import (
     ATTRIBUTES,
     HIDDEN,
-    ForeignObject,
     ForeignObjects,
     Groups,
     Store,
     has_group,
-    walking,
 )
 from blosc2.dict_store import DictStore
 from blosc2.exceptions import StoreKeyError
@@ -161,7 +159,7 @@ class TreeStore(DictStore):
         if not foreign.above(path, self):
             description = foreign.at(path, self)
             if description is not None:
-                return ForeignObject(self._path, path, description)
+                return _stores.ForeignObject(self._path, path, description)
             if self._has_group(path):
                 return SubtreeView(self, path)
         raise self._missing_key(key)
@@ -211,11 +209,11 @@ class TreeStore(DictStore):
         return not key.endswith(HIDDEN) and not self._foreign.above(key, self)
 
     def _key_batches(self) -> Iterator[list[str]]:
-        return self._relative(walking.descendants(self, self._prefix))
+        return self._relative(_stores.walking.descendants(self, self._prefix))
 
     def __len__(self) -> int:
         self._session.check_open()
-        return walking.count_below(self, self._prefix)
+        return _stores.walking.count_below(self, self._prefix)
 
     def get_descendants(self, path: str) -> list[str]:
         """List all groups and leaves below a group, in order; nothing if there is no such group.
@@ -226,14 +224,14 @@ class TreeStore(DictStore):
             The group, "/" for all.
         """
         self._session.check_open()
-        batches = walking.descendants(self, self._absolute_group(path))
+        batches = _stores.walking.descendants(self, self._absolute_group(path))
         return [key for batch in self._relative(batches) for key in batch]
 
     def get_children(self, path: str) -> list[str]:
         """List the groups and leaves directly below a group, as full keys, in order."""
         self._session.check_open()
         group = self._absolute_group(path)
-        groups, leaves = walking.children(self, group)
+        groups, leaves = _stores.walking.children(self, group)
         shown = group[len(self._prefix) :]
         # Sorting two sorted lists is fast. A leaf may have the name of a group.
         return [f"{shown}/{name}" for name in dict.fromkeys(sorted(groups + leaves))]
@@ -258,7 +256,7 @@ class TreeStore(DictStore):
 
     def _walk(self, path: str, *, topdown: bool) -> Iterator[tuple[str, list[str], list[str]]]:
         cut = len(self._prefix)
-        for group, groups, leaves in walking.walk(self, path, topdown=topdown):
+        for group, groups, leaves in _stores.walking.walk(self, path, topdown=topdown):
             yield group[cut:] or "/", groups, leaves
 
     # ------------------------------------------------------------------ changing
@@ -325,7 +323,7 @@ class TreeStore(DictStore):
             del self["/"]
 
     def _remove_taken(self, key: str, leaf: Any) -> None:
-        if isinstance(leaf, (TreeStore, ForeignObject)):
+        if isinstance(leaf, (TreeStore, _stores.ForeignObject)):
             raise TypeError(f"Key {key!r} is no leaf: pop() takes out leaves alone; del removes it with all below it")
         self._remove_leaf(key)
 
@@ -343,7 +341,7 @@ class TreeStore(DictStore):
             for batch in self._key_batches():
                 for key in batch:
                     leaf = self[key]
-                    if not isinstance(leaf, (TreeStore, ForeignObject)):
+                    if not isinstance(leaf, (TreeStore, _stores.ForeignObject)):
                         self._remove_leaf(key)
                         return key, leaf
         raise StoreKeyError("popitem(): there is no leaf", path=self._path)

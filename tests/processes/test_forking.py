@@ -15,7 +15,8 @@ import pytest
 from fixture_kit.forks import in_child
 
 import blosc2
-from blosc2._core.io.forking import Lock
+from blosc2._core.io import forking
+from blosc2._core.io.forking import Lock, before_fork
 from blosc2._files.owner import Owner
 from blosc2._stores import Groups
 
@@ -210,6 +211,21 @@ def test_an_update_that_was_begun_before_the_fork_is_not_ended_by_the_child(kind
         array[:] = value
     assert (array[:] == 1).all()
     assert (blosc2.open(tmp_path / "x.b2nd")[:] == 1).all()
+
+
+def test_what_a_process_does_before_it_forks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each time; what fails keeps neither the others nor the child from going on."""
+    monkeypatch.setattr(forking, "_preparations", [])
+    found: list[int] = []
+    before_fork(lambda: found.append(1 // 0))
+    before_fork(lambda: found.append(os.getpid()))
+    here = os.getpid()
+    for count in (1, 2):
+        in_child(lambda: found.remove(here))  # which raises where it was not done
+        assert found == [here] * count
+    assert "ZeroDivisionError" in capsys.readouterr().err
 
 
 def test_a_file_that_cannot_be_closed_leaves_no_other_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,5 @@
-"""What is imported when: little by `import blosc2`, what reading needs by opening, all of the rest before a change."""
+"""What is imported when: what opening and slicing an array needs by `import blosc2`, what other reading needs before a
+fork, all of the rest before a change."""
 
 from __future__ import annotations
 
@@ -38,9 +39,9 @@ WRITERS = {
 }  # fmt: skip
 # What `import blosc2` imports besides `_core`: each of these takes a program's time, and most only ever read.
 FIRST = {
-    "blosc2", "blosc2._arrays", "blosc2._arrays.readable", "blosc2._files", "blosc2._frames", "blosc2._frames.dtypes",
-    "blosc2._frames.header_fields", "blosc2._functions", "blosc2._handles",
-    "blosc2._handles.byte_ranges", "blosc2._handles.frame_object", "blosc2._handles.handle",
+    "blosc2", "blosc2._arrays", "blosc2._arrays.readable", "blosc2._arrays.ready", "blosc2._files", "blosc2._frames",
+    "blosc2._frames.dtypes", "blosc2._frames.header_fields", "blosc2._functions", "blosc2._functions.from_frame",
+    "blosc2._handles", "blosc2._handles.byte_ranges", "blosc2._handles.frame_object", "blosc2._handles.handle",
     "blosc2._handles.open_frame", "blosc2._handles.open_handle", "blosc2._handles.options",
     "blosc2._handles.recent_frames", "blosc2._handles.schunk_methods", "blosc2._indexing", "blosc2._indexing.fields",
     "blosc2._opening", "blosc2._opening.hooks", "blosc2._opening.open_path", "blosc2._options",
@@ -116,8 +117,24 @@ def test_the_package_loads_what_arrays_need() -> None:
     assert not {name for name in found if name.startswith(("blosc2._core.leaves.", "blosc2._core.keys."))}
 
 
-READS = """
+@pytest.mark.parametrize("options", ["mmap_mode='r', dparams={'nthreads': 1}", "mmap_mode='r'", "mode='r'"])
+def test_opening_and_slicing_an_array_loads_nothing(options: str, folder: Path) -> None:
+    """The first patch of a process does not wait for modules."""
+    code = f"""
 import sys, numpy as np
+import blosc2
+before = set(sys.modules)
+array = blosc2.open(sys.argv[1], {options})
+assert array.shape == (600,) and array.dtype == np.float64 and len(array) == 600
+assert array[3:5].tolist() == [3, 4] and array[7] == 7 and array[...].sum() == 179700
+print(*(set(sys.modules) - before))
+"""
+    assert run(code, folder / "a.b2nd").split() == []
+
+
+# In a forked child, where there are any: what its parent opened is read by every kind of key.
+READS = """
+import os, sys, numpy as np
 numpys = set(sys.modules)
 import blosc2
 kind, path = sys.argv[1:]
@@ -129,6 +146,13 @@ elif kind == "bytes":
 else:
     mmap_mode = "r" if kind == "mmap" else None
     array = blosc2.open(path, mmap_mode=mmap_mode, verify=True if kind == "verify" else None)
+if hasattr(os, "fork"):
+    child = os.fork()
+    if child:
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+else:
+    import blosc2._core.io.forking as forking
+    forking._prepare()
 loaded, before = set(sys.modules), set(sys.modules)
 want = np.arange(600.0)
 mask = want % 7 == 3
@@ -161,8 +185,8 @@ print(*(set(sys.modules) - before), "|", *(loaded - numpys))
 
 
 @pytest.mark.parametrize("kind", ["pread", "mmap", "verify", "directory", "bytes", "leaf"])
-def test_reading_an_array_loads_no_more(kind: str, folder: Path) -> None:
-    """By every kind of key: a forked child can read what its parent opened."""
+def test_a_forked_child_reads_an_array_and_loads_no_more(kind: str, folder: Path) -> None:
+    """By every kind of key: it may not be able to import anything."""
     name = {"leaf": "f.b2z", "directory": "d.b2nd"}.get(kind, "a.b2nd")
     later, _, loaded = run(READS, kind, folder / name).partition("|")
     assert later.split() == []
@@ -270,13 +294,20 @@ def test_a_reader_loads_its_backend_and_no_writer(kind: str, folder: Path) -> No
 
 @pytest.mark.parametrize("mmap_mode", [None, "r"], ids=["pread", "mmap"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_reading_loads_no_more(kind: str, mmap_mode: str | None, folder: Path) -> None:
+def test_a_forked_child_reads_a_store_and_loads_no_more(kind: str, mmap_mode: str | None, folder: Path) -> None:
     """A forked child, which may not be able to import anything, can read the stores of its parent."""
     if kind.endswith("b2d") and mmap_mode is None:
         mmap_mode = "r"  # the same modules
     code = """
-import sys, numpy as np, blosc2
+import os, sys, numpy as np, blosc2
 store = blosc2.open(sys.argv[1], mmap_mode=sys.argv[2] or None)
+if hasattr(os, "fork"):
+    child = os.fork()
+    if child:
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+else:
+    import blosc2._core.io.forking as forking
+    forking._prepare()
 before = set(sys.modules)
 keys = ["/g/0", "/g/1", "/g/2"]
 for key in keys:

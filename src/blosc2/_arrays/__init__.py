@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from blosc2._arrays.copying import copied
     from blosc2._arrays.ranges import Box, Range, Spaced, eye_part, positions
     from blosc2._arrays.readable import ChunkInfo, ReadableArray
-    from blosc2._arrays.ready import ready_to_change, ready_to_read
+    from blosc2._arrays.ready import ready_in_children, ready_to_change, ready_to_read
     from blosc2._arrays.resize import replace_appended, resize_update, resized_geometry, rows_to_append
     from blosc2._arrays.shown import html, one_line
     from blosc2._arrays.slabs import Shape, Snapshot, compressed_box, converted, plan_like, slabs_in
@@ -40,7 +40,7 @@ else:
         "copying": "copied",
         "ranges": "Box Range Spaced eye_part positions",
         "readable": "ChunkInfo ReadableArray",
-        "ready": "ready_to_change ready_to_read",
+        "ready": "ready_in_children ready_to_change ready_to_read",
         "resize": "replace_appended resize_update resized_geometry rows_to_append",
         "slabs": "Shape Snapshot compressed_box converted plan_like slabs_in",
         "small_frames": "TINY cframe_of forget_templates raw_kinds template_of tiny_frame",
@@ -86,6 +86,7 @@ __all__ = [
     "plan_like",
     "positions",
     "raw_kinds",
+    "ready_in_children",
     "ready_to_change",
     "ready_to_read",
     "replace_appended",

@@ -1,4 +1,4 @@
-"""Importing what arrays need, before there is one: reading or changing an array imports nothing more.
+"""Importing what arrays need: what changes them before there is one, what reads them by any key before a fork.
 
 See "What is imported when" in doc/design/architecture.md.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from blosc2._core.io.forking import before_fork
 from blosc2._core.on_demand import import_now
 
 
@@ -17,6 +18,12 @@ def ready_to_read() -> None:
     import_now("blosc2._frames", "VLMeta")
     import_now("blosc2._handles", "lazy_chunk")
     import_now("blosc2._files", "Retry", "advise_frame")
+
+
+@cache
+def ready_in_children() -> None:
+    """Have a forked child read what this process has opened, by any key, without importing anything."""
+    before_fork(ready_to_read)
 
 
 @cache

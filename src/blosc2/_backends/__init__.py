@@ -64,13 +64,12 @@ if TYPE_CHECKING:
     from blosc2._backends.zip.streaming import LeafStream
     from blosc2._backends.zip.unfinished_append import (
         DIGITS,
-        END,
-        END_WITH_CHECKSUM,
         FEW_BITS,
         end_with_checksum,
         lost_end,
         wrong_bits,
     )
+    from blosc2._backends.zip.version import END, END_WITH_CHECKSUM
 else:
     __getattr__ = on_demand(__name__, {
         "directory.backend": "DirectoryBackend",
@@ -97,7 +96,8 @@ else:
         "zip.directory_records": "CATALOG_LEAST",
         "zip.remote": "RemoteZipBackend",
         "zip.streaming": "LeafStream",
-        "zip.unfinished_append": "DIGITS END END_WITH_CHECKSUM FEW_BITS end_with_checksum lost_end wrong_bits",
+        "zip.unfinished_append": "DIGITS FEW_BITS end_with_checksum lost_end wrong_bits",
+        "zip.version": "END END_WITH_CHECKSUM",
     })  # fmt: skip
 
 __all__ = [

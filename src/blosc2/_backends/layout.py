@@ -11,7 +11,6 @@ from blosc2 import _files
 from blosc2._core.catalog_writing.descriptions import describe
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
-from blosc2._files import check_unchanged, checked_pieces
 from blosc2._frames import parse_dtype
 from blosc2._options import RemotePath
 from blosc2.exceptions import ExistingFileError, FormatError, MissingFileError
@@ -168,8 +167,8 @@ def _described(frame: Frame) -> bytes:
 
 def pieces(byte_range: ByteRange) -> Iterator[bytes | memoryview]:
     """The bytes of a byte range, in pieces of bounded size; they are checked as far as checksums are known."""
-    yield from checked_pieces(byte_range)
-    check_unchanged(byte_range[0])
+    yield from _files.checked_pieces(byte_range)
+    _files.check_unchanged(byte_range[0])
 
 
 def whole(byte_range: ByteRange) -> bytes | memoryview:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from blosc2 import _files, _frames
 from blosc2._backends.layout import ByteRange
-from blosc2._files import TemporaryFile
-from blosc2._frames import held_in_memory
+
+if TYPE_CHECKING:
+    from blosc2._files import TemporaryFile
 
 #: Bytes of unpublished frames that may stay in memory.
 MEMORY_LIMIT: Final = 64 << 20
@@ -36,8 +38,8 @@ class SpilledValues:
         if not changes:
             return {}
         if self._path is None:
-            return {key: held_in_memory(byte_range) for key, byte_range in changes.items()}
-        waiting = self._file = self._file or TemporaryFile(self._path)
+            return {key: _frames.held_in_memory(byte_range) for key, byte_range in changes.items()}
+        waiting = self._file = self._file or _files.TemporaryFile(self._path)
         staged: dict[str, ByteRange] = {}
         for key, byte_range in changes.items():
             # A very large value in a file with checksums stays there. Each such value keeps its file open.

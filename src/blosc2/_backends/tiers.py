@@ -19,7 +19,7 @@ from blosc2._backends.spilled_values import SpilledValues
 from blosc2._core.frame.frame import Frame
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyListing
-from blosc2._files import LASTING, Progress, lasting
+from blosc2._files import LASTING, lasting
 from blosc2._options import StoreOptions
 from blosc2.exceptions import CLOSED_STORE, ClosedStoreError, StoreKeyError
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from blosc2._backends.writer_lock import WriterLock
     from blosc2._backends.zip.members import Members
     from blosc2._backends.zip.streaming import LeafStream
+    from blosc2._files import Progress
 
 
 class TieredBackend(ABC):

@@ -27,7 +27,7 @@ _MAX_FIELDS = 1 << 14
 
 # Texts of patterns that few dtypes need are compiled when they are needed.
 # "a" is left out: an old alias of "S" that NumPy warns about.
-_SIMPLE = re.compile(r"[<>|=]?(?!a\d*\Z)[A-Za-z?][A-Za-z0-9_]*(?:\[[A-Za-z0-9]*\])?")
+_SIMPLE: Final = r"[<>|=]?(?!a\d*\Z)[A-Za-z?][A-Za-z0-9_]*(?:\[[A-Za-z0-9]*\])?"
 # Text without quotes, or a whole string. Matched piece after piece, never searched for: that would try each quote anew.
 _PIECE: Final = (
     r"""[^'"]+|'(?:[^'\\\n]|\\(?:[\\'"nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}))*'"""
@@ -146,9 +146,14 @@ def refuse_unstorable(dtype: np.dtype[Any]) -> None:
             refuse_unstorable(dtype[name].base)
 
 
+def _is_number(text: str) -> bool:
+    """Whether this is the text of numbers as nearly all files have it, such as "<f4"."""
+    return len(text) == 3 and text[0] in "<>|" and text[1] in "biufc" and text[2] in "1248"
+
+
 @lru_cache(maxsize=256)
 def _simple_dtype(text: str) -> np.dtype[Any]:
-    if len(text) > 100 or not _SIMPLE.fullmatch(text):
+    if len(text) > 100 or not (_is_number(text) or re.fullmatch(_SIMPLE, text)):
         raise ValueError(f"{_shorten(text)} is not a dtype")
     try:
         dtype = np.dtype(text)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from blosc2._arrays import ready_to_read
+from blosc2._arrays import ready_in_children
 from blosc2._handles import FrameHandle
 from blosc2._options import OPAQUE_KINDS
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
-
-# Whoever opens something reads it, perhaps in a forked child.
-ready_to_read()
 
 _RARE: Final = frozenset((*OPAQUE_KINDS, "vlarray", "batcharray"))
 
@@ -21,6 +18,7 @@ def wrap(handle: FrameHandle) -> Any:
 
     Checks what belongs to its kind; raises `FormatError` where that is damaged.
     """
+    ready_in_children()
     frame = handle.frame
     if frame.only_array:  # nearly all frames are
         return NDArray._of(handle)

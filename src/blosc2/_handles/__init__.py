@@ -12,7 +12,7 @@ from blosc2._handles.byte_ranges import chunk_range, chunks_as_items, existing_c
 from blosc2._handles.frame_object import Stored, StoredFrame
 from blosc2._handles.handle import FrameHandle, array_of, make_plugin, vlmeta_chunk
 from blosc2._handles.open_handle import open_handle
-from blosc2._handles.options import FrameContent, HandleOptions
+from blosc2._handles.options import HandleOptions
 from blosc2._handles.recent_frames import forget_recent_frames, set_file_cache
 from blosc2._handles.schunk_methods import ChangeableChunks
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from blosc2._handles.file import FileHandle
     from blosc2._handles.lazy_chunks import lazy_chunk
     from blosc2._handles.memory import MemoryHandle
-    from blosc2._handles.new_frame import check_target, copy_frame, new_handle
+    from blosc2._handles.new_frame import FrameContent, check_target, copy_frame, new_handle
     from blosc2._handles.pickled import (
         LOST_ERRORS,
         FrameVersion,
@@ -57,7 +57,7 @@ else:
         "file": "FileHandle",
         "lazy_chunks": "lazy_chunk",
         "memory": "MemoryHandle",
-        "new_frame": "check_target copy_frame new_handle",
+        "new_frame": "FrameContent check_target copy_frame new_handle",
         "pickled": "LOST_ERRORS FrameVersion LostHandle path_of_any_version path_to_pickle remote_version version_of",
         "shared": "FollowingHandle shared_handle",
     })  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,10 +31,40 @@ from blosc2._handles.file import FileHandle
 from blosc2._handles.handle import FrameHandle
 from blosc2._handles.memory import MemoryHandle
 from blosc2._handles.open_frame import open_frame
-from blosc2._handles.options import FrameContent, HandleOptions
+from blosc2._handles.options import HandleOptions
 from blosc2._options import Encoding, check_locking, check_new_modes, tell_of_mapping
 from blosc2.exceptions import ExistingFileError
 from blosc2.storage import MAX_OVERHEAD, Storage
+
+
+class FrameContent(NamedTuple):
+    """What a new frame holds.
+
+    Attributes
+    ----------
+    chunks : iterable
+        Stored chunks, or negative offsets that stand for special ones.
+    nchunks : int
+        How many chunks these are.
+    nbytes : int
+        Uncompressed bytes of all.
+    chunksize : int
+        Uncompressed bytes of a chunk; 0 where they differ, -1 where the first one will decide.
+    metalayers : dict
+        Fixed metadata, packed.
+    vlmeta : dict, optional
+        Variable metadata, as it is stored.
+    variable : bool
+        Whether chunks differ in size.
+    """
+
+    chunks: Iterable[Stored]
+    nchunks: int
+    nbytes: int
+    chunksize: int
+    metalayers: dict[str, bytes]
+    vlmeta: dict[str, bytes] | None = None
+    variable: bool = False
 
 
 def check_target(storage: Storage, what: str) -> None:

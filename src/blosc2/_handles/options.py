@@ -1,15 +1,11 @@
-"""The parameters of frame handles: how one is opened, and what a new frame holds."""
+"""The parameters of frame handles: how one is opened."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from blosc2._core.io.sharing import never_freed
 from blosc2.storage import CParams, DParams
-
-if TYPE_CHECKING:
-    from blosc2._frames import Stored
 
 
 @never_freed
@@ -51,33 +47,3 @@ class HandleOptions(NamedTuple):
 READ_ONLY: Final = HandleOptions()
 #: How a frame in memory is opened, which this process made itself.
 IN_MEMORY: Final = HandleOptions("a", deserialize="full")
-
-
-class FrameContent(NamedTuple):
-    """What a new frame holds.
-
-    Attributes
-    ----------
-    chunks : iterable
-        Stored chunks, or negative offsets that stand for special ones.
-    nchunks : int
-        How many chunks these are.
-    nbytes : int
-        Uncompressed bytes of all.
-    chunksize : int
-        Uncompressed bytes of a chunk; 0 where they differ, -1 where the first one will decide.
-    metalayers : dict
-        Fixed metadata, packed.
-    vlmeta : dict, optional
-        Variable metadata, as it is stored.
-    variable : bool
-        Whether chunks differ in size.
-    """
-
-    chunks: Iterable[Stored]
-    nchunks: int
-    nbytes: int
-    chunksize: int
-    metalayers: dict[str, bytes]
-    vlmeta: dict[str, bytes] | None = None
-    variable: bool = False

@@ -7,11 +7,12 @@ import os
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from blosc2 import _arrays, _files, _frames, _functions, _handles, _opening
+from blosc2 import _arrays, _files, _frames, _handles, _opening
 from blosc2 import schunk as schunk_module
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._frames import is_directory_frame
+from blosc2._functions import wrap
 from blosc2._handles import FrameHandle, HandleOptions, Stored, open_handle
 from blosc2._options import (
     RemotePath,
@@ -243,7 +244,7 @@ def opened_object(handle: FrameHandle, mode: str, cparams: Any) -> Any:
         handle.cparams.typesize = int(handle.frame.typesize)  # nobody asked for another one
     if handle.writable:
         _arrays.ready_to_change()
-    found = _functions.wrap(handle)
+    found = wrap(handle)
     if mode == "w":
         handle.options = handle.options._replace(mode="a")
         if type(found) is SChunk:
@@ -283,7 +284,7 @@ def load(urlpath: str | bytes | os.PathLike[Any], offset: int = 0, *, deserializ
     policy = str(deserialize_mode(deserialize))
     _arrays.ready_to_change()
     options = HandleOptions("a", deserialize=policy, dparams=found._handle.dparams)
-    return _functions.wrap(_handles.MemoryHandle(frame, options))
+    return wrap(_handles.MemoryHandle(frame, options))
 
 
 def from_cframe(cframe: Any, copy: bool = True, *, deserialize: str = "safe") -> Any:
@@ -314,7 +315,7 @@ def from_cframe(cframe: Any, copy: bool = True, *, deserialize: str = "safe") ->
     handle = _handle_of(cframe, copy, deserialize)
     if handle.frame.metalayer("b2embed") is not None:
         return _opening.store_in_frame(handle.frame, deserialize)
-    return _functions.wrap(handle)
+    return wrap(handle)
 
 
 def open_value(cframe: Any) -> Any:
@@ -339,7 +340,7 @@ def ndarray_from_cframe(cframe: Any, copy: bool = False, *, deserialize: str = "
     handle = _handle_of(cframe, copy, deserialize)
     if handle.frame.metalayer("b2nd") is None:
         raise FormatError("Could not get the NDArray from the cframe: it has no b2nd metalayer")
-    found: NDArray = _functions.wrap(handle)
+    found: NDArray = wrap(handle)
     return found
 
 

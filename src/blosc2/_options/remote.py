@@ -8,7 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Self
 
-_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)(::[A-Za-z][A-Za-z0-9+.-]*)*://")
+# Compiled when it is needed, which takes a while: few programs open what is on a server.
+_SCHEME: Final = r"([A-Za-z][A-Za-z0-9+.-]+)(::[A-Za-z][A-Za-z0-9+.-]*)*://"
 
 
 class RemoteOptions(NamedTuple):
@@ -97,7 +98,7 @@ class RemotePath(str):
 
 def scheme_of(text: str) -> str | None:
     """The scheme of a URL; None of what is a path."""
-    found = _SCHEME.match(text) if "://" in text else None
+    found = re.match(_SCHEME, text) if "://" in text else None
     return None if found is None else found[1].lower()
 
 

@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from blosc2._stores.leaf_publishing import LeafPublishing, gets_file
     from blosc2._stores.leaves.advice import advise_all
     from blosc2._stores.leaves.descriptions import LeafInfo
-    from blosc2._stores.leaves.leaf import leaf_reader, live_leaf
+    from blosc2._stores.leaves.leaf import leaf_reader
     from blosc2._stores.leaves.leaf_setting import ready_setter, set_chunks, set_leaf
+    from blosc2._stores.leaves.live_leaf import live_leaf
     from blosc2._stores.leaves.many_frames import LEAST, FrameMaker, nbytes_of, with_frames
     from blosc2._stores.leaves.read_many import read_named
-    from blosc2._stores.leaves.read_selections import read_parts
+    from blosc2._stores.leaves.read_selections import read_parts, read_selections
     from blosc2._stores.leaves.statistics import GroupStats, describe_leaf, leaves_table, store_stats
     from blosc2._stores.leaves.value_to_frame import FramedValue, metadata_frame, new_frame
     from blosc2._stores.new_keys import NewKeys, NewNames
@@ -51,9 +52,10 @@ else:
         "leaf_publishing": "LeafPublishing gets_file",
         "leaves.advice": "advise_all",
         "leaves.descriptions": "LeafInfo",
-        "leaves.leaf": "leaf_reader live_leaf",
+        "leaves.leaf": "leaf_reader",
+        "leaves.live_leaf": "live_leaf",
         "leaves.read_many": "read_named",
-        "leaves.read_selections": "read_parts",
+        "leaves.read_selections": "read_parts read_selections",
         "leaves.statistics": "GroupStats describe_leaf leaves_table store_stats",
         "leaves.leaf_setting": "ready_setter set_chunks set_leaf",
         "leaves.many_frames": "LEAST FrameMaker nbytes_of with_frames",
@@ -134,6 +136,7 @@ __all__ = [
     "publish",
     "read_named",
     "read_parts",
+    "read_selections",
     "ready_setter",
     "recount",
     "set_chunks",

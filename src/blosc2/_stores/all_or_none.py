@@ -11,7 +11,7 @@ from blosc2._core.leaves.weak_cache import Block
 from blosc2._stores.followers import recount
 
 if TYPE_CHECKING:
-    from blosc2._stores.leaves.leaf import LiveHandle
+    from blosc2._stores.leaves.live_leaf import LiveHandle
     from blosc2._stores.store import Store
 
 #: The state of a key before it is changed: its pending change (... for none), its tier, the handle and the object of

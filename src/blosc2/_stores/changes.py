@@ -17,7 +17,7 @@ from blosc2.exceptions import FormatError, name_file
 MANY = 64
 
 if TYPE_CHECKING:
-    from blosc2._stores.leaves.leaf import LiveHandle
+    from blosc2._stores.leaves.live_leaf import LiveHandle
     from blosc2._stores.store import Store
 
 

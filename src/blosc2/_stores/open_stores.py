@@ -34,7 +34,7 @@ def note_writable(store: Any) -> None:
     """
     _writable[id(store)] = store
     ready_to_change()
-    import_now("blosc2._stores", "set_leaf", "tree_changes")
+    import_now("blosc2._stores", "live_leaf", "set_leaf", "tree_changes")
     _end_with_child()
 
 

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from blosc2 import _files
 from blosc2._backends import ByteRange, NewVersion
 from blosc2._core.leaves.store_state import Change
-from blosc2._files import Compaction, Progress
 from blosc2._stores.followers import begin_version, forget_published_keys, recount
 from blosc2.exceptions import FormatError, StoreKeyError, explain, name_file
 
 if TYPE_CHECKING:
+    from blosc2._files import Compaction, Progress
     from blosc2._stores.all_or_none import AllOrNone
     from blosc2._stores.store import Store
     from blosc2.dict_store import DictStore
@@ -120,7 +121,7 @@ def compact(store: Store, progress: Progress | None) -> Compaction:
         flush(store, durable=True)
         backend = store._backend
         if backend.embedded is None:  # nothing was ever published, or all of it was dropped
-            return Compaction(0, 0)
+            return _files.Compaction(0, 0)
         before = backend.size()
         try:
             load_if_behind(store)
@@ -129,7 +130,7 @@ def compact(store: Store, progress: Progress | None) -> Compaction:
         except OSError as error:
             name_file(error, store._file)
             raise
-        return Compaction(before, backend.size())
+        return _files.Compaction(before, backend.size())
 
 
 def _publish(store: Store, *, durable: bool) -> None:

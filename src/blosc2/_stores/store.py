@@ -21,22 +21,22 @@ from weakref import ref
 
 import numpy as np
 
-from blosc2 import _stores
+from blosc2 import _handles, _stores
 from blosc2._backends import ByteRange, canonical_key, new_key, plain_key
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock
 from blosc2._core.io.source import Source
 from blosc2._core.leaves.leaf_batch import LeafBatch
 from blosc2._core.leaves.leaf_lookup import LeafLookup
-from blosc2._files import Compaction, Progress, lasting
-from blosc2._handles import LOST_ERRORS, Stored, path_of_any_version, path_to_pickle
+from blosc2._files import lasting
+from blosc2._handles import Stored
 from blosc2._options import StoreOptions
 from blosc2._stores import publish
 from blosc2._stores.contents import Contents
 from blosc2._stores.followers import KeyFollower, forget_published_keys
 from blosc2._stores.leaves.advice import advise
 from blosc2._stores.leaves.ask_ahead import LeafItems, Values
-from blosc2._stores.leaves.leaf import live_leaf, read_only
+from blosc2._stores.leaves.leaf import read_only
 from blosc2._stores.leaves.open_leaves import OpenLeaves
 from blosc2._stores.leaves.read_many import batch_of_members, read_and_learn, read_many
 from blosc2._stores.leaves.taking_out import clear, delete, pop, popitem, remove_taken, setdefault
@@ -47,6 +47,7 @@ from blosc2.exceptions import StoreKeyError
 
 if TYPE_CHECKING:
     from blosc2._backends import Backend
+    from blosc2._files import Compaction, Progress
     from blosc2._integrity.report import CheckReport
     from blosc2._stores.transaction import Transaction
 
@@ -139,7 +140,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
     def _leaf(self, key: str) -> Any | None:
         """Open the leaf of a canonical key; None if there is none."""
         if self._session.mode != "r":
-            return live_leaf(self, key)
+            return _stores.live_leaf(self, key)
         frame = self._backend.open_frame(key)
         return None if frame is None else self._leaf_of(key, frame)
 
@@ -471,7 +472,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
             "mmap_mode": self._mmap_mode, "deserialize": self._deserialize, "verify": self._verify,
             "advise": session.advice, "locking": True if session.sharing else None, **self._pickled_arguments(),
         }  # fmt: skip
-        path = path_to_pickle(self._file, self._source)
+        path = _handles.path_to_pickle(self._file, self._source)
         return _reopen, (type(self), path, {name: value for name, value in how.items() if value is not None})
 
     @property
@@ -490,11 +491,10 @@ class Store(LeafLookup, MutableMapping[str, Any]):
         raise NotImplementedError(path, error, recipe)
 
 
-def _reopen(kind: type[Store], path: str, how: dict[str, Any]) -> Store:
+def _reopen(kind: type[Store], path: str, how: dict[str, Any]) -> Any:
     """A store from its pickle; raises nothing, as `_opening.pickles` says."""
     make: Any = kind
     try:
-        store: Store = make(path, mode="r", **how)
-    except LOST_ERRORS as error:
-        return kind._stand_in(path_of_any_version(path), error, (_reopen, (kind, path, how)))
-    return store
+        return make(path, mode="r", **how)
+    except _handles.LOST_ERRORS as error:
+        return kind._stand_in(_handles.path_of_any_version(path), error, (_reopen, (kind, path, how)))

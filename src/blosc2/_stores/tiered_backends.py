@@ -7,14 +7,13 @@ import stat
 from functools import partial
 from typing import TYPE_CHECKING
 
-from blosc2 import _backends
+from blosc2 import _backends, _files
 from blosc2._backends import (
     TieredBackend,
     missing,
     suffix_of,
     taken,
 )
-from blosc2._files import through_link
 from blosc2._options import RemotePath, StoreOptions, absolute_path
 from blosc2._stores.publish import load
 
@@ -32,7 +31,7 @@ def backend_of(path: str, options: StoreOptions, kind: str = "b2dict") -> Tiered
         path = absolute_path(path)
     named = path.rstrip("/") or path
     # Readers follow a link anew at each `refresh`; a writer stays where it led when the lock was taken.
-    root = named if mode == "r" else through_link(named)
+    root = named if mode == "r" else _files.through_link(named)
     try:
         is_file = not stat.S_ISDIR(os.stat(root).st_mode)
     except (OSError, ValueError):  # a link that leads nowhere is read as a file, whose error names what is missing

@@ -13,13 +13,14 @@ from typing import Any, Final
 
 import numpy as np
 
+from blosc2 import _frames
 from blosc2._backends.key_rules import all_safe, is_safe
 from blosc2._backends.layout import FRAME_MAGIC, ByteRange, open_source
 from blosc2._core.allocation import allowed, too_much
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._files import Retry, file_identity
-from blosc2._frames import check_reads, unpack
+from blosc2._frames import unpack
 from blosc2.exceptions import FormatError, UnsupportedKindError
 
 #: Metalayers that mark such a frame, and the kind of store that each stands for.
@@ -234,10 +235,10 @@ def verify_value(embedded: Embedded | None, key: str, frame: Frame) -> None:
 
     Raises `FormatError` where a checksum says that something is not as it was written.
     """
-    check_reads(frame)
+    _frames.check_reads(frame)
     if embedded is None or key not in embedded.entries:
         return
-    if embedded.frame.checks_chunks or check_reads(embedded.frame):
+    if embedded.frame.checks_chunks or _frames.check_reads(embedded.frame):
         embedded.locate(key)  # which checks the chunks that hold the value
 
 

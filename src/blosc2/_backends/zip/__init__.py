@@ -25,5 +25,6 @@ if TYPE_CHECKING:
     from blosc2._backends.zip import member_frames as member_frames
     from blosc2._backends.zip import publishing as publishing
     from blosc2._backends.zip import streaming as streaming
+    from blosc2._backends.zip import unfinished_append as unfinished_append
 else:
     __getattr__ = on_demand(__name__, {}, __all__)

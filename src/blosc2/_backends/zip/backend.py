@@ -12,6 +12,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from blosc2 import _files
 from blosc2._backends import zip as archives
 from blosc2._backends.layout import (
     EMBED,
@@ -33,9 +34,6 @@ from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.on_demand import import_now
 from blosc2._files import (
-    NewFile,
-    Owner,
-    Progress,
     changed_by_others,
     file_identity,
     identity_of,
@@ -47,6 +45,7 @@ if TYPE_CHECKING:
     from blosc2._backends.embedded.changes import EmbeddedChanges
     from blosc2._backends.zip.streaming import LeafStream
     from blosc2._core.zip.archive_writer import ArchiveWriter
+    from blosc2._files import NewFile, Owner, Progress
 
 # Further flags of `os.open`: bytes as they are, and not for programs that this one starts.
 _PLAINLY = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -62,7 +61,7 @@ class ZipBackend(TieredBackend):
     def __init__(self, root: str, how: StoreOptions = StoreOptions(), kind: str = "b2dict") -> None:  # noqa: B008 - never changes
         super().__init__(root, how, kind)
         if how.mode != "r":
-            import_now("blosc2._backends.zip", "publishing")
+            import_now("blosc2._backends.zip", "publishing", "unfinished_append")
         self._writer: ArchiveWriter | None = None
         self._descriptor = -1
         self._new: NewFile | None = None
@@ -272,7 +271,7 @@ class ZipBackend(TieredBackend):
             self._owner.makedirs(self._folder)
             # A file that did not exist when the store was opened belongs to somebody else.
             replace = members is not None or self._was_there
-            self._new = NewFile(self.root, replace=replace, owner=self._owner, buffered=False)
+            self._new = _files.NewFile(self.root, replace=replace, owner=self._owner, buffered=False)
             self._descriptor = self._new.file.fileno()
             start = 0
             checksum: int | None = 0
@@ -328,7 +327,7 @@ class ZipBackend(TieredBackend):
     @property
     def _owner(self) -> Owner:
         """Who may write."""
-        return Owner() if self.lock is None else self.lock.owner
+        return _files.Owner() if self.lock is None else self.lock.owner
 
     @property
     def _is_inherited(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blosc2._backends.layout import ByteRange, pieces, whole
+from blosc2._backends.zip.members import SMALL_MEMBER
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._files import checked_parts
@@ -18,8 +19,6 @@ from blosc2.exceptions import FormatError
 if TYPE_CHECKING:
     from blosc2._core.zip.archive_writer import ArchiveWriter
 
-#: Members of more bytes get checksums of their own; `member_checksum.pxd` has the same number.
-SMALL_MEMBER: Final = 4096
 # Larger ones are copied piece by piece.
 _LARGE: Final = 8 << 20
 

@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import Final
 
 from blosc2._backends.layout import EMBED, LEAF_SUFFIXES, LOCK, RESERVED, ByteRange, MovedGroups, pieces, unusual_name
-from blosc2._backends.zip.member_frames import SMALL_MEMBER
 from blosc2._backends.zip.version import Version
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.checksum import crc32
@@ -17,6 +16,9 @@ from blosc2._core.keys.keytable import MOST_MOVED_GROUPS, KeyTable
 from blosc2._core.zip.catalog import Catalog
 from blosc2._frames import parse_dtype
 from blosc2.exceptions import FormatError
+
+#: Members of more bytes get checksums of their own; `member_checksum.pxd` has the same number.
+SMALL_MEMBER: Final = 4096
 
 _SUFFIXES: Final = tuple(suffix.encode() for suffix in LEAF_SUFFIXES)
 _SKIPPED: Final = tuple(name.encode() for name in (EMBED, LOCK, RESERVED))

@@ -20,13 +20,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from blosc2._backends.zip.version import END, END_WITH_CHECKSUM
 from blosc2._core.io.source import Source
 from blosc2._core.zip.archive import Archive
 from blosc2.exceptions import FormatError
 
-#: Bytes of an end record, without and with a file checksum.
-END: Final = 22
-END_WITH_CHECKSUM: Final = END + 32
 #: Digits of a file checksum that state the checksum of the rest of the file.
 DIGITS: Final = 8
 #: Bytes are taken for a damaged file checksum when at most so many bits differ from what every file checksum has there.

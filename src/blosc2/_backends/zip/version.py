@@ -5,14 +5,17 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
+from blosc2._backends import zip as archives
 from blosc2._backends.layout import EMBED, open_source
-from blosc2._backends.zip.unfinished_append import END, END_WITH_CHECKSUM, check_tail
 from blosc2._core.io.source import Source
 from blosc2._core.zip.archive import Archive
 from blosc2._files import Retry
 from blosc2.exceptions import FormatError
 
 EMBED_NAME: Final = EMBED.encode()
+#: Bytes of an end record, without and with a file checksum.
+END: Final = 22
+END_WITH_CHECKSUM: Final = END + 32
 # The end record as writers leave it: without a comment, or with a file checksum.
 _ENDS: Final = (END, END_WITH_CHECKSUM)
 #: Bytes at the end of a file in which opening looks around: directory and catalog of some hundred leaves lie in them.
@@ -52,7 +55,7 @@ def open_version(path: str, mmap_mode: str | None, old: Source | None, advice: s
             archive = None
             if not record:
                 archive = Archive(source)
-                check_tail(source, archive)
+                archives.unfinished_append.check_tail(source, archive)
             if mmap_mode is not None:
                 # Mapped bytes that were cut off must not be touched, not even to look for the end.
                 source = source.mapped_to(source.size if archive is None else archive.end, old)
@@ -62,7 +65,7 @@ def open_version(path: str, mmap_mode: str | None, old: Source | None, advice: s
             if archive is None:
                 archive = Archive(source)
                 if archive.end < source.size:
-                    check_tail(source, archive)
+                    archives.unfinished_append.check_tail(source, archive)
             if not record or archive.end < source.size:
                 start = max(0, archive.end - END_WITH_CHECKSUM)
                 record = source.read(start, archive.end - start)

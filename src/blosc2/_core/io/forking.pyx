@@ -18,6 +18,7 @@ cdef long _generation = 0
 # Of each generation, the process: that of the parent is not to be had any more when it has ended.
 _processes = [os.getpid()]
 _renewals = []
+_preparations = []
 _files = weakref.WeakSet()
 
 
@@ -90,6 +91,11 @@ def in_child(renewal):
     _renewals.append(renewal)
 
 
+def before_fork(preparation):
+    """Have something done in this process each time before it forks, so that no child has to do it."""
+    _preparations.append(preparation)
+
+
 def keep_from_child(file):
     """Have what is open for writing lead nowhere in a forked child, whatever is done with it there; returns it.
 
@@ -131,6 +137,10 @@ def each(function, items):
             sys.excepthook(*sys.exc_info())
 
 
+def _prepare():
+    each(_call, list(_preparations))
+
+
 def _begin_child():
     global _generation
     _generation += 1
@@ -138,10 +148,10 @@ def _begin_child():
     each(_call, _renewals)
 
 
-def _call(renewal):
-    renewal()
+def _call(function):
+    function()
 
 
 in_child(_lead_nowhere)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_child)
+    os.register_at_fork(before=_prepare, after_in_child=_begin_child)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from blosc2._backends import ByteRange
 from blosc2._core.leaves.store_state import HeldLeaves
 from blosc2._core.leaves.weak_cache import sweep
-from blosc2._stores.leaves.leaf import LiveHandle
 from blosc2.exceptions import FormatError, UnsupportedKindError
+
+if TYPE_CHECKING:
+    from blosc2._stores.leaves.live_leaf import LiveHandle
 
 #: How many references to leaves there may be before dead ones are removed.
 LEAST_SWEPT: Final = 1024

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from blosc2 import _stores
+from blosc2 import _indexing, _stores
 from blosc2._backends import canonical_key
 from blosc2._core.frame.frame import Frame
 from blosc2._core.leaves.leaf_batch import LeafBatch
 from blosc2._handles import array_of
-from blosc2._indexing import Version, check_out, read_whole
+from blosc2._indexing import check_out
 from blosc2._options import get_nthreads, reads_beside
 from blosc2._stores.leaves.leaf import leaf_reader
-from blosc2._stores.leaves.read_selections import read_selections
 from blosc2.ndarray import NDArray
 
 if TYPE_CHECKING:
+    from blosc2._indexing import Version
     from blosc2._stores.store import Store
 
 Items = np.ndarray[Any, Any]
@@ -30,7 +30,7 @@ def read_leaf(store: Store, key: str) -> tuple[Items, Version]:
     if not isinstance(leaf, NDArray):
         raise TypeError(f"Key {key!r} is a {type(leaf).__name__}, not an array")
     version: Version = leaf._handle.array  # type: ignore[assignment]  # set by `_of`
-    return read_whole(version, get_nthreads()), version
+    return _indexing.read_whole(version, get_nthreads()), version
 
 
 def read_and_learn(store: Store, key: str) -> Items:
@@ -125,7 +125,7 @@ def read_named(self: Store, names: list[Any], out: Items | None, nthreads: int) 
     if not names:
         return [] if out is None else _without_rows(out)
     if not isinstance(names[0], str):
-        return read_selections(self, names, out, nthreads)
+        return _stores.read_selections(self, names, out, nthreads)
     plain: list[Any] = names
     batch = self._batch(plain, nthreads)
     if batch is not None:
@@ -227,7 +227,7 @@ def _read_any(store: Store, names: list[str], out: Items | None, nthreads: int) 
 
 
 def _reading(version: Version, items: Items) -> Callable[[int], Items]:
-    return lambda nthreads: read_whole(version, nthreads, items)
+    return lambda nthreads: _indexing.read_whole(version, nthreads, items)
 
 
 def _run(readings: list[Callable[[int], Items]], nbytes: int, nthreads: int) -> None:

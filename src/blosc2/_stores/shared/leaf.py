@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from blosc2._backends import ByteRange
 from blosc2._handles import FollowingHandle
-from blosc2._stores.leaves.leaf import LiveHandle
+from blosc2._stores.leaves.live_leaf import LiveHandle
 
 if TYPE_CHECKING:
     from blosc2._stores.shared.writing import SharedWriting
