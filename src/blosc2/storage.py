@@ -11,6 +11,7 @@ import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
+from functools import cache
 from typing import Any, Protocol, TypeVar
 
 from blosc2._options import FILTER_SLOTS, check_modes, check_nthreads, get_nthreads, keep_in_step, local_path
@@ -325,13 +326,19 @@ def storage_from(value: Storage | Mapping[str, Any] | None, **overrides: Any) ->
     return Storage(**{**defaults, **given})
 
 
+@cache
+def _names_of(kind: type) -> frozenset[str]:
+    """The names of the fields of a class of parameters."""
+    return frozenset(item.name for item in fields(kind))
+
+
 def _mapping(value: object, name: str, kind: type) -> dict[str, Any]:
     """Check that every key of a dictionary names a field."""
     if value is None:
         return {}
-    if not isinstance(value, Mapping):
+    if type(value) is not dict and not isinstance(value, Mapping):
         raise TypeError(f"{name} must be a blosc2.{kind.__name__} or a dictionary, not {value!r}")
-    known = {item.name for item in fields(kind)}
+    known = _names_of(kind)
     for key in value:
         if key in ("chunks", "blocks"):
             raise ValueError(f"{key} cannot be passed in {name}; use the `{key}` argument instead")

@@ -129,8 +129,7 @@ def test_a_header_that_changed_unnoticed_shows(path: str, source: str | None) ->
         mapped[8] ^= 0xFF
     status = os.stat(path)
     known = frames._frames[name]
-    identity = (*known.identity[:3], status.st_mtime_ns)
-    frames._frames[name] = known._replace(identity=identity, changed=status.st_ctime_ns)
+    known.identity, known.changed = (*known.identity[:3], status.st_mtime_ns), status.st_ctime_ns
     with pytest.raises(blosc2.FormatError):
         opened(path, source)
 

@@ -12,7 +12,7 @@ import operator
 import os
 import time
 from collections import OrderedDict
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock, in_child
@@ -31,11 +31,14 @@ MOST_CHUNKS: Final = 1 << 16
 _Name: TypeAlias = tuple[str, bool]
 
 
-class _Recent(NamedTuple):
-    frame: Frame
-    identity: tuple[int, int, int, int]  # see `_identity`
-    changed: int  # nanoseconds
-    used: float
+class _Recent:
+    __slots__ = ("changed", "frame", "identity", "used")
+
+    def __init__(self, frame: Frame, status: os.stat_result, now: float) -> None:
+        self.frame = frame
+        self.identity = _identity(status)
+        self.changed = status.st_ctime_ns
+        self.used = now
 
 
 class RecentFrames:
@@ -50,17 +53,17 @@ class RecentFrames:
     def __len__(self) -> int:
         return len(self._frames)
 
-    def open(self, path: str, verify: bool | None, advice: str | None) -> Frame:
+    def open(self, path: str, verify: bool | None, advice: str | None, status: os.stat_result | None) -> Frame:
         """The frame at the beginning of a file; see `open_recent_frame`."""
         if not self.limit:
             return open_frame(path, self._mmap_mode, advice=advice)
         name = path, verify is None
         now = time.monotonic()
         known = self._frames.get(name)
-        frame = None if known is None else _if_unchanged(known, path, advice)
-        if known is not None and frame is not None:
-            self._keep(name, known._replace(used=now))
-            return frame
+        if known is not None and _is_unchanged(known, path, advice, status):
+            known.used = now
+            self._keep(name, known)
+            return known.frame
         frame = open_frame(path, self._mmap_mode, advice=advice)
         self._keep(name, _recent(frame, path, now))
         return frame
@@ -86,22 +89,21 @@ class RecentFrames:
                 frames.popitem(last=False)
 
 
-def _if_unchanged(known: _Recent, path: str, advice: str | None) -> Frame | None:
-    """The frame, if its file is what it was."""
+def _is_unchanged(known: _Recent, path: str, advice: str | None, status: os.stat_result | None) -> bool:
+    """Whether the file is what it was when it was opened; by what the system has just said of it, if it was asked."""
     source = known.frame.source
     try:
-        status = os.stat(path)
+        status = status or os.stat(path)
         if (
             _identity(status) == known.identity
             and status.st_ctime_ns == known.changed
             and source.advice == (advice or "normal")
         ):
             header = known.frame.header_bytes()
-            if source.read(0, len(header)) == header:
-                return known.frame
+            return source.read(0, len(header)) == header
     except (OSError, ValueError):  # opening it says what is wrong
         pass
-    return None
+    return False
 
 
 def _recent(frame: Frame, path: str, now: float) -> _Recent | None:
@@ -117,7 +119,7 @@ def _recent(frame: Frame, path: str, now: float) -> _Recent | None:
         return None
     if max(status.st_mtime_ns, status.st_ctime_ns) > time.time_ns() - int(SETTLED * 1e9):
         return None
-    return _Recent(frame, _identity(status), status.st_ctime_ns, now)
+    return _Recent(frame, status, now)
 
 
 def _identity(status: os.stat_result) -> tuple[int, int, int, int]:
@@ -130,9 +132,14 @@ in_child(_mapped.renew)
 in_child(_not_mapped.renew)
 
 
-def open_recent_frame(path: str, mmap_mode: str | None, verify: bool | None, advice: str | None) -> Frame:
-    """The frame at the beginning of a file, to be read only, whose reads are checked as `verify` says: not all."""
-    return (_not_mapped if mmap_mode is None else _mapped).open(path, verify, advice)
+def open_recent_frame(
+    path: str, mmap_mode: str | None, verify: bool | None, advice: str | None, status: os.stat_result | None = None
+) -> Frame:
+    """The frame at the beginning of a file, to be read only, whose reads are checked as `verify` says: not all.
+
+    `status` is what the system has just said of the file.
+    """
+    return (_not_mapped if mmap_mode is None else _mapped).open(path, verify, advice, status)
 
 
 def forget_recent_frames() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,7 @@ _CONVERTED = (
 # Keywords of features that this package does not have; None and False ask for nothing.
 _WRITER_KEYWORDS = ("timeout", "exclusive")
 _OUT_OF_SCOPE = ("dataset", "hdf5_index", "path", "shared_cache")
+_KNOWN = frozenset(("cparams", "dparams", "locking", "durable", "initial_mapping_size", *_WRITER_KEYWORDS))
 
 
 def open(
@@ -159,13 +161,17 @@ def open(
     suffix = os.path.splitext(name)[1]
     if suffix in _STORE_SUFFIXES and offset == 0:
         return _opening.opened_store(name, suffix, mode, mmap_mode, policy, store_how, locking=locking)
-    if os.path.isdir(name):
+    try:
+        status = os.stat(name)
+    except (OSError, ValueError):  # what is wrong is said below
+        status = None
+    if status is not None and stat.S_ISDIR(status.st_mode):
         if is_directory_frame(name) and effective != "x":
             options = HandleOptions(effective, mmap_mode, policy, locking=locking, **how)
             handle = open_handle(name, options, directory=True)
             return opened_object(handle, effective, kwargs.get("cparams"))
         return _opening.opened_store(name, suffix, mode, mmap_mode, policy, store_how, locking=locking)
-    if not os.path.lexists(name):
+    if status is None and not os.path.lexists(name):
         for other in _STORE_SUFFIXES:
             if os.path.lexists(name + other):
                 return _opening.opened_store(name + other, other, mode, mmap_mode, policy, store_how, locking=locking)
@@ -181,8 +187,9 @@ def open(
     try:
         options = HandleOptions(effective, mmap_mode, policy, locking=locking, **how)
         handle = open_handle(
-            name, options, offset, directory=False, advice=None if advise is None else _files.lasting(advise)
-        )
+            name, options, offset, directory=False, advice=None if advise is None else _files.lasting(advise),
+            status=status,
+        )  # fmt: skip
     except FormatError as error:
         if offset != 0 or not _is_zip(name):
             raise _of_another_format(error, name) from None
@@ -221,12 +228,11 @@ def _check_keywords(kwargs: dict[str, Any]) -> dict[str, Any]:
     for name in _OUT_OF_SCOPE:
         if kwargs.get(name):
             raise NotImplementedError(f"{name!r} is for remote and foreign data, which this package does not open")
-    known = {"cparams", "dparams", "locking", "durable", "initial_mapping_size", *_WRITER_KEYWORDS}
-    unknown = set(kwargs) - known - set(_OUT_OF_SCOPE)
+    unknown = kwargs.keys() - _KNOWN - set(_OUT_OF_SCOPE)
     if unknown:
         warnings.warn(
             f"open() ignores {', '.join(sorted(map(repr, unknown)))}: it takes urlpath, mode, offset, "
-            f"mmap_mode, deserialize, verify, advise, {', '.join(sorted(known))}",
+            f"mmap_mode, deserialize, verify, advise, {', '.join(sorted(_KNOWN))}",
             UserWarning,
             stacklevel=3,
         )

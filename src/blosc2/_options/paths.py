@@ -50,9 +50,12 @@ def local_path(path: object, *, remote: bool = False) -> str:
         if not remote:
             raise NotImplementedError(f"{path}: this works on local files; download it first")
         return path
-    if not isinstance(path, (str, bytes, os.PathLike)):
+    if type(path) is str:
+        text = path
+    elif isinstance(path, (str, bytes, os.PathLike)):
+        text = os.fsdecode(path)
+    else:
         raise TypeError(f"a path must be a str, bytes or a path object, not {reprlib.repr(path)}")
-    text = os.fsdecode(path)
     if "://" not in text:
         return text
     scheme = scheme_of(text)
