@@ -21,6 +21,7 @@ from blosc2._core.mixed_install import _FOREIGN, refuse_mixed_install
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "src" / "blosc2" / "_core"
+SOURCES = [path for path in CORE.rglob("*.p[xy]*") if path.suffix in (".py", ".pyi", ".pyx", ".pxd")]
 EXTENSIONS = sorted(
     path for folder in blosc2._core.__path__ for path in Path(folder).glob("*/*") if path.suffix in (".so", ".pyd")
 )
@@ -130,18 +131,18 @@ def test_only_the_init_function_is_exported(extension: Path) -> None:
 
 def test_one_module_links_the_c_library() -> None:
     named = re.compile(r"^\s*(cimport|from|import)\b.*\bcblosc2\b", re.MULTILINE)
-    users = {path.name for path in CORE.rglob("*.p[xy]*") if named.search(path.read_text("utf-8"))}
+    users = {path.name for path in SOURCES if named.search(path.read_text("utf-8"))}
     assert "codec.pyx" in users
     # What is inline in these is compiled into the module that uses it.
     assert users <= {"codec.pyx", "codec.pxd", "vl_encoding.pxd", "plain_chunks.pxd"}
     inline = re.compile(r"codec\.(vl_encoding|plain_chunks) cimport")
-    assert {path.name for path in CORE.rglob("*.p[xy]*") if inline.search(path.read_text("utf-8"))} <= {"codec.pyx"}
+    assert {path.name for path in SOURCES if inline.search(path.read_text("utf-8"))} <= {"codec.pyx"}
 
 
 def test_extensions_import_no_python_layer() -> None:
     """The import contract sees Python files only; this is its rule for the Cython ones."""
     allowed = ("blosc2._core", "blosc2.exceptions")
-    for path in CORE.rglob("*.p[xy]*"):
+    for path in SOURCES:
         for match in re.finditer(
             r"^\s*(?:from|import|cimport)\s+(blosc2[\w.]*)", path.read_text("utf-8"), re.MULTILINE
         ):
