@@ -12,11 +12,9 @@ from blosc2._core.codec.codec cimport DecodeContext, Encoder, reserve
 from blosc2._core.codec.thread_pool cimport (
     MOST_WORKERS, Job, WorkerGroup, acquire_group, release_group, run_in_group)
 from blosc2._core.frame.small_frame cimport Template
+from blosc2._core.io.steps cimport counter_next
 
 cnp.import_array()
-
-cdef extern from "io/atomics.h" nogil:
-    int64_t counter_next(int64_t *counter)
 
 cdef enum:
     # Templates of one batch: each thread has a compression context for each.

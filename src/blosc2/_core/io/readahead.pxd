@@ -18,13 +18,7 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport qsort
 
 from blosc2._core.io.source cimport ELSEWHERE, NOT_GUESSING, READING_ON, SCANS, TOLD_RANDOM, AskState, Scan, Source
-
-cdef extern from "io/atomics.h" nogil:
-    long state_get(long *state)
-    void state_set(long *state, long value)
-    bint state_change(long *state, long before, long after)
-    int64_t number_get(int64_t *number)
-    void number_set(int64_t *number, int64_t value)
+from blosc2._core.io.steps cimport number_get, number_set, state_change, state_get, state_set
 
 cdef extern from "io/readahead.h" nogil:
     const bint B2_ASKS

@@ -13,9 +13,7 @@ from libc.stdint cimport int64_t, uint8_t
 
 from blosc2._core.io.failures cimport note_failure
 from blosc2._core.io.source cimport ELSEWHERE, READ_OK, READ_SHORT, OpenFile, Source
-
-cdef extern from "io/atomics.h" nogil:
-    void state_set(long *state, long value)
+from blosc2._core.io.steps cimport state_set
 
 
 @cython.no_gc_clear

@@ -16,14 +16,9 @@ from blosc2._core.frame.ask_chunks cimport find_blocks, is_wanted_whole, want_bl
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.io.readahead cimport (
     AHEAD_BYTES, PAGE, Wanted, begin_asking, end_asking, goes_without, is_due, send_early, send_requests)
+from blosc2._core.io.steps cimport number_get, number_set, state_change, state_set
 from blosc2._core.ndim.geometry cimport MAX_DIM, Grid
 from blosc2._core.ndim.grid cimport Ahead, Box, Operation, clip
-
-cdef extern from "io/atomics.h" nogil:
-    bint state_change(long *state, long before, long after)
-    void state_set(long *state, long value)
-    int64_t number_get(int64_t *number)
-    void number_set(int64_t *number, int64_t value)
 
 cdef enum:
     # Stored bytes of an array of which nothing is worth asking for.

@@ -7,15 +7,11 @@ from blosc2._core.codec.codec cimport Chunk, DecodeContext
 from blosc2._core.frame.ask_chunks cimport find_blocks, is_wanted_whole, want_chunk
 from blosc2._core.io.readahead cimport (
     Wanted, begin_asking, end_asking, is_due, is_trusted, note_found, send_early, send_requests)
+from blosc2._core.io.steps cimport number_set, state_change, state_set
 from blosc2._core.ndim.ask_ahead cimport FEW_BYTES, Touched, batch_of, blocks_of, touch, want_blocks
 from blosc2._core.ndim.geometry cimport Grid
 from blosc2._core.ndim.grid cimport Ahead, Box, Operation, clip
 from blosc2._core.ndim.read_parts cimport Part
-
-cdef extern from "io/atomics.h" nogil:
-    bint state_change(long *state, long before, long after)
-    void state_set(long *state, long value)
-    void number_set(int64_t *number, int64_t value)
 
 cdef enum:
     # Parts that are asked for where all of a file was in memory for long.

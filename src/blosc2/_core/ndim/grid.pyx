@@ -22,6 +22,7 @@ from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, KIND_RAW, Chunk
 from blosc2._core.codec.thread_pool cimport Job, WorkerGroup, acquire_group, release_group, run_in_group
 from blosc2._core.frame.part_blocks cimport part_block
 from blosc2._core.io.buffer cimport Buffer, integers
+from blosc2._core.io.steps cimport counter_next, number_get, number_set, state_change
 from blosc2._core.ndim.geometry cimport MAX_DIM, Grid
 
 import numpy as np
@@ -36,12 +37,6 @@ cdef extern from "io/steps.h":
 
 # What NumPy allocates with, to which each new array refers. It is there as long as the process.
 never_count(PyDataMem_GetHandler())
-
-cdef extern from "io/atomics.h" nogil:
-    int64_t counter_next(int64_t *counter)
-    int64_t number_get(int64_t *number)
-    void number_set(int64_t *number, int64_t value)
-    bint state_change(long *state, long before, long after)
 
 cdef extern from "ndim/copy_rows.h" nogil:
     void copy_rows(uint8_t *to, int64_t to_step, const uint8_t *source, int64_t source_step, int64_t n, int64_t run)

@@ -19,6 +19,7 @@ from blosc2._core.frame.ask_chunks cimport is_most
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.frame.part_blocks cimport part_block
 from blosc2._core.io.readahead cimport is_cold
+from blosc2._core.io.steps cimport number_get, state_change, state_set
 from blosc2._core.codec.shared_blocks cimport SharedBlock, leave_block
 from blosc2._core.frame.shared_block cimport is_shared, shared_block
 from blosc2._core.ndim.ask_ahead cimport asks, begin_tasks
@@ -33,11 +34,6 @@ from blosc2._core.ndim.read_checks cimport compare, join_pieces, sum_block, sum_
 from blosc2._core.frame.member_chunks cimport ChunkChecksum, check_chunk_checksums, chunk_checksums, note_checksum
 
 cnp.import_array()
-
-cdef extern from "io/atomics.h" nogil:
-    bint state_change(long *state, long before, long after)
-    void state_set(long *state, long value)
-    int64_t number_get(int64_t *number)
 
 cdef extern from "io/large_pages.h" nogil:
     const int64_t FRESH_LEAST

@@ -17,6 +17,7 @@ from blosc2._core.codec.shared_blocks cimport leave_block
 from blosc2._core.codec.thread_pool cimport Job, WorkerGroup, acquire_group, release_group, run_in_group
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.io.readahead cimport AHEAD_BYTES
+from blosc2._core.io.steps cimport counter_next, number_get, state_change
 from blosc2._core.ndim.ask_parts cimport begin_parts, go_on_with_parts
 from blosc2._core.ndim.foresee_parts cimport Foreseen, foresee_parts, what_is_foreseen
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
@@ -26,11 +27,6 @@ from blosc2._core.ndim.read_parts cimport Part, cost_of, list_parts
 from blosc2._core.ndim.read_rows cimport has_rows, is_row, list_rows, read_rows, rows_are_runs, same_block
 
 cnp.import_array()
-
-cdef extern from "io/atomics.h" nogil:
-    int64_t counter_next(int64_t *counter)
-    int64_t number_get(int64_t *number)
-    bint state_change(long *state, long before, long after)
 
 cdef extern from "numpy/arrayobject.h":
     object PyArray_Empty(int nd, cnp.npy_intp *dims, cnp.dtype dtype, int fortran)

@@ -7,11 +7,8 @@ from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, KIND_RAW, Chunk
 from blosc2._core.codec.chunk_checks cimport block_start, in_order
 from blosc2._core.frame.chunk_table cimport ChunkTable
 from blosc2._core.io.checksum cimport joined, zip_joined
+from blosc2._core.io.steps cimport state_change, state_get
 from blosc2._core.ndim.geometry cimport Grid
-
-cdef extern from "io/atomics.h" nogil:
-    bint state_change(long *state, long before, long after)
-    long state_get(long *state)
 
 cdef enum PieceState:
     NOT_SUMMED

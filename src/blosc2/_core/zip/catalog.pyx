@@ -19,7 +19,7 @@ from blosc2._core.io.failures cimport failure_of, note_lost
 from blosc2._core.zip.description cimport NO_SHAPE
 from blosc2._core.io.little_endian cimport u32, u64
 from blosc2._core.io.source cimport READ_SHORT, Source
-from blosc2._core.io.steps cimport address_get, address_set, flag_get, flag_set
+from blosc2._core.io.steps cimport address_get, address_set, flag_get, flag_set, state_get, state_set
 
 from blosc2.exceptions import FormatError
 
@@ -46,10 +46,6 @@ cdef Py_ssize_t stem_length(const uint8_t *name, Py_ssize_t length) noexcept nog
             return i
     return length
 
-
-cdef extern from "io/atomics.h" nogil:
-    long state_get(long *state)
-    void state_set(long *state, long value)
 
 cdef extern from "keys/key_match.h" nogil:
     bint last_segment_is(const uint8_t *key, size_t length, const char *name, size_t name_length)
