@@ -18,6 +18,9 @@ from numpy.random import default_rng  # now: an import that a fork interrupts ne
 
 import blosc2
 
+# Asked once: `sysconfig` has a lock, which another thread may hold when a process forks.
+WITHOUT_GIL = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+
 # several chunks of several blocks, large enough that a read is spread over threads
 SHAPE = (40, 100_000)
 PARTS = 4
@@ -132,8 +135,7 @@ def read_mixed(store: Any, part: int) -> bool:
         if number % 4 == 0:
             held.append((key, leaf))
     # Without a GIL, threads that open a leaf of a store at the same moment may get one each.
-    without_gil = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
-    return all(store[key] is leaf or (without_gil and np.array_equal(store[key][:], leaf[:])) for key, leaf in held)
+    return all(store[key] is leaf or (WITHOUT_GIL and np.array_equal(store[key][:], leaf[:])) for key, leaf in held)
 
 
 def read_pair(pair: tuple[Any, int]) -> bool:
