@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import base64
+import struct
 import tracemalloc
 import zlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import blosc2
+from blosc2._core.frame.frame import Frame
+from blosc2._core.io.source import Source
+from blosc2._integrity.check_arrays import Fields
+from blosc2._integrity.check_frames import check_chunk
 from blosc2.exceptions import FormatError
 
 # 588 bytes, found by the fuzzer: a super-chunk whose chunks have blocks of different sizes, and which is no list.
@@ -33,6 +39,32 @@ def test_chunks_of_blocks_of_different_sizes(tmp_path: Path) -> None:
         assert not blosc2.check(path).ok
         with pytest.raises(FormatError):
             blosc2.salvage(path, tmp_path / "out.b2frame")
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_chunk_with_a_dictionary_among_chunks_of_any_size() -> None:
+    """Its blocks do not stand alone, so that it is decoded at once."""
+    items = np.arange(1 << 18, dtype="<i4") // 7
+    how = {"codec": blosc2.Codec.ZSTD, "use_dict": True, "typesize": 4, "blocksize": 1 << 15}
+    schunk = blosc2.SChunk(chunksize=1 << 20, data=items, cparams=how)
+    chunk, whole = bytearray(schunk.get_chunk(0)), bytes(schunk.get_chunk(0))
+    claimed = 48 << 25
+    struct.pack_into("<ii", chunk, 4, claimed, claimed // 32)  # as many blocks, so that its table of starts fits
+    like = schunk._handle.frame
+
+    def frame_of(stored: bytes, nbytes: int) -> Frame:
+        fields = Fields(like, 0, vlblocks=False)
+        source = Source.of_buffer(stored, "chunk")
+        return Frame.assemble(source, np.zeros(1, np.int64), 1, nbytes, 0, fields, like.metalayers(), {})
+
+    assert frame_of(whole, 1 << 20).variable
+    assert check_chunk(frame_of(whole, 1 << 20), 0) == len(whole)
+    tracemalloc.start()
+    try:
+        with pytest.raises(FormatError, match="would take 1610612736 bytes"):
+            check_chunk(frame_of(bytes(chunk), claimed), 0)
         assert tracemalloc.get_traced_memory()[1] < 64 << 20
     finally:
         tracemalloc.stop()

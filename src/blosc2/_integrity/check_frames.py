@@ -288,7 +288,7 @@ def check_chunk(frame: Frame, index: int) -> int:
     if frame.variable or frame.vlblocks:
         # One value, or one batch of them, is decoded at once.
         nbytes, most = frame.chunk_info(index)[1], allowed(frame.file_size)
-        if nbytes > most and (frame.vlblocks or any(name in frame.metalayers() for name in ("vlarray", "batcharray"))):
+        if nbytes > most and any(name in frame.metalayers() for name in ("vlarray", "batcharray")):
             reason = too_much(nbytes, f"chunk {index}", most)
             raise FormatError(reason, path=frame.source.path, key=frame.key, offset=frame.chunk_info(index)[0])
     return check_stored_chunk(frame, index)

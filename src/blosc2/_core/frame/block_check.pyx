@@ -11,6 +11,7 @@ from blosc2._core.codec.codec cimport DecodeContext, borrow, decode_whole, give_
 from blosc2._core.codec.chunk cimport BAD_STREAM, CHUNK_HEADER, CHUNK_OK, KIND_REGULAR, NO_MEMORY, Chunk, block_bytes
 from blosc2._core.codec.chunk_checks cimport check_starts, inspect
 
+from blosc2._core.allocation import allowed, too_much
 from blosc2.exceptions import FormatError
 
 cdef enum:
@@ -153,7 +154,9 @@ cdef int _check(DecodeContext *context, Chunk *chunk) noexcept nogil:
 def check_chunk(ChunkTable frame not None, int64_t index):
     """Check that a chunk decodes to its size, and say how many bytes it is stored in.
 
-    Each block is decoded once, a bounded number of bytes at a time; where blocks do not stand alone, all together.
+    Each block is decoded once, a bounded number of bytes at a time; where blocks do not stand alone, all together. Raises
+    `FormatError` for a chunk of such blocks that claims more bytes than the rule of allocation gives the file, in a frame
+    whose chunks differ in size.
     """
     cdef Chunk chunk
     cdef DecodeContext *context
@@ -176,6 +179,11 @@ def check_chunk(ChunkTable frame not None, int64_t index):
             f"chunk {index}: its blocks lie upon each other, which no writer does", path=frame.source.path,
             key=frame.key, offset=frame.chunks_start + frame.entry(index))
     if status == UNDECODED:
+        # Chunks of one size are as large as any read of the frame makes them; of the others each claims its own.
+        most = allowed(frame.file_size) if frame.variable or frame.vlblocks else chunk.nbytes
+        if chunk.nbytes > most:
+            raise FormatError(too_much(chunk.nbytes, f"chunk {index}", most), path=frame.source.path, key=frame.key,
+                              offset=frame.chunks_start + frame.entry(index))
         frame.decode_chunk(index)
     elif status:
         frame.fail(status, index)
