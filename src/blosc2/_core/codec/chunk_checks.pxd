@@ -171,6 +171,11 @@ cdef inline int block_span(const Chunk *chunk, int32_t block, int32_t *start, in
     return CHUNK_OK
 
 
+cdef inline bint reads_in_streams(const Chunk *chunk) noexcept nogil:
+    """Whether the decoder reads from several positions of a block at once. Others run through it, as processors foresee."""
+    return chunk.codec == CODEC_ZSTD
+
+
 cdef inline bint is_split(const Chunk *chunk, int32_t nbytes) noexcept nogil:
     """Whether a block of so many bytes is a stream for each byte of an item."""
     return chunk.split and nbytes == chunk.blocksize and nbytes % chunk.typesize == 0

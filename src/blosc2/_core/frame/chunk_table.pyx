@@ -12,7 +12,7 @@ from blosc2._core.codec.codec cimport DecodeContext, Plugin, borrow, decode_whol
 from blosc2._core.codec.chunk cimport (
     BAD_LENGTH, BAD_SUM, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, KIND_ZERO, NO_MEMORY, Chunk,
     ChunkKind)
-from blosc2._core.codec.chunk_checks cimport block_span, in_order, inspect
+from blosc2._core.codec.chunk_checks cimport block_span, in_order, inspect, reads_in_streams
 from blosc2._core.frame.header_parser cimport CHECKSUMS_TAIL, TRAILER_TAIL, Header
 from blosc2._core.io.buffer cimport Buffer, integers, readable
 from blosc2._core.io.little_endian cimport u32
@@ -30,7 +30,6 @@ cdef extern from "io/prefetch.h" nogil:
 cdef enum:
     MAX_CHUNKS = 268435455
     PREFETCHED = 1 << 20    # of a mapped chunk: as much as the caches near a core hold
-    FORMAT_ZSTD = 4         # in the header of a chunk, where the library says what its streams are
     EXPANSION = 4096        # an offsets table may hold this many times its stored bytes
     SURELY_ALLOWED = 32 << 20   # bytes of such a table that the rule of allocation gives any file
 
@@ -45,10 +44,6 @@ cdef inline int64_t _i64le(const uint8_t *p) noexcept nogil:
     for i in range(8):
         value |= <uint64_t> p[i] << (8 * i)
     return <int64_t> value
-
-cdef inline bint reads_in_streams(const Chunk *chunk) noexcept nogil:
-    """Whether the decoder reads from several positions of a block at once. Others run through it, as processors foresee."""
-    return chunk.data[2] >> 5 == FORMAT_ZSTD
 
 
 cdef class ChunkTable(Header):

@@ -53,16 +53,6 @@ cdef inline void touch(const Grid *g, const Box *box, const int64_t *step, int64
         touched.count *= touched.many[d]
 
 
-cdef inline int64_t nth_block(const Grid *g, const Touched *touched, int64_t i) noexcept nogil:
-    """The number of the `i`-th of the blocks that a box touches."""
-    cdef int64_t block = 0
-    cdef int d
-    for d in range(g.ndim - 1, -1, -1):
-        block += (touched.low[d] + i % touched.many[d]) * g.block_strides[d]
-        i //= touched.many[d]
-    return block
-
-
 cdef inline void want_blocks(Frame frame, Wanted *wanted, int64_t nchunk, const Chunk *chunk, const Grid *g, const Box *box,
                              const int64_t *step, int64_t apart, const Touched *touched) noexcept nogil:
     """Want the blocks that a box touches in a chunk that was found."""

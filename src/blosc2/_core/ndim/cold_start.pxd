@@ -10,8 +10,9 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from blosc2._core.codec.codec cimport Chunk, DecodeContext
 from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, KIND_REGULAR
 from blosc2._core.codec.chunk_checks cimport block_span
-from blosc2._core.ndim.ask_ahead cimport Touched, begin_tasks, blocks_of, find_task, nth_block
+from blosc2._core.ndim.ask_ahead cimport Touched, begin_tasks, blocks_of, find_task
 from blosc2._core.ndim.grid cimport Box, Operation
+from blosc2._core.ndim.read_parts cimport nth_block
 
 cdef extern from "io/readahead.h" nogil:
     bint is_there(int fd, const uint8_t *base, int64_t offset)
@@ -52,7 +53,8 @@ cdef inline void order_tasks(Operation self, DecodeContext *context, int32_t *or
         known = stored and blocks_are_known(self, context, nchunk, &chunk)
         for piece in range(self.pieces):
             i = piece * touched.count // self.pieces if stored else 0
-            if not stored or (known and block_is_there(self, nchunk, &chunk, nth_block(&self.geometry.c, &touched, i))):
+            if not stored or (known and block_is_there(self, nchunk, &chunk, nth_block(
+                    &self.geometry.c, touched.low, touched.many, i))):
                 order[first] = <int32_t> (unit * self.pieces + piece)
                 first += 1
             else:

@@ -9,13 +9,13 @@ block. What is read here is a hint and nothing else: whoever decodes a block rea
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, Chunk
-from blosc2._core.codec.chunk_checks cimport CODEC_ZSTD, block_span
+from blosc2._core.codec.chunk_checks cimport block_span, reads_in_streams
 from blosc2._core.codec.shared_blocks cimport cache_is_on, foresee_block, foresee_bucket
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.io.little_endian cimport u32
 from blosc2._core.io.steps cimport state_get
 from blosc2._core.ndim.geometry cimport Grid
-from blosc2._core.ndim.read_parts cimport Part
+from blosc2._core.ndim.read_parts cimport Part, nth_block
 
 cdef extern from "io/prefetch.h" nogil:
     void prefetch(const uint8_t *start, int64_t length)
@@ -84,17 +84,13 @@ cdef inline void foresee_parts(Frame frame, Foreseen what, const Part *parts, in
 
 cdef inline bint foresees_blocks(Frame frame, const Chunk *chunk) noexcept nogil:
     """Whether blocks of a mapped chunk that a box touches are brought one ahead: where the decoder runs through them."""
-    return (frame.source.base != NULL and chunk.data != NULL and chunk.codec != CODEC_ZSTD
+    return (frame.source.base != NULL and chunk.data != NULL and not reads_in_streams(chunk)
             and chunk.blocksize <= SMALL_BLOCK)
 
 
 cdef inline void foresee_touched(const Chunk *chunk, const Grid *g, const int64_t *low, const int64_t *many, int64_t i) noexcept nogil:
     """Have the processor bring the `i`-th block that a box touches in a chunk."""
-    cdef int64_t nblock = 0
+    cdef int64_t nblock = nth_block(g, low, many, i)
     cdef int32_t start = 0, stop = 0
-    cdef int d
-    for d in range(g.ndim - 1, -1, -1):
-        nblock += (low[d] + i % many[d]) * g.block_strides[d]
-        i //= many[d]
     if nblock < chunk.nblocks and block_span(chunk, <int32_t> nblock, &start, &stop) == CHUNK_OK:
         prefetch_starts(chunk.data + start, min(stop - start, <int32_t> SMALL_BLOCK))

@@ -151,6 +151,16 @@ cdef inline int64_t list_parts(
     return count
 
 
+cdef inline int64_t nth_block(const Grid *g, const int64_t *low, const int64_t *many, int64_t i) noexcept nogil:
+    """The number of the `i`-th of the blocks that a box touches: on each axis `many`, from `low` on."""
+    cdef int64_t block = 0
+    cdef int d
+    for d in range(g.ndim - 1, -1, -1):
+        block += (low[d] + i % many[d]) * g.block_strides[d]
+        i //= many[d]
+    return block
+
+
 cdef inline bint clip_to_block(Operation self, const Box *box, const int64_t *low, const int64_t *many, int64_t i,
                                int64_t *nblock, Box *part, int64_t *offset) noexcept nogil:
     """What a box takes of the `i`-th block that it touches, and where that begins in the block, in bytes; False for nothing."""
