@@ -120,6 +120,31 @@ def test_a_file_without_a_name_and_one_that_took_its_name(tmp_path: Path) -> Non
     in_threads(4, read)
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_reads_on(tmp_path: Path) -> None:
+    path = made(tmp_path / "s.b2z")
+    with blosc2.DictStore(str(path), mode="r") as store:
+
+        def read(_thread: int) -> None:
+            for n in range(20):
+                assert (store[f"/{n}"][:] == n).all()
+
+        def fork() -> int:
+            child = os.fork()
+            if child == 0:
+                status = 1
+                try:
+                    in_threads(2, read)
+                    store.close()
+                    status = 0
+                finally:
+                    os._exit(status)
+            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+        assert in_threads(4, read, fork) == 0
+        in_threads(4, read)  # nothing of the child's end reaches its parent
+
+
 def test_without_a_free_descriptor_threads_share_one(tmp_path: Path) -> None:
     resource = pytest.importorskip("resource")
     path = made(tmp_path / "s.b2z")

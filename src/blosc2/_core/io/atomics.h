@@ -8,6 +8,7 @@
 #define B2_INLINE static __inline
 typedef volatile long atomic_state;
 static __inline int64_t counter_next(int64_t *counter) { return _InterlockedExchangeAdd64(counter, 1); }
+static __inline void counter_back(int64_t *counter) { _InterlockedExchangeAdd64(counter, -1); }
 static __inline long state_get(atomic_state *state) { return _InterlockedOr(state, 0); }
 static __inline void state_set(atomic_state *state, long value) { _InterlockedExchange(state, value); }
 static __inline int state_change(atomic_state *state, long from, long to) {
@@ -36,6 +37,8 @@ static __inline void address_set(void *address, const void *value) {
 typedef long atomic_state;
 /* A counter that threads draw their next piece of work from. */
 static inline int64_t counter_next(int64_t *counter) { return __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED); }
+/* One that was drawn is not needed after all. */
+static inline void counter_back(int64_t *counter) { __atomic_fetch_sub(counter, 1, __ATOMIC_RELAXED); }
 static inline long state_get(atomic_state *state) { return __atomic_load_n(state, __ATOMIC_ACQUIRE); }
 static inline void state_set(atomic_state *state, long value) { __atomic_store_n(state, value, __ATOMIC_RELEASE); }
 /* Whether the state was `from`, and is `to` now. */

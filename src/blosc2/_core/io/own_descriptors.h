@@ -14,7 +14,7 @@
 
 /* So many in a process: it may have a thousand descriptors, for all that it opens. */
 enum { MOST_OWN = 64 };
-static int64_t own_left = MOST_OWN;
+static int64_t own_taken;
 
 typedef struct {
   int of_place[PLACES]; /* 0 where no thread has asked for one */
@@ -25,17 +25,16 @@ static int opened_again(int fd) {
   char name[48];
   struct stat one, other;
   int own;
-  if (__atomic_fetch_sub(&own_left, 1, __ATOMIC_RELAXED) <= 0) {
-    counter_next(&own_left);
-    return -1;
+  if (counter_next(&own_taken) < MOST_OWN) {
+    snprintf(name, sizeof name, "/proc/thread-self/fd/%d", fd);
+    own = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    /* Some file systems that lie on others give another file by the same name, once that was changed. 0 stands for none. */
+    if (own > 0 && fstat(fd, &one) == 0 && fstat(own, &other) == 0 && one.st_dev == other.st_dev &&
+        one.st_ino == other.st_ino)
+      return own;
+    if (own >= 0) close(own);
   }
-  snprintf(name, sizeof name, "/proc/thread-self/fd/%d", fd);
-  own = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (own > 0 && fstat(fd, &one) == 0 && fstat(own, &other) == 0 && one.st_dev == other.st_dev &&
-      one.st_ino == other.st_ino)
-    return own;
-  if (own >= 0) close(own);
-  counter_next(&own_left);
+  counter_back(&own_taken);
   return -1;
 }
 
@@ -65,7 +64,7 @@ static void close_own(own_descriptors *all, int fd) {
   for (int i = 0; all != NULL && i < PLACES; i++)
     if (all->of_place[i] != 0 && all->of_place[i] != fd) {
       close(all->of_place[i]);
-      counter_next(&own_left);
+      counter_back(&own_taken);
     }
   free(all);
 }

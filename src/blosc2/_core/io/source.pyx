@@ -94,6 +94,7 @@ cdef class OpenFile:
     @cython.critical_section
     cdef int descriptor_at(self, int place) noexcept:
         """The descriptor by which the threads of a place read small leaves."""
+        # What the system was told of the file's own descriptor holds for that one only.
         cdef bint random = state_get(&self.asking[0].told) in (TOLD_RANDOM, NOT_GUESSING)
         return own_descriptor(&self.own, self.fd, place, B2_RANDOM if random else <int> state_get(&self.advised))
 
