@@ -61,6 +61,25 @@ def items_of(found: Any) -> list[int]:
     return list(found[:])
 
 
+def change(path: str, kind: str, **how: Any) -> None:
+    found = blosc2.open(path, mode="a", **how)
+    if kind == "list":
+        found.append(5)
+    elif kind in ("array", "folder"):
+        found[0] = 5
+    else:
+        with found:
+            found["/b"] = RIGHT
+
+
+def is_changed(path: str, kind: str) -> bool:
+    found = blosc2.open(path)
+    if isinstance(found, (blosc2.EmbedStore, blosc2.DictStore)):
+        with found:
+            return "/b" in found
+    return list(found[:]) != list(RIGHT)
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory: `link` leads to `real/deep`, so that `link/..` is `real`."""
@@ -83,15 +102,10 @@ def test_what_is_there_is_read_and_changed(folder: Path, parent: str, kind: str)
     for how in ({}, {"mmap_mode": "r"}, {"mode": "a"}):
         if how != {"mmap_mode": "r"} or kind != "folder":
             assert items_of(blosc2.open(f"{parent}/{name}", **how)) == list(RIGHT), how
-    if kind == "list":
-        blosc2.open(f"{parent}/{name}", mode="a").append(5)
-    elif kind in ("array", "folder"):
-        blosc2.open(f"{parent}/{name}", mode="a")[0] = 5
-    else:
-        with blosc2.open(f"{parent}/{name}", mode="a") as store:
-            store["/b"] = RIGHT
+    there = str(folder / "real" / name)
+    change(f"{parent}/{name}", kind)
     assert items_of(blosc2.open(str(folder / name))) == list(WRONG)
-    assert items_of(blosc2.open(str(folder / "real" / name))) != list(RIGHT) or kind in ("embed", "directory", "zip")
+    assert is_changed(there, kind)
 
 
 @pytest.mark.parametrize("kind", WAYS)
@@ -114,6 +128,18 @@ def test_checking_and_salvaging(folder: Path, parent: str, kind: str) -> None:
         blosc2.salvage(f"{parent}/{name}", f"{parent}/{out}")
         assert items_of(blosc2.open(str(folder / "real" / out))) == list(RIGHT)
     assert sorted(os.listdir(folder)) == ["link", "real"]
+
+
+@pytest.mark.parametrize("kind", ["array", "embed", "directory", "zip"])
+def test_changes_together_with_others(folder: Path, parent: str, kind: str) -> None:
+    name, write = WAYS[kind]
+    write(str(folder / "real" / name), RIGHT)
+    write(str(folder / name), WRONG)
+    before = os.listdir(folder)
+    change(f"{parent}/{name}", kind, locking=True)
+    assert is_changed(str(folder / "real" / name), kind)
+    assert items_of(blosc2.open(str(folder / name))) == list(WRONG)
+    assert os.listdir(folder) == before  # the lock, too, lies beside what is changed
 
 
 def test_pickles(folder: Path, parent: str) -> None:

@@ -17,7 +17,6 @@ from typing import Final
 from blosc2._core.io.forking import Lock
 from blosc2._files.file_lock import flock
 from blosc2._files.owner import Descriptor, refusal
-from blosc2._options import absolute_path
 
 if sys.platform != "win32":
     import fcntl
@@ -56,7 +55,7 @@ class Sidecar:
         if sys.platform == "win32":
             raise NotImplementedError("locking=True needs advisory locks, which Windows does not have")
         # The lock of the file itself, whichever link leads to it.
-        self._path = absolute_path(sidecar_path(os.path.realpath(path)))
+        self._path = sidecar_path(os.path.realpath(path))
         self._writable = writable
         self._thread = Lock()
         self.seen = -1
