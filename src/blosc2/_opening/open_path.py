@@ -45,6 +45,7 @@ _CONVERTED = (
 _WRITER_KEYWORDS = ("timeout", "exclusive")
 _OUT_OF_SCOPE = ("dataset", "hdf5_index", "path", "shared_cache")
 _KNOWN = frozenset(("cparams", "dparams", "locking", "durable", "initial_mapping_size", *_WRITER_KEYWORDS))
+_NOT_IGNORED = _KNOWN.union(_OUT_OF_SCOPE)
 
 
 def open(
@@ -228,7 +229,7 @@ def _check_keywords(kwargs: dict[str, Any]) -> dict[str, Any]:
     for name in _OUT_OF_SCOPE:
         if kwargs.get(name):
             raise NotImplementedError(f"{name!r} is for remote and foreign data, which this package does not open")
-    unknown = kwargs.keys() - _KNOWN - set(_OUT_OF_SCOPE)
+    unknown = kwargs.keys() - _NOT_IGNORED
     if unknown:
         warnings.warn(
             f"open() ignores {', '.join(sorted(map(repr, unknown)))}: it takes urlpath, mode, offset, "

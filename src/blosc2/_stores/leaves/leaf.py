@@ -21,15 +21,15 @@ from blosc2.ndarray import NDArray
 
 
 @cache
-def _ready_in_children() -> None:
-    """Import what reads batches, walks trees and verifies values; as for arrays, no forked child imports it."""
+def _ready_to_read() -> None:
+    """Import what reads batches, walks trees and verifies values, as `ready_to_read` does for arrays."""
     import_now("blosc2._stores", "ForeignObject", "read_parts", "walking")
     import_now("blosc2._frames", "check_reads")
 
 
-# This module is imported by whoever opens a store.
+# This module is imported by whoever opens a store. No forked child is to import anything.
 ready_in_children()
-before_fork(_ready_in_children)
+before_fork(_ready_to_read)
 
 # The options of the leaf that was opened last. Most leaves are opened like the one before; making options takes time.
 _recent: tuple[str | None, str, HandleOptions] = (None, "safe", HandleOptions())
