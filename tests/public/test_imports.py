@@ -132,9 +132,21 @@ print(*(set(sys.modules) - before))
     assert run(code, folder / "a.b2nd").split() == []
 
 
-# In a forked child, where there are any: what its parent opened is read by every kind of key.
-READS = """
-import os, sys, numpy as np
+# What follows is done by a forked child; where there are none, by the process as it is before a fork.
+FORK = """
+import os
+if hasattr(os, "fork"):
+    child = os.fork()
+    if child:
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+else:
+    import blosc2._core.io.forking as forking
+    forking._prepare()
+"""
+# What its parent opened is read by every kind of key.
+READS = (
+    """
+import sys, numpy as np
 numpys = set(sys.modules)
 import blosc2
 kind, path = sys.argv[1:]
@@ -146,13 +158,9 @@ elif kind == "bytes":
 else:
     mmap_mode = "r" if kind == "mmap" else None
     array = blosc2.open(path, mmap_mode=mmap_mode, verify=True if kind == "verify" else None)
-if hasattr(os, "fork"):
-    child = os.fork()
-    if child:
-        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-else:
-    import blosc2._core.io.forking as forking
-    forking._prepare()
+"""
+    + FORK
+    + """
 loaded, before = set(sys.modules), set(sys.modules)
 want = np.arange(600.0)
 mask = want % 7 == 3
@@ -182,6 +190,7 @@ array.advise("willneed")
 assert not array.refresh()
 print(*(set(sys.modules) - before), "|", *(loaded - numpys))
 """
+)
 
 
 @pytest.mark.parametrize("kind", ["pread", "mmap", "verify", "directory", "bytes", "leaf"])
@@ -298,16 +307,10 @@ def test_a_forked_child_reads_a_store_and_loads_no_more(kind: str, mmap_mode: st
     """A forked child, which may not be able to import anything, can read the stores of its parent."""
     if kind.endswith("b2d") and mmap_mode is None:
         mmap_mode = "r"  # the same modules
-    code = """
-import os, sys, numpy as np, blosc2
+    code = f"""
+import sys, numpy as np, blosc2
 store = blosc2.open(sys.argv[1], mmap_mode=sys.argv[2] or None)
-if hasattr(os, "fork"):
-    child = os.fork()
-    if child:
-        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-else:
-    import blosc2._core.io.forking as forking
-    forking._prepare()
+{FORK}
 before = set(sys.modules)
 keys = ["/g/0", "/g/1", "/g/2"]
 for key in keys:

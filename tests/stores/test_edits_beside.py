@@ -6,49 +6,32 @@ The edit is done and kept, or refused by an error.
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pytest
 from faults import FULL
+from fixture_kit.lines import PACKAGE, AtLine
 from store_makers import Maker
 
 import blosc2
 
-_PACKAGE = os.path.dirname(blosc2.__file__) + os.sep
 
-
-class Beside:
-    """Runs something in another thread before the n-th line of the package in this one; counts the lines."""
+class Beside(AtLine):
+    """Runs something in another thread before the n-th line of the package in this one."""
 
     def __init__(self, action: Callable[[], None], at: int = -1) -> None:
-        self.thread, self.at = threading.Thread(target=action), at
-        self.lines = 0
+        super().__init__(at)
+        self.thread = threading.Thread(target=action)
 
-    def __enter__(self) -> Self:
-        self._kept = self._trace  # CPython may still call it after it was told not to trace any more
-        sys.settrace(self._kept)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        sys.settrace(None)
-
-    def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(_PACKAGE):
-            return None
-        if event == "line":
-            self.lines += 1
-            if self.lines - 1 == self.at:
-                sys.settrace(None)
-                self.thread.start()
-                self.thread.join(0.3)  # a few lines have a lock that it waits for
-        return self._kept
+    def come(self) -> None:
+        self.thread.start()
+        self.thread.join(0.3)  # a few lines have a lock that it waits for
 
 
 def close(store: Any) -> None:
@@ -240,7 +223,7 @@ def test_a_finalizer_does_not_wait_for_who_waits_for_it(what: str, tmp_path: Pat
         has_lock, goes_on = threading.Event(), threading.Event()
 
         def trace(frame: FrameType, event: str, argument: Any) -> Any:
-            if frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_code.co_name == function:
+            if frame.f_code.co_filename.startswith(PACKAGE) and frame.f_code.co_name == function:
                 sys.settrace(None)
                 has_lock.set()
                 goes_on.wait()
@@ -256,7 +239,7 @@ def test_a_finalizer_does_not_wait_for_who_waits_for_it(what: str, tmp_path: Pat
 
         def come_between(frame: FrameType, event: str, argument: Any) -> Any:
             nonlocal lines, between
-            if not frame.f_code.co_filename.startswith(_PACKAGE):
+            if not frame.f_code.co_filename.startswith(PACKAGE):
                 return None
             lines += event == "line"
             if lines - 1 == at and event == "line":

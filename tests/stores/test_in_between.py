@@ -7,28 +7,26 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pytest
 from faults import FULL
+from fixture_kit.lines import AtLine
 from store_makers import KINDS, Maker, values_of
 
 import blosc2
 
-_PACKAGE = os.path.dirname(blosc2.__file__) + os.sep
 #: Of all lines, how many are tried in a short run.
 _SOME = 3
 REFUSED = "this thread is in the middle of changing or publishing the store"
 
 
-class Between:
-    """Does something once, before the n-th line of the package; counts the lines.
+class Between(AtLine):
+    """Does something once, before the n-th line of the package.
 
     Attributes
     ----------
@@ -37,33 +35,15 @@ class Between:
     """
 
     def __init__(self, action: Callable[[], None], at: int = -1) -> None:
-        self.action, self.at = action, at
-        self.lines = 0
-        self.where = ""
-        self.done = False
+        super().__init__(at)
+        self.action, self.done = action, False
 
-    def __enter__(self) -> Self:
-        self._kept = self._trace  # CPython may still call it after it was told not to trace any more
-        sys.settrace(self._kept)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        sys.settrace(None)
-
-    def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(_PACKAGE):
-            return None
-        if event == "line":
-            self.lines += 1
-            if self.lines - 1 == self.at:
-                self.where = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
-                sys.settrace(None)
-                try:
-                    self.action()
-                    self.done = True
-                except (RuntimeError, blosc2.exceptions.ClosedStoreError):
-                    pass
-        return self._kept
+    def come(self) -> None:
+        try:
+            self.action()
+            self.done = True
+        except (RuntimeError, blosc2.exceptions.ClosedStoreError):
+            pass
 
 
 BEFORE = {"/g/a": [1, 2], "/g/b": list(range(50)), "/c": [3], "/d": list(range(9)), "/e": [5]}

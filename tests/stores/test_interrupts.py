@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import dis
 import os
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pytest
 from faults import FULL
+from fixture_kit.lines import AtLine
 from store_makers import KINDS, Maker, values_of
 
 import blosc2
 
-_PACKAGE = os.path.dirname(blosc2.__file__) + os.sep
 #: Of all lines, how many are tried in a short run.
 _SOME = 8
 
@@ -41,33 +40,17 @@ def block_ends(code: CodeType) -> frozenset[int]:
     return frozenset(found)
 
 
-class Interrupt:
-    """Raises `KeyboardInterrupt` before the n-th line of the package, as a signal would; counts the lines."""
+class Interrupt(AtLine):
+    """Raises `KeyboardInterrupt` before the n-th line of the package, as a signal would."""
 
-    def __init__(self, at: int = -1) -> None:
-        self.at = at
-        self.lines = 0
-        self.where = ""
+    def come(self) -> None:
+        raise KeyboardInterrupt
 
-    def __enter__(self) -> Self:
-        self._kept = self._trace  # CPython may still call it after it was told not to trace any more
-        sys.settrace(self._kept)
-        return self
+    def watches(self, code: CodeType) -> bool:
+        return code.co_name != "__del__"  # what a collector runs cannot raise
 
-    def __exit__(self, *error: object) -> None:
-        sys.settrace(None)
-
-    def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
-        # What a collector runs cannot raise.
-        if not frame.f_code.co_filename.startswith(_PACKAGE) or frame.f_code.co_name == "__del__":
-            return None
-        if event == "line" and frame.f_lasti not in block_ends(frame.f_code):
-            self.lines += 1
-            if self.lines - 1 == self.at:
-                self.where = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
-                sys.settrace(None)
-                raise KeyboardInterrupt
-        return self._kept
+    def counts(self, frame: FrameType) -> bool:
+        return frame.f_lasti not in block_ends(frame.f_code)
 
 
 @dataclass
