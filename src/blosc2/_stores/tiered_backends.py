@@ -27,13 +27,15 @@ def backend_of(path: str, options: StoreOptions, kind: str = "b2dict") -> Tiered
     mode = options.mode
     if isinstance(path, RemotePath):
         return _backends.RemoteZipBackend(path, options, kind)
-    named = absolute_path(path)
+    if not os.path.isabs(path):  # most are: opening a store is to take few calls
+        path = absolute_path(path)
+    named = path.rstrip("/") or path
     # Readers follow a link anew at each `refresh`; a writer stays where it led when the lock was taken.
     root = named if mode == "r" else _files.through_link(named)
     try:
         is_file = not stat.S_ISDIR(os.stat(root).st_mode)
     except (OSError, ValueError):  # a link that leads nowhere is read as a file, whose error names what is missing
-        is_file = named.endswith(".b2z") or (mode == "r" and os.path.lexists(root))
+        is_file = path.endswith(".b2z") or (mode == "r" and os.path.lexists(root))
     backend: TieredBackend = (_backends.ZipBackend if is_file else _backends.DirectoryBackend)(root, options, kind)
     backend.named = named
     return backend
