@@ -475,13 +475,7 @@ cdef inline cnp.ndarray _new(Read self, cnp.dtype dtype):
             dims[k] = self.count[d]
             k += 1
     Py_INCREF(dtype)  # the next call steals one reference
-    cdef cnp.ndarray out = PyArray_Empty(k, dims, dtype, 0)
-    cdef void *data = cnp.PyArray_DATA(out)
-    cdef int64_t nbytes = cnp.PyArray_NBYTES(out)
-    if FRESH_LEAST <= nbytes < FRESH_MOST and is_fresh(data, nbytes):
-        with nogil:
-            bring_pages(data, nbytes)
-    return out
+    return PyArray_Empty(k, dims, dtype, 0)
 
 
 cdef inline int64_t _aim(Read self, cnp.ndarray out) except -1:
@@ -527,16 +521,20 @@ cdef inline int _go(Read self, int threads) except -1:
 cdef inline bint _pays(Read self, int64_t work, cnp.ndarray new) noexcept:
     """Whether a second thread pays. It does so earlier where one waits for the disk.
 
-    The pages of `new`, if that was made for the result, are then brought while the bytes of the file are on their way.
+    `new`, if that was made for the result, gets its pages: where bytes of the file have to come, while they do.
     """
-    if not worth_threads(COLD * work):
-        return False
-    if not is_cold(self.frame.source.asking):
-        return worth_threads(work)
-    self.cold = True
-    if new is not None and FEW_PAGES <= cnp.PyArray_NBYTES(new) < FRESH_LEAST:
-        self.fresh, self.fresh_nbytes, self.unbrought = cnp.PyArray_DATA(new), cnp.PyArray_NBYTES(new), 1
-    return True
+    cdef bint waits = worth_threads(COLD * work) and is_cold(self.frame.source.asking)
+    cdef int64_t nbytes = 0 if new is None else cnp.PyArray_NBYTES(new)
+    cdef void *data = NULL if new is None else cnp.PyArray_DATA(new)
+    self.cold = waits
+    if (FEW_PAGES if waits else FRESH_LEAST) <= nbytes < FRESH_MOST and (
+            nbytes < FRESH_LEAST or is_fresh(data, nbytes)):
+        if waits:
+            self.fresh, self.fresh_nbytes, self.unbrought = data, nbytes, 1
+        else:
+            with nogil:
+                bring_pages(data, nbytes)
+    return waits or worth_threads(work)
 
 
 cdef inline Read _parsed(tuple version, key):
