@@ -30,7 +30,7 @@ import sides
 import blosc2
 
 SHAPE, CHUNKS, BLOCKS = (1, 160, 192, 192), (1, 64, 64, 64), (1, 16, 16, 16)
-CASES, PATCHES = 8, 48
+CASES = 8
 JOBS = ("first patch", "one thread", "two threads", "two processes", "held")
 
 
@@ -47,11 +47,11 @@ def write(folder: Path) -> None:
         )  # fmt: skip
 
 
-def reads(folder: str, patch: list[int], seed: int, held: dict[int, Any] | None = None) -> float:
+def reads(folder: str, patch: list[int], patches: int, seed: int, held: dict[int, Any] | None = None) -> float:
     """A sum over what the patches hold; only a few items count, or the sum would take longer than the reading."""
     rng = np.random.default_rng(seed)
     total = 0.0
-    for _ in range(PATCHES):
+    for _ in range(patches):
         case = int(rng.integers(CASES))
         corner = [int(rng.integers(n - length + 1)) for n, length in zip(SHAPE[1:], patch, strict=True)]
         key = (0, *(slice(at, at + length) for at, length in zip(corner, patch, strict=True)))
@@ -64,21 +64,21 @@ def opened(folder: str, case: int) -> Any:
     return blosc2.open(f"{folder}/{case}.b2nd", mode="r", dparams={"nthreads": 1}, mmap_mode="r")
 
 
-def one_job(job: str, folder: str, patch: list[int]) -> tuple[float, float]:
+def one_job(job: str, folder: str, patch: list[int], patches: int) -> tuple[float, float]:
     """Nanoseconds a patch, and a sum that both sides must agree about."""
     if job == "first patch":
         start = time.perf_counter_ns()
         items = opened(folder, 3)[(0, *map(slice, patch))]
         return time.perf_counter_ns() - start, float(items.sum(dtype="f8"))
     held = {case: opened(folder, case) for case in range(CASES)} if job == "held" else None
-    reads(folder, patch, 0, held)
+    reads(folder, patch, patches, 0, held)
     start = time.perf_counter_ns()
     total = 0.0
     if job == "two threads":
         sums = [0.0, 0.0]
 
         def work(number: int) -> None:
-            sums[number] = reads(folder, patch, number + 1)
+            sums[number] = reads(folder, patch, patches, number + 1)
 
         threads = [threading.Thread(target=work, args=(number,)) for number in range(2)]
         for thread in threads:
@@ -87,13 +87,13 @@ def one_job(job: str, folder: str, patch: list[int]) -> tuple[float, float]:
             thread.join()
         total = sum(sums)
     elif job == "two processes":
-        children = [_forked(lambda number=number: reads(folder, patch, number + 1)) for number in range(2)]  # type: ignore[misc]
+        children = [_forked(lambda number=number: reads(folder, patch, patches, number + 1)) for number in range(2)]  # type: ignore[misc]
         for child in children:
             if os.waitpid(child, 0)[1]:
                 raise SystemExit("a process failed")
     else:
-        total = reads(folder, patch, 1, held)
-    return (time.perf_counter_ns() - start) / (PATCHES * (2 if job.startswith("two") else 1)), total
+        total = reads(folder, patch, patches, 1, held)
+    return (time.perf_counter_ns() - start) / (patches * (2 if job.startswith("two") else 1)), total
 
 
 def _forked(work: Callable[[], Any]) -> int:
@@ -113,10 +113,12 @@ def main() -> None:
     parser.add_argument("--reference", help="a Python that has the reference package")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--patch", type=int, nargs=3, default=[64, 96, 96], help="the lengths of its axes")
+    parser.add_argument("--patches", type=int, default=200, help="in each thread or process of a sample")
     parser.add_argument("--job", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.job:
-        print(json.dumps(one_job(*options.job, options.patch)))
+        job, folder = options.job
+        print(json.dumps(one_job(job, folder, options.patch, options.patches)))
         return
     reference = sides.reference_python(options.reference)
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -130,7 +132,8 @@ def main() -> None:
             for number in range(options.rounds):
                 for name in sorted(sources, reverse=bool(number % 2)):
                     python, env = sources[name]
-                    command = [python, __file__, "--job", job, folder, "--patch", *map(str, options.patch)]
+                    how = ["--patch", *map(str, options.patch), "--patches", str(options.patches)]
+                    command = [python, __file__, "--job", job, folder, *how]
                     answer = subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout
                     ns, total = json.loads(answer)
                     found[name].append(ns)

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,7 +36,7 @@ def path(tmp_path: Path) -> str:
     return name
 
 
-def opened(path: str, mmap_mode: str | None = "r", **options: object) -> blosc2.NDArray:
+def opened(path: str, mmap_mode: str | None = "r", **options: Any) -> blosc2.NDArray:
     found: blosc2.NDArray = blosc2.open(path, mmap_mode=mmap_mode, **options)
     return found
 
@@ -197,25 +198,126 @@ def test_writers_and_other_modes_are_not_kept(path: str) -> None:
     assert len(recent_frames._mapped) == len(recent_frames._not_mapped) == 0
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_a_forked_child_begins_anew(path: str) -> None:
-    program = f"""
-import os, sys, warnings
+FORKING = """
+import os, sys, threading, warnings
 import blosc2
 from blosc2._handles import recent_frames
 warnings.simplefilter("ignore")
 recent_frames.SETTLED = -3600.0
-a = blosc2.open({path!r}, mmap_mode="r")
-recent_frames._mapped._lock.__enter__()
+path = {path!r}
+a = blosc2.open(path, mmap_mode="r")
+lock = recent_frames._mapped._lock
+{taken}
 if os.fork() == 0:
-    assert len(recent_frames._mapped) == 0 and a[7] == 7
-    b = blosc2.open({path!r}, mmap_mode="r")
-    assert b[5] == 5 and blosc2.open({path!r}, mmap_mode="r")._handle.frame is b._handle.frame
+    kept = recent_frames._mapped._frames
+    assert len(kept) == {kept} and a[7] == 7, len(kept)
+    b = blosc2.open(path, mmap_mode="r")
+    assert b[5] == 5 and blosc2.open(path, mmap_mode="r")._handle.frame is b._handle.frame
+    assert (a._handle.frame is b._handle.frame) == ({kept} == 1)
     os._exit(17)
 assert os.waitstatus_to_exitcode(os.wait()[1]) == 17
 assert len(recent_frames._mapped) == 1
+done.set()
 """
+BY_ITSELF = "lock.__enter__(); done = threading.Event()"
+BY_ANOTHER = """
+done, taken = threading.Event(), threading.Event()
+def hold():
+    with lock:
+        taken.set()
+        done.wait()
+threading.Thread(target=hold).start()
+taken.wait()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.parametrize(("taken", "kept"), [(BY_ITSELF, 1), (BY_ANOTHER, 0)], ids=["itself", "another"])
+def test_a_forked_child_begins_anew_if_another_thread_was_in_a_change(path: str, taken: str, kept: int) -> None:
+    """Without a GIL it always does: a dictionary has a lock of its own."""
+    if not recent_frames._has_gil():
+        kept = 0
+    program = FORKING.format(path=path, taken=taken, kept=kept)
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+WAYS: list[dict[str, Any]] = [
+    {},
+    {"verify": False},
+    {"verify": 0},
+    {"dparams": {"nthreads": 3}},
+    {"dparams": {}},
+    {"dparams": None},
+    {"dparams": blosc2.DParams(nthreads=2)},
+    {"cparams": {"clevel": 3}},
+    {"deserialize": "full"},
+    {"mode": "a"},
+    {"verify": True},
+    {"advise": "random"},
+    {"durable": False},
+]
+
+
+def description(array: blosc2.NDArray) -> tuple[object, ...]:
+    handle = array._handle
+    return type(handle), handle.options, handle.urlpath, handle.key, handle.verify, array.shape, array.dtype
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_opened_again_it_is_as_it_was_the_first_time(path: str, source: str | None, way: dict[str, Any]) -> None:
+    if way.get("mode") == "a" and source == "r":
+        way = {**way, "mmap_mode": None}
+    blosc2.set_file_cache(0)
+    first = description(blosc2.open(path, **{"mmap_mode": source, **way}))
+    blosc2.set_file_cache(128)
+    opened(path, source), opened(path, source, verify=False)
+    assert description(blosc2.open(path, **{"mmap_mode": source, **way})) == first
+
+
+def test_parameters_are_no_others_for_who_opens_again(path: str) -> None:
+    opened(path).schunk.dparams.nthreads = 7
+    assert opened(path, dparams={"nthreads": 2}).schunk.dparams.nthreads == 2
+    opened(path, dparams={"nthreads": 2}).schunk.dparams.nthreads = 7
+    assert opened(path, dparams={"nthreads": 2}).schunk.dparams.nthreads == 2
+
+
+@pytest.mark.parametrize(
+    ("way", "error"),
+    [
+        ({"dparams": {"nthreads": 0}}, ValueError),
+        ({"dparams": {"threads": 1}}, TypeError),
+        ({"dparams": 1}, TypeError),
+        ({"mmap_mode": "x"}, ValueError),
+        ({"mode": "read"}, ValueError),
+        ({"offset": -1}, ValueError),
+        ({"storage_options": {"key": 1}}, ValueError),
+        ({"dataset": "x"}, NotImplementedError),
+        ({"deserialize": "all"}, ValueError),
+        ({"advise": "often"}, ValueError),
+    ],
+    ids=str,
+)
+def test_what_is_refused_is_refused_for_who_opens_again(path: str, way: dict[str, Any], error: type[Exception]) -> None:
+    blosc2.set_file_cache(0)
+    with pytest.raises(error) as first:
+        opened(path, **way)
+    blosc2.set_file_cache(128)
+    opened(path)
+    with pytest.raises(error) as second:
+        opened(path, **way)
+    assert (type(second.value), str(second.value)) == (type(first.value), str(first.value))
+
+
+def test_something_else_that_has_taken_the_place_of_an_array(path: str, source: str | None) -> None:
+    opened(path, source)
+    blosc2.SChunk(chunksize=8, data=b"12345678", urlpath=path, mode="w")
+    assert [type(blosc2.open(path, mmap_mode=source)) for _ in range(2)] == [blosc2.SChunk] * 2
+    os.remove(path)
+    with blosc2.DictStore(path, mode="w") as made:
+        made["/a"] = np.arange(3)
+    with blosc2.open(path, mmap_mode=source) as store:
+        assert type(store) is blosc2.DictStore
+        assert store["/a"][2] == 2
 
 
 def test_threads_that_open_while_others_replace(path: str, source: str | None) -> None:

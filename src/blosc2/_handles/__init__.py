@@ -13,7 +13,7 @@ from blosc2._handles.frame_object import Stored, StoredFrame
 from blosc2._handles.handle import FrameHandle, array_of, make_plugin, vlmeta_chunk
 from blosc2._handles.open_handle import open_handle
 from blosc2._handles.options import HandleOptions
-from blosc2._handles.recent_frames import forget_recent_frames, set_file_cache
+from blosc2._handles.recent_frames import forget_recent_frames, recent_frame, set_file_cache
 from blosc2._handles.schunk_methods import ChangeableChunks
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ __all__ = [
     "position_for_chunk",
     "read_bytes",
     "read_into",
+    "recent_frame",
     "remote_version",
     "reorder",
     "set_file_cache",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 import os
+import sys
 import time
 from collections import OrderedDict
 from typing import Final, TypeAlias
@@ -68,14 +69,25 @@ class RecentFrames:
         self._keep(name, _recent(frame, path, now))
         return frame
 
+    def find(self, path: str, verify: bool | None) -> Frame | None:
+        """The frame at the beginning of a file, if that is one of these, by its absolute path, and unchanged."""
+        name = path, verify is None
+        known = self._frames.get(name)
+        if known is None or not _is_unchanged(known, path, None, None):
+            return None
+        known.used = time.monotonic()
+        self._keep(name, known)
+        return known.frame
+
     def forget(self) -> None:
         """Let go of all."""
         with self._lock:
             self._frames.clear()
 
     def renew(self) -> None:
-        """Begin anew in a forked child: another thread may have been in the middle of a change."""
-        self._frames = OrderedDict()
+        """In a forked child, which has the mappings too; anew if another thread was in the middle of a change."""
+        if self._lock.renew() or not _has_gil():
+            self._frames = OrderedDict()
 
     def _keep(self, name: _Name, recent: _Recent | None) -> None:
         """Make a frame the one that was used last, or none of these; and let go of those beyond the limits."""
@@ -127,6 +139,11 @@ def _identity(status: os.stat_result) -> tuple[int, int, int, int]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
+def _has_gil() -> bool:
+    """Whether only one thread at a time is in the middle of anything, as the one that forks is."""
+    return not hasattr(sys, "_is_gil_enabled") or bool(sys._is_gil_enabled())
+
+
 _mapped, _not_mapped = RecentFrames("r"), RecentFrames(None)
 in_child(_mapped.renew)
 in_child(_not_mapped.renew)
@@ -140,6 +157,11 @@ def open_recent_frame(
     `status` is what the system has just said of the file.
     """
     return (_not_mapped if mmap_mode is None else _mapped).open(path, verify, advice, status)
+
+
+def recent_frame(path: str, mmap_mode: str | None, verify: bool | None) -> Frame | None:
+    """The same where it is kept open still, by an absolute path without ``.`` and ``..``; else None."""
+    return (_not_mapped if mmap_mode is None else _mapped).find(path, verify)
 
 
 def forget_recent_frames() -> None:

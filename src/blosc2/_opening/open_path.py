@@ -14,7 +14,7 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._frames import is_directory_frame
 from blosc2._functions import wrap
-from blosc2._handles import FrameHandle, HandleOptions, Stored, open_handle
+from blosc2._handles import FrameHandle, HandleOptions, Stored, open_handle, recent_frame
 from blosc2._options import (
     RemotePath,
     check_open_modes,
@@ -45,6 +45,7 @@ _CONVERTED = (
 _WRITER_KEYWORDS = ("timeout", "exclusive")
 _OUT_OF_SCOPE = ("dataset", "hdf5_index", "path", "shared_cache")
 _KNOWN = frozenset(("cparams", "dparams", "locking", "durable", "initial_mapping_size", *_WRITER_KEYWORDS))
+_ONLY_DPARAMS = {"dparams"}
 _NOT_IGNORED = _KNOWN.union(_OUT_OF_SCOPE)
 
 
@@ -127,6 +128,19 @@ def open(
     >>> blosc2.open(name, mmap_mode="r")[1]
     array([1., 1., 1.])
     """
+    if (
+        mode == "r"
+        and type(urlpath) is str
+        and (mmap_mode is None or mmap_mode == "r")
+        and deserialize == "safe"
+        and not (offset or verify or dataset or hdf5_index or path or shared_cache or storage_options or remote)
+        and advise is None
+        and (not kwargs or kwargs.keys() == _ONLY_DPARAMS)
+        and not urlpath.endswith(_STORE_SUFFIXES)
+    ):
+        again = _opened_again(urlpath, mmap_mode, verify, kwargs.get("dparams"))
+        if again is not None:
+            return again
     given = {"dataset": dataset, "hdf5_index": hdf5_index, "path": path, "shared_cache": shared_cache}
     if any(given.values()):
         kwargs |= {name: value for name, value in given.items() if value}
@@ -205,6 +219,17 @@ def open(
 
 
 schunk_module.open = open
+
+
+def _opened_again(urlpath: str, mmap_mode: str | None, verify: bool | None, dparams: Any) -> Any:
+    """What `open` gives for a file that is still kept open, without what it looks at otherwise; None for any other."""
+    frame = recent_frame(urlpath, mmap_mode, verify)
+    if frame is None:
+        return None
+    tell_of_mapping(urlpath, mmap_mode, None, frame.source.size)
+    parameters = None if dparams is None else dparams_from(dparams)
+    options = HandleOptions("r", mmap_mode, "safe", parameters, None, None if verify is None else False)
+    return wrap(FrameHandle(frame, options, urlpath))
 
 
 def _of_another_format(error: FormatError, name: str) -> FormatError:
