@@ -290,6 +290,7 @@ def test_parameters_are_no_others_for_who_opens_again(path: str) -> None:
         ({"mmap_mode": "x"}, ValueError),
         ({"mode": "read"}, ValueError),
         ({"offset": -1}, ValueError),
+        ({"offset": None}, TypeError),
         ({"storage_options": {"key": 1}}, ValueError),
         ({"dataset": "x"}, NotImplementedError),
         ({"deserialize": "all"}, ValueError),

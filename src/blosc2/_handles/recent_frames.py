@@ -177,7 +177,7 @@ def set_file_cache(files: int) -> int:
     its inode, size, times and header are compared. This counts for arrays and super-chunks in files of their own that
     are opened to be read. At most 16 of the files are not mapped. A file that was not opened for 30 seconds is let go
     when the next one is opened. As long as it is kept, a file that was removed takes its space on the disk;
-    `free_resources` lets go of all.
+    `free_resources` lets go of all; a forked child has its own, and begins with those of its parent.
 
     Parameters
     ----------

@@ -128,18 +128,9 @@ def open(
     >>> blosc2.open(name, mmap_mode="r")[1]
     array([1., 1., 1.])
     """
-    if (
-        mode == "r"
-        and type(urlpath) is str
-        and (mmap_mode is None or mmap_mode == "r")
-        and deserialize == "safe"
-        and not (offset or verify or dataset or hdf5_index or path or shared_cache or storage_options or remote)
-        and advise is None
-        and (not kwargs or kwargs.keys() == _ONLY_DPARAMS)
-        and not urlpath.endswith(_STORE_SUFFIXES)
-    ):
-        again = _opened_again(urlpath, mmap_mode, verify, kwargs.get("dparams"))
-        if again is not None:
+    if mode == "r" and offset == 0 and type(urlpath) is str and not urlpath.endswith(_STORE_SUFFIXES):
+        asked = (verify, advise is not None, dataset, hdf5_index, path, shared_cache, storage_options, remote)
+        if not any(asked) and (again := _opened_again(urlpath, mmap_mode, verify, deserialize, kwargs)) is not None:
             return again
     given = {"dataset": dataset, "hdf5_index": hdf5_index, "path": path, "shared_cache": shared_cache}
     if any(given.values()):
@@ -221,12 +212,17 @@ def open(
 schunk_module.open = open
 
 
-def _opened_again(urlpath: str, mmap_mode: str | None, verify: bool | None, dparams: Any) -> Any:
+def _opened_again(
+    urlpath: str, mmap_mode: str | None, verify: bool | None, deserialize: str, kwargs: dict[str, Any]
+) -> Any:
     """What `open` gives for a file that is still kept open, without what it looks at otherwise; None for any other."""
+    if mmap_mode not in (None, "r") or deserialize != "safe" or (kwargs and kwargs.keys() != _ONLY_DPARAMS):
+        return None
     frame = recent_frame(urlpath, mmap_mode, verify)
     if frame is None:
         return None
     tell_of_mapping(urlpath, mmap_mode, None, frame.source.size)
+    dparams = kwargs.get("dparams")
     parameters = None if dparams is None else dparams_from(dparams)
     options = HandleOptions("r", mmap_mode, "safe", parameters, None, None if verify is None else False)
     return wrap(FrameHandle(frame, options, urlpath))
