@@ -6,6 +6,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import blosc2
@@ -74,3 +75,18 @@ def test_a_table_that_is_refused_leaves_no_lock(table: str) -> None:
     with blosc2.DictStore(table, mode="a") as store:
         store["/more"] = [3]
     assert kept.value is not None
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["relative", "full"])
+@pytest.mark.parametrize(("suffix", "is_folder"), [(".b2z", False), (".b2d", True)])
+def test_a_separator_behind_a_new_path(
+    suffix: str, is_folder: bool, full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The suffix before it decides what is made, as it does without."""
+    monkeypatch.chdir(tmp_path)
+    name = f"x{suffix}"
+    with blosc2.DictStore((f"{tmp_path}/{name}" if full else name) + "/", mode="w") as store:
+        store["/a"] = np.arange(3)
+    assert (tmp_path / name).is_dir() == is_folder
+    with blosc2.open(name) as store:
+        assert store["/a"][2] == 2

@@ -35,7 +35,7 @@ def backend_of(path: str, options: StoreOptions, kind: str = "b2dict") -> Tiered
     try:
         is_file = not stat.S_ISDIR(os.stat(root).st_mode)
     except (OSError, ValueError):  # a link that leads nowhere is read as a file, whose error names what is missing
-        is_file = path.endswith(".b2z") or (mode == "r" and os.path.lexists(root))
+        is_file = named.endswith(".b2z") or (mode == "r" and os.path.lexists(root))
     backend: TieredBackend = (_backends.ZipBackend if is_file else _backends.DirectoryBackend)(root, options, kind)
     backend.named = named
     return backend
