@@ -56,24 +56,22 @@ class RecentFrames:
 
     def open(self, path: str, verify: bool | None, advice: str | None, status: os.stat_result | None) -> Frame:
         """The frame at the beginning of a file; see `open_recent_frame`."""
-        if not self.limit:
-            return open_frame(path, self._mmap_mode, advice=advice)
-        name = path, verify is None
+        found = self.find(path, verify, advice, status)
+        if found is not None:
+            return found
         now = time.monotonic()
-        known = self._frames.get(name)
-        if known is not None and _is_unchanged(known, path, advice, status):
-            known.used = now
-            self._keep(name, known)
-            return known.frame
         frame = open_frame(path, self._mmap_mode, advice=advice)
-        self._keep(name, _recent(frame, path, now))
+        if self.limit:
+            self._keep((path, verify is None), _recent(frame, path, now))
         return frame
 
-    def find(self, path: str, verify: bool | None) -> Frame | None:
-        """The frame at the beginning of a file, if that is one of these, by its absolute path, and unchanged."""
+    def find(
+        self, path: str, verify: bool | None, advice: str | None = None, status: os.stat_result | None = None
+    ) -> Frame | None:
+        """The frame at the beginning of a file, if it is one of these, and the file is unchanged."""
         name = path, verify is None
         known = self._frames.get(name)
-        if known is None or not _is_unchanged(known, path, None, None):
+        if known is None or not _is_unchanged(known, path, advice, status):
             return None
         known.used = time.monotonic()
         self._keep(name, known)
@@ -82,7 +80,9 @@ class RecentFrames:
     def forget(self) -> None:
         """Let go of all."""
         with self._lock:
-            self._frames.clear()
+            # Not cleared: files are unmapped without the GIL, and a child forked meanwhile would have half a dictionary.
+            old, self._frames = self._frames, OrderedDict()
+        del old
 
     def renew(self) -> None:
         """In a forked child, which has the mappings too; anew if another thread was in the middle of a change."""
@@ -140,7 +140,7 @@ def _identity(status: os.stat_result) -> tuple[int, int, int, int]:
 
 
 def _has_gil() -> bool:
-    """Whether only one thread at a time is in the middle of anything, as the one that forks is."""
+    """Whether no other thread can be in the middle of a change of a dictionary when this one forks."""
     return not hasattr(sys, "_is_gil_enabled") or bool(sys._is_gil_enabled())
 
 
@@ -160,7 +160,7 @@ def open_recent_frame(
 
 
 def recent_frame(path: str, mmap_mode: str | None, verify: bool | None) -> Frame | None:
-    """The same where it is kept open still, by an absolute path without ``.`` and ``..``; else None."""
+    """The frame of a file that is still open and unchanged, by its full path; None for others."""
     return (_not_mapped if mmap_mode is None else _mapped).find(path, verify)
 
 
