@@ -13,7 +13,7 @@ enum { LARGE_READ = 4 << 20 };
 /* To be said of fresh memory; where the system has no such pages, it changes nothing. */
 static inline void use_large_pages(void *start, size_t length) {
 #ifdef MADV_HUGEPAGE
-    const uintptr_t page = (uintptr_t)2 << 20, small = 4096;    /* a small page that is begun is all of this memory's */
+    const uintptr_t page = (uintptr_t)2 << 20, small = 4096;    /* the last one counts whole: for others in it, the advice changes nothing */
     uintptr_t first = ((uintptr_t)start + page - 1) / page * page;
     uintptr_t end = ((uintptr_t)start + length + small - 1) / small * small / page * page;
     if (start && end > first)

@@ -518,23 +518,26 @@ cdef inline int _go(Read self, int threads) except -1:
     return 0
 
 
-cdef inline bint _pays(Read self, int64_t work, cnp.ndarray new) noexcept:
-    """Whether a second thread pays. It does so earlier where one waits for the disk.
+cdef inline bint _pays(Read self, int64_t work) noexcept:
+    """Whether a second thread pays. It does so earlier where one waits for the disk."""
+    if not worth_threads(COLD * work):
+        return False
+    self.cold = is_cold(self.frame.source.asking)
+    return self.cold or worth_threads(work)
 
-    `new`, if that was made for the result, gets its pages: where bytes of the file have to come, while they do.
-    """
-    cdef bint waits = worth_threads(COLD * work) and is_cold(self.frame.source.asking)
-    cdef int64_t nbytes = 0 if new is None else cnp.PyArray_NBYTES(new)
-    cdef void *data = NULL if new is None else cnp.PyArray_DATA(new)
-    self.cold = waits
-    if (FEW_PAGES if waits else FRESH_LEAST) <= nbytes < FRESH_MOST and (
-            nbytes < FRESH_LEAST or is_fresh(data, nbytes)):
-        if waits:
-            self.fresh, self.fresh_nbytes, self.unbrought = data, nbytes, 1
-        else:
-            with nogil:
-                bring_pages(data, nbytes)
-    return waits or worth_threads(work)
+
+cdef inline void _bring_result(Read self, cnp.ndarray new) noexcept:
+    """Bring the pages of a new array for the result: where bytes of the file have to come, while these are on their way."""
+    cdef int64_t nbytes = cnp.PyArray_NBYTES(new)
+    cdef void *data = cnp.PyArray_DATA(new)
+    if not (FEW_PAGES if self.cold else FRESH_LEAST) <= nbytes < FRESH_MOST or (
+            nbytes >= FRESH_LEAST and not is_fresh(data, nbytes)):
+        return      # smaller memory was likely used before; for larger NumPy asks for large pages
+    if self.cold:
+        self.fresh, self.fresh_nbytes, self.unbrought = data, nbytes, 1
+    else:
+        with nogil:
+            bring_pages(data, nbytes)
 
 
 cdef inline Read _parsed(tuple version, key):
@@ -568,8 +571,9 @@ def read_basic(tuple version not None, key, handle):
     cdef cnp.ndarray out = _new(self, version[1])
     cdef int64_t work = _aim(self, out)
     cdef int threads = 1
-    if _pays(self, work, out):
+    if _pays(self, work):
         threads = handle.nthreads
+    _bring_result(self, out)
     if self.tasks:
         _go(self, threads)
     return out
@@ -589,5 +593,8 @@ def read_basic_into(tuple version not None, key, int nthreads, out):
         check_out(out, tuple([self.count[d] for d in range(self.geometry.c.ndim) if not self.flags >> d & 1]), version[1])
     work = _aim(self, out)
     if self.tasks:
-        _go(self, nthreads if _pays(self, work, new) else 1)
+        nthreads = nthreads if _pays(self, work) else 1
+        if new is not None:
+            _bring_result(self, new)
+        _go(self, nthreads)
     return out
