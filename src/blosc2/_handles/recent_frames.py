@@ -80,7 +80,7 @@ class RecentFrames:
     def forget(self) -> None:
         """Let go of all."""
         with self._lock:
-            # Not cleared: files are unmapped without the GIL, and a child forked meanwhile would have half a dictionary.
+            # Not cleared: files are unmapped without the GIL; a child forked meanwhile would have half a dictionary.
             old, self._frames = self._frames, OrderedDict()
         del old
 
