@@ -110,7 +110,7 @@ cdef class LeafReader:
         if isinstance(options, tuple) and type(options) is not tuple:
             options = type(options)(*options)
         if type(path) is str:
-            path = (path + "/")[:-1]
+            path = (path + "/")[:len(path)]
         cdef LeafReader other = LeafReader(
             self.table, None if self.hidden is None else self.hidden.decode(), self.arrays, self.handles, self.dtype_of,
             options, path, self.check)

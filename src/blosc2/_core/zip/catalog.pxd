@@ -83,6 +83,7 @@ cdef class Catalog:
 
     cdef bint read_footer(self, const uint8_t *p, int64_t offset, int64_t size, int64_t members) noexcept
     cdef int load(self) except -1
+    cpdef object damaged(self, int64_t at)
     cdef const uint8_t *bytes_at(self, int64_t at, int64_t length) noexcept nogil
     cdef bint leaf(self, int64_t rank, Leaf *leaf) noexcept nogil
     cdef int shape_at(self, uint32_t at, uint64_t *lengths) noexcept nogil

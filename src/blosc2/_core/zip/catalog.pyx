@@ -442,7 +442,7 @@ cdef class Catalog:
             found[2] += <uint64_t> sign * (after.cbytes - leaf.cbytes)
         return 0
 
-    def damaged(self, int64_t at):
+    cpdef object damaged(self, int64_t at):
         """The error for something that is wrong with it."""
         self.source.raise_lost()
         return FormatError("the catalog is damaged", path=self.source.path, offset=self.start + at)
