@@ -208,6 +208,7 @@ class DictStore(Store):
     def _leaf(self, key: str) -> Any | None:
         if self._session.mode != "r":
             return _stores.live_leaf(self, key)
+        held = self._holding
         version = self._answers_version  # before what a reader is made of, which another thread may replace
         members = self._backend.members
         if self._reader is None and members is not None and not self._verify and self._shows_published_keys():
@@ -221,7 +222,7 @@ class DictStore(Store):
             if table.find(key) >= 0 and (hidden is None or not key.endswith(hidden)):
                 return self[key]
         frame = self._backend.open_frame(key)
-        return None if frame is None else self._leaf_of(key, frame)
+        return None if frame is None else self._leaf_of(key, frame, held)
 
     # ------------------------------------------------------------------ keys
     def _contains(self, key: object) -> bool:

@@ -75,8 +75,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
     ) -> None:
         self._path = path
         self._mmap_mode, self._verify, advice, mode, self._deserialize, timeout, _, locking = options
-        self._backend = backend
-        self._publishing = publishing
+        self._backend, self._publishing = backend, publishing
         session: Any
         self._session = session = _stores.SharedSession() if locking else Session()
         session.path, session.mode, session.writer_lock = path, mode, backend.lock
@@ -141,14 +140,15 @@ class Store(LeafLookup, MutableMapping[str, Any]):
         """Open the leaf of a canonical key; None if there is none."""
         if self._session.mode != "r":
             return _stores.live_leaf(self, key)
-        frame = self._backend.open_frame(key)
-        return None if frame is None else self._leaf_of(key, frame)
+        held, frame = self._holding, self._backend.open_frame(key)  # in this order
+        return None if frame is None else self._leaf_of(key, frame, held)
 
-    def _leaf_of(self, key: str, frame: Frame) -> Any:
+    def _leaf_of(self, key: str, frame: Frame, held: dict[str, ref[Any]]) -> Any:
         """The leaf of a frame, in a store that is read only."""
         if self._verify:
             self._backend.verify(key, frame)
-        return self._hold(key, read_only(frame, key, self._path, self._mmap_mode, self._deserialize, self._verify))
+        how = self._path, self._mmap_mode, self._deserialize, self._verify
+        return self._hold(key, read_only(frame, key, *how), held)
 
     def _sweep(self) -> None:
         self._sweep_at = self._leaves.sweep()
@@ -319,7 +319,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
     @property
     def _unpublished(self) -> bool:
         """Whether there are pending changes, or edited leaves."""
-        return bool(self._pending.frames or self._leaves.edited or self._pending.moved_groups)
+        return bool(self._leaves.has_any_edits() or self._pending.frames or self._pending.moved_groups)
 
     def _needs_closing(self) -> bool:
         """Whether there is anything to publish, or to make durable, when the store ends."""

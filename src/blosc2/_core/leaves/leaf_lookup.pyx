@@ -210,7 +210,7 @@ cdef class LeafLookup:
         if leaf is None:
             return self._open(key)
         if type(leaf) is Frame:
-            leaf, small = self._leaf_of(key, leaf), False
+            leaf, small = self._leaf_of(key, leaf, answers.alive), False
         elif not small:
             leaf = self._remember(answers.alive, key, leaf)
         if small:
@@ -293,11 +293,14 @@ cdef class LeafLookup:
                 return shown != 0
         return bool(self._contains(key))
 
-    def _hold(self, str key not None, leaf):
+    @property
+    @cython.critical_section
+    def _holding(self):
+        """Where leaves are remembered. Take it before one is opened: of another version than is shown then, it is not found."""
+        return self._remembered
+
+    def _hold(self, str key not None, leaf, dict held not None):
         """Remember a leaf as long as somebody holds it. Returns the one that another thread has opened before."""
-        cdef dict held
-        with cython.critical_section(self):
-            held = self._remembered
         return self._remember(held, key, leaf)
 
     def _open(self, key):
@@ -324,7 +327,7 @@ cdef class LeafLookup:
         if leaf is None:
             return self._open(key)
         if type(leaf) is Frame:
-            return self._leaf_of(key, leaf)
+            return self._leaf_of(key, leaf, held)
         return self._remember(held, key, leaf)
 
     def _set(self, key, value):

@@ -477,9 +477,10 @@ cdef class LeafSetter:
             reader, kinds, counts = self.reads if state_get(&self.ready) else None, self.kinds, self.counts
         if reader is None or (counts is not None and self.foreign.possible is not False):
             return None
-        change = frames.get(key, self)
-        if key in <dict> self.leaves.edited:
+        # Edits become a pending change, so they are looked for before it.
+        if key in <dict> self.leaves.edited or key in <dict> self.leaves.collecting:
             return None
+        change = frames.get(key, self)
         return reader.read(key) if change is self else self._read_pending(kinds, change)
 
     cdef object _read_pending(self, RawKinds kinds, byte_range):

@@ -31,6 +31,7 @@ class PendingFrames:
 class HeldLeaves:
     held: dict[str, Any]
     edited: dict[str, Any]
+    collecting: dict[str, Any]
     handles: Any
     def show_edit(
         self, session: SessionState, handle: Any, places: tuple[Any, Any], frame: Any, array: Any

@@ -185,7 +185,7 @@ cdef class HeldLeaves:
 
     Attributes
     ----------
-    held, edited : dict
+    held, edited, collecting : dict
     handles : WeakValueDictionary
     """
 
@@ -208,6 +208,16 @@ cdef class HeldLeaves:
     @cython.critical_section
     def edited(self, value):
         self.edited_ = value
+
+    @property
+    @cython.critical_section
+    def collecting(self):
+        return self.collecting_
+
+    @collecting.setter
+    @cython.critical_section
+    def collecting(self, value):
+        self.collecting_ = value
 
     @property
     @cython.critical_section

@@ -104,4 +104,4 @@ def live_leaf(store: Store, key: str) -> Any | None:
                 made.verify = True
             # A finalizer or a signal handler may have opened it meanwhile.
             handle = handles.setdefault(key, made)
-        return store._hold(key, wrap(handle))
+        return store._hold(key, wrap(handle), store._holding)

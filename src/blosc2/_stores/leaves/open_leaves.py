@@ -40,6 +40,8 @@ class OpenLeaves(HeldLeaves):
         How many references there may be before the first sweep.
     edited : dict
         The handles of leaves that were edited since they were published.
+    collecting : dict
+        The key whose edits become a pending change just now: `edited` no longer has it, the changes not yet.
     """
 
     __slots__ = ("limit",)
@@ -47,12 +49,22 @@ class OpenLeaves(HeldLeaves):
     held: dict[str, weakref.ref[Any]]
     handles: weakref.WeakValueDictionary[str, LiveHandle]
     edited: dict[str, LiveHandle]
+    collecting: dict[str, None]
 
     def __init__(self) -> None:
         self.held = {}
         self.limit = LEAST_SWEPT
         self.handles = weakref.WeakValueDictionary()
         self.edited = {}
+        self.collecting = {}
+
+    def has_edits(self, key: str) -> bool:
+        """Whether a leaf has edits that are no pending change yet. Ask before looking for that change."""
+        return key in self.edited or key in self.collecting
+
+    def has_any_edits(self) -> bool:
+        """The same, of any leaf."""
+        return bool(self.edited or self.collecting)
 
     def find(self, key: str) -> Any | None:
         """The leaf of a key if somebody holds it; None otherwise."""
@@ -103,13 +115,17 @@ class OpenLeaves(HeldLeaves):
     def collect(self, changes: dict[str, ByteRange | None]) -> None:
         """Make the frames of edited leaves pending changes."""
         edited = self.edited
+        self.collecting.clear()  # an interrupt may have left a key
         for key, handle in list(edited.items()):
             try:
+                self.collecting[key] = None
                 del edited[key]  # first: an edit made meanwhile is noted again
                 changes[key] = handle.byte_range()
             except BaseException:
                 edited.setdefault(key, handle)
                 raise
+            finally:
+                self.collecting.pop(key, None)
 
     def reload(self, keys: Iterable[str], byte_range_of: Callable[[str], ByteRange | None]) -> None:
         """The changes of some keys were dropped: their open leaves show what the store has now, if it has the key."""

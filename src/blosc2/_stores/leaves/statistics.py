@@ -180,7 +180,7 @@ def readable(keys: Iterable[str], describe: Callable[[str], LeafInfo]) -> Iterat
 
 def describe_leaf(store: DictStore, key: str) -> LeafInfo:
     """Describe an existing leaf of a store, by its catalog if there is one."""
-    if key not in store._pending.frames and key not in store._leaves.edited:
+    if not store._leaves.has_edits(key) and key not in store._pending.frames:
         members = store._backend.members
         catalog = None if members is None else members.catalog()
         if catalog is not None:
@@ -190,8 +190,10 @@ def describe_leaf(store: DictStore, key: str) -> LeafInfo:
                     description = catalog.description(position)
                     if description:
                         return leaf_info(description)._replace(key=key, stored=store._backend.stored_bytes(key))
-    edited = store._leaves.edited.get(key)
-    byte_range = store._contents.byte_range(key) if edited is None else edited.byte_range()
+    with store._lock:  # no other thread makes edits a pending change meanwhile
+        edited = store._leaves.edited.get(key)
+        pending = edited is not None or key in store._pending.frames
+        byte_range = store._contents.byte_range(key) if edited is None else edited.byte_range()
     if byte_range is None:
         raise store._missing_key(key)
     frame = Frame.open(*byte_range, key)
@@ -200,7 +202,6 @@ def describe_leaf(store: DictStore, key: str) -> LeafInfo:
         info = leaf_info(description)
     else:
         info = LeafInfo("other", None, None, codec_name(frame.codec), frame.nbytes, frame.cbytes)
-    pending = edited is not None or key in store._pending.frames
     return info._replace(key=key, stored=int(frame.frame_len) if pending else store._backend.stored_bytes(key))
 
 

@@ -1,0 +1,111 @@
+"""What a thread reads is never older than what was there before it began, whatever another one is in the middle of."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from faults import FULL
+from fixture_kit.lines import AtLine
+from store_makers import Maker
+
+import blosc2
+from blosc2._stores.leaves.live_leaf import LiveHandle
+
+
+class Beside(AtLine):
+    """Calls something in another thread before the n-th line of the package in this one, and notes what it returned."""
+
+    def __init__(self, action: Callable[[], Any], at: int = -1) -> None:
+        super().__init__(at)
+        self.found: list[Any] = []
+        self.thread = threading.Thread(target=lambda: self.found.append(action()))
+
+    def come(self) -> None:
+        self.thread.start()
+        self.thread.join(0.3)  # a few lines have a lock that it waits for
+
+
+def lines_of(call: Callable[[], Any]) -> int:
+    with Beside(lambda: None) as count:
+        call()
+    return count.lines
+
+
+@pytest.mark.parametrize("mmap_mode", ["r", None])
+@pytest.mark.parametrize("kind", ["b2e", "b2z", "b2d", "b2d-embedded", "tree-b2z"])
+def test_a_leaf_opened_during_a_refresh(kind: str, mmap_mode: Any, tmp_path: Path) -> None:
+    """Another thread shows a newer version while this one opens a leaf and keeps it: later reads show the newer one."""
+    make = Maker(kind, tmp_path)
+
+    def publish(number: int) -> None:
+        with make("a") as writer:
+            writer["/a"] = np.full(50, number)
+            writer["/other"] = blosc2.SChunk(data=bytes([number]) * 1000)
+
+    def show(number: int) -> bool:
+        publish(number)
+        return bool(store.refresh())
+
+    publish(0)
+    with make("r", mmap_mode=mmap_mode) as store:
+        for key, value in (("/a", lambda leaf: int(leaf[:][0])), ("/other", lambda leaf: leaf[:][0])):
+            for _ in range(2):  # at first, some modules may have to be imported
+                store.refresh()
+                lines = lines_of(lambda: store[key])  # noqa: B023 - called before the next one
+            number = 1
+            for at in range(0, lines, 1 if FULL else 7):
+                number = number % 200 + 1
+                with Beside(lambda: show(number), at) as beside:  # noqa: B023
+                    kept = store[key]
+                if beside.thread.ident is not None:
+                    beside.thread.join()
+                    assert beside.found == [True]
+                    assert value(store[key]) == number, f"at {beside.where}"
+                del kept
+
+
+READS: dict[str, Callable[[Any], Any]] = {
+    "read": lambda store: int(store.read("/k3")[0]),
+    "item": lambda store: int(store["/k3"][0]),
+    "size": lambda store: store.describe("/k3").shape,
+    "pending": lambda store: store._unpublished,
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [(kind, what) for kind in ("b2e", "b2z", "b2d", "tree-b2z") for what in READS if (kind, what) != ("b2e", "size")],
+)
+def test_an_edit_that_is_just_taken_as_a_change(
+    kind: str, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = Maker(kind, tmp_path)
+    with make("w") as store:
+        for n in range(5):
+            store[f"/k{n}"] = np.full(50, n)
+    with make("a") as store:
+        store.read("/k3")  # learns how such leaves are read
+        leaf = store["/k3"]
+        leaf.resize((60,))
+        leaf[:] = 777
+        found: list[Any] = []
+        reading = threading.Thread(target=lambda: found.append(READS[what](store)))
+        real = LiveHandle.byte_range
+
+        def byte_range(self: Any) -> Any:
+            if reading.ident is None:
+                reading.start()
+                reading.join(1)  # it may wait until the edit is taken
+            return real(self)
+
+        monkeypatch.setattr(LiveHandle, "byte_range", byte_range)
+        store.flush()
+        assert reading.ident is not None
+        reading.join()
+        assert found == [{"read": 777, "item": 777, "size": (60,), "pending": True}[what]]
+    assert make.values()["/k3"] == [777] * 60
