@@ -15,9 +15,13 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._files.sync import SyncsBeside, sync_files, sync_folder, sync_names
+from blosc2._files.sync import SyncsBeside, sync_descriptor, sync_files, sync_folder, sync_names
+
+if sys.platform != "win32":
+    import fcntl
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="folders are synced on POSIX systems alone")
+FCNTL = pytest.mark.skipif(os.name != "posix", reason="Windows has no fcntl")
 
 
 def failing_fsync(monkeypatch: pytest.MonkeyPatch, number: int, *, folders: bool) -> list[int]:
@@ -67,6 +71,73 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch
         store.flush()
     monkeypatch.undo()
     store.close()
+
+
+# --------------------------------------------------------------------------- the cache of the drive, on macOS
+FULL_SYNC = 51
+
+
+def full_sync(monkeypatch: pytest.MonkeyPatch, number: int = 0) -> list[str]:
+    """A system that empties the cache of a drive when it is asked to, or answers with an error; the calls are noted."""
+    calls: list[str] = []
+    real = fcntl.fcntl
+
+    def control(descriptor: int, command: int, argument: Any = 0) -> Any:
+        if command != FULL_SYNC:
+            return real(descriptor, command, argument)
+        calls.append("full")
+        if number:
+            raise OSError(number, os.strerror(number))
+        return 0
+
+    monkeypatch.setattr(fcntl, "F_FULLFSYNC", FULL_SYNC, raising=False)
+    monkeypatch.setattr(fcntl, "fcntl", control)
+    monkeypatch.setattr(os, "fsync", lambda _: calls.append("plain"))
+    return calls
+
+
+@FCNTL
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [(0, ["full"]), *((number, ["full", "plain"]) for number in (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY))],
+)
+def test_the_cache_of_the_drive_is_emptied_where_it_can_be(
+    number: int, expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = full_sync(monkeypatch, number)
+    with open(tmp_path / "file", "wb") as file:
+        sync_descriptor(file.fileno())
+    assert calls == expected
+
+
+@FCNTL
+def test_a_drive_that_cannot_write_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = full_sync(monkeypatch, errno.EIO)
+    with pytest.raises(OSError, match="Input/output"):
+        sync_files([str(tmp_path)])
+    assert calls == ["full"]
+
+
+@FCNTL
+@pytest.mark.usefixtures("changes_wait")
+@pytest.mark.parametrize("suffix", ["e", "z", "d", "nd"])
+def test_nothing_is_synced_otherwise(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = full_sync(monkeypatch)
+    path = tmp_path / f"file.b2{suffix}"
+    if suffix == "nd":
+        array = blosc2.asarray(np.arange(9), urlpath=path)
+        calls.clear()
+        array.resize((12,))
+        array[:] = 5
+    else:
+        with (blosc2.EmbedStore if suffix == "e" else blosc2.TreeStore)(str(path), mode="w") as store:
+            store["/g/a"] = [1]
+            store.flush()
+            calls.clear()
+            store["/g/b"] = [2]
+            store.flush()
+            store.compact()
+    assert set(calls) == {"full"}
 
 
 @pytest.mark.parametrize("count", [1, 2, 40])

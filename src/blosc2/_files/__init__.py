@@ -1,7 +1,7 @@
 """Files and folders: files that appear whole or not at all, locks, copies, and which process may change a file.
 
 Bytes are only moved here; `_frames` and `_backends` know what they mean. Only this package takes locks of files, makes
-names durable, and compares identities of files. Code that appends to an open file syncs it itself.
+names durable, and compares identities of files. Code that appends to an open file calls `sync_descriptor` itself.
 """
 
 from typing import TYPE_CHECKING
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from blosc2._files.renames import FileMoves
     from blosc2._files.retry import Retry
     from blosc2._files.shared_lock import Sidecar
-    from blosc2._files.sync import SyncsBeside, sync_file, sync_files, sync_folder, sync_names
+    from blosc2._files.sync import SyncsBeside, sync_descriptor, sync_file, sync_files, sync_folder, sync_names
     from blosc2._files.temporary_bytes import BUDGET, Spool, Spooled, TemporaryFile, held, waiting_items
     from blosc2._files.turns import Turn
 else:
@@ -59,7 +59,7 @@ else:
         "renames": "FileMoves",
         "retry": "Retry",
         "shared_lock": "Sidecar",
-        "sync": "SyncsBeside sync_file sync_files sync_folder sync_names",
+        "sync": "SyncsBeside sync_descriptor sync_file sync_files sync_folder sync_names",
         "temporary_bytes": "BUDGET Spool Spooled TemporaryFile held waiting_items",
         "turns": "Turn",
     })  # fmt: skip
@@ -108,6 +108,7 @@ __all__ = [
     "remote_source",
     "remove_leftovers",
     "renewed_source",
+    "sync_descriptor",
     "sync_file",
     "sync_files",
     "sync_folder",

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import BinaryIO, Protocol
 
 from blosc2._files.owner import Owner
-from blosc2._files.sync import sync_folder
+from blosc2._files.sync import sync_descriptor, sync_folder
 from blosc2._options import absolute_path
 from blosc2.exceptions import StoreLockedError, name_file
 
@@ -89,7 +89,7 @@ class NewFile:
             self._owner.check(self.path)
             self.file.flush()
             if durable:
-                os.fsync(self.file.fileno())
+                sync_descriptor(self.file.fileno())
             if lock is not None:
                 lock.take(self.file.fileno())
             self.file.close()

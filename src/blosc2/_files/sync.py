@@ -10,6 +10,7 @@ import _queue  # `queue` imports much besides
 import _thread
 import errno
 import os
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -19,12 +20,17 @@ from typing import Final, Self
 from blosc2._files.owner import Owner
 from blosc2._options import absolute_path
 
+if sys.platform != "win32":
+    import fcntl
+
 #: Syncs that wait for the disk at the same time; more are hardly quicker.
 THREADS: Final = 8
 # Seconds of a sync for which threads are worth it: of a file system in memory none are, as they take turns anyway.
 _LONG: Final = 100e-6
 #: What file systems answer that have no syncs of folders: they keep the order of changes by themselves, or not at all.
 _NO_FOLDER_SYNC: Final = (errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+#: What file systems answer on macOS that cannot empty the cache of a drive, such as those of a network.
+_NO_FULL_SYNC: Final = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOTTY, errno.ENODEV)
 
 
 def sync_files(paths: Iterable[str], folders: Iterable[str] = ()) -> None:
@@ -168,12 +174,30 @@ class SyncsBeside:
             del error  # or it would hold itself, by its frames
 
 
+def sync_descriptor(descriptor: int) -> None:
+    """Make an open file durable, or the names in an open folder.
+
+    On macOS `os.fsync` leaves bytes in the cache of the drive, which a power cut empties; the drive is asked to write
+    them if the file system can ask.
+    """
+    full_sync: int | None = None if sys.platform == "win32" else getattr(fcntl, "F_FULLFSYNC", None)
+    if full_sync is not None:
+        try:
+            fcntl.fcntl(descriptor, full_sync)
+        except OSError as error:
+            if error.errno not in _NO_FULL_SYNC:
+                raise
+        else:
+            return
+    os.fsync(descriptor)
+
+
 def sync_file(path: str) -> None:
     """Make a file durable."""
     # Some systems need a descriptor that can write, and a renamed leaf may be read-only.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC if os.name == "posix" else os.O_RDWR)
     try:
-        os.fsync(descriptor)
+        sync_descriptor(descriptor)
     finally:
         os.close(descriptor)
 
@@ -184,7 +208,7 @@ def sync_names(folder: str) -> None:
         return
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.fsync(descriptor)
+        sync_descriptor(descriptor)
     except OSError as error:
         if error.errno not in _NO_FOLDER_SYNC:
             raise

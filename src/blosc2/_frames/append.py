@@ -27,7 +27,7 @@ from blosc2._core.frame.frame_checksums import stored_lengths, with_checksums
 from blosc2._core.frame.frame_writer import header_length, pack_header, pack_index, pack_trailer
 from blosc2._core.io.checksum import crc32c, crc32c_of_parts
 from blosc2._core.io.source import Source
-from blosc2._files import NewFile, Owner, Part, Spooled, remove_leftovers, write_parts
+from blosc2._files import NewFile, Owner, Part, Spooled, remove_leftovers, sync_descriptor, write_parts
 from blosc2._frames.checksums import as_table, carried, from_table
 from blosc2._frames.header_fields import CHUNK_HEADER
 from blosc2._frames.payload_alignment import ALIGNMENT, PADDING
@@ -289,7 +289,7 @@ def _append(
         if os.fstat(file.fileno()).st_size != start + size:
             file.truncate(start + size)
         if durable:
-            os.fsync(file.fileno())
+            sync_descriptor(file.fileno())
     except BaseException:
         # The old version is untouched. Only the added bytes are removed, which nobody ever saw.
         with suppress(OSError):
@@ -298,13 +298,13 @@ def _append(
     try:
         _write_at(file, _FIELDS, header[_FIELDS:])
         if durable:
-            os.fsync(file.fileno())
+            sync_descriptor(file.fileno())
     except BaseException:
         # A version that is not durable is a failure, so the old one is shown again. The added bytes stay, because
         # somebody may have mapped them meanwhile. The next append goes behind them.
         with suppress(OSError):
             _write_at(file, _FIELDS, frame.header_bytes()[_FIELDS:])
-            os.fsync(file.fileno())
+            sync_descriptor(file.fileno())
         raise
 
 

@@ -29,6 +29,7 @@ from blosc2._files import (
     check_writable_file,
     file_identity,
     identity_of,
+    sync_descriptor,
     sync_folder,
     through_link,
 )
@@ -152,7 +153,7 @@ class EmbeddedFile:
                 file.write(header)
                 self.identity = identity_of(os.fstat(file.fileno()))
             self._doubtful = True
-            os.fsync(file.fileno())
+            sync_descriptor(file.fileno())
         sync_folder(path)
         self.unsettled = self._doubtful = False
 
@@ -254,7 +255,7 @@ class _Replacement:
             file.owner.check(path)  # the progress callback may have forked
             self._new.file.flush()
             if durable:
-                os.fsync(self._new.file.fileno())
+                sync_descriptor(self._new.file.fileno())
         except BaseException:
             self.abandon()
             raise
@@ -308,7 +309,7 @@ class _Append:
             if os.fstat(raw.fileno()).st_size > output.position:
                 raw.truncate(output.position)
             if durable:
-                os.fsync(raw.fileno())
+                sync_descriptor(raw.fileno())
         except BaseException:
             self.abandon()
             raise
@@ -322,7 +323,7 @@ class _Append:
             self._may_show = True
             self._show(self._header)
             if self._durable and not file.lazy:
-                os.fsync(self._raw.fileno())
+                sync_descriptor(self._raw.fileno())
             file.unsettled = file.lazy or not self._durable
             self._shows = True
             try:
@@ -349,7 +350,7 @@ class _Append:
                 # somebody may have mapped it meanwhile; the next append goes on behind it.
                 self._show(self._old.header_bytes())
                 self._file._behind = False
-                os.fsync(self._raw.fileno())
+                sync_descriptor(self._raw.fileno())
             elif self._is_changed:
                 # The old version is untouched. Only the added bytes are removed; no reader has seen them.
                 self._raw.truncate(self._start)

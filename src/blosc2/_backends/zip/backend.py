@@ -33,11 +33,7 @@ from blosc2._core.io.forking import keep_from_child
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.on_demand import import_now
-from blosc2._files import (
-    changed_by_others,
-    file_identity,
-    identity_of,
-)
+from blosc2._files import changed_by_others, file_identity, identity_of, sync_descriptor
 from blosc2._options import StoreOptions, absolute_path
 from blosc2.exceptions import FormatError
 
@@ -345,7 +341,7 @@ class ZipBackend(TieredBackend):
         os.ftruncate(self._descriptor, size)
         self._identity = self._now()
         # Else old sectors could be beside new bytes after a crash, and look like a damaged end record.
-        os.fsync(self._descriptor)
+        sync_descriptor(self._descriptor)
         self._is_cut = False
 
     def moved_file(self, key: str) -> Renamed:

@@ -17,7 +17,15 @@ from blosc2._backends.zip.version import EMBED_NAME
 from blosc2._core.leaves.leaf_moves import append_moved
 from blosc2._core.leaves.leaf_stream import append_frames
 from blosc2._core.zip.archive_writer import ArchiveWriter
-from blosc2._files import NewFile, Progress, check_writable_file, file_identity, identity_of, remove_leftovers
+from blosc2._files import (
+    NewFile,
+    Progress,
+    check_writable_file,
+    file_identity,
+    identity_of,
+    remove_leftovers,
+    sync_descriptor,
+)
 from blosc2.exceptions import FormatError
 
 if TYPE_CHECKING:
@@ -84,12 +92,12 @@ class Publishing:
             # All of a new file is synced before it gets its name. Nobody sees it before.
             in_place = durable and backend._new is None
             if in_place:
-                os.fsync(backend._descriptor)
+                sync_descriptor(backend._descriptor)
             backend._check_own()
             end = writer.position
             writer.write_end()
             if in_place:
-                os.fsync(backend._descriptor)
+                sync_descriptor(backend._descriptor)
             self._finish(durable)
             backend._own_catalog = writer.cataloged
         except BaseException:
@@ -203,7 +211,7 @@ class Publishing:
         archive = backend.members.archive
         again = new_writer(backend._descriptor, writer.position, writer.file_checksum)
         again.write_directory(*archive.records(set(archive.find_offsets(CATALOG_NAME))))
-        os.fsync(backend._descriptor)
+        sync_descriptor(backend._descriptor)
         again.write_end()
         backend.behind = False
-        os.fsync(backend._descriptor)
+        sync_descriptor(backend._descriptor)
