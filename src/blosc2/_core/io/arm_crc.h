@@ -1,8 +1,10 @@
 /* Instructions of aarch64 for both checksums. Processors have them since ARMv8.1, but compilers build for ARMv8.0 unless
- * they are told otherwise, and wheels are built so. Linux says which processor this is. */
+ * they are told otherwise, and wheels are built so. Linux says which processor this is. They take words whose first byte
+ * is the lowest, so big-endian processors have the tables. */
 #ifndef B2_ARM_CRC_H
 #define B2_ARM_CRC_H
-#if defined(__aarch64__) && defined(__GNUC__) && (defined(__ARM_FEATURE_CRC32) || defined(__linux__))
+#if defined(__aarch64__) && defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ \
+    && (defined(__ARM_FEATURE_CRC32) || defined(__linux__))
 #ifdef __ARM_FEATURE_CRC32
 #define B2_ARM_CRC
 #define b2_arm_has_crc() 1
