@@ -47,7 +47,9 @@ VALUES: dict[str, Any] = {
 
 BAD_KEYS = ["/a/", "//a", "/a//b", "", "/..", "/../x", "/a/../b", "/./x", "/a/.", "/a\0b", "/a\nb", "/a\\b", "/C:x",
             "/\x7f", "/\ud800", "/a/" + "é" * 121, "/ab" * 1400, "/a" * 257 + "/" + "b" * 241, "/embed.b2e",
-            "/embed.b2e/a", "/embed.b2e.b2lock", "/.b2", "/.b2/a", "/con", "/a/NUL.txt/b", "/Lpt1", "/a/com\xb2",
+            "/embed.b2e/a", "/embed.b2e.b2lock", "/.b2", "/.b2/a",
+            "/.B2", "/.B2/a", "/EMBED.b2e/x", "/Embed.B2E", "/embed.b2e.b2LOCK/a", "/EMBED.B2E.B2LOC\u212a",
+            "/con", "/a/NUL.txt/b", "/Lpt1", "/a/com\xb2",
             "/aux .b", "/a?b", "/a*", "/a/\"", "/a<b", "/a>b", "/a|b", "/a.", "/a./b", "/a ", "/a/b /c"]  # fmt: skip
 BAD_VALUES = [{"a": 1}, object(), np.array([None, 1]), [[1], [2, 3]], lambda: 0]
 

@@ -67,7 +67,8 @@ def test_keys_that_are_no_new_keys_are_kept(tmp_path: Path, suffix: str) -> None
 def test_keys_that_a_directory_cannot_have(tmp_path: Path) -> None:
     assert recovered(write_values(tmp_path / "y.b2e", ("/n" * 257,)), tmp_path / "deep.b2d") == ({"/n" * 257}, {})
     refused = {LONG: "too long", "/n" * 258: "segments", DEEP: "segments", "/embed.b2e/x": "store itself",
-               "/.b2/x": "reserved", "/case": "in case", "/e\u0301": "accents", "/x.b2nd/y": "the group"}  # fmt: skip
+               "/.b2/x": "reserved", "/.B2/y": "store itself", "/EMBED.b2e/y": "store itself",
+               "/case": "in case", "/e\u0301": "accents", "/x.b2nd/y": "the group"}  # fmt: skip
     keys = tuple(dict.fromkeys((*UNUSUAL, "/x", "/fine", "/fine/below", *refused)))
     found, lost = recovered(write_values(tmp_path / "x.b2e", keys), tmp_path / "out.b2d")
     assert found == set(keys) - set(refused)

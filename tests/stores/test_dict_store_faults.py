@@ -90,6 +90,34 @@ def test_file_names_that_are_no_text(tmp_path: Path) -> None:
         list(blosc2.DictStore(path, mode="r"))
 
 
+def test_members_that_some_disks_take_for_the_reserved_ones_are_read(path: Path) -> None:
+    """No new key may be one of them: the test of all stores for illegal keys has that."""
+    names = (".B2/x", "EMBED.b2e/y", "Embed.B2E")
+    with blosc2.DictStore(path) as store:
+        store["/a"] = [1]
+        frame = blosc2.asarray(np.arange(5)).to_cframe()
+        archive = store.to_b2z(path.parent / "x.b2z")
+    with zipfile.ZipFile(archive, "a") as z:
+        for name in names:
+            z.writestr(f"{name}.b2nd", frame)
+    with blosc2.open(archive, mode="a") as store:
+        store["/b"] = [2]
+        store.write_many({f"/many/{n}": [n] for n in range(300)})
+        store["/.B2/x"][0] = 7
+        with pytest.raises(ValueError, match=r"'\.B2' is reserved"):
+            store["/.B2/x"] = [1]
+        with pytest.raises(ValueError, match=r"'\.B2' is reserved"):
+            store.rename("/many", "/.B2")
+        del store["/EMBED.b2e/y"]
+        store.compact()
+    with blosc2.open(archive) as store:
+        assert {"/.B2/x", "/Embed.B2E", "/b"} < set(store)
+        assert "/EMBED.b2e/y" not in store
+        assert store["/.B2/x"][:].tolist() == [7, 1, 2, 3, 4]
+        assert store["/Embed.B2E"][:].tolist() == [0, 1, 2, 3, 4]
+    assert blosc2.check(archive).ok
+
+
 def test_reserved_members_are_no_leaves(path: Path) -> None:
     with blosc2.DictStore(path) as store:
         store["/a"] = np.arange(5)

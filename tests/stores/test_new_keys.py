@@ -28,6 +28,7 @@ def contents_of(*keys: str) -> Contents:
         ("/x", "/x.b2nd/y", "group '/x.b2nd' would have the name of the file of a leaf"),
         ("/x.b2nd/y", "/x", "group '/x.b2nd' would have the name of the file of a leaf"),
         ("/a", "/.b2/x", "reserved for the store itself"),
+        ("/a", "/.B2/x", "reserved for the store itself"),
     ],
 )
 def test_a_key_that_excludes_another(existing: str, key: str, match: str) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         KEY_RULES,
         MAX_SEGMENTS,
         canonical_key,
+        is_own,
         is_path,
         is_safe,
         new_key,
@@ -81,7 +82,7 @@ else:
             "MAP REGISTRY Embedded chunks_of_value joined_value kind_of open_embedded read_embedded"
         ),
         "key_rules": (
-            "KEY_RULES MAX_SEGMENTS canonical_key is_path is_safe new_key plain_key suffixed_folders"
+            "KEY_RULES MAX_SEGMENTS canonical_key is_own is_path is_safe new_key plain_key suffixed_folders"
         ),
         "layout": (
             "EMBED FRAME_MAGIC LEAF_SUFFIXES LOCK NOT_REPLACED RESERVED ByteRange MovedGroups NewFrame NewVersion "
@@ -139,6 +140,7 @@ __all__ = [
     "chunks_of_value",
     "end_with_checksum",
     "filed_as",
+    "is_own",
     "is_path",
     "is_safe",
     "joined_value",

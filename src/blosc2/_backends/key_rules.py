@@ -34,8 +34,9 @@ _UNSAFE_LINES: Final = re.compile(r"\x00|^(?!/)|/\.{0,2}(?:/|$)", re.MULTILINE)
 # Some file systems take no longer names than these, with a suffix after the last segment.
 _MAX_SEGMENT_BYTES: Final = 240
 _MAX_BYTES: Final = 4000
-# Names right below the root that the store itself uses.
+# Names right below the root that the store itself uses. Many disks of macOS and Windows ignore case.
 _OWN: Final = (EMBED, LOCK, RESERVED.rstrip("/"))
+_OWN_NBYTES: Final = len(EMBED)
 
 #: A key with one more would not be listed in a directory.
 MAX_SEGMENTS: Final = 257
@@ -91,7 +92,7 @@ def new_key(key: object) -> str:
         and len(key) <= _MAX_SEGMENT_BYTES
         and _PLAIN.fullmatch(key)
         and not ("./" in key or key[-1] == "." or _DEVICE.search(key))
-        and not key.startswith("/" + EMBED)
+        and key[1 : _OWN_NBYTES + 1].lower() != EMBED
     ):  # fmt: skip
         return key
     key = canonical_key(key)
@@ -109,10 +110,15 @@ def new_key(key: object) -> str:
         raise ValueError(f"Key {_shown(key)} has a character that UTF-8 cannot express {KEY_RULES}") from None
     if _is_long(name):
         raise ValueError(f"Key {_shown(key)} or a segment of it is too long {KEY_RULES}")
-    if key.split("/", 2)[1] in _OWN:
-        own = key.split("/", 2)[1]
+    own = key.split("/", 2)[1]
+    if is_own(own):
         raise ValueError(f"Key {_shown(key)}: the name {own!r} is reserved for the store itself {KEY_RULES}")
     return key
+
+
+def is_own(name: str) -> bool:
+    """Whether the store itself uses a name right below its root, or a file system may take it for one of those."""
+    return name.casefold() in _OWN
 
 
 def _shown(key: str) -> str:

@@ -9,7 +9,7 @@ import os
 from contextlib import suppress
 from typing import Final
 
-from blosc2._backends import EMBED, LOCK, MAX_SEGMENTS, RESERVED, is_path, is_safe
+from blosc2._backends import MAX_SEGMENTS, RESERVED, is_own, is_path, is_safe
 
 # What the name of a member may have.
 _MOST_IN_ARCHIVE: Final = 0xFFFF
@@ -50,7 +50,8 @@ def _why_no_file(root: str, key: str, name: bytes) -> str | None:
     other = "recover it into a .b2z or .b2e"
     if not is_path(key):
         return f"no file can be named like its key on this system; {other}"
-    if key.startswith((f"/{EMBED}/", f"/{LOCK}/")):
+    first, slash, _ = key[1:].partition("/")
+    if slash and is_own(first):
         return f"its key begins with the name of a file of the store itself; {other}"
     if key.count("/") > MAX_SEGMENTS:
         return f"its key has more than {MAX_SEGMENTS} segments; {other}"

@@ -73,7 +73,7 @@ class NewNames:
 
     def check_new(self, key: str, contents: Contents, *, is_new: bool) -> None:
         """Raise `ValueError` for a key that no leaf can have; `is_new` says whether no leaf has it yet."""
-        if key.startswith("/" + RESERVED):
+        if key[: len(RESERVED) + 1].casefold() == "/" + RESERVED:
             raise ValueError(f"Key {key!r}: what begins with {RESERVED!r} is reserved for the store itself")
         if is_new and not self.unchecked:
             self.check(key, contents)

@@ -367,7 +367,7 @@ cdef Py_ssize_t plain_parent(const uint8_t *text, Py_ssize_t length, Py_ssize_t 
         elif not begins and (c == 0x5F or c == 0x2D):
             pass
         elif not begins and c == 0x2E:
-            if i + 2 < length and text[i + 1] == 0x62 and text[i + 2] == 0x32:
+            if i + 2 < length and text[i + 1] | 32 == 0x62 and text[i + 2] == 0x32:
                 return -1
         else:
             return -1
