@@ -191,6 +191,20 @@ def by_calls_of_python(path: str, limit: int) -> Source | None:
     return None if data is None else Source.of_buffer(data, path)
 
 
+def test_a_directory_that_cannot_be_opened_is_no_small_file(
+    tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On Windows no directory can. A file that may not be read is an error."""
+
+    def refuse(path: str, flags: int) -> int:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    monkeypatch.setattr(os, "open", refuse)
+    assert read_small(str(tmp_path), 100, os.O_RDONLY) is None
+    with pytest.raises(PermissionError, match="Permission denied"):
+        read_small(path, 100, os.O_RDONLY)
+
+
 @pytest.mark.parametrize("read", [Source.of_small_file, by_calls_of_python])
 class TestSmallFiles:
     @pytest.mark.parametrize("size", [0, 1, 99, 100])

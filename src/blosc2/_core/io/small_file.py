@@ -14,7 +14,8 @@ def read_small(path: str, limit: int, flags: int) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        if error.errno == ENAMETOOLONG:
+        # Windows opens no directory, and says that one may not.
+        if error.errno == ENAMETOOLONG or (isinstance(error, PermissionError) and os.path.isdir(path)):
             return None
         raise
     try:
