@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -113,3 +115,12 @@ def test_no_other_module_says_which_modes_exist() -> None:
     }
     # That function opens without creating or emptying anything, so it has fewer modes.
     assert found == {"_options/modes.py", "blosc2_ext.py"}
+
+
+def test_windows_has_no_stores_with_locking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for make in (blosc2.EmbedStore, blosc2.DictStore, blosc2.TreeStore):
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "platform", "win32")
+            with pytest.raises(NotImplementedError, match="Windows"):
+                make(str(tmp_path / "store.b2e"), mode="w", locking=True)
+    assert not os.listdir(tmp_path)

@@ -7,6 +7,7 @@ arrays. Below these, modes are only asked, never checked.
 from __future__ import annotations
 
 import operator
+import sys
 from typing import Final, Never
 
 # What may be done with a file or a store.
@@ -120,7 +121,9 @@ def check_store_modes(mode: str, mmap_mode: str | None) -> None:
 
 
 def check_store_locking(path: str | None, mmap_mode: str | None, *, exclusive: bool) -> None:
-    """Refuse to share a store that is in memory, mapped, or not locked at all."""
+    """Refuse to share a store that is in memory, mapped, or not locked at all, and on Windows any."""
+    if sys.platform == "win32":
+        raise NotImplementedError("locking=True needs advisory locks, which Windows does not have")
     check_locking(path, mmap_mode)
     if not exclusive:
         raise ValueError("locking=True shares a lock, and exclusive=False goes without: leave one of them out")
