@@ -23,7 +23,7 @@ mkdir -p "$home"
 grep -E '^(race|mutex|deadlock|thread|signal)' "$root/tests/fuzz/suppressions.txt" >"$home/thread.txt"
 [ -x "$home/venv/bin/python" ] || "$PYTHON" -m venv "$home/venv"
 python=$home/venv/bin/python
-"$python" -m pip install --quiet --only-binary numpy,hypothesis numpy 'scikit-build-core>=0.11' 'cython>=3.1' ninja cmake msgpack 'pytest>=8' \
+"$python" -m pip install --quiet --only-binary numpy,hypothesis numpy 'scikit-build-core>=0.11' 'cython>=3.3' ninja cmake msgpack 'pytest>=8' \
   'hypothesis>=6.100' 'fsspec>=2024.6'
 prefix=${BLOSC2_PREFIX:-$home/carrier/blosc2}
 if [ ! -d "$prefix" ]; then
@@ -34,7 +34,7 @@ if [ ! -d "$prefix" ]; then
 fi
 # Cython runs in an interpreter without TSan, where it takes a minute.
 [ -x "$home/tools/bin/python" ] || "${TOOLS_PYTHON:-python3}" -m venv "$home/tools"
-"$home/tools/bin/python" -m pip install --quiet 'cython>=3.1' numpy
+"$home/tools/bin/python" -m pip install --quiet 'cython>=3.3' numpy
 "$python" -m pip install --quiet --no-build-isolation --no-deps --force-reinstall "$root" \
   -C build-dir="$home/build" -C cmake.build-type=RelWithDebInfo -C cmake.define.Blosc2_ROOT="$prefix" -C cmake.define.CYTHON_PYTHON="$home/tools/bin/python" \
   -C cmake.define.CMAKE_C_FLAGS="-O1 -g -fno-omit-frame-pointer -fsanitize=thread"
