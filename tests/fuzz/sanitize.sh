@@ -67,7 +67,16 @@ fi
 rm -f "$home"/report.*
 with_reports() {
   local log=":log_path=$home/report"
-  ASAN_OPTIONS+=$log UBSAN_OPTIONS+=$log TSAN_OPTIONS+=$log "$@" || { cat "$home"/report.* 2>/dev/null; return 1; }
+  local status=0 report
+  ASAN_OPTIONS+=$log UBSAN_OPTIONS+=$log TSAN_OPTIONS+=$log "$@" || status=1
+  # Processes that tests start report, too, and nobody may look at how they end.
+  for report in "$home"/report.*; do
+    [ -e "$report" ] || continue
+    cat "$report"
+    echo "reported in $report" >&2
+    status=1
+  done
+  return $status
 }
 run with_reports env PYTHONPATH="$root" "$python" -m pytest -q -p no:cacheprovider --rootdir "$root" -c "$root/pyproject.toml" \
   -k "not memory and not address_space and not leaf_costs and not interrupt and not signal" "${tests[@]}"
