@@ -2,13 +2,20 @@
 
     python packaging/wheels.py                            the interpreter that runs this
     python packaging/wheels.py --python 3.11 3.12 3.13    others: names on PATH, versions that pyenv has, or paths
+    python packaging/wheels.py --python all               each CPython from 3.11 on that is on PATH or that pyenv has
     python packaging/wheels.py --no-try                   build only
     python packaging/wheels.py --machine aarch64          for another machine: built and checked, not tried
+    python packaging/wheels.py --alone                    without the wheels of others, as for an index
 
-Wheels go to `dist/`. They run with glibc 2.28 and newer (`manylinux_2_28`): the machine's own compiler would ask
-for its own glibc, so zig's, from the package `ziglang`, compiles for the old one. auditwheel checks what the wheel
-asks for. Each wheel is then installed into an empty environment from files alone, where PATH has no compiler, and
-a program writes, maps, reads and checks a store. `--tests` runs the README's tests there, too.
+Wheels go to `dist/`, with that of `packaging/blosc2`, and those of NumPy and msgpack, so that
+`pip install --no-index --find-links dist python-blosc2` works in an empty environment, without an index or a compiler.
+`--alone` leaves out these others, and so does `--machine`.
+
+Our wheels run with glibc 2.28 and newer (`manylinux_2_28`): the machine's own compiler would ask for its own glibc,
+so zig's, from the package `ziglang`, compiles for the old one. auditwheel checks what the wheel asks for. Each wheel is
+then installed into an empty environment from files alone, where PATH has no compiler, a program writes, maps, reads and
+checks a store, and all modules are imported; on a free-threaded Python, the GIL has to be off after both. `--tests`
+runs the README's tests there, too; without the demo's packages where they have no wheels.
 """
 
 from __future__ import annotations
@@ -29,11 +36,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 GLIBC = (2, 28)
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-#: Bytes. A wheel that is larger fails the build: something came along that does not belong into it.
+#: What may not reach the interpreters: it could bring the tree instead of the wheel.
+FOREIGN = ("PYTHONPATH", "PYTHONHOME", "PYTHON_GIL", "PYTEST_ADDOPTS", "PYTEST_PLUGINS", "VIRTUAL_ENV")
+#: Bytes. A wheel of ours that is larger fails the build: something came along that does not belong into it.
 LARGEST = 3_200_000
 
 PROGRAM = """
-import sys
+import sys, sysconfig
 import numpy as np
 import blosc2
 
@@ -46,7 +55,9 @@ for mmap_mode in ("r", None):
         assert np.array_equal(store["/patient/007"][40:60, :, 8], items[40:60, :, 8])
         assert store.read_many(["/tile/7", "/tile/999"])[1].max() == 999
 assert blosc2.check("scans.b2z").ok
-print(blosc2.__version__, blosc2.blosclib_version, sys.version.split()[0], getattr(sys, "_is_gil_enabled", bool)())
+gil = getattr(sys, "_is_gil_enabled", lambda: True)()
+assert not (gil and sysconfig.get_config_var("Py_GIL_DISABLED")), "importing the package turned the GIL on"
+print(blosc2.__version__, blosc2.blosclib_version, sys.version.split()[0], "GIL:", "on" if gil else "off")
 """
 
 #: Writes a wheel again, with its members deflated by zopfli, which looks longer for short codes than zlib: 4 % less.
@@ -93,6 +104,34 @@ def interpreter(name: str) -> Path:
     if not found_there:
         sys.exit(f"no interpreter {name!r} was found on PATH or in {versions}")
     return found_there[-1]
+
+
+def every_interpreter() -> list[Path]:
+    """One of each version of CPython from 3.11 on, with a GIL and without: on PATH, or the newest that pyenv has."""
+    asked = """
+import sys, venv, ensurepip
+print(sys.implementation.name, *sys.version_info[:2], sys.abiflags or "-", sys.executable)
+"""
+    versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    folders = [Path(name) for name in os.environ["PATH"].split(os.pathsep) if name]
+    kept = sorted(versions.glob("3.*"), key=lambda path: [int(n) for n in re.findall(r"\d+", path.name)], reverse=True)
+    found: dict[tuple[int, str], Path] = {}
+    for folder in [*folders, *(path / "bin" for path in kept)]:
+        for path in sorted(folder.glob("python3.*")):
+            if not re.fullmatch(r"python3\.\d+t?", path.name) or not os.access(path, os.X_OK):
+                continue
+            done = subprocess.run([path, "-c", asked], capture_output=True, text=True, check=False, env=clean())
+            if done.returncode:  # pyenv has names on PATH for versions that are not chosen
+                continue
+            kind, major, minor, flags, executable = done.stdout.strip().split(" ", 4)
+            if kind == "cpython" and (int(major), int(minor)) >= (3, 11) and flags in ("-", "t"):
+                found.setdefault((int(minor), flags), Path(executable))
+    return [found[version] for version in sorted(found)]
+
+
+def clean() -> dict[str, str]:
+    """The environment, without what could bring other code than what is installed."""
+    return {name: value for name, value in os.environ.items() if name not in FOREIGN}
 
 
 def requirements() -> tuple[list[str], str]:
@@ -185,7 +224,7 @@ def build(python: Path, output: Path, work: Path, machine: str) -> Path:
     run(made, "-m", "pip", "install", "--quiet", "--no-compile", "--only-binary", "numpy", *wanted, *tools, *limits)
     library = c_library(made, wheel_of_library, work / "library", machine)
     path = f"{made.parent}{os.pathsep}{os.environ['PATH']}"
-    env = {**os.environ, "CC": str(compiler(made, work, machine)), "PATH": path}
+    env = {**clean(), "CC": str(compiler(made, work, machine)), "PATH": path}
     # No code here is unwound by tables: 6 % of each module.
     env["CFLAGS"] = f"{os.environ.get('CFLAGS', '')} -fno-asynchronous-unwind-tables -fno-unwind-tables".strip()
     # The linker strips: `strip` knows this machine's files only.
@@ -217,43 +256,81 @@ def build(python: Path, output: Path, work: Path, machine: str) -> Path:
     return Path(shutil.copy2(wheel, output))
 
 
-def attempt(python: Path, wheel: Path, work: Path, *, tests: bool) -> None:
-    """Install a wheel into an empty environment, from files and without a compiler, and use it."""
-    run(python, "-m", "venv", work / "try")
-    made = work / "try" / "bin" / "python"
-    # What the wheel needs is brought first, by an environment of its own that may ask the index.
+def gather(python: Path, folder: Path) -> None:
+    """Put the wheels of what ours needs into a folder, for one interpreter."""
     # msgpack has no wheel for a free-threaded 3.13; built without its extension, one needs no compiler either.
     wanted = ["--only-binary", "numpy", "numpy>=2.0", "msgpack>=1.0"]
-    pure = {**os.environ, "MSGPACK_PUREPYTHON": "1"}
-    run(python, "-m", "pip", "wheel", "--quiet", "--wheel-dir", work / "files", *wanted, env=pure)
-    shutil.copy2(wheel, work / "files")
-    env = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "CC", "PYTHONHOME")}
-    env["PATH"] = str(made.parent)
-    run(made, "-m", "pip", "install", "--quiet", "--no-index", "--find-links", work / "files", "python-blosc2", env=env)
+    pure = {**clean(), "MSGPACK_PUREPYTHON": "1"}
+    run(python, "-m", "pip", "wheel", "--quiet", "--wheel-dir", folder, *wanted, env=pure)
+
+
+def stand_in(python: Path, folder: Path, work: Path) -> None:
+    """Build the wheel of `packaging/blosc2`, from a copy: setuptools leaves things beside what it builds."""
+    source = work / "stand-in"
+    source.mkdir()
+    for name in ("README.md", "pyproject.toml"):
+        shutil.copy2(ROOT / "packaging" / "blosc2" / name, source)
+    run(python, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, source, env=clean())
+
+
+def attempt(python: Path, files: Path, work: Path, *, tests: bool) -> None:
+    """Install our two wheels into an empty environment, from files and without a compiler, and use them."""
+    run(python, "-m", "venv", work / "try")
+    made = work / "try" / "bin" / "python"
+    env = {name: value for name, value in clean().items() if name != "CC"}
+    path, env["PATH"] = env["PATH"], str(made.parent)
+    run(
+        made, "-m", "pip", "install", "--quiet", "--no-index", "--find-links", files, "python-blosc2", cwd=work, env=env
+    )
     print(" ", run(made, "-c", PROGRAM, cwd=work, env=env).strip(), flush=True)
+    run(made, "-W", "error", ROOT / ".ci" / "import_all.py", cwd=work, env=env)
+    run(made, "-m", "pip", "install", "--quiet", "--no-index", "--find-links", files, "blosc2", cwd=work, env=env)
+    run(made, "-m", "pip", "check", cwd=work, env=env)
+    run(made, "-c", "import blosc2; blosc2.TreeStore", cwd=work, env=env)
     if tests:
-        extras = [name for extra in ("demo", "cli", "test") for name in EXTRAS[extra]]
-        wanted = [name for name in extras if not name.startswith("python-blosc2")]
-        run(made, "-m", "pip", "install", "--quiet", *wanted)
-        shutil.copytree(ROOT, work / "tree", ignore=shutil.ignore_patterns(".git", "*.so", "build", "dist", ".venv"))
-        said = run(made, "-m", "pytest", "-q", "-n", "auto", "--dist", "worksteal", cwd=work / "tree")
-        print(" ", said.strip().rsplit("\n", 1)[-1], flush=True)
+        try_tests(made, work, {**env, "PATH": path})
+
+
+def try_tests(made: Path, work: Path, env: dict[str, str]) -> None:
+    """Run the README's tests with what is installed, in a copy of the tree that has no built modules."""
+    needed = [name for extra in ("cli", "test") for name in EXTRAS[extra] if not name.startswith("python-blosc2")]
+    run(made, "-m", "pip", "install", "--quiet", "--only-binary", "hypothesis", *needed, cwd=work, env=env)
+    demo = [made, "-m", "pip", "install", "--quiet", "--only-binary", ":all:", *EXTRAS["demo"]]
+    if subprocess.run(demo, capture_output=True, check=False, cwd=work, env=env).returncode:
+        print("  without the demo's packages, whose tests are skipped", flush=True)
+    tree = work / "tree"
+    shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".git", "*.so", "build", "dist", ".venv"))
+    used = Path(run(made, "-c", "import blosc2; print(blosc2.__file__)", cwd=tree, env=env).strip())
+    if not used.is_relative_to(made.parents[1]):
+        sys.exit(f"the tests would not use the wheel, but {used}")
+    said = run(made, "-m", "pytest", "-q", "-n", "auto", "--dist", "worksteal", cwd=tree, env=env)
+    print(" ", said.strip().rsplit("\n", 1)[-1], flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--python", nargs="+", default=[sys.executable], help="interpreters to build for")
+    parser.add_argument("--python", nargs="+", default=[sys.executable], help="interpreters, or `all`")
     parser.add_argument("--output", type=Path, default=ROOT / "dist", help="where wheels go")
     parser.add_argument("--machine", default=platform.machine(), help="what to build for, if not for this machine")
+    parser.add_argument("--alone", action="store_true", help="only our wheel, not what it needs or `packaging/blosc2`")
     parser.add_argument("--no-try", action="store_true", help="do not try what was built")
     parser.add_argument("--tests", action="store_true", help="run the tests with each wheel")
     options = parser.parse_args()
-    for name in options.python:
-        python = interpreter(name)
+    pythons = every_interpreter() if options.python == ["all"] else [interpreter(name) for name in options.python]
+    here = options.machine == platform.machine()
+    for python in pythons:
+        print(python, flush=True)
         with tempfile.TemporaryDirectory() as folder:
-            wheel = build(python, options.output, Path(folder), options.machine)
-            if not options.no_try and options.machine == platform.machine():
-                attempt(python, wheel, Path(folder), tests=options.tests)
+            work = Path(folder)
+            wheel = build(python, options.output, work, options.machine)
+            files = work / "files" if options.alone else options.output.resolve()
+            if here and not (options.alone and options.no_try):
+                gather(python, files)
+                stand_in(python, files, work)
+            if here and not options.no_try:
+                if options.alone:
+                    shutil.copy2(wheel, files)
+                attempt(python, files, work, tests=options.tests)
 
 
 if __name__ == "__main__":
