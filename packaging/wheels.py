@@ -258,10 +258,11 @@ def build(python: Path, output: Path, work: Path, machine: str) -> Path:
 
 def gather(python: Path, folder: Path) -> None:
     """Put the wheels of what ours needs into a folder, for one interpreter."""
-    # msgpack has no wheel for a free-threaded 3.13; built without its extension, one needs no compiler either.
-    wanted = ["--only-binary", "numpy", "numpy>=2.0", "msgpack>=1.0"]
-    pure = {**clean(), "MSGPACK_PUREPYTHON": "1"}
-    run(python, "-m", "pip", "wheel", "--quiet", "--wheel-dir", folder, *wanted, env=pure)
+    fetch = [python, "-m", "pip", "wheel", "--quiet", "--wheel-dir", folder]
+    run(*fetch, "--only-binary", "numpy", "numpy>=2.0", env=clean())
+    # msgpack has no wheel for a free-threaded 3.13; built without its extension, one needs no compiler either. pip may
+    # have kept one that was built with it, which asks for this machine's glibc.
+    run(*fetch, "--no-cache-dir", "msgpack>=1.0", env={**clean(), "MSGPACK_PUREPYTHON": "1"})
 
 
 def stand_in(python: Path, folder: Path, work: Path) -> None:
