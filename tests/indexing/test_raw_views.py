@@ -121,8 +121,8 @@ def test_exchange_of_a_copy(tmp_path: Path) -> None:
     mapped = raw(tmp_path, items)
     capsule = mapped.__dlpack__()
     assert "dltensor" in repr(capsule)
-    of_the_second = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
-    assert np.shares_memory(np.from_dlpack(mapped), mapped.view()) == of_the_second
+    asks_by_the_second = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
+    assert np.shares_memory(np.from_dlpack(mapped), mapped.view()) == asks_by_the_second
     with pytest.raises(BufferError):
         blosc2.zeros(3, "i4,f8").__dlpack__()
 

@@ -16,22 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 from faults import FULL
-from fixture_kit.lines import PACKAGE, AtLine
+from fixture_kit.lines import PACKAGE, Beside
 from store_makers import Maker
 
 import blosc2
-
-
-class Beside(AtLine):
-    """Runs something in another thread before the n-th line of the package in this one."""
-
-    def __init__(self, action: Callable[[], None], at: int = -1) -> None:
-        super().__init__(at)
-        self.thread = threading.Thread(target=action)
-
-    def come(self) -> None:
-        self.thread.start()
-        self.thread.join(0.3)  # a few lines have a lock that it waits for
 
 
 def close(store: Any) -> None:

@@ -10,24 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 from faults import FULL
-from fixture_kit.lines import AtLine
+from fixture_kit.lines import Beside
 from store_makers import Maker
 
 import blosc2
 from blosc2._stores.leaves.live_leaf import LiveHandle
-
-
-class Beside(AtLine):
-    """Calls something in another thread before the n-th line of the package in this one, and notes what it returned."""
-
-    def __init__(self, action: Callable[[], Any], at: int = -1) -> None:
-        super().__init__(at)
-        self.found: list[Any] = []
-        self.thread = threading.Thread(target=lambda: self.found.append(action()))
-
-    def come(self) -> None:
-        self.thread.start()
-        self.thread.join(0.3)  # a few lines have a lock that it waits for
 
 
 def lines_of(call: Callable[[], Any]) -> int:
