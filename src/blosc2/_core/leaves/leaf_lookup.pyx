@@ -296,7 +296,10 @@ cdef class LeafLookup:
     @property
     @cython.critical_section
     def _holding(self):
-        """Where leaves are remembered. Take it before one is opened: of another version than is shown then, it is not found."""
+        """The dictionary in which open leaves are remembered.
+
+        Take it before a leaf is opened. A refresh puts another one in its place, where a leaf of the old version is not found.
+        """
         return self._remembered
 
     def _hold(self, str key not None, leaf, dict held not None):

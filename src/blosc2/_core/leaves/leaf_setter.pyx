@@ -467,7 +467,8 @@ cdef class LeafSetter:
         cdef LeafReader reader
         cdef RawKinds kinds
         cdef GroupCounts counts
-        cdef dict frames
+        cdef HeldLeaves leaves = self.leaves
+        cdef dict frames, edited
         if type(key) is not str or state_get(&self.session.closed_):
             return None
         # All that may be replaced meanwhile, by a thread that has the lock. First what is pending: it is dropped after another
@@ -477,8 +478,10 @@ cdef class LeafSetter:
             reader, kinds, counts = self.reads if state_get(&self.ready) else None, self.kinds, self.counts
         if reader is None or (counts is not None and self.foreign.possible is not False):
             return None
-        # Edits become a pending change, so they are looked for before it.
-        if key in <dict> self.leaves.edited or key in <dict> self.leaves.collecting:
+        # An edit becomes a pending change, so it is looked for before that.
+        with cython.critical_section(leaves):
+            edited = leaves.edited_
+        if PyDict_Contains(edited, key) or PyDict_Contains(leaves.collecting, key):
             return None
         change = frames.get(key, self)
         return reader.read(key) if change is self else self._read_pending(kinds, change)

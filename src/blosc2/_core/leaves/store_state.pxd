@@ -38,7 +38,8 @@ cdef class PendingFrames:
 cdef class HeldLeaves:
     """The leaves of a store that somebody holds; see store_state.pyx."""
 
-    cdef dict held_, edited_, collecting_
+    cdef dict held_, edited_
+    cdef readonly dict collecting
     cdef object handles_
     # Of the steps in which an edit is noted, or edits begin to be refused.
     cdef step_lock noting

@@ -189,6 +189,9 @@ cdef class HeldLeaves:
     handles : WeakValueDictionary
     """
 
+    def __cinit__(self):
+        self.collecting = {}
+
     @property
     @cython.critical_section
     def held(self):
@@ -208,16 +211,6 @@ cdef class HeldLeaves:
     @cython.critical_section
     def edited(self, value):
         self.edited_ = value
-
-    @property
-    @cython.critical_section
-    def collecting(self):
-        return self.collecting_
-
-    @collecting.setter
-    @cython.critical_section
-    def collecting(self, value):
-        self.collecting_ = value
 
     @property
     @cython.critical_section

@@ -49,14 +49,12 @@ class OpenLeaves(HeldLeaves):
     held: dict[str, weakref.ref[Any]]
     handles: weakref.WeakValueDictionary[str, LiveHandle]
     edited: dict[str, LiveHandle]
-    collecting: dict[str, None]
 
     def __init__(self) -> None:
         self.held = {}
         self.limit = LEAST_SWEPT
         self.handles = weakref.WeakValueDictionary()
         self.edited = {}
-        self.collecting = {}
 
     def has_edits(self, key: str) -> bool:
         """Whether a leaf has edits that are no pending change yet. Ask before looking for that change."""
