@@ -36,7 +36,7 @@ _MAX_SEGMENT_BYTES: Final = 240
 _MAX_BYTES: Final = 4000
 # Names right below the root that the store itself uses. Many disks of macOS and Windows ignore case.
 _OWN: Final = (EMBED, LOCK, RESERVED.rstrip("/"))
-_OWN_NBYTES: Final = len(EMBED)
+_EMBED_STOP: Final = 1 + len(EMBED)  # in a key
 
 #: A key with one more would not be listed in a directory.
 MAX_SEGMENTS: Final = 257
@@ -92,7 +92,7 @@ def new_key(key: object) -> str:
         and len(key) <= _MAX_SEGMENT_BYTES
         and _PLAIN.fullmatch(key)
         and not ("./" in key or key[-1] == "." or _DEVICE.search(key))
-        and key[1 : _OWN_NBYTES + 1].lower() != EMBED
+        and key[1:_EMBED_STOP].lower() != EMBED
     ):  # fmt: skip
         return key
     key = canonical_key(key)

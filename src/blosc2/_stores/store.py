@@ -140,7 +140,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
         """Open the leaf of a canonical key; None if there is none."""
         if self._session.mode != "r":
             return _stores.live_leaf(self, key)
-        held, frame = self._holding, self._backend.open_frame(key)  # in this order
+        held, frame = self._holding, self._backend.open_frame(key)  # see `_holding`
         return None if frame is None else self._leaf_of(key, frame, held)
 
     def _leaf_of(self, key: str, frame: Frame, held: dict[str, ref[Any]]) -> Any:
