@@ -429,16 +429,16 @@ class DictStore(Store):
     @property
     def cparams(self) -> CParams:
         """How arrays that the store makes from other values are compressed."""
-        owner = self._owner
-        owner._cparams = owner._cparams or cparams_from(None)
-        return owner._cparams
+        with (owner := self._owner)._lock:  # all threads get the same object, which may be changed
+            owner._cparams = owner._cparams or cparams_from(None)
+            return owner._cparams
 
     @property
     def dparams(self) -> DParams:
         """Decompression parameters, as given."""
-        owner = self._owner
-        owner._dparams = owner._dparams or dparams_from(None)
-        return owner._dparams
+        with (owner := self._owner)._lock:  # all threads get the same object, which may be changed
+            owner._dparams = owner._dparams or dparams_from(None)
+            return owner._dparams
 
     @property
     def storage(self) -> Storage:

@@ -75,9 +75,7 @@ class Stored(HandleProperties):
     def dparams(self) -> DParams:
         """Decompression parameters."""
         found = self._handle.dparams
-        if found is None:
-            self._handle.dparams = found = DParams()  # which may be changed, and then counts
-        return found
+        return self._handle.make_dparams() if found is None else found
 
     @dparams.setter
     def dparams(self, value: DParams | dict[str, Any]) -> None:

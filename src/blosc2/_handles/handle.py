@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 # How metadata entries are compressed; the parameters of the data do not matter.
 _VLMETA_ENCODING = zstd_encoding(5)
+# Taken where parameters of a handle are changed or made: two threads at once would otherwise lose one of the changes.
+_CHANGING = Lock()
 
 
 @never_freed
@@ -110,7 +112,21 @@ class FrameHandle:
 
     @dparams.setter
     def dparams(self, value: DParams) -> None:
-        self.options = self.options._replace(dparams=value)
+        self.change_options(dparams=value)
+
+    def make_dparams(self) -> DParams:
+        """What chunks are read with, as an object that may be changed and then counts."""
+        with _CHANGING:
+            found = self.options.dparams
+            if found is None:
+                found = DParams()
+                self.change_options(dparams=found)
+            return found
+
+    def change_options(self, **changes: Any) -> None:
+        """Replace some options; others that another thread replaces at the same time stay replaced."""
+        with _CHANGING:
+            self.options = self.options._replace(**changes)
 
     @property
     def contiguous(self) -> bool:
@@ -128,13 +144,16 @@ class FrameHandle:
         given = self.options.cparams
         if given is not None:
             return given
-        if self._cparams is None:
-            self._cparams = cparams_of(self.frame)
-        return self._cparams
+        made = self._cparams
+        if made is None:
+            fresh = cparams_of(self.frame)
+            with _CHANGING:  # all have the same object, which may be changed
+                self._cparams = made = self._cparams or fresh
+        return made
 
     @cparams.setter
     def cparams(self, value: CParams) -> None:
-        self.options = self.options._replace(cparams=value)
+        self.change_options(cparams=value)
 
     @property
     def usable_cparams(self) -> CParams:

@@ -74,7 +74,7 @@ class LiveHandle(MemoryHandle):
             return False
         with self._lock:
             self._buffer, self._used, self._cparams = None, 0, None
-            self.options = self.options._replace(cparams=None)
+            self.change_options(cparams=None)
             self._joined = self._joined_of = None
             super()._set_shown(frame, self._checked(frame))
         return True
