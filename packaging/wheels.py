@@ -15,7 +15,8 @@ Our wheels run with glibc 2.28 and newer (`manylinux_2_28`): the machine's own c
 so zig's, from the package `ziglang`, compiles for the old one. auditwheel checks what the wheel asks for. Each wheel is
 then installed into an empty environment from files alone, where PATH has no compiler, a program writes, maps, reads and
 checks a store, and all modules are imported; on a free-threaded Python, the GIL has to be off after both. `--tests`
-runs the README's tests there, too; without the demo's packages where they have no wheels.
+runs the README's tests there, too; `--tests "slow or not slow"`, the marks of which tests, runs the slow ones as well.
+The demo's packages are left out where they have no wheels.
 """
 
 from __future__ import annotations
@@ -274,7 +275,7 @@ def stand_in(python: Path, folder: Path, work: Path) -> None:
     run(python, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, source, env=clean())
 
 
-def attempt(python: Path, files: Path, work: Path, *, tests: bool) -> None:
+def attempt(python: Path, files: Path, work: Path, *, tests: str | None) -> None:
     """Install our two wheels into an empty environment, from files and without a compiler, and use them."""
     run(python, "-m", "venv", work / "try")
     made = work / "try" / "bin" / "python"
@@ -288,12 +289,12 @@ def attempt(python: Path, files: Path, work: Path, *, tests: bool) -> None:
     run(made, "-m", "pip", "install", "--quiet", "--no-index", "--find-links", files, "blosc2", cwd=work, env=env)
     run(made, "-m", "pip", "check", cwd=work, env=env)
     run(made, "-c", "import blosc2; blosc2.TreeStore", cwd=work, env=env)
-    if tests:
-        try_tests(made, work, {**env, "PATH": path})
+    if tests is not None:
+        try_tests(made, work, {**env, "PATH": path}, tests)
 
 
-def try_tests(made: Path, work: Path, env: dict[str, str]) -> None:
-    """Run the README's tests with what is installed, in a copy of the tree that has no built modules."""
+def try_tests(made: Path, work: Path, env: dict[str, str], marks: str) -> None:
+    """Run the README's tests, or those of some marks, with what is installed, in a copy of the tree."""
     needed = [name for extra in ("cli", "test") for name in EXTRAS[extra] if not name.startswith("python-blosc2")]
     run(made, "-m", "pip", "install", "--quiet", "--only-binary", "hypothesis", *needed, cwd=work, env=env)
     demo = [made, "-m", "pip", "install", "--quiet", "--only-binary", ":all:", *EXTRAS["demo"]]
@@ -304,7 +305,8 @@ def try_tests(made: Path, work: Path, env: dict[str, str]) -> None:
     used = Path(run(made, "-c", "import blosc2; print(blosc2.__file__)", cwd=tree, env=env).strip())
     if not used.is_relative_to(made.parents[1]):
         sys.exit(f"the tests would not use the wheel, but {used}")
-    said = run(made, "-m", "pytest", "-q", "-n", "auto", "--dist", "worksteal", cwd=tree, env=env)
+    which = ["-m", marks] if marks else []
+    said = run(made, "-m", "pytest", "-q", "-n", "auto", "--dist", "worksteal", *which, cwd=tree, env=env)
     print(" ", said.strip().rsplit("\n", 1)[-1], flush=True)
 
 
@@ -315,7 +317,7 @@ def main() -> None:
     parser.add_argument("--machine", default=platform.machine(), help="what to build for, if not for this machine")
     parser.add_argument("--alone", action="store_true", help="only our wheel, not what it needs or `packaging/blosc2`")
     parser.add_argument("--no-try", action="store_true", help="do not try what was built")
-    parser.add_argument("--tests", action="store_true", help="run the tests with each wheel")
+    parser.add_argument("--tests", nargs="?", const="", metavar="MARKS", help="run the tests with each wheel")
     options = parser.parse_args()
     pythons = every_interpreter() if options.python == ["all"] else [interpreter(name) for name in options.python]
     here = options.machine == platform.machine()
