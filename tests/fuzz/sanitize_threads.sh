@@ -18,9 +18,8 @@ if not sysconfig.get_config_var("Py_GIL_DISABLED") or "--with-thread-sanitizer" 
 CHECK
 
 # Tests ask for more memory than there is, which is no fault.
-export TSAN_OPTIONS="suppressions=$home/thread.txt:exitcode=66:halt_on_error=0:die_after_fork=0:history_size=4:allocator_may_return_null=1"
+export TSAN_OPTIONS="suppressions=$root/tests/fuzz/suppressions_threads.txt:exitcode=66:halt_on_error=0:die_after_fork=0:history_size=4:allocator_may_return_null=1"
 mkdir -p "$home"
-grep -E '^(race|mutex|deadlock|thread|signal)' "$root/tests/fuzz/suppressions.txt" >"$home/thread.txt"
 [ -x "$home/venv/bin/python" ] || "$PYTHON" -m venv "$home/venv"
 python=$home/venv/bin/python
 "$python" -m pip install --quiet --only-binary numpy,hypothesis numpy 'scikit-build-core>=0.11' 'cython>=3.3' ninja cmake msgpack 'pytest>=8' \
