@@ -6,6 +6,12 @@ The programs are `tests` (the published package's own, as far as they are in sco
 
 The package is the one in `src`, with its extension modules built in place for the Python that runs this; an installed
 one with ``--package``. It takes some ten minutes. The exit status is 1 if something fails that should not.
+
+`beside` runs only if it is asked for. It makes our wheel and that of `packaging/blosc2` (``--wheels`` names a folder
+that has them), installs both into a fresh environment, and then `nnunetv2`, `mlarray` and `tables` as anybody would,
+with all that they need. Ours have to stay in place, and `pip check` may say nothing of `blosc2`. nnU-Net's dataset
+class writes, reads, and reads in workers by fork, spawn and forkserver; the others write and read. Only torch is
+chosen (``--torch``), so that no libraries for graphics cards come along where the index has a build without them.
 """
 
 from __future__ import annotations
@@ -25,10 +31,11 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from beside import Beside
 from selection import DIFFERENT, ENVIRONMENT, FILES, INSIDE, OUT_OF_SCOPE
 
 HERE = Path(__file__).resolve().parent
-VERSIONS = {"blosc2": "4.14.1", "mlarray": "0.0.54", "nnunetv2": "2.8.1"}
+VERSIONS = {"blosc2": "4.14.1", "mlarray": "0.0.54", "nnunetv2": "2.8.1", "tables": "3.11.1"}
 NEEDED = ["pytest", "numpy", "msgpack", "httpx", "pyarrow", "rich", "h5py", "batchgenerators"]
 TUTORIALS = (
     "01.ndarray-basics",
@@ -247,15 +254,25 @@ def _text(found: Counter[str]) -> str:
 def main() -> int:
     """Run what is asked for."""
     programs = ("tests", "examples", "tutorials", "mlarray", "nnunet")
+    known = (*programs, "beside")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("program", nargs="*", help=f"of {', '.join(programs)}; all by default")
+    parser.add_argument("program", nargs="*", help=f"of {', '.join(known)}; all but the last by default")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "blosc2-peers")
     parser.add_argument("--package", default=str(HERE.parents[2] / "src"))
+    parser.add_argument("--wheels", type=Path, help="for `beside`: a folder with our two wheels; else they are made")
+    parser.add_argument("--torch", default="torch==2.13.0", help='for `beside`: installed first, and kept; "": none')
+    parser.add_argument("--newest", action="store_true", help="for `beside`: the newest versions, not those tried last")
     given = parser.parse_args()
-    for name in set(given.program) - set(programs):
+    for name in set(given.program) - set(known):
         parser.error(f"there is no program {name!r}")
-    peers = Peers(given.work.resolve(), given.package)
-    good = [getattr(peers, program)() for program in given.program or programs]
+    work = given.work.resolve()
+    peers, good = Peers(work, given.package), []
+    for name in given.program or programs:
+        if name == "beside":
+            wheels = given.wheels and given.wheels.resolve()
+            good.append(Beside(work, wheels, given.torch, {} if given.newest else VERSIONS).run())
+        else:
+            good.append(getattr(peers, name)())
     return 0 if all(good) else 1
 
 
