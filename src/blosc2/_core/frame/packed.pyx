@@ -11,6 +11,8 @@ from libc.stdlib cimport free, malloc
 
 from blosc2._core.io.buffer cimport Buffer, readable
 
+from msgpack import Unpacker
+
 cdef extern from *:
     """
     #ifdef Py_GIL_DISABLED
@@ -45,9 +47,12 @@ cdef enum:
     DEEPEST = 7         # extensions inside of extensions; the reader takes fewer
     STEP = 64           # items of a list from one that is remembered to the next
 
+# Without its extension module, msgpack copies what it unpacks into a buffer, and each value once more out of that.
+cdef int64_t COPIES = 2 if Unpacker.__module__ == "msgpack.fallback" else 0
+
 #: No value takes more bytes in memory for each packed one: in a set a negative integer, of one byte, is counted as
 #: SLOT + SET_ITEM + SCALAR.
-MOST_PER_BYTE = max(200, SLOT + SET_ITEM + SCALAR)
+MOST_PER_BYTE = max(200, SLOT + SET_ITEM + SCALAR) + (DEEPEST + 1) * COPIES
 
 
 cdef inline int64_t _number(const uint8_t *p, int size) noexcept nogil:
@@ -103,7 +108,7 @@ cdef int64_t _extension(const uint8_t *p, int64_t n, int code, int depth, int64_
 
 cdef int64_t _walk(const uint8_t *p, int64_t room, int depth, bint in_array, int64_t enough) noexcept nogil:
     """The size of all values in some bytes, up to the first that does not fit them, or until it is enough."""
-    cdef int64_t total = 0, n
+    cdef int64_t total = COPIES * room, n
     cdef int64_t whole = room
     cdef int code, head
     while room > 0 and total <= enough:
