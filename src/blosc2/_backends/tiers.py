@@ -280,9 +280,7 @@ class TieredBackend(ABC):
         byte_range = self.file_byte_range(key)
         if byte_range is not None:
             return byte_range[2]
-        entry = {} if self.embedded is None else self.embedded.entries.get(key, {})
-        length = entry.get("length")
-        return length if type(length) is int else 0
+        return 0 if self.embedded is None else self.embedded.stored_bytes(key)
 
     # ------------------------------------------------------------------ verify, advise
     def verify(self, key: str, frame: Frame) -> None:

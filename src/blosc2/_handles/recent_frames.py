@@ -70,8 +70,11 @@ class RecentFrames:
     ) -> Frame | None:
         """The frame at the beginning of a file, if it is one of these, and the file is unchanged."""
         name = path, verify is None
-        known = self._frames.get(name)
-        if known is None or not _is_unchanged(known, path, advice, status):
+        try:
+            known = self._frames[name]  # `get` would wait for a lock: see threads.md
+        except KeyError:
+            return None
+        if not _is_unchanged(known, path, advice, status):
             return None
         known.used = time.monotonic()
         self._keep(name, known)

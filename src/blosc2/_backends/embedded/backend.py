@@ -250,9 +250,7 @@ class EmbeddedBackend:
 
     def stored_bytes(self, key: str) -> int:
         """The stored bytes of a leaf, as far as they are known without opening it."""
-        entry = {} if self.embedded is None else self.embedded.entries.get(key, {})
-        length = entry.get("length")
-        return length if type(length) is int else 0
+        return 0 if self.embedded is None else self.embedded.stored_bytes(key)
 
     def size(self) -> int:
         """Bytes of the file, or of the frame in memory."""

@@ -66,8 +66,11 @@ class OpenLeaves(HeldLeaves):
 
     def find(self, key: str) -> Any | None:
         """The leaf of a key if somebody holds it; None otherwise."""
-        held = self.held.get(key)
-        return None if held is None else held()
+        try:
+            held = self.held[key]  # `get` would wait for a lock: see threads.md
+        except KeyError:
+            return None
+        return held()
 
     def find_all(self, keys: Iterable[str]) -> Iterator[Any]:
         """The leaves of some keys that somebody holds."""

@@ -69,10 +69,10 @@ class ForeignObjects:
 
     def at(self, path: str, store: TreeStore) -> dict[str, Any] | None:
         """The description of the object at a path; None if there is none."""
-        found = self._described.get(path, ...)
-        if found is ...:
-            found = self._describe(path, store)
-            self._described[path] = found
+        described = self._described  # `get` would wait for a lock: see threads.md
+        if path in described:
+            return described[path]
+        described[path] = found = self._describe(path, store)
         return found
 
     def _describe(self, path: str, store: TreeStore) -> dict[str, Any] | None:
