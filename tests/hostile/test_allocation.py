@@ -251,7 +251,7 @@ def test_values_that_are_largest_for_their_bytes(tmp_path: Path, source: str | N
 def test_what_could_not_be_read_back_is_not_written(tmp_path: Path) -> None:
     path = tmp_path / "a.b2nd"
     array = blosc2.zeros(3, urlpath=str(path))
-    array.attrs["good"] = bytes(20 << 20)
+    array.attrs["good"] = bytes((14 if PURE else 20) << 20)
     before = path.read_bytes()
     for value in ([{}] * 1_000_000, bytes(40 << 20)):
         with pytest.raises(ValueError, match="'bad' could not be read again"):
