@@ -48,12 +48,13 @@ def is_whole(i: int, items: np.ndarray) -> None:
 class Crowd:
     """Threads that repeat what they do until the time is over, or one of them fails."""
 
-    def __init__(self) -> None:
+    def __init__(self, count: int = THREADS) -> None:
+        self.count = count
         self.until = time.monotonic() + SECONDS
         self.errors: list[BaseException] = []
         self.turns: dict[str, int] = {}
         self.threads: list[threading.Thread] = []
-        self.start = threading.Barrier(THREADS)
+        self.start = threading.Barrier(count)
 
     def add(self, act: Callable[[random.Random], None]) -> None:
         seed = len(self.threads)
@@ -72,7 +73,7 @@ class Crowd:
         self.threads.append(threading.Thread(target=run, name=f"{act.__name__} {seed}"))
 
     def finish(self) -> None:
-        assert len(self.threads) == THREADS
+        assert len(self.threads) == self.count
         for thread in self.threads:
             thread.start()
         for thread in self.threads:
@@ -234,3 +235,24 @@ def test_one_store_that_all_change(kind: str, tmp_path: Path) -> None:
         for i in range(LEAVES):
             is_whole(i, store[name(i)][:])
     assert blosc2.check(path).ok
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_key_that_some_set_and_others_read(kind: str, tmp_path: Path) -> None:
+    """What waits for publication is replaced while it is read. More threads than these come in between less often."""
+
+    def assign(chance: random.Random) -> None:
+        for version in range(200):
+            store["/a"] = versions[version]
+
+    def read(chance: random.Random) -> None:
+        for _ in range(200):
+            is_whole(1, store.read("/a"))
+
+    versions = [value(1, version) for version in range(200)]
+    with KINDS[kind][0](fill(kind, tmp_path), mode="a") as store:
+        store["/a"] = versions[0]
+        crowd = Crowd(4)
+        for act in (assign, read, read, read):
+            crowd.add(act)
+        crowd.finish()

@@ -29,6 +29,22 @@ B2_INLINE void step_end(step_lock *lock) { (void)lock; }
 #define B2_OF_THREAD _Thread_local
 #endif
 
+/* `table.get(key, otherwise)` of a dictionary that other threads change or ask, too. That of Cython borrows the item from the
+ * dictionary for a moment, and another thread may replace and free it just then. That of Python waits for the lock of the
+ * dictionary without a GIL, which a forked child may find taken. */
+B2_INLINE PyObject *item_of(PyObject *table, PyObject *key, PyObject *otherwise) {
+    PyObject *item;
+#if PY_VERSION_HEX >= 0x030D0000
+    int found = PyDict_GetItemRef(table, key, &item);
+    if (found) return found < 0 ? NULL : item;
+#else
+    item = PyDict_GetItemWithError(table, key);
+    if (item != NULL) return Py_NewRef(item);
+    if (PyErr_Occurred()) return NULL;
+#endif
+    return Py_NewRef(otherwise);
+}
+
 /* Places, of which each thread has one, for what threads would hinder each other with if they shared it: memory that several
  * processors write to is much slower. Threads may come to the same place, which so needs a lock; with a GIL there is one
  * place. Things of different places lie PLACE_BYTES apart. */

@@ -13,6 +13,9 @@ cdef extern from "io/atomics.h" nogil:
     void *address_get(void *address)
     void address_set(void *address, const void *value)
 
+cdef extern from "io/steps.h":
+    object item_of(object table, object key, object otherwise)
+
 cdef extern from "io/steps.h" nogil:
     ctypedef char step_lock
     void step_begin(step_lock *lock)

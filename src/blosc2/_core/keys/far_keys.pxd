@@ -11,7 +11,7 @@ two of these records, and is none of them, is not there.
 from libc.stdint cimport int64_t, uint8_t
 
 from blosc2._core.io.little_endian cimport u16
-from blosc2._core.io.steps cimport number_get, number_set
+from blosc2._core.io.steps cimport item_of, number_get, number_set
 from blosc2._core.keys.key_order cimport bound_of, end_of_run
 from blosc2._core.keys.key_slots cimport GROUP, LEAF, probe
 from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, Entry, KeyTable, Text
@@ -39,7 +39,7 @@ cdef inline bint is_far(KeyTable table) noexcept nogil:
 
 cdef inline bint is_near(KeyTable table, const uint8_t *path, Py_ssize_t length):
     """Whether it is known where a key is."""
-    return table.near is not None and path[:length] in table.near
+    return path[:length] in table.near
 
 
 cdef inline tuple note_records(KeyTable table, int64_t offset):
@@ -73,7 +73,7 @@ cdef inline bint widen(KeyTable table, bytes group, int64_t first, int64_t start
     if not table.archive._pages.need(page, min(size, table.archive.directory_size - page)):
         return False
     end, low, last = note_records(table, start)
-    before = table.windows.get(group) or None
+    before = item_of(table.windows, group, None) or None
     if start == first:
         low = group     # no key of the group comes before its first one
     elif before is not None:
@@ -104,7 +104,7 @@ cdef inline int64_t near_offset(KeyTable table, bytes path, Py_ssize_t cut, cons
     """The offset of a key below a group by what is known around it; `NO_KEY`, `DAMAGED`, or `UNKNOWN`."""
     cdef int64_t first, end, size
     cdef bytes group = path[:cut], low, last
-    window = table.windows.get(group)
+    window = item_of(table.windows, group, None)
     if window is None and cut + 1 < len(path) and waits(table, group):
         return UNKNOWN
     if not window:
@@ -131,10 +131,13 @@ cdef inline int64_t near_offset(KeyTable table, bytes path, Py_ssize_t cut, cons
             return UNKNOWN
         if not widen(table, group, first, end, min(2 * size, LARGEST_WINDOW)):
             return DAMAGED
-    found = table.near.get(path)
+    found = item_of(table.near, path, None)
     if found is not None:
         return found
-    first, end, size, low, last = table.windows[group]
+    window = item_of(table.windows, group, None)
+    if not window:      # another thread has forgotten all, as it was too much
+        return UNKNOWN
+    first, end, size, low, last = window
     return NO_KEY if low is not None and low <= path <= last else UNKNOWN
 
 
@@ -151,9 +154,7 @@ cdef inline int64_t _found(KeyTable table, const uint8_t *path, Py_ssize_t lengt
     cdef bytes name = path[:length]
     cdef int64_t offset
     cdef Py_ssize_t cut
-    if table.near is None:
-        table.near, table.windows = {}, {}
-    found = table.near.get(name)
+    found = item_of(table.near, name, None)
     cut = name.rfind(b"/")
     if found is not None:
         number_set(&table.found_near, 1)
@@ -217,7 +218,7 @@ cdef inline int64_t start_of_group(KeyTable table, const uint8_t *prefix, Py_ssi
     if length < 2 or prefix[length - 1] != 0x2F:
         return -1
     _found(table, prefix, length, True)     # fetches the records; a key that ends with "/" is none
-    window = table.windows.get(text[:length - 1])
+    window = item_of(table.windows, text[:length - 1], None)
     if not window or window[0] < 0:
         return -1
     first = window[0]

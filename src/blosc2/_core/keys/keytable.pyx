@@ -89,9 +89,9 @@ cdef class KeyTable:
 
     def __cinit__(self):
         self.unknown_suffixes = []
-        self.packed = {}
         self.clashes = []
-        self.shadowed = {}
+        self.packed, self.shadowed = {}, {}
+        self.near, self.windows = {}, {}
         self.seed0, self.seed1 = _seed0, _seed1
         self.tables = self._paths = -1
         self.moved_groups = ()

@@ -20,7 +20,7 @@ from libc.string cimport memcmp
 
 from blosc2._core.frame.small_frame cimport RawKind, RawKinds
 from blosc2._core.io.source cimport Source
-from blosc2._core.io.steps cimport number_set, state_get, state_set
+from blosc2._core.io.steps cimport item_of, number_set, state_get, state_set
 from blosc2._core.keys.folded_keys cimport KeySet, folded_hash, path_hash, plain_parent
 from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, KeyTable
 from blosc2._core.keys.listing cimport KeyListing
@@ -483,7 +483,7 @@ cdef class LeafSetter:
             edited = leaves.edited_
         if PyDict_Contains(edited, key) or PyDict_Contains(leaves.collecting, key):
             return None
-        change = frames.get(key, self)
+        change = item_of(frames, key, self)
         return reader.read(key) if change is self else self._read_pending(kinds, change)
 
     cdef object _read_pending(self, RawKinds kinds, byte_range):

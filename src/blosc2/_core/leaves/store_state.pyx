@@ -12,7 +12,7 @@ from cpython.pythread cimport PyThread_get_thread_ident
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcmp, memset
 
-from blosc2._core.io.steps cimport number_get, number_set, state_get, state_set, step_begin, step_end
+from blosc2._core.io.steps cimport item_of, number_get, number_set, state_get, state_set, step_begin, step_end
 
 from _thread import get_ident
 
@@ -268,7 +268,7 @@ cdef class HeldLeaves:
         try:
             own, edited = handle._store, self.edited
             handle._store = None
-            noted = edited.get(key)
+            noted = item_of(edited, key, None)
             if noted is handle:
                 PyDict_DelItem(edited, key)
                 done = True

@@ -16,6 +16,7 @@ from blosc2._core.io.steps cimport PLACE_BYTES, step_begin, step_end, step_lock
 
 cdef extern from *:
     """
+    #include "io/steps.h"
     static inline PyObject *b2_alive(PyObject *reference) {
         PyObject *object = NULL;
         if (!PyWeakref_CheckRef(reference))
@@ -34,20 +35,11 @@ cdef extern from *:
     /* What a table refers to under a key; None where that is gone, or there is nothing. `*found` says which. */
     static inline PyObject *b2_alive_at(PyObject *table, PyObject *key, int *found) {
         PyObject *reference, *object;
-    #if PY_VERSION_HEX >= 0x030D0000
-        *found = PyDict_GetItemRef(table, key, &reference);
-        if (*found < 0)
+        reference = item_of(table, key, Py_None);
+        if (reference == NULL)
             return NULL;
-    #else
-        reference = PyDict_GetItemWithError(table, key);
-        if (reference == NULL && PyErr_Occurred())
-            return NULL;
-        Py_XINCREF(reference);
-        *found = reference != NULL;
-    #endif
-        if (!*found)
-            return Py_NewRef(Py_None);
-        object = b2_alive(reference);
+        *found = reference != Py_None;
+        object = *found ? b2_alive(reference) : Py_NewRef(Py_None);
         Py_DECREF(reference);
         return object;
     }
