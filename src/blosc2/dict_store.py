@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import EllipsisType, MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -429,16 +429,18 @@ class DictStore(Store):
     @property
     def cparams(self) -> CParams:
         """How arrays that the store makes from other values are compressed."""
-        with (owner := self._owner)._lock:  # all threads get the same object, which may be changed
-            owner._cparams = owner._cparams or cparams_from(None)
-            return owner._cparams
+        return self._owner._cparams or self._owner._made("_cparams", cparams_from)
 
     @property
     def dparams(self) -> DParams:
         """Decompression parameters, as given."""
-        with (owner := self._owner)._lock:  # all threads get the same object, which may be changed
-            owner._dparams = owner._dparams or dparams_from(None)
-            return owner._dparams
+        return self._owner._dparams or self._owner._made("_dparams", dparams_from)
+
+    def _made(self, name: str, make: Callable[[None], Any]) -> Any:
+        """Parameters that nobody gave. All threads get the same object, which may be changed."""
+        with self._lock:
+            setattr(self, name, getattr(self, name) or make(None))
+            return getattr(self, name)
 
     @property
     def storage(self) -> Storage:

@@ -146,14 +146,19 @@ class FrameHandle:
             return given
         made = self._cparams
         if made is None:
-            fresh = cparams_of(self.frame)
-            with _CHANGING:  # all have the same object, which may be changed
-                self._cparams = made = self._cparams or fresh
+            with _CHANGING:  # all get the same object, which may be changed
+                self._cparams = made = self._cparams or cparams_of(self.frame)
         return made
 
     @cparams.setter
     def cparams(self, value: CParams) -> None:
         self.change_options(cparams=value)
+
+    def forget_cparams(self) -> None:
+        """Have the frame say again what new chunks are compressed with, as it is another one now."""
+        with _CHANGING:
+            self._cparams = None
+            self.change_options(cparams=None)
 
     @property
     def usable_cparams(self) -> CParams:

@@ -73,10 +73,10 @@ class LiveHandle(MemoryHandle):
         if frame.metalayers().keys() != self.frame.metalayers().keys():
             return False
         with self._lock:
-            self._buffer, self._used, self._cparams = None, 0, None
-            self.change_options(cparams=None)
+            self._buffer, self._used = None, 0
             self._joined = self._joined_of = None
             super()._set_shown(frame, self._checked(frame))
+            self.forget_cparams()
         return True
 
     def reattach(self, store: Store) -> None:
