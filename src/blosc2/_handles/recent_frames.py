@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock, in_child
+from blosc2._core.io.sharing import item_of
 from blosc2._handles.open_frame import open_frame
 
 # Two seconds are the resolution of the coarsest clock of a file system, FAT's.
@@ -70,11 +71,8 @@ class RecentFrames:
     ) -> Frame | None:
         """The frame at the beginning of a file, if it is one of these, and the file is unchanged."""
         name = path, verify is None
-        try:
-            known = self._frames[name]  # `get` would wait for a lock: see threads.md
-        except KeyError:
-            return None
-        if not _is_unchanged(known, path, advice, status):
+        known = item_of(self._frames, name)
+        if known is None or not _is_unchanged(known, path, advice, status):
             return None
         known.used = time.monotonic()
         self._keep(name, known)

@@ -18,6 +18,7 @@ from blosc2._backends.key_rules import all_safe, is_safe
 from blosc2._backends.layout import FRAME_MAGIC, ByteRange, open_source
 from blosc2._core.allocation import allowed, too_much
 from blosc2._core.frame.frame import Frame
+from blosc2._core.io.sharing import item_of
 from blosc2._core.io.source import Source
 from blosc2._files import Retry, file_identity
 from blosc2._frames import unpack
@@ -89,7 +90,7 @@ class Embedded:
 
     def locate(self, key: str) -> ByteRange | None:
         """Where the frame of a value lies: in the file, or in memory if it had to be decoded."""
-        entry = _item(self.entries, key)
+        entry = item_of(self.entries, key)
         if entry is None:
             return None
         if "urlbase" in entry:
@@ -98,7 +99,7 @@ class Embedded:
                 path=self._source.path,
                 key=key,
             )
-        offset, length = _item(entry, "offset"), _item(entry, "length")
+        offset, length = item_of(entry, "offset"), item_of(entry, "length")
         if type(offset) is not int or type(length) is not int or offset < 0 or length < 0:
             raise self._error(f"offset {offset!r} and length {length!r} must be integers that are not negative", key)
         frame = self.frame
@@ -113,16 +114,16 @@ class Embedded:
 
     def stored_bytes(self, key: str) -> int:
         """The bytes of a value, as its entry says; 0 if it says nothing."""
-        entry = _item(self.entries, key)
-        length = None if entry is None else _item(entry, "length")
+        entry = item_of(self.entries, key)
+        length = None if entry is None else item_of(entry, "length")
         return length if type(length) is int else 0
 
     def stored_range(self, key: str) -> ByteRange | None:
         """Where a value is stored, for advice: nothing of it is read. All of the frame if it cannot be told."""
-        entry = _item(self.entries, key)
+        entry = item_of(self.entries, key)
         if entry is None:
             return None
-        offset, length = _item(entry, "offset"), _item(entry, "length")
+        offset, length = item_of(entry, "offset"), item_of(entry, "length")
         frame = self.frame
         if type(offset) is int and type(length) is int and 0 <= offset <= offset + length <= frame.nbytes:
             start = frame.byte_range_of(offset, length)
@@ -136,7 +137,7 @@ class Embedded:
         Such an entry refers to a server or outside of the frame, and can only be copied itself.
         """
         entry = self.entries[key]
-        offset, length = _item(entry, "offset"), _item(entry, "length")
+        offset, length = item_of(entry, "offset"), item_of(entry, "length")
         frame = self.frame
         if "urlbase" in entry or type(offset) is not int or type(length) is not int or offset < 0 or length < 0:
             return None
@@ -234,15 +235,6 @@ def read_embedded(open_byte_range: Callable[[], ByteRange], verify: bool | None 
             path = byte_range[0].path
             if not retry.again(None if path is None else file_identity(path)):
                 raise
-
-
-def _item(entries: dict[str, Any], key: str) -> Any:
-    """An item, or None, of what never changes.
-
-    `get` waits for the lock of the dictionary, where there is no GIL: a child that is forked while threads do so would
-    wait forever.
-    """
-    return entries[key] if key in entries else None  # noqa: SIM401
 
 
 def verify_value(embedded: Embedded | None, key: str, frame: Frame) -> None:

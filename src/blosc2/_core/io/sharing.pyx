@@ -1,8 +1,18 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
 """Classes and functions that many threads use at the same time without a GIL."""
 
+from blosc2._core.io.steps cimport item_of as _item_of
+
 cdef extern from "io/steps.h":
     void never_count(object item)
+
+
+def item_of(table, key):
+    """What `table.get(key)` gives of a dictionary that other threads ask, too, without waiting for its lock.
+
+    Without a GIL `get` takes that lock, which a child that is forked meanwhile may find taken: see threads.md.
+    """
+    return _item_of(table, key, None)
 
 
 def never_freed(item):

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from blosc2._backends import ByteRange
+from blosc2._core.io.sharing import item_of
 from blosc2._core.leaves.store_state import HeldLeaves
 from blosc2._core.leaves.weak_cache import sweep
 from blosc2.exceptions import FormatError, UnsupportedKindError
@@ -66,11 +67,8 @@ class OpenLeaves(HeldLeaves):
 
     def find(self, key: str) -> Any | None:
         """The leaf of a key if somebody holds it; None otherwise."""
-        try:
-            held = self.held[key]  # `get` would wait for a lock: see threads.md
-        except KeyError:
-            return None
-        return held()
+        held = item_of(self.held, key)
+        return None if held is None else held()
 
     def find_all(self, keys: Iterable[str]) -> Iterator[Any]:
         """The leaves of some keys that somebody holds."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from blosc2._backends import REGISTRY, TieredBackend
+from blosc2._core.io.sharing import item_of
 from blosc2._stores.contents import Contents
 from blosc2._stores.pending import PendingChanges
 from blosc2._stores.tree.names import DESCRIPTION
@@ -69,14 +70,14 @@ class ForeignObjects:
 
     def at(self, path: str, store: TreeStore) -> dict[str, Any] | None:
         """The description of the object at a path; None if there is none."""
-        described = self._described  # `get` would wait for a lock: see threads.md
+        described = self._described
         if path in described:
             return described[path]
         described[path] = found = self._describe(path, store)
         return found
 
     def _describe(self, path: str, store: TreeStore) -> dict[str, Any] | None:
-        entry = self.registry.get(path)
+        entry = item_of(self.registry, path)
         if entry is not None:
             return dict(entry) if isinstance(entry, Mapping) else {"kind": str(entry)}
         key = f"{path}/{DESCRIPTION}"
