@@ -62,6 +62,13 @@ class AtLine:
         return self._kept
 
 
+def lines_of(call: Callable[[], Any]) -> int:
+    """How many lines of the package a call comes to."""
+    with AtLine() as count:
+        call()
+    return count.lines
+
+
 class Beside(AtLine):
     """Calls something in another thread before the n-th line of the package in this one; `found` has what it gave."""
 

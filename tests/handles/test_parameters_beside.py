@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from faults import FULL
-from fixture_kit.lines import Beside
+from fixture_kit.lines import Beside, lines_of
 
 import blosc2
 from blosc2._handles.options import HandleOptions
@@ -21,14 +23,13 @@ FRAME = blosc2.asarray(np.arange(100)).to_cframe()
 def at_each_line(
     call: Callable[[Any], Any], make: Callable[[], Any], beside: Callable[[Any], Any], step: int = 1
 ) -> Iterator[Any]:
-    """For each line of a call: the object, what the call gave, what it gave a thread that came before it, the line."""
+    """The object, what the call gave, what another thread got before one of its lines, and which; for each line."""
     made = make()
-    with Beside(lambda: None) as count:
-        call(made)
-    assert count.lines
-    for at in range(0, count.lines, 1 if FULL else step):
+    lines = lines_of(lambda: call(made))
+    assert lines
+    for at in range(0, lines, 1 if FULL else step):
         made = make()
-        with Beside(lambda: beside(made), at) as other:  # noqa: B023 - ends before the next one
+        with Beside(partial(beside, made), at) as other:
             found = call(made)
         other.thread.join()
         yield made, found, other.found[0], other.where
@@ -70,12 +71,12 @@ def test_different_parameters_that_are_set_both_count(monkeypatch: pytest.Monkey
 def test_all_threads_get_the_same_parameters_of_an_array(name: str) -> None:
     """They may be changed, and then count."""
     getattr(array(), name)
-    for made, found, other, where in at_each_line(lambda made: getattr(made, name), array, lambda m: getattr(m, name)):
+    for made, found, other, where in at_each_line(attrgetter(name), array, attrgetter(name)):
         assert found is other is getattr(made, name), where
 
 
 def test_parameters_that_are_asked_for_do_not_undo_those_that_are_set() -> None:
-    for made, _, _, where in at_each_line(lambda made: made.dparams, array, set_nthreads):
+    for made, _, _, where in at_each_line(attrgetter("dparams"), array, set_nthreads):
         assert made.dparams.nthreads == 1, where
 
 
@@ -87,8 +88,6 @@ def test_all_threads_get_the_same_parameters_of_a_store(name: str, tmp_path: Pat
         return blosc2.DictStore(str(tmp_path / f"{next(number)}.b2z"), "w")
 
     getattr(store(), name)
-    for made, found, other, where in at_each_line(
-        lambda made: getattr(made, name), store, lambda m: getattr(m, name), 9
-    ):
+    for made, found, other, where in at_each_line(attrgetter(name), store, attrgetter(name), 9):
         assert found is other is getattr(made, name), where
         made.close()

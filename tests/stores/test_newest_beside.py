@@ -10,17 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 from faults import FULL
-from fixture_kit.lines import Beside
+from fixture_kit.lines import Beside, lines_of
 from store_makers import Maker
 
 import blosc2
 from blosc2._stores.leaves.live_leaf import LiveHandle
-
-
-def lines_of(call: Callable[[], Any]) -> int:
-    with Beside(lambda: None) as count:
-        call()
-    return count.lines
 
 
 @pytest.mark.parametrize("mmap_mode", ["r", None])
