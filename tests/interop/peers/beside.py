@@ -59,14 +59,14 @@ class Beside:
     wheels : Path, optional
         A folder with a wheel of this package for the Python that runs this, and one of `packaging/blosc2`.
     torch : str
-        Installed before nnU-Net, and not replaced by another version then; "" for what pip brings.
+        Installed before nnU-Net, and not replaced by another version then.
     versions : dict of str to str
-        Those of the programs that are wanted; others come in the newest version.
+        Those of the programs.
     """
 
     def __init__(self, work: Path, wheels: Path | None, torch: str, versions: dict[str, str]) -> None:
         self.work, self.wheels, self.torch = work / "beside", wheels, torch
-        self.wanted = {name: f"{name}=={versions[name]}" if name in versions else name for name in PROGRAMS}
+        self.wanted = {name: f"{name}=={versions[name]}" for name in PROGRAMS}
         self.python = self.work / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
         self.env = {name: value for name, value in os.environ.items() if name not in FOREIGN}
         self.good, self.began = True, time.monotonic()
@@ -133,9 +133,8 @@ class Beside:
 
     def _programs(self, before: dict[str, str]) -> None:
         """Install the programs with all that they need, one after the other, and look after each."""
-        if self.torch:
-            self._pip(self.torch)
-            self._say(True, f"installed: {self.torch}")
+        self._pip(self.torch)
+        self._say(True, f"installed: {self.torch}")
         with tempfile.TemporaryDirectory() as folder:
             kept = Path(folder) / "torch.txt"
             kept.write_text(f"{self.torch}\n", encoding="utf-8")

@@ -260,8 +260,7 @@ def main() -> int:
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "blosc2-peers")
     parser.add_argument("--package", default=str(HERE.parents[2] / "src"))
     parser.add_argument("--wheels", type=Path, help="for `beside`: a folder with our two wheels; else they are made")
-    parser.add_argument("--torch", default="torch==2.13.0", help='for `beside`: installed first, and kept; "": none')
-    parser.add_argument("--newest", action="store_true", help="for `beside`: the newest versions, not those tried last")
+    parser.add_argument("--torch", default="torch==2.13.0", help="for `beside`: installed first, and kept")
     given = parser.parse_args()
     for name in set(given.program) - set(known):
         parser.error(f"there is no program {name!r}")
@@ -270,7 +269,7 @@ def main() -> int:
     for name in given.program or programs:
         if name == "beside":
             wheels = given.wheels and given.wheels.resolve()
-            good.append(Beside(work, wheels, given.torch, {} if given.newest else VERSIONS).run())
+            good.append(Beside(work, wheels, given.torch, VERSIONS).run())
         else:
             good.append(getattr(peers, name)())
     return 0 if all(good) else 1
