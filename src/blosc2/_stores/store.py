@@ -189,14 +189,11 @@ class Store(LeafLookup, MutableMapping[str, Any]):
         >>> store.read("/a")
         array([0, 1, 2])
         """
-        if self._prefix:
-            return self._owner.read(self._absolute(key))
-        reader = self._reader
-        found = None if reader is None else reader.read(key)
-        if found is None and self._setter is not None:
-            found = self._setter.read(key)
+        found = self._read_simple(key)
         if found is not None:
             return found
+        if self._prefix:
+            return self._owner.read(self._absolute(key))
         return read_and_learn(self, key)
 
     advise = advise

@@ -16,6 +16,8 @@ from blosc2._core.leaves.leaf_setter cimport LeafSetter
 from blosc2._core.keys.listing cimport KeyListing
 from blosc2._core.keys.membership cimport is_named
 
+from blosc2._core.io.sharing import never_freed
+
 
 cdef extern from *:
     """
@@ -42,6 +44,7 @@ cdef class _Answers:
 
     cdef dict alive
     cdef LeafReader leaves
+    cdef KeyListing listed
     cdef str unseen
     # The small leaf that was opened here last, and its key. It is remembered if somebody still holds it when the next one
     # is opened: for the others, no thread waits for memory that another one writes to. Changed in steps of the place.
@@ -119,17 +122,18 @@ cdef class LeafLookup:
         return self._listed is not None
 
     @property
-    @cython.critical_section
     def _reader(self):
-        """The reader that opens leaves and reads them; None if there is none."""
-        return self._leaves
+        """The reader that opens leaves and reads them; None if there is none. Without a GIL, the thread's own."""
+        return self._leaves if PLACES == 1 else self._own_answers(self._own_place()).leaves
 
     @cython.critical_section
     def _use_listing(self, KeyListing listing not None, Py_ssize_t version):
         """Let a listing answer `key in store` from now on, unless another thread has forgotten answers since the version."""
         if version == self._forgotten:
             self._listed = listing
+            self._change()
 
+    @cython.final
     cdef void _change(self) noexcept:
         """Have threads make their copies anew; called after what they are made from has changed."""
         cdef AnswerPlace *places = <AnswerPlace *> address_get(&self._places)
@@ -141,6 +145,7 @@ cdef class LeafLookup:
             for i in range(PLACES):
                 self._drop(&places[i])
 
+    @cython.final
     cdef void _drop(self, AnswerPlace *place) noexcept:
         cdef PyObject *old
         step_begin(&place.turn)
@@ -148,6 +153,22 @@ cdef class LeafLookup:
         step_end(&place.turn)
         Py_XDECREF(old)
 
+    # Here and below: who calls a method that may be overridden reads the head of the store, where references are counted.
+    @cython.final
+    cdef AnswerPlace *_own_place(self) except NULL:
+        """The place of this thread."""
+        cdef AnswerPlace *places = <AnswerPlace *> address_get(&self._places)
+        if places == NULL:
+            places = <AnswerPlace *> calloc(PLACES, sizeof(AnswerPlace))
+            if places == NULL:
+                raise MemoryError
+            with cython.critical_section(self):
+                publish_once(&self._places, &places)
+            free(places)    # if another thread was faster
+            places = <AnswerPlace *> address_get(&self._places)
+        return &places[own_place()]
+
+    @cython.final
     cdef _Answers _own_answers(self, AnswerPlace *place):
         """What this thread finds leaves by; made anew if something has changed."""
         cdef _Answers answers = None
@@ -162,7 +183,8 @@ cdef class LeafLookup:
         answers = _Answers.__new__(_Answers)
         with cython.critical_section(self):
             changes = number_get(&self._changes)
-            answers.alive, answers.leaves, answers.unseen = self._alive, self._leaves, self._unseen
+            answers.alive, answers.leaves, answers.listed, answers.unseen = (
+                self._alive, self._leaves, self._listed, self._unseen)
         if answers.leaves is not None:
             answers.leaves = answers.leaves.copy()
         Py_INCREF(answers)
@@ -174,23 +196,14 @@ cdef class LeafLookup:
             self._drop(place)
         return answers
 
+    @cython.final
     cdef object _find_or_open(self, key):
         """What `__getitem__` gives without a GIL."""
-        cdef AnswerPlace *places = <AnswerPlace *> address_get(&self._places)
-        cdef AnswerPlace *place
+        cdef AnswerPlace *place = self._own_place()
         cdef PyObject *before
         cdef PyObject *before_key
         cdef _Answers answers
         cdef bint small = False
-        if places == NULL:
-            places = <AnswerPlace *> calloc(PLACES, sizeof(AnswerPlace))
-            if places == NULL:
-                raise MemoryError
-            with cython.critical_section(self):
-                publish_once(&self._places, &places)
-            free(places)    # if another thread was faster
-            places = <AnswerPlace *> address_get(&self._places)
-        place = &places[own_place()]
         answers = self._own_answers(place)
         if type(key) is not str or answers.alive is None:
             return self._open(key)
@@ -224,6 +237,7 @@ cdef class LeafLookup:
             self._let_go(answers, before_key, before)
         return leaf
 
+    @cython.final
     cdef int _let_go(self, _Answers answers, PyObject *key_, PyObject *leaf_) except -1:
         """Remember the leaf that was opened before, if somebody holds it."""
         cdef bint held = not b2_is_only(leaf_)
@@ -237,6 +251,7 @@ cdef class LeafLookup:
             self._sweep()   # others may have gone, and nothing was added since
         return 0
 
+    @cython.final
     cdef object _remember(self, dict held, str key, leaf):
         leaf = hold(held, key, leaf)
         if PyDict_Size(held) > number_get(&self._most_held):
@@ -282,15 +297,19 @@ cdef class LeafLookup:
         raise NotImplementedError(key)
 
     def __contains__(self, key):
-        cdef int shown
+        cdef int shown = -1
+        cdef _Answers answers
         cdef KeyListing listed
-        cdef str unseen
-        with cython.critical_section(self):
-            listed, unseen = self._listed, self._unseen
-        if listed is not None:
-            shown = listed.shows(key, unseen)
-            if shown >= 0:
-                return shown != 0
+        if PLACES > 1:
+            answers = self._own_answers(self._own_place())
+            if answers.listed is not None:
+                shown = answers.listed.shows(key, answers.unseen)
+        else:
+            listed = self._listed
+            if listed is not None:
+                shown = listed.shows(key, self._unseen)
+        if shown >= 0:
+            return shown != 0
         return bool(self._contains(key))
 
     @property
@@ -333,6 +352,24 @@ cdef class LeafLookup:
             return self._leaf_of(key, leaf, held)
         return self._remember(held, key, leaf)
 
+    def _read_simple(self, key):
+        """The items of a leaf in one native step; None for a leaf that has to be opened, or is not there."""
+        cdef LeafReader reader
+        cdef LeafSetter setter
+        found = None
+        if PLACES > 1:
+            reader = self._own_answers(self._own_place()).leaves
+        else:
+            reader = self._leaves
+        if reader is not None:
+            found = reader.read(key)
+        if found is None:
+            with cython.critical_section(self):
+                setter = self._sets
+            if setter is not None:
+                found = setter.read(key)
+        return found
+
     def _set(self, key, value):
         """Set a leaf that is not simple to set; each kind of store has its own."""
         raise NotImplementedError(key)
@@ -354,3 +391,6 @@ cdef class LeafLookup:
             setter = self._sets
         if setter is None or not setter.remove(key):
             self._delete(key)
+
+
+never_freed(LeafLookup)

@@ -21,3 +21,4 @@ cdef class LeafReader:
     cdef int64_t find(self, str key) noexcept
     cdef object open(self, str key, bint *small)
     cdef LeafReader copy(self)
+    cpdef object read(self, key)

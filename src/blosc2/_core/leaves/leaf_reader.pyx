@@ -146,10 +146,10 @@ cdef class LeafReader:
         leaf._handle = handle
         return leaf
 
-    def read(self, key):
+    cpdef object read(self, key):
         """The items of a leaf as a new array; None for one that has to be opened."""
         cdef Template template
-        cdef Source source = self.archive.source
+        cdef Source source = self.source
         cdef const uint8_t *local
         cdef uint8_t loaded[LOADED]
         cdef int64_t room

@@ -505,8 +505,8 @@ cdef inline int _go(Read self, int threads) except -1:
     self.frame.load_index()
     if self.frame.by_member:
         self.watch()
-    if threads == 1 and is_quick(self.frame.frame_len, self.frame.nbytes) and self.frame.source.base != NULL:
-        # Opening the frame touched the same page; to let others run would take longer than decoding.
+    if threads == 1 and is_quick(self.frame.frame_len, self.frame.nbytes) and (self.frame.whole or self.frame.source.base != NULL):
+        # Opening the frame read it, or touched its page; to let others run would take longer than decoding.
         self.ahead.alone, self.ahead.begun, self.ahead.resume = False, 1, INT64_MAX     # opening has read all of it
         context = borrow(self.frame.blocksize)
         self.work(context, None)
