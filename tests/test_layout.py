@@ -143,3 +143,42 @@ def test_lists_of_tests_name_what_is_there(name: str) -> None:
         text = (ROOT / path.rstrip("*")).read_text(encoding="utf-8")
         wanted = test.rpartition("::")[2].rstrip("*")
         assert f"def {wanted}" in text if test.endswith("*") else not test or f"def {wanted}(" in text, line
+
+
+def _module_level(tree: ast.Module, kinds: tuple[type[ast.expr], ...], called: set[str]) -> set[str]:
+    """Names that a module gives values of some kinds, or what some calls return."""
+    found = set()
+    for node in tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            value = node.value
+            if isinstance(value, kinds) or (isinstance(value, ast.Call) and ast.unparse(value.func) in called):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                found |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return found
+
+
+def test_what_all_threads_ask_has_no_lock() -> None:
+    """Without a GIL these wait for a lock that a forked child may find taken: `get` of a dictionary, `in` of a set, and
+    functions whose results functools keeps. See threads.md."""
+    asked = []
+    for path in MODULES:
+        if path.relative_to(SOURCE).parts[0] in ("_tools", "_integrity"):  # they run in one thread
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tables = _module_level(tree, (ast.Dict, ast.DictComp), {"dict"})
+        sets = _module_level(tree, (ast.Set, ast.SetComp), {"set", "frozenset"})
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module == "functools":
+                asked += [
+                    f"{path}:{node.lineno}: {name.name}" for name in node.names if name.name in ("cache", "lru_cache")
+                ]
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
+                if ast.unparse(node.func.value) in {*tables, "sys.modules"}:
+                    asked.append(f"{path}:{node.lineno}: {ast.unparse(node)}")
+            elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+                there = node.comparators[0]
+                if isinstance(there, ast.Set) or ast.unparse(there) in sets:
+                    asked.append(f"{path}:{node.lineno}: {ast.unparse(node)}")
+    assert not asked, (
+        "use item_of and remembered of blosc2._core.io.sharing, and tuples or dictionaries:\n" + "\n".join(asked)
+    )

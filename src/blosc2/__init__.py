@@ -105,7 +105,7 @@ _PLACES: dict[str, str] = {
     "tree_store": "TreeStore",
 }  # fmt: skip
 _later = _on_demand(__name__, _PLACES, _MODULES := (*list(_PLACES)[5:], "blosc2_ext"))
-_NAMES = frozenset((*" ".join(_PLACES.values()).split(), *_MODULES))
+_NAMES = (*" ".join(_PLACES.values()).split(), *_MODULES)
 if _TYPE_CHECKING:
     from blosc2 import blosc2_ext as blosc2_ext
     from blosc2._arrays import are_partitions_aligned, are_partitions_behaved, compute_chunks_blocks

@@ -11,6 +11,7 @@ import numpy as np
 from blosc2._core.allocation import allowed
 from blosc2._core.codec.codec import Encoder
 from blosc2._core.frame.frame import Frame
+from blosc2._core.io.sharing import item_of
 from blosc2._frames import MAX_ENTRIES, FrameUpdate, Together, VLMeta
 from blosc2._handles import FrameHandle, vlmeta_chunk
 from blosc2._lists import (
@@ -137,7 +138,7 @@ class BatchArray(ValueList):
 
     def _guess_blocksize(self, payload_sizes: Sequence[int]) -> int:
         """Items of a block, from the packed sizes of those of the first batch."""
-        budget = BUDGETS.get(self.cparams.clevel)
+        budget = item_of(BUDGETS, self.cparams.clevel)
         if budget is None:
             return len(payload_sizes)
         return max(int(np.searchsorted(np.cumsum(payload_sizes), budget, "right")), 1)
@@ -269,7 +270,7 @@ class BatchArray(ValueList):
         if layout.items_per_block is None or (layout.arrow_schema is None and kind.schema(packed) is not None):
             wanted = layout.items_per_block
             if wanted is None:
-                budget = BUDGETS.get(self.cparams.clevel)
+                budget = item_of(BUDGETS, self.cparams.clevel)
                 wanted = len(items) if budget is None else max(kind.fitting(packed, budget), 1)
             layout = layout._replace(items_per_block=wanted, arrow_schema=kind.schema(packed))
             self._proposed = layout

@@ -334,4 +334,8 @@ def codec_error_text(code: int) -> str:
     >>> codec_error_text(-6)
     'the output has too little room (C-Blosc2 error -6)'
     """
-    return f"{_CODEC_ERRORS.get(code, 'unknown failure')} (C-Blosc2 error {code})"
+    try:
+        what = _CODEC_ERRORS[code]
+    except KeyError:
+        what = "unknown failure"
+    return f"{what} (C-Blosc2 error {code})"

@@ -11,9 +11,9 @@ import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
-from functools import cache
 from typing import Any, Protocol, TypeVar
 
+from blosc2._core.io.sharing import remembered
 from blosc2._options import FILTER_SLOTS, check_modes, check_nthreads, get_nthreads, keep_in_step, local_path
 from blosc2._options import Codec as Codec
 from blosc2._options import DeserializeMode as DeserializeMode
@@ -326,10 +326,10 @@ def storage_from(value: Storage | Mapping[str, Any] | None, **overrides: Any) ->
     return Storage(**{**defaults, **given})
 
 
-@cache
-def _names_of(kind: type) -> frozenset[str]:
+@remembered(8)
+def _names_of(kind: type) -> tuple[str, ...]:
     """The names of the fields of a class of parameters."""
-    return frozenset(item.name for item in fields(kind))
+    return tuple(item.name for item in fields(kind))
 
 
 def _mapping(value: object, name: str, kind: type) -> dict[str, Any]:

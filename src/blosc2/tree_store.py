@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from blosc2 import _stores
 from blosc2._backends import TieredBackend, canonical_key, new_key, plain_key
+from blosc2._core.io.sharing import item_of
 from blosc2._core.leaves.leaf_batch import LeafBatch
 from blosc2._options import StoreOptions
 from blosc2._stores import (
@@ -92,7 +93,7 @@ class TreeStore(DictStore):
     def _has_group(self, path: str) -> bool:
         """Whether there is a leaf below a path, including leaves that carry attributes."""
         groups = self._groups
-        return has_group(self._backend, path, 0 if groups is None else groups.added.get(path, 0))
+        return has_group(self._backend, path, 0 if groups is None else item_of(groups.added, path, 0))
 
     # ------------------------------------------------------------------ views
     @property

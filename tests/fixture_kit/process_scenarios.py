@@ -92,6 +92,8 @@ def handle(folder: str, name: str, mmap_mode: str | None) -> Any:
 
 def read(x: Any, part: int) -> bool:
     """Many slices of a handle, each compared."""
+    if isinstance(x, Opened):
+        return x.read(part)
     if isinstance(x, blosc2.EmbedStore | blosc2.DictStore):
         return read_mixed(x, part)
     data = values()
@@ -208,6 +210,30 @@ def fork_while_reading(x: Any) -> None:
         assert all(os.waitpid(child, 0)[1] == 0 for child in children)
 
 
+class Opened:
+    """Opens a path for each read and lets go of it, as loaders do: the file stays among those kept open."""
+
+    def __init__(self, path: str, mmap_mode: str | None) -> None:
+        self.path, self.mmap_mode = path, mmap_mode
+
+    def read(self, part: int) -> bool:
+        return all(read(blosc2.open(self.path, mmap_mode=self.mmap_mode), part) for part in (part, part + PARTS))
+
+
+def fork_while_opening(x: Any) -> None:
+    """Forks happen while other threads open one path, read and let go, or forget all that is kept open."""
+    opened = Opened(x.urlpath, x.mmap_mode)
+    with ThreadPoolExecutor(PARTS) as pool:
+        running = [pool.submit(opened.read, part) for part in range(PARTS)]
+        children = []
+        for part in range(4):
+            if part == 2:
+                blosc2.free_resources()
+            children.append(in_child(opened, part))
+        assert all(work.result() for work in running)
+        assert all(os.waitpid(child, 0)[1] == 0 for child in children)
+
+
 def copies(x: Any) -> None:
     import copy
 
@@ -225,6 +251,7 @@ SCENARIOS = {
     "inherited": inherited,
     "fork_after_parallel_read": fork_after_parallel_read,
     "fork_while_reading": fork_while_reading,
+    "fork_while_opening": fork_while_opening,
     "copies": copies,
     "pickled_fork": lambda x: pickled(x, "fork"),
     "pickled_spawn": lambda x: pickled(x, "spawn"),

@@ -72,6 +72,12 @@ def test_fork_while_threads_read(folder: str, source: str | None) -> None:
     run_each("fork_while_reading", folder, ["array.b2nd", "DictStore.b2z", "Mixed.b2z", "Mixed.b2e"], source)
 
 
+@needs_fork
+def test_fork_while_threads_open(folder: str, source: str | None) -> None:
+    """What is known of recent files is in use by other threads at that moment."""
+    run_each("fork_while_opening", folder, ["array.b2nd", "schunk.b2frame", *MIXED], source)
+
+
 def test_copies_read_the_same(folder: str, source: str | None) -> None:
     run_each("copies", folder, [*NAMES, *MIXED], source)
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 Box = tuple[slice, ...]
-_FORMULA_KINDS = frozenset(np.dtype(name) for name in ("f4", "f8", "c8", "c16"))
+_FORMULA_KINDS = tuple(np.dtype(name) for name in ("f4", "f8", "c8", "c16"))
 
 
 def positions(shape: tuple[int, ...], box: Box) -> np.ndarray[Any, np.dtype[np.int64]]:

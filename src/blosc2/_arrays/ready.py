@@ -5,13 +5,12 @@ See "What is imported when" in doc/design/architecture.md.
 
 from __future__ import annotations
 
-from functools import cache
-
 from blosc2._core.io.forking import before_fork
+from blosc2._core.io.sharing import remembered
 from blosc2._core.on_demand import import_now
 
 
-@cache
+@remembered(1)
 def ready_to_read() -> None:
     """Import what reads items by any key, metadata, and chunks of a super-chunk."""
     import_now("blosc2._indexing", "OrthogonalIndex", "read", "read_many", "view_items")
@@ -20,13 +19,13 @@ def ready_to_read() -> None:
     import_now("blosc2._files", "Retry", "advise_frame")
 
 
-@cache
+@remembered(1)
 def ready_in_children() -> None:
     """Have a forked child read what this process has opened, by any key, without importing anything."""
     before_fork(ready_to_read)
 
 
-@cache
+@remembered(1)
 def ready_to_change() -> None:
     """Import what assigns, appends and resizes, and what publishes that; and what reads."""
     ready_to_read()

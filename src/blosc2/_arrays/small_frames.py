@@ -16,6 +16,7 @@ from blosc2._core.catalog_writing.descriptions import describe
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_writer import pack_index, pack_trailer
 from blosc2._core.frame.small_frame import RawKinds, Template, forget_idle
+from blosc2._core.io.sharing import item_of
 from blosc2._core.io.source import Source
 from blosc2._frames import ZERO_OFFSET, header_size, parse_dtype
 from blosc2.storage import CParams, cparams_dflts
@@ -86,7 +87,7 @@ def cframe_of(items: Items, keywords: dict[str, Any]) -> bytes:
     dtype = items.dtype
     # Names of fields can be assigned, and equal structures may be written differently, so only the same object counts.
     key = (dtype if dtype.names is None else id(dtype), items.shape)
-    known = templates.known.get(key, ...)
+    known = item_of(templates.known, key, ...)
     if known is ...:
         if len(templates.known) >= _MOST:
             templates.known.clear()
@@ -154,7 +155,7 @@ def _kind_of(items: Items, keywords: dict[str, Any]) -> _Known | None:
         return None
     dtype = items.dtype
     key = (dtype if dtype.names is None else id(dtype), items.shape)
-    known = templates.known.get(key)
+    known = item_of(templates.known, key)
     if known is None or known.names is not dtype.names:
         # At once, not at the second time as above: what is stored must not depend on what was stored before.
         known = _learn(items, *_in_general(items, keywords))

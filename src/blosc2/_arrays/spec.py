@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -19,6 +18,7 @@ from blosc2._arrays.chunk_shapes import (
 )
 from blosc2._arrays.ready import ready_to_change
 from blosc2._core.codec.codec import Plugin
+from blosc2._core.io.sharing import item_of, remembered
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_write import Write
 from blosc2._frames import (
@@ -109,14 +109,16 @@ class _Layout(NamedTuple):
     blocksize: int
 
 
-@lru_cache(maxsize=256)
-def _layout(shape: Shape, chunks: Shape | None, blocks: Shape | None, dtype: np.dtype[Any]) -> _Layout:
+def _layout_of(shape: Shape, chunks: Shape | None, blocks: Shape | None, dtype: np.dtype[Any]) -> _Layout:
     text = format_dtype(dtype)
     geometry = geometry_of(shape, chunks, blocks, dtype)
     return _Layout(
         geometry, geometry.metalayer(text), padded_chunk_nbytes(geometry.chunks, geometry.blocks, dtype.itemsize),
         padded_chunk_nbytes(geometry.blocks, geometry.blocks, dtype.itemsize),
     )  # fmt: skip
+
+
+_layout = remembered(256)(_layout_of)
 
 
 class _Defaults(NamedTuple):
@@ -132,7 +134,7 @@ _defaults: dict[tuple[int, int], _Defaults] = {}
 
 def _default_parameters(itemsize: int, blocksize: int) -> tuple[CParams, Encoding]:
     """The results of `cparams_from` and `encoding_of` without keywords, checked once and remembered."""
-    known = _defaults.get((itemsize, blocksize))
+    known = item_of(_defaults, (itemsize, blocksize))
     if known is None or known.made_from != cparams_dflts:
         cparams = cparams_from(None, typesize=itemsize, blocksize=blocksize)
         copied = {name: list(value) if isinstance(value, list) else value for name, value in cparams_dflts.items()}
@@ -187,7 +189,7 @@ class ArrayPlan:
         chunks = None if chunks is None else _with_axes(as_shape(chunks, "chunks"), more, len(self.shape))
         blocks = None if blocks is None else _with_axes(as_shape(blocks, "blocks"), more, len(self.shape))
         # The names of a structured dtype can be assigned, so two that are equal now may differ later.
-        lay_out = _layout if self.dtype.names is None else _layout.__wrapped__
+        lay_out = _layout if self.dtype.names is None else _layout_of
         layout = lay_out(self.shape, chunks, blocks, self.dtype)
         self.geometry: Geometry = layout.geometry
         self._chunksize = layout.chunksize

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from functools import cache
 from typing import Final
 
 from blosc2._backends.layout import EMBED, LEAF_SUFFIXES, LOCK, RESERVED
+from blosc2._core.io.sharing import remembered
 
 # What a new key may not have: an empty, "." or ".." segment, control characters, and what the names of files on
 # some system cannot have or would misread, so that every key is the name of one file below its store
@@ -50,7 +50,7 @@ KEY_RULES: Final = (
 )
 
 
-@cache
+@remembered(8)
 def _pattern(text: str) -> re.Pattern[str]:
     """A pattern that few keys need: it is compiled for the first of them."""
     return re.compile(text)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
 from importlib import import_module
 from typing import Any
+
+from blosc2._core.io.sharing import remembered
 
 
 def on_demand(package: str, places: Mapping[str, str], modules: Iterable[str] = ()) -> Callable[[str], Any]:
@@ -42,7 +43,7 @@ def on_demand(package: str, places: Mapping[str, str], modules: Iterable[str] = 
     return find
 
 
-@cache
+@remembered(256)
 def import_now(package: str, *names: str) -> None:
     """Import the modules of some names of a package, or of all that it lists, so that none is imported later."""
     module = import_module(package)

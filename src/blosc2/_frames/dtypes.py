@@ -12,12 +12,11 @@ import ast
 import re
 import sys
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 
-from blosc2._core.io.sharing import never_freed
+from blosc2._core.io.sharing import item_of, never_freed, remembered
 
 # Far above any real dtype. It bounds the work that a hostile text can cause.
 MAX_DTYPE_TEXT = 65536
@@ -125,7 +124,7 @@ def format_dtype(dtype: np.dtype[Any]) -> str:
 
 def is_masked(value: Any) -> bool:
     """Whether this is a masked array. As long as nobody has imported them, there are none: it takes 30 ms to do so."""
-    masked = sys.modules.get("numpy.ma")
+    masked = item_of(sys.modules, "numpy.ma")
     return masked is not None and isinstance(value, masked.MaskedArray)
 
 
@@ -151,7 +150,7 @@ def _is_number(text: str) -> bool:
     return len(text) == 3 and text[0] in "<>|" and text[1] in "biufc" and text[2] in "1248"
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def _simple_dtype(text: str) -> np.dtype[Any]:
     if len(text) > 100 or not (_is_number(text) or re.fullmatch(_SIMPLE, text)):
         raise ValueError(f"{_shorten(text)} is not a dtype")

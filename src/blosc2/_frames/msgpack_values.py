@@ -37,6 +37,7 @@ import numpy as np
 from blosc2._core.allocation import FREE, Allowance
 from blosc2._core.codec.codec import decode_bytes
 from blosc2._core.frame.packed import MOST_PER_BYTE, unpacked_size
+from blosc2._core.io.sharing import item_of
 from blosc2._core.ndim.gaps import as_bytes, contiguous
 from blosc2._frames.dtypes import check_fields, dtype_from_description, is_masked, refuse_unstorable
 from blosc2.exceptions import FormatError, UnsafeDeserializationError
@@ -62,7 +63,7 @@ _MAX_AXES = 64
 # Nesting of extensions. Each level takes some 50 KB of C stack, and a thread may have little.
 _MAX_LEVELS = 6
 
-_PLAIN = frozenset({type(None), bool, int, float, str, bytes})
+_PLAIN = (type(None), bool, int, float, str, bytes)
 
 _TOO_DEEP = "can not serialize a value that is nested too deeply, or contains itself"
 
@@ -414,7 +415,7 @@ class _Reader:
         if code == _NDARRAY:
             return self.array(self.read(payload, level + 1, False))
         if not self.full:
-            kind = _ACTIVE_KINDS.get(code, f"msgpack extension code {code}")
+            kind = item_of(_ACTIVE_KINDS, code, f"msgpack extension code {code}")
             raise UnsafeDeserializationError(kind, location=self.location)
         if code == _FRAME and self.frame_opener is not None:
             return self.frame_opener(payload)

@@ -37,12 +37,13 @@ _OFFSETS: Final = {
 _NAMES: Final = tuple(item.name for item in fields(CParams))
 #: Those that take the items themselves for numbers.
 LOSSY_CODECS: Final = lossy_codecs()
-_LOSSY: Final = frozenset(codec.value for codec in LOSSY_CODECS)
+_LOSSY: Final = tuple(codec.value for codec in LOSSY_CODECS)
 # Long enough to exercise every codec and filter.
 _SAMPLE: Final = bytes(64)
 _MOST: Final = 64
 
-_usable: set[tuple[Any, ...]] = set()
+# A dictionary, as looking into a set waits for its lock without a GIL: doc/design/threads.md.
+_usable: dict[tuple[Any, ...], None] = {}
 
 
 def check_lossy_codec(cparams: CParams, dtype: np.dtype[Any]) -> None:
@@ -96,7 +97,7 @@ def check_declared(frame: Frame, dtype: np.dtype[Any] | None = None) -> None:
             encode(encoding, _SAMPLE)
     if len(_usable) >= _MOST:
         _usable.clear()
-    _usable.add(known)
+    _usable[known] = None
 
 
 @contextmanager

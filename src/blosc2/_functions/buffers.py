@@ -6,9 +6,9 @@ A chunk holds at most 2,147,483,615 bytes, and states itself how to decode it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, Final
 
+from blosc2._core.io.sharing import remembered
 from blosc2._frames import CHUNK_SIZES, check_for_bytes, cparams_keywords, dparams_keywords, encode
 from blosc2._functions.blosc1 import HEADER as OLD_HEADER
 from blosc2._functions.blosc1 import has_old_header
@@ -78,15 +78,20 @@ def compress(
         raise UnsupportedValueError(f"codec must be a member of blosc2.Codec, not {codec!r}")
     if typesize is None:
         typesize = _itemsize(src)
-    encoding = _simple_encoding(typesize, clevel, filter._value_, codec._value_, _blocksize)
+    encoding = _simple_encoding(
+        typesize, clevel, filter._value_, codec._value_, _blocksize, (type(typesize), type(clevel))
+    )
     data = src if type(src) is bytes else source_bytes(src)
     if len(data) % typesize and not _ignore_multiple_size:
         raise ValueError(f"len(src) can only be a multiple of typesize ({typesize}), it is {len(data)}")
     return encode(encoding, data)
 
 
-@lru_cache(maxsize=256, typed=True)
-def _simple_encoding(typesize: Any, clevel: Any, filter: int, codec: int, blocksize: int) -> Encoding:
+@remembered(256)
+def _simple_encoding(
+    typesize: Any, clevel: Any, filter: int, codec: int, blocksize: int, _kinds: tuple[type, type]
+) -> Encoding:
+    """What `_kinds` tells apart is equal: 1 and True."""
     for name, value, low, high in (("clevel", clevel, 0, 9), ("typesize", typesize, 1, MAX_TYPESIZE)):
         if isinstance(value, bool) or not hasattr(value, "__index__"):
             raise TypeError(f"{name} must be an integer, not {value!r}")

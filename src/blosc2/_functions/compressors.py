@@ -7,6 +7,7 @@ import platform
 from typing import Any, Final
 
 from blosc2._core.codec.codec import compressor_names, library_info
+from blosc2._core.io.sharing import item_of
 from blosc2._functions.blosc1 import HEADER as OLD_HEADER
 from blosc2._handles import bytes_of
 from blosc2._options import PLUGIN_FORMAT, Support
@@ -80,7 +81,7 @@ def get_clib(bytesobj: Any) -> str:
     header = bytes_of(bytesobj)
     if len(header) < OLD_HEADER or not 1 <= header[0] <= _NEWEST_VERSION:
         raise FormatError("Cannot get the info for the compressor: the bytes do not start with the header of a chunk")
-    codec = _FORMATS.get(header[2] >> 5)
+    codec = item_of(_FORMATS, header[2] >> 5)
     if codec is None and header[2] >> 5 == PLUGIN_FORMAT and len(header) > 22:
         codec = next((known for known in Codec if known.value == header[22]), None)
     if codec is None:
@@ -146,7 +147,7 @@ def get_cpu_info() -> dict[str, Any]:
     while os.path.isdir(f"{_CACHES}/index{number}"):
         level, kind, size = (_first_line(f"{_CACHES}/index{number}/{name}") for name in ("level", "type", "size"))
         number += 1
-        name = _CACHE_NAMES.get((level, kind))
+        name = item_of(_CACHE_NAMES, (level, kind))
         if name is not None and size[:-1].isdigit() and size[-1] in "KM":
             info[name] = int(size[:-1]) << (10 if size[-1] == "K" else 20)
     return info

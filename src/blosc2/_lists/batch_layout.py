@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from blosc2._core.codec.codec import Encoder, raw_blocks
 from blosc2._core.frame.frame import Frame
+from blosc2._core.io.sharing import remembered
 from blosc2._frames import VLMeta, pack, unpack
 from blosc2._lists.packed_values import unreadable
 from blosc2._options import Encoding
@@ -79,7 +79,7 @@ def compressed_batch(
     return NewBatch(stored, nbytes, length, layout, items)
 
 
-@lru_cache(maxsize=64)
+@remembered(64)
 def layout_of(content: bytes) -> Layout:
     """The content of the metalayer, checked."""
     try:

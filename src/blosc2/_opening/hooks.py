@@ -10,6 +10,7 @@ import atexit
 import sys
 from typing import Any
 
+from blosc2._core.io.sharing import item_of
 from blosc2._handles import FrameHandle, Stored
 from blosc2._opening.open_path import open_value
 
@@ -51,6 +52,6 @@ def _token(stored: Stored) -> tuple[Any, ...]:
 
 def _end() -> None:
     """Close the stores that are still open for writing. Where there are any, their module was imported."""
-    stores = sys.modules.get("blosc2._stores.open_stores")
+    stores = item_of(sys.modules, "blosc2._stores.open_stores")
     if stores is not None:
         stores.end_all()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from blosc2 import _stores
 from blosc2._backends import REGISTRY, TieredBackend
 from blosc2._core.frame.frame import Frame
+from blosc2._core.io.sharing import item_of
 from blosc2._options import RemotePath, StoreOptions, absolute_path, store_options
 from blosc2._stores import Store, backend_of, lock_of
 from blosc2.dict_store import DictStore
@@ -96,7 +97,7 @@ def _store_of(backend: TieredBackend, path: str, options: StoreOptions, given: d
     """The store with a backend that is open."""
     embedded, members = backend.embedded, backend.members
     assert embedded is not None
-    kind = KINDS.get(str(embedded.kind), DictStore)
+    kind = item_of(KINDS, str(embedded.kind), DictStore)
     if options.mode in "wx":
         return kind(path, **given | options._asdict())
     # A catalog counts the leaves that could be one, so that the keys need not be looked at.

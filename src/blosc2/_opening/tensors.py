@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from blosc2._core.io.sharing import item_of
 from blosc2._frames import (
     check_for_bytes,
     dtype_from_description,
@@ -284,7 +285,7 @@ def _as_numpy(tensor: Any) -> tuple[str, Array]:
     if isinstance(tensor, NDArray):
         return _NUMPY, np.asarray(tensor)
     for kind, (classes, _) in _LIBRARIES.items():
-        library = sys.modules.get(kind)
+        library = item_of(sys.modules, kind)
         known = (getattr(library, name, None) for name in classes)
         if isinstance(tensor, tuple(cls for cls in known if isinstance(cls, type))):
             return kind, np.asarray(np.asarray(tensor), order="C")
@@ -297,7 +298,7 @@ def _as_numpy(tensor: Any) -> tuple[str, Array]:
 def _as_tensor(kind: str, array: Array) -> Any:
     if kind == _NUMPY:
         return array
-    library = sys.modules.get(kind)
+    library = item_of(sys.modules, kind)
     if library is None:
         raise ImportError(
             f"this is a tensor of {kind}, which is not imported: import it first, or take the NumPy array that "

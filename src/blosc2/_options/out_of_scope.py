@@ -13,7 +13,7 @@ import numpy as np
 Kind = TypeVar("Kind")
 
 # Functions that NumPy has under the same name.
-_NUMPY: Final = frozenset((
+_NUMPY: Final = (
     "abs", "acos", "acosh", "add", "all", "any", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2",
     "arctanh", "argmax", "argmin", "argsort", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_or",
     "bitwise_xor", "broadcast_to", "can_cast", "ceil", "clip", "conj", "copysign", "cos", "cosh", "count_nonzero",
@@ -24,7 +24,7 @@ _NUMPY: Final = frozenset((
     "multiply", "negative", "nextafter", "not_equal", "outer", "positive", "pow", "printoptions", "prod", "random",
     "real", "reciprocal", "remainder", "result_type", "round", "set_printoptions", "sign", "signbit", "sin", "sinh",
     "sort", "sqrt", "square", "std", "subtract", "sum", "tan", "tanh", "tensordot", "trunc", "var", "vecdot", "where",
-))  # fmt: skip
+)  # fmt: skip
 _COMPUTING: Final = "it stores arrays and does not compute with them: read what is needed and compute with NumPy"
 _REMOTE: Final = "blosc2.open(url) reads what is on a server as the same arrays and stores; nothing computes there"
 _TABLES: Final = "it has no tables: keep each column as an array of a store, or the rows as a structured array"
@@ -63,14 +63,14 @@ _METHODS: Final = frozenset((
     "all", "any", "argmax", "argmin", "argsort", "cumulative_prod", "cumulative_sum", "max", "mean", "min", "prod",
     "sort", "std", "sum", "var", "where",
 ))  # fmt: skip
-_INDEXES: Final = frozenset((
+_INDEXES: Final = (
     "compact_index", "create_index", "drop_index", "index", "indexes", "rebuild_index",
-))  # fmt: skip
+)  # fmt: skip
 
 
 def names() -> Iterable[str]:
     """The names that `explain_name` knows."""
-    return sorted(_NUMPY | _ADVICE.keys())
+    return sorted({*_NUMPY, *_ADVICE})
 
 
 def explain_name(name: str) -> AttributeError:
@@ -108,6 +108,6 @@ class Absent:
 
 def explain_absent(kind: type[Kind]) -> type[Kind]:
     """Explain, in a class of arrays, each method that the published package has and this one has not."""
-    for name in _METHODS | _INDEXES:
+    for name in (*_METHODS, *_INDEXES):
         setattr(kind, name, Absent(name))
     return kind

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from blosc2._backends import ByteRange, Renamed
 from blosc2._core.frame.frame import Frame
+from blosc2._core.io.sharing import item_of
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyCursor, KeyListing
 from blosc2._stores.pending import PendingChanges
@@ -49,7 +50,7 @@ class Contents:
         """Whether there is a leaf with this key."""
         frames = self._pending.frames
         if frames:
-            byte_range = frames.get(key, ...)
+            byte_range = item_of(frames, key, ...)
             if byte_range is not ...:
                 return byte_range is not None
         return key in self._backend
@@ -58,7 +59,7 @@ class Contents:
         """The byte range of a leaf's frame; None if there is no such leaf."""
         frames = self._pending.frames
         if frames:
-            byte_range = frames.get(key, ...)
+            byte_range = item_of(frames, key, ...)
             if byte_range is not ...:
                 if isinstance(byte_range, Renamed) and byte_range.aside:
                     return self._opened(key, byte_range)

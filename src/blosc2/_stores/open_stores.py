@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from blosc2._arrays import ready_to_change
 from blosc2._core.io.forking import each, in_child
+from blosc2._core.io.sharing import item_of
 from blosc2._core.on_demand import import_now
 from blosc2._stores.leaves.open_leaves import living
 from blosc2._stores.publish import drop, end
@@ -87,8 +88,8 @@ def end_all() -> None:
 
 def _end_with_child() -> None:
     """Close stores when a child of `multiprocessing` exits, which runs no `atexit` functions."""
-    util = sys.modules.get("multiprocessing.util")
-    parent = getattr(sys.modules.get("multiprocessing.process"), "parent_process", None)
+    util = item_of(sys.modules, "multiprocessing.util")
+    parent = getattr(item_of(sys.modules, "multiprocessing.process"), "parent_process", None)
     if util is not None and parent is not None and parent() is not None:
         global _child
         if _child != os.getpid():  # children forget the finalizers of their parents

@@ -6,6 +6,7 @@ import _thread
 from typing import TYPE_CHECKING, Any
 
 from blosc2._backends import MEMORY_LIMIT, ByteRange, MovedGroups, Renamed
+from blosc2._core.io.sharing import item_of
 from blosc2._core.leaves.store_state import PendingFrames
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class PendingChanges(PendingFrames):
 
     def block(self) -> AllOrNone | None:
         """The block that changes of this thread belong to."""
-        return self.blocks.get(_thread.get_ident()) if self.blocks else None
+        return item_of(self.blocks, _thread.get_ident()) if self.blocks else None
 
     def forget_undo(self) -> None:
         """Everything that blocks have changed so far is published: they do not take it back."""

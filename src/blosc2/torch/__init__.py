@@ -26,12 +26,12 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 
 from blosc2 import _tools
+from blosc2._core.io.sharing import remembered
 from blosc2._options import get_nthreads, lacking, set_nthreads
 from blosc2._tools import BatchList
 
@@ -51,7 +51,7 @@ __all__ = ["Loader", "PatchSampler", "Samples", "collate", "seed_worker"]
 _KINDS: Final = ("threads", "fork", "spawn", "forkserver")
 
 
-@lru_cache(maxsize=64)
+@remembered(64)
 def _torch_dtype(dtype: np.dtype[Any]) -> Any:
     try:
         return torch.from_numpy(np.empty(0, dtype)).dtype

@@ -16,6 +16,7 @@ from blosc2._backends.layout import LEAF_SUFFIXES, RESERVED, ByteRange, open_sou
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.header_parser import file_range
 from blosc2._core.io.forking import Lock
+from blosc2._core.io.sharing import item_of
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
 from blosc2.exceptions import FormatError, some_of
@@ -99,7 +100,7 @@ class LeafFiles:
         files = self.listed
         if files is None:
             return self.locate_now(key)
-        name = files.get(key)
+        name = item_of(files, key)
         return None if name is None else self.open(os.path.join(self._root, name))
 
     def locate_now(self, key: str) -> ByteRange | None:
@@ -145,7 +146,7 @@ class LeafFiles:
         files = self.listed
         if files is None:
             return self.path_now(key)
-        name = files.get(key)
+        name = item_of(files, key)
         return None if name is None else os.path.join(self._root, name)
 
     def path_now(self, key: str) -> str | None:
@@ -272,7 +273,7 @@ class LeafFiles:
             with self._lock:
                 if found.changes == changes:  # else it may have been looked at before one of its files went
                     found.folders[base] = known
-        name = known.get(key)
+        name = item_of(known, key)
         return None if name is None else os.path.join(self._root, name)
 
 

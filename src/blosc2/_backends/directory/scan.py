@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import Final
 
 from blosc2._backends.layout import EMBED, FRAME_MAGIC, LEAF_SUFFIXES, LOCK, RESERVED
+from blosc2._core.io.sharing import item_of
 from blosc2.exceptions import FormatError
 
 _RESERVED: Final = RESERVED.rstrip("/")
@@ -49,7 +50,7 @@ class Folder:
             for entry in sorted(found, key=_name_of):
                 name = entry.name
                 dot = name.rfind(".")
-                usual = _RANKS.get(name[dot:]) if dot > 0 and name[0] != "." else None
+                usual = item_of(_RANKS, name[dot:]) if dot > 0 and name[0] != "." else None
                 if usual is not None and entry.is_file(follow_symlinks=False):  # as most are
                     key = base + name[:dot]
                     if not key.isascii():

@@ -1,18 +1,57 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
 """Classes and functions that many threads use at the same time without a GIL."""
 
+from functools import update_wrapper
+
+from cpython.dict cimport PyDict_Size
+
 from blosc2._core.io.steps cimport item_of as _item_of
 
 cdef extern from "io/steps.h":
     void never_count(object item)
 
 
-def item_of(table, key):
-    """What `table.get(key)` gives of a dictionary that other threads ask, too, without waiting for its lock.
+def item_of(table, key, default=None):
+    """What `table.get(key, default)` gives of a dictionary that other threads ask, too, without waiting for its lock.
 
     Without a GIL `get` takes that lock, which a child that is forked meanwhile may find taken: see threads.md.
     """
-    return _item_of(table, key, None)
+    return _item_of(table, key, default)
+
+
+cdef object _missing = object()
+
+
+cdef class _Remembering:
+    """A function whose results are remembered."""
+
+    cdef dict results
+    cdef object function
+    cdef dict __dict__
+    cdef Py_ssize_t most
+
+    def __call__(self, *given):
+        found = _item_of(self.results, given, _missing)
+        if found is _missing:
+            found = self.function(*given)
+            if PyDict_Size(self.results) >= self.most:
+                self.results.clear()
+            self.results[given] = found
+        return found
+
+
+def remembered(Py_ssize_t most):
+    """Have a function return what it returned for equal arguments before, of up to so many; as `functools.lru_cache` does.
+
+    That one has a lock without a GIL, which a forked child may find taken: see threads.md. Here two threads may call the
+    function with the same arguments at the same time. Arguments are given by position, and all are forgotten when there are
+    too many. What `lru_cache` calls `typed` has to be an argument: the type.
+    """
+    def remember(function):
+        cdef _Remembering made = _Remembering.__new__(_Remembering)
+        made.results, made.function, made.most = {}, function, most
+        return update_wrapper(made, function)
+    return remember
 
 
 def never_freed(item):

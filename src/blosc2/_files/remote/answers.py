@@ -8,9 +8,9 @@ from typing import Final, NamedTuple, Protocol
 from blosc2.exceptions import MissingFileError, RemoteAccessError, RemoteChangedError, RemoteError
 
 # Answers of HTTP that tell of a server that has too much to do, or failed: the next request may succeed.
-_PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
-_DENIED: Final = frozenset({401, 403, 407})
-_GONE: Final = frozenset({404, 410})
+_PASSING: Final = (408, 425, 429, 500, 502, 503, 504)
+_DENIED: Final = (401, 403, 407)
+_GONE: Final = (404, 410)
 
 
 class Version(NamedTuple):

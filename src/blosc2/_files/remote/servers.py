@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from blosc2._core.io.sharing import item_of
 from blosc2._files.remote.answers import Server
 from blosc2._files.remote.plain import PlainServer
 from blosc2._options import RemotePath, lacking
@@ -22,7 +23,7 @@ def server_of(path: RemotePath) -> Server:
         system: Any
         system, name = url_to_fs(path.url, **path.storage_options)
     except ImportError as error:
-        package = _PACKAGES.get(path.url.partition(":")[0])
+        package = item_of(_PACKAGES, path.url.partition(":")[0])
         if package is None:
             raise ImportError(f"{path}: {error}") from None
         raise ImportError(lacking(f"{path}: reading from it", package, "remote")) from None

@@ -11,6 +11,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from blosc2._core.io.forking import in_child
+from blosc2._core.io.sharing import item_of
 
 
 class _Pool:
@@ -47,7 +48,7 @@ in_child(_pools.clear)
 
 def submit(count: int, work: Callable[[Any], Any], given: Any) -> bool:
     """Have one of so many threads do something that raises nothing; False where no thread can be started."""
-    pool = _pools.get(count)
+    pool = item_of(_pools, count)
     if pool is None:
         pool = _pools.setdefault(count, _Pool(count))
     try:

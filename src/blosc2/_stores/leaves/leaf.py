@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 from blosc2._arrays import ready_in_children
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import before_fork
+from blosc2._core.io.sharing import remembered
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.leaves.leaf_reader import LeafReader
 from blosc2._core.on_demand import import_now
@@ -20,7 +20,7 @@ from blosc2._handles import FrameHandle, HandleOptions
 from blosc2.ndarray import NDArray
 
 
-@cache
+@remembered(1)
 def _ready_to_read() -> None:
     """Import what reads batches, walks trees and verifies values, as `ready_to_read` does for arrays."""
     import_now("blosc2._stores", "ForeignObject", "read_parts", "walking")

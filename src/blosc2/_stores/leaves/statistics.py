@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from blosc2._core.catalog_writing.descriptions import describe
 from blosc2._core.frame.frame import Frame
+from blosc2._core.io.sharing import item_of
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyListing
 from blosc2._core.zip.catalog import Catalog
@@ -191,7 +192,7 @@ def describe_leaf(store: DictStore, key: str) -> LeafInfo:
                     if description:
                         return leaf_info(description)._replace(key=key, stored=store._backend.stored_bytes(key))
     with store._lock:  # no other thread makes edits a pending change meanwhile
-        edited = store._leaves.edited.get(key)
+        edited = item_of(store._leaves.edited, key)
         pending = edited is not None or key in store._pending.frames
         byte_range = store._contents.byte_range(key) if edited is None else edited.byte_range()
     if byte_range is None:

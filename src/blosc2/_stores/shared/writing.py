@@ -12,6 +12,7 @@ from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Final
 
 from blosc2._backends import shared_lock_path
+from blosc2._core.io.sharing import item_of
 from blosc2._core.leaves.store_state import Change
 from blosc2._core.leaves.weak_cache import OuterBlock
 from blosc2._files import Turn
@@ -81,7 +82,7 @@ class SharedWriting(OuterBlock):
     def _begin_change(self) -> None:
         lock = self._writer_lock
         lock.owner.check(self._root)
-        if _changing.get(self._path, (0, 0))[0] == _thread.get_ident():
+        if item_of(_changing, self._path, (0, 0))[0] == _thread.get_ident():
             raise StoreLockedError(
                 "this thread is changing the store through another handle, and would wait for itself: use one handle, "
                 "or end that change first",
@@ -166,7 +167,7 @@ class SharedWriting(OuterBlock):
         """Let others have their turn. It may be called again, if it was interrupted."""
         if self._writer_lock.inherited:
             return
-        if _changing.get(self._path, (0, 0))[1] == id(self):
+        if item_of(_changing, self._path, (0, 0))[1] == id(self):
             _changing.pop(self._path, None)
         self._following.end_change(is_known=is_known)
         with suppress(OSError):  # of closing what is not locked any more

@@ -6,6 +6,7 @@ import re
 import sys
 from typing import Any
 
+from blosc2._core.io.sharing import item_of
 from blosc2._stores.shown.outline import children_of
 from blosc2.exceptions import FormatError
 
@@ -46,7 +47,7 @@ def completions(store: Any) -> list[str]:
 
 def _typed() -> str | None:
     """The half-typed key, as IPython knows it; None outside of IPython."""
-    module = sys.modules.get("IPython")
+    module = item_of(sys.modules, "IPython")
     shell = None if module is None else module.get_ipython()
     text = getattr(getattr(shell, "Completer", None), "text_until_cursor", None)
     match = _TYPED.search(text) if isinstance(text, str) else None
