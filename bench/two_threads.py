@@ -3,15 +3,18 @@
     python bench/two_threads.py [--seconds 20]
 
 A store of 1,000 leaves of 400 bytes, `store[key][:]` in a random order of each thread's own; not mapped, and mapped.
-Rounds of one thread and of two alternate; a figure is the median of the ratios of neighbours. Two controls say what the
-machine gives meanwhile: loops that share nothing (1.9 to 2.0 with two whole processors, less where the two share one),
-and what an access to an object that another thread uses at the same time costs (where processors are far apart, or a
-hypervisor moves them, ten times as much as on one chip). Both change from hour to hour on rented machines.
+Rounds of one thread and of two alternate; a figure is the median of the ratios of neighbours. Three controls say what
+the machine gives meanwhile, which changes from hour to hour on rented machines: loops that share nothing (1.9 to 2.0
+with two whole processors, less where the two share one); what an access to an object that another thread uses at the
+same time costs (where processors are far apart, or a hypervisor moves them, ten times as much as on one chip); and the
+reads that leaves need where the file is not mapped, alone: each thread has a descriptor of its own, but both read the
+same pages, which the system counts.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import statistics
 import sys
@@ -83,6 +86,20 @@ def shared() -> Work:
     return touch
 
 
+def bare(path: Path) -> Work:
+    """As many bytes as a leaf has, at random places, by descriptors that are not closed: a process ends soon."""
+    size = path.stat().st_size // LEAVES
+    descriptors = [os.open(path, os.O_RDONLY) for _ in range(2)]
+    places = [random.Random(n).sample(range(0, LEAVES * size, size), LEAVES) for n in range(2)]
+
+    def read(thread: int) -> None:
+        descriptor, length = descriptors[thread], size
+        for place in places[thread]:
+            os.pread(descriptor, length, place)
+
+    return read
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=20, help="how long in all")
@@ -99,6 +116,7 @@ def main() -> None:
             "leaves, mapped": (reading(path, "r"), 10, 10 * LEAVES),
             "control: nothing shared": (alone, 20, 20 * 20_000),
             "control: one object": (shared(), 20, 20 * 20_000),
+            "control: bare reads": (bare(path), 10, 10 * LEAVES),
         }
         found: dict[str, list[tuple[float, float]]] = {name: [] for name in cases}
         for work, times, _ in cases.values():
