@@ -17,6 +17,7 @@ import numpy as np
 from numpy.random import default_rng  # now: an import that a fork interrupts never ends in the child
 
 import blosc2
+from blosc2._core.io.sharing import remembered
 
 # Asked once: `sysconfig` has a lock, which another thread may hold when a process forks.
 WITHOUT_GIL = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
@@ -92,7 +93,7 @@ def handle(folder: str, name: str, mmap_mode: str | None) -> Any:
 
 def read(x: Any, part: int) -> bool:
     """Many slices of a handle, each compared."""
-    if isinstance(x, Opened):
+    if isinstance(x, Opened | Remembered):
         return x.read(part)
     if isinstance(x, blosc2.EmbedStore | blosc2.DictStore):
         return read_mixed(x, part)
@@ -220,6 +221,38 @@ class Opened:
         return all(read(blosc2.open(self.path, mmap_mode=self.mmap_mode), part) for part in (part, part + PARTS))
 
 
+@remembered(8)
+def squares(numbers: tuple[int, ...]) -> list[int]:
+    return [number * number for number in numbers]
+
+
+class Remembered:
+    """Asks for what is remembered of arguments that are equal, not the same."""
+
+    def read(self, part: int) -> bool:
+        return all(squares(tuple(range(1000, 1003))) == [1_000_000, 1_002_001, 1_004_004] for _ in range(200))
+
+
+def fork_while_remembering(_: Any) -> None:
+    """Forks happen while other threads ask for what is remembered, whose lock without a GIL they may have."""
+    forking = True
+
+    def ask(part: int) -> bool:
+        right = True
+        while forking:
+            right = right and Remembered().read(part)
+        return right
+
+    with ThreadPoolExecutor(PARTS) as pool:
+        running = [pool.submit(ask, part) for part in range(PARTS)]
+        try:
+            for part in range(100):
+                assert os.waitpid(in_child(Remembered(), part), 0)[1] == 0
+        finally:
+            forking = False
+        assert all(work.result() for work in running)
+
+
 def fork_while_opening(x: Any) -> None:
     """Forks happen while other threads open one path, read and let go, or forget all that is kept open."""
     opened = Opened(x.urlpath, x.mmap_mode)
@@ -252,6 +285,7 @@ SCENARIOS = {
     "fork_after_parallel_read": fork_after_parallel_read,
     "fork_while_reading": fork_while_reading,
     "fork_while_opening": fork_while_opening,
+    "fork_while_remembering": fork_while_remembering,
     "copies": copies,
     "pickled_fork": lambda x: pickled(x, "fork"),
     "pickled_spawn": lambda x: pickled(x, "spawn"),

@@ -78,6 +78,11 @@ def test_fork_while_threads_open(folder: str, source: str | None) -> None:
     run_each("fork_while_opening", folder, ["array.b2nd", "schunk.b2frame", *MIXED], source)
 
 
+@needs_fork
+def test_fork_while_threads_remember(folder: str) -> None:
+    run_each("fork_while_remembering", folder, ["array.b2nd"], None)
+
+
 def test_copies_read_the_same(folder: str, source: str | None) -> None:
     run_each("copies", folder, [*NAMES, *MIXED], source)
 

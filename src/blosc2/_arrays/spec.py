@@ -18,6 +18,7 @@ from blosc2._arrays.chunk_shapes import (
 )
 from blosc2._arrays.ready import ready_to_change
 from blosc2._core.codec.codec import Plugin
+from blosc2._core.io.forking import in_child
 from blosc2._core.io.sharing import item_of, remembered
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_write import Write
@@ -130,6 +131,15 @@ class _Defaults(NamedTuple):
 
 
 _defaults: dict[tuple[int, int], _Defaults] = {}
+
+
+def _begin_child() -> None:
+    """Have no dictionary that other threads used in the parent: without a GIL, one may have its lock."""
+    global _defaults
+    _defaults = {}
+
+
+in_child(_begin_child)
 
 
 def _default_parameters(itemsize: int, blocksize: int) -> tuple[CParams, Encoding]:

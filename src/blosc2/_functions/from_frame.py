@@ -10,7 +10,7 @@ from blosc2._options import OPAQUE_KINDS
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
 
-_RARE: Final = frozenset((*OPAQUE_KINDS, "vlarray", "batcharray"))
+_RARE: Final = (*OPAQUE_KINDS, "vlarray", "batcharray")
 
 
 def wrap(handle: FrameHandle) -> Any:

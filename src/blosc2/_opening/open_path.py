@@ -44,9 +44,8 @@ _CONVERTED = (
 # Keywords of features that this package does not have; None and False ask for nothing.
 _WRITER_KEYWORDS = ("timeout", "exclusive")
 _OUT_OF_SCOPE = ("dataset", "hdf5_index", "path", "shared_cache")
-_KNOWN = frozenset(("cparams", "dparams", "locking", "durable", "initial_mapping_size", *_WRITER_KEYWORDS))
-_ONLY_DPARAMS = {"dparams"}
-_NOT_IGNORED = _KNOWN.union(_OUT_OF_SCOPE)
+_KNOWN = ("cparams", "dparams", "locking", "durable", "initial_mapping_size", *_WRITER_KEYWORDS)
+_NOT_IGNORED = (*_KNOWN, *_OUT_OF_SCOPE)
 
 
 def open(
@@ -216,7 +215,7 @@ def _opened_again(
     urlpath: str, mmap_mode: str | None, verify: bool | None, deserialize: str, kwargs: dict[str, Any]
 ) -> Any:
     """What `open` gives for a file that is still kept open, without what it looks at otherwise; None for any other."""
-    if mmap_mode not in (None, "r") or deserialize != "safe" or (kwargs and kwargs.keys() != _ONLY_DPARAMS):
+    if mmap_mode not in (None, "r") or deserialize != "safe" or (kwargs and [*kwargs] != ["dparams"]):
         return None
     frame = recent_frame(urlpath, mmap_mode, verify)
     if frame is None:
@@ -250,7 +249,7 @@ def _check_keywords(kwargs: dict[str, Any]) -> dict[str, Any]:
     for name in _OUT_OF_SCOPE:
         if kwargs.get(name):
             raise NotImplementedError(f"{name!r} is for remote and foreign data, which this package does not open")
-    unknown = kwargs.keys() - _NOT_IGNORED
+    unknown = {*kwargs}.difference(_NOT_IGNORED)
     if unknown:
         warnings.warn(
             f"open() ignores {', '.join(sorted(map(repr, unknown)))}: it takes urlpath, mode, offset, "

@@ -262,7 +262,7 @@ class LeafFiles:
         """The file of a key if it has an unusual suffix. Looks at the folder of the key once."""
         base = key[: key.rindex("/") + 1]
         found = self._found
-        known, changes = found.folders.get(base), found.changes
+        known, changes = item_of(found.folders, base), found.changes
         if known is None:
             try:
                 known = Folder(self._root, base, unusual=True).ranked[-1]

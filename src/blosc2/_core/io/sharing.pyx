@@ -7,6 +7,8 @@ from cpython.dict cimport PyDict_Size
 
 from blosc2._core.io.steps cimport item_of as _item_of
 
+from blosc2._core.io.forking import in_child
+
 cdef extern from "io/steps.h":
     void never_count(object item)
 
@@ -20,6 +22,7 @@ def item_of(table, key, default=None):
 
 
 cdef object _missing = object()
+cdef list _remembering = []
 
 
 cdef class _Remembering:
@@ -44,14 +47,27 @@ def remembered(Py_ssize_t most):
     """Have a function return what it returned for equal arguments before, of up to so many; as `functools.lru_cache` does.
 
     That one has a lock without a GIL, which a forked child may find taken: see threads.md. Here two threads may call the
-    function with the same arguments at the same time. Arguments are given by position, and all are forgotten when there are
+    function with the same arguments at the same time, and a child begins with nothing but results without arguments. Arguments are given by position, and all are forgotten when there are
     too many. What `lru_cache` calls `typed` has to be an argument: the type.
     """
     def remember(function):
         cdef _Remembering made = _Remembering.__new__(_Remembering)
         made.results, made.function, made.most = {}, function, most
+        _remembering.append(made)
         return update_wrapper(made, function)
     return remember
+
+
+def _begin_child():
+    """Have no dictionary that other threads used in the parent, whose lock may be taken."""
+    cdef _Remembering each
+    for each in _remembering:
+        # Asking for () takes no lock: there is one empty tuple.
+        alone = _item_of(each.results, (), _missing)
+        each.results = {} if alone is _missing else {(): alone}
+
+
+in_child(_begin_child)
 
 
 def never_freed(item):

@@ -187,13 +187,14 @@ cdef class LeafLookup:
                 self._alive, self._leaves, self._listed, self._unseen)
         if answers.leaves is not None:
             answers.leaves = answers.leaves.copy()
-        Py_INCREF(answers)
+        # Who changes it counts first, and empties the places then: either it finds this one, or this sees the count.
         step_begin(&place.turn)
-        old, place.answers = place.answers, <PyObject *> answers
+        old = NULL
+        if number_get(&self._changes) == changes:
+            Py_INCREF(answers)
+            old, place.answers = place.answers, <PyObject *> answers
         step_end(&place.turn)
         Py_XDECREF(old)
-        if number_get(&self._changes) != changes:   # meanwhile; what changed it may have looked here before
-            self._drop(place)
         return answers
 
     @cython.final

@@ -43,7 +43,14 @@ class _Pool:
 
 
 _pools: dict[int, _Pool] = {}
-in_child(_pools.clear)
+
+
+def _begin_child() -> None:
+    global _pools
+    _pools = {}
+
+
+in_child(_begin_child)
 
 
 def submit(count: int, work: Callable[[Any], Any], given: Any) -> bool:

@@ -37,8 +37,9 @@ def read_and_learn(store: Store, key: str) -> Items:
     """Read an array, which is then what others are compared with when they are read."""
     items, (geometry, dtype, frame) = read_leaf(store, key)
     if store._session.mode == "r":
-        if store._reader is not None:
-            store._reader.learn(frame, geometry, dtype)
+        shown = store._reader  # once: another thread may close the store
+        if shown is not None:
+            shown.learn(frame, geometry, dtype)
         return items
     if store._session.sharing is not None:
         return items
