@@ -58,8 +58,9 @@ cdef Source _twin_of(Source source):
     if source.file is None:
         return source
     twin = Source.__new__(Source)
-    twin.path, twin.identity, twin.checksums, twin.mapped = source.path, source.identity, source.checksums, source.mapped
+    twin.path, twin.checksums, twin.mapped = source.path, source.checksums, source.mapped
     twin.show(source.file, source.size)
+    twin.identity = source.identity     # only now: `show` notes it in the file, which all threads share
     twin.serial = source.serial     # what is known of these bytes holds for both
     if twin.fd >= 0:
         twin.fd = twin.file.descriptor_at(own_place())
