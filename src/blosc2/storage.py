@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
-from blosc2._core.io.sharing import remembered
+from blosc2._core.io.sharing import free_in_child, remembered
 from blosc2._options import FILTER_SLOTS, check_modes, check_nthreads, get_nthreads, keep_in_step, local_path
 from blosc2._options import Codec as Codec
 from blosc2._options import DeserializeMode as DeserializeMode
@@ -274,6 +274,8 @@ storage_dflts: dict[str, Any] = {
 }
 keep_in_step(cparams_dflts)
 keep_in_step(dparams_dflts)
+for _table in (cparams_dflts, dparams_dflts, storage_dflts):  # each compression copies and compares them
+    free_in_child(_table)
 
 
 def cparams_from(

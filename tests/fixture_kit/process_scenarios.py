@@ -93,7 +93,7 @@ def handle(folder: str, name: str, mmap_mode: str | None) -> Any:
 
 def read(x: Any, part: int) -> bool:
     """Many slices of a handle, each compared."""
-    if isinstance(x, Opened | Remembered):
+    if isinstance(x, Opened | Remembered | Made):
         return x.read(part)
     if isinstance(x, blosc2.EmbedStore | blosc2.DictStore):
         return read_mixed(x, part)
@@ -222,32 +222,44 @@ class Opened:
 
 
 @remembered(8)
-def squares(numbers: tuple[int, ...]) -> list[int]:
-    return [number * number for number in numbers]
+def squares(numbers: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(number * number for number in numbers)
+
+
+class Made:
+    """Compresses arrays and bytes in memory, as a process does that begins to work."""
+
+    def read(self, part: int) -> bool:
+        items = np.arange(part, part + 500)
+        packed = blosc2.compress2(items, clevel=1)
+        return blosc2.decompress2(packed) == items.tobytes() and np.array_equal(
+            blosc2.asarray(items)[3:90], items[3:90]
+        )
 
 
 class Remembered:
     """Asks for what is remembered of arguments that are equal, not the same."""
 
     def read(self, part: int) -> bool:
-        return all(squares(tuple(range(1000, 1003))) == [1_000_000, 1_002_001, 1_004_004] for _ in range(200))
+        return all(squares(tuple(range(1000, 1003))) == (1_000_000, 1_002_001, 1_004_004) for _ in range(200))
 
 
-def fork_while_remembering(_: Any) -> None:
-    """Forks happen while other threads ask for what is remembered, whose lock without a GIL they may have."""
+def fork_while_at_work(x: Any, forks: int) -> None:
+    """Forks happen while other threads do the same as the children, with tables whose locks they may have."""
+    assert x.read(0)  # an import that a fork interrupts never ends in the child
     forking = True
 
     def ask(part: int) -> bool:
         right = True
         while forking:
-            right = right and Remembered().read(part)
+            right = right and x.read(part)
         return right
 
     with ThreadPoolExecutor(PARTS) as pool:
         running = [pool.submit(ask, part) for part in range(PARTS)]
         try:
-            for part in range(100):
-                assert os.waitpid(in_child(Remembered(), part), 0)[1] == 0
+            for part in range(forks):
+                assert os.waitpid(in_child(x, part), 0)[1] == 0
         finally:
             forking = False
         assert all(work.result() for work in running)
@@ -285,7 +297,8 @@ SCENARIOS = {
     "fork_after_parallel_read": fork_after_parallel_read,
     "fork_while_reading": fork_while_reading,
     "fork_while_opening": fork_while_opening,
-    "fork_while_remembering": fork_while_remembering,
+    "fork_while_remembering": lambda _: fork_while_at_work(Remembered(), 100),
+    "fork_while_compressing": lambda _: fork_while_at_work(Made(), 60),
     "copies": copies,
     "pickled_fork": lambda x: pickled(x, "fork"),
     "pickled_spawn": lambda x: pickled(x, "spawn"),

@@ -79,8 +79,9 @@ def test_fork_while_threads_open(folder: str, source: str | None) -> None:
 
 
 @needs_fork
-def test_fork_while_threads_remember(folder: str) -> None:
-    run_each("fork_while_remembering", folder, ["array.b2nd"], None)
+@pytest.mark.parametrize("work", ["remembering", "compressing"])
+def test_fork_while_threads_are_at_work(folder: str, work: str) -> None:
+    run_each(f"fork_while_{work}", folder, ["array.b2nd"], None)
 
 
 def test_copies_read_the_same(folder: str, source: str | None) -> None:

@@ -16,7 +16,8 @@ from blosc2._core.catalog_writing.descriptions import describe
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_writer import pack_index, pack_trailer
 from blosc2._core.frame.small_frame import RawKinds, Template, forget_idle
-from blosc2._core.io.sharing import item_of
+from blosc2._core.io.forking import in_child
+from blosc2._core.io.sharing import free_lock, item_of
 from blosc2._core.io.source import Source
 from blosc2._frames import ZERO_OFFSET, header_size, parse_dtype
 from blosc2.storage import CParams, cparams_dflts
@@ -62,6 +63,15 @@ class _Set:
 
 
 _sets: list[_Set] = []
+
+
+def _begin_child() -> None:
+    for one in _sets:
+        free_lock(one.known)
+        free_lock(one.made_from)
+
+
+in_child(_begin_child)
 
 
 def cframe_of(items: Items, keywords: dict[str, Any]) -> bytes:

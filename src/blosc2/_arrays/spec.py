@@ -19,7 +19,7 @@ from blosc2._arrays.chunk_shapes import (
 from blosc2._arrays.ready import ready_to_change
 from blosc2._core.codec.codec import Plugin
 from blosc2._core.io.forking import in_child
-from blosc2._core.io.sharing import item_of, remembered
+from blosc2._core.io.sharing import free_in_child, free_lock, item_of, remembered
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_write import Write
 from blosc2._frames import (
@@ -130,13 +130,12 @@ class _Defaults(NamedTuple):
     encoding: Encoding
 
 
-_defaults: dict[tuple[int, int], _Defaults] = {}
+_defaults: dict[tuple[int, int], _Defaults] = free_in_child({})
 
 
 def _begin_child() -> None:
-    """Have no dictionary that other threads used in the parent: without a GIL, one may have its lock."""
-    global _defaults
-    _defaults = {}
+    for known in _defaults.values():
+        free_lock(known.made_from)
 
 
 in_child(_begin_child)

@@ -9,22 +9,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from blosc2._core.codec.codec import Encoder
-from blosc2._core.io.forking import in_child
+from blosc2._core.io.sharing import free_in_child
 from blosc2._options import Encoding, fields_of
 
 # A context keeps the memory of its codec, up to some MB, so only a few are kept.
 _MOST: Final = 4
 
-_idle: dict[tuple[Any, ...], Encoder] = {}
-
-
-def _begin_child() -> None:
-    """Leave the table to the parent: without a GIL, another thread may have its lock."""
-    global _idle
-    _idle = {}
-
-
-in_child(_begin_child)
+_idle: dict[tuple[Any, ...], Encoder] = free_in_child({})
 
 
 def encode(encoding: Encoding, data: Any) -> bytes:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any, NamedTuple
 
+from blosc2._core.io.forking import in_child
+from blosc2._core.io.sharing import free_lock
 from blosc2.storage import (
     CParams,
     DParams,
@@ -135,6 +137,14 @@ def _default_storage() -> Storage:
 
 
 _defaults: tuple[dict[str, Any], Storage] | None = None
+
+
+def _begin_child() -> None:
+    if _defaults is not None:
+        free_lock(_defaults[0])
+
+
+in_child(_begin_child)
 
 
 def _either(keywords: dict[str, Any], name: str) -> Any:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from blosc2._core.frame.frame import Frame
-from blosc2._core.io.forking import in_child
+from blosc2._core.io.sharing import free_in_child
 from blosc2._frames.encoder_pool import encode
 from blosc2._frames.header_fields import (
     BLOCKSIZE_AT,
@@ -44,16 +44,7 @@ _SAMPLE: Final = bytes(64)
 _MOST: Final = 64
 
 # A dictionary, as looking into a set waits for its lock without a GIL: doc/design/threads.md.
-_usable: dict[tuple[Any, ...], None] = {}
-
-
-def _begin_child() -> None:
-    """Have no dictionary that other threads used in the parent: without a GIL, one may have its lock."""
-    global _usable
-    _usable = {}
-
-
-in_child(_begin_child)
+_usable: dict[tuple[Any, ...], None] = free_in_child({})
 
 
 def check_lossy_codec(cparams: CParams, dtype: np.dtype[Any]) -> None:

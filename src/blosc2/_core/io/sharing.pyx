@@ -11,6 +11,7 @@ from blosc2._core.io.forking import in_child
 
 cdef extern from "io/steps.h":
     void never_count(object item)
+    void free_lock_of(object item)
 
 
 def item_of(table, key, default=None):
@@ -21,8 +22,34 @@ def item_of(table, key, default=None):
     return _item_of(table, key, default)
 
 
+cdef list _shared = []
+
+
+def free_in_child(table):
+    """Have the lock of a dictionary of a module free in each forked child; returns it.
+
+    For tables that change, or are copied or compared: what `item_of` does not do without the lock. See threads.md.
+    """
+    _shared.append(table)
+    return table
+
+
+def free_lock(table):
+    """Free the locks of a dictionary that comes and goes, and of lists in it, in a forked child: see `in_child`."""
+    free_lock_of(table)
+    for item in table.values():
+        if type(item) is list:
+            free_lock_of(item)
+
+
+def _begin_child():
+    for table in _shared:
+        free_lock(table)
+
+
+in_child(_begin_child)
+
 cdef object _missing = object()
-cdef list _remembering = []
 
 
 cdef class _Remembering:
@@ -46,28 +73,15 @@ cdef class _Remembering:
 def remembered(Py_ssize_t most):
     """Have a function return what it returned for equal arguments before, of up to so many; as `functools.lru_cache` does.
 
-    That one has a lock without a GIL, which a forked child may find taken: see threads.md. Here two threads may call the
-    function with the same arguments at the same time, and a child begins with nothing but results without arguments. Arguments are given by position, and all are forgotten when there are
-    too many. What `lru_cache` calls `typed` has to be an argument: the type.
+    That one has a lock without a GIL, which a forked child may find taken. Here two threads may call the function with the
+    same arguments at the same time. Arguments are given by position, and all are forgotten when there are too many. What
+    `lru_cache` calls `typed` has to be an argument: the type.
     """
     def remember(function):
         cdef _Remembering made = _Remembering.__new__(_Remembering)
-        made.results, made.function, made.most = {}, function, most
-        _remembering.append(made)
+        made.results, made.function, made.most = free_in_child({}), function, most
         return update_wrapper(made, function)
     return remember
-
-
-def _begin_child():
-    """Have no dictionary that other threads used in the parent, whose lock may be taken."""
-    cdef _Remembering each
-    for each in _remembering:
-        # Asking for () takes no lock: there is one empty tuple.
-        alone = _item_of(each.results, (), _missing)
-        each.results = {} if alone is _missing else {(): alone}
-
-
-in_child(_begin_child)
 
 
 def never_freed(item):

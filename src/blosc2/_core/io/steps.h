@@ -45,6 +45,16 @@ B2_INLINE PyObject *item_of(PyObject *table, PyObject *key, PyObject *otherwise)
     return Py_NewRef(otherwise);
 }
 
+/* In a forked child: free the lock of an object that no thread is at work on. Without a GIL, Python stops other threads before it
+ * forks, which leave such locks then; but one that waited for long is given the lock while it sleeps. */
+B2_INLINE void free_lock_of(PyObject *object) {
+#ifdef Py_GIL_DISABLED
+    object->ob_mutex = (PyMutex){0};
+#else
+    (void)object;
+#endif
+}
+
 /* Places, of which each thread has one, for what threads would hinder each other with if they shared it: memory that several
  * processors write to is much slower. Threads may come to the same place, which so needs a lock; with a GIL there is one
  * place. Things of different places lie PLACE_BYTES apart. */

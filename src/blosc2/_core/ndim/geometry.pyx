@@ -11,7 +11,7 @@ from blosc2._core.codec.chunk cimport MAX_BUFFER
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.io.steps cimport PLACE_BYTES, PLACES, own_place, step_begin, step_end, step_lock
 
-from blosc2._core.io.forking import in_child
+from blosc2._core.io.sharing import free_in_child
 from blosc2.exceptions import FormatError
 
 cdef int64_t MAX_BYTES = 0x7FFFFFFFFFFFFFFF
@@ -184,15 +184,7 @@ cdef enum:
     MOST_DTYPES = 1024
 
 # Of plain dtypes, by their text; there are few.
-cdef dict _known_dtypes = {}
-
-
-def _begin_child():
-    global _known_dtypes
-    _known_dtypes = {}      # without a GIL, another thread may have its lock
-
-
-in_child(_begin_child)
+cdef dict _known_dtypes = free_in_child({})
 
 
 cdef struct Last:

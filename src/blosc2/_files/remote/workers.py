@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from blosc2._core.io.forking import in_child
-from blosc2._core.io.sharing import item_of
+from blosc2._core.io.sharing import free_in_child, item_of
 
 
 class _Pool:
@@ -42,15 +42,8 @@ class _Pool:
             del work, given  # what it was about may go
 
 
-_pools: dict[int, _Pool] = {}
-
-
-def _begin_child() -> None:
-    global _pools
-    _pools = {}
-
-
-in_child(_begin_child)
+_pools: dict[int, _Pool] = free_in_child({})
+in_child(_pools.clear)  # behind that
 
 
 def submit(count: int, work: Callable[[Any], Any], given: Any) -> bool:
