@@ -342,9 +342,10 @@ class TreeStore(DictStore):
             for batch in self._key_batches():
                 for key in batch:
                     leaf = self[key]
-                    if not isinstance(leaf, (TreeStore, _stores.ForeignObject)):
-                        self._remove_leaf(key)
-                        return key, leaf
+                    if isinstance(leaf, (TreeStore, _stores.ForeignObject)):
+                        continue
+                    self._remove_leaf(key)
+                    return key, leaf
         raise StoreKeyError("popitem(): there is no leaf", path=self._path)
 
     def _remove_leaf(self, key: str) -> None:

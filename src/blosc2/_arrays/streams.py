@@ -67,13 +67,21 @@ def _compressed_ahead(plan: ArrayPlan, made: Generator[tuple[Slab, Items | None]
     with ThreadPoolExecutor(1, "blosc2-compressing") as thread, closing(made), closing(batches):
         waiting = thread.submit(next, batches, None)
         try:
-            while (batch := waiting.result()) is not None:
+            while True:
+                batch = waiting.result()
+                if batch is None:
+                    break
                 waiting = thread.submit(next, batches, None)
-                batch.reverse()
-                while batch:
-                    yield batch.pop()
+                yield from _emptied(batch)
         finally:
             wait((waiting,))  # the generators cannot be closed while they run
+
+
+def _emptied(chunks: list[Stored]) -> Iterator[Stored]:
+    """The items of a list, which is emptied meanwhile to free their memory."""
+    chunks.reverse()
+    while chunks:
+        yield chunks.pop()
 
 
 def _ahead(

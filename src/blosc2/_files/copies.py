@@ -169,6 +169,5 @@ def _copy_by_system(file: BinaryIO, source: Source, offset: int, length: int) ->
     except OSError as error:
         if error.errno not in _CANNOT:
             raise
-    finally:
-        file.seek(position + done)
+    file.seek(position + done)
     return done

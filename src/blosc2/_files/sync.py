@@ -66,10 +66,10 @@ def _sync_together(work: deque[tuple[Callable[[str], None], str]]) -> None:
 
     def run() -> None:
         try:
-            while work:
+            while True:
                 try:
                     sync, path = work.popleft()
-                except IndexError:  # another thread took it
+                except IndexError:  # all is taken
                     break
                 sync(path)
         except BaseException as error:  # noqa: BLE001 - for the thread that waits

@@ -98,8 +98,12 @@ class RecentFrames:
             if recent is None:
                 return
             frames[name] = recent
-            while frames and (len(frames) > self.limit or recent.used - next(iter(frames.values())).used > UNUSED):
-                frames.popitem(last=False)
+            self._keep_limits(recent.used)
+
+    def _keep_limits(self, now: float) -> None:
+        frames = self._frames
+        while frames and (len(frames) > self.limit or now - next(iter(frames.values())).used > UNUSED):
+            frames.popitem(last=False)
 
 
 def _is_unchanged(known: _Recent, path: str, advice: str | None, status: os.stat_result | None) -> bool:

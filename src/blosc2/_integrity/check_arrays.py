@@ -82,9 +82,8 @@ def check_directory_frame(path: str, found: Findings) -> None:
         return
     sound = check_metadata(frame, found, None)
     with os.scandir(path) as entries:
-        there = {
-            entry.name: entry.stat(follow_symlinks=False).st_size for entry in entries if entry.name != HEADER_FILE
-        }
+        there = {entry.name: entry.stat(follow_symlinks=False).st_size for entry in entries}
+    there.pop(HEADER_FILE, None)
     found.total = sum(there.values())
     extras = sorted(name for name in there if name.endswith((".chunk", ".tmp")))
     theirs = [-1 if number is None else number for number in map(chunk_number, extras)]

@@ -129,23 +129,24 @@ def move_group(store: Store, old: str, new: str) -> bool:
 def remove_all(store: Store, group: str, keys: list[str]) -> None:
     """Remove all keys of a group, which exist, within a block."""
     with Change(store._session):
-        pending, backend, start = store._pending, store._backend, group + "/"
-        embedded = backend.embedded
-        block = pending.block()
+        block = store._pending.block()
         rest = keys
-        if backend.placing is None and block is not None and len(keys) >= MANY:
-            # Only what is published and nobody holds is removed together; `known` are all other keys.
-            known = (
-                pending.frames,
-                pending.tiers,
-                store._leaves.all_keys(),
-                () if embedded is None else embedded.entries,
-            )
-            single = {key for keys_of in known for key in keys_of if key.startswith(start) or key == group}
-            rest = [key for key in keys if key in single] if single else []
-            _remove_together(store, block, [key for key in keys if key not in single] if single else keys)
+        if store._backend.placing is None and block is not None and len(keys) >= MANY:
+            # Only what is published and nobody holds is removed together.
+            together, rest = _parted(store, group, keys)
+            _remove_together(store, block, together)
         for key in rest:
             remove(store, key)
+
+
+def _parted(store: Store, group: str, keys: list[str]) -> tuple[list[str], list[str]]:
+    """The published keys of a group that have no pending change and no open leaf, and all others."""
+    pending, embedded, start = store._pending, store._backend.embedded, group + "/"
+    known = (pending.frames, pending.tiers, store._leaves.all_keys(), () if embedded is None else embedded.entries)
+    single = {key for keys_of in known for key in keys_of if key.startswith(start) or key == group}
+    if not single:
+        return keys, []
+    return [key for key in keys if key not in single], [key for key in keys if key in single]
 
 
 def _remove_together(store: Store, block: AllOrNone, keys: list[str]) -> None:
@@ -198,8 +199,9 @@ def move(store: Store, names: dict[str, str]) -> None:
             # Remove all old keys first: they might exclude new ones.
             for old in names:
                 edited = remove(store, old)
-                if edited is not None:  # by another thread, since then
-                    byte_ranges[old] = edited.byte_range()
+                if edited is None:
+                    continue
+                byte_ranges[old] = edited.byte_range()  # by another thread, since then
             for old, new in names.items():
                 put(store, new, byte_ranges[old])
 

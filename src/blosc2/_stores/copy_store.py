@@ -62,14 +62,8 @@ def _copy(store: DictStore, backend: TieredBackend, target: str) -> str:
     with store._lock, Change(store._session):
         store._leaves.collect(store._pending.frames)
         files, values = _leaves_by_tier(store)
-        embedded = store._backend.embedded
-        entries = {} if embedded is None else embedded.entries
-        gone: dict[str, ByteRange | None] = {
-            key: None for key, byte_range in store._pending.frames.items() if byte_range is None
-        }
-        # A leaf with a file hides an embedded value of the same key.
-        gone |= {key: None for key in entries if key in files}
-        frame = backend.changes_of({**gone, **values}, store._pending.registry, embedded)
+        values = {**_not_embedded(store, files), **values}
+        frame = backend.changes_of(values, store._pending.registry, store._backend.embedded)
         backend.lock = lock = WriterLock(absolute_path(backend.root))
         try:
             backend.exists()
@@ -81,6 +75,14 @@ def _copy(store: DictStore, backend: TieredBackend, target: str) -> str:
             backend.close()
             lock.release()
     return absolute_path(target)
+
+
+def _not_embedded(store: DictStore, files: dict[str, ByteRange | None]) -> dict[str, None]:
+    """The keys of which no embedded value is copied."""
+    embedded = store._backend.embedded
+    gone = {key: None for key, byte_range in store._pending.frames.items() if byte_range is None}
+    # A leaf with a file hides an embedded value of the same key.
+    return gone if embedded is None else gone | {key: None for key in embedded.entries if key in files}
 
 
 def _leaves_by_tier(store: DictStore) -> tuple[dict[str, ByteRange | None], dict[str, ByteRange | None]]:

@@ -13,7 +13,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from blosc2 import _backends, _stores
-from blosc2._backends import MEMORY_LIMIT, filed_as
+from blosc2._backends import MEMORY_LIMIT, ByteRange, filed_as
 from blosc2._core.leaves.store_state import Change
 from blosc2._stores.followers import forget_published_keys, recount
 from blosc2._stores.pending import is_in_memory
@@ -181,8 +181,9 @@ def _set_many(store: Store, items: Iterator[tuple[str, Any]], progress: Progress
                 nbytes += _stores.nbytes_of(value)
                 if count % _PROGRESS_EACH == 0:
                     progress(count, nbytes)
-                if not isinstance(value, _stores.FramedValue):  # nothing was taken that comes behind it
-                    break
+                if isinstance(value, _stores.FramedValue):
+                    continue
+                break  # nothing was taken that comes behind it
     progress(count, nbytes)
     return count
 
@@ -206,11 +207,7 @@ def _stream_update(store: DictStore, items: Iterator[tuple[str, Any]]) -> None:
         flush(store, durable=True)
         return
     with Change(store._session):
-        first: list[Framed] = [
-            (key, 0, (*filed_as(byte_range), byte_range))
-            for key, byte_range in pending.frames.items()
-            if byte_range is not None
-        ]
+        first = _framed(pending.frames)
         before = pending.frames, pending.tiers
         pending.frames, pending.tiers = {}, {}
         recount(store)
@@ -228,6 +225,10 @@ def _stream_update(store: DictStore, items: Iterator[tuple[str, Any]]) -> None:
         raise
 
 
+def _framed(frames: dict[str, ByteRange | None]) -> list[Framed]:
+    return [(key, 0, (*filed_as(frame), frame)) for key, frame in frames.items() if frame is not None]
+
+
 def _write_as_they_come(
     store: DictStore, stream: LeafStream, items: Iterator[tuple[str, Any]], progress: Progress
 ) -> int:
@@ -236,7 +237,9 @@ def _write_as_they_come(
         # The first values are kept as frames: the caller may fill the same array again for the next one.
         first: list[Framed] = []
         nbytes = 0
-        while len(first) < _backends.CATALOG_LEAST and nbytes <= MEMORY_LIMIT:
+        while True:
+            if len(first) >= _backends.CATALOG_LEAST or nbytes > MEMORY_LIMIT:
+                break
             found = many.next()
             if found is None:
                 store._session.streaming = False
@@ -325,17 +328,8 @@ def _write_stream(store: DictStore, stream: LeafStream, many: _Many, first: list
     try:
         stream.begin()
         small = admit.small_leaves(store, stream, progress)
-        for framed in chain(_drained(first), iter(partial(many.next, small), None)):
-            key, nbytes, filed = framed
-            stream.add(key, *filed)
-            small.count += 1
-            small.nbytes += nbytes
-            if small.count % _PROGRESS_EACH == 0:
-                progress(small.count, small.nbytes)
-        progress(small.count, small.nbytes)
-        embedded = store._backend.embedded
-        replaced = () if embedded is None else embedded.entries
-        stream.end({key: None for key in replaced if key in admit}, pending.registry)
+        _add_all(stream, small, chain(_drained(first), iter(partial(many.next, small), None)), progress)
+        stream.end(_replaced(store, admit), pending.registry)
     except BaseException as error:
         name_file(error, store._file)
         store._backend.discard()
@@ -351,6 +345,22 @@ def _write_stream(store: DictStore, stream: LeafStream, many: _Many, first: list
             store._leaves.forget(key)
     load(store)
     return small.count
+
+
+def _add_all(stream: LeafStream, small: SmallLeaves, leaves: Iterable[Framed], progress: Progress) -> None:
+    for key, nbytes, filed in leaves:
+        stream.add(key, *filed)
+        small.count += 1
+        small.nbytes += nbytes
+        if small.count % _PROGRESS_EACH == 0:
+            progress(small.count, small.nbytes)
+    progress(small.count, small.nbytes)
+
+
+def _replaced(store: DictStore, admit: _stores.NewKeys) -> dict[str, None]:
+    """The embedded values whose keys were written."""
+    embedded = store._backend.embedded
+    return {} if embedded is None else {key: None for key in embedded.entries if key in admit}
 
 
 def _drained(leaves: list[Framed]) -> Iterator[Framed]:

@@ -120,9 +120,10 @@ class Slots:
             return
         with _lock:
             for place, (use, storage) in list(self._held.items()):
-                if storage.expired():
-                    del self._held[place]
-                    self._released[place] = use
+                if not storage.expired():
+                    continue
+                del self._held[place]
+                self._released[place] = use
 
     def give_up(self) -> None:
         """Never have slots used again whose batches are there: a child that is forked now has them, too."""

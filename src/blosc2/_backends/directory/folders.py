@@ -65,8 +65,7 @@ class Folders:
         occupied = set()
         try:
             for folder in folders:
-                if not os.path.isdir(folder):
-                    touched.update(self.make(folder))
+                touched.update(self.make(folder))
             for path in paths:
                 try:
                     kind = os.lstat(path).st_mode
@@ -82,13 +81,14 @@ class Folders:
         return touched, occupied
 
     def make(self, folder: str) -> list[str]:
-        """Make a folder; returns the folders that got a new entry."""
+        """Make a folder unless it exists; returns the folders that got a new entry."""
         changed = []
         above = folder
         while not os.path.isdir(above):
             above = os.path.dirname(above)
             changed.append(above)
-        self._owner.makedirs(folder)
+        if changed:
+            self._owner.makedirs(folder)
         return changed
 
     def remove_empty(self, folder: str) -> str:

@@ -31,6 +31,10 @@ def in_the_way(backend: DirectoryBackend, changes: dict[str, ByteRange | None], 
     )
 
 
+def _files_in(folders: set[str]) -> list[str]:
+    return [entry.path for folder in folders for entry in list(os.scandir(folder)) if entry.is_file()]
+
+
 class Publishing:
     """Publishes changes of one `.b2d`; made for each publication, as it refers to the backend.
 
@@ -72,8 +76,7 @@ class Publishing:
                 with backend._owner.open(os.path.join(tree, EMBED), "xb") as file:
                     embed.write(file)
             if durable:
-                sync_files([os.path.join(folder, file.name) for folder in folders for file in os.scandir(folder)
-                            if file.is_file()], folders)  # fmt: skip
+                sync_files(_files_in(folders), folders)
             self._take_over(tree)
             backend._was_there = True
         except BaseException:

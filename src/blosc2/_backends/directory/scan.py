@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from operator import attrgetter
 from typing import Final
@@ -46,7 +47,7 @@ class Folder:
         self.folders: list[str] = []
         top, inner = base == "/", base[1:]
         with os.scandir(root + base) as entries:
-            found = [entry for entry in entries if _has_unusual_suffix(entry.name)] if unusual else list(entries)
+            found = _with_unusual_suffix(entries) if unusual else list(entries)
             for entry in sorted(found, key=_name_of):
                 name = entry.name
                 dot = name.rfind(".")
@@ -72,6 +73,10 @@ class Folder:
                 if not key.isascii():
                     _check_name(root, key)
                 self.ranked[rank][key] = inner + name
+
+
+def _with_unusual_suffix(entries: Iterable[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
+    return [entry for entry in entries if _has_unusual_suffix(entry.name)]
 
 
 def _has_unusual_suffix(name: str) -> bool:
@@ -102,10 +107,13 @@ def first_unusual(root: str) -> dict[str, str]:
                     if entry.is_dir(follow_symlinks=False):
                         if len(folders) < _FOLDERS:
                             folders.append(f"{base}{name}/")
-                    elif entry.is_file():
-                        left -= _OPENED
-                        if _begins_like_frame(entry.path):
-                            found[base + os.path.splitext(name)[0]] = f"{base[1:]}{name}"
+                        continue
+                    if not entry.is_file():
+                        continue
+                    left -= _OPENED
+                    if not _begins_like_frame(entry.path):
+                        continue
+                    found[base + os.path.splitext(name)[0]] = f"{base[1:]}{name}"
     return found
 
 

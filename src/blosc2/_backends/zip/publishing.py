@@ -30,6 +30,7 @@ from blosc2.exceptions import FormatError
 
 if TYPE_CHECKING:
     from blosc2._backends.zip.backend import ZipBackend
+    from blosc2._backends.zip.members import Members
 
 #: Members begin at multiples of this.
 ALIGNMENT = 64
@@ -63,24 +64,7 @@ class Publishing:
         try:
             writer = backend._begin(fresh)
             backend._check_own()
-            for key in [key for key in backend._appended if files.get(key) is None]:
-                backend._drop(key)
-            keys: Iterable[str] = files
-            shown = None if fresh else backend.members
-            moved = () if shown is None else [(old, new) for old, new in shown.moved_groups if new is not None]
-            if moved or (
-                len(files) >= directory_records.CATALOG_LEAST
-                and (fresh or backend.members is None or backend.members.table().regular)
-            ):  # their records are to be sorted, so nothing else is kept of them
-                writer.collect(backend._folder)
-                keys = append_frames(writer, files, backend._appended, NewFrame)
-            for old, new in moved:
-                assert shown is not None
-                append_moved(writer, shown.whole_table(), old, new, files)
-            for key in keys:
-                byte_range = files[key]
-                if byte_range is not None and not backend._is_appended(key, byte_range):
-                    backend._append(key, byte_range)
+            self._append_members(writer, files, None if fresh else backend.members)
             if embed is not None:
                 append_frame(writer, EMBED_NAME, embed.byte_range(backend.root))
             writer.drain()
@@ -106,6 +90,26 @@ class Publishing:
             else:
                 self._take_back(writer, end)
             raise
+
+    def _append_members(self, writer: ArchiveWriter, files: dict[str, ByteRange | None], shown: Members | None) -> None:
+        """Write the members that are not there yet; `shown` has those of the file, None for a new one."""
+        backend = self._backend
+        for key in [key for key in backend._appended if files.get(key) is None]:
+            backend._drop(key)
+        keys: Iterable[str] = files
+        moved = () if shown is None else [(old, new) for old, new in shown.moved_groups if new is not None]
+        if moved or (
+            len(files) >= directory_records.CATALOG_LEAST and (shown is None or shown.table().regular)
+        ):  # their records are to be sorted, so nothing else is kept of them
+            writer.collect(backend._folder)
+            keys = append_frames(writer, files, backend._appended, NewFrame)
+        for old, new in moved:
+            assert shown is not None
+            append_moved(writer, shown.whole_table(), old, new, files)
+        for key in keys:
+            byte_range = files[key]
+            if byte_range is not None and not backend._is_appended(key, byte_range):
+                backend._append(key, byte_range)
 
     def compact(self, progress: Progress | None) -> None:
         """Rewrite the archive without dead bytes."""

@@ -117,9 +117,10 @@ class DiskBlocks:
         for folder in self._folders():
             with suppress(OSError), os.scandir(folder) as entries:
                 for entry in entries:
-                    if _NAME.fullmatch(entry.name):
-                        status = entry.stat()
-                        files.append((status.st_mtime_ns, status.st_size, entry.path))
+                    if not _NAME.fullmatch(entry.name):
+                        continue
+                    status = entry.stat()
+                    files.append((status.st_mtime_ns, status.st_size, entry.path))
         used = sum(size for _, size, _ in files)
         for _, size, path in sorted(files):
             if used <= self._limit:

@@ -152,17 +152,21 @@ class RemoteFile:
         try:
             with self._lock:
                 found = [piece for start, stop in spans for piece in self._pieces.cover(start, stop, left, exact=exact)]
-            for piece in left[0 if exact else 1 :]:
-                if submit(self._options.requests, self._bring, piece):
-                    left.remove(piece)
-            while left:
-                self._bring(left[0])
-                del left[0]
+            self._have_brought(left, 0 if exact else 1)
         except BaseException:
             for piece in left:
                 self._give_up(piece)
             raise
         return found
+
+    def _have_brought(self, left: list[Piece], own: int) -> None:
+        """Have pieces fetched, but for the first `own` ones by other threads, as far as these take them."""
+        for piece in left[own:]:
+            if submit(self._options.requests, self._bring, piece):
+                left.remove(piece)
+        while left:
+            self._bring(left[0])
+            del left[0]
 
     def _give_up(self, piece: Piece) -> None:
         """Tell who waits for a piece that nobody fetches it, if that is so."""

@@ -240,6 +240,18 @@ def _together(
             return key, nbytes, own.filed(number)
         return key, nbytes, frame if isinstance(frame, tuple) else cast("Future[Filed]", frame).result()
 
+    def due() -> Iterator[tuple[str, int, Filed]]:
+        while waiting and (
+            ahead > _AHEAD or handed > _EACH * nthreads or len(waiting) > _AHEAD_VALUES or waiting[0].is_made()
+        ):
+            yield first()
+            owner.check(path)
+
+    def rest() -> Iterator[tuple[str, int, Filed]]:
+        while waiting:
+            owner.check(path)
+            yield first()
+
     try:
         for key, value in items:
             owner.check(path)  # a forked child has no such threads
@@ -257,23 +269,16 @@ def _together(
                 handed += 1
                 others = 0
             elif other is not None:
-                while waiting:
-                    yield first()
-                    owner.check(path)
+                yield from rest()
                 other.append((key, value))
                 return
             else:
                 waiting.append(_Waiting(key, nbytes_of(value), 0, _filed(value, key, path, encoding)))
-            while waiting and (
-                ahead > _AHEAD or handed > _EACH * nthreads or len(waiting) > _AHEAD_VALUES or waiting[0].is_made()
-            ):
-                yield first()
-                owner.check(path)
-            if others >= _FEW and not waiting:
-                return
-        while waiting:
-            owner.check(path)
-            yield first()
+            yield from due()
+            if others < _FEW or waiting:
+                continue
+            return
+        yield from rest()
     finally:
         if owner.is_here:
             for one in waiting:

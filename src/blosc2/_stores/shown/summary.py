@@ -79,8 +79,9 @@ def _has_few_files(path: str) -> bool:
                 left -= 1
                 if left < 0:
                     return False
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.path)
+                if not entry.is_dir(follow_symlinks=False):
+                    continue
+                folders.append(entry.path)
     return True
 
 

@@ -88,18 +88,22 @@ def cp(sources: tuple[str, ...], target: str, force: bool, timeout: float) -> No
             found = sources_open.enter_context(opened(source.path))
             into = target.endswith("/") or len(sources) > 1 or is_group(store, where.key)
             copies += _planned(found, source, where.key, into=into)
-        leaves = [copy for copy in copies if copy.attributes is None]
         _check_targets(store, where.path, copies, force=force)
         with store.transaction():
-            for copy in copies:
-                if copy.attributes is None:
-                    store[copy.new_key] = copy.found if copy.key is None else copy.found[copy.key]
-                elif isinstance(store, TreeStore):
-                    store.get_subtree(copy.new_key or "/").attrs[:] = copy.attributes
+            _do(store, copies)
+    leaves = [copy for copy in copies if copy.attributes is None]
     click.echo(f"{number(len(leaves), 'leaf', 'leaves')} copied to {where.path}", err=True)
     lost = 0 if isinstance(store, TreeStore) else len(copies) - len(leaves)
     if lost:
         click.echo(f"the attributes of {number(lost, 'group')} were left out: only a TreeStore has them", err=True)
+
+
+def _do(store: Store, copies: list[_Copy]) -> None:
+    for copy in copies:
+        if copy.attributes is None:
+            store[copy.new_key] = copy.found if copy.key is None else copy.found[copy.key]
+        elif isinstance(store, TreeStore):
+            store.get_subtree(copy.new_key or "/").attrs[:] = copy.attributes
 
 
 def _check_targets(store: Store, path: str, copies: list[_Copy], *, force: bool) -> None:

@@ -9,6 +9,7 @@ import struct
 import tempfile
 import zipfile
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -117,8 +118,7 @@ class _Member:
         if self._unpacked is None:
             with tempfile.TemporaryFile() as file, self._archive.open(self._name) as member:
                 read_header(member)
-                while part := member.read(1 << 20):
-                    file.write(part)
+                file.writelines(iter(partial(member.read, 1 << 20), b""))
                 if file.tell() != math.prod(self._shape) * self._dtype.itemsize:
                     raise ConversionError(f"{self._archive.filename}: {self._name} has not the bytes of its shape")
                 self._unpacked = np.memmap(file, self._dtype, "r", shape=self._shape, order="F")

@@ -249,22 +249,26 @@ def _verify(source: Source, target: str, name: str | None, left_out: list[LeftOu
     for each in left_out:
         lost.setdefault(each.key, []).append(each.what)
     with closing(open_source(target, name)) as written:
-        found: dict[tuple[str, bool], Any] = {
-            (item.key, isinstance(item, GroupItem)): item for item in written.items() if not isinstance(item, LeftOut)
-        }
-        leaves = [key for key, is_group in found if not is_group]
-        for item in source.items():
-            if isinstance(item, LeftOut):
-                continue
-            is_group = isinstance(item, GroupItem)
-            other = found.get((item.key, is_group))
-            if other is None and len(leaves) == 1 and not is_group:
-                other = found[leaves[0], False]  # a file of one array has no keys
-            what = lost.get(item.key, [])
-            if other is None and (what or is_group):
-                continue  # a format without groups lists their attributes, and has nothing else of them
-            if not (_same_attributes(item, other, what) and (is_group or _same(item, other, any_dtype=bool(what)))):
-                raise ConversionError(f"what was read back at {item.key!r} is not what the source has")
+        _compare(source, written, lost)
+
+
+def _compare(source: Source, written: Source, lost: dict[str, list[str]]) -> None:
+    found: dict[tuple[str, bool], Any] = {
+        (item.key, isinstance(item, GroupItem)): item for item in written.items() if not isinstance(item, LeftOut)
+    }
+    leaves = [key for key, is_group in found if not is_group]
+    for item in source.items():
+        if isinstance(item, LeftOut):
+            continue
+        is_group = isinstance(item, GroupItem)
+        other = found.get((item.key, is_group))
+        if other is None and len(leaves) == 1 and not is_group:
+            other = found[leaves[0], False]  # a file of one array has no keys
+        what = lost.get(item.key, [])
+        if other is None and (what or is_group):
+            continue  # a format without groups lists their attributes, and has nothing else of them
+        if not (_same_attributes(item, other, what) and (is_group or _same(item, other, any_dtype=bool(what)))):
+            raise ConversionError(f"what was read back at {item.key!r} is not what the source has")
 
 
 def _same_attributes(item: Any, other: Any, lost: list[str]) -> bool:

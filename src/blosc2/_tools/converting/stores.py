@@ -303,8 +303,7 @@ class _StoreTarget:
         if self._made_of is not None:
             with TreeStore(self.partial, mode="a") as store:
                 for name in (_MADE_OF, _LEFT_OUT):
-                    if name in store.attrs:
-                        del store.attrs[name]
+                    store.attrs.pop(name, None)
 
     def abandon(self, *, keep: bool) -> None:
         keep = keep and self._made_of is not None

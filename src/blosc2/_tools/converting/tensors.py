@@ -93,8 +93,9 @@ class _NewTensors(UnresumedTarget):
         with NewFile(self.partial, replace=True) as file:
             file.write(struct.pack("<Q", len(text)) + text)
             for item in self._items:
-                if 0 not in item.shape:
-                    file.writelines(bytes_of(item.read(box)) for box in boxes_of(item, in_order=True))
+                if 0 in item.shape:
+                    continue
+                file.writelines(bytes_of(item.read(box)) for box in boxes_of(item, in_order=True))
             if file.tell() != 8 + len(text) + at:
                 raise ConversionError(f"{self.partial}: an array has other bytes than its shape says")
 

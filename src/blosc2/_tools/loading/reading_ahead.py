@@ -35,8 +35,7 @@ class _Shared:
     def work(self) -> None:
         while True:
             with self.not_full:
-                while self.drawn < self.stop and self.drawn - self.taken >= self.limit:
-                    self.not_full.wait()
+                self.not_full.wait_for(lambda: self.drawn >= self.stop or self.drawn - self.taken < self.limit)
                 if self.drawn >= self.stop:
                     return
                 number = self.drawn
@@ -121,8 +120,7 @@ class ReadAhead(Iterator[Any]):
             raise RuntimeError("a loop over a loader does not go on in a forked process: begin one there")
         with shared.ready:
             number = shared.taken
-            while number < self._stop and not shared.ended and number not in shared.results:
-                shared.ready.wait()
+            shared.ready.wait_for(lambda: number >= self._stop or shared.ended or number in shared.results)
             is_over = number not in shared.results
             result = shared.results.pop(number, None)
             shared.taken += 1
