@@ -108,6 +108,25 @@ def test_where_blocks_lie_is_asked_once_for_all_chunks(slow: SlowFiles, opened: 
 
 
 @MODES
+def test_blocks_at_the_beginning_come_with_what_says_where_they_lie(
+    slow: SlowFiles, opened: Any, mmap_mode: Any
+) -> None:
+    array = opened("volume.b2nd", mmap_mode=mmap_mode)
+    for number, patch in enumerate(
+        [
+            (slice(48, 64), slice(0, 16), slice(48, 80)),  # the first two of the 27 blocks of a chunk
+            (slice(48, 64), slice(48, 64), slice(16, 48)),  # the second and the third
+        ]
+    ):
+        slow.tell()
+        assert np.array_equal(array[patch], volume()[patch])
+        time.sleep(0.05)
+        told = slow.tell()
+        assert told["requests"] == {"read": 1}, number
+        assert told["bytes"] < 8 << 12  # pages
+
+
+@MODES
 def test_points_ask_at_once(slow: SlowFiles, opened: Any, mmap_mode: Any) -> None:
     array = opened("volume.b2nd", mmap_mode=mmap_mode)
     where = tuple(np.random.default_rng(3).integers(0, 96, (3, 60)))

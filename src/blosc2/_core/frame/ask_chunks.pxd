@@ -8,7 +8,7 @@ from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REG
 from blosc2._core.codec.chunk_checks cimport block_span, in_order
 from blosc2._core.frame.chunk_table cimport FIRST_READ, ChunkTable
 from blosc2._core.io.little_endian cimport i32
-from blosc2._core.io.readahead cimport Wanted, ask_range, fine_ns, note_wait, want
+from blosc2._core.io.readahead cimport ONE_REQUEST, PAGE, SLOW_GAP, Wanted, ask_range, fine_ns, note_wait, want
 
 cdef enum:
     # A chunk of so few bytes is asked for as a whole, without knowing where its blocks lie.
@@ -59,6 +59,26 @@ cdef inline void want_chunk(ChunkTable table, Wanted *wanted, int64_t index, int
     if wanted.base == NULL and head < FIRST_READ:
         head = FIRST_READ
     want(wanted, table.chunks_start + table.entry(index), size if whole else min(size, head))
+
+
+cdef inline void want_beginning(ChunkTable table, Wanted *wanted, int64_t index, int64_t nblocks,
+                                int64_t touched, int64_t last) noexcept nogil:
+    """Want blocks that lie at the beginning of a chunk together with what says where they are: one wait, not two.
+
+    Of the blocks up to number `last`, `touched` are needed. Where they lie is a guess: as if all blocks had the same size.
+    """
+    cdef int64_t head = CHUNK_HEADER + 4 * nblocks
+    cdef int64_t size, block, stop
+    if last < 0 or table.offsets == NULL:
+        return
+    size = table.chunks_stop - table.chunks_start if index + 1 == table.chunk_count else table.offsets[index + 1]
+    size -= table.entry(index)
+    block = (size - head) // nblocks
+    if block <= 0 or size > table.chunksize + CHUNK_HEADER:  # it is not the next chunk that follows in the file
+        return
+    stop = min(head + (last + 1) * block + block // 8, size)
+    if stop <= ONE_REQUEST - PAGE and (last + 1 - touched) * block <= min(touched * block // 2, <int64_t> SLOW_GAP):
+        want(wanted, table.chunks_start + table.entry(index), stop)
 
 
 cdef inline bint find_blocks(

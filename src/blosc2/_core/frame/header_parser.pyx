@@ -12,7 +12,7 @@ from blosc2._core.codec.chunk cimport CHUNK_HEADER, MAX_BLOCK, MAX_BUFFER
 from blosc2._core.codec.chunk_checks cimport FIRST_PLUGIN, filter_asks_array
 from blosc2._core.io.little_endian cimport u32
 from blosc2._core.io.readahead cimport (
-    Wanted, ask_for_frame, begin_asking, is_absent, note_found, state_get, stop_guessing)
+    Wanted, ask_for_frame, begin_asking, fine_ns, is_absent, note_found, note_wait, state_get, stop_guessing)
 from blosc2._core.io.source cimport READ_OK, Source
 from blosc2._core.io.steps cimport PLACES, draw_number, number_range
 
@@ -73,7 +73,7 @@ cdef class Header:
         `known` are bytes of the frame that were read already, `have` how many.
         """
         cdef uint8_t prefix[PREFIX_READ]
-        cdef int64_t available, wanted
+        cdef int64_t available, wanted, since = 0
         self.source = source
         self.offset = offset
         self.key = key
@@ -90,6 +90,8 @@ cdef class Header:
                 self.bad(0, "no bytes: an empty file or byte range is no frame")
             self.bad(0, f"a frame needs at least 112 bytes and there are {available}: cut short, or no frame")
         stop_guessing(source)
+        if offset == 0:
+            since = fine_ns()
         if have == 0:
             ask_for_frame(source, offset, available)
         wanted = min(PREFIX, available)
@@ -102,6 +104,8 @@ cdef class Header:
         have = min(have, available)
         self.parse_header(known, have, available, length)
         self.find_trailer(known, have)
+        if offset == 0:     # a file of its own
+            note_wait(source.asking, since)
         return 0
 
     cdef int bad(self, int64_t at, str what) except -1:

@@ -166,7 +166,10 @@ cdef inline int by_start(const void *a, const void *b) noexcept nogil:
 
 cdef inline void note_wait(AskState *state, int64_t since) noexcept nogil:
     """Take note of how long it took until bytes came that were asked for; a long wait counts for some more."""
-    cdef long slow = state_get(&state.slow)
+    cdef long slow
+    if state == NULL:
+        return
+    slow = state_get(&state.slow)
     if fine_ns() - since > LATE_NS:
         state_set(&state.slow, STAYS_SLOW)
     elif slow:

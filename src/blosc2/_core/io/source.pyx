@@ -12,6 +12,7 @@ the end of the file, whose pages nobody touches before the file has them: each s
 import mmap
 import os
 import sys
+from contextlib import suppress
 
 cimport cython
 
@@ -342,23 +343,22 @@ cdef class Source:
         """
         cdef Source other = Source.__new__(Source)
         cdef OpenFile file = None
-        other.path, other.identity = self.path, self.identity
-        other.mapped = True
+        other.path, other.identity, other.mapped = self.path, self.identity, True
         if not length:
             return other
         cdef bint grows = old is not None and old.mapped and self._is_same(old)
         if grows and old.file is not None and length <= old.file.room:
             file = old.file
         else:
-            try:
+            with suppress(ValueError):  # of Python's mappings
                 file = _mapping_of(self.fd, length, grows)
-            except ValueError:  # of Python's mappings
-                file = None
             if file is not None and old is not None:
                 _advise_again(file, old)
         if file is None or os.fstat(self.fd).st_size < length:
             raise FormatError(f"{length} bytes are wanted here but the file was cut just now", path=self.path, offset=0)
         other.show(file, length)
+        if self.asking != NULL and state_get(&self.asking.slow):
+            state_set(&other.asking.slow, STAYS_SLOW)
         return other
 
     def reopen(self):

@@ -12,11 +12,11 @@ each task, and it may change meanwhile. It orders nothing: who comes too early o
 from libc.stdint cimport INT64_MAX, int64_t
 
 from blosc2._core.codec.codec cimport CHUNK_HEADER, Chunk, DecodeContext
-from blosc2._core.frame.ask_chunks cimport find_blocks, is_wanted_whole, want_block, want_chunk
+from blosc2._core.frame.ask_chunks cimport find_blocks, is_wanted_whole, want_beginning, want_block, want_chunk
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.io.readahead cimport (
     AHEAD_BYTES, PAGE, Wanted, begin_asking, end_asking, goes_without, is_due, send_early, send_requests)
-from blosc2._core.io.steps cimport number_get, number_set, state_change, state_set
+from blosc2._core.io.steps cimport number_get, number_set, state_change, state_get, state_set
 from blosc2._core.ndim.geometry cimport MAX_DIM, Grid
 from blosc2._core.ndim.grid cimport Ahead, Box, Operation, clip
 
@@ -51,6 +51,17 @@ cdef inline void touch(const Grid *g, const Box *box, const int64_t *step, int64
         touched.low[d] = box.first[d] // g.blocks[d]
         touched.many[d] = (box.first[d] + (box.count[d] - 1) * step[d * apart]) // g.blocks[d] - touched.low[d] + 1
         touched.count *= touched.many[d]
+
+
+cdef inline int64_t last_of(const Grid *g, const int64_t *step, const Touched *touched) noexcept nogil:
+    """The number of the last block that a box touches in a chunk; -1 if its steps may pass over blocks."""
+    cdef int64_t last = 0
+    cdef int d
+    for d in range(g.ndim):
+        if step[d] > g.blocks[d]:
+            return -1
+        last += (touched.low[d] + touched.many[d] - 1) * g.block_strides[d]
+    return last
 
 
 cdef inline void want_blocks(Frame frame, Wanted *wanted, int64_t nchunk, const Chunk *chunk, const Grid *g, const Box *box,
@@ -123,6 +134,8 @@ cdef inline void ask_for_tasks(Operation self, DecodeContext *context, int64_t f
             # The only one is read at once, and then nothing is gained by asking.
             if whole or stop - first > 1:
                 want_chunk(self.frame, &wanted, nchunk, nblocks, whole)
+            if not (whole or self.by_points or wanted.far) and state_get(&wanted.state.slow):
+                want_beginning(self.frame, &wanted, nchunk, nblocks, touched.count, last_of(g, self.step, &touched))
             again = again or not whole
     wanted.leaf = not again and stop - first == self.frame.chunk_count
     send_requests(&wanted)

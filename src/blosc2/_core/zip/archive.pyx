@@ -27,7 +27,7 @@ from blosc2._core.io.checksum cimport checksum
 from blosc2._core.io.little_endian cimport u16, u32, u64
 from blosc2._core.zip.member_checksum cimport SMALL_MEMBER, check_member
 from blosc2._core.io.large_pages cimport use_large_pages
-from blosc2._core.io.readahead cimport PAGE, TAIL, ask_range, stop_guessing
+from blosc2._core.io.readahead cimport PAGE, TAIL, ask_range, fine_ns, note_wait, stop_guessing
 from blosc2._core.io.source cimport Source
 from blosc2._core.io.steps cimport address_get, address_set, publish_once
 
@@ -76,10 +76,12 @@ cdef class Archive:
     """
 
     def __cinit__(self, Source source not None, bint trusting=True):
+        cdef int64_t since = fine_ns()
         self.source = source
         self._trusting = trusting
         stop_guessing(source)
         self._find_end()
+        note_wait(source.asking, since)
 
     def __dealloc__(self):
         PyMem_Free(self._offsets)
@@ -115,13 +117,11 @@ cdef class Archive:
             else:
                 copy = source.read(low, length)
                 block = <const uint8_t *> PyBytes_AS_STRING(copy)
-            while True:
-                position = last_end(block, length)
-                if position < 0:
-                    break
+            position = last_end(block, length)
+            while position >= 0:
                 if self._try_end(low + position, block, low, have, &work):
                     return 0
-                length = position + 3
+                position = last_end(block, position + 3)
             high = low
             if low == 0:
                 break
