@@ -184,7 +184,13 @@ def test_what_all_threads_ask_has_no_lock() -> None:
     )
 
 
-_LOOPS = ast.ListComp | ast.SetComp | ast.DictComp | ast.For | ast.While
+_LOOPS = ast.ListComp | ast.SetComp | ast.DictComp | ast.For | ast.AsyncFor | ast.While
+
+
+def _catches_all(kind: ast.expr | None) -> bool:
+    return kind is None or not {"BaseException", "KeyboardInterrupt"}.isdisjoint(
+        ast.unparse(kind).strip("()").split(", ")
+    )
 
 
 def _loops_in_blocks(node: ast.AST, block: bool = False) -> Iterator[_LOOPS]:
@@ -195,19 +201,26 @@ def _loops_in_blocks(node: ast.AST, block: bool = False) -> Iterator[_LOOPS]:
         return
     elif isinstance(node, _LOOPS) and block:
         yield node
-    inner = ast.iter_child_nodes(node)
-    if isinstance(node, ast.With):
+    inner = [(child, block) for child in ast.iter_child_nodes(node)]
+    if isinstance(node, ast.With | ast.AsyncWith):
         if any(not ast.unparse(item.context_expr).startswith("suppress(") for item in node.items):
-            block = True
-    elif isinstance(node, ast.Try):
-        caught = [handler.type for handler in node.handlers]
-        all_are = any(kind is None or ast.unparse(kind) == "BaseException" for kind in caught)
-        for part in (node.body, node.orelse):
-            for child in part:
-                yield from _loops_in_blocks(child, block or all_are or bool(node.finalbody))
-        inner = iter([*node.handlers, *node.finalbody])
-    for child in inner:
-        yield from _loops_in_blocks(child, block)
+            inner = [(child, True) for child, _ in inner]
+    elif isinstance(node, ast.Try | ast.TryStar):
+        ends = block or bool(node.finalbody)
+        tried = ends or any(_catches_all(handler.type) for handler in node.handlers)
+        inner = [(child, tried) for child in (*node.body, *node.orelse)]
+        inner += [(child, ends) for child in node.handlers] + [(child, block) for child in node.finalbody]
+    for child, within in inner:
+        yield from _loops_in_blocks(child, within)
+
+
+def _ends_with_condition(body: list[ast.stmt]) -> bool:
+    last = body[-1]
+    if isinstance(last, ast.If) and last.orelse:
+        return _ends_with_condition(last.orelse)
+    if isinstance(last, ast.For | ast.AsyncFor | ast.While) and last.orelse:
+        return _ends_with_condition(last.orelse)
+    return isinstance(last, ast.If | ast.Assert | ast.Match)
 
 
 def _jumps_back_bare(loop: _LOOPS) -> bool:
@@ -216,10 +229,7 @@ def _jumps_back_bare(loop: _LOOPS) -> bool:
         return any(generator.ifs for generator in loop.generators)
     if isinstance(loop, ast.While) and not isinstance(loop.test, ast.Constant):
         return True
-    last = loop.body[-1]
-    while isinstance(last, ast.If) and last.orelse:
-        last = last.orelse[-1]
-    return isinstance(last, ast.If | ast.Assert)
+    return _ends_with_condition(loop.body)
 
 
 def test_an_interrupt_of_a_loop_ends_the_blocks_around_it() -> None:
@@ -240,7 +250,8 @@ def test_an_interrupt_of_a_loop_ends_the_blocks_around_it() -> None:
             "with a:\n  while b:\n    d()",
             "try:\n  b = [c for c in d if c]\nfinally:\n  e()",
             "try:\n  for b in c:\n    if not b:\n      continue\n    d()\nexcept BaseException:\n  e()",
+            "try:\n  b()\nexcept E:\n  for c in d:\n    if c:\n      e()\nfinally:\n  f()",
         )
         for loop in _loops_in_blocks(ast.parse(text))
     ]
-    assert seen == [True, True, True, False]
+    assert seen == [True, True, True, False, True]

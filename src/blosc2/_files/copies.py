@@ -155,7 +155,7 @@ def _copy(file: BinaryIO, byte_range: ByteRange) -> None:
 
 
 def _copy_by_system(file: BinaryIO, source: Source, offset: int, length: int) -> int:
-    """Let the system copy bytes to a file. Returns how many it copied."""
+    """Let the system copy bytes to a file. Returns how many it copied; after an error, the position is what it was."""
     file.flush()
     position = file.tell()
     done = 0

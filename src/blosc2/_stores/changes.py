@@ -201,7 +201,7 @@ def move(store: Store, names: dict[str, str]) -> None:
                 edited = remove(store, old)
                 if edited is None:
                     continue
-                byte_ranges[old] = edited.byte_range()  # by another thread, since then
+                byte_ranges[old] = edited.byte_range()  # another thread has edited it since then
             for old, new in names.items():
                 put(store, new, byte_ranges[old])
 

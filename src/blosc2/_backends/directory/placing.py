@@ -102,8 +102,7 @@ class Placing(Unsettled):
             else:
                 self.new.add(path)
             self.folders.add(folder)
-            if not os.path.isdir(folder):
-                self.folders.update(backend.tree.make(folder))
+            self.folders.update(backend.tree.make(folder))
             replacing = True
             owner.replace(aside, path)
         except BaseException as error:

@@ -90,7 +90,7 @@ def cp(sources: tuple[str, ...], target: str, force: bool, timeout: float) -> No
             copies += _planned(found, source, where.key, into=into)
         _check_targets(store, where.path, copies, force=force)
         with store.transaction():
-            _do(store, copies)
+            _write(store, copies)
     leaves = [copy for copy in copies if copy.attributes is None]
     click.echo(f"{number(len(leaves), 'leaf', 'leaves')} copied to {where.path}", err=True)
     lost = 0 if isinstance(store, TreeStore) else len(copies) - len(leaves)
@@ -98,7 +98,7 @@ def cp(sources: tuple[str, ...], target: str, force: bool, timeout: float) -> No
         click.echo(f"the attributes of {number(lost, 'group')} were left out: only a TreeStore has them", err=True)
 
 
-def _do(store: Store, copies: list[_Copy]) -> None:
+def _write(store: Store, copies: list[_Copy]) -> None:
     for copy in copies:
         if copy.attributes is None:
             store[copy.new_key] = copy.found if copy.key is None else copy.found[copy.key]
