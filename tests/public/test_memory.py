@@ -228,8 +228,8 @@ assert blosc2.check(store_path).ok
     "filled": """
 with kind(store_path)(store_path, mode="a") as store:
     leaf, array = store["/big"], blosc2.open(path)
-    for first in range(0, rows, 16):
-        leaf[first : first + 16] = array[rows - 16 :]
+    for first in range(0, rows, 4):
+        leaf[first : first + 4] = array[rows - 4 :]
     leaf[0] = 3
     store.flush()
     leaf[1] = 5

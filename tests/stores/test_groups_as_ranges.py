@@ -38,6 +38,11 @@ def below(model: Model, group: str) -> list[str]:
     return [key for key in model if key.startswith(group + "/")]
 
 
+def has_twin(model: Model, key: str) -> bool:
+    """Whether a new key would differ from another one in case only, which no store allows."""
+    return key not in model and key.lower() in {name.lower() for name in [*model, *groups_of(model)]}
+
+
 def compare(store: Any, model: Model, gone: set[str]) -> None:
     """All that a store says of its keys is what the dict says."""
     groups = groups_of(model)
@@ -102,8 +107,12 @@ class Play:
                 self.gone.add(key)
         elif what == "set":
             key = f"{move[1]}/k{move[2]:04}"
-            store[key] = value(move[2] + 1000)
-            model[key] = move[2] + 1000
+            if has_twin(model, key):
+                with pytest.raises(ValueError, match="in case only"):
+                    store[key] = value(move[2] + 1000)
+            else:
+                store[key] = value(move[2] + 1000)
+                model[key] = move[2] + 1000
         elif what == "rename":
             self.rename(*move[1:])
         elif what == "hold":
@@ -198,6 +207,14 @@ class Play:
 @given(st.lists(moves, min_size=1, max_size=9))
 def test_any_order(tmp_path_factory: pytest.TempPathFactory, number: int, moves: list[tuple[Any, ...]]) -> None:
     Play(str(tmp_path_factory.mktemp("ranges") / "s.b2z"), number).run(moves)
+
+
+def test_a_key_like_one_of_a_renamed_group_is_refused(tmp_path: Path) -> None:
+    play = Play(str(tmp_path / "s.b2z"), 250)
+    assert "/g1/h1/k0019" in play.model
+    play.run([("rename", "/g1/h1", "/g1/H0"), ("set", "/g1/h0", 19), ("set", "/g1/h0", 20)])
+    assert "/g1/h0/k0020" in play.model
+    assert "/g1/h0/k0019" not in play.model
 
 
 @pytest.mark.parametrize("suffix", [".b2z", ".b2d"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -46,32 +47,53 @@ def by_update(store: Any) -> None:
     del store["/c"]
 
 
+class OfEdits(Interrupt):
+    """Counts only the lines that make pending changes of edits."""
+
+    def watches(self, code: CodeType) -> bool:
+        return code.co_name == "collect"
+
+
+def play(act: Any, make: Maker, interrupt: Interrupt) -> Interrupt:
+    """A change that is interrupted, and what can be done and seen afterwards."""
+    with make("w", locking=True) as store:
+        store.update({key: np.array(value) for key, value in BEFORE.items()})
+        with interrupt, suppress(KeyboardInterrupt):
+            act(store)
+        where = f"{interrupt.where} (line {interrupt.at})"
+        assert not store._unpublished, where
+        shown = values_of(store)
+        assert all(value in (BEFORE.get(key), AFTER.get(key)) for key, value in shown.items()), where
+        if act is in_one_transaction and not make.is_directory:
+            assert shown in (BEFORE, AFTER), where
+        with make(locking=True, timeout=1) as other:
+            assert values_of(other) == shown, where
+            other["/more"] = [1]  # the lock is free
+        store["/again"] = [2]
+        assert values_of(store) == make.values() == {**shown, "/more": [1], "/again": [2]}, where
+    assert blosc2.check(make.path).ok, where
+    return interrupt
+
+
+def new_maker(kind: str, folder: Path) -> Maker:
+    folder.mkdir()
+    return Maker(kind, folder)
+
+
 @pytest.mark.parametrize("act", [in_one_transaction, one_by_one, by_update])
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_interrupt_at_any_line(kind: str, act: Any, tmp_path: Path) -> None:
-    def played(at: int, folder: Path) -> Interrupt:
-        folder.mkdir()
-        make = Maker(kind, folder)
-        with make("w", locking=True) as store:
-            store.update({key: np.array(value) for key, value in BEFORE.items()})
-            with Interrupt(at) as interrupt, suppress(KeyboardInterrupt):
-                act(store)
-            where = f"{interrupt.where} (line {at})"
-            assert not store._unpublished, where
-            shown = values_of(store)
-            assert all(value in (BEFORE.get(key), AFTER.get(key)) for key, value in shown.items()), where
-            if act is in_one_transaction and not make.is_directory:
-                assert shown in (BEFORE, AFTER), where
-            with make(locking=True, timeout=1) as other:
-                assert values_of(other) == shown, where
-                other["/more"] = [1]  # the lock is free
-            store["/again"] = [2]
-            assert values_of(store) == make.values() == {**shown, "/more": [1], "/again": [2]}, where
-        assert blosc2.check(make.path).ok, where
-        return interrupt
-
-    lines = played(-1, tmp_path / "count").lines
+    lines = play(act, new_maker(kind, tmp_path / "count"), Interrupt(-1)).lines
     assert lines > 100
     step = 1 if FULL else max(1, lines // _SOME)
     for at in range(len(kind) % step, lines, step):
-        played(at, tmp_path / f"at{at}")
+        play(act, new_maker(kind, tmp_path / f"at{at}"), Interrupt(at))
+
+
+@pytest.mark.parametrize("act", [in_one_transaction, one_by_one])
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_interrupt_while_edits_become_changes(kind: str, act: Any, tmp_path: Path) -> None:
+    lines = play(act, new_maker(kind, tmp_path / "count"), OfEdits(-1)).lines
+    assert lines >= 3
+    for at in range(lines):
+        play(act, new_maker(kind, tmp_path / f"at{at}"), OfEdits(at))

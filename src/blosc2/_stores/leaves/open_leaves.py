@@ -110,11 +110,12 @@ class OpenLeaves(HeldLeaves):
                 self.refuse_edits(handle)
             self.handles = weakref.WeakValueDictionary()
         self.edited = {}
+        self.collecting.clear()  # an interrupt may have left a key, here and below
 
     def collect(self, changes: dict[str, ByteRange | None]) -> None:
         """Make the frames of edited leaves pending changes."""
         edited = self.edited
-        self.collecting.clear()  # an interrupt may have left a key
+        self.collecting.clear()
         for key, handle in list(edited.items()):
             try:
                 self.collecting[key] = None
@@ -140,6 +141,7 @@ class OpenLeaves(HeldLeaves):
 
     def reload_edited(self, keys: Iterable[str], byte_range_of: Callable[[str], ByteRange | None]) -> None:
         """The changes of some keys were dropped, and all edits, also those that other threads made meanwhile."""
+        self.collecting.clear()
         self.reload({*keys, *self.take_edited()}, byte_range_of)
 
     def follow(self, byte_range_of: Callable[[str], ByteRange | None]) -> None:
