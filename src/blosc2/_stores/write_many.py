@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
 from itertools import chain, islice
+from operator import length_hint
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from blosc2 import _backends, _stores
@@ -58,8 +59,9 @@ def update_store(store: Store, items: Items, more: Mapping[str, Any]) -> None:
         ):
             _set_each(store, values)
             return
-        # The first ones are pending like other changes: for a few, a stream would take longer.
-        _set_each(store, islice(values, _backends.CATALOG_LEAST - 1))
+        if not _are_many(values):
+            # The first ones are pending like other changes: for a few, a stream would take longer.
+            _set_each(store, islice(values, _backends.CATALOG_LEAST - 1))
         for item in values:
             with store._lock:
                 _stream_update(cast("DictStore", store), chain((item,), values))
@@ -130,9 +132,11 @@ def write_many(self: Store, items: Items, *, progress: Callable[[int, int], Any]
 
 def _pairs(items: Items, more: Mapping[str, Any] | None = None) -> Iterator[tuple[str, Any]]:
     """Keys and values of the arguments that `update` of a dict takes."""
-    if hasattr(items, "keys"):
+    if type(items) is dict:
+        found: Iterator[tuple[str, Any]] = iter(items.items())  # which tells how many there are
+    elif hasattr(items, "keys"):
         values: Any = items
-        found: Iterator[tuple[str, Any]] = ((key, values[key]) for key in values.keys())  # noqa: SIM118 - as dict does
+        found = ((key, values[key]) for key in values.keys())  # noqa: SIM118 - as dict does
     else:
         found = iter(items)
     return chain(found, more.items()) if more else found
@@ -141,6 +145,11 @@ def _pairs(items: Items, more: Mapping[str, Any] | None = None) -> Iterator[tupl
 def _absolute(store: Store, items: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     """The same items with keys of the whole store, if `store` is a view of a group."""
     return ((store._absolute(key), value) for key, value in items) if store._prefix else items
+
+
+def _are_many(items: Iterator[tuple[str, Any]]) -> bool:
+    """Whether so many items are to come that a stream is worth while, as far as they say."""
+    return length_hint(items) >= _backends.CATALOG_LEAST
 
 
 def _no_progress(count: int, nbytes: int) -> None:
@@ -233,21 +242,30 @@ def _write_as_they_come(
     store: DictStore, stream: LeafStream, items: Iterator[tuple[str, Any]], progress: Progress
 ) -> int:
     """Write leaves as they come, and publish them; returns their number. Nothing is pending."""
+    are_many = _are_many(items)
     with _streaming(store, items) as many:
-        # The first values are kept as frames: the caller may fill the same array again for the next one.
-        first: list[Framed] = []
-        nbytes = 0
-        while True:
-            if len(first) >= _backends.CATALOG_LEAST or nbytes > MEMORY_LIMIT:
-                break
-            found = many.next()
-            if found is None:
-                store._session.streaming = False
-                return _write_few(store, first, progress)
-            first.append(found)
-            frame = found[2][2]
-            nbytes += len(frame) if isinstance(frame, bytes) else frame[2]
+        first, is_all = ([], False) if are_many else _first_of(many)
+        if is_all:
+            store._session.streaming = False
+            return _write_few(store, first, progress)
         return _write_stream(store, stream, many, first, progress)
+
+
+def _first_of(many: _Many) -> tuple[list[Framed], bool]:
+    """The first values, too few for a stream or just enough; whether these are all.
+
+    They are kept as frames: the caller may fill the same array again for the next one.
+    """
+    first: list[Framed] = []
+    nbytes = 0
+    while len(first) < _backends.CATALOG_LEAST and nbytes <= MEMORY_LIMIT:
+        found = many.next()
+        if found is None:
+            return first, True
+        first.append(found)
+        frame = found[2][2]
+        nbytes += len(frame) if isinstance(frame, bytes) else frame[2]
+    return first, False
 
 
 class _Many:

@@ -202,14 +202,14 @@ cdef class RawKind:
     cdef bint takes(self, cnp.ndarray items) noexcept:
         """Whether an array of this kind is stored so: one that is all zero is not."""
         cdef const uint8_t *source
-        cdef uint8_t seen = 0
         cdef int32_t i
         if cnp.PyArray_NBYTES(items) != self.nbytes or not cnp.PyArray_IS_C_CONTIGUOUS(items):
             return False
         source = <const uint8_t *> cnp.PyArray_DATA(items)
         for i in range(self.nbytes):
-            seen |= source[i]
-        return seen != 0
+            if source[i]:
+                return True
+        return False
 
     cdef int64_t size(self) noexcept:
         """Bytes of a frame."""
