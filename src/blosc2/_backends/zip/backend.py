@@ -34,7 +34,7 @@ from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.on_demand import import_now
 from blosc2._files import changed_by_others, file_identity, identity_of, sync_descriptor
-from blosc2._options import StoreOptions, absolute_path
+from blosc2._options import StoreOptions, absolute_path, get_nthreads
 from blosc2.exceptions import FormatError
 
 if TYPE_CHECKING:
@@ -235,6 +235,7 @@ class ZipBackend(TieredBackend):
             self._check_own()
             writer.collect(self._folder)
             writer.eager = True  # `LeafStream.end` waits for the disk
+            writer.in_background = get_nthreads() > 1
         except BaseException:
             self._give_up()
             raise
@@ -460,6 +461,8 @@ class ZipBackend(TieredBackend):
         if self._is_inherited:
             self.abandon()
             return
+        if self._writer is not None:
+            self._writer.wait()
         if self._new is not None:
             self._new.abandon()
         elif self._descriptor >= 0:
@@ -474,6 +477,8 @@ class ZipBackend(TieredBackend):
         if self._is_inherited:
             self.abandon()
             return
+        if self._writer is not None:
+            self._writer.wait()
         if self._new is not None or not self._staged or self._descriptor < 0 or not self._is_own():
             staged = self._staged and self._new is None
             self._cut_off()

@@ -6,7 +6,7 @@ from libc.string cimport memset
 
 from blosc2._core.io.checksum cimport checksum
 from blosc2._core.io.little_endian cimport put, put32, put64
-from blosc2._core.zip.archive_writer cimport Collected
+from blosc2._core.zip.file_appender cimport Collected
 from blosc2._core.catalog_writing.catalog_pages cimport Pages
 from blosc2._core.zip.catalog cimport FOOTER_LENGTH, PAGE
 from blosc2._core.zip.end_record cimport is_wide

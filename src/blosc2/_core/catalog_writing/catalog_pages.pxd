@@ -1,6 +1,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
-from blosc2._core.zip.archive_writer cimport ArchiveWriter, Collected
+from blosc2._core.zip.archive_writer cimport ArchiveWriter
+from blosc2._core.zip.file_appender cimport Collected
 
 
 cdef class Pages:

@@ -6,7 +6,8 @@ from libc.string cimport memcpy, memset
 
 from blosc2._core.io.checksum cimport checksum
 from blosc2._core.io.little_endian cimport put32
-from blosc2._core.zip.archive_writer cimport COLLECTED, ArchiveWriter, Collected
+from blosc2._core.zip.archive_writer cimport ArchiveWriter
+from blosc2._core.zip.file_appender cimport COLLECTED, Collected
 from blosc2._core.zip.catalog cimport PAGE
 
 

@@ -18,7 +18,8 @@ from blosc2._core.io.little_endian cimport put32, put64, u32
 from blosc2._core.keys.gone_ranges cimport GoneRanges, gone_within
 from blosc2._core.keys.key_order cimport before_in_order, shared
 from blosc2._core.keys.keytable cimport DAMAGED, KeyTable, Text
-from blosc2._core.zip.archive_writer cimport ArchiveWriter, Collected
+from blosc2._core.zip.archive_writer cimport ArchiveWriter
+from blosc2._core.zip.file_appender cimport Collected
 from blosc2._core.catalog_writing.catalog_pages cimport Pages
 from blosc2._core.zip.catalog cimport (
     FOOTER_LENGTH, LEAF_LENGTH, SAMPLE, SLOT_LENGTH, TALLY_LENGTH, Catalog, Leaf, describes_table)

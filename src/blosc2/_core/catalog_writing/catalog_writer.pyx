@@ -16,7 +16,9 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memmove, memset
 
-from blosc2._core.zip.archive_writer cimport ArchiveWriter, Collected
+from blosc2._core.zip.archive_writer cimport ArchiveWriter
+from blosc2._core.io.large_pages cimport bring_pages
+from blosc2._core.zip.file_appender cimport Collected
 from blosc2._core.catalog_writing.catalog_pages cimport Pages
 from blosc2._core.zip.catalog cimport (
     FOOTER_LENGTH, LEAF_LENGTH, MOST_KINDS, PAGE, SLOT_LENGTH, TALLY_LENGTH, Catalog, Leaf, describes_table)
@@ -325,6 +327,7 @@ cdef class CatalogBuilder:
             slots = <uint8_t *> PyMem_Calloc(<size_t> self.slot_count, SLOT_LENGTH)
             if slots == NULL:
                 raise MemoryError
+            bring_pages(slots, SLOT_LENGTH * self.slot_count)
         if self.counts == NULL:
             raise MemoryError
         try:

@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint32_t
 
-from blosc2._core.zip.archive_writer cimport Collected
+from blosc2._core.zip.file_appender cimport Collected
 from blosc2._core.zip.catalog cimport Catalog
 from blosc2._core.zip.description cimport Description
 

@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from blosc2._core.io.little_endian cimport put64, u64
-from blosc2._core.zip.archive_writer cimport Collected
+from blosc2._core.zip.file_appender cimport Collected
 from blosc2._core.zip.catalog cimport MAX_DIM, MOST_KINDS, Catalog
 from blosc2._core.zip.description cimport LEAF_UNKNOWN, Description
 

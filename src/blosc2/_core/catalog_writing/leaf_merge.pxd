@@ -4,7 +4,7 @@ from libc.string cimport memcpy
 
 from blosc2._core.keys.gone_ranges cimport GoneRanges
 from blosc2._core.keys.keytable cimport KeyTable
-from blosc2._core.zip.archive_writer cimport Collected
+from blosc2._core.zip.file_appender cimport Collected
 from blosc2._core.zip.sort_items cimport SortedItem
 from blosc2._core.zip.external_sort cimport SortedRuns
 

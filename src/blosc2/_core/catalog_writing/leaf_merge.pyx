@@ -8,7 +8,7 @@ from blosc2._core.io.checksum cimport checksum
 from blosc2._core.io.little_endian cimport u32
 from blosc2._core.keys.gone_ranges cimport after_gone
 from blosc2._core.keys.keytable cimport Text
-from blosc2._core.zip.archive_writer cimport Collected
+from blosc2._core.zip.file_appender cimport Collected
 from blosc2._core.zip.catalog cimport SAMPLE
 from blosc2._core.zip.central_record cimport Record
 

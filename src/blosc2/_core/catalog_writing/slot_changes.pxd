@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from blosc2._core.keys.keytable cimport KeyTable
-from blosc2._core.zip.archive_writer cimport Collected
+from blosc2._core.zip.file_appender cimport Collected
 
 
 cdef struct Shift:

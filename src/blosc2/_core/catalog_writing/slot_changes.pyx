@@ -12,7 +12,7 @@ from libc.string cimport memcpy
 
 from blosc2._core.io.little_endian cimport put64, u64
 from blosc2._core.keys.keytable cimport KeyTable, Text
-from blosc2._core.zip.archive_writer cimport Collected
+from blosc2._core.zip.file_appender cimport Collected
 from blosc2._core.zip.catalog cimport SLOT_LENGTH, OFFSET_BITS, slot_home, slot_offset, slot_tag
 from blosc2._core.zip.key_hash cimport next_prefix, prefix_hashes, start_prefixes
 

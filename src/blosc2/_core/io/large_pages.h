@@ -39,7 +39,7 @@ static inline void bring_pages(void *start, int64_t length) {
     const uintptr_t page = 4096;
     use_large_pages(start, (size_t)length);
     uintptr_t first = ((uintptr_t)start + page - 1) / page * page, end = ((uintptr_t)start + (uintptr_t)length) / page * page;
-    madvise((void *)first, end - first, MADV_POPULATE_WRITE);
+    if (end > first) madvise((void *)first, end - first, MADV_POPULATE_WRITE);
 }
 #else
 static inline int is_fresh(void *start, int64_t length) { (void)start, (void)length; return 0; }

@@ -17,7 +17,7 @@ from blosc2._core.keys.moved_keys cimport moved_text, positions_below
 from blosc2._core.zip.key_hash cimport key_hash, next_prefix, prefix_hashes, start_prefixes
 
 cdef extern from "io/large_pages.h" nogil:
-    void use_large_pages(void *start, size_t length)
+    void bring_pages(void *start, int64_t length)
 
 cdef extern from "io/prefetch.h" nogil:
     void prefetch(const uint8_t *start, int64_t length)
@@ -87,7 +87,7 @@ cdef class KeySet:
         if self.slots == NULL:
             self.slots = old
             raise MemoryError
-        use_large_pages(self.slots, <size_t> (8 * most))
+        bring_pages(self.slots, 8 * most)   # all are used soon, here and there
         self.room = most
         for i in range(room):
             if old[i]:

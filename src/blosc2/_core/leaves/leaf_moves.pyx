@@ -17,7 +17,8 @@ from blosc2._core.keys.key_text cimport prefix_of, text_of
 from blosc2._core.keys.keytable cimport KeyTable, Text
 from blosc2._core.keys.moved_keys cimport moved_table, moved_text, positions_below
 from blosc2._core.zip.archive cimport Archive
-from blosc2._core.zip.archive_writer cimport COLLECTED, ArchiveWriter
+from blosc2._core.zip.archive_writer cimport ArchiveWriter
+from blosc2._core.zip.file_appender cimport COLLECTED
 from blosc2._core.zip.catalog cimport Catalog
 from blosc2._core.zip.central_record cimport Member, Record
 

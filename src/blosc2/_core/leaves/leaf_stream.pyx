@@ -4,6 +4,8 @@
 What is not simple (an unusual key, a value that is compressed) is given back to the caller, who writes it and goes on.
 """
 
+from operator import length_hint
+
 cimport numpy as cnp
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_Contains
@@ -18,7 +20,8 @@ from blosc2._core.io.checksum cimport zip_checksum
 from blosc2._core.io.source cimport Source
 from blosc2._core.keys.folded_keys cimport KeyAdmission, KeySet, folded_hash, path_hash, plain_parent
 from blosc2._core.keys.keytable cimport NO_KEY, KeyTable
-from blosc2._core.zip.archive_writer cimport COLLECTED, ArchiveWriter
+from blosc2._core.zip.archive_writer cimport ArchiveWriter
+from blosc2._core.zip.file_appender cimport COLLECTED
 from blosc2._core.zip.catalog cimport stem_length
 
 cnp.import_array()
@@ -32,6 +35,8 @@ cdef enum:
     # Bytes of the frame of a small leaf, and of its name.
     MOST_FRAME = 4096
     MOST_NAME = 256
+    # Keys for which there is room before they come, if that many are said to come.
+    MOST_HINTED = 1 << 20
     # What `KeyAdmission` says of a key that the caller has to look at.
     UNKNOWN = 2
 
@@ -89,11 +94,23 @@ cdef class SmallLeaves:
 
         None at the end.
         """
+        try:
+            found = self._write(values)
+        except BaseException:
+            self.writer.wait()
+            raise
+        self.writer._settle()
+        return found
+
+    cdef object _write(self, values):
+        """The same; another thread may still be writing at the end."""
         cdef RawKinds kinds = self.kinds
         cdef RawKind kind
         cdef int found
         if kinds is not None and not kinds.serves():
             kinds = None
+        if not self.count:
+            self.admission.leaves._reserve(min(length_hint(values), MOST_HINTED))
         for item in values:
             if PyTuple_CheckExact(item) and PyTuple_GET_SIZE(item) == 2:
                 key, value = <object> (<tuple> item)[0], <object> (<tuple> item)[1]
@@ -163,7 +180,7 @@ cdef class SmallLeaves:
         self.writer.end_leaf(name, <uint32_t> (length + 5), <uint32_t> length, header, size, crc, kind.description)
         if self.writer._pending.used >= COLLECTED:
             self.check()
-            self.writer._drain()
+            self.writer._send()
         return 0
 
 

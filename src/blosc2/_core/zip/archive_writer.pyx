@@ -4,12 +4,10 @@
 The caller decides when to sync, and what a half-written archive means.
 """
 
-import os
 import time
 
 from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
@@ -23,20 +21,15 @@ from blosc2._core.io.buffer cimport Buffer, readable
 from blosc2._core.io.checksum cimport checksum, joined, zip_joined
 from blosc2._core.io.little_endian cimport put, put16, put32, put64, u32
 from blosc2._core.zip.external_sort cimport SortedRuns
+from blosc2._core.zip.file_appender cimport Collected, FileAppender
 from blosc2._core.zip.new_record cimport put_fields, wide_length, written_length
 
 from blosc2._core.io.checksum import crc32
+from blosc2._core.zip.file_appender import write_at
 
 cdef enum:
-    # Bytes whose checksum is not worth letting others run meanwhile.
-    SHORT = 1 << 16
-    # Bytes that the system is asked to write to the disk while others are made.
-    ASKED = 4 << 20
     # Of a record, what states sizes and offsets of more than 32 bits.
     MOST_EXTRA = 28
-
-cdef extern from "io/write_back.h" nogil:
-    void begin_write_back(int fd, int64_t offset, int64_t length)
 
 # Memory for the records of leaves, and what else is kept of them, before they are sorted into a file.
 cdef int64_t _runs_budget = 96 << 20
@@ -50,27 +43,7 @@ def set_runs_budget(int64_t nbytes):
     return before
 
 
-cdef class Collected:
-    """Bytes that grow."""
-
-    def __dealloc__(self):
-        PyMem_Free(self.data)
-
-    cdef uint8_t *more(self, int64_t size) except NULL:
-        """Where the next so many bytes go; they count as used when the caller says so."""
-        cdef int64_t room = self.room
-        cdef uint8_t *data
-        if self.used + size > room:
-            room = max(self.used + size, 2 * room, 4096)
-            data = <uint8_t *> PyMem_Realloc(self.data, <size_t> room)
-            if data == NULL:
-                raise MemoryError
-            self.data = data
-            self.room = room
-        return self.data + self.used
-
-
-cdef class ArchiveWriter:
+cdef class ArchiveWriter(FileAppender):
     """Append stored members to a file, then a directory, then an end record.
 
     Parameters
@@ -87,39 +60,20 @@ cdef class ArchiveWriter:
 
     Notes
     -----
-    Bytes are collected and written in large pieces; `write_directory` writes all that is left, `write_end` the end record
-    alone. For durability, sync after each: with `eager`, the disk begins to write before that. When a write fails, the rest is kept, and the next write goes on with it.
+    `write_directory` writes all that was collected, `write_end` the end record alone. For durability, sync after each.
     """
 
     def __cinit__(self, int descriptor, int64_t position=0, int align=64, file_checksum=None):
         if align != 1 and not 8 <= align <= 4096:
             raise ValueError(f"align must be 1 or 8 .. 4096, not {align}")
-        self._descriptor, self._written, self._asked = descriptor, position, position
-        self._pending = Collected.__new__(Collected)
         self.records, self._handed = Collected.__new__(Collected), Collected.__new__(Collected)
         self.offsets, self.descriptions = {}, {}
         self._align = align
-        self._has_checksum, self._checksum = file_checksum is not None, file_checksum or 0
         now = time.localtime()
         year = min(max(now.tm_year, 1980), 2107)
         self._stamp = (
             (year - 1980) << 25 | now.tm_mon << 21 | now.tm_mday << 16
             | now.tm_hour << 11 | now.tm_min << 5 | min(now.tm_sec, 59) // 2)
-
-    @property
-    def position(self):
-        """Where the next byte goes."""
-        return self._written + self._pending.used
-
-    @property
-    def written(self):
-        """Where the next byte goes that is not collected yet: the size of the file."""
-        return self._written
-
-    @property
-    def file_checksum(self):
-        """CRC-32C of the file up to `position`; None where that of its beginning is not known."""
-        return checksum(self._checksum, self._pending.data, self._pending.used) if self._has_checksum else None
 
     def append(self, bytes name not None, data, uint32_t mode=0o600, bytes description=None):
         """Add one member, in place of one that this writer added under the same name before.
@@ -351,7 +305,7 @@ cdef class ArchiveWriter:
         completed = whole[14:]
         done = 0
         while done < len(completed):
-            done += _write_at(self._descriptor, completed[done:], header + 14 + done)
+            done += write_at(self._descriptor, completed[done:], header + 14 + done)
         difference = checksum(checksum_before, <const uint8_t *> PyBytes_AS_STRING(local), length)
         difference ^= checksum(checksum_before, <const uint8_t *> PyBytes_AS_STRING(whole), length)
         self._checksum ^= joined(difference, 0, <uint64_t> size)
@@ -383,18 +337,6 @@ cdef class ArchiveWriter:
             memset(p, 0, padding - 6)
         self._pending.used += LOCAL_LENGTH + length + extra + padding
         return start + padding
-
-    cdef int _add(self, const uint8_t *data, int64_t size) except -1:
-        """Write bytes, or collect them where they are few."""
-        if size >= COLLECTED:
-            self._drain()
-            self._write(data, size)
-        elif size:
-            memcpy(self._pending.more(size), data, <size_t> size)
-            self._pending.used += size
-            if self._pending.used >= COLLECTED:
-                self._drain()
-        return 0
 
     cdef int _note(self, bytes name, int64_t header, int64_t size, uint32_t crc, uint32_t mode, bytes description) except -1:
         """Keep the central record of a member that is whole."""
@@ -474,10 +416,6 @@ cdef class ArchiveWriter:
         self._drop(name)
         return True
 
-    def drain(self):
-        """Write what was collected, so that all members can be read from the file."""
-        self._drain()
-
     cdef int _close_gaps(self) except -1:
         """Leave out the records that do not count."""
         cdef uint8_t *start = self.records.data
@@ -556,45 +494,3 @@ cdef class ArchiveWriter:
         self._pending.used += END_LENGTH + (COMMENT_LENGTH if self._has_checksum else 0)
         self._end = None
         self._drain()
-
-    cdef int _drain(self) except -1:
-        cdef Collected pending = self._pending
-        cdef int64_t before = self._written, done
-        if pending.used == 0:
-            return 0
-        try:
-            self._write(pending.data, pending.used)
-        finally:
-            done = self._written - before
-            memmove(pending.data, pending.data + done, <size_t> (pending.used - done))
-            pending.used -= done
-        return 0
-
-    cdef int _write(self, const uint8_t *data, int64_t size) except -1:
-        """Write bytes behind those that were written; nothing may be collected."""
-        cdef int64_t done
-        while size:
-            # Linux writes at most 2 GiB - 4096 bytes at a time.
-            view = PyMemoryView_FromMemory(<char *> data, min(size, 1 << 30), PyBUF_READ)
-            done = _write_at(self._descriptor, view, self._written)
-            self._written += done
-            if self._has_checksum:
-                if done < SHORT:
-                    self._checksum = checksum(self._checksum, data, done)
-                else:
-                    with nogil:
-                        self._checksum = checksum(self._checksum, data, done)
-            view.release()  # so that nobody looks at the memory later
-            if self.eager and self._written - self._asked >= ASKED:
-                begin_write_back(self._descriptor, self._asked, self._written - self._asked)
-                self._asked = self._written
-            data += done
-            size -= done
-        return 0
-
-
-def _write_at(int descriptor, view, int64_t position):
-    if hasattr(os, "pwrite"):
-        return os.pwrite(descriptor, view, position)
-    os.lseek(descriptor, position, os.SEEK_SET)
-    return os.write(descriptor, view)

@@ -4,7 +4,6 @@
 Items are copied into blocks of memory as they come. When these reach a budget, they are sorted and written to a
 temporary file as one run; in the end the runs are merged. Keys are compared as bytes; of two keys of which one begins
 with the other, the shorter one comes first. Of items with equal keys only the one that was added last is returned.
-
 sort_items.pxd compares and sorts items.
 """
 
@@ -14,18 +13,17 @@ import os
 
 from blosc2._core.io.forking import keep_from_child
 
+from cpython.buffer cimport PyBUF_READ
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport UINT32_MAX, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 
+from blosc2._core.io.large_pages cimport bring_pages
 from blosc2._core.zip.sort_items cimport (
     LENGTHS, SortCursor, SortEntry, SortedItem, common_length, comes_before, compare_from, equal_keys, key_length_of,
     length_of, open_record, prefetch, same_key, sift_down, sort_keys, digit_of)
-
-cdef extern from "Python.h":
-    int PyBUF_READ
 
 cdef extern from "io/positional_read.h" nogil:
     int64_t positional_read(int fd, void *destination, int64_t length, int64_t offset)
@@ -181,6 +179,8 @@ cdef class SortedRuns:
             # A record that is larger than a block has one of its own, which is put before those that wait.
             spare.capacity = max(length, self._block_size)
             spare.bytes = <uint8_t *> self._allocate(NULL, 0, spare.capacity)
+            if self._blocks_used:   # others follow, so this one will be full
+                bring_pages(spare.bytes, spare.capacity)
             self._blocks[self._block_count] = self._blocks[self._blocks_used]
             self._blocks[self._blocks_used] = spare
             self._block_count += 1
