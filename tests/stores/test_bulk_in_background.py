@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from fixture_kit.forks import in_child
 
 import blosc2
+from blosc2._backends.zip.backend import ZipBackend
 
 #: So many that the file is written many times before the last one comes.
 COUNT = 12_000
@@ -29,9 +33,10 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return path
 
 
-def leaves(count: int, group: str = "/g") -> Iterator[tuple[str, np.ndarray]]:
+def leaves(count: int, group: str = "/g", size: int = 200) -> Iterator[tuple[str, np.ndarray]]:
+    """Leaves of so many bytes; up to 256 they are all written by one native loop."""
     for n in range(count):
-        yield f"{group}/k{n:06}", NOISE[n % 4001 :][: 600 + n % 3]
+        yield f"{group}/k{n:06}", NOISE[n % 4001 :][: size + n % 3]
 
 
 def found(path: Path) -> dict[str, bytes]:
@@ -45,13 +50,146 @@ def expected(*groups: Iterator[tuple[str, np.ndarray]]) -> dict[str, bytes]:
     return {key: value.tobytes() for group in groups for key, value in group}
 
 
+@pytest.mark.parametrize("size", [200, 600])
 @pytest.mark.parametrize("nthreads", [1, 2, 8])
-def test_all_arrive(nthreads: int, path: Path) -> None:
+def test_all_arrive(nthreads: int, size: int, path: Path) -> None:
     before = found(path)
     blosc2.set_nthreads(nthreads)
     with blosc2.DictStore(path, mode="a") as store:
-        assert store.write_many(leaves(COUNT)) == COUNT
+        assert store.write_many(leaves(COUNT, size=size)) == COUNT
+    assert found(path) == before | expected(leaves(COUNT, size=size))
+    assert blosc2.check(path).ok
+
+
+def test_small_and_large_by_turns(path: Path) -> None:
+    before = found(path)
+
+    def mixed() -> Iterator[tuple[str, np.ndarray]]:
+        for n, pair in enumerate(leaves(COUNT)):
+            yield pair
+            if n % 300 == 0:
+                yield f"/large/{n}", np.arange(20_000 + n, dtype="u2").view("u1")
+
+    with blosc2.DictStore(path, mode="a") as store:
+        store.write_many(mixed())
+    assert found(path) == before | expected(mixed())
+    assert blosc2.check(path).ok
+
+
+@pytest.mark.parametrize("hint", [-5, 10**30, "many", ArithmeticError, 1 << 40, 300, 3])
+@pytest.mark.parametrize("count", [0, 20, 1000])
+def test_a_length_that_is_not_so(count: int, hint: Any, path: Path) -> None:
+    before = found(path)
+
+    class Items:
+        def __init__(self) -> None:
+            self.items = leaves(count)
+
+        def __iter__(self) -> Items:
+            return self
+
+        def __next__(self) -> tuple[str, np.ndarray]:
+            return next(self.items)
+
+        def __length_hint__(self) -> int:
+            if isinstance(hint, type):
+                raise hint
+            return hint
+
+    with blosc2.DictStore(path, mode="a") as store:
+        assert store.write_many(Items()) == count
+    assert found(path) == before | expected(leaves(count))
+    assert blosc2.check(path).ok
+
+
+@pytest.mark.parametrize("how", ["close", "with"])
+@pytest.mark.parametrize("locking", [False, True])
+def test_another_thread_that_closes_the_store(locking: bool, how: str, path: Path) -> None:
+    """It waits until all are written."""
+    before = found(path)
+    for moment in range(12):
+        path.unlink(missing_ok=True)
+        if before:
+            with blosc2.DictStore(path, mode="w") as store:
+                store.update(leaves(300, "/old"))
+        store = blosc2.DictStore(path, mode="a", locking=locking)
+        begun = threading.Event()
+
+        def items(begun: threading.Event = begun) -> Iterator[tuple[str, np.ndarray]]:
+            for n, pair in enumerate(leaves(COUNT)):
+                if n == 1500:
+                    begun.set()
+                yield pair
+
+        done: list[int] = []
+        thread = threading.Thread(
+            target=lambda store=store, items=items, done=done: done.append(store.write_many(items()))
+        )
+        thread.start()
+        assert begun.wait(60)
+        time.sleep(moment / 2000)
+        if how == "close":
+            store.close()
+        else:
+            with pytest.raises(ArithmeticError), store:
+                raise ArithmeticError
+        thread.join(60)
+        assert done == [COUNT]
+        assert found(path) == before | expected(leaves(COUNT))
+    assert blosc2.check(path).ok
+
+
+def test_a_program_that_ends_while_another_thread_writes(tmp_path: Path) -> None:
+    """The file is left as it was."""
+    code = """
+import sys, threading
+sys.path.insert(0, sys.argv[1])
+import blosc2
+from stores.test_bulk_in_background import leaves
+store = blosc2.DictStore(sys.argv[2], mode="a")
+begun = threading.Event()
+def items():
+    for n, pair in enumerate(leaves(10_000_000)):
+        if n == 5000:
+            store["/old/k000001"][0] = 7
+            begun.set()
+        yield pair
+threading.Thread(target=lambda: store.write_many(items()), daemon=True).start()
+assert begun.wait(60)
+"""
+    path = tmp_path / "s.b2z"
+    with blosc2.DictStore(path, mode="w") as store:
+        store.update(leaves(300, "/old"))
+    before = found(path)
+    command = [sys.executable, "-W", "always::ResourceWarning", "-c", code, str(Path(__file__).parents[1]), str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "lost with the transaction" in done.stderr
+    assert found(path) == before
+    with blosc2.DictStore(path, mode="a") as store:
+        store.write_many(leaves(COUNT))
     assert found(path) == before | expected(leaves(COUNT))
+    assert blosc2.check(path).ok
+
+
+def test_an_interrupt_of_what_ends_a_failed_call(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its leaves are never published."""
+    before = found(path)
+
+    def interrupted(*_: object) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    def failing() -> Iterator[tuple[str, np.ndarray]]:
+        yield from leaves(COUNT)
+        raise ArithmeticError
+
+    with blosc2.DictStore(path, mode="a") as store:
+        monkeypatch.setattr(ZipBackend, "discard", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            store.write_many(failing())
+        store["/after"] = np.arange(3)
+    assert found(path) == before | {"/after": np.arange(3).tobytes()}
     assert blosc2.check(path).ok
 
 
@@ -137,7 +275,7 @@ path = Path(sys.argv[2])
 before = found(path)
 hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
 with blosc2.DictStore(path, mode="a") as store:
-    for room in (1_300_000, 3_000_000, 9_000_000):
+    for room in (1_300_000, 3_000_000, 6_500_000):
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
         try:
             store.write_many(leaves(COUNT))

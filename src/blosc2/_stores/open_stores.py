@@ -55,12 +55,13 @@ def end_forgotten(store: Store) -> None:
         return
     # Not its repr: that counts leaves, and imports what nothing else needs now.
     name = f"<{type(store).__name__} {store._path or 'in memory'}: mode {store.mode!r}>"
-    lost = store._session.transaction is not None or store._session.streaming
+    streaming = store._session.streaming  # by another thread, which goes on: its file is left as by a kill
+    lost = store._session.transaction is not None or streaming
     try:
         if not lost:
             store.close()
     finally:
-        if not store._session.closed:
+        if not (streaming or store._session.closed):
             drop(store)
             end(store)
     became = "lost with the transaction that was under way" if lost else "published now"

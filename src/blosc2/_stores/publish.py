@@ -321,7 +321,8 @@ def close(store: Store, *, durable: bool) -> None:
     session.check_between("close the store")
     # What another thread sets is published, or refused: not set between the two steps, and lost. With locking=True
     # the store's lock is that of all programs, and closing a store that has nothing to publish waits for none of them.
-    held: Any = (nullcontext(), nullcontext()) if session.sharing is not None else (store._lock, Change(session))
+    waits = session.sharing is None or session.streaming
+    held: Any = (store._lock, Change(session)) if waits else (nullcontext(), nullcontext())
     with held[0], held[1]:
         if session.closed:
             return
@@ -346,7 +347,7 @@ def leave(store: Store, error: BaseException | None) -> None:
     try:
         if isinstance(error, StoreKeyError):
             str(error)  # looks for keys like the missing one, as long as the store is open
-        if error is not None and not store._unpublished and not session.is_inherited:
+        if error is not None and not (store._unpublished or session.is_inherited or session.streaming):
             drop(store)  # a new store is not made, and an old one not emptied, for nothing
         store.close()
     finally:

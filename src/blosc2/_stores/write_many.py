@@ -147,9 +147,17 @@ def _absolute(store: Store, items: Iterator[tuple[str, Any]]) -> Iterator[tuple[
     return ((store._absolute(key), value) for key, value in items) if store._prefix else items
 
 
+def _expected(items: Iterator[tuple[str, Any]]) -> int:
+    """How many items are to come, as far as they say."""
+    try:
+        return length_hint(items)
+    except Exception:  # noqa: BLE001 - what does not know may say anything
+        return 0
+
+
 def _are_many(items: Iterator[tuple[str, Any]]) -> bool:
-    """Whether so many items are to come that a stream is worth while, as far as they say."""
-    return length_hint(items) >= _backends.CATALOG_LEAST
+    """Whether so many items are to come that a stream is worth while."""
+    return _expected(items) >= _backends.CATALOG_LEAST
 
 
 def _no_progress(count: int, nbytes: int) -> None:
@@ -307,6 +315,10 @@ class _Many:
                 admitted, key, value = rest
                 self._frames.begin(self.admit.settle(key, admitted), value)
 
+    def expected(self) -> int:
+        """How many more values are to come, as far as they say."""
+        return _expected(self._items)
+
     def close(self) -> None:
         """End the threads."""
         self._frames.close()
@@ -346,11 +358,12 @@ def _write_stream(store: DictStore, stream: LeafStream, many: _Many, first: list
     try:
         stream.begin()
         small = admit.small_leaves(store, stream, progress)
+        small.expect(many.expected())
         _add_all(stream, small, chain(_drained(first), iter(partial(many.next, small), None)), progress)
         stream.end(_replaced(store, admit), pending.registry)
     except BaseException as error:
-        name_file(error, store._file)
         store._backend.discard()
+        name_file(error, store._file)
         raise
     pending.unwritten = False
     pending.registry = None

@@ -34,7 +34,7 @@ from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.on_demand import import_now
 from blosc2._files import changed_by_others, file_identity, identity_of, sync_descriptor
-from blosc2._options import StoreOptions, absolute_path, get_nthreads
+from blosc2._options import StoreOptions, absolute_path
 from blosc2.exceptions import FormatError
 
 if TYPE_CHECKING:
@@ -78,8 +78,8 @@ class ZipBackend(TieredBackend):
         self._floor = 0
         # Whether bytes were cut off, and the cut may not be durable.
         self._is_cut = False
-        # Whether a write may have stopped in the middle, and whether somebody else's was seen.
-        self._dirty = self._modified_externally = False
+        # Whether a write may have stopped in the middle, whether somebody else's was seen, and whether a stream began.
+        self._dirty = self._modified_externally = self._is_streaming = False
 
     # ------------------------------------------------------------------ reading
     def exists(self) -> bool:
@@ -234,8 +234,7 @@ class ZipBackend(TieredBackend):
             writer = self._begin(self.embedded is None)
             self._check_own()
             writer.collect(self._folder)
-            writer.eager = True  # `LeafStream.end` waits for the disk
-            writer.in_background = get_nthreads() > 1
+            writer.eager = self._is_streaming = True  # `LeafStream.end` waits for the disk
         except BaseException:
             self._give_up()
             raise
@@ -310,6 +309,7 @@ class ZipBackend(TieredBackend):
         """Whether the store's path still leads to the open file, and nobody else wrote to it."""
         if self._modified_externally or self._writer is None:
             return False
+        written = self._writer.written  # first: it waits
         try:
             named = os.stat(self.root)
         except OSError:
@@ -319,7 +319,7 @@ class ZipBackend(TieredBackend):
             return False
         if self._dirty and self.members is not None:
             return size >= self.members.archive.end
-        return bool(size == self._writer.written)
+        return bool(size == written)
 
     @property
     def _owner(self) -> Owner:
@@ -497,4 +497,4 @@ class ZipBackend(TieredBackend):
         self._descriptor = -1
         self._new = self._writer = None
         self._appended = {}
-        self._staged = self._dirty = self._modified_externally = False
+        self._staged = self._dirty = self._modified_externally = self._is_streaming = False

@@ -20,20 +20,21 @@ typedef struct {
     uint32_t (*sum)(uint32_t before, const uint8_t *data, size_t size);     /* 0: none is asked for */
     uint32_t checksum;              /* of what came before, then of this as well */
     int64_t asked;                  /* from where on the disk is to begin writing; -1: it is not to */
-    int under_way;
+    int64_t number, settled;        /* how many were begun; up to which one the caller knows what came of them */
 #ifndef _WIN32
     int started;                    /* whether there is a thread, of this process; the lock guards what follows */
     pid_t process;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t wake, finished;
-    int posted, ended, leave;
+    int64_t ended;                  /* the number of the last one that was done */
+    int posted, leave;
 #endif
 } background_write;
 
 #ifdef _WIN32
 B2_INLINE int background_write_begin(background_write *self) { (void)self; return 0; }
-B2_INLINE int background_write_end(background_write *self) { (void)self; return 0; }
+B2_INLINE int background_write_wait(background_write *self, int64_t number) { (void)self, (void)number; return 0; }
 B2_INLINE void background_write_leave(background_write *self) { (void)self; }
 #else
 /* What the thread needs is little; of the usual 8 MB a limit of memory would count all. */
@@ -56,17 +57,19 @@ static void background_write_once(background_write *self) {
 
 static void *background_write_live(void *argument) {
     background_write *self = (background_write *)argument;
+    int64_t number;
     leave_signals_to_others();
     pthread_mutex_lock(&self->lock);
     for (;;) {
         while (!self->posted && !self->leave) pthread_cond_wait(&self->wake, &self->lock);
         if (!self->posted) break;
         self->posted = 0;
+        number = self->number;
         pthread_mutex_unlock(&self->lock);
         background_write_once(self);
         pthread_mutex_lock(&self->lock);
-        self->ended = 1;
-        pthread_cond_signal(&self->finished);
+        self->ended = number;
+        pthread_cond_broadcast(&self->finished);
     }
     pthread_mutex_unlock(&self->lock);
     return 0;
@@ -77,7 +80,8 @@ static int background_write_start(background_write *self) {
     pthread_mutex_init(&self->lock, 0);     /* these three cannot fail with the libraries that there are */
     pthread_cond_init(&self->wake, 0);
     pthread_cond_init(&self->finished, 0);
-    self->posted = self->ended = self->leave = 0;
+    self->posted = self->leave = 0;
+    self->ended = self->number;
     self->process = getpid();
     if (pthread_attr_init(&kind) != 0) return 0;
     self->started = pthread_attr_setstacksize(&kind, BACKGROUND_STACK) == 0
@@ -86,24 +90,25 @@ static int background_write_start(background_write *self) {
     return self->started;
 }
 
-/* Whether another thread writes now. Until the end nothing of it may be looked at, and the bytes may not change. */
+/* Whether another thread writes now. Until it is settled nothing of it may be looked at, and the bytes may not change. */
 static inline int background_write_begin(background_write *self) {
+    if (self->settled != self->number) return 0;
     if (self->started ? self->process != getpid() : !background_write_start(self)) return 0;
     self->done = self->error = 0;
     pthread_mutex_lock(&self->lock);
-    self->posted = self->under_way = 1;
+    self->number++;
+    self->posted = 1;
     pthread_cond_signal(&self->wake);
     pthread_mutex_unlock(&self->lock);
     return 1;
 }
 
-/* Wait for it. It is 0 in a forked child, which has no such thread and knows nothing of its work. */
-static inline int background_write_end(background_write *self) {
-    self->under_way = 0;
+/* Wait for a write, of which others may wait as well. It is 0 in a forked child, which has no such thread and knows
+ * nothing of its work. */
+static inline int background_write_wait(background_write *self, int64_t number) {
     if (self->process != getpid()) return 0;
     pthread_mutex_lock(&self->lock);
-    while (!self->ended) pthread_cond_wait(&self->finished, &self->lock);
-    self->ended = 0;
+    while (self->ended < number) pthread_cond_wait(&self->finished, &self->lock);
     pthread_mutex_unlock(&self->lock);
     return 1;
 }

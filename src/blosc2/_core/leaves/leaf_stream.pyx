@@ -4,8 +4,6 @@
 What is not simple (an unusual key, a value that is compressed) is given back to the caller, who writes it and goes on.
 """
 
-from operator import length_hint
-
 cimport numpy as cnp
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_Contains
@@ -36,7 +34,7 @@ cdef enum:
     MOST_FRAME = 4096
     MOST_NAME = 256
     # Keys for which there is room before they come, if that many are said to come.
-    MOST_HINTED = 1 << 20
+    MOST_EXPECTED = 1 << 20
     # What `KeyAdmission` says of a key that the caller has to look at.
     UNKNOWN = 2
 
@@ -65,6 +63,8 @@ cdef class SmallLeaves:
     ----------
     count, nbytes : int
         Leaves so far and their uncompressed bytes; the caller adds its own.
+    in_background : bool
+        Whether another thread may write while `write` is at work.
     """
 
     cdef ArchiveWriter writer
@@ -75,6 +75,7 @@ cdef class SmallLeaves:
     cdef dict entries
     cdef KeySet folded
     cdef bint alone, grouped, beside
+    cdef public bint in_background
     cdef public int64_t count, nbytes
 
     def __cinit__(self, ArchiveWriter writer not None, KeyAdmission admission not None, RawKinds kinds, check, progress,
@@ -89,16 +90,23 @@ cdef class SmallLeaves:
         self.table, self.entries, self.folded, self.grouped = table, entries, folded, grouped
         self.beside = True
 
+    def expect(self, int64_t count):
+        """Make room for the hashes of so many keys, or of a million."""
+        self.admission.leaves._reserve(min(count, MOST_EXPECTED))
+
     def write(self, values not None):
         """Write pairs of key and value up to the first that is not simple: a tuple of what was found of its key, and both.
 
         None at the end.
         """
+        self.writer.in_background = self.in_background
         try:
             found = self._write(values)
         except BaseException:
             self.writer.wait()
             raise
+        finally:
+            self.writer.in_background = False
         self.writer._settle()
         return found
 
@@ -109,8 +117,6 @@ cdef class SmallLeaves:
         cdef int found
         if kinds is not None and not kinds.serves():
             kinds = None
-        if not self.count:
-            self.admission.leaves._reserve(min(length_hint(values), MOST_HINTED))
         for item in values:
             if PyTuple_CheckExact(item) and PyTuple_GET_SIZE(item) == 2:
                 key, value = <object> (<tuple> item)[0], <object> (<tuple> item)[1]

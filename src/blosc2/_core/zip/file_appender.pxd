@@ -8,8 +8,7 @@ cdef extern from "io/background_write.h" nogil:
         int error
         uint32_t (*sum)(uint32_t before, const uint8_t *data, size_t size) noexcept nogil
         uint32_t checksum
-        int64_t asked
-        bint under_way
+        int64_t asked, number, settled
 
 cdef enum:
     # What is collected before it is written.
@@ -33,6 +32,7 @@ cdef class FileAppender:
     cdef uint32_t _checksum         # of all bytes before `_written`, but for those under way
     cdef bint _has_checksum
     cdef public bint eager, in_background
+    cdef bint _stopped              # whether nothing is written in the background any more
     cdef int64_t _asked             # up to where the system was asked to write to the disk
     cdef background_write _under_way
     cdef Collected _sent            # what it writes

@@ -24,7 +24,7 @@ cdef extern from "io/write_back.h" nogil:
 
 cdef extern from "io/background_write.h" nogil:
     bint background_write_begin(background_write *work)
-    bint background_write_end(background_write *work)
+    bint background_write_wait(background_write *work, int64_t number)
     void background_write_leave(background_write *work)
 
 # Whoever replaces it, to record what is written or to refuse it, is to see all of it.
@@ -85,7 +85,8 @@ cdef class FileAppender:
         self._has_checksum, self._checksum = file_checksum is not None, file_checksum or 0
 
     def __dealloc__(self):
-        background_write_leave(&self._under_way)
+        with nogil:
+            background_write_leave(&self._under_way)
 
     @property
     def position(self):
@@ -109,11 +110,17 @@ cdef class FileAppender:
         self._drain()
 
     def wait(self):
-        """Wait until no other thread writes to the file, whatever comes of it."""
-        try:
-            self._settle()
-        except (OSError, MemoryError):
-            pass    # what was not written is collected again, if there is memory for it
+        """Have nothing written in the background any more, and wait for what is; any thread may ask for it.
+
+        What came of it is seen by the next write.
+        """
+        cdef background_write *work = &self._under_way
+        cdef int64_t number
+        self._stopped = True
+        number = work.number
+        if work.settled != number:
+            with nogil:
+                background_write_wait(work, number)
 
     cdef int _add(self, const uint8_t *data, int64_t size) except -1:
         """Write bytes, or collect them where they are few."""
@@ -131,7 +138,8 @@ cdef class FileAppender:
         """Write what was collected, in the background if possible."""
         cdef background_write *work = &self._under_way
         self._settle()
-        if not self.in_background or self._pending.used == 0 or getattr(os, "pwrite", None) is not _pwrite:
+        if (not self.in_background or self._stopped or self._pending.used == 0
+                or getattr(os, "pwrite", None) is not _pwrite):
             return self._drain()
         work.descriptor, work.data = self._descriptor, self._pending.data
         work.size, work.position = self._pending.used, self._written
@@ -150,15 +158,22 @@ cdef class FileAppender:
     cdef int _settle(self) except -1:
         """Wait for what is written in the background. If that failed, it is as if a write here had."""
         cdef background_write *work = &self._under_way
-        cdef Collected sent = self._sent, pending = self._pending
+        cdef Collected sent, pending
+        cdef int64_t number = work.number
         cdef bint ended
-        if not work.under_way:
+        if work.settled == number:
             return 0
         with nogil:
-            ended = background_write_end(work)
-        if not ended:       # in a forked child, which writes nothing
-            sent.used = 0
+            ended = background_write_wait(work, number)
+        if work.settled == number:      # another thread was faster
             return 0
+        sent, pending = self._sent, self._pending
+        if not ended:       # in a forked child, which writes nothing
+            sent.used, work.settled = 0, number
+            return 0
+        if work.done < sent.used and pending.used > work.done:
+            sent.more(pending.used - work.done)     # which may fail, so before anything changes
+        work.settled = number
         self._checksum = work.checksum
         if work.asked >= 0:
             self._asked = work.position + work.done
@@ -168,11 +183,11 @@ cdef class FileAppender:
         # What is left comes before what was collected meanwhile.
         self._written -= sent.used
         memmove(sent.data, sent.data + work.done, <size_t> sent.used)
-        self._pending, self._sent = sent, pending
         if pending.used:
-            memcpy(sent.more(pending.used), pending.data, <size_t> pending.used)
+            memcpy(sent.data + sent.used, pending.data, <size_t> pending.used)
             sent.used += pending.used
             pending.used = 0
+        self._pending, self._sent = sent, pending
         raise OSError(work.error, os.strerror(work.error))
 
     cdef int _drain(self) except -1:
