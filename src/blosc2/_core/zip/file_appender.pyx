@@ -116,9 +116,9 @@ cdef class FileAppender:
         """
         cdef background_write *work = &self._under_way
         cdef int64_t number
-        self._stopped = True
-        number = work.number
-        if work.settled != number:
+        with cython.critical_section(self):
+            self._stopped, number = True, work.number
+        if number:
             with nogil:
                 background_write_wait(work, number)
 
@@ -137,9 +137,9 @@ cdef class FileAppender:
     cdef int _send(self) except -1:
         """Write what was collected, in the background if possible."""
         cdef background_write *work = &self._under_way
+        cdef bint begun
         self._settle()
-        if (not self.in_background or self._stopped or self._pending.used == 0
-                or getattr(os, "pwrite", None) is not _pwrite):
+        if not self.in_background or self._pending.used == 0 or getattr(os, "pwrite", None) is not _pwrite:
             return self._drain()
         work.descriptor, work.data = self._descriptor, self._pending.data
         work.size, work.position = self._pending.used, self._written
@@ -149,7 +149,9 @@ cdef class FileAppender:
         work.asked = self._asked if self.eager and self._written + work.size - self._asked >= ASKED else -1
         if not self._sent.room:
             bring_pages(self._sent.more(self._pending.room), self._pending.room)
-        if not background_write_begin(work):
+        with cython.critical_section(self):
+            begun = not self._stopped and background_write_begin(work)
+        if not begun:
             return self._drain()
         self._pending, self._sent = self._sent, self._pending
         self._written += work.size
