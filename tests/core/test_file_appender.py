@@ -82,10 +82,10 @@ def test_another_thread_writes_most_of_it(tmp_path: Path) -> None:
 
 def test_what_is_asked_of_it_in_between_waits(tmp_path: Path) -> None:
     contents = members(9000, 1000)
-    with (tmp_path / "x.zip").open("xb") as file:
+    with (tmp_path / "x.zip").open("xb") as file, (tmp_path / "y.zip").open("xb") as other:
         writer = ArchiveWriter(file.fileno(), file_checksum=0)
         writer.in_background = True
-        straight = ArchiveWriter(os.open(tmp_path / "y.zip", os.O_RDWR | os.O_CREAT), file_checksum=0)
+        straight = ArchiveWriter(other.fileno(), file_checksum=0)
         for name, data in contents.items():
             writer.append(name.encode(), data)
             straight.append(name.encode(), data)
@@ -94,6 +94,7 @@ def test_what_is_asked_of_it_in_between_waits(tmp_path: Path) -> None:
                 assert writer.file_checksum == straight.file_checksum
             if int(name[1:]) % 1700 == 0:
                 assert writer.written == os.fstat(file.fileno()).st_size
+        writer.wait()
 
 
 def test_a_full_disk_is_an_error_of_a_later_write() -> None:
