@@ -199,14 +199,14 @@ def test_a_forked_child_waits_for_nobody(tmp_path: Path) -> None:
 
 def test_threads_that_wait_beside_the_one_that_writes(tmp_path: Path) -> None:
     contents = members(3500, 1000)
-    for number in range(30):
+    for number in range(10):
         with (tmp_path / f"{number}.zip").open("xb") as file:
             writer = ArchiveWriter(file.fileno(), file_checksum=0)
             writer.in_background = True
             threads = [threading.Thread(target=writer.wait) for _ in range(3)]
             for at, (name, data) in enumerate(contents.items()):
                 writer.append(name.encode(), data)
-                if at == 1010 + 70 * number:
+                if at == 1010 + 210 * number:
                     for thread in threads:
                         thread.start()
             for thread in threads:

@@ -19,7 +19,7 @@ import blosc2
 from blosc2._backends.zip.backend import ZipBackend
 
 #: So many that the file is written many times before the last one comes.
-COUNT = 12_000
+COUNT = 8_000
 
 NOISE = np.random.default_rng(0).integers(0, 256, 5000, "u1")
 
@@ -107,7 +107,7 @@ def test_a_length_that_is_not_so(count: int, hint: Any, path: Path) -> None:
 def test_another_thread_that_closes_the_store(locking: bool, how: str, path: Path) -> None:
     """It waits until all are written."""
     before = found(path)
-    for moment in range(12):
+    for moment in range(6):
         path.unlink(missing_ok=True)
         if before:
             with blosc2.DictStore(path, mode="w") as store:
@@ -127,7 +127,7 @@ def test_another_thread_that_closes_the_store(locking: bool, how: str, path: Pat
         )
         thread.start()
         assert begun.wait(60)
-        time.sleep(moment / 2000)
+        time.sleep(moment / 1000)
         if how == "close":
             store.close()
         else:
@@ -275,7 +275,7 @@ path = Path(sys.argv[2])
 before = found(path)
 hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
 with blosc2.DictStore(path, mode="a") as store:
-    for room in (1_300_000, 3_000_000, 6_500_000):
+    for room in (1_300_000, 3_000_000, 4_000_000):
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
         try:
             store.write_many(leaves(COUNT))
