@@ -172,8 +172,14 @@ assert begun.wait(60)
     assert blosc2.check(path).ok
 
 
-def test_an_interrupt_of_what_ends_a_failed_call(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its leaves are never published."""
+@pytest.mark.parametrize("then", ["a leaf", "many leaves", "a large leaf"])
+def test_an_interrupt_of_what_ends_a_failed_call(then: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its leaves are never published, whatever is written next."""
+    after = {
+        "a leaf": lambda: {"/after": np.arange(3, dtype="u1")},
+        "many leaves": lambda: dict(leaves(COUNT, "/other")),
+        "a large leaf": lambda: {"/after": np.resize(NOISE, 9 << 20)},
+    }[then]()
     before = found(path)
 
     def interrupted(*_: object) -> None:
@@ -188,8 +194,11 @@ def test_an_interrupt_of_what_ends_a_failed_call(path: Path, monkeypatch: pytest
         monkeypatch.setattr(ZipBackend, "discard", interrupted)
         with pytest.raises(KeyboardInterrupt):
             store.write_many(failing())
-        store["/after"] = np.arange(3)
-    assert found(path) == before | {"/after": np.arange(3).tobytes()}
+        if len(after) > 1:
+            store.write_many(after)
+        else:
+            store["/after"] = after["/after"]
+    assert found(path) == before | expected(iter(after.items()))
     assert blosc2.check(path).ok
 
 

@@ -76,10 +76,8 @@ class ZipBackend(TieredBackend):
         self._own_catalog: OwnCatalog | None = None
         # Bytes before this offset are never cut off: somebody may have mapped them.
         self._floor = 0
-        # Whether bytes were cut off, and the cut may not be durable.
-        self._is_cut = False
-        # Whether a write may have stopped in the middle, whether somebody else's was seen, and whether a stream began.
-        self._dirty = self._modified_externally = self._is_streaming = False
+        # Whether bytes cut off may come back, a write may have stopped halfway, another's was seen, a stream began.
+        self._is_cut = self._dirty = self._modified_externally = self._is_streaming = False
 
     # ------------------------------------------------------------------ reading
     def exists(self) -> bool:
@@ -260,6 +258,8 @@ class ZipBackend(TieredBackend):
     def _begin(self, fresh: bool | None = None) -> ArchiveWriter:
         """Open what new members are written to: the archive itself, or a file that will replace it."""
         self._owner.check(self.root)
+        if self._is_streaming:  # an interrupt left it, and nobody asked for its leaves
+            self._cut_off()
         if self._writer is not None:
             return self._writer
         members = self.members

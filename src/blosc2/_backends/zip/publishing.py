@@ -62,8 +62,6 @@ class Publishing:
         backend = self._backend
         end = -1
         try:
-            if backend._is_streaming:  # an interrupt left it, and nobody asked for its leaves
-                backend.discard()
             writer = backend._begin(fresh)
             backend._check_own()
             self._append_members(writer, files, None if fresh else backend.members)
