@@ -1,4 +1,5 @@
-/* Writing bytes to a file in another thread, while the caller makes the next ones. That thread knows nothing of Python. */
+/* Writing bytes to a file in another thread, while the caller makes the next ones. That thread knows nothing of Python. It is
+ * none of the thread pool, which has one for each other core: whoever decodes arrays to make those bytes needs them. */
 #ifndef B2_BACKGROUND_WRITE_H
 #define B2_BACKGROUND_WRITE_H
 #include "native_thread.h"

@@ -10,14 +10,12 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
+from blosc2._core.io.large_pages cimport bring_pages
 from blosc2._core.keys.moved_groups cimport MOST_PATH, is_gone
 from blosc2._core.keys.key_text cimport prefix_of, text_of
 from blosc2._core.keys.keytable cimport KeyTable, Text
 from blosc2._core.keys.moved_keys cimport moved_text, positions_below
 from blosc2._core.zip.key_hash cimport key_hash, next_prefix, prefix_hashes, start_prefixes
-
-cdef extern from "io/large_pages.h" nogil:
-    void bring_pages(void *start, int64_t length)
 
 cdef extern from "io/prefetch.h" nogil:
     void prefetch(const uint8_t *start, int64_t length)

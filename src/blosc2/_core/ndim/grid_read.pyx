@@ -27,6 +27,7 @@ from blosc2._core.ndim.cold_start cimport begin_cold
 from blosc2._core.ndim.foresee_parts cimport foresee_touched, foresees_blocks
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
 from blosc2._core.ndim.grid cimport REVERSED, Box, Operation, copy_items, locate, parse_key
+from blosc2._core.io.large_pages cimport FRESH_LEAST, FRESH_MOST, bring_pages, is_fresh
 from blosc2._core.ndim.piece_checks cimport CHUNK_CHECKED, SUMMED, PieceSum, begin_piece, is_last
 from blosc2._core.ndim.read_parts cimport clip_to_block
 from blosc2._core.ndim.special_boxes cimport fill_special
@@ -34,12 +35,6 @@ from blosc2._core.ndim.read_checks cimport compare, join_pieces, sum_block, sum_
 from blosc2._core.frame.member_chunks cimport ChunkChecksum, check_chunk_checksums, chunk_checksums, note_checksum
 
 cnp.import_array()
-
-cdef extern from "io/large_pages.h" nogil:
-    const int64_t FRESH_LEAST
-    const int64_t FRESH_MOST
-    bint is_fresh(void *start, int64_t length)
-    void bring_pages(void *start, int64_t length)
 
 cdef extern from "codec/unshuffle.h" nogil:
     bint unshuffles_parts(int itemsize)
