@@ -45,6 +45,13 @@ cdef struct AskState:
 cdef extern from "io/own_descriptors.h":
     ctypedef char own_descriptors
 
+cdef extern from "io/near_pages.h" nogil:
+    ctypedef struct near_pages:
+        pass
+    void near_free(near_pages *near, int64_t *taken)
+
+cdef int64_t near_taken     # pages that sources of this process have copied; see near_pages.h
+
 
 cdef class OpenFile:
     """A mapping or a descriptor, which the sources of one file share; see source.pyx."""
@@ -84,6 +91,7 @@ cdef class Source:
     cdef Run *runs
     cdef int64_t run_count
     cdef tuple _joined
+    cdef near_pages near    # of a file that is read by position: pages that small reads come back to
     cdef object __weakref__
 
     cdef int read_into(self, int64_t offset, int64_t length, void *destination) noexcept nogil

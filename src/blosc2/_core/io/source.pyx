@@ -409,6 +409,7 @@ cdef class Source:
 
     def __dealloc__(self):
         free(self.runs)
+        near_free(&self.near, &near_taken)
         if self._holds_buffer:
             PyBuffer_Release(&self._view)
 

@@ -12,6 +12,7 @@ from blosc2._core.zip.archive cimport Archive
 from blosc2._core.zip.end_record cimport LOCAL_LENGTH
 from blosc2._core.zip.central_record cimport MEMBER_FINE, Member
 from blosc2._core.io.checksum cimport zip_checksum
+from blosc2._core.io.near_pages cimport read_small
 from blosc2._core.io.readahead cimport ask_near
 from blosc2._core.io.source cimport Source
 from blosc2._core.io.steps cimport own_place
@@ -176,7 +177,7 @@ cdef class LeafReader:
             local = source.base + member.header
         else:       # all of it in one read
             room = min(room, LOCAL_LENGTH + <int64_t> member.record.name_length + PADDING + member.size)
-            if room > LOADED or source.read_into(member.header, room, loaded):
+            if room > LOADED or read_small(source, member.header, room, self.archive.directory_offset, loaded):
                 return None
             local = loaded
         if not template.match(member.record.name, member.record.name_length, member.size, local, room, &chunk, &size):

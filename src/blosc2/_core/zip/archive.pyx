@@ -27,6 +27,7 @@ from blosc2._core.io.checksum cimport checksum
 from blosc2._core.io.little_endian cimport u16, u32, u64
 from blosc2._core.zip.member_checksum cimport SMALL_MEMBER, check_member
 from blosc2._core.io.large_pages cimport use_large_pages
+from blosc2._core.io.near_pages cimport read_small
 from blosc2._core.io.readahead cimport PAGE, TAIL, ask_range, fine_ns, note_wait, stop_guessing
 from blosc2._core.io.source cimport Source
 from blosc2._core.io.steps cimport address_get, address_set, publish_once
@@ -401,7 +402,7 @@ cdef class Archive:
         else:
             # An extra field that aligns the data, and as much of it as there may be.
             wanted = min(room, self.directory_offset - member.header, LOCAL_LENGTH + length + ALIGNMENT_ROOM + member.size)
-            source.check(source.read_into(member.header, wanted, ahead), member.header, wanted)
+            source.check(read_small(source, member.header, wanted, self.directory_offset, ahead), member.header, wanted)
             have[0] = wanted
             header = ahead
         if not is_signature(header, 3, 4):
@@ -458,8 +459,7 @@ cdef class Archive:
         """Offset and length of the data of the member whose record is at an offset."""
         cdef Member member
         self.member_at(offset, &member)
-        cdef int64_t data = self.locate(&member)
-        return data, member.size
+        return self.locate(&member), member.size
 
     def extent_at(self, int64_t offset):
         """Offset and length of a member with its local header, which is not read: it may end a little before."""
