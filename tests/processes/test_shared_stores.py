@@ -128,8 +128,8 @@ def test_sixteen_programs_of_which_two_are_killed(cls: str, suffix: str, thresho
 
 @KINDS
 def test_sixteen_programs_that_add_many_leaves(cls: str, suffix: str, threshold: int, tmp_path: Path) -> None:
-    """250 each; 1,000 take minutes, as each change lists all keys."""
-    add_leaves((cls, tmp_path / f"store{suffix}", threshold), int(os.environ.get("BLOSC2_SHARED_LEAVES", "250")))
+    """150 each; 1,000 take minutes, as each change lists all keys."""
+    add_leaves((cls, tmp_path / f"store{suffix}", threshold), int(os.environ.get("BLOSC2_SHARED_LEAVES", "150")))
 
 
 def add_leaves(how: tuple[str, Path, int], count: int) -> None:
