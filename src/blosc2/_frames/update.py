@@ -14,9 +14,9 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 
 from blosc2._core.allocation import FREE, allowed, table_limit
-from blosc2._core.frame.frame import Frame, special_chunk
+from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_checksums import range_checksum, with_checksums
-from blosc2._core.frame.frame_writer import header_length, pack_header, pack_index, pack_trailer
+from blosc2._core.frame.frame_writer import header_length, pack_header, pack_index, pack_trailer, special_chunk
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
 from blosc2._core.ndim.grid_write import StoredChunk

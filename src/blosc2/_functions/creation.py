@@ -32,7 +32,7 @@ from blosc2._arrays import (
     slab_height,
     slabs_of,
 )
-from blosc2._core.frame.frame import special_chunk
+from blosc2._core.frame.frame_writer import special_chunk
 from blosc2._core.ndim.gaps import contiguous
 from blosc2._files import waiting_items
 from blosc2._frames import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, format_dtype

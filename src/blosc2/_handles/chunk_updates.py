@@ -14,7 +14,8 @@ import numpy as np
 
 from blosc2._core.allocation import allowed, too_much
 from blosc2._core.codec.codec import decode_bytes
-from blosc2._core.frame.frame import Frame, special_chunk
+from blosc2._core.frame.frame import Frame
+from blosc2._core.frame.frame_writer import special_chunk
 from blosc2._core.ndim.gaps import contiguous
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_write import StoredChunk, Write, shares_blocks

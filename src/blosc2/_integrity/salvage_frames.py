@@ -7,7 +7,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from blosc2._core.allocation import allowed
-from blosc2._core.frame.frame import Frame, special_chunk
+from blosc2._core.frame.frame import Frame
+from blosc2._core.frame.frame_writer import special_chunk
 from blosc2._core.io.source import Source
 from blosc2._core.ndim.gaps import clear_gaps
 from blosc2._frames import ZERO_OFFSET, FrameUpdate, frame_bytes, frame_size, stored_numbers, verify_frame

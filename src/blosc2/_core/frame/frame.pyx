@@ -111,6 +111,7 @@ cdef class Frame(ChunkTable):
                 self.fail(status, index)
             if chunk.data != NULL:
                 return PyBytes_FromStringAndSize(<const char *> chunk.data, chunk.cbytes)
+            from blosc2._core.frame.frame_writer import special_chunk   # which most who read need not load
             return special_chunk(chunk.kind, chunk.nbytes, self.typesize, self.blocksize)
         finally:
             give_back(context)
@@ -557,20 +558,6 @@ cdef class Frame(ChunkTable):
             memcpy(self.offsets, table.data, 8 * count)
         self.index_loaded = True
         return self
-
-
-def special_chunk(int kind, int32_t nbytes, int32_t typesize, int32_t blocksize, bytes item=b""):
-    """A stored chunk without payload: zeros, NaN, undefined, or one repeated item.
-
-    A block size that no header should have stands for one block, as 0 does.
-    """
-    header = bytearray(CHUNK_HEADER)
-    header[0:4] = bytes((5, 1, 5, typesize if typesize <= 255 else 1))
-    header[4:8] = nbytes.to_bytes(4, "little")
-    header[8:12] = (min(blocksize, nbytes) if blocksize > 0 else nbytes).to_bytes(4, "little")
-    header[12:16] = (CHUNK_HEADER + len(item)).to_bytes(4, "little")
-    header[31] = kind << 4
-    return bytes(header) + item
 
 
 cdef Frame frame_of_member(void *archive_, Source source, int64_t offset, object key, bint check):

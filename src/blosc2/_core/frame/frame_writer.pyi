@@ -2,6 +2,7 @@ from typing import Any
 
 import numpy as np
 
+def special_chunk(kind: int, nbytes: int, typesize: int, blocksize: int, item: bytes = b"") -> bytes: ...
 def header_length(metalayers: dict[str, bytes]) -> int: ...
 
 # frame: whatever has the fields of a header, a Frame for one

@@ -6,8 +6,11 @@ A `Frame` says what the fields are. The layers above decide where the parts go, 
 
 import struct
 
+from libc.stdint cimport int32_t
+
+from blosc2._core.codec.chunk cimport CHUNK_HEADER
+
 from blosc2._core.codec.codec import Encoder, Encoding
-from blosc2._core.frame.frame import special_chunk
 
 _MAGIC = b"\x9e\xa8b2frame\x00"
 _FIXED = struct.Struct(">10s Bi BQ B4B Bq Bq Bi Bi Bi Bh Bh B BB 6B BB 6B BB")
@@ -16,6 +19,20 @@ _RAW_TABLE = 256
 # A table is one chunk, of 8 bytes for each chunk of the frame.
 _MOST_CHUNKS = 2147483615 // 8
 _INDEX_ENCODING = Encoding(0, 0, 5, False, 8, 16384, 3, (0, 0, 0, 0, 0, 1), (0, 0, 0, 0, 0, 0))
+
+
+def special_chunk(int kind, int32_t nbytes, int32_t typesize, int32_t blocksize, bytes item=b""):
+    """A stored chunk without payload: zeros, NaN, undefined, or one repeated item.
+
+    A block size that no header should have stands for one block, as 0 does.
+    """
+    header = bytearray(CHUNK_HEADER)
+    header[0:4] = bytes((5, 1, 5, typesize if typesize <= 255 else 1))
+    header[4:8] = nbytes.to_bytes(4, "little")
+    header[8:12] = (min(blocksize, nbytes) if blocksize > 0 else nbytes).to_bytes(4, "little")
+    header[12:16] = (CHUNK_HEADER + len(item)).to_bytes(4, "little")
+    header[31] = kind << 4
+    return bytes(header) + item
 
 
 def header_length(dict metalayers):

@@ -10,8 +10,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from blosc2._core.frame.frame import Frame, special_chunk
+from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_checksums import stored_lengths
+from blosc2._core.frame.frame_writer import special_chunk
 from blosc2._files import NewFile
 from blosc2._frames import is_directory_frame
 from blosc2._opening import open as open_path
