@@ -159,6 +159,26 @@ def test_a_file_that_is_cut(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.parametrize("of", ["arrays", "items"])
+def test_bytes_that_were_wrong_for_a_while(tmp_path: Path, of: str) -> None:
+    """A file of which some bytes come late, as when it is copied into place, is not taken for damaged for ever."""
+    path = written(tmp_path / "s.b2z", 200)
+    store = blosc2.DictStore(str(path), mode="r")
+    for n in range(100, 140):
+        store[key(n)][:]
+    whole = path.read_bytes()
+    with path.open("r+b") as file:
+        file.write(bytes(8192))
+    for n in [*range(5)] * 4:
+        with pytest.raises(blosc2.FormatError):
+            store[key(n)][:]
+    with path.open("r+b") as file:
+        file.write(whole[:8192])
+    for n in [*range(200)] * 2:
+        assert np.array_equal(store[key(n)][:] if of == "arrays" else store.read(key(n)), value(n))
+    store.close()
+
+
 def test_threads(tmp_path: Path) -> None:
     """Threads that read by one handle, more of them than there are places."""
     store = blosc2.DictStore(str(written(tmp_path / "s.b2z", 400)), mode="r")

@@ -17,6 +17,8 @@ from fixture_kit.forks import in_child
 
 import blosc2
 from blosc2._backends.zip.backend import ZipBackend
+from blosc2._stores import publish
+from blosc2.exceptions import ClosedStoreError
 
 #: So many that the file is written many times before the last one comes.
 COUNT = 8_000
@@ -137,6 +139,46 @@ def test_another_thread_that_closes_the_store(locking: bool, how: str, path: Pat
         assert done == [COUNT]
         assert found(path) == before | expected(leaves(COUNT))
     assert blosc2.check(path).ok
+
+
+@pytest.mark.parametrize("how", ["close", "with"])
+@pytest.mark.parametrize("locking", [False, True])
+def test_another_thread_that_begins_while_the_store_is_closed(
+    locking: bool, how: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused: nothing is written to a file that was closed, and nothing is half there."""
+    before = found(path)
+    store = blosc2.DictStore(path, mode="a", locking=locking)
+    ended: list[Any] = []
+
+    def write() -> None:
+        try:
+            ended.append(store.write_many(leaves(COUNT)))
+        except (OSError, RuntimeError, ValueError) as error:
+            ended.append(error)
+
+    threads: list[threading.Thread] = []
+    step = "_flush_now" if how == "close" else "drop"
+    original = getattr(publish, step)
+
+    def meanwhile(*given: Any, **more: Any) -> Any:
+        if not threads:
+            threads.append(threading.Thread(target=write))
+            threads[0].start()
+            threads[0].join(0.3)
+        return original(*given, **more)
+
+    monkeypatch.setattr(publish, step, meanwhile)
+    if how == "close":
+        store.close()
+    else:
+        with pytest.raises(ArithmeticError), store:
+            raise ArithmeticError
+    threads[0].join(60)
+    assert [type(error) for error in ended] == [ClosedStoreError]
+    monkeypatch.undo()
+    assert found(path) == before
+    assert not path.exists() or blosc2.check(path).ok
 
 
 def test_a_program_that_ends_while_another_thread_writes(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from blosc2._stores.followers import begin_version, forget_published_keys, recou
 from blosc2.exceptions import FormatError, StoreKeyError, explain, name_file
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from blosc2._files import Compaction, Progress
     from blosc2._stores.all_or_none import AllOrNone
     from blosc2._stores.store import Store
@@ -311,6 +313,18 @@ def _end_now(store: Store) -> None:
             session.writer_lock.release()
 
 
+def _among_threads(store: Store) -> AbstractContextManager[Any]:
+    """What keeps other threads of the process from changing a store.
+
+    With locking=True the store's lock is that of all programs, and closing a store that has nothing to publish waits
+    for none of these.
+    """
+    session = store._session
+    if session.sharing is None:
+        return store._lock
+    return nullcontext() if session.writing is None else session.writing.threads
+
+
 def close(store: Store, *, durable: bool) -> None:
     """Publish pending changes and close a store."""
     session = store._session
@@ -319,11 +333,8 @@ def close(store: Store, *, durable: bool) -> None:
         end(store)
         return
     session.check_between("close the store")
-    # What another thread sets is published, or refused: not set between the two steps, and lost. With locking=True
-    # the store's lock is that of all programs, and closing a store that has nothing to publish waits for none of them.
-    waits = session.sharing is None or session.streaming
-    held: Any = (store._lock, Change(session)) if waits else (nullcontext(), nullcontext())
-    with held[0], held[1]:
+    # What another thread sets is published, or refused: not set between the two steps, and lost.
+    with _among_threads(store), Change(session) if session.sharing is None else nullcontext():
         if session.closed:
             return
         try:
@@ -347,9 +358,13 @@ def leave(store: Store, error: BaseException | None) -> None:
     try:
         if isinstance(error, StoreKeyError):
             str(error)  # looks for keys like the missing one, as long as the store is open
-        if error is not None and not (store._unpublished or session.is_inherited or session.streaming):
-            drop(store)  # a new store is not made, and an old one not emptied, for nothing
-        store.close()
+        if error is None or session.is_inherited:
+            store.close()
+            return
+        with _among_threads(store):
+            if not (store._unpublished or session.closed):
+                drop(store)  # a new store is not made, and an old one not emptied, for nothing
+            store.close()
     finally:
         # What could not be published by now never will be.
         if not session.closed:

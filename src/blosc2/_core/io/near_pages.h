@@ -30,7 +30,7 @@ typedef struct {
 } near_slot;
 
 typedef struct {
-  atomic_state busy;
+  atomic_state busy, wrong;
   int reads; /* up to NEAR_AFTER */
   int gained;
   near_slot *slots;
@@ -45,6 +45,17 @@ static int near_begin(near_pages *near) { return near != NULL; }
 static void near_end(near_pages *near) { (void)near; }
 #endif
 
+static int near_make(near_pages *near) {
+  address_set(&near->slots, calloc(NEAR_SLOTS, sizeof(near_slot)));
+  return near->slots != NULL;
+}
+
+/* Bytes failed a check: no pages from now on. Whether they may have come from one, so that the file itself has to be asked: it
+ * may have shown others for a while, as when a copy of it was put in place. */
+static int near_distrust(near_pages *near) {
+  return address_get(&near->slots) != NULL && state_change(&near->wrong, 0, 1);
+}
+
 /* Whether the slot has a page up to some byte of it, after the page was copied if it is wanted again. `page` is from 0 on. */
 static int near_has(near_pages *near, near_slot *slot, int fd, int64_t page, int64_t stop, int64_t limit, int64_t *taken) {
   int64_t length = limit - page * NEAR_PAGE;
@@ -54,11 +65,9 @@ static int near_has(near_pages *near, near_slot *slot, int fd, int64_t page, int
     return 0;
   }
   if (slot->bytes == NULL) {
-    if (counter_next(taken) < MOST_NEAR) slot->bytes = (uint8_t *)malloc(NEAR_PAGE);
-    if (slot->bytes == NULL) {
-      counter_back(taken);
-      return 0;
-    }
+    /* Looked at first, as threads would take it from each other. Some more pages than there may be do no harm. */
+    if (number_get(taken) >= MOST_NEAR || (slot->bytes = (uint8_t *)malloc(NEAR_PAGE)) == NULL) return 0;
+    counter_next(taken);
   }
   if (length > NEAR_PAGE) length = NEAR_PAGE;
   slot->held = 0;
@@ -75,10 +84,11 @@ static int near_read(near_pages *near, int fd, int64_t offset, int64_t length, i
   int64_t page = offset / NEAR_PAGE, start = offset % NEAR_PAGE, first = NEAR_PAGE - start;
   near_slot *slot;
   int found = 0;
-  if (offset < 0 || length <= 0 || length > NEAR_PAGE || length > limit - offset || !near_begin(near)) return 0;
+  if (offset < 0 || length <= 0 || length > NEAR_PAGE || length > limit - offset) return 0;
+  if (state_get(&near->wrong) || !near_begin(near)) return 0;
   if (near->reads < NEAR_AFTER)
     near->reads++;
-  else if (near->slots != NULL || (near->slots = (near_slot *)calloc(NEAR_SLOTS, sizeof(near_slot))) != NULL) {
+  else if (near->slots != NULL || near_make(near)) {
     if (first > length) first = length;
     slot = near->slots + page % NEAR_SLOTS;
     found = near_has(near, slot, fd, page, start + first, limit, taken);

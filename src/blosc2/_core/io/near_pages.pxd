@@ -4,6 +4,7 @@ from blosc2._core.io.source cimport READ_OK, Source, near_pages, near_taken
 
 cdef extern from "io/near_pages.h" nogil:
     bint near_read(near_pages *near, int fd, int64_t offset, int64_t length, int64_t limit, uint8_t *into, int64_t *taken)
+    bint near_distrust(near_pages *near)
 
 
 cdef inline int read_small(Source source, int64_t offset, int64_t length, int64_t limit, uint8_t *into) noexcept nogil:

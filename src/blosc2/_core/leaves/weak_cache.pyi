@@ -2,6 +2,8 @@ import weakref
 from types import TracebackType
 from typing import Any, Self
 
+from blosc2._core.io.forking import Lock
+
 def hold(held: dict[str, weakref.ref[Any]], key: str, leaf: Any) -> Any: ...
 
 class Block:
@@ -15,6 +17,8 @@ class OuterBlock:
     def __new__(cls, *given: Any, **more: Any) -> Self: ...
     @property
     def depth(self) -> int: ...
+    @property
+    def threads(self) -> Lock: ...
     def __enter__(self) -> None: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

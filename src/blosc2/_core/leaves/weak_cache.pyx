@@ -172,6 +172,11 @@ cdef class OuterBlock:
         finally:
             self.let_go(failed)
 
+    @property
+    def threads(self):
+        """The lock that it has for other threads, to be taken where nothing begins: then none of them is in it."""
+        return self.lock
+
     def hold(self):
         """Begin, or go in once more, without `_enter`."""
         self.lock.__enter__()
