@@ -1,4 +1,5 @@
 # What keeps threads apart that have no GIL: see steps.h and atomics.h.
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 cdef extern from "io/atomics.h" nogil:
@@ -25,5 +26,6 @@ cdef extern from "io/steps.h" nogil:
         PLACES
         PLACE_BYTES
     int own_place()
+    void bring_count(PyObject *counted)
     ctypedef char number_range
     uint64_t draw_number(number_range *ranges, int64_t *drawn)

@@ -10,7 +10,8 @@ from libc.stdlib cimport calloc, free
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.leaves.weak_cache cimport find, hold
 from blosc2._core.io.steps cimport (
-    PLACE_BYTES, PLACES, address_get, number_get, number_set, own_place, publish_once, step_begin, step_end, step_lock)
+    PLACE_BYTES, PLACES, address_get, bring_count, number_get, number_set, own_place, publish_once, step_begin, step_end,
+    step_lock)
 from blosc2._core.leaves.leaf_reader cimport LeafReader
 from blosc2._core.leaves.leaf_setter cimport LeafSetter
 from blosc2._core.keys.listing cimport KeyListing
@@ -234,6 +235,7 @@ cdef class LeafLookup:
         before_key, before = answers.key, answers.leaf
         answers.key, answers.leaf = <PyObject *> key if small else NULL, <PyObject *> leaf if small else NULL
         step_end(&place.turn)
+        bring_count(<PyObject *> self)      # now, as what follows takes as long as that
         if before != NULL:
             self._let_go(answers, before_key, before)
         return leaf
