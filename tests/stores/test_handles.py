@@ -19,6 +19,7 @@ from fixture_kit import limits
 
 import blosc2
 from blosc2._core.leaves.weak_cache import hold, sweep
+from blosc2._handles import FrameHandle
 
 LEAVES = 20_000
 WITHOUT_GIL = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
@@ -209,3 +210,41 @@ def test_what_a_held_leaf_costs(path: str, source: str | None) -> None:
     assert (
         again < 1.3 * MOST
     )  # old and new ones are there together for a moment, and memory comes back in larger pieces
+
+
+@pytest.mark.parametrize("verify", [None, False])
+@pytest.mark.parametrize("mmap_mode", [None, "r"])
+def test_a_leaf_has_all_that_its_classes_set(mmap_mode: str | None, verify: bool | None, tmp_path: Path) -> None:
+    """Slots of new handles and arrays are filled where they lie: with what `__init__` gives them."""
+    path = tmp_path / "s.b2z"
+    with blosc2.DictStore(str(path), mode="w") as store:
+        store.update({f"/{n}": np.arange(n + 3) for n in range(40)})
+    store = blosc2.DictStore(str(path), mode="r", mmap_mode=mmap_mode, verify=verify)
+    leaf = store["/7"]
+    handle = leaf._handle
+    assert type(handle) is FrameHandle
+    other = FrameHandle(handle.frame, handle.options, handle.urlpath, handle.key)
+    for name in {*FrameHandle.__slots__} - {"__weakref__", "array"}:
+        assert getattr(handle, name) == getattr(other, name), name
+    other.read_as_array()
+    assert handle.array[1:] == other.array[1:]
+    assert handle.array[0].shape == other.array[0].shape == (10,)
+    assert (handle.key, handle.verify, handle.options.verify) == ("/7", verify, verify)
+    assert handle.frame in gc.get_referents(handle)
+    assert handle in gc.get_referents(leaf)
+    # Each is let go of with its array: no reference is counted twice, or not at all.
+    key = "/" + str(len(store) - 1)
+
+    def opened() -> weakref.ref[Any]:
+        made = weakref.ref(store[key]._handle)
+        assert np.array_equal(store[key][:], np.arange(42))
+        store["/8"], store["/9"]
+        return made
+
+    opened()  # the store remembers the key for a while
+    before = sys.getrefcount(key), sys.getrefcount(handle.options)
+    gone = [opened() for _ in range(300)]
+    gc.collect()
+    assert not [made for made in gone if made() is not None]
+    after = sys.getrefcount(key), sys.getrefcount(handle.options)
+    assert all(abs(y - x) < 5 for x, y in zip(before, after, strict=True))

@@ -1,3 +1,4 @@
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from blosc2._core.io.runs cimport Run
@@ -91,6 +92,7 @@ cdef class Source:
     cdef Run *runs
     cdef int64_t run_count
     cdef tuple _joined
+    cdef PyObject *counted  # of a thread's own: the store, for `bring_count` alone, as it may be gone
     cdef near_pages near    # of a file that is read by position: pages that small reads come back to
     cdef object __weakref__
 

@@ -83,13 +83,13 @@ B2_INLINE void never_count(PyObject *item) {
 B2_INLINE void never_count(PyObject *item) { (void)item; }
 #endif
 
-/* Have the memory in which references to an object are counted brought to this processor, to be written: Python counts one less
- * soon, and need not wait for it then. */
+/* Have the memory in which references to an object are counted brought to this processor, to be written: Python counts there
+ * soon, and need not wait for it then. Of an object that is gone, or NULL, it does nothing. */
 B2_INLINE void bring_count(PyObject *object) {
 #if defined(Py_GIL_DISABLED) && defined(__x86_64__) && defined(__GNUC__)
-    __asm__ volatile("prefetchw %0" : : "m"(object->ob_ref_shared)); /* does nothing where a processor knows none */
+    if (object) __asm__ volatile("prefetchw %0" : : "m"(object->ob_ref_shared)); /* does nothing where a processor knows none */
 #elif defined(Py_GIL_DISABLED) && defined(__GNUC__)
-    __builtin_prefetch(&object->ob_ref_shared, 1);
+    if (object) __builtin_prefetch(&object->ob_ref_shared, 1);
 #else
     (void)object;
 #endif

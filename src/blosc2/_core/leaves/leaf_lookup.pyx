@@ -173,6 +173,7 @@ cdef class LeafLookup:
     cdef _Answers _own_answers(self, AnswerPlace *place):
         """What this thread finds leaves by; made anew if something has changed."""
         cdef _Answers answers = None
+        cdef LeafReader reader
         cdef PyObject *old
         cdef int64_t changes
         step_begin(&place.turn)
@@ -186,8 +187,11 @@ cdef class LeafLookup:
             changes = number_get(&self._changes)
             answers.alive, answers.leaves, answers.listed, answers.unseen = (
                 self._alive, self._leaves, self._listed, self._unseen)
-        if answers.leaves is not None:
-            answers.leaves = answers.leaves.copy()
+        reader = answers.leaves
+        if reader is not None:
+            answers.leaves = reader.copy()
+            if answers.leaves.source is not reader.source:
+                answers.leaves.source.counted = <PyObject *> self
         # Who changes it counts first, and empties the places then: either it finds this one, or this sees the count.
         step_begin(&place.turn)
         old = NULL

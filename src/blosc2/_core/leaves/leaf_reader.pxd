@@ -5,6 +5,9 @@ from blosc2._core.zip.archive cimport Archive
 from blosc2._core.keys.keytable cimport KeyTable
 from blosc2._core.leaves.leaf_template cimport Template
 
+cdef enum:
+    HANDLE_SLOTS = 8
+
 
 cdef class LeafReader:
     """Reads leaves of an archive one after the other; see leaf_reader.pyx."""
@@ -17,6 +20,9 @@ cdef class LeafReader:
     cdef type arrays, handles
     cdef object dtype_of, options, path
     cdef bint check
+    cdef object verify
+    cdef bint fills         # whether slots of new handles and arrays are filled here
+    cdef Py_ssize_t slots[HANDLE_SLOTS + 1]     # where they are; the last one is that of an array
 
     cdef int64_t find(self, str key) noexcept
     cdef object open(self, str key, bint *small)

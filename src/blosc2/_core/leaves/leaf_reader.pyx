@@ -40,10 +40,16 @@ cdef extern from *:
     """
     object made(type kind, tuple arguments)
 
+cdef extern from "leaves/slots.h":
+    Py_ssize_t slot_of(type kind, str name) except -1
+    void fill_slot(object made, Py_ssize_t offset, object value)
+
 cdef extern from "numpy/arrayobject.h":
     object PyArray_Empty(int nd, cnp.npy_intp *dims, cnp.dtype dtype, int fortran)
 
 cdef tuple _nothing = ()
+# What `__init__` of a handle sets, in the order in which `open` does.
+cdef tuple _slots = ("frame", "array", "options", "urlpath", "key", "verify", "version", "_cparams")
 
 cdef enum:
     # Bytes of a small member that is read from a file, and of the extra field in its local header.
@@ -79,7 +85,8 @@ cdef class LeafReader:
         The last segment of keys that count as not there.
     arrays, handles : type
         Classes of an array and of its frame handle. A handle is made from a frame, the options, the path and the key;
-        its `array` is set to geometry, dtype and frame.
+        its `array` is set to geometry, dtype and frame. Where no chunk is to be checked, what its `__init__` sets is
+        put into its slots here.
     dtype_of : callable
         Gives the dtype that a text stands for; `ValueError` for what it refuses.
     options : tuple
@@ -98,6 +105,13 @@ cdef class LeafReader:
         self.arrays, self.handles, self.dtype_of = arrays, handles, dtype_of
         self.options, self.path = options, path
         self.check = check
+        self.verify = options.verify
+        self.fills = not self.verify
+        for i in range(HANDLE_SLOTS):
+            self.slots[i] = slot_of(handles, _slots[i])
+            self.fills = self.fills and self.slots[i] > 0
+        self.slots[HANDLE_SLOTS] = slot_of(arrays, "_handle")
+        self.fills = self.fills and self.slots[HANDLE_SLOTS] > 0
 
     def learn(self, Frame frame not None, Geometry geometry not None, cnp.dtype dtype not None):
         """Take a leaf that was opened as the one that others are compared with when they are read."""
@@ -134,6 +148,7 @@ cdef class LeafReader:
         `small` says whether it takes little memory.
         """
         cdef int64_t offset = self.find(key)
+        cdef Py_ssize_t *slots = self.slots
         cdef Frame frame
         if offset < 0:
             return None
@@ -142,10 +157,23 @@ cdef class LeafReader:
             return frame
         small[0] = frame.cbytes <= SMALL_LEAF
         array = geometry_of(frame, self.dtype_of)
-        handle = self.handles(frame, self.options, self.path, key)
-        handle.array = array
+        if not self.fills or frame.checksums_len:
+            handle = self.handles(frame, self.options, self.path, key)
+            handle.array = array
+            leaf = made(self.arrays, _nothing)
+            leaf._handle = handle
+            return leaf
+        handle = made(self.handles, _nothing)
+        fill_slot(handle, slots[0], frame)
+        fill_slot(handle, slots[1], array)
+        fill_slot(handle, slots[2], self.options)
+        fill_slot(handle, slots[3], self.path)
+        fill_slot(handle, slots[4], key)
+        fill_slot(handle, slots[5], self.verify)
+        fill_slot(handle, slots[6], 0)
+        fill_slot(handle, slots[7], None)
         leaf = made(self.arrays, _nothing)
-        leaf._handle = handle
+        fill_slot(leaf, slots[HANDLE_SLOTS], handle)
         return leaf
 
     cpdef object read(self, key):
