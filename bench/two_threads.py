@@ -7,8 +7,8 @@ Rounds of one thread and of two alternate; a figure is the median of the ratios 
 the machine gives meanwhile, which changes from hour to hour on rented machines: loops that share nothing (1.9 to 2.0
 with two whole processors, less where the two share one); what an access to an object that another thread uses at the
 same time costs (where processors are far apart, or a hypervisor moves them, ten times as much as on one chip); and the
-reads that leaves need where the file is not mapped, alone: each thread has a descriptor of its own, but both read the
-same pages, which the system counts.
+reads by which leaves of a file that is not mapped come, alone: each thread has a descriptor of its own, but both read
+the same pages, which the system counts. The leaves here need few of them, as pages that reads come back to are kept.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ cdef class LeafReader:
     dtype_of : callable
         Gives the dtype that a text stands for; `ValueError` for what it refuses.
     options : tuple
-        How handles are opened; they check nothing if `check` is false.
+        How handles are opened; they check nothing if `check` is false. Its `verify` says which reads are checked.
     path : str or None
         Where the archive is.
     check : bool
