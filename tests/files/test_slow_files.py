@@ -55,11 +55,19 @@ def opened(slow: SlowFiles) -> Opener:
     """Opens a file of which the kernel has no pages: opening drops them, on such file systems."""
 
     def open_cold(name: str, **how: Any) -> Any:
-        slow.tell(delay=0.02, direct=False)  # long enough for a busy machine to begin all that is asked at once
+        slow.tell(delay=0.02, enough=0, direct=False)
         blosc2.free_resources()  # on a slow machine the file has settled, and would not be opened again
         return blosc2.open(str(slow.path / name), mode="r", **how)
 
     return open_cold
+
+
+def count_at_a_time(slow: SlowFiles, enough: int = SEVERAL) -> None:
+    """Answer nothing until so many requests are under way, or for half a second.
+
+    So what is asked for at once is seen at once, however busy the machine is.
+    """
+    slow.tell(delay=0.5, enough=enough)
 
 
 # ---------------------------------------------------------------------- asking at once
@@ -69,7 +77,7 @@ def test_a_patch_asks_for_all_of_its_blocks_at_once(slow: SlowFiles, opened: Any
     found = opened(name, mmap_mode=mmap_mode)
     array = found if name.endswith("b2nd") else found["/volume/0"]
     patch = (slice(20, 68),) * 3  # 64 blocks in eight chunks
-    slow.tell()
+    count_at_a_time(slow)
     items = array[patch]
     told = slow.tell()
     assert np.array_equal(items, volume()[patch])
@@ -130,7 +138,7 @@ def test_blocks_at_the_beginning_come_with_what_says_where_they_lie(
 def test_points_ask_at_once(slow: SlowFiles, opened: Any, mmap_mode: Any) -> None:
     array = opened("volume.b2nd", mmap_mode=mmap_mode)
     where = tuple(np.random.default_rng(3).integers(0, 96, (3, 60)))
-    slow.tell()
+    count_at_a_time(slow)
     items = array[where]
     assert slow.tell()["most"] >= SEVERAL
     assert np.array_equal(items, volume()[where])
@@ -139,7 +147,7 @@ def test_points_ask_at_once(slow: SlowFiles, opened: Any, mmap_mode: Any) -> Non
 @MODES
 def test_a_whole_array_is_asked_for_ahead(slow: SlowFiles, opened: Any, mmap_mode: Any) -> None:
     array = opened("volume.b2nd", mmap_mode=mmap_mode)
-    slow.tell()
+    count_at_a_time(slow)
     items = array[:]
     told = slow.tell()
     assert np.array_equal(items, volume())
@@ -151,7 +159,7 @@ def test_many_patches_of_one_array_ask_at_once(slow: SlowFiles, opened: Any, mma
     array = opened("volume.b2nd", mmap_mode=mmap_mode)
     corners = np.random.default_rng(1).integers(0, 80, (12, 3)).tolist()
     patches = [tuple(slice(at, at + 16) for at in corner) for corner in corners]
-    slow.tell()
+    count_at_a_time(slow)
     items = array.read_many(patches)
     told = slow.tell()
     assert all(np.array_equal(one, volume()[patch]) for one, patch in zip(items, patches, strict=True))
@@ -162,7 +170,7 @@ def test_many_patches_of_one_array_ask_at_once(slow: SlowFiles, opened: Any, mma
 def test_patches_of_several_arrays_ask_at_once(slow: SlowFiles, opened: Any, mmap_mode: Any) -> None:
     store = opened("volumes.b2z", mmap_mode=mmap_mode)
     wanted = [(f"/volume/{n}", (slice(20 * n, 20 * n + 16),) * 3) for n in (3, 0, 2, 1)]
-    slow.tell()
+    count_at_a_time(slow, 6)
     items = store.read_many(wanted)
     assert slow.tell()["most"] >= 6
     for one, (key, patch) in zip(items, wanted, strict=True):
@@ -173,7 +181,7 @@ def test_patches_of_several_arrays_ask_at_once(slow: SlowFiles, opened: Any, mma
 def test_many_leaves_are_asked_for_at_once(slow: SlowFiles, opened: Any, mmap_mode: Any) -> None:
     store = opened("volumes.b2z", mmap_mode=mmap_mode)
     numbers = np.random.default_rng(2).permutation(400)[:100].tolist()
-    slow.tell()
+    count_at_a_time(slow)
     items = store.read_many([f"/small/{n:03}" for n in numbers])
     told = slow.tell()
     assert told["most"] >= SEVERAL
@@ -186,7 +194,7 @@ def test_many_leaves_are_asked_for_at_once(slow: SlowFiles, opened: Any, mmap_mo
 @pytest.mark.parametrize("view", ["values", "items"])
 def test_iterating_asks_for_leaves_ahead(slow: SlowFiles, opened: Any, mmap_mode: Any, view: str) -> None:
     store = opened("volumes.b2z", mmap_mode=mmap_mode)
-    slow.tell()
+    count_at_a_time(slow)
     sums = [int((leaf[1] if view == "items" else leaf)[:].sum()) for leaf in getattr(store, view)()]
     told = slow.tell()
     small = [int(np.random.default_rng(n).integers(0, 255, 5000, dtype="u1").sum()) for n in range(400)]

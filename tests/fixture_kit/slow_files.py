@@ -17,7 +17,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -39,6 +38,7 @@ class Server:
     def __init__(self, folder: str, mountpoint: str, background: str = "12") -> None:
         self.folder, self.mountpoint = folder, mountpoint
         self.delay = 0.0
+        self.enough = 0  # requests under way at a time that end the delay of all of them; 0: nothing does
         self.cut: int | None = None  # bytes of each file that are shown of what its size says
         self.direct = False  # whether the kernel keeps no pages
         self.background = int(background)  # requests ahead of the reader that the kernel sends at a time
@@ -46,6 +46,7 @@ class Server:
         self.read_bytes = 0
         self.most = self.under_way = 0
         self.lock = threading.Lock()
+        self.reached = threading.Event()  # `enough` since the last command
         self.names = {1: ""}
         self.files: dict[int, int] = {}
         self.fd = os.open("/dev/fuse", os.O_RDWR)
@@ -80,7 +81,9 @@ class Server:
                     self.counts[name] = self.counts.get(name, 0) + 1
                     self.under_way += 1
                     self.most = max(self.most, self.under_way)
-                time.sleep(self.delay)
+                    if self.enough and self.most >= self.enough:
+                        self.reached.set()
+                self.reached.wait(self.delay)
             try:
                 status, answer = 0, self.answer(kind, node, request[40:])
             except OSError as error:
@@ -137,6 +140,7 @@ class Server:
         with self.lock:
             told = {"requests": self.counts, "most": self.most, "bytes": self.read_bytes}
             self.counts, self.most, self.read_bytes = {}, 0, 0
+            self.reached.clear()
         return told
 
 
@@ -161,7 +165,7 @@ class SlowFiles:
             raise OSError(errno.EPERM, "this process may not mount a file system", str(mountpoint))
 
     def tell(self, **settings: Any) -> dict[str, Any]:
-        """Set `delay` (seconds), `cut` or `direct`; what was counted since the last call.
+        """Set `delay` (seconds), `enough`, `cut` or `direct`; what was counted since the last call.
 
         That is requests by kind, how many were under way at a time, and bytes.
         """
