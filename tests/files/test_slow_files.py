@@ -90,7 +90,7 @@ def test_a_patch_asks_for_all_of_its_blocks_at_once(slow: SlowFiles, opened: Any
 @MODES
 def test_opening_an_archive_waits_once(slow: SlowFiles, mmap_mode: Any) -> None:
     """Its end record, directory, catalog and embedded values are some ten pieces of its last 64 KB."""
-    slow.tell(delay=0.002, direct=False)
+    slow.tell(delay=0.002, enough=0, direct=False)
     slow.tell()
     store = blosc2.open(str(slow.path / "volumes.b2z"), mode="r", mmap_mode=mmap_mode)
     told = slow.tell()

@@ -29,7 +29,7 @@ def device_bytes() -> int:
 PATIENCE = 20
 
 
-def least_device_bytes(path: str, use: Callable[[], object], most: float = 0) -> int:
+def least_device_bytes(path: str, use: Callable[[], object], most: float) -> int:
     """What `use` reads of a file that is not in memory: the least of three counts, or of more while all exceed `most`.
 
     The process reads other things meanwhile, such as code that it has not used yet, and of a disk that answers late, as
@@ -37,7 +37,7 @@ def least_device_bytes(path: str, use: Callable[[], object], most: float = 0) ->
     """
     counts: list[int] = []
     until = time.monotonic() + PATIENCE
-    while len(counts) < 3 or (min(counts) > most > 0 and time.monotonic() < until):
+    while len(counts) < 3 or (min(counts) > most and time.monotonic() < until):
         blosc2.free_resources()  # mapped pages would stay
         drop(path)
         before = device_bytes()
