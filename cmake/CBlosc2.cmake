@@ -96,15 +96,16 @@ if(CBLOSC2_TARGET STREQUAL "Blosc2::blosc2_static")
   check_c_source_compiles([[
     #include <stddef.h>
     int blosclz_decompress(const void *, int, void *, int);
-    int LZ4_decompress_safe(const char *, char *, int, int);
-    int LZ4_decompress_safe_partial(const char *, char *, int, int, int);
+    int LZ4_decompress_safe_usingDict(const char *, char *, int, int, const char *, int);
+    int LZ4_decompress_safe_partial_usingDict(const char *, char *, int, int, int, const char *, int);
     size_t ZSTD_decompressDCtx(void *, void *, size_t, const void *, size_t);
     void *ZSTD_createDCtx(void);
     size_t ZSTD_freeDCtx(void *);
     int main(int argc, char **argv) {
       void *context = ZSTD_createDCtx();
-      return blosclz_decompress(argv[0], argc, argv[1], argc) + LZ4_decompress_safe(argv[0], argv[1], argc, argc)
-        + LZ4_decompress_safe_partial(argv[0], argv[1], argc, argc, argc)
+      return blosclz_decompress(argv[0], argc, argv[1], argc)
+        + LZ4_decompress_safe_usingDict(argv[0], argv[1], argc, argc, argv[1], 0)
+        + LZ4_decompress_safe_partial_usingDict(argv[0], argv[1], argc, argc, argc, argv[1], 0)
         + (int) ZSTD_decompressDCtx(context, argv[1], 1, argv[0], 1) + (int) ZSTD_freeDCtx(context);
     }]] CBLOSC2_HAS_CODECS)
   unset(CMAKE_REQUIRED_LIBRARIES)

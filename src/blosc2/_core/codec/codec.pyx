@@ -25,7 +25,7 @@ from blosc2._core.codec.chunk_checks cimport (
     largest_codec_meta)
 from blosc2._core.codec.idle_contexts cimport POOL, Idle, IdlePlace, begin_idle, put_idle, take_idle
 from blosc2._core.codec.padded_chunks cimport padded_copy
-from blosc2._core.codec.plain_chunks cimport ZSTD_freeDCtx, decode_shuffled, is_shuffled, streams_of
+from blosc2._core.codec.plain_chunks cimport ZSTD_freeDCtx, decode_here, is_decoded_here, streams_of
 from blosc2._core.codec.special_chunks cimport fill
 from blosc2._core.codec.vl_encoding cimport BEYOND, compress_vl_chunk, raw_vl_chunk
 from blosc2._core.io.buffer cimport Buffer, readable
@@ -200,9 +200,9 @@ cdef int decode_whole(DecodeContext *context, Chunk *chunk, uint8_t *destination
         return fill(chunk, 0, destination, chunk.nbytes)
     if chunk.needs_geometry:
         return NEEDS_GEOMETRY
-    if is_shuffled(chunk):
+    if is_decoded_here(chunk):
         for block in range(chunk.nblocks):
-            status = decode_shuffled(context, chunk, block, destination + <int64_t> block * chunk.blocksize)
+            status = decode_here(context, chunk, block, destination + <int64_t> block * chunk.blocksize)
             if status:
                 return status
         return CHUNK_OK
@@ -237,8 +237,8 @@ cdef int decode_block(DecodeContext *context, Chunk *chunk, int32_t block, uint8
         return CHUNK_OK
     if chunk.kind != KIND_REGULAR:
         return fill(chunk, start, destination, nbytes)
-    if is_shuffled(chunk):
-        return decode_shuffled(context, chunk, block, destination)
+    if is_decoded_here(chunk):
+        return decode_here(context, chunk, block, destination)
     status = check_block(chunk, block)
     if status:
         return status

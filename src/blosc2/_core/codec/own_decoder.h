@@ -1,4 +1,4 @@
-/* Streams of plain chunks, decoded by the functions of their codecs, which the static C-Blosc2 archive holds.
+/* Streams of plain chunks, decoded by `lz4_stream.h` and by functions of codecs, which the static C-Blosc2 archive holds.
  *
  * The C library decodes whole blocks only, undoes their filter as a whole, and copies them. Here as much of a stream is
  * decoded as is needed, and `unshuffle.h` undoes the filter of as many items. A chunk is plain if it is compressed by
@@ -15,18 +15,16 @@
 #include "generated_codecs.h"
 
 #ifdef B2_HAS_CODECS
+#include "lz4_stream.h"
 enum { OWN_DECODER = 1 };
 int blosclz_decompress(const void *source, int length, void *destination, int room);
-int LZ4_decompress_safe(const char *source, char *destination, int length, int room);
-int LZ4_decompress_safe_partial(const char *source, char *destination, int length, int wanted, int room);
 size_t ZSTD_decompressDCtx(void *context, void *destination, size_t room, const void *source, size_t length);
 void *ZSTD_createDCtx(void);
 size_t ZSTD_freeDCtx(void *context);
 #else
 enum { OWN_DECODER = 0 };
 #define blosclz_decompress(source, length, destination, room) 0
-#define LZ4_decompress_safe(source, destination, length, room) 0
-#define LZ4_decompress_safe_partial(source, destination, length, wanted, room) 0
+#define lz4_stream(stream, stored, result, wanted, size, next) 0
 #define ZSTD_decompressDCtx(context, destination, room, source, length) 0
 #define ZSTD_createDCtx() NULL
 #define ZSTD_freeDCtx(context) ((void) (context))
@@ -42,9 +40,10 @@ static inline int is_plain(int codec, int filter) {
 static inline int decodes_starts(int codec) { return codec == CODEC_LZ4 || codec == CODEC_LZ4HC; }
 
 /* Decode the stream at `*from`, which ends before `stop`, to exactly `size` bytes, of which the first `wanted` are
- * needed; `*from` moves behind it. Its size is read once: others may change a mapped file. */
+ * needed; `*from` moves behind it. Its size is read once: others may change a mapped file. `next` is where the bytes begin that
+ * are decoded next, or NULL if that is not known. */
 static inline int decode_stream(int codec, void *zstd, const uint8_t **from, const uint8_t *stop, uint8_t *to,
-                                int32_t size, int32_t wanted) {
+                                int32_t size, int32_t wanted, const uint8_t *next) {
     const uint8_t *p = *from;
     int32_t stored;
     int64_t decoded;
@@ -67,11 +66,9 @@ static inline int decode_stream(int codec, void *zstd, const uint8_t **from, con
         decoded = blosclz_decompress(p, stored, to, size);
     } else if (codec == CODEC_ZSTD) {
         decoded = (int64_t) ZSTD_decompressDCtx(zstd, to, (size_t) size, p, (size_t) stored);   /* errors are large */
-    } else if (wanted < size) {
-        decoded = LZ4_decompress_safe_partial((const char *) p, (char *) to, stored, wanted, size);
-        return decoded >= wanted ? CHUNK_OK : BAD_DECODED;
     } else {
-        decoded = LZ4_decompress_safe((const char *) p, (char *) to, stored, size);
+        decoded = lz4_stream(p, stored, to, wanted, size, next != NULL ? next : *from);
+        if (wanted < size) return decoded >= wanted ? CHUNK_OK : BAD_DECODED;
     }
     return decoded == size ? CHUNK_OK : BAD_DECODED;
 }

@@ -88,9 +88,12 @@ cdef inline bint foresees_blocks(Frame frame, const Chunk *chunk) noexcept nogil
             and chunk.blocksize <= SMALL_BLOCK)
 
 
-cdef inline void foresee_touched(const Chunk *chunk, const Grid *g, const int64_t *low, const int64_t *many, int64_t i) noexcept nogil:
-    """Have the processor bring the `i`-th block that a box touches in a chunk."""
+cdef inline const uint8_t *foresee_touched(
+        const Chunk *chunk, const Grid *g, const int64_t *low, const int64_t *many, int64_t i) noexcept nogil:
+    """Have the processor bring the `i`-th block that a box touches in a chunk: where that is, NULL if nowhere."""
     cdef int64_t nblock = nth_block(g, low, many, i)
     cdef int32_t start = 0, stop = 0
     if nblock < chunk.nblocks and block_span(chunk, <int32_t> nblock, &start, &stop) == CHUNK_OK:
         prefetch_starts(chunk.data + start, min(stop - start, <int32_t> SMALL_BLOCK))
+        return chunk.data + start
+    return NULL

@@ -387,7 +387,7 @@ cdef class Read(Operation):
                     continue
             if decoded == NULL:
                 if foresees and i + 1 < end:
-                    foresee_touched(chunk, g, low, many, i + 1)
+                    context.next = foresee_touched(chunk, g, low, many, i + 1)
                 if self.covers(&part, g.blocks) and self.is_one_run(&part):
                     status = self.frame.load_block(nchunk, context, chunk, <int32_t> nblock)
                     if status == CHUNK_OK:
