@@ -5,15 +5,39 @@
 `SOURCE` is the directory with the package `blosc2`, `PACKAGE` one of `_core`, and `OUTPUT` a directory. `SHARED` is the
 name of the module that has what Cython otherwise puts into each one, or "". The command `cython` takes one file at a
 time, and then most of the time goes into starting it.
+
+The C files are the same for every interpreter. In the folder that the variable BLOSC2_CYTHON_CACHE names, they are kept
+for further builds of the same sources.
 """
 
+import hashlib
+import os
+import shutil
 import sys
+from importlib import metadata
 from pathlib import Path
 
+from Cython import __version__ as cython_version
 from Cython.Compiler.Main import compile as compile_module
 
 
+def kept_files(source: str, *arguments: str) -> Path | None:
+    """The folder for C files of these sources and arguments; None if none are kept."""
+    cache = os.environ.get("BLOSC2_CYTHON_CACHE")
+    if not cache:
+        return None
+    digest = hashlib.sha256(repr((cython_version, metadata.version("numpy"), source, arguments)).encode())
+    for path in sorted(Path(source).rglob("*.p*")):
+        if path.suffix in (".pxd", ".pyx"):
+            digest.update(repr((str(path), path.read_bytes())).encode())
+    return Path(cache, digest.hexdigest())
+
+
 def main(source: str, package: str, output: str, shared: str, *modules: str) -> int:
+    kept = kept_files(source, package, shared, *modules)
+    if kept and kept.is_dir():
+        shutil.copytree(kept, output, copy_function=shutil.copy, dirs_exist_ok=True)
+        return 0
     for module in modules:
         result = compile_module(
             str(Path(source, "blosc2", "_core", package, f"{module}.pyx")),
@@ -27,6 +51,12 @@ def main(source: str, package: str, output: str, shared: str, *modules: str) -> 
         )
         if result.num_errors:
             return 1
+    if kept:
+        partial = kept.with_suffix(".partial")
+        partial.mkdir(parents=True, exist_ok=True)
+        for module in modules:
+            shutil.copy(Path(output, f"{module}.c"), partial)
+        partial.rename(kept)
     return 0
 
 
