@@ -17,6 +17,7 @@ from blosc2._core.frame.header_parser cimport CHECKSUMS_TAIL, TRAILER_TAIL, Head
 from blosc2._core.io.buffer cimport Buffer, integers, readable
 from blosc2._core.io.little_endian cimport u32
 from blosc2._core.frame.ask_chunks cimport open_asked
+from blosc2._core.frame.quick_reads cimport read_table
 from blosc2._core.io.readahead cimport PAGE, ask_range
 from blosc2._core.io.steps cimport address_get, flag_get, flag_set, publish_once
 
@@ -114,7 +115,6 @@ cdef class ChunkTable(Header):
         cdef uint32_t own = 0
         cdef uint8_t *raw
         cdef int status
-        cdef DecodeContext *context
         if flag_get(&self.index_loaded):
             return 0
         at = self.chunks_stop - self.offset
@@ -137,25 +137,14 @@ cdef class ChunkTable(Header):
             self.bad(at, too_much(8 * count, f"an offsets table of {count} chunks", table_limit(self.source.size)))
         if chunk.cbytes > PAGE:
             ask_range(self.source, self.offset + at, chunk.cbytes)
-        context = borrow(chunk.blocksize)
         raw = <uint8_t *> malloc(chunk.cbytes)
         table = <int64_t *> malloc(8 * count)
         try:
             if raw == NULL or table == NULL:
                 raise MemoryError
-            with nogil:
-                status = self.fetch(self.offset + at, chunk.cbytes, raw)
-            self.source.check(status, self.offset + at, chunk.cbytes)
-            # What was checked is what is decoded, whatever the file shows by now.
-            memcpy(raw, header, CHUNK_HEADER)
+            read_table(self, at, &chunk, header, raw, table, count)
             if self.wholes:
                 own = checksum(0, raw, chunk.cbytes)
-            chunk.data = raw
-            chunk.loaded = chunk.cbytes
-            with nogil:
-                status = decode_whole(context, &chunk, <uint8_t *> table)
-            if status:
-                self.bad(at, f"the offsets table: {codec.reason(status)}")
             for i in range(count):
                 value = _i64le(<const uint8_t *> (table + i))
                 self.check_entry(value, at)
@@ -178,7 +167,6 @@ cdef class ChunkTable(Header):
                         self.chunk_count = count
                     flag_set(&self.index_loaded)
         finally:
-            give_back(context)
             free(raw)
             free(table)
             free(checksums)

@@ -14,6 +14,8 @@ cdef class Frame(ChunkTable):
     cdef int check_index(self, int64_t index) except -1
     cdef int decode_checked(self, int64_t index, DecodeContext *context, uint8_t *destination, int64_t size) except -1
     cdef int64_t chunk_at(self, int64_t position) noexcept nogil
+    cdef int read_chunks(self, DecodeContext *context, int64_t start, int64_t stop, uint8_t *to, ChunkChecksum *own,
+                         int64_t *index) noexcept nogil
     cdef int read_range(self, int64_t start, int64_t stop, uint8_t *destination) except -1
     cdef int read_from_chunk(
         self, int64_t index, DecodeContext *context, int64_t start, int64_t stop, uint8_t *destination,

@@ -24,6 +24,7 @@ from blosc2._core.codec.thread_pool cimport await_gil, offer_gil
 from blosc2._core.frame.ask_chunks cimport open_asked
 from blosc2._core.frame.header_parser cimport PREFIX_READ
 from blosc2._core.frame.part_blocks cimport part_block
+from blosc2._core.frame.quick_reads cimport stays_with_gil
 from blosc2._core.frame.vl_reading cimport locate_vl, open_vl, vl_parts
 from blosc2._core.frame.member_chunks cimport ChunkChecksum, check_chunk_checksums, chunk_checksums, note_checksum
 from blosc2._core.zip.member_checksum cimport SMALL_MEMBER, check_member
@@ -309,38 +310,41 @@ cdef class Frame(ChunkTable):
                 high = middle
         return low
 
-    cdef int read_range(self, int64_t start, int64_t stop, uint8_t *destination) except -1:
-        """Checked bounds, loaded index and starts; releases the GIL."""
-        cdef DecodeContext *context
+    cdef int read_chunks(self, DecodeContext *context, int64_t start, int64_t stop, uint8_t *to, ChunkChecksum *own,
+                         int64_t *index) noexcept nogil:
+        """An uncompressed range, chunk after chunk; `index` is the last one that was read."""
+        cdef int64_t at = start
         cdef int status = CHUNK_OK
+        index[0] = self.chunk_at(at) - 1
+        while status == CHUNK_OK and at < stop:
+            index[0] += 1
+            status = self.read_from_chunk(index[0], context, at, stop, to + (at - start), NULL if own == NULL else own + index[0])
+            at = self.starts[index[0] + 1] if self.variable else (index[0] + 1) * self.chunksize
+        return status
+
+    cdef int read_range(self, int64_t start, int64_t stop, uint8_t *destination) except -1:
+        """Checked bounds, loaded index and starts; releases the GIL, unless others could not use it in that time."""
+        cdef DecodeContext *context
+        cdef int status
         cdef int64_t index = 0
         cdef bytes room
         cdef ChunkChecksum *own = NULL
         if start == stop:
             return 0
-        self.load_starts()
         if self.by_member and start == 0 and stop == self.nbytes:
             room = chunk_checksums(self)
             own = <ChunkChecksum *> PyBytes_AS_STRING(room)
         context = borrow(self.blocksize)
         try:
-            with nogil:
-                offer_gil()
-                index = self.chunk_at(start)
-                while start < stop and status == CHUNK_OK:
-                    status = self.read_from_chunk(
-                        index, context, start, stop, destination, NULL if own == NULL else own + index)
-                    index += 1
-                    if status == CHUNK_OK:
-                        if self.variable:
-                            destination += min(stop, self.starts[index]) - start
-                            start = self.starts[index]
-                        else:
-                            destination += min(stop, index * self.chunksize) - start
-                            start = index * self.chunksize
-                await_gil()
+            if stays_with_gil(self):
+                status = self.read_chunks(context, start, stop, destination, own, &index)
+            else:
+                with nogil:
+                    offer_gil()
+                    status = self.read_chunks(context, start, stop, destination, own, &index)
+                    await_gil()
             if status:
-                self.fail(status, index - 1)
+                self.fail(status, index)
             if own != NULL:
                 check_chunk_checksums(self, own)
         finally:

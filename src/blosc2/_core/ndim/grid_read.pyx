@@ -14,9 +14,10 @@ from blosc2._core.codec.codec cimport (
     Chunk, DecodeContext, Encoder, block_bytes, borrow, decode_block, decode_whole, fill, give_back, reserve_scratch)
 from blosc2._core.codec.chunk_checks cimport FILTER_SHUFFLE
 from blosc2._core.codec.block_runs cimport LARGE_BLOCK
-from blosc2._core.codec.thread_pool cimport is_quick, worth_threads
+from blosc2._core.codec.thread_pool cimport worth_threads
 from blosc2._core.frame.ask_chunks cimport is_most
 from blosc2._core.frame.frame cimport Frame
+from blosc2._core.frame.quick_reads cimport stays_with_gil
 from blosc2._core.frame.part_blocks cimport part_block
 from blosc2._core.io.readahead cimport is_cold
 from blosc2._core.io.steps cimport bring_count, number_get, state_change, state_set
@@ -500,8 +501,7 @@ cdef inline int _go(Read self, int threads) except -1:
     self.frame.load_index()
     if self.frame.by_member:
         self.watch()
-    if threads == 1 and is_quick(self.frame.frame_len, self.frame.nbytes) and (self.frame.whole or self.frame.source.base != NULL):
-        # Opening the frame read it, or touched its page; to let others run would take longer than decoding.
+    if threads == 1 and stays_with_gil(self.frame):
         self.ahead.alone, self.ahead.begun, self.ahead.resume = False, 1, INT64_MAX     # opening has read all of it
         context = borrow(self.frame.blocksize)
         self.work(context, None)
