@@ -50,15 +50,16 @@ def leaves(kind: str) -> list[Any]:
     return [blosc2.SChunk(chunksize=200, data=rng.bytes(400)) for _ in range(50)]
 
 
+@pytest.mark.parametrize("mmap_mode", [None, "r"])  # from a server they come without it
 @pytest.mark.parametrize("kind", ["compressed", "noise", "3 KB", "super-chunk"])
 @pytest.mark.parametrize("suffix", [".b2z", ".b2e"])
-def test_small_leaves_are_read_with_the_gil(suffix: str, kind: str, source: str | None, tmp_path: Path) -> None:
+def test_small_leaves_are_read_with_the_gil(suffix: str, kind: str, mmap_mode: str | None, tmp_path: Path) -> None:
     path = str(tmp_path / f"x{suffix}")
     values = leaves(kind)
     with (blosc2.EmbedStore if suffix == ".b2e" else blosc2.TreeStore)(path, mode="w") as made:
         for number, value in enumerate(values):
             made[f"/k{number}"] = value
-    store = blosc2.open(path, mode="r", mmap_mode=source)
+    store = blosc2.open(path, mode="r", mmap_mode=mmap_mode)
     keys = list(store.keys())
     for key in keys[:10]:  # what is learned at first
         store[key][:]
