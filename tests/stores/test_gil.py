@@ -20,19 +20,25 @@ pytestmark = pytest.mark.skipif(not getattr(sys, "_is_gil_enabled", lambda: True
 
 @contextmanager
 def turns_of_another_thread() -> Iterator[Callable[[], int]]:
-    """How often another thread had the GIL, which it gets only from who gives it up."""
+    """How often another thread had the GIL, which it gets only from who gives it up; it is waiting for it."""
     turns, stop, interval = [0], [False], sys.getswitchinterval()
 
     def take_turns() -> None:
         while not stop[0]:
             turns[0] += 1
-            time.sleep(0)
+            time.sleep(0.0005)
+
+    def turns_once_it_waits() -> int:
+        start = time.perf_counter()
+        while time.perf_counter() < start + 0.005:
+            pass
+        return turns[0]
 
     thread = threading.Thread(target=take_turns)
     sys.setswitchinterval(1000)
     thread.start()
     try:
-        yield lambda: turns[0]
+        yield turns_once_it_waits
     finally:
         stop[0] = True
         thread.join()
@@ -65,7 +71,8 @@ def test_small_leaves_are_read_with_the_gil(suffix: str, kind: str, mmap_mode: s
         store[key][:]
     with turns_of_another_thread() as turns:
         before = turns()
-        read = [store[key][:] for key in keys[10:]]
+        for _ in range(5):
+            read = [store[key][:] for key in keys[10:]]
         assert turns() == before
     for key, items in zip(keys[10:], read, strict=True):
         assert bytes(items) == bytes(values[int(key[2:])][:])
