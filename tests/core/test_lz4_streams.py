@@ -17,9 +17,9 @@ from blosc2.exceptions import FormatError
 LENGTHS = st.one_of(
     st.integers(0, 40), st.integers(100, 150), st.integers(250, 300), st.integers(500, 540), st.just(1000)
 )
-DISTANCES = st.one_of(st.integers(1, 20), st.integers(100, 140), st.integers(1, 65535))
-TURNS = [(0, distance, matched) for distance in range(1, 20) for matched in (0, 10, 14, 15, 16, 300)]
-PAIRS = st.lists(st.tuples(LENGTHS, DISTANCES, LENGTHS), max_size=120)
+OFFSETS = st.one_of(st.integers(1, 20), st.integers(100, 140), st.integers(1, 65535))
+SHORT_OFFSETS = [(0, offset, matched) for offset in range(1, 20) for matched in (0, 10, 14, 15, 16, 300)]
+SEQUENCES = st.lists(st.tuples(LENGTHS, OFFSETS, LENGTHS), max_size=120)
 
 
 def length_bytes(length: int) -> bytes:
@@ -27,26 +27,26 @@ def length_bytes(length: int) -> bytes:
     return b"" if length < 15 else b"\xff" * ((length - 15) // 255) + bytes([(length - 15) % 255])
 
 
-def pair(literals: bytes, distance: int = 0, matched: int | None = None) -> bytes:
+def sequence(literals: bytes, offset: int = 0, matched: int | None = None) -> bytes:
     match = 0 if matched is None else matched - 4
     token = bytes([min(len(literals), 15) << 4 | min(match, 15)])
     start = token + length_bytes(len(literals)) + literals
-    return start if matched is None else start + struct.pack("<H", distance) + length_bytes(match)
+    return start if matched is None else start + struct.pack("<H", offset) + length_bytes(match)
 
 
-def stream_of(pairs: list[tuple[int, int, int]], seed: int, last: int) -> tuple[bytes, bytes]:
-    """A stream of these pairs, and what it stands for: matches are copied byte by byte."""
+def stream_of(sequences: list[tuple[int, int, int]], seed: int, last: int) -> tuple[bytes, bytes]:
+    """A stream of these sequences, and what it stands for: matches are copied byte by byte."""
     rng = np.random.default_rng(seed)
     stream, result = bytearray(), bytearray()
-    for length, distance, matched in pairs:
+    for length, offset, matched in sequences:
         literals = rng.bytes(max(length, not result))
         result += literals
-        distance, matched = min(distance, len(result)), matched + 4
-        stream += pair(literals, distance, matched)
+        offset, matched = min(offset, len(result)), matched + 4
+        stream += sequence(literals, offset, matched)
         for _ in range(matched):
-            result.append(result[-distance])
+            result.append(result[-offset])
     literals = rng.bytes(last)
-    return bytes(stream + pair(literals)), bytes(result + literals)
+    return bytes(stream + sequence(literals)), bytes(result + literals)
 
 
 def chunk_of(stream: bytes, size: int, shuffles: int) -> bytes:
@@ -73,24 +73,24 @@ def decoded(stream: bytes, size: int, shuffles: int = 1) -> bytes | None:
     return found
 
 
-@given(pairs=PAIRS, seed=st.integers(0, 99), last=st.integers(12, 400))
-@example(pairs=TURNS, seed=1, last=300)
-@example(pairs=[(length, 30, 2) for length in range(300)], seed=1, last=12)
-@example(pairs=[(14, 16, 14)] * 1000, seed=2, last=12)
-def test_streams_give_what_they_stand_for(pairs: list[tuple[int, int, int]], seed: int, last: int) -> None:
-    stream, result = stream_of(pairs, seed, last)
+@given(sequences=SEQUENCES, seed=st.integers(0, 99), last=st.integers(12, 400))
+@example(sequences=SHORT_OFFSETS, seed=1, last=300)
+@example(sequences=[(length, 30, 2) for length in range(300)], seed=1, last=12)
+@example(sequences=[(14, 16, 14)] * 1000, seed=2, last=12)
+def test_streams_give_what_they_stand_for(sequences: list[tuple[int, int, int]], seed: int, last: int) -> None:
+    stream, result = stream_of(sequences, seed, last)
     assume(len(stream) != len(result))  # such streams are not compressed
     assert decoded(stream, len(result)) == result
     assert decoded(stream, len(result), 2) == result
 
 
-@given(pairs=PAIRS.filter(bool), seed=st.integers(0, 99), last=st.integers(0, 300), data=st.data())
+@given(sequences=SEQUENCES.filter(bool), seed=st.integers(0, 99), last=st.integers(0, 300), data=st.data())
 @settings(max_examples=300)
 def test_damaged_streams_are_taken_and_refused_as_by_lz4(
-    pairs: list[tuple[int, int, int]], seed: int, last: int, data: st.DataObject
+    sequences: list[tuple[int, int, int]], seed: int, last: int, data: st.DataObject
 ) -> None:
-    """But for a distance of 0, which LZ4 takes: what it copies then depends on what lies in memory."""
-    stream, result = stream_of(pairs, seed, last)
+    """But for a offset of 0, which LZ4 takes: what it copies then depends on what lies in memory."""
+    stream, result = stream_of(sequences, seed, last)
     changed = bytearray(stream)
     for _ in range(data.draw(st.integers(0, 3))):
         at = data.draw(st.integers(0, len(changed) - 1))
@@ -98,11 +98,11 @@ def test_damaged_streams_are_taken_and_refused_as_by_lz4(
     changed = changed[: data.draw(st.one_of(st.just(len(changed)), st.integers(1, len(changed))))]
     size = max(len(result) + data.draw(st.sampled_from([0, 0, 0, 0, 1, -1, -20, 40, -200])), 1)
     ours, theirs = decoded(bytes(changed), size), decoded(bytes(changed), size, 2)
-    assert ours == theirs or (ours is None and has_distance_0(bytes(changed), size))
+    assert ours == theirs or (ours is None and has_offset_0(bytes(changed), size))
 
 
-def has_distance_0(stream: bytes, size: int) -> bool:
-    """Whether a stream copies from a distance of 0 before its end, or that of the result."""
+def has_offset_0(stream: bytes, size: int) -> bool:
+    """Whether a stream copies from a offset of 0 before its end, or that of the result."""
     at = done = 0
 
     def length(token: int) -> int:
@@ -120,9 +120,9 @@ def has_distance_0(stream: bytes, size: int) -> bool:
             at += 1
             literals = length(token >> 4)
             at += literals
-            distance = stream[at] | stream[at + 1] << 8
+            offset = stream[at] | stream[at + 1] << 8
             at += 2
-            if distance == 0:
+            if offset == 0:
                 return True
             done += literals + length(token & 15) + 4
     except IndexError:
@@ -133,14 +133,14 @@ def has_distance_0(stream: bytes, size: int) -> bool:
 @pytest.mark.parametrize("at", [0, 50, 400])
 @pytest.mark.parametrize("matched", [4, 18, 19, 400])
 def test_what_copies_from_before_the_result_is_refused(at: int, matched: int) -> None:
-    """Also by one byte, and with any distance for which there is a special way to copy."""
-    for distance in (0, 1, 2, 7, 8, 15, 16, 1000, 65535):
-        before = pair(b"x" * 10, 4, 4) * (at // 10)
-        bad = pair(b"", distance or 0, matched)
-        if 0 < distance <= 14 * (at // 10):
+    """Also by one byte, and with any offset for which there is a special way to copy."""
+    for offset in (0, 1, 2, 7, 8, 15, 16, 1000, 65535):
+        before = sequence(b"x" * 10, 4, 4) * (at // 10)
+        bad = sequence(b"", offset, matched)
+        if 0 < offset <= 14 * (at // 10):
             continue
-        stream = before + bad + pair(b"y" * 2000)
-        assert decoded(stream, 14 * (at // 10) + matched + 2000) is None, distance
+        stream = before + bad + sequence(b"y" * 2000)
+        assert decoded(stream, 14 * (at // 10) + matched + 2000) is None, offset
 
 
 @pytest.mark.parametrize("wanted", [1, 100, 700, 2000, 3999])

@@ -1,13 +1,13 @@
 /* Streams of LZ4's block format (doc/lz4_Block_format.md of LZ4), which LZ4 and LZ4HC write.
  *
- * A stream is a row of pairs: a token with two lengths, literals to copy, and a match, which is a copy of what was decoded
- * before. A decoder copies 17 bytes for a pair and mostly waits: for the token, whose lengths tell where the next token is;
- * for branches that cannot be foretold, such as how often a loop copies; and for stored bytes that are in no cache. So the
- * next token is read before anything is copied; what is long is copied 128 bytes at a time; and while a stream is decoded,
- * the processor brings the next one.
+ * A stream is a series of sequences. A sequence is a token, which has two lengths; literals, which are copied; and a match, a
+ * copy of bytes that were decoded before, at an offset. Sequences are short, 17 bytes of a scan, and a decoder mostly waits:
+ * for the token, whose lengths tell where the next token is; for branches that processors cannot predict, such as how often a
+ * loop copies; and for stored bytes that are in no cache. So the next token is read before anything is copied, long literals
+ * and matches are copied 128 bytes at a time, and while a stream is decoded the next one is prefetched.
  *
  * Only what is far from both ends is decoded here, where lengths need not be checked byte by byte. LZ4's own decoder goes on
- * from there. So both take the same streams, but those that copy from a distance of 0: LZ4 takes them, and makes up bytes. */
+ * from there. So both take the same streams, but those with an offset of 0: LZ4 takes them, and copies what lies in memory. */
 #ifndef B2_LZ4_STREAM_H
 #define B2_LZ4_STREAM_H
 
@@ -19,7 +19,7 @@ int LZ4_decompress_safe_usingDict(const char *source, char *to, int length, int 
 int LZ4_decompress_safe_partial_usingDict(const char *source, char *to, int length, int wanted, int room,
                                           const char *before, int before_size);
 
-/* Go on at the pair at `source`, with what was decoded from `result` to `to`. */
+/* Go on at the sequence at `source`, with what was decoded from `result` to `to`. */
 static inline int lz4_rest(const uint8_t *source, int length, uint8_t *to, uint8_t *result, int wanted, int size) {
     int done = (int) (to - result), more;
     if (done >= wanted) return done;
@@ -38,10 +38,11 @@ enum {
     SHORTEST_MATCH = 4,
     LONG_MATCH = 15 + SHORTEST_MATCH,
     LONG_COPY = 128,        /* bytes that are copied at once where literals or a match are long */
-    /* Of the source, behind the last pair's token: short literals and the 8 bytes that LZ4 wants to be left behind them. */
+    /* Bytes of the source that are left to LZ4: short literals behind a token, and the 8 that LZ4 wants to be behind them. */
     SOURCE_LEFT = 32,
-    /* Of the result, behind the last pair's begin: short literals, a short match and 5 bytes; or what a long copy exceeds. */
+    /* Of the result: short literals, a short match and the 5 bytes that LZ4 wants to be behind them, and a long copy's excess. */
     RESULT_LEFT = 64 + LONG_COPY,
+    /* Shorter ones, of which less would be decoded here than is left, are left as a whole. */
     SHORTEST_SOURCE = 128,
     SHORTEST_RESULT = 512
 };
@@ -64,7 +65,18 @@ static inline size_t two_bytes(const uint8_t *p) {
     return value;
 }
 
-/* Copy `length` bytes, and up to LONG_COPY more, to where they come from or 16 or more bytes behind it. */
+/* A length that goes on behind its token: 0 if that reaches `limit`. */
+static inline int add_length(const uint8_t **p, const uint8_t *limit, size_t *length) {
+    size_t more;
+    do {
+        if (*p >= limit) return 0;
+        more = one_byte((*p)++);
+        *length += more;
+    } while (more == 255);
+    return 1;
+}
+
+/* Copy `length` bytes, and up to LONG_COPY more; `to` is other memory than `from`, or 16 or more bytes behind it. */
 static inline void copy_long(uint8_t *to, const uint8_t *from, size_t length) {
     const uint8_t *stop = to + length;
     do {
@@ -75,15 +87,15 @@ static inline void copy_long(uint8_t *to, const uint8_t *from, size_t length) {
 }
 
 /* Repeat the 1 to 15 bytes before `to` until `stop`, and up to 16 bytes more. */
-static inline void repeat_bytes(uint8_t *to, size_t distance, const uint8_t *stop) {
+static inline void repeat_bytes(uint8_t *to, size_t offset, const uint8_t *stop) {
     /* Of patterns of 1 to 7 bytes: what to multiply with to fill 8 bytes, and how many of these are whole patterns. */
     static const uint64_t filling[8] = {
         0, 0x0101010101010101, 0x0001000100010001, 0x0001000001000001, 0x0000000100000001, 0x0000010000000001,
         0x0001000000000001, 0x0100000000000001};
     static const uint8_t whole[8] = {0, 8, 8, 6, 8, 5, 6, 7};
-    const uint8_t *from = to - distance;
+    const uint8_t *from = to - offset;
     uint64_t pattern;
-    if (distance >= 8) {
+    if (offset >= 8) {
         do {
             memcpy(to, from, 8);
             memcpy(to + 8, from + 8, 8);
@@ -94,10 +106,10 @@ static inline void repeat_bytes(uint8_t *to, size_t distance, const uint8_t *sto
         return;
     }
     memcpy(&pattern, from, 8);
-    pattern = (pattern & (((uint64_t) 1 << 8 * distance) - 1)) * filling[distance];
+    pattern = (pattern & (((uint64_t) 1 << 8 * offset) - 1)) * filling[offset];
     do {
         memcpy(to, &pattern, 8);
-        to += whole[distance];
+        to += whole[offset];
     } while (to < stop);
 }
 
@@ -105,53 +117,46 @@ static inline void repeat_bytes(uint8_t *to, size_t distance, const uint8_t *sto
  * it is damaged. `next` is the stream that is decoded next, or where it may be: nothing is read there. */
 static inline int lz4_stream(const uint8_t *stream, int stored, uint8_t *result, int wanted, int size, const uint8_t *next) {
     const uint8_t *source = stream;
-    const uint8_t *last_source = stream + stored - SOURCE_LEFT;
+    const uint8_t *source_limit = stream + stored - SOURCE_LEFT;
     uint8_t *to = result;
-    const uint8_t *last = result + (wanted < size - RESULT_LEFT ? wanted : size - RESULT_LEFT);
+    const uint8_t *result_limit = result + (wanted < size - RESULT_LEFT ? wanted : size - RESULT_LEFT);
     const uintptr_t ahead = (uintptr_t) next - (uintptr_t) stream;
     size_t token;
     if (stored < SHORTEST_SOURCE || size < SHORTEST_RESULT) return lz4_rest(stream, stored, result, result, wanted, size);
     token = one_byte(source);
-    while (source < last_source && to < last) {
+    while (source < source_limit && to < result_limit) {
         const uint8_t *literals = source + 1, *behind, *from;
-        size_t length = token >> 4, matched = (token & 15) + SHORTEST_MATCH, distance, more;
+        size_t length = token >> 4, matched = (token & 15) + SHORTEST_MATCH, offset;
         size_t next_token = one_byte(literals + length + 2);
         uint8_t *match;
         IN_REGISTER(length);        /* or GCC adds it up before the token can be read */
         __builtin_prefetch((const void *) ((uintptr_t) source + ahead), 0, 3);
         memcpy(to, literals, 16);
         if (length == LONG_LITERALS) {
-            do {
-                if (literals >= last_source) goto rest;
-                more = one_byte(literals++);
-                length += more;
-            } while (more == 255);
-            if ((ptrdiff_t) length > last_source - literals - LONG_COPY || (ptrdiff_t) length > last - to) goto rest;
+            if (!add_length(&literals, source_limit, &length)) goto rest;
+            if ((ptrdiff_t) length > source_limit - literals - LONG_COPY) goto rest;
+            if ((ptrdiff_t) length > result_limit - to) goto rest;
             copy_long(to, literals, length);
             next_token = one_byte(literals + length + 2);
         }
         behind = literals + length + 2;
-        distance = two_bytes(behind - 2);
+        offset = two_bytes(behind - 2);
         match = to + length;
-        if (distance > (size_t) (match - result)) return -1;
-        from = match - distance;
-        if (matched < LONG_MATCH && distance >= 8) {
+        if (offset > (size_t) (match - result)) return -1;
+        from = match - offset;
+        if (matched < LONG_MATCH && offset >= 8) {
             memcpy(match, from, 8);
             memcpy(match + 8, from + 8, 8);
             memcpy(match + 16, from + 16, 2);
             token = next_token;
         } else {
-            if (distance == 0) return -1;
+            if (offset == 0) return -1;
             if (matched == LONG_MATCH) {
-                do {
-                    if (behind >= last_source) goto rest;
-                    more = one_byte(behind++);
-                    matched += more;
-                } while (more == 255);
-                if ((ptrdiff_t) matched > last - match) goto rest;
+                if (!add_length(&behind, source_limit, &matched)) goto rest;
+                if ((ptrdiff_t) matched > result_limit - match) goto rest;
             }
             token = one_byte(behind);
-            if (distance < 16) repeat_bytes(match, distance, match + matched);
+            if (offset < 16) repeat_bytes(match, offset, match + matched);
             else copy_long(match, from, matched);
         }
         source = behind;
