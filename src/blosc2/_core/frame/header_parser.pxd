@@ -7,8 +7,7 @@ cdef enum:
     FIXED_HEADER = 87
     MIN_HEADER = 97
     MIN_TRAILER = 35
-    PREFIX_READ = 4096  # of a frame read by position: small leaves come in one read
-    KEPT_WHOLE = 4096   # a frame read by position and not larger stays in memory: its data costs no read of its own
+    PREFIX_READ = 4096  # of a frame read by position; one that is not larger stays in memory, and its data costs no read of its own
     TRAILER_TAIL = 23   # trailer_len and fingerprint, at the very end
     # Checksums (doc/design/checksums.md) lie before these, and end with a part of fixed size.
     CHECKSUMS_TAIL = 28

@@ -167,7 +167,7 @@ cdef class Header:
                 self.bad(58, f"chunk size {self.chunksize} is outside 1..{MAX_BUFFER}")
             self.cbytes = _i64be(p + 39)
         # A copy of the header; or of the frame, if it is small and comes from a file that is not mapped.
-        self.whole = self.source.base == NULL and self.frame_len <= have and self.frame_len <= KEPT_WHOLE
+        self.whole = self.source.base == NULL and self.frame_len <= min(have, <int64_t> PREFIX_READ)
         kept = self.frame_len if self.whole else self.header_len
         self.header = <uint8_t *> malloc(<size_t> kept)
         if self.header == NULL:
