@@ -27,9 +27,9 @@ def kept_files(source: str, *arguments: str) -> Path | None:
     if not cache:
         return None
     digest = hashlib.sha256(repr((cython_version, metadata.version("numpy"), source, arguments)).encode())
-    for path in sorted(Path(source).rglob("*.p*")):
-        if path.suffix in (".pxd", ".pyx"):
-            digest.update(repr((str(path), path.read_bytes())).encode())
+    declarations, modules = Path(source).rglob("*.pxd"), Path(source).rglob("*.pyx")
+    for path in [Path(__file__), *sorted([*declarations, *modules])]:
+        digest.update(repr((str(path), path.read_bytes())).encode())
     return Path(cache, digest.hexdigest())
 
 
