@@ -1,6 +1,6 @@
 """Small leaves by two threads through one handle, beside one thread; for Python without a GIL.
 
-    python bench/two_threads.py [--seconds 20]
+    python bench/leaf_threads.py [--seconds 20]
 
 A store of 1,000 leaves of 400 bytes, `store[key][:]` in a random order of each thread's own; not mapped, and mapped.
 Rounds of one thread and of two alternate; a figure is the median of the ratios of neighbours. Three controls say what
