@@ -1,14 +1,18 @@
-"""Small leaves by two threads through one handle, beside one thread; for Python without a GIL.
+"""Small leaves by several threads through one handle, beside one thread.
 
-    python bench/leaf_threads.py [--seconds 20]
+    python bench/leaf_threads.py [--seconds 20] [--threads 4]
 
 A store of 1,000 leaves of 400 bytes, `store[key][:]` in a random order of each thread's own; not mapped, and mapped.
-Rounds of one thread and of two alternate; a figure is the median of the ratios of neighbours. Three controls say what
-the machine gives meanwhile, which changes from hour to hour on rented machines: loops that share nothing (1.9 to 2.0
-with two whole processors, less where the two share one); what an access to an object that another thread uses at the
-same time costs (where processors are far apart, or a hypervisor moves them, ten times as much as on one chip); and the
-reads by which leaves of a file that is not mapped come, alone: each thread has a descriptor of its own, but both read
-the same pages, which the system counts. The leaves here need few of them, as pages that reads come back to are kept.
+Rounds of one thread and of several alternate. "together" is the time in which the threads read one leaf, all of them
+counted; the ratio says how many times as many leaves that is, and is the median of the ratios of neighbours.
+
+Where Python has a GIL, four threads share it, and can only be as fast as one: 1.0. Without a GIL two threads are
+measured, with three controls that say what the machine gives meanwhile, which changes from hour to hour on rented
+machines: loops that share nothing (1.9 to 2.0 with two whole processors, less where the two share one); what an access
+to an object that another thread uses at the same time costs (where processors are far apart, or a hypervisor moves
+them, ten times as much as on one chip); and the reads by which leaves of a file that is not mapped come, alone: each
+thread has a descriptor of its own, but all read the same pages, which the system counts. The leaves here need few of
+them, as pages that reads come back to are kept.
 """
 
 from __future__ import annotations
@@ -18,7 +22,6 @@ import os
 import random
 import statistics
 import sys
-import sysconfig
 import tempfile
 import threading
 import time
@@ -54,9 +57,9 @@ def seconds_of(work: Work, threads: int, times: int) -> float:
     return max(took)
 
 
-def reading(path: Path, mmap_mode: str | None) -> Work:
+def reading(path: Path, mmap_mode: str | None, threads: int) -> Work:
     store = blosc2.DictStore(str(path), mode="r", mmap_mode=mmap_mode)
-    keys = [[str(key) for key in store] for _ in range(2)]
+    keys = [[str(key) for key in store] for _ in range(threads)]
     for n, own in enumerate(keys):
         random.Random(n).shuffle(own)
 
@@ -86,11 +89,11 @@ def shared() -> Work:
     return touch
 
 
-def bare(path: Path) -> Work:
+def bare(path: Path, threads: int) -> Work:
     """As many bytes as a leaf has, at random places, by descriptors that are not closed: a process ends soon."""
     size = path.stat().st_size // LEAVES
-    descriptors = [os.open(path, os.O_RDONLY) for _ in range(2)]
-    places = [random.Random(n).sample(range(0, LEAVES * size, size), LEAVES) for n in range(2)]
+    descriptors = [os.open(path, os.O_RDONLY) for _ in range(threads)]
+    places = [random.Random(n).sample(range(0, LEAVES * size, size), LEAVES) for n in range(threads)]
 
     def read(thread: int) -> None:
         descriptor, length = descriptors[thread], size
@@ -103,33 +106,37 @@ def bare(path: Path) -> Work:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=20, help="how long in all")
+    parser.add_argument("--threads", type=int, help="how many beside one (4; 2 without a GIL)")
     options = parser.parse_args()
-    if not sysconfig.get_config_var("Py_GIL_DISABLED") or sys._is_gil_enabled():  # type: ignore[attr-defined]
-        sys.exit("this is about Python without a GIL: run it with python3.13t")
+    has_gil = getattr(sys, "_is_gil_enabled", lambda: True)()
+    threads = options.threads or (4 if has_gil else 2)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "small.b2z"
         rng = np.random.default_rng(0)
         with blosc2.DictStore(str(path), mode="w") as store:
             store.write_many((f"/g{n % 10}/leaf{n:04d}", rng.integers(0, 100, 50)) for n in range(LEAVES))
         cases: dict[str, tuple[Work, int, int]] = {
-            "leaves, not mapped": (reading(path, None), 10, 10 * LEAVES),
-            "leaves, mapped": (reading(path, "r"), 10, 10 * LEAVES),
-            "control: nothing shared": (alone, 20, 20 * 20_000),
-            "control: one object": (shared(), 20, 20 * 20_000),
-            "control: bare reads": (bare(path), 10, 10 * LEAVES),
+            "leaves, not mapped": (reading(path, None, threads), 10, 10 * LEAVES),
+            "leaves, mapped": (reading(path, "r", threads), 10, 10 * LEAVES),
         }
+        if not has_gil:
+            cases |= {
+                "control: nothing shared": (alone, 20, 20 * 20_000),
+                "control: one object": (shared(), 20, 20 * 20_000),
+                "control: bare reads": (bare(path, threads), 10, 10 * LEAVES),
+            }
         found: dict[str, list[tuple[float, float]]] = {name: [] for name in cases}
         for work, times, _ in cases.values():
-            seconds_of(work, 2, times)
+            seconds_of(work, threads, times)
         end = time.monotonic() + options.seconds
         while time.monotonic() < end:
             for name, (work, times, _) in cases.items():
-                found[name].append((seconds_of(work, 1, times), seconds_of(work, 2, times)))
-    print(f"{'':24s} {'one thread':>11s} {'two, each':>11s} {'ratio':>6s}")
+                found[name].append((seconds_of(work, 1, times), seconds_of(work, threads, times) / threads))
+    print(f"{'':24s} {'one thread':>11s} {f'{threads} together':>12s} {'ratio':>6s}")
     for name, (_, _, operations) in cases.items():
-        one, two = (statistics.median(times) / operations * 1e9 for times in zip(*found[name], strict=True))
-        ratio = statistics.median(2 * first / second for first, second in found[name])
-        print(f"{name:24s} {one:8.1f} ns {two:8.1f} ns {ratio:6.2f}")
+        one, together = (statistics.median(times) / operations * 1e9 for times in zip(*found[name], strict=True))
+        ratio = statistics.median(first / second for first, second in found[name])
+        print(f"{name:24s} {one:8.1f} ns {together:9.1f} ns {ratio:6.2f}")
 
 
 if __name__ == "__main__":
