@@ -135,7 +135,12 @@ def measure(pair: dict[str, sides.Side], row: Row, path: str, rounds: int) -> di
     """The times of both sides for each cell of a row."""
     found = {}
     for access, mapped, threads in cells():
-        request = {"path": path, "mapped": mapped, "threads": threads, "keys": selections(access, row.dtype)}
+        request: dict[str, Any] = {
+            "path": path,
+            "mapped": mapped,
+            "threads": threads,
+            "keys": selections(access, row.dtype),
+        }
         best: dict[str, float] = {}
         sums = set()
         repeats = 1

@@ -95,7 +95,7 @@ def asarray(path: str, _: int, durable: bool, codec: str = "ZSTD", clevel: int =
     if not noise:
         values = np.cumsum(random.integers(-20, 20, (128, 160, 160), np.int16), 2, np.int16).astype(np.float32)
     cparams = {"codec": blosc2.Codec[codec], "clevel": clevel, "nthreads": 2}
-    options = {"chunks": (32, 80, 80), "blocks": (8, 40, 40), "cparams": cparams}
+    options: dict[str, Any] = {"chunks": (32, 80, 80), "blocks": (8, 40, 40), "cparams": cparams}
     began = time.perf_counter()
     blosc2.asarray(values, urlpath=path, mode="w", **options, **how(durable))
     return time.perf_counter() - began
@@ -149,13 +149,13 @@ def main() -> None:
     parser.add_argument("jobs", nargs="*", default=list(JOBS), metavar="JOB", help=", ".join(JOBS))
     given = parser.parse_args()
     for name in given.jobs:
-        sides = {"synced": (sys.executable, True), "not": (sys.executable, False)}
+        sides: dict[str, tuple[str, bool]] = {"synced": (sys.executable, True), "not": (sys.executable, False)}
         if given.reference:
             sides["published"] = (given.reference, False)
         runs: dict[str, list[dict[str, float]]] = {side: [] for side in sides}
         for _ in range(given.runs):
-            for side, (python, durable) in sides.items():
-                runs[side].append(ask(python, name, given.count, durable, given.folder))
+            for side, (python, synced) in sides.items():
+                runs[side].append(ask(python, name, given.count, synced, given.folder))
         times = {side: statistics.median(run["seconds"] for run in found) for side, found in runs.items()}
         line = [f"{name:18}"]
         for side, found in runs.items():

@@ -18,8 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import worker
-from worker import JOBS, _clock, _close, _Quiet
+from worker import JOBS, _clock, _close, _Quiet, serve
 
 import blosc2
 
@@ -412,4 +411,4 @@ JOBS |= {
 }  # fmt: skip
 
 if __name__ == "__main__":
-    worker.main()
+    serve(JOBS)

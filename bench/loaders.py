@@ -205,7 +205,7 @@ class Peer:
 
         self.environment = lmdb.open(str(self.folder / "images.lmdb"), readonly=True, lock=False)
         txn = self.environment.begin(buffers=True)
-        return lambda n: np.frombuffer(zlib.decompress(txn.get(b"%08d" % n)), "u1").reshape(64, 64)
+        return lambda n: np.frombuffer(zlib.decompress(txn.get(b"%08d" % n) or b""), "u1").reshape(64, 64)
 
     def __getitem__(self, number: int) -> Any:
         if self.source is None:
@@ -356,7 +356,7 @@ def main() -> None:
     if options.what == "batches":
         many_batches()
         return
-    wanted = IMAGE_SIDES if options.what == "images" else PATCH_SIDES
+    wanted: tuple[str, ...] = IMAGE_SIDES if options.what == "images" else PATCH_SIDES
     wanted = tuple(side for side in wanted if not options.sides or side.startswith(tuple(options.sides)))
     if options.what == "patches" and not options.nnunet:
         wanted = tuple(side for side in wanted if side in OURS)

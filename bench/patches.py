@@ -50,7 +50,7 @@ def volume() -> np.ndarray[Any, Any]:
 
 def write(folder: Path) -> dict[str, Path]:
     """The files, by the names of the rows."""
-    files = {}
+    files: dict[str, Path] = {}
     items = volume()
     for layout, (chunks, blocks) in LAYOUTS.items():
         for name, (codec, level) in CODECS.items():
@@ -71,7 +71,7 @@ def worker() -> None:
             arrays[path] = blosc2.open(path, mmap_mode="r")
             arrays[path][...]
         array = arrays[path]
-        keys = [tuple(slice(o, o + n) for o, n in zip(c, PATCH, strict=True)) for c in corners] or [...]
+        keys: list[Any] = [tuple(slice(o, o + n) for o, n in zip(c, PATCH, strict=True)) for c in corners] or [...]
         total = 0.0
         start = time.process_time_ns()
         for key in keys:

@@ -19,7 +19,7 @@ import blosc2
 def _sum(arrays: Any) -> int:
     total = 0
     for array in arrays:
-        total = zlib.crc32(np.ascontiguousarray(array), total)
+        total = zlib.crc32(np.ascontiguousarray(array).data, total)
     return total
 
 

@@ -32,10 +32,14 @@ from sides import once, reference_python
 WORKER = Path(__file__).resolve().with_name("volumes_worker.py")
 RESULTS = Path(__file__).resolve().parent / "results" / "volumes.json"
 
-ZSTD = {"volumes": 12, "side": 160, "dtype": "i2", "codec": "ZSTD", "clevel": 5, "noise": 20.0, "chunks": None,
-        "blocks": None}  # fmt: skip
-LZ4 = {"volumes": 4, "side": 192, "dtype": "f4", "codec": "LZ4HC", "clevel": 8, "noise": 20.0,
-       "chunks": [96, 192, 192], "blocks": [32, 48, 48]}  # fmt: skip
+ZSTD: dict[str, Any] = {
+    "volumes": 12, "side": 160, "dtype": "i2", "codec": "ZSTD", "clevel": 5, "noise": 20.0,
+    "chunks": None, "blocks": None,
+}  # fmt: skip
+LZ4: dict[str, Any] = {
+    "volumes": 4, "side": 192, "dtype": "f4", "codec": "LZ4HC", "clevel": 8, "noise": 20.0,
+    "chunks": [96, 192, 192], "blocks": [32, 48, 48],
+}  # fmt: skip
 ROWS: list[tuple[str, str, dict[str, Any]]] = [
     ("zstd", "open the store", {"job": "open_store"}),
     ("zstd", "one item of an open array", {"job": "read", "key": "item", "loops": 200}),
@@ -100,7 +104,7 @@ def main() -> None:
         raise SystemExit(f"these are not the two packages: {json.dumps(sides, indent=1)}")
     found: dict[str, list[dict[str, Any]]] = {"r": [], "None": []}
     with tempfile.TemporaryDirectory(prefix="volumes_") as folder:
-        stores = {}
+        stores: dict[str, dict[str, Any]] = {}
         for name, what in (("zstd", ZSTD), ("lz4", LZ4)):
             about = what | ({"side": 128, "volumes": 6, "chunks": None, "blocks": None} if options.quick else {})
             stores[name] = about | {"path": str(Path(folder) / f"{name}.b2z")}
