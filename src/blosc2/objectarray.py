@@ -97,11 +97,11 @@ class ObjectArray(ValueList):
         return super()._encoding()
 
     def _chunk_of(self, value: Any, encoding: Encoding) -> Chunk:
-        return _stored(packed_value(value), encoding)
+        return _stored(packed_value(value), encoding, self._handle.cparams.nthreads)
 
     def _compressed_anew(self, other: Any, frame: Frame, index: int, encoding: Encoding) -> Chunk:
         other._require_room(frame, index)
-        return _stored(frame.decode_chunk(index), encoding)
+        return _stored(frame.decode_chunk(index), encoding, self._handle.cparams.nthreads)
 
     @property
     def info_items(self) -> list[tuple[str, Any]]:
@@ -122,9 +122,9 @@ class ObjectArray(ValueList):
         ]  # fmt: skip
 
 
-def _stored(packed: bytes, encoding: Encoding) -> Chunk:
+def _stored(packed: bytes, encoding: Encoding, nthreads: int) -> Chunk:
     """The chunk of a packed value, from which it can be read again."""
-    stored = encode(encoding, packed)
+    stored = encode(encoding, packed, nthreads)
     if len(packed) > FEW_BYTES and not readable([packed], len(stored)):
         # A file may make its reader hold so much for each of its bytes: of what shrinks that far, they are all kept.
         stored = encode(_STORED_AS_IT_IS, packed)

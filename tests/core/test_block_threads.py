@@ -6,7 +6,7 @@ import itertools
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -14,8 +14,10 @@ import pytest
 import blosc2
 from blosc2 import Codec, Filter
 from blosc2._core.codec import thread_pool
+from blosc2._frames import encoder_pool
+from blosc2._options import compress, compressed, encoding_of
 
-SIZE = 5 << 18  # more than the bytes from which blocks are shared
+SIZE = 5 << 18  # more than the bytes from which blocks are shared, whatever the codec
 
 
 @pytest.fixture(autouse=True)
@@ -98,6 +100,74 @@ def test_appended_chunks() -> None:
         assert schunk[:] == data + bytes(len(data))
         made.append(schunk.get_chunk(0))
     assert made[0] == made[1]
+
+
+@pytest.mark.parametrize("size", [64 << 10, (64 << 10) + 5, 1_500_000])
+@pytest.mark.parametrize("codec", [Codec.BLOSCLZ, Codec.LZ4, Codec.LZ4HC, Codec.ZLIB, Codec.ZSTD])
+def test_one_buffer(codec: Codec, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = []
+
+    def counted(*args: Any) -> Any:
+        shared.append(args)
+        return compressed(*args)
+
+    monkeypatch.setattr(encoder_pool, "compressed", counted)
+    for kind in ("mixed", "bytes", "zeros"):
+        data = (items(kind, "<f4").tobytes() * 2)[:size]
+        made = [blosc2.compress2(data, codec=codec, clevel=2, typesize=4, nthreads=n) for n in (1, 4)]
+        assert made[0] == made[1]
+        assert blosc2.decompress2(made[1]) == data
+    assert len(shared) == (0 if codec in (Codec.BLOSCLZ, Codec.LZ4) and size < 300_000 else 3)
+
+
+def test_compress_takes_the_threads_that_are_set() -> None:
+    data = items("mixed", "<f4").tobytes()
+    before = blosc2.set_nthreads(1)
+    try:
+        one = blosc2.compress(data, typesize=4, codec=Codec.ZSTD)
+        blosc2.set_nthreads(4)
+        assert blosc2.compress(data, typesize=4, codec=Codec.ZSTD) == one
+    finally:
+        blosc2.set_nthreads(before)
+    assert blosc2.decompress(one) == data
+
+
+def test_an_object_of_one_chunk() -> None:
+    made = []
+    for nthreads in (1, 4):
+        objects = blosc2.ObjectArray(cparams={"nthreads": nthreads})
+        objects.append(items("mixed", "u1").tobytes())
+        made.append(objects.to_cframe())
+    assert made[0] == made[1]
+
+
+@pytest.mark.parametrize("nthreads", [1, 2, 3, 4])
+@pytest.mark.parametrize("chunk_nbytes", [1 << 10, 700_000, 819_200, 3 << 20, 9 << 20])
+def test_no_thread_of_a_batch_is_idle(chunk_nbytes: int, nthreads: int) -> None:
+    """A batch of 5 chunks takes two threads as long as one of 6."""
+
+    class Recorder:
+        tasks = 101
+        encoding = encoding_of(blosc2.CParams(), 1, 0)
+        taken: ClassVar[list[int]] = []
+
+        def limit(self, first: int, stop: int) -> None:
+            self.taken.append(stop - first)
+
+        def run(self, threads: int = 1) -> None:
+            pass
+
+        def finish(self) -> None:
+            pass
+
+        def take_buffers(self) -> dict[int, bytes]:
+            return {}
+
+    recorder: Any = Recorder()
+    recorder.taken.clear()
+    assert not any(compress(recorder, chunk_nbytes, nthreads))
+    assert sum(recorder.taken) == 101
+    assert not any(count % nthreads for count in recorder.taken[:-1])
 
 
 def test_threads_at_once() -> None:

@@ -84,7 +84,7 @@ def compress(
     data = src if type(src) is bytes else source_bytes(src)
     if len(data) % typesize and not _ignore_multiple_size:
         raise ValueError(f"len(src) can only be a multiple of typesize ({typesize}), it is {len(data)}")
-    return encode(encoding, data)
+    return encode(encoding, data, get_nthreads())
 
 
 @remembered(256)
@@ -188,7 +188,7 @@ def compress2(src: Any, **kwargs: Any) -> bytes:
         encoding = with_metas(encoding, metas)
     check_for_bytes(encoding)
     data = src if type(src) is bytes else source_bytes(src)
-    return encode(encoding, data)
+    return encode(encoding, data, cparams.nthreads)
 
 
 def _itemsize(src: Any) -> int:

@@ -18,7 +18,7 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_writer import special_chunk
 from blosc2._core.ndim.gaps import contiguous
 from blosc2._core.ndim.geometry import Geometry
-from blosc2._core.ndim.grid_write import StoredChunk, Write, shares_blocks
+from blosc2._core.ndim.grid_write import Write
 from blosc2._frames import (
     CHUNK_HEADER,
     NAN_OFFSET,
@@ -97,19 +97,13 @@ def compressed(handle: FrameHandle, data: Any, what: str) -> tuple[bytes, int]:
         )  # fmt: skip
     if size == 0:
         raise ChunkSizeError(f"Could not {what} the data: a chunk cannot be empty")
-    encoding, nthreads = handle.encoding(), handle.cparams.nthreads
-    if nthreads > 1 and size <= _LARGEST_IN_THREADS and shares_blocks(encoding, size):
-        stored = next(compressed_pieces(encoding, view, size, nthreads))
-        if isinstance(stored, StoredChunk):
-            return bytes(stored), size
-    return encode(encoding, view), size
+    return encode(handle.encoding(), view, handle.cparams.nthreads), size
 
 
 def compressed_pieces(encoding: Encoding, view: memoryview, chunksize: int, nthreads: int) -> Iterator[Stored]:
     """Chunks of this size, the last one shorter where need be; compressed in threads, a batch at a time."""
     count = len(view) // chunksize
-    has_work = count > 1 or (count == 1 and shares_blocks(encoding, chunksize))  # for more than one thread
-    if nthreads > 1 and has_work and chunksize <= _LARGEST_IN_THREADS:
+    if nthreads > 1 and count > 1 and chunksize <= _LARGEST_IN_THREADS:
         source = np.frombuffer(view, np.uint8, count * chunksize)
         geometry = Geometry(source.shape, (chunksize,), (chunksize,), 1)
         operation = Write(None, geometry, (0,), (1,), source.shape, source, encoding)
@@ -118,8 +112,8 @@ def compressed_pieces(encoding: Encoding, view: memoryview, chunksize: int, nthr
                 yield chunks.pop(nchunk)
         view = view[count * chunksize :]
     for start in range(0, len(view), chunksize):
-        stored = encode(encoding, view[start : start + chunksize])
-        # As threads do: the file is the same, however many there were.
+        stored = encode(encoding, view[start : start + chunksize], nthreads)
+        # As operations do: the file is the same, however many there were.
         yield ZERO_OFFSET if len(stored) == CHUNK_HEADER and special_kind(stored) == 1 else stored
 
 

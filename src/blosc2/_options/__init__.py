@@ -41,7 +41,15 @@ from blosc2._options.modes import (
 from blosc2._options.out_of_scope import OPAQUE_KINDS, Absent, explain_absent, explain_name
 from blosc2._options.paths import absolute_path, local_path, tell_of_mapping
 from blosc2._options.remote import RemoteOptions, RemotePath, check_remote, remote_path, scheme_of
-from blosc2._options.thread_choice import COMPRESSED_BESIDE, PARALLEL_WORK, compress, compressed, reads_beside, run
+from blosc2._options.thread_choice import (
+    COMPRESSED_BESIDE,
+    PARALLEL_WORK,
+    compress,
+    compressed,
+    reads_beside,
+    run,
+    shares_chunk,
+)
 
 if TYPE_CHECKING:
     from blosc2._options.block_cache import BlockCacheStats, block_cache_stats, set_block_cache
@@ -106,6 +114,7 @@ __all__ = [
     "scheme_of",
     "set_block_cache",
     "set_nthreads",
+    "shares_chunk",
     "store_options",
     "tell_of_mapping",
     "with_metas",

@@ -44,6 +44,8 @@ class CodecFacts(NamedTuple):
         The values of `codec_meta` that it can be used with.
     meta_text : str
         What `codec_meta` stands for, in errors.
+    fast : bool
+        Whether it compresses at a GB a second and more.
     """
 
     provider: str
@@ -52,6 +54,7 @@ class CodecFacts(NamedTuple):
     dtypes: tuple[str, ...] = ()
     metas: Collection[int] = range(256)
     meta_text: str = ""
+    fast: bool = False
 
 
 class FilterFacts(NamedTuple):
@@ -74,8 +77,8 @@ class FilterFacts(NamedTuple):
     keeps_runs: bool = False
 
 
-def _library(chunk_format: int) -> CodecFacts:
-    return CodecFacts("C-Blosc2", Support.BLOCK, chunk_format)
+def _library(chunk_format: int, *, fast: bool = False) -> CodecFacts:
+    return CodecFacts("C-Blosc2", Support.BLOCK, chunk_format, fast=fast)
 
 
 def _plugin(*, dtypes: tuple[str, ...] = (), metas: Collection[int] = range(256), meta_text: str = "") -> CodecFacts:
@@ -100,8 +103,8 @@ class Codec(Enum):
         member.facts = facts
         return member
 
-    BLOSCLZ = 0, _library(0)
-    LZ4 = 1, _library(1)
+    BLOSCLZ = 0, _library(0, fast=True)
+    LZ4 = 1, _library(1, fast=True)
     LZ4HC = 2, _library(1)
     ZLIB = 4, _library(3)
     ZSTD = 5, _library(4)

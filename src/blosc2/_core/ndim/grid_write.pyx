@@ -23,13 +23,8 @@ cnp.import_array()
 cdef enum:
     # Added to what an encoder returns, which a decoder may return as well.
     ENCODING_FAILED = -1000000
-    # Bytes of a chunk from which threads may share its blocks.
-    SHARED = 1 << 20
-
-
-def shares_blocks(encoding, int64_t nbytes):
-    """Whether threads share the blocks of a chunk of so many bytes, if there is no other one for them."""
-    return nbytes >= SHARED and encoding.shares_blocks
+    # Bytes of a chunk from which threads share its blocks, if there is no other one for them.
+    SHARED = 64 << 10
 
 
 cdef struct BlockJobs:   # what the C library wants done for one chunk, by as many threads as there are
@@ -143,7 +138,7 @@ cdef class Write(Operation):
 
     cdef readonly dict chunks
     cdef public bint summed
-    cdef object encoding
+    cdef readonly object encoding
     cdef object plugin
     cdef Result *results            # of the tasks from `first_result` on
     cdef int64_t first_result
@@ -247,7 +242,8 @@ cdef class Write(Operation):
             raise MemoryError
         try:
             self.find_slots(room)
-            if threads > 1 and self.plugin is None and shares_blocks(self.encoding, self.geometry.c.chunk_nbytes):
+            if (threads > 1 and self.plugin is None and self.geometry.c.chunk_nbytes >= SHARED
+                    and self.encoding.shares_blocks):
                 left = room % threads
             if left < room or not room:
                 self.limit(first, stop - left)
