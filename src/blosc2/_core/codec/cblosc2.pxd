@@ -45,6 +45,7 @@ cdef extern from "blosc2.h" nogil:
     blosc2_storage blosc2_get_blosc2_storage_defaults()
     blosc2_context *blosc2_create_cctx(blosc2_cparams cparams)
     blosc2_context *blosc2_create_dctx(blosc2_dparams dparams)
+    int blosc2_ctx_get_cparams(blosc2_context *context, blosc2_cparams *cparams)
     void blosc2_free_ctx(blosc2_context *context)
 
     int blosc2_compress_ctx(blosc2_context *context, const void *src, int32_t srcsize, void *dest, int32_t destsize)

@@ -24,6 +24,7 @@ from blosc2._core.codec.chunk_checks cimport (
     FILTER_DELTA, FILTER_NDMEAN, FIRST_PLUGIN, check_block, check_starts, filter_asks_array, inspect,
     largest_codec_meta)
 from blosc2._core.codec.idle_contexts cimport POOL, Idle, IdlePlace, begin_idle, put_idle, take_idle
+from blosc2._core.codec.near_limit cimport compress_chunk
 from blosc2._core.codec.padded_chunks cimport padded_copy
 from blosc2._core.codec.plain_chunks cimport ZSTD_freeDCtx, decode_here, is_decoded_here, streams_of
 from blosc2._core.codec.special_chunks cimport fill
@@ -493,7 +494,7 @@ cdef class Encoder:
             memcpy(self.copy, source, <size_t> self.nbytes)
             data = self.copy
         share_blocks(threads)
-        status = c.blosc2_compress_ctx(<c.blosc2_context *> self.cctx, data, self.nbytes, destination, room)
+        status = compress_chunk(<c.blosc2_context *> self.cctx, data, self.nbytes, destination, room)
         share_blocks(NULL)
         if threads != NULL and status > CHUNK_HEADER:
             order_blocks(destination, status)
