@@ -102,6 +102,27 @@ def test_appended_chunks() -> None:
     assert made[0] == made[1]
 
 
+def test_assigned_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = []
+
+    def counted(*args: Any) -> Any:
+        shared.append(args)
+        return compressed(*args)
+
+    monkeypatch.setattr(encoder_pool, "compressed", counted)
+    data = items("mixed", "u1").tobytes()[:SIZE]
+    made = []
+    for nthreads in (1, 4):
+        schunk = blosc2.SChunk(chunksize=len(data), cparams={"nthreads": nthreads, "typesize": 1})
+        schunk.append_data(bytes(len(data)))
+        shared.clear()
+        schunk[10 : 2 * len(data)] = data + data[10:]  # into a chunk that is there, and into a new one
+        assert len(shared) == (2 if nthreads == 4 else 0)
+        assert schunk[:] == bytes(10) + data + data[10:]
+        made.append(schunk.to_cframe())
+    assert made[0] == made[1]
+
+
 @pytest.mark.parametrize("size", [64 << 10, (64 << 10) + 5, 1_500_000])
 @pytest.mark.parametrize("codec", [Codec.BLOSCLZ, Codec.LZ4, Codec.LZ4HC, Codec.ZLIB, Codec.ZSTD])
 def test_one_buffer(codec: Codec, size: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,7 +113,7 @@ def compressed_pieces(encoding: Encoding, view: memoryview, chunksize: int, nthr
         view = view[count * chunksize :]
     for start in range(0, len(view), chunksize):
         stored = encode(encoding, view[start : start + chunksize], nthreads)
-        # As operations do: the file is the same, however many there were.
+        # An operation gives an offset for a chunk of zeros: files do not depend on the number of threads.
         yield ZERO_OFFSET if len(stored) == CHUNK_HEADER and special_kind(stored) == 1 else stored
 
 
@@ -206,7 +206,7 @@ def overwrite(handle: FrameHandle, position: int, data: memoryview) -> None:
     frame = handle.frame
     update = FrameUpdate(frame)
     sizes = update.sizes
-    encoding = handle.encoding()
+    encoding, nthreads = handle.encoding(), handle.cparams.nthreads
     end, at = position + len(data), 0
     # The last chunk is filled up before new ones come.
     if len(sizes) and not frame.variable and end > frame.nbytes:
@@ -226,7 +226,7 @@ def overwrite(handle: FrameHandle, position: int, data: memoryview) -> None:
                 whole = bytearray(frame.decode_chunk(index).ljust(size, b"\0"))
                 whole[low - at : high - at] = content
                 content = whole
-            update.replace(index, encode(encoding, content), size)
+            update.replace(index, encode(encoding, content, nthreads), size)
         at += size
     step = int(frame.chunksize) if frame.chunksize > 0 else DEFAULT_CHUNK
     rest = data[max(at - position, 0) :] if end > at else data[:0]
@@ -237,7 +237,7 @@ def overwrite(handle: FrameHandle, position: int, data: memoryview) -> None:
             path=frame.source.path, key=frame.key, offset=frame.offset + _CHUNKSIZE_AT,
         )  # fmt: skip
     pieces = [rest[i : i + step] for i in range(0, len(rest), step)]
-    update.splice(len(sizes), 0, [(encode(encoding, piece), len(piece)) for piece in pieces])
+    update.splice(len(sizes), 0, [(encode(encoding, piece, nthreads), len(piece)) for piece in pieces])
     handle.publish(update)
 
 
