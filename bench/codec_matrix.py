@@ -145,6 +145,23 @@ def close(pair: dict[str, sides.Side]) -> None:
         side.close()
 
 
+def take_turns(pair: dict[str, sides.Side], request: dict[str, Any], rounds: int, best: dict[str, float]) -> None:
+    """Ask both sides so often, and keep the smallest times."""
+    sums = set()
+    repeats = 1
+    for number in range(rounds + 1):
+        for name in sorted(pair, reverse=bool(number % 2)):
+            answer = pair[name].ask("read", **request, repeats=repeats)
+            sums.add(answer["sum"])
+            if number:  # the first warms up, and tells how often is enough
+                best[name] = min(best.get(name, answer["ns"]), answer["ns"])
+            elif name == "this":
+                often = max(1, int(_NS_A_REQUEST / (answer["ns"] * len(request["keys"]))))
+        repeats = often
+    if len(sums) != 1:
+        raise SystemExit(f"{request['path']}: the sides read different items")
+
+
 def measure(reference: str, row: Row, path: str, rounds: int) -> dict[tuple[str, bool, int], list[float]]:
     """The times of both sides for each cell of a row.
 
@@ -161,25 +178,13 @@ def measure(reference: str, row: Row, path: str, rounds: int) -> dict[tuple[str,
             "keys": selections(access, row.dtype),
         }
         best: dict[str, float] = {}
-        sums = set()
-        repeats = 1
         for series in range(4):
             if series:
                 if best["this"] <= best["reference"]:
                     break
                 close(pair)
                 pair = processes(reference)
-            for number in range(rounds + 1):
-                for name in sorted(pair, reverse=bool(number % 2)):
-                    answer = pair[name].ask("read", **request, repeats=repeats)
-                    sums.add(answer["sum"])
-                    if number:  # the first warms up, and tells how often is enough
-                        best[name] = min(best.get(name, answer["ns"]), answer["ns"])
-                    elif name == "this":
-                        often = max(1, int(_NS_A_REQUEST / (answer["ns"] * len(request["keys"]))))
-                repeats = often
-        if len(sums) != 1:
-            raise SystemExit(f"{row.name}, {access}: the sides read different items")
+            take_turns(pair, request, rounds, best)
         found[access, mapped, threads] = [best["this"], best["reference"]]
     close(pair)
     return found
