@@ -3,9 +3,9 @@
     python bench/small_writes.py                    all rows, some minutes
     python bench/small_writes.py --only single,bulk   some of: single, bulk, change, mixed, commit, larger, million
 
-Values are 200 bytes. Flat keys are like ``/k0000123``, nested ones lie five groups deep. Each figure is the best of
-`--repeat` runs: wall time, and in brackets the time of a processor. Everything is durable at the end of a time, unless
-the row says otherwise.
+Values are 200 bytes. Flat keys are like ``/k0000123``, nested ones lie five groups deep, and cases are groups of two
+leaves. Each figure is the best of `--repeat` runs: wall time, and in brackets the time of a processor. Everything is
+durable at the end of a time, unless the row says otherwise.
 """
 
 from __future__ import annotations
@@ -30,19 +30,22 @@ VALUES = [np.random.default_rng(n).integers(0, 256, 200).astype("u1") for n in r
 ROWS = ("single", "bulk", "change", "mixed", "commit", "larger", "million")
 
 
-def each_key(count: int, *, nested: bool, first: int = 0) -> Iterator[str]:
-    """Keys of leaves; nested ones lie in groups of some hundred."""
-    if not nested:
-        return (f"/k{n:07}" for n in range(first, first + count))
-    return (
-        f"/g{n % 3}/site{n // 20000}/day{n // 2000 % 10}/run{n // 200 % 10}/part{n // 100 % 2}/k{n:07}"
-        for n in range(first, first + count)
-    )
+# Groups of nested keys have some hundred leaves, those of cases two.
+LAYOUTS: dict[str, Callable[[int], str]] = {
+    "flat": lambda n: f"/k{n:07}",
+    "nested": lambda n: f"/g{n % 3}/site{n // 20000}/day{n // 2000 % 10}/run{n // 200 % 10}/part{n // 100 % 2}/k{n:07}",
+    "cases": lambda n: f"/site{n // 20000}/case{n // 2:06}/{('image', 'label')[n & 1]}",
+}
 
 
-def keys(count: int, *, nested: bool, first: int = 0) -> list[str]:
+def each_key(count: int, layout: str, first: int = 0) -> Iterator[str]:
+    """Keys of leaves."""
+    return map(LAYOUTS[layout], range(first, first + count))
+
+
+def keys(count: int, layout: str, first: int = 0) -> list[str]:
     """The same in a list."""
-    return list(each_key(count, nested=nested, first=first))
+    return list(each_key(count, layout, first))
 
 
 def pairs(names: Iterable[str]) -> Iterator[tuple[str, Any]]:
@@ -99,8 +102,8 @@ def single(folder: Path, repeat: int) -> None:
     """One assignment after the other."""
     number = 50_000
     for kind in (".b2z", ".b2e"):
-        for nested in (False, True):
-            names = keys(number, nested=nested)
+        for layout in LAYOUTS:
+            names = keys(number, layout)
             items = list(pairs(names))
             times, closes = [], []
             for _ in range(repeat):
@@ -114,7 +117,7 @@ def single(folder: Path, repeat: int) -> None:
                 times.append(timed)
                 closes.append(close)
                 os.unlink(path)
-            what = f"{kind} {'nested' if nested else 'flat'}"
+            what = f"{kind} {layout}"
             show(f"store[key] = value, {what}, without flush", times, number, "<= 5 us")
             show(f"  its flush, {what}", closes, number)
 
@@ -122,12 +125,11 @@ def single(folder: Path, repeat: int) -> None:
 def bulk(folder: Path, repeat: int) -> None:
     """Many at once."""
     number = 50_000
-    for nested in (False, True):
-        names = keys(number, nested=nested)
+    for layout in LAYOUTS:
+        names = keys(number, layout)
         items = list(pairs(names))
-        what = "nested" if nested else "flat"
         found = [lmdb_bulk(str(folder / "x.lmdb"), names) for _ in range(repeat)]
-        show(f"LMDB, one transaction, {what}", [one for one in found if one], number) if found[0] else None
+        show(f"LMDB, one transaction, {layout}", [one for one in found if one], number) if found[0] else None
         for kind in (".b2z", ".b2e"):
             for how in ("write_many", "update"):
                 times = []
@@ -139,7 +141,7 @@ def bulk(folder: Path, repeat: int) -> None:
                         store.close()
                     times.append(timed)
                     os.unlink(path)
-                show(f"{how}, {kind} {what}, durable", times, number, "<= LMDB, 1.5 us")
+                show(f"{how}, {kind} {layout}, durable", times, number, "<= LMDB, 1.5 us")
 
 
 def change(folder: Path, repeat: int) -> None:
@@ -147,7 +149,7 @@ def change(folder: Path, repeat: int) -> None:
     number = 10_000
     for kind in (".b2z", ".b2e"):
         base = str(folder / f"base{kind}")
-        names = keys(50_000, nested=True)
+        names = keys(50_000, "nested")
         with make(kind, base) as store:
             store.write_many(pairs(names))
         some = names[::5]
@@ -178,7 +180,7 @@ def change(folder: Path, repeat: int) -> None:
 def mixed(folder: Path, repeat: int) -> None:
     """Reads and writes through one handle."""
     number, count = 100_000, 1_000_000
-    names = keys(count, nested=False)
+    names = keys(count, "flat")
     path = str(folder / "m.b2z")
     with make(".b2z", path) as store:
         store.write_many(pairs(names))
@@ -206,7 +208,7 @@ def commit(folder: Path, repeat: int) -> None:
     for count, asked in ((100_000, "<= 30 ms"), (1_000_000, "<= 200 ms")):
         base = str(folder / "base.b2z")
         with make(".b2z", base) as store:
-            store.write_many(pairs(each_key(count, nested=True)))
+            store.write_many(pairs(each_key(count, "nested")))
         flushes, calls = [], []
         grown = 0
         for n in range(repeat):
@@ -214,7 +216,7 @@ def commit(folder: Path, repeat: int) -> None:
             shutil.copy(base, path)
             subprocess.run(["sync", path], check=True)
             store = make(".b2z", path, "a")
-            items = list(pairs(keys(1000, nested=True, first=2_000_000 + 1000 * n)))
+            items = list(pairs(keys(1000, "nested", first=2_000_000 + 1000 * n)))
             store["/one"] = VALUES[0]
             store.flush()
             size = os.path.getsize(path)
@@ -280,22 +282,22 @@ import resource, sys
 sys.path.insert(0, {bench!r})
 from small_writes import Timed, each_key, make, pairs
 with Timed() as generating:
-    for pair in pairs(each_key(1_000_000, nested={nested})):
+    for pair in pairs(each_key(1_000_000, {layout!r})):
         pass
 with Timed() as timed:
     with make(".b2z", {path!r}) as store:
-        store.write_many(pairs(each_key(1_000_000, nested={nested})))
+        store.write_many(pairs(each_key(1_000_000, {layout!r})))
 print(timed.wall, timed.user, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, generating.wall)
 """
 
 
 def million(folder: Path, repeat: int) -> None:
     """A new store of a million leaves, in a process of its own."""
-    for nested in (False, True):
+    for layout in ("flat", "nested"):
         times, peaks, generating = [], [], 0.0
         for _ in range(min(repeat, 3)):
             path = str(folder / "million.b2z")
-            code = BUILD.format(bench=os.path.dirname(os.path.abspath(__file__)), path=path, nested=nested)
+            code = BUILD.format(bench=os.path.dirname(os.path.abspath(__file__)), path=path, layout=layout)
             found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
             timed = Timed()
             timed.wall, timed.user, peak, generating = map(float, found.stdout.split())
@@ -303,7 +305,7 @@ def million(folder: Path, repeat: int) -> None:
             peaks.append(peak)
             os.unlink(path)
         show(
-            f"1,000,000 leaves, {'nested' if nested else 'flat'}, durable", times, 1,
+            f"1,000,000 leaves, {layout}, durable", times, 1,
             f"<= 2500 ms, 300 MB; peak {min(peaks) / 1024:.0f} MB, keys alone {generating * 1e3:.0f} ms",
         )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -80,6 +81,26 @@ def group_of_values(rng: np.random.Generator) -> dict[str, Any]:
     values["/special/ones"] = blosc2.full((8, 12), 1, dtype="i4")
     values["/special/empty"] = blosc2.asarray(np.zeros((8, 12), "i4"))
     return values
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_keys_without_a_slash_in_front(tmp_path: Path, kind: str, source: str | None) -> None:
+    values = {f"/g/{n % 3}/k {n}": np.arange(n, n + 9) for n in range(40)}
+    shorter = [key[1:] for key in values]
+    path = written(tmp_path, kind, dict(zip(shorter, values.values(), strict=True)))
+    with KINDS[kind][0](str(path), mode="r", mmap_mode=source) as store:
+        np.testing.assert_array_equal(store.read_many(shorter), [*values.values()])
+        np.testing.assert_array_equal(store.read_many([*values, *shorter]), 2 * [*values.values()])
+        for key, value in values.items():
+            for found in (store[key[1:]][...], store.read(key[1:]), store.get(key[1:])[...]):
+                np.testing.assert_array_equal(found, value, strict=True)
+            assert key[1:] in store
+            assert store[key[1:]] is store[key]
+        for wrong in ("g/0/k 40", "g/0/k 0/", "g//0/k 0", "g/0", "k 0"):
+            with pytest.raises((KeyError, ValueError, TypeError)) as absolute:
+                store.read_many([*values, "/" + wrong])
+            with pytest.raises(absolute.type, match=re.escape(str(absolute.value))):
+                store.read_many([*shorter, wrong])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -309,7 +330,7 @@ def test_a_damaged_leaf_is_named(tmp_path: Path, where: str, source: str | None)
     with blosc2.DictStore(str(path), mode="r", mmap_mode=source) as store:
         with pytest.raises(blosc2.FormatError, match="k17"):
             store["/k17"][:]
-        for keys in (["/k17"], ["/k17", *sound], [*sound, "/k17"]):
+        for keys in (["/k17"], ["/k17", *sound], [*sound, "/k17"], ["k17", *sound], [*sound, "k17"]):
             with pytest.raises(blosc2.FormatError, match="k17"):
                 store.read_many(keys)
         assert store.read_many(sound).shape == (39, 50)

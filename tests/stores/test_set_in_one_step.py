@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,12 @@ KINDS = {
 KEYS = [
     "/a", "/A", "/a/b", "/a/b/c", "/a/B", "/b", "/b/c/d/e/f", "/b/c/d/e/g", "/b/c", "b", "/a/", "//", "/con", "/x.",
     "/x.b2nd/y", "/x", "/é", "/E\u0301", "/__vlmeta__", "/a/__vlmeta__", "/_meta", "/embed.b2e", "/k-1", "/k_2", "/k 3",
-    Text("/text"), "/" + "long" * 55, "", "/",
+    "/_k", "/_Meta", "/__k", "/b/_meta", "/_", "/g/_/k", "/-k", "/ k", "/k ", "/k /x", "/k .x", "/con .x", "/con x",
+    "/conin$", "/a=1,b=(2)/c+d", "/a\\b", "/a?", "/a$", "/'%{}[]~#&;!@^`", "/A=1,b=(2)/c+d", "g/b", "G/b", "g/b/c",
+    "/g/b", "b/_x/.y", Text("/text"), Text("text"), "/" + "long" * 55, "", "/",
 ]  # fmt: skip
+# Each of them excludes some of the others in a tree.
+PATHS = ["".join(f"/{name}" for name in names) for depth in (1, 2, 3) for names in product("abc", repeat=depth)]
 
 
 def values(rng: random.Random) -> Any:
@@ -111,9 +116,10 @@ def act_on(store: Any, kind: float, key: str, other: str, value: Any) -> Any:
     return outcome(lambda: store[key][...].tolist())
 
 
+@pytest.mark.parametrize("keys", [KEYS, PATHS], ids=["unusual", "paths"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(6))
-def test_it_does_what_the_general_way_does(kind: str, seed: int, tmp_path: Path, never: Any) -> None:
+def test_it_does_what_the_general_way_does(kind: str, seed: int, keys: list[str], tmp_path: Path, never: Any) -> None:
     cls, suffix = KINDS[kind]
     paths = [str(tmp_path / (name + suffix)) for name in ("same", "name")]
     stores = []
@@ -128,7 +134,7 @@ def test_it_does_what_the_general_way_does(kind: str, seed: int, tmp_path: Path,
     assert stores[1]._setter is None
     rng = random.Random(seed)
     for step in range(250):
-        what = rng.random(), rng.choice(KEYS), rng.choice(KEYS), values(rng)
+        what = rng.random(), rng.choice(keys), rng.choice(keys), values(rng)
         ours, general = (act_on(store, *what) for store in stores)
         ours, general = (
             tuple(str(part).replace(str(tmp_path / str(n)), "") for part in found)
@@ -269,6 +275,41 @@ def test_reads_of_one_handle_see_what_is_pending(kind: str, tmp_path: Path) -> N
     with blosc2.open(path) as store:
         for key, value in model.items():
             np.testing.assert_array_equal(store.read(key), value, strict=True)
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_a_leaf_in_a_new_group_takes_one_step(published: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow: list[str] = []
+    put = leaf_setting.put
+    with blosc2.TreeStore(str(tmp_path / "x.b2z"), mode="w") as store:
+        store["/site/leaf"] = np.arange(3)
+        if published:
+            store.flush()
+            store["/more"] = np.arange(3)  # its setter learns of the version
+        monkeypatch.setattr(leaf_setting, "put", lambda of, key, *rest: (slow.append(key), put(of, key, *rest)))
+        for n in range(50):
+            for name in ("image", "label"):
+                store[f"/site/case{n}/scan{n % 3}/{name}"] = np.full(4, n)
+        assert slow == []
+        for key, match in [
+            ("/site/leaf/below", "'/site/leaf' that already contains data"),
+            ("/site/leaf/far/below", "'/site/leaf' that already contains data"),
+            ("/site/case1/scan1/image/below/it", "'/site/case1/scan1/image' that already contains data"),
+            ("/site/case1", "already has children"),
+            ("/site", "already has children"),
+        ]:
+            with pytest.raises(ValueError, match=match):
+                store[key] = np.arange(3)
+        # A refused key leaves nothing behind: what would have been its group may be a leaf.
+        with pytest.raises(TypeError, match="cannot be stored"):
+            store["/other/group/key"] = np.array([None])
+        store["/other/group"] = np.arange(3)
+        with pytest.raises(ValueError, match="'/other/group' that already contains data"):
+            store["/other/group/key"] = np.arange(3)
+        del store["/other/group"]
+        store["/other/group/key"] = np.arange(5)
+        assert len(store["/site"]) == 1 + 50 * (2 + 2)
+        assert store["/site/case49/scan1"].keys() == {"/image", "/label"}
 
 
 def test_a_removed_key_can_be_set_again_at_once(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, cast
 
 from blosc2._backends.embedded.frame_layout import Value, metalayers_of, write_frame
 from blosc2._backends.embedded.frame_map import Embedded, chunks_of_value
@@ -111,7 +111,9 @@ def values_after(old: Embedded | None, changes: Mapping[str, ByteRange | None]) 
             elif changes[key] is not None:
                 values[key] = {}  # keeps its position in the order
     # Also of those that only get another key: their bytes never change.
-    values.update({key: byte_range for key, byte_range in changes.items() if byte_range is not None})
+    values.update(cast("Mapping[str, ByteRange]", changes))
+    for key in [key for key, byte_range in changes.items() if byte_range is None]:
+        del values[key]
     return values
 
 

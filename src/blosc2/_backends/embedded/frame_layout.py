@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -298,7 +298,10 @@ def write_frame(
     add_checksums : bool
         Whether the frame carries checksums, as files do.
     """
-    local: dict[str, ByteRange] = {key: value for key, value in values.items() if not isinstance(value, dict)}
+    kept = {key: value for key, value in values.items() if isinstance(value, dict)}
+    local = cast("dict[str, ByteRange]", dict(values))
+    for key in kept:
+        del local[key]
     checked_ones: set[str] = set()
     while True:
         lengths = [byte_range[2] for byte_range in local.values()]
@@ -314,8 +317,7 @@ def write_frame(
     positions, byte_ranges, total, nbytes = laid_out(made, local, size, 0, ALIGNMENT)
     if -nbytes % size <= _FILLED:
         nbytes += -nbytes % size
-    entries: dict[str, dict[str, Any]] = {key: v for key, v in values.items() if isinstance(v, dict)}
-    entries = {key: made.get(key) or entries[key] for key in values} if entries else made
+    entries = {key: made.get(key) or kept[key] for key in values} if kept else made
 
     metalayers = metalayers_of(kind, meta or {})
     header_len = header_length(metalayers)

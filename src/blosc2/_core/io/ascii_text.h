@@ -3,6 +3,7 @@
 #define B2_ASCII_TEXT_H
 #include <Python.h>
 #include <stdint.h>
+#include <string.h>
 
 /* NULL for another object, be it a string that has other characters or one of a class of its own. */
 static inline const uint8_t *ascii_text(PyObject *text, Py_ssize_t *length) {
@@ -10,5 +11,22 @@ static inline const uint8_t *ascii_text(PyObject *text, Py_ssize_t *length) {
         return NULL;
     *length = PyUnicode_GET_LENGTH(text);
     return PyUnicode_1BYTE_DATA(text);
+}
+
+/* A key with the "/" in front that it lacks; any other object as it is. */
+static inline PyObject *with_slash(PyObject *key) {
+    Py_ssize_t length = 0;
+    const uint8_t *text = ascii_text(key, &length);
+    PyObject *whole = key;
+    if (text == NULL || length == 0 || text[0] == '/') {
+        Py_INCREF(key);
+    } else {
+        whole = PyUnicode_New(length + 1, 127);
+        if (whole != NULL) {
+            PyUnicode_1BYTE_DATA(whole)[0] = '/';
+            memcpy(PyUnicode_1BYTE_DATA(whole) + 1, text, (size_t)length);
+        }
+    }
+    return whole;
 }
 #endif

@@ -15,6 +15,7 @@ cdef class KeySet:
     cdef int _grow(self, int64_t most) except -1
     cdef bint _add(self, uint64_t hashed) except -1
     cdef bint _has(self, uint64_t hashed) noexcept nogil
+    cdef int _add_groups(self, str key) except -1
 
 
 cdef class KeyAdmission:

@@ -32,6 +32,18 @@ cdef enum:
     FEW = 16
     # Keys of a table that are added in one step.
     AT_ONCE = 16
+    # What a character of a key may be: one for a closer look; fine anywhere; or one of those that some places exclude.
+    CLOSER = 0
+    FINE = 1
+    SLASH = 2
+    UNDERSCORE = 3
+    DOT = 4
+    BLANK = 5
+
+cdef uint8_t _characters[256]
+for _code in range(0x21, 0x7F):
+    _characters[_code] = CLOSER if _code in b'\\:<>"|?*$' else FINE
+_characters[0x2F], _characters[0x5F], _characters[0x2E], _characters[0x20] = SLASH, UNDERSCORE, DOT, BLANK
 
 cdef uint64_t _seed0, _seed1
 _seed0, _seed1 = (int.from_bytes(os.urandom(8), "little") for _ in range(2))
@@ -189,6 +201,9 @@ cdef class KeySet:
 
     def add_groups(self, str key not None):
         """Take note of the groups that a key lies in."""
+        self._add_groups(key)
+
+    cdef int _add_groups(self, str key) except -1:
         cdef Py_ssize_t length, at, last = 0
         cdef const char *text = PyUnicode_AsUTF8AndSize(key, &length)
         cdef const uint8_t *path = <const uint8_t *> text
@@ -208,6 +223,7 @@ cdef class KeySet:
         for at in range(1, last + 1 if last else 0):
             if text[at] == b"/":
                 self._add(next_prefix(&state, path, <size_t> at) | 1)
+        return 0
 
 
 #: What a new key is: fine; one that came before; one to be looked at; like another but for case; a group.
@@ -314,7 +330,7 @@ cdef class KeyAdmission:
             for at in range(1, parent + 1):
                 if text[at] == 0x2F and self.leaves._has(path_hash(text, at)):
                     return False
-            self.groups.add_groups(key)
+            self.groups._add_groups(key)
         self.parents._add(path_hash(text, parent))
         return True
 
@@ -350,35 +366,36 @@ cdef Py_ssize_t plain_parent(const uint8_t *text, Py_ssize_t length, Py_ssize_t 
     that its first `known` bytes name is plain, as was found before.
     """
     cdef Py_ssize_t i, slash = known
-    cdef uint8_t c
+    cdef uint8_t character
     cdef bint begins = True
     if length < 2 or length > 200 or text[0] != 0x2F:
         return -1
     for i in range(known + 1, length):
-        c = text[i]
-        if 0x61 <= c <= 0x7A or 0x30 <= c <= 0x39 or 0x41 <= c <= 0x5A:
+        character = _characters[text[i]]
+        if character == FINE:
             begins = False
-        elif c == 0x2F:
+        elif character == SLASH:
             if begins or ends_badly(text, slash + 1, i):
                 return -1
             begins, slash = True, i
-        elif not begins and (c == 0x5F or c == 0x2D):
-            pass
-        elif not begins and c == 0x2E:
-            if i + 2 < length and text[i + 1] | 32 == 0x62 and text[i + 2] == 0x32:
+        elif begins:
+            # Names of the store's own begin with "__" or "_m".
+            if character != UNDERSCORE or (i + 1 < length and (text[i + 1] == 0x5F or text[i + 1] | 32 == 0x6D)):
                 return -1
-        else:
+            begins = False
+        elif character == CLOSER or (
+                character == DOT and i + 2 < length and text[i + 1] | 32 == 0x62 and text[i + 2] == 0x32):
             return -1
     return -1 if begins or ends_badly(text, slash + 1, length) else slash
 
 
 cdef bint ends_badly(const uint8_t *text, int64_t start, int64_t end) noexcept nogil:
-    """Whether a segment ends in a dot, or may be a device on Windows; the rule itself is in `blosc2._backends.key_rules`."""
+    """Whether a segment ends in a dot or blank, or may be a device on Windows; see `blosc2._backends.key_rules`."""
     cdef int64_t stem = start
     cdef uint8_t first
-    if text[end - 1] == 0x2E:
+    if text[end - 1] == 0x2E or text[end - 1] == 0x20:
         return True
-    while stem < end and text[stem] != 0x2E:
+    while stem < end and text[stem] != 0x2E and text[stem] != 0x20:
         stem += 1
     if stem - start != 3 and stem - start != 4:
         return False

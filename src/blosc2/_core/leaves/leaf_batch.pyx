@@ -56,6 +56,9 @@ cdef extern from "keys/key_match.h" nogil:
 cdef extern from "io/ascii_text.h" nogil:
     const uint8_t *ascii_text(PyObject *text, Py_ssize_t *length)
 
+cdef extern from "io/ascii_text.h":
+    object with_slash(object key)
+
 cdef enum:
     # Leaves whose memory is asked for before the first of them is looked at.
     TOGETHER = 16
@@ -281,9 +284,9 @@ cdef class LeafBatch:
         cdef uint64_t hashed, found
         cdef int64_t slot, stop
         cdef set pages = set()
-        cdef list slots = []
+        cdef list slots = [], all_keys = [with_slash(key) for key in self.keys]
         cdef dict groups = {}
-        for key in self.keys:
+        for key in all_keys:
             if type(key) is str:
                 groups.setdefault(key.rpartition("/")[0], []).append(key)
         for group, keys in groups.items():
@@ -292,7 +295,7 @@ cdef class LeafBatch:
                     text = ascii_text(<PyObject *> key, &length)
                     if text != NULL:
                         lookup_far(self.table, text + 1, length - 1, True)
-        for key in self.keys:
+        for key in all_keys:
             text = ascii_text(<PyObject *> key, &length) if type(key) is str else NULL
             if text != NULL and length >= 2 and not is_near(self.table, text + 1, length - 1):
                 hashed = key_hash(self.table.seed0, self.table.seed1, text + 1, length - 1)
@@ -429,10 +432,11 @@ cdef class LeafBatch:
 
     cdef inline void name(self, Py_ssize_t i, const uint8_t *text, Py_ssize_t length) noexcept nogil:
         """Take note of a key, unless it cannot be that of a leaf."""
-        if length < 2 or text[0] != 0x2F or (self.tail != NULL and last_segment_is(
-                text + 1, length - 1, self.tail, self.tail_length)):
+        if length and text[0] == 0x2F:
+            text, length = text + 1, length - 1
+        if length == 0 or (self.tail != NULL and last_segment_is(text, length, self.tail, self.tail_length)):
             return
-        self.names[i], self.lengths[i] = text + 1, length - 1
+        self.names[i], self.lengths[i] = text, length
 
     cdef void find(self, Py_ssize_t first, Py_ssize_t stop) noexcept nogil:
         """Offsets of keys, and what the directory says of their members."""

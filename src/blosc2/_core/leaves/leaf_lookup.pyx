@@ -36,6 +36,9 @@ cdef extern from *:
     """
     bint b2_is_only(PyObject *object)
 
+cdef extern from "io/ascii_text.h":
+    object with_slash(object key)
+
 cdef extern from "Python.h":
     int PyUnicode_Compare(PyObject *one, PyObject *other)
 
@@ -307,6 +310,7 @@ cdef class LeafLookup:
         cdef int shown = -1
         cdef _Answers answers
         cdef KeyListing listed
+        key = with_slash(key)
         if PLACES > 1:
             answers = self._own_answers(self._own_place())
             if answers.listed is not None:
@@ -341,6 +345,7 @@ cdef class LeafLookup:
         cdef LeafReader reader
         cdef str unseen
         cdef bint small
+        key = with_slash(key)
         if PLACES > 1:
             return self._find_or_open(key)
         with cython.critical_section(self):
@@ -364,6 +369,7 @@ cdef class LeafLookup:
         cdef LeafReader reader
         cdef LeafSetter setter
         found = None
+        key = with_slash(key)
         if PLACES > 1:
             reader = self._own_answers(self._own_place()).leaves
         else:
@@ -385,6 +391,7 @@ cdef class LeafLookup:
         cdef LeafSetter setter
         with cython.critical_section(self):
             setter = self._sets
+        key = with_slash(key)
         if setter is None or not setter.set(key, value):
             self._set(key, value)
 
@@ -396,6 +403,7 @@ cdef class LeafLookup:
         cdef LeafSetter setter
         with cython.critical_section(self):
             setter = self._sets
+        key = with_slash(key)
         if setter is None or not setter.remove(key):
             self._delete(key)
 

@@ -21,7 +21,7 @@ cdef class LeafSetter:
     cdef long process
     cdef GroupCounts counts
     cdef bint tiered
-    # Groups in which a new key is fine, and groups of pending leaves.
+    # Groups in which a leaf is known to lie, with those around them; and groups of pending leaves.
     cdef KeySet parents, groups
     cdef bint stale                 # whether both have to be found again
     cdef bint some_gone             # whether only the former are not known any more
@@ -51,10 +51,12 @@ cdef class LeafSetter:
     cdef int _recount_all(self) except -1
     cdef bint set(self, key, value) except -1
     cdef bint _set(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent, cnp.ndarray value) except -1
-    cdef bint _change(self, str key, Py_ssize_t parent, bint is_new, bint is_pending, object frame, object block,
-                      dict frames, dict tiers, dict held, dict edited, object handles) except -1
+    cdef bint _change(self, str key, Py_ssize_t parent, bint is_new, bint opens_group, bint is_pending, object frame,
+                      object block, dict frames, dict tiers, dict held, dict edited, object handles) except -1
     cdef bint _may_change(self) noexcept
-    cdef bint _fits(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent) except -1
+    cdef bint _fits(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent, dict frames,
+                    bint *opens_group) except -1
+    cdef bint _has_free_groups(self, str key, const uint8_t *text, Py_ssize_t parent, dict frames) except -1
     cdef bint _is_free(self, str key) except -1
     cdef object _frame(self, cnp.ndarray value)
     cdef tuple _shared_frame(self, RawKind kind, cnp.ndarray value)

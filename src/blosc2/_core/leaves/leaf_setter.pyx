@@ -32,6 +32,7 @@ cnp.import_array()
 
 cdef extern from "io/ascii_text.h":
     const uint8_t *ascii_text(PyObject *text, Py_ssize_t *length)
+    object with_slash(object key)
 
 cdef extern from *:
     """
@@ -76,8 +77,8 @@ cdef tuple _unchanged = (..., None, None, None, False)
 cdef class LeafSetter:
     """Sets small leaves of one store, which it does not refer to, and follows its keys.
 
-    It knows which groups may have leaves, because one was set there before in the general way (`learn`), and which paths
-    are groups. A key that it cannot tell it leaves to the general way.
+    It takes note of groups in which a leaf was set, here or in the general way (`learn`), and of paths that are groups.
+    A key of which it cannot tell what it would exclude is left to the general way.
 
     Parameters
     ----------
@@ -147,18 +148,16 @@ cdef class LeafSetter:
 
     def learn(self, key):
         """A key was given a leaf in the general way: its group may have others."""
-        cdef Py_ssize_t length, parent
+        cdef Py_ssize_t length
         cdef const uint8_t *text = ascii_text(<PyObject *> key, &length)
-        if text != NULL and not self.stale and not self.some_gone:
-            parent = plain_parent(text, length)
-            if parent > 0:
-                self.parents._add(path_hash(text, parent))
+        if text != NULL and not self.stale and not self.some_gone and plain_parent(text, length) > 0:
+            self.parents._add_groups(key)
 
     # ------------------------------------------------------------------ as a follower of the keys
     def key_changed(self, str key not None, int change):
         """A leaf was replaced (0), added (1) or removed (-1)."""
         if change > 0:
-            self.groups.add_groups(key)
+            self.groups._add_groups(key)
         elif change < 0:
             self.some_gone = True
 
@@ -187,7 +186,7 @@ cdef class LeafSetter:
             if self.counts is not None:
                 for key, change in self.pending.frames.copy().items():
                     if change is not None:
-                        self.groups.add_groups(key)
+                        self.groups._add_groups(key)
         except BaseException:
             self.stale = True
             raise
@@ -268,6 +267,7 @@ cdef class LeafSetter:
                     key, value = <object> (<tuple> item)[0], <object> (<tuple> item)[1]
                 else:
                     key, value = item
+                key = with_slash(key)
                 if not here or not cnp.PyArray_CheckExact(value) or cnp.PyArray_NBYTES(value) >= most:
                     return count, nbytes, (key, value)
                 parent = self._parent_of(key, &text, &length)
@@ -294,7 +294,7 @@ cdef class LeafSetter:
         cdef PyObject *change = NULL
         cdef object block = None, frame
         cdef int64_t nbytes, found, begun = self.session.count
-        cdef bint is_new
+        cdef bint is_new, opens_group = False
         with cython.critical_section(pending):
             frames, tiers, blocks = pending.frames_, pending.tiers_, pending.blocks_
         with cython.critical_section(leaves):
@@ -313,7 +313,7 @@ cdef class LeafSetter:
                 if found == DAMAGED:
                     return False
                 is_new = found == NO_KEY
-        if is_new and self.counts is not None and not self._fits(key, text, length, parent):
+        if is_new and self.counts is not None and not self._fits(key, text, length, parent, frames, &opens_group):
             return False
         # The frame.
         frame = self._frame(value)
@@ -332,12 +332,12 @@ cdef class LeafSetter:
             return False
         begin_change(self.session)
         try:
-            return self._change(key, parent, is_new, change != NULL, frame, block, frames, tiers, held, edited, handles)
+            return self._change(key, parent, is_new, opens_group, change != NULL, frame, block, frames, tiers, held, edited, handles)
         finally:
             end_change(self.session)
 
-    cdef bint _change(self, str key, Py_ssize_t parent, bint is_new, bint is_pending, object frame, object block,
-                      dict frames, dict tiers, dict held, dict edited, object handles) except -1:
+    cdef bint _change(self, str key, Py_ssize_t parent, bint is_new, bint opens_group, bint is_pending, object frame,
+                      object block, dict frames, dict tiers, dict held, dict edited, object handles) except -1:
         cdef PendingFrames pending = self.pending
         cdef int64_t nbytes = frame[2]
         cdef object before
@@ -373,7 +373,9 @@ cdef class LeafSetter:
                 if self.counts is not None:
                     self.counts.note(key, parent, 1)
                     if parent:
-                        self.groups.add_groups(key)
+                        self.groups._add_groups(key)
+                    if opens_group:
+                        self.parents._add_groups(key)
         except BaseException:
             self._recount_all()
             raise
@@ -508,15 +510,33 @@ cdef class LeafSetter:
                 return found >= 0
         return self.listing.has_group(key)
 
-    cdef bint _fits(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent) except -1:
-        """Whether a new key is known to be no group, and its groups to be no leaves."""
+    cdef bint _fits(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent, dict frames,
+                    bint *opens_group) except -1:
+        """Whether a new key is known to be no group, and its groups to be no leaves; and whether its own one may be new."""
         if self.stale:
             self._collect()
         elif self.some_gone:    # a leaf may have come instead of a group
             self.parents, self.some_gone = KeySet(), False
-        if parent and not self.parents._has(path_hash(text, parent)):
+        opens_group[0] = parent and not self.parents._has(path_hash(text, parent))
+        if opens_group[0] and not self._has_free_groups(key, text, parent, frames):
             return False
         return self.foreign.possible is False and not self._is_group(key, text, length)
+
+    cdef bint _has_free_groups(self, str key, const uint8_t *text, Py_ssize_t parent, dict frames) except -1:
+        """Whether none of the groups that a plain key lies in is a leaf, or was one that is only being removed."""
+        cdef Py_ssize_t end
+        # From the innermost one, up to the first in which a leaf lies: those around it are then no leaves either.
+        for end in range(parent, 0, -1):
+            if text[end] != 0x2F:
+                continue
+            if end < parent and self.parents._has(path_hash(text, end)):
+                return True
+            group = key[:end]
+            if PyDict_Contains(frames, group) or PyDict_Contains(self.entries, group):
+                return False
+            if self.table is not None and self.table.lookup(text + 1, end - 1) != NO_KEY:
+                return False
+        return True
 
     cdef bint _is_free(self, str key) except -1:
         """Whether no other key differs from a new one in case only; it is noted then."""

@@ -26,6 +26,7 @@ cnp.import_array()
 
 cdef extern from "io/ascii_text.h":
     const uint8_t *ascii_text(PyObject *text, Py_ssize_t *length)
+    object with_slash(object key)
 
 cdef enum:
     # Leaves between two calls of `progress`; signals are handled and other threads may run then.
@@ -122,6 +123,7 @@ cdef class SmallLeaves:
                 key, value = <object> (<tuple> item)[0], <object> (<tuple> item)[1]
             else:
                 key, value = item
+            key = with_slash(key)
             if self.beside:
                 found = self._admit_beside(key)
             else:
@@ -155,7 +157,7 @@ cdef class SmallLeaves:
         if text == NULL or admission.suffixed:
             return UNKNOWN
         parent = plain_parent(text, length)
-        if parent < 0 or not admission.parents._has(path_hash(text, parent)):
+        if parent < 0 or not (admission.parents._has(path_hash(text, parent)) or self._open_group(key, text, parent)):
             return UNKNOWN
         hashed = path_hash(text, length)
         found = self.table.lookup(text + 1, length - 1)
@@ -168,6 +170,18 @@ cdef class SmallLeaves:
                 return UNKNOWN
             self.folded._add(name)
         return 1 if admission.leaves._add(hashed) else 0
+
+    cdef bint _open_group(self, str key, const uint8_t *text, Py_ssize_t parent) except -1:
+        """Whether a group in which no leaf is known yet excludes none: take note of it then."""
+        cdef Py_ssize_t end
+        if self.grouped:
+            for end in range(parent, 0, -1):
+                if text[end] == 0x2F and (self.admission.leaves._has(path_hash(text, end))
+                        or PyDict_Contains(self.entries, key[:end]) or self.table.lookup(text + 1, end - 1) != NO_KEY):
+                    return False
+            self.admission.groups._add_groups(key)
+        self.admission.parents._add(path_hash(text, parent))
+        return True
 
     cdef int _add(self, str key, RawKind kind, cnp.ndarray value) except -1:
         """Write a leaf."""

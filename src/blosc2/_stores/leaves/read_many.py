@@ -192,7 +192,7 @@ def _read_batch(names: list[str], batch: LeafBatch, out: Items | None, nthreads:
 
 def _version(batch: LeafBatch, names: list[str], position: int) -> Version | None:
     """Geometry, dtype and frame of a leaf; None if it is no array."""
-    frame = Frame.of_member(batch.archive, batch.record_offset(position), names[position], batch.check)
+    frame = Frame.of_member(batch.archive, batch.record_offset(position), canonical_key(names[position]), batch.check)
     return array_of(frame) if frame.only_array else None
 
 
