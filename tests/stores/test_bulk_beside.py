@@ -72,7 +72,7 @@ def _clashes() -> list[Any]:
     return [("tree-zip", *c) for c in tree + both] + [("dict-zip", *c) for c in both]
 
 
-@pytest.mark.parametrize("where", ["stored", "earlier", "later", "pending", "not empty"])
+@pytest.mark.parametrize("where", ["stored", "stored among many", "earlier", "later", "pending", "not empty"])
 @pytest.mark.parametrize(("kind", "first", "second", "problem"), _clashes())
 def test_keys_that_exclude_each_other(
     make: Maker, path: Path, where: str, first: str, second: str, problem: str
@@ -80,10 +80,13 @@ def test_keys_that_exclude_each_other(
     with make("w") as store:
         expected: dict[str, Any] = {}
         given_items = [*numbered(MANY)]
-        if where in ("stored", "pending"):
+        if where in ("stored", "stored among many", "pending"):
             store[first] = [1]
             expected[first] = [1]
-            if where == "stored":
+            if where == "stored among many":
+                expected |= dict(numbered(MANY, group="/old"))
+                store.write_many(numbered(MANY, group="/old"))
+            elif where == "stored":
                 store.flush()
         elif where == "not empty":
             store["/there"] = expected["/there"] = [1]

@@ -332,7 +332,8 @@ cdef class LeafSetter:
             return False
         begin_change(self.session)
         try:
-            return self._change(key, parent, is_new, opens_group, change != NULL, frame, block, frames, tiers, held, edited, handles)
+            return self._change(key, parent, is_new, opens_group, change != NULL, frame, block, frames, tiers, held, edited,
+                                handles)
         finally:
             end_change(self.session)
 
@@ -523,7 +524,7 @@ cdef class LeafSetter:
         return self.foreign.possible is False and not self._is_group(key, text, length)
 
     cdef bint _has_free_groups(self, str key, const uint8_t *text, Py_ssize_t parent, dict frames) except -1:
-        """Whether none of the groups that a plain key lies in is a leaf, or was one that is only being removed."""
+        """Whether none of the groups that a plain key lies in is a leaf, nor one whose removal is pending."""
         cdef Py_ssize_t end
         # From the innermost one, up to the first in which a leaf lies: those around it are then no leaves either.
         for end in range(parent, 0, -1):
