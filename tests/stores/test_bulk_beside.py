@@ -33,6 +33,7 @@ from store_kit import tree_state
 
 import blosc2
 from blosc2._core.zip.archive_writer import set_runs_budget
+from blosc2._stores.new_keys import NewKeys
 
 
 @pytest.fixture(params=MOST_KINDS)
@@ -105,6 +106,40 @@ def test_keys_that_exclude_each_other(
         assert_holds(store, expected)
     with make("r") as store:
         assert_holds(store, expected)
+
+
+@pytest.mark.parametrize("others", [0, MANY])
+def test_groups_of_embedded_values(tmp_path: Path, others: int) -> None:
+    path = str(tmp_path / "store.b2z")
+    kept = {"/g/x": np.arange(3), "/h/i/y": np.arange(4)}
+    with blosc2.TreeStore(path, mode="w", threshold=200) as store:
+        store.update(kept)
+        store.update({f"/old/k{n}": np.arange(n, n + 100) for n in range(others)})
+    for wrong in ("/g", "/h", "/h/i", "/g/x/z", "/h/i/y/z"):
+        with blosc2.TreeStore(path, mode="a", threshold=0) as store:
+            assert store._backend.embedded is not None
+            assert set(store._backend.embedded.entries) >= set(kept)
+            pairs = [("/first", np.array([1])), *numbered(MANY, group="/new"), (wrong, np.array([1]))]
+            with pytest.raises(ValueError, match="already"):
+                store.write_many(pairs)
+            assert "/first" not in store
+    with blosc2.TreeStore(path, mode="a", threshold=0) as store:
+        store.write_many([*numbered(MANY, group="/h/i"), ("/g/z", np.array([1]))])
+        for key, value in (kept | dict(numbered(MANY, group="/h/i")) | {"/g/z": [1]}).items():
+            assert store[key][...].tolist() == list(value), key
+
+
+@pytest.mark.parametrize("others", [1, MANY])
+def test_new_groups_beside_others_take_one_step(tmp_path: Path, others: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[str] = []
+    check = NewKeys._check
+    with blosc2.TreeStore(str(tmp_path / "store.b2z"), mode="w") as store:
+        store.write_many(numbered(others, group="/old/ones"))
+        monkeypatch.setattr(NewKeys, "_check", lambda self, key, *rest: (checked.append(key), check(self, key, *rest)))
+        made = {f"/case{n // 2}/part/{n % 2}": np.full(4, n) for n in range(MANY)}
+        store.write_many({key[1:]: value for key, value in made.items()})
+        assert checked == []
+        assert_holds(store, dict(numbered(others, group="/old/ones")) | made)
 
 
 @pytest.mark.parametrize("kind", ["tree-zip", "tree-directory", "threshold"])

@@ -203,6 +203,17 @@ cdef class KeySet:
         """Take note of the groups that a key lies in."""
         self._add_groups(key)
 
+    def add_groups_of(self, KeyTable table not None):
+        """Take note of the groups of all keys of a table; False if it is damaged."""
+        cdef Text text
+        cdef int64_t position
+        table.sort()
+        for position in range(table.count):
+            if not table.key(position, &text):
+                return False
+            self._add_groups(text_of(text.bytes, text.length))
+        return True
+
     cdef int _add_groups(self, str key) except -1:
         cdef Py_ssize_t length, at, last = 0
         cdef const char *text = PyUnicode_AsUTF8AndSize(key, &length)

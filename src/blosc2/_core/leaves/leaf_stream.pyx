@@ -74,7 +74,7 @@ cdef class SmallLeaves:
     cdef object check, progress
     cdef KeyTable table
     cdef dict entries
-    cdef KeySet folded
+    cdef KeySet folded, published   # hashes of names; groups that the catalog does not have, or all where there is none
     cdef bint alone, grouped, beside
     cdef public bint in_background
     cdef public int64_t count, nbytes
@@ -88,8 +88,14 @@ cdef class SmallLeaves:
 
     def lie_beside(self, KeyTable table not None, dict entries not None, KeySet folded not None, bint grouped):
         """Admit keys beside those of a version: its members, its embedded values, and the hashes of all its names."""
+        cdef str key
         self.table, self.entries, self.folded, self.grouped = table, entries, folded, grouped
-        self.beside = True
+        self.published, self.beside = KeySet(1 << 40), True
+        if grouped:
+            for key in entries:
+                self.published._add_groups(key)
+            if table.catalog is None:
+                self.beside = table.moved.count == 0 and self.published.add_groups_of(table)
 
     def expect(self, int64_t count):
         """Make room for the hashes of so many keys, or of a million."""
@@ -162,8 +168,8 @@ cdef class SmallLeaves:
         hashed = path_hash(text, length)
         found = self.table.lookup(text + 1, length - 1)
         if found < 0 and not PyDict_Contains(self.entries, key):
-            if found != NO_KEY or (self.grouped and (
-                    self.table.catalog is None or self.table.lookup_group(text + 1, length - 1) != NO_KEY)):
+            if found != NO_KEY or (self.grouped and (self.published._has(hashed) or (
+                    self.table.catalog is not None and self.table.lookup_group(text + 1, length - 1) != NO_KEY))):
                 return UNKNOWN
             name = folded_hash(key)
             if self.folded._has(name) or (admission.groups.used and admission.groups._has(hashed)):
