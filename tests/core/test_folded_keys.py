@@ -8,6 +8,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
+from blosc2._backends import new_key
 from blosc2._core.keys.folded_keys import AGAIN, LIKE_ANOTHER, NEW, UNKNOWN, KeyAdmission, KeySet, same_folded
 from blosc2._core.keys.keytable import KeyTable
 
@@ -91,6 +92,37 @@ def test_a_table_is_noted_like_its_keys() -> None:
         other.add_folded(key)
     assert len(one) == len(other) == len(lower)
     assert not one.add_folded("/something else")
+
+
+def test_groups_of_a_table() -> None:
+    keys = ["/a", "/b/c", "/b/d/é/f", "/g/h", "/g/i"]
+    groups = KeySet()
+    assert groups.add_groups_of(KeyTable.of_keys(keys))
+    assert len(groups) == 4
+    assert all(group in groups for group in ("/b", "/b/d", "/b/d/é", "/g"))
+    assert not any(key in groups for key in keys)
+
+
+def test_what_is_admitted_at_once_is_a_key_of_files_everywhere() -> None:
+    """All that the native look at a key lets pass is legal by the rules in Python, and no name of the store's own."""
+    characters = [chr(code) for code in range(128)]
+    names = [form.format(c) for c in characters for form in ("{}", "{}a", "a{}", "a{}b", "com{}", "con{}x")]
+    names += [a + b for a in characters for b in characters]
+    names += [
+        stem + end for stem in ("con", "PRN", "aux", "nul", "com1", "LPT9", "conin", "com", "x")
+        for end in ("", ".", ".x", " ", " .x", " x", "$", "_", "-", "/a", " /a", ".b2nd/a", ".B2f/a")
+    ]  # fmt: skip
+    admitted = 0
+    for name in names:
+        for key in ("/" + name, f"/group/{name}", f"/{name}/key"):
+            admission = KeyAdmission("embed.b2e")
+            admission.alone = True
+            if admission.admit(key) != UNKNOWN:
+                admitted += 1
+                assert new_key(key) == key
+                assert ".b2" not in key.lower()
+                assert not any(segment in ("__vlmeta__", "_meta") for segment in key.split("/"))
+    assert admitted > 3 * 7000
 
 
 @given(st.lists(st.text(st.sampled_from("aAbB/é.0"), min_size=1, max_size=4).map(lambda text: "/" + text), max_size=40))

@@ -32,7 +32,8 @@ cdef enum:
     FEW = 16
     # Keys of a table that are added in one step.
     AT_ONCE = 16
-    # What a character of a key may be: one for a closer look; fine anywhere; or one of those that some places exclude.
+    # What a character is for the rules in `blosc2._backends.key_rules`: one for a closer look; fine anywhere; or one of those
+    # that some places in a key exclude.
     CLOSER = 0
     FINE = 1
     SLASH = 2
@@ -401,7 +402,7 @@ cdef Py_ssize_t plain_parent(const uint8_t *text, Py_ssize_t length, Py_ssize_t 
 
 
 cdef bint ends_badly(const uint8_t *text, int64_t start, int64_t end) noexcept nogil:
-    """Whether a segment ends in a dot or blank, or may be a device on Windows; see `blosc2._backends.key_rules`."""
+    """Whether a segment ends in a dot or blank, or may be a device on Windows."""
     cdef int64_t stem = start
     cdef uint8_t first
     if text[end - 1] == 0x2E or text[end - 1] == 0x20:
