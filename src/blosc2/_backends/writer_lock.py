@@ -5,8 +5,8 @@ leaves no file behind. (NFS cannot lock a directory: there the lock is on a file
 replaces the store, it is locked before it gets the store's name. Readers never ask for the lock.
 
 For a store that does not exist yet, a hidden file beside its path is locked (see `creation_lock`). The file is removed
-when the store exists, or when its creator gives up. A file left by a killed process locks nothing, and the next creator
-uses it.
+when the store exists, or when its creator gives up. A file left by a killed process locks nothing: the next creator
+uses it, and the next writer of a store that is there removes it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from contextlib import suppress
 
 from blosc2._backends.layout import LOCK, shared_lock_path
 from blosc2._core.io.forking import in_child
-from blosc2._files import CreationLock, Owner, Turn, check_permission, flock
+from blosc2._files import CreationLock, Owner, Turn, check_permission, flock, remove_leftovers
 from blosc2.exceptions import StoreLockedError
 
 if sys.platform != "win32":  # Windows locks would keep readers out too
@@ -64,13 +64,24 @@ class WriterLock:
         The file system has no locks.
     """
 
-    __slots__ = ("__weakref__", "_creation", "_descriptor", "_exclusive", "_next", "_path", "owner", "shared")
+    __slots__ = (
+        "__weakref__",
+        "_creation",
+        "_descriptor",
+        "_exclusive",
+        "_is_tidy",
+        "_next",
+        "_path",
+        "owner",
+        "shared",
+    )
 
     def __init__(self, path: str, timeout: float | None = 0, *, exclusive: bool = True, shared: bool = False) -> None:
         self._descriptor = self._next = -1
         # What is locked instead of a store that is still to be made.
         self._creation: CreationLock | None = None
         self._path = path
+        self._is_tidy = False
         self.owner = Owner()
         self.shared = shared
         check_permission(path)
@@ -136,6 +147,8 @@ class WriterLock:
                     # While this waited, the file may have been replaced, removed or created.
                     if self._is_current(descriptor) if creation is None else creation.is_current(descriptor):
                         self._descriptor, self._creation = descriptor, creation
+                        if creation is None and not self._is_tidy:
+                            self._tidy()
                         descriptor, creation = -1, None
                         return
                     continue
@@ -151,6 +164,20 @@ class WriterLock:
             wait = pause if deadline is None else max(0.0, min(pause, deadline - time.monotonic()))
             time.sleep(wait)
             pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _tidy(self) -> None:
+        """Remove what a process left that was killed when it had just made the store. Once is enough."""
+        self._is_tidy = True
+        creation = CreationLock(self._path, self.owner)
+        descriptor = creation.open_left()
+        if descriptor < 0:
+            return
+        try:
+            with suppress(OSError):
+                if self._try(descriptor, creation.path) and not creation.is_current(descriptor):  # which removes it
+                    remove_leftovers(os.path.realpath(self._path), self.owner)
+        finally:
+            os.close(descriptor)
 
     def _wait_among_others(self, deadline: float | None, turns: list[Turn]) -> bool:
         """Wait for one's turn if handles take turns with this store, which would seldom be found free; whether it came.

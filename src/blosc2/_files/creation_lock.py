@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from contextlib import suppress
 
 from blosc2._files.owner import Owner
@@ -55,6 +56,18 @@ class CreationLock:
                 return os.open(self.path, _FLAGS | os.O_RDONLY)
         except FileNotFoundError:
             return -1
+
+    def open_left(self) -> int:
+        """Open the file if a process left it that was killed when the store was there already; else -1."""
+        try:
+            descriptor = os.open(self.path, _FLAGS | os.O_RDONLY)
+        except OSError:
+            return -1
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode) and not status.st_size:
+            return descriptor
+        os.close(descriptor)  # not one of ours
+        return -1
 
     def is_current(self, descriptor: int) -> bool:
         """Whether the lock of the opened file excludes others: the file has its name, and there is no store yet.
