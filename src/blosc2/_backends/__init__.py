@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         DIGITS,
         FEW_BITS,
         end_with_checksum,
+        is_half_written,
         lost_end,
         wrong_bits,
     )
@@ -97,7 +98,7 @@ else:
         "zip.directory_records": "CATALOG_LEAST",
         "zip.remote": "RemoteZipBackend",
         "zip.streaming": "LeafStream",
-        "zip.unfinished_append": "DIGITS FEW_BITS end_with_checksum lost_end wrong_bits",
+        "zip.unfinished_append": "DIGITS FEW_BITS end_with_checksum is_half_written lost_end wrong_bits",
         "zip.version": "END END_WITH_CHECKSUM",
     })  # fmt: skip
 
@@ -140,6 +141,7 @@ __all__ = [
     "chunks_of_value",
     "end_with_checksum",
     "filed_as",
+    "is_half_written",
     "is_own",
     "is_path",
     "is_safe",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from blosc2._backends import DIGITS, END, END_WITH_CHECKSUM, FEW_BITS, end_with_checksum, wrong_bits
+from blosc2._backends import DIGITS, END, END_WITH_CHECKSUM, FEW_BITS, end_with_checksum, is_half_written, wrong_bits
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
 from blosc2._core.zip.archive import Archive
@@ -58,7 +58,8 @@ def _check_at(source: Source, position: int, found: Findings) -> FileChecksum:
     record = source.read(position, END_WITH_CHECKSUM)
     right = end_with_checksum(position, record)
     wrong = [n for n in range(len(right)) if right[n] != record[n]]
-    if wrong_bits(right, record) > FEW_BITS:
+    bits = wrong_bits(right, record)
+    if bits > FEW_BITS or (bits > 1 and is_half_written(position, record)):  # it was never written to its end
         return FileChecksum.NONE
     if record[-DIGITS:] == b"%08x" % _checksum(source, position, right, found):
         if not wrong:

@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from blosc2._core.zip.archive_writer import ArchiveWriter
     from blosc2._files import NewFile, Owner, Progress
 
-# Further flags of `os.open`: bytes as they are, and not for programs that this one starts.
-_PLAINLY = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
-
 
 class ZipBackend(TieredBackend):
     """The members of one `.b2z` store, and the embedded values among them; see `TieredBackend`."""
@@ -76,8 +73,9 @@ class ZipBackend(TieredBackend):
         self._own_catalog: OwnCatalog | None = None
         # Bytes before this offset are never cut off: somebody may have mapped them.
         self._floor = 0
-        # Whether bytes cut off may come back, a write may have stopped halfway, another's was seen, a stream began.
-        self._is_cut = self._dirty = self._modified_externally = self._is_streaming = False
+        # Whether bytes cut off may come back, a write may have stopped halfway, another's was seen, a stream began, an
+        # append is neither published nor known to be cut off.
+        self._is_cut = self._dirty = self._modified_externally = self._is_streaming = self._unfinished = False
 
     # ------------------------------------------------------------------ reading
     def exists(self) -> bool:
@@ -272,10 +270,9 @@ class ZipBackend(TieredBackend):
             start = 0
             checksum: int | None = 0
         else:
-            self._descriptor = os.open(self.root, os.O_RDWR | _PLAINLY)
+            self._descriptor = os.open(self.root, archives.unfinished_append.PLAINLY)
             keep_from_child(self)
-            if self._now() != self._identity or not members.version.is_in(self.root):
-                raise self._refusal()
+            archives.unfinished_append.check_as_left(self, self._now())
             size = start = os.fstat(self._descriptor).st_size
             end, checksum = members.archive.end, members.archive.file_checksum
             if not self._staged:
@@ -286,6 +283,7 @@ class ZipBackend(TieredBackend):
             if checksum is not None and start > end:
                 for piece in pieces((Source.open(self.root), end, start - end)):
                     checksum = crc32c(piece, checksum)
+            self._unfinished = True
         self._writer = archives.publishing.new_writer(self._descriptor, start, checksum)
         return self._writer
 
@@ -294,7 +292,7 @@ class ZipBackend(TieredBackend):
         return identity_of(os.fstat(self._descriptor))
 
     def _refusal(self) -> OSError:
-        self._modified_externally = True
+        self._modified_externally, self._unfinished = True, False
         return changed_by_others(self.root)
 
     def _check_own(self) -> None:
@@ -312,7 +310,7 @@ class ZipBackend(TieredBackend):
         written = self._writer.written  # first: it waits
         try:
             named = os.stat(self.root)
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return False
         device, inode, size, _ = self._now()
         if (named.st_dev, named.st_ino) != (device, inode):
@@ -341,6 +339,7 @@ class ZipBackend(TieredBackend):
         self._is_cut = True
         os.ftruncate(self._descriptor, size)
         self._identity = self._now()
+        self._unfinished = False
         # Else old sectors could be beside new bytes after a crash, and look like a damaged end record.
         sync_descriptor(self._descriptor)
         self._is_cut = False
@@ -358,19 +357,7 @@ class ZipBackend(TieredBackend):
 
     def cut_tail(self) -> None:
         """Cut off the bytes of an unfinished append."""
-        members = self.members
-        if members is None or members.source.size <= members.archive.end or self.lock is None or not self.lock.held:
-            return
-        try:
-            descriptor = os.open(self.root, os.O_RDWR | _PLAINLY)
-        except OSError:  # then nothing can be appended either
-            return
-        self._descriptor = descriptor
-        try:
-            if self._now() == self._identity:
-                self._cut(members.archive.end)
-        finally:
-            self._close()
+        archives.unfinished_append.cut_tail(self)
 
     def reload(self) -> bool:
         """Show the published version. Returns whether it is another one."""
@@ -466,8 +453,8 @@ class ZipBackend(TieredBackend):
         if self._new is not None:
             self._new.abandon()
         elif self._descriptor >= 0:
-            if self.members is not None and self._is_own():
-                with suppress(OSError):
+            with suppress(OSError):
+                if self.members is not None and self._is_own():
                     self._cut(max(self.members.archive.end, self._floor))
             self._close(quietly=True)
         self._end_writing()
@@ -479,7 +466,10 @@ class ZipBackend(TieredBackend):
             return
         if self._writer is not None:
             self._writer.wait()
-        if self._new is not None or not self._staged or self._descriptor < 0 or not self._is_own():
+        keeps = False
+        with suppress(OSError):
+            keeps = self._new is None and self._staged and self._descriptor >= 0 and self._is_own()
+        if not keeps:
             staged = self._staged and self._new is None
             self._cut_off()
             self._staged = staged

@@ -120,8 +120,7 @@ class Publishing:
             raise missing(backend.root)
         if backend._staged or backend._descriptor >= 0:  # what was moved out of memory, and nobody needs any more
             backend.discard()
-        if file_identity(backend.root) != backend._identity or not members.version.is_in(backend.root):
-            raise backend._refusal()
+        archives.unfinished_append.check_as_left(backend, file_identity(backend.root))
         check_writable_file(backend.root)
         if backend.lock is not None and backend.lock.held and backend._new is None:
             remove_leftovers(backend.root, backend._owner)
@@ -176,9 +175,10 @@ class Publishing:
     def _leave(self) -> None:
         """Note the file as it is now: it has a newer version than the shown one."""
         backend = self._backend
+        backend.behind = True
         backend._identity = backend._now()
         backend._floor = backend._identity[2]
-        backend.behind = True
+        backend._unfinished = False
 
     def _take_back(self, writer: ArchiveWriter, end: int) -> None:
         """Undo an end record that was written, at least in part, but whose version failed to become durable."""
@@ -198,6 +198,7 @@ class Publishing:
             backend._give_up(end)
             return
         # Somebody may have mapped the failed version. So it stays, and the version before is written again behind it.
+        backend._floor = max(backend._floor, writer.position)
         with suppress(OSError):
             self._leave()
         with suppress(OSError, FormatError, MemoryError):
