@@ -173,7 +173,11 @@ class TreeStore(DictStore):
         """The leaf that carries the attributes of a group; None if it has none."""
         self._session.check_open()
         leaf = self._leaves.find(key)
-        return self._open_hidden(key) if leaf is None and self._contents.has(key) else leaf
+        if leaf is None and self._contents.has(key):
+            return self._open_hidden(key)
+        if leaf is None and self._backend.members is not None:
+            self._backend.members.explain_missing(key)
+        return leaf
 
     def _missing_key(self, key: str) -> StoreKeyError:
         error = super()._missing_key(key)

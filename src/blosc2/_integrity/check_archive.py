@@ -147,9 +147,10 @@ def _check_members(source: Source, archive: Archive, members: list[Member], foun
         found.add(f"the archive has no member {EMBED}, without which it is no store; blosc2.salvage makes one")
     behind, before = 0, None
     for member in sorted(members, key=lambda member: (member.header, member.at)):
-        if archive.is_folder(member.number):
-            continue
         try:
+            if archive.is_folder(member.number):
+                _check_folder(source, member, found)
+                continue
             offset, length = archive.byte_range(member.number)
         except FAULTS as error:
             found.caught(error, key=member.key)
@@ -199,6 +200,19 @@ def _check_local(source: Source, member: Member, data: int, found: Findings) -> 
     if problem:
         found.add(f"the extra field of the member {member.name!r} {problem}", key=member.key,
                   offset=member.header + 30 + name_length)  # fmt: skip
+
+
+def _check_folder(source: Source, member: Member, found: Findings) -> None:
+    """The same of an entry that only names a folder, and which nobody reads."""
+    record, header = source.read(member.at, _CENTRAL.size), source.read(member.header, _LOCAL.size)
+    length, extra = struct.unpack_from("<2H", header, 26)
+    name = source.read(member.at + _CENTRAL.size, int.from_bytes(record[28:30], "little"))
+    start = member.header + _LOCAL.size
+    if header[:4] != b"PK\3\4" or length != len(name) or source.read(start, length) != name:
+        found.add(f"the folder {member.name!r} has no local header of its name where the directory says",
+                  offset=member.header)  # fmt: skip
+    else:
+        _check_local(source, member, start + length + extra, found)
 
 
 def _extra_problem(extra: bytes) -> str | None:

@@ -161,8 +161,17 @@ class Members:
         return key[1:] + os.path.splitext(name)[1] if moved else name
 
     def explain_missing(self, key: str) -> str | None:
-        """The error for a key whose member cannot be read. None if there is no such member."""
-        if (key if key.startswith("/") else "/" + key) not in self.table().packed:
+        """The error for a key whose member cannot be read. None if there is no such member.
+
+        Raises
+        ------
+        FormatError
+            A name in the archive is damaged, which may be that of the key.
+        """
+        key = key if key.startswith("/") else "/" + key
+        table = self.table()
+        if key not in table.packed:
+            table.look_for(key)
             return None
         return (
             f"Key {key!r} cannot be read: another tool has compressed its member, and members are read in place; "

@@ -6,8 +6,9 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from blosc2._core.io.steps cimport number_get
 from blosc2._core.keys.key_order cimport comes_behind, shared
 from blosc2._core.keys.key_slots cimport GROUP, LEAF, MOST_OTHERS, MOST_STEPS, kind_of
-from blosc2._core.keys.keytable cimport Entry, KeyTable, Text
-from blosc2._core.zip.catalog cimport Leaf, SLOT_LENGTH, describes_table, slot_home, slot_offset, slot_tag
+from blosc2._core.keys.keytable cimport UNKNOWN_SUFFIX, Entry, KeyTable, Text
+from blosc2._core.keys.own_headers cimport OwnHeader, holds_frame, read_own_header
+from blosc2._core.zip.catalog cimport Leaf, SLOT_LENGTH, describes_table, slot_home, slot_offset, slot_tag, stem_length
 from blosc2._core.zip.central_record cimport Member, Record, read_once
 from blosc2._core.zip.key_hash cimport key_hash, next_prefix, prefix_hashes, start_prefixes
 
@@ -159,12 +160,23 @@ cdef inline bint leaves_fit(KeyTable table, Walk *walk) noexcept nogil:
     return True
 
 
+cdef inline bint is_leaf(KeyTable table, Member *member) except -1:
+    """Whether a member stands for a key."""
+    cdef Py_ssize_t stem = stem_length(member.name, member.name_length)
+    cdef OwnHeader own
+    if member.name[member.name_length - 1] == 0x2F or table._skips(member.name, member.name_length):
+        return False
+    if table._suffix(member.name + stem, member.name_length - stem) != UNKNOWN_SUFFIX:
+        return True
+    return holds_frame(table.archive, member, read_own_header(table.archive, member, &own), &own)
+
+
 cdef inline bint others_fit(KeyTable table) except -1:
     """Whether none of the members before the leaves is one, and no member is left out."""
     cdef int64_t offset = 0, first = table.record_offset(0), count = 0
     cdef Member member
     while offset < first:
-        if not table.archive.peek(offset, &member) or table._is_leaf(&member):
+        if not table.archive.peek(offset, &member) or is_leaf(table, &member):
             return False
         offset += member.record.length
         count += 1

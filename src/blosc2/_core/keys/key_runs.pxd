@@ -4,6 +4,8 @@
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport int64_t, uint8_t
 
+from blosc2._core.io.steps cimport flag_set
+from blosc2._core.keys.key_order cimport comes_behind, shared
 from blosc2._core.keys.keytable cimport KeyTable, Text
 from blosc2._core.zip.archive cimport check_fetched
 
@@ -14,6 +16,18 @@ cdef extern from "keys/key_match.h" nogil:
 cdef inline bint is_below(const Text *key, bytes prefix, Py_ssize_t length) noexcept:
     """Whether a key goes on behind a prefix, as all of its range do where the order is right."""
     return key.length > length and same_bytes(key.bytes, <const uint8_t *> PyBytes_AS_STRING(prefix), <size_t> length)
+
+
+cdef inline bint follows(KeyTable table, const Text *key, const uint8_t *before, Py_ssize_t length) noexcept:
+    """Whether a key comes behind the one before, if there is one, as it does where a catalog and the names agree."""
+    cdef Text last
+    if table.catalog is None or before == NULL:
+        return True
+    last = Text(before, length)
+    if comes_behind(&last, key, shared(before, key.bytes, min(length, key.length))):
+        return True
+    flag_set(&table.contradicted)
+    return False
 
 
 cdef inline Py_ssize_t shared_with(KeyTable table, int64_t position, const Text *key) noexcept nogil:

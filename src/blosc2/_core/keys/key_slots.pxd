@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp
 
 from blosc2._core.io.little_endian cimport put64, u64
+from blosc2._core.io.steps cimport flag_set
 from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, Entry, KeyTable, Text
 from blosc2._core.zip.catalog cimport PAGE, OFFSET_BITS, SLOT_LENGTH, slot_home, slot_offset, slot_tag
 from blosc2._core.zip.key_hash cimport key_hash
@@ -67,6 +68,19 @@ cdef inline int kind_of(KeyTable table, Entry entry, const uint8_t *path, Py_ssi
     return kind if kind and memcmp(key.bytes, path, length) == 0 else 0
 
 
+cdef inline bint bears_tag(KeyTable table, Entry entry, uint64_t tag) noexcept nogil:
+    """Whether a slot's 24 bits are those of the key that it leads to, or of a group of that: else one of them is damaged."""
+    cdef Text key
+    cdef Py_ssize_t at
+    if table._text(entry, &key):
+        for at in range(1, key.length + 1):
+            if (at == key.length or key.bytes[at] == 0x2F) and (
+                    slot_tag(key_hash(table.seed0, table.seed1, key.bytes, at)) == tag):
+                return True
+    flag_set(&table.contradicted)
+    return False
+
+
 cdef inline int64_t probe(KeyTable table, const uint8_t *path, Py_ssize_t length, int kinds) noexcept nogil:
     """Go through the slots of a path from its home on, to that of the key, or of the group, that it is."""
     cdef uint64_t hashed = key_hash(table.seed0, table.seed1, path, length)
@@ -105,7 +119,7 @@ cdef inline int64_t probe(KeyTable table, const uint8_t *path, Py_ssize_t length
             if count & kinds:
                 return table._meaning(entry)
             others += 1
-            if others > MOST_OTHERS and table.catalog is not None:
+            if table.catalog is not None and (others > MOST_OTHERS or not bears_tag(table, entry, tag)):
                 return DAMAGED
         slot += 1
     return DAMAGED

@@ -10,6 +10,8 @@ cdef enum:
     # What a look-up finds instead of a key.
     NO_KEY = -1
     DAMAGED = -2
+    # A member with another suffix than a leaf's.
+    UNKNOWN_SUFFIX = 1 << 20
 
 
 cdef struct Text:
@@ -44,6 +46,8 @@ cdef class KeyTable:
     cdef uint64_t seed0, seed1
     cdef bint _plain_names          # whether its keys are names in a directory as they lie there
     cdef int64_t _paths             # keys and groups, if `sound` has counted them; else -1
+    cdef uint8_t contradicted       # whether a name is another one than the catalog has seen
+    cdef uint8_t headers_fit        # whether the headers of members were found to bear the names of their records
     cdef uint8_t claims_hold        # whether its catalog's counts were compared with the directory, and its hash, too
     cdef Entry *came                # in the order of the directory, of one without irregular members; or NULL
     cdef Entry *order               # in the order of keys; NULL until needed
@@ -89,7 +93,5 @@ cdef class KeyTable:
     cdef int _add_irregular(self, int64_t offset) except -1
     cdef int _set_names(self, tuple suffixes, tuple skipped) except -1
     cdef int _suffix(self, const uint8_t *suffix, Py_ssize_t length) noexcept nogil
-    cdef bint _skips(self, const uint8_t *name, Py_ssize_t length) noexcept nogil
-    cdef bint _is_leaf(self, Member *member) except -1
+    cdef int _skips(self, const uint8_t *name, Py_ssize_t length) noexcept nogil
     cdef int _set_moved(self, tuple groups) except -1
-    cdef int _settle(self, int64_t offset, int64_t slot) except -1

@@ -21,16 +21,18 @@ from blosc2._core.io.little_endian cimport put32, put64, u32, u64
 from blosc2._core.io.steps cimport address_get, flag_get, flag_set, number_set
 from blosc2._core.keys.catalog_checks cimport Walk, leaves_fit, others_fit, paths_of, totals_fit
 from blosc2._core.keys.far_keys cimport far_bound, is_far, lookup_far
-from blosc2._core.keys.frame_start cimport begins_like_frame
 from blosc2._core.keys.moved_groups cimport MOST_MOVED, fill_moved
 from blosc2._core.keys.key_order cimport bound_of, end_of_run, put_in_order
 from blosc2._core.keys.key_slots cimport GROUP, LEAF, insert, probe
 from blosc2._core.keys.key_text cimport prefix_of, text_of
 from blosc2._core.keys.moved_keys cimport lookup_beside
 from blosc2._core.keys.other_members cimport other_offsets_of
+from blosc2._core.keys.own_headers cimport (
+    OwnHeader, check_own_headers, holds_frame, is_doubtful, look_for, read_own_header)
+from blosc2._core.keys.same_keys cimport settle
 from blosc2._core.zip.archive cimport Archive, DecodedName, open_at
 from blosc2._core.zip.catalog cimport (
-    SLOT_LENGTH, Catalog, Leaf, describes_table, slot_home, slot_offset, slot_tag, stem_length)
+    SLOT_LENGTH, Catalog, Leaf, describes_table, slot_home, slot_offset, stem_length)
 from blosc2._core.zip.key_hash cimport key_hash
 from blosc2._core.zip.central_record cimport (
     FLAG_UTF8, Member, Record, flags_of, is_packed, is_utf8, safe_name)
@@ -53,8 +55,6 @@ cdef enum:
     TOGETHER = 16
     # Slots behind the last home, for keys that found theirs taken.
     MOST_SLACK = 4096
-    # A member with another suffix than a leaf's.
-    UNKNOWN_SUFFIX = 1 << 20
 
 #: Groups that `with_moved` takes: each key that is looked up is compared with all of them.
 MOST_MOVED_GROUPS = MOST_MOVED
@@ -162,6 +162,8 @@ cdef class KeyTable:
             other.archive = self.archive
             other._set_names(self.suffixes, self.skipped)
             other._fill()
+            if flag_get(&self.contradicted) and not self.archive.source.far:
+                check_own_headers(self.archive)
             other._set_moved(self.moved_groups)
             with cython.critical_section(self):
                 self._instead = self._instead or other  # another thread may have been faster
@@ -222,8 +224,8 @@ cdef class KeyTable:
                 return i
         return UNKNOWN_SUFFIX
 
-    cdef bint _skips(self, const uint8_t *name, Py_ssize_t length) noexcept nogil:
-        """Whether a member of this name is no leaf, whatever it holds."""
+    cdef int _skips(self, const uint8_t *name, Py_ssize_t length) noexcept nogil:
+        """Whether a member of this name is no leaf, whatever it holds: 1 if it has a skipped name, 2 if it is below one."""
         cdef int i
         cdef Py_ssize_t own
         for i in range(self.skipped_count):
@@ -231,8 +233,8 @@ cdef class KeyTable:
             if name[0] == <uint8_t> self.skipped_texts[i][0] and length >= own and (
                     length == own or self.skipped_texts[i][own - 1] == 0x2F) and memcmp(
                     name, self.skipped_texts[i], own) == 0:
-                return True
-        return False
+                return 1 if length == own else 2
+        return 0
 
     cdef int _reserve(self, int64_t most) except -1:
         if most >= 1 << 30:
@@ -276,7 +278,7 @@ cdef class KeyTable:
         cdef int64_t stems[TOGETHER]
         cdef Entry entries[TOGETHER]
         cdef uint64_t hashes[TOGETHER]
-        cdef int i, taken
+        cdef int i, taken, skips
         cdef bint irregular = False
         archive._need_offsets()
         self._reserve(archive.count)
@@ -301,11 +303,12 @@ cdef class KeyTable:
                         irregular = True
                     if irregular:
                         break
-                    if record.name_length == 0 or record.name[record.name_length - 1] == 0x2F or self._skips(
-                            record.name, record.name_length):
+                    # No name of a leaf is by a few bits that of a folder, or of embedded values.
+                    skips = self._skips(record.name, record.name_length)
+                    if record.name_length == 0 or record.name[record.name_length - 1] == 0x2F or skips == 1:
                         continue
                     stem = stem_length(record.name, record.name_length)
-                    irregular = is_packed(&record) or self._suffix(
+                    irregular = skips or is_packed(&record) or self._suffix(
                         record.name + stem, record.name_length - stem) == UNKNOWN_SUFFIX
                     if irregular:
                         break
@@ -322,7 +325,7 @@ cdef class KeyTable:
                     with gil:
                         if slot == -2:
                             raise MemoryError("no slot is left for a key")
-                        self._settle(entries[i].at, slot)
+                        settle(self, entries[i].at, slot)
             if irregular:
                 self._add_irregular(offset)
         if not self.regular:
@@ -331,20 +334,27 @@ cdef class KeyTable:
         return 0
 
     cdef int _add_irregular(self, int64_t offset) except -1:
-        """Add a member that is perhaps no leaf."""
+        """Add a member that is perhaps no leaf. It is none only if its own header says so, too."""
         cdef Member member
+        cdef OwnHeader own
         cdef Py_ssize_t stem
         cdef int64_t slot
         self.archive.member_at(offset, &member)
-        if member.name[member.name_length - 1] == 0x2F or self._skips(member.name, member.name_length):
+        if member.name[member.name_length - 1] == 0x2F:
             return 0
         stem = stem_length(member.name, member.name_length)
-        if is_packed(&member.record):
-            if self._suffix(member.name + stem, member.name_length - stem) != UNKNOWN_SUFFIX:
+        known = self._suffix(member.name + stem, member.name_length - stem) != UNKNOWN_SUFFIX
+        skips, packed = self._skips(member.name, member.name_length), is_packed(&member.record)
+        if skips or packed or not known or is_doubtful(&member):
+            block = read_own_header(self.archive, &member, &own)
+        if skips:
+            return 0
+        if packed and own.method:
+            if known:
                 self.packed.setdefault(text_of(member.name, stem), []).append(offset)
             return 0
-        if self._suffix(member.name + stem, member.name_length - stem) == UNKNOWN_SUFFIX:
-            if not begins_like_frame(self.archive, &member):
+        if not known:
+            if not holds_frame(self.archive, &member, block, &own):
                 return 0
             self.unknown_suffixes.append(text_of(member.name, stem))
         self.tables += describes_table(member.name, stem)
@@ -354,27 +364,7 @@ cdef class KeyTable:
         if slot == -1:
             self.came[self.count - 1] = Entry(offset)
             return 0
-        return self._settle(offset, slot)
-
-    cdef int _settle(self, int64_t offset, int64_t slot) except -1:
-        """Let the better of two members of one key stay."""
-        cdef uint64_t taken = u64(self.slots + SLOT_LENGTH * slot)
-        cdef int64_t before = slot_offset(taken)
-        cdef Member old, new
-        cdef Py_ssize_t stem
-        self.archive.member_at(before, &old)
-        self.archive.member_at(offset, &new)
-        stem = stem_length(new.name, new.name_length)
-        rank = self._suffix(new.name + stem, new.name_length - stem)
-        rank_before = self._suffix(old.name + stem, old.name_length - stem)
-        key = text_of(new.name, stem)
-        if rank != rank_before:
-            self.clashes.append(key)
-        # Of equal names the last counts: so an equal rank replaces.
-        self.shadowed.setdefault(key, []).append(before if rank <= rank_before else offset)
-        if rank <= rank_before:
-            put64(self.slots + SLOT_LENGTH * slot, slot_tag(taken) | <uint64_t> (offset + 1))
-        return 0
+        return settle(self, offset, slot)
 
     # ------------------------------------------------------------------ looking up
     cdef bint _text(self, Entry entry, Text *text) noexcept nogil:
@@ -485,6 +475,10 @@ cdef class KeyTable:
             return self.instead().find(key)
         return offset
 
+    def look_for(self, str key not None):
+        """A key was not found: raise `FormatError` if that is because a name is damaged."""
+        look_for(self, key.encode("utf-8", "surrogatepass")[1:])
+
     # ------------------------------------------------------------------ order
     cdef int sort(self) except -1:
         """Have the keys in order."""
@@ -534,6 +528,7 @@ cdef class KeyTable:
             fine = leaves_fit(self, &walk) and open_at(self.archive, walk.end, &own) and (
                 walk.end + own.length == self.archive.directory_size)
         if not fine or not others_fit(self):
+            flag_set(&self.contradicted)
             return self.instead()
         number_set(&self._paths, walk.paths)
         if totals_fit(self, &walk):
@@ -548,14 +543,6 @@ cdef class KeyTable:
     cdef int64_t count_paths(self) except -1:
         """How many keys there are, and groups that have keys below them, of a table that is in order."""
         return paths_of(self)
-
-    cdef bint _is_leaf(self, Member *member) except -1:
-        """Whether a member stands for a key."""
-        cdef Py_ssize_t stem = stem_length(member.name, member.name_length)
-        if member.name[member.name_length - 1] == 0x2F or self._skips(member.name, member.name_length):
-            return False
-        return self._suffix(member.name + stem, member.name_length - stem) != UNKNOWN_SUFFIX or (
-            begins_like_frame(self.archive, member))
 
     def others(self, tuple without=()):
         """Records of the members that are no leaves, but for those of some names, one behind the other."""

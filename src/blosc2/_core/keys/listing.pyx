@@ -14,7 +14,7 @@ from blosc2._core.zip.archive cimport MANY_RECORDS, Archive
 from blosc2._core.zip.catalog cimport Leaf
 from blosc2._core.keys.common_path cimport common_path
 from blosc2._core.keys.gone_ranges cimport after_gone, find_ranges, gone_within
-from blosc2._core.keys.key_runs cimport end_fetched, is_below, shared_with
+from blosc2._core.keys.key_runs cimport end_fetched, follows, is_below, shared_with
 from blosc2._core.keys.moved_keys cimport own_key
 from blosc2._core.keys.keytable cimport DAMAGED, KeyTable, Text
 from blosc2._core.keys.membership cimport shows_key
@@ -244,7 +244,7 @@ cdef class KeyListing:
         cdef bytes prefix = prefix_of(path)
         cdef Py_ssize_t skip = PyBytes_GET_SIZE(prefix), length
         cdef Range r = range[0], before
-        cdef Text key
+        cdef Text key, last = Text(NULL, 0)
         cdef const uint8_t *rest
         cdef const uint8_t *slash
         cdef int which
@@ -258,8 +258,9 @@ cdef class KeyListing:
             if which == 2:
                 break
             most -= 1
-            if not is_below(&key, prefix, skip):
+            if not is_below(&key, prefix, skip) or not follows(self.base, &key, last.bytes, last.length):
                 raise Damaged
+            last = key
             rest = key.bytes + skip
             slash = <const uint8_t *> memchr(rest, 0x2F, key.length - skip)
             if slash == NULL:
@@ -494,7 +495,7 @@ cdef class KeyCursor:
                 continue
             if which == 2:
                 break
-            if not is_below(&key, self.prefix, base):
+            if not is_below(&key, self.prefix, base) or not follows(listing.base, &key, last, length):
                 listing._without_catalog()      # keys that are not in order; an error where there is no catalog
                 continue
             if self.groups:

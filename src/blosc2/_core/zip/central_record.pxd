@@ -24,6 +24,8 @@ cdef enum:
     CENTRAL_LENGTH = 46
     # The flag that says that a name is UTF-8.
     FLAG_UTF8 = 0x800
+    # The flag that says that local headers do not tell names and sizes.
+    FLAG_MASKED = 0x2000
     RECORD_SIGNATURE = 0x02014B50
 
 # Why a member cannot be read in place. The directory tells it; it is raised when the member is first used, so that
@@ -191,6 +193,8 @@ cdef inline bint read_member(Member *member, int64_t directory_offset, bint *asc
         short = not take_zip64(record.name + record.name_length, record.extra_length, &size, &csize, &header)
     if short or header > <uint64_t> directory_offset or size > <uint64_t> directory_offset - header:
         member.problem = MEMBER_ZIP64_SHORT if short else MEMBER_OUTSIDE
+        # Of a packed member it is the size that it had before.
+        member.header = <int64_t> header if header <= <uint64_t> directory_offset else 0
     else:
         member.size, member.header = <int64_t> size, <int64_t> header
     if short:
