@@ -8,7 +8,7 @@ from types import EllipsisType, MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from blosc2 import _backends, _stores
-from blosc2._backends import ByteRange, Renamed, TieredBackend
+from blosc2._backends import ByteRange, TieredBackend
 from blosc2._core.keys.listing import KeyListing
 from blosc2._files import check_advice
 from blosc2._options import StoreOptions, absolute_path, local_path, store_options
@@ -244,9 +244,7 @@ class DictStore(Store):
     # ------------------------------------------------------------------ changing
     def _prepare(self, key: str, byte_range: ByteRange, value: Any, *, is_new: bool) -> bool:
         self._names.check_new(key, self._contents, is_new=is_new)
-        self._publishing.forget_key(key)
-        if isinstance(byte_range, Renamed):
-            self._publishing.origins.add(byte_range.origin)
+        self._publishing.note_pending(self, key, byte_range, is_new=is_new)
         return _stores.gets_file(self, value, byte_range)
 
     def _correct_published(self, keys: list[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from bisect import bisect_left
 from collections import Counter
 from typing import Final, NamedTuple
 
@@ -12,7 +13,7 @@ from blosc2._core.io.source import Source
 from blosc2._core.keys.folded_keys import folded
 from blosc2._core.zip.archive import Archive
 from blosc2._integrity.check_catalog import CATALOG, check_catalog
-from blosc2._integrity.check_embedded import check_embedded
+from blosc2._integrity.check_embedded import EmbeddedKeys, check_embedded
 from blosc2._integrity.check_file_checksum import FileChecksum, check_file_checksum, end_position
 from blosc2._integrity.check_frames import check_byte_range, open_regular
 from blosc2._integrity.report import FAULTS, Findings
@@ -139,9 +140,9 @@ def _check_records(source: Source, archive: Archive, found: Findings) -> None:
         found.caught(error)
 
 
-def _check_members(source: Source, archive: Archive, members: list[Member], found: Findings) -> set[str]:
+def _check_members(source: Source, archive: Archive, members: list[Member], found: Findings) -> EmbeddedKeys:
     """Check each member, in the order in which they lie; the keys that are embedded."""
-    keys: set[str] = set()
+    keys = EmbeddedKeys()
     embedded = [member.number for member in members if member.name == EMBED]
     if not embedded:
         found.add(f"the archive has no member {EMBED}, without which it is no store; blosc2.salvage makes one")
@@ -258,7 +259,7 @@ def _check_content(source: Source, member: Member, offset: int, length: int, fou
         found.advance(length)
 
 
-def _check_names(members: list[Member], embedded: set[str], found: Findings) -> None:
+def _check_names(members: list[Member], embedded: EmbeddedKeys, found: Findings) -> None:
     """Note names that exclude each other somewhere."""
     for name, count in Counter(member.name for member in members).items():
         if count > 1:
@@ -266,14 +267,14 @@ def _check_names(members: list[Member], embedded: set[str], found: Findings) -> 
     note_clashes([member.key for member in {m.name: m for m in members}.values() if member.key], embedded, found)
 
 
-def note_clashes(keys: list[str], embedded: set[str], found: Findings) -> None:
-    """Note leaves of one key, or of keys that differ by case only.
+def note_clashes(keys: list[str], embedded: EmbeddedKeys, found: Findings) -> None:
+    """Note leaves of one key, or of keys that differ by case only; in a tree, find leaves below others.
 
     Parameters
     ----------
     keys : list of str
         One for each leaf with a file or member of its own.
-    embedded : set of str
+    embedded : EmbeddedKeys
         The others.
     """
     for key, count in Counter(keys).items():
@@ -283,7 +284,15 @@ def note_clashes(keys: list[str], embedded: set[str], found: Findings) -> None:
         if key in embedded:
             found.note(f"an embedded value has the key {key!r} too; it does not show", key=key)
     names: dict[str, str] = {}
-    for key in sorted({*keys, *embedded}):
+    in_order = sorted({*keys, *embedded})
+    for key in in_order:
+        at = bisect_left(in_order, key + "/") if embedded.in_tree else len(in_order)
+        if at < len(in_order) and in_order[at].startswith(key + "/"):
+            found.add(
+                f"the name {key!r} is a leaf, and a group as well, of {in_order[at]!r}: open the store as a DictStore, "
+                "where del and rename act on the leaf alone, and give it another name",
+                key=key,
+            )
         other = names.setdefault(folded(key), key)
         if other != key:
             found.note(

@@ -8,7 +8,7 @@ from typing import Final
 
 from blosc2._backends import EMBED, FRAME_MAGIC, LEAF_SUFFIXES, LOCK, RESERVED
 from blosc2._integrity.check_archive import note_clashes
-from blosc2._integrity.check_embedded import check_embedded_file
+from blosc2._integrity.check_embedded import EmbeddedKeys, check_embedded_file
 from blosc2._integrity.check_frames import check_byte_range, check_whole_file, open_regular
 from blosc2._integrity.report import FAULTS, Findings
 from blosc2._options import absolute_path
@@ -20,7 +20,7 @@ def check_directory_store(root: str, found: Findings) -> None:
     """Check a directory that is to be a store."""
     files = list(walk(root, found))
     found.total = sum(_size(os.path.join(root, name)) for name in files)
-    embedded: set[str] = set()
+    embedded = EmbeddedKeys()
     if EMBED in files:
         embedded = check_embedded_file(os.path.join(root, EMBED), found)
     else:

@@ -17,17 +17,29 @@ from blosc2._integrity.report import FAULTS, MOST, Findings
 _WORK: Final = 16
 
 
-def check_embedded_file(path: str, found: Findings) -> set[str]:
+class EmbeddedKeys(set[str]):
+    """The keys of embedded values.
+
+    Attributes
+    ----------
+    in_tree : bool
+        Whether they are those of a `TreeStore`, in which no name is both a leaf and a group.
+    """
+
+    in_tree = False
+
+
+def check_embedded_file(path: str, found: Findings) -> EmbeddedKeys:
     """Check a file of embedded values; the keys that it has."""
     try:
         source = open_regular(path)
     except FAULTS as error:
         found.caught(error, path=path)
-        return set()
+        return EmbeddedKeys()
     return check_embedded((source, 0, -1), found, tail=True)
 
 
-def check_embedded(byte_range: ByteRange, found: Findings, *, tail: bool = False) -> set[str]:
+def check_embedded(byte_range: ByteRange, found: Findings, *, tail: bool = False) -> EmbeddedKeys:
     """Check a frame of embedded values, its map, and each value; the keys that it has.
 
     Parameters
@@ -40,7 +52,7 @@ def check_embedded(byte_range: ByteRange, found: Findings, *, tail: bool = False
     """
     frame = check_byte_range(*byte_range, found)
     if frame is None:
-        return set()
+        return EmbeddedKeys()
     if tail:
         check_whole_file(frame, found)
     try:
@@ -48,7 +60,7 @@ def check_embedded(byte_range: ByteRange, found: Findings, *, tail: bool = False
         embedded.registry()
     except FAULTS as error:
         found.caught(error, path=frame.source.path)
-        return set()
+        return EmbeddedKeys()
     shared = _check_extents(embedded, found)
     # What is decoded for values that lie compressed: many may lie in one large chunk.
     work = _WORK * allowed(frame.source.size)
@@ -70,7 +82,9 @@ def check_embedded(byte_range: ByteRange, found: Findings, *, tail: bool = False
                     break
         except FAULTS as error:
             found.caught(error, key=key, path=frame.source.path)
-    return set(embedded.entries)
+    keys = EmbeddedKeys(embedded.entries)
+    keys.in_tree = embedded.kind == "b2tree"
+    return keys
 
 
 def _check_decoded(source: Source, outer: Frame, found: Findings, key: str) -> None:

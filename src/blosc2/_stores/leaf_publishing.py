@@ -8,10 +8,12 @@ published in groups, which wait together. Embedded values are published together
 from __future__ import annotations
 
 import _thread
+import os
 from typing import TYPE_CHECKING, Any, Final
 
-from blosc2._backends import ByteRange, Pace, Renamed
+from blosc2._backends import ByteRange, Pace, Renamed, suffixed_folders
 from blosc2._core.frame.frame import Frame
+from blosc2._core.keys.folded_keys import folded
 from blosc2._frames import held_in_memory
 from blosc2._stores.all_or_none import AllOrNone
 from blosc2._stores.changes import put
@@ -54,17 +56,28 @@ class LeafPublishing:
         Keys of embedded values that files hide. The next publication removes these values.
     origins : set of str
         Keys of leaves that pending changes rename.
+    following : set of str
+        New keys that are possible only because pending changes remove others: these are published with them.
     lazily : bool
         Whether a power cut may lose the publication under way.
     """
 
-    __slots__ = ("hidden", "lazily", "leaf_pace", "origins", "pace", "waiting")
+    __slots__ = (
+        "_gone", "_gone_groups", "_gone_leaves", "following", "hidden", "lazily", "leaf_pace", "origins", "pace",
+        "waiting",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.pace, self.leaf_pace = Pace(), Pace()
         self.waiting: set[str] = set()
         self.hidden: set[str] = set()
         self.origins: set[str] = set()
+        self.following: set[str] = set()
+        # Keys that pending changes remove, not looked at yet; of the others what new keys are compared with, without
+        # regard to case: their groups, and for each its key, or "" for several.
+        self._gone: set[str] = set()
+        self._gone_groups: set[str] = set()
+        self._gone_leaves: dict[str, str] = {}
         self.lazily = False
 
     # ------------------------------------------------------------------ one leaf
@@ -77,12 +90,13 @@ class LeafPublishing:
         embedded = _shown_values(store)
         if embedded is not None and key not in self.origins:
             has_file = backend.has_file(key)
-            is_new = not (has_file or store._contents.has(key))
+            # A file whose removal is pending is not shown.
+            is_gone = has_file and store._pending.frames.get(key, ...) is None
+            is_new = is_gone or not (has_file or store._contents.has(key))
             store._names.check_new(key, store._contents, is_new=is_new)
             waits = key in embedded or key in placing.removed or (has_file and placing.replaces(key))
-            if (not waits or self._is_cheap()) and self._place(
-                store, placing, key, byte_range, has_file=has_file, is_new=is_new, waits=waits
-            ):
+            is_alone = not (is_new and self._follows(store, key)) and (not waits or self._is_cheap())
+            if is_alone and self._place(store, placing, key, byte_range, has_file=has_file, is_new=is_new, waits=waits):
                 if self.waiting and self._is_cheap():
                     self._publish_group(store, placing, [])
                 return True
@@ -102,6 +116,7 @@ class LeafPublishing:
         waits: bool,
     ) -> bool:
         """Write the file of a leaf; False if that cannot be published alone."""
+        _list_before(store)
         try:
             if not waits:
                 if not placing.put(key, byte_range, there=has_file, synced=False):
@@ -128,6 +143,7 @@ class LeafPublishing:
             return False
         if isinstance(store._pending.frames.get(key), Renamed) or not store._backend.has_file(key):
             return False
+        _list_before(store)
         try:
             if not placing.remove(key):
                 return False
@@ -189,8 +205,9 @@ class LeafPublishing:
             self._publish_group(store, placing, list(changes))
             return
         with_file = any(byte_range is not None and pending.tiers.get(key) for key, byte_range in changes.items())
-        # A new leaf under the old key of a renamed one must follow the renaming: publish all changes.
-        is_urgent = with_file and (not is_shown or not self.origins.isdisjoint(changes))
+        # A new leaf under the old key of a renamed one must follow the renaming, and one that others excluded their
+        # removal: publish all changes.
+        is_urgent = with_file and (not is_shown or not (self.origins | self.following).isdisjoint(changes))
         if (is_urgent or self._is_due(store, 0)) and may_publish(store, block):
             with self.pace:
                 self._flush_lazily(store)
@@ -206,6 +223,8 @@ class LeafPublishing:
     def _concerns_files(self, store: DictStore, key: str, byte_range: ByteRange | None) -> bool:
         """Whether a change concerns files alone, and no embedded value."""
         entries = _entries(store)
+        if key in self.following:
+            return False
         if byte_range is None:
             return key not in entries
         if isinstance(byte_range, Renamed):
@@ -226,6 +245,7 @@ class LeafPublishing:
             self.waiting.update(keys)
             return
         group = {key: frames[key] for key in sorted({*waiting, *keys})}
+        _list_before(store)
         # From now on a file hides the embedded value of its key, and that value counts as replaced.
         placing.removed.update(key for key in group if key in entries)
         try:
@@ -267,17 +287,60 @@ class LeafPublishing:
         if not store._pending.frames and store._backend.placing is not None:
             store._backend.discard()
 
-    def forget_key(self, key: str) -> None:
-        """The change of this key that waits for a group was replaced by another one."""
+    def forget_key(self, key: str, *, removed: bool = False) -> None:
+        """The change of this key that waits for a group was replaced by another one, perhaps by its removal."""
         self.waiting.discard(key)
+        if removed:
+            self._gone.add(key)
+
+    def note_pending(self, store: DictStore, key: str, byte_range: ByteRange, *, is_new: bool) -> None:
+        """A key is about to get a pending change."""
+        self.waiting.discard(key)
+        if isinstance(byte_range, Renamed):
+            self.origins.add(byte_range.origin)
+        if is_new and self._follows(store, key):
+            self.following.add(key)
+
+    def _follows(self, store: DictStore, key: str) -> bool:
+        """Whether a new key may be possible only because pending changes remove others.
+
+        If it were published alone, and these changes dropped, the store would have both.
+        """
+        if store._backend.placing is None:
+            return False
+        if not store._pending.frames:
+            self._forget_gone()
+            return False
+        while self._gone:
+            gone = self._gone.pop()
+            name = folded(gone)
+            self._gone_leaves[name] = gone if self._gone_leaves.get(name, gone) == gone else ""
+            self._gone_groups.update(_excluding(store, name))
+        name = folded(key)
+        return (
+            self._gone_leaves.get(name, key) != key
+            or name in self._gone_groups
+            or not self._gone_leaves.keys().isdisjoint(_excluding(store, name))
+        )
+
+    def _forget_gone(self) -> None:
+        self._gone, self._gone_groups, self._gone_leaves = set(), set(), {}
 
     def clear_published(self) -> None:
         """All pending changes were published."""
-        self.waiting, self.hidden, self.origins = set(), set(), set()
+        self.hidden = set()
+        self.clear_dropped()
 
     def clear_dropped(self) -> None:
         """All pending changes were dropped."""
-        self.waiting, self.origins = set(), set()
+        self.waiting, self.origins, self.following = set(), set(), set()
+        self._forget_gone()
+
+
+def _list_before(store: DictStore) -> None:
+    """List what is published before files come or go: from there on the leaves of groups are counted."""
+    if store._has_groups:
+        store._backend.listing()
 
 
 def _placing(store: DictStore) -> Placing | None:
@@ -294,6 +357,17 @@ def _shown_values(store: DictStore) -> Any:
     if embedded is None or store._pending.unwritten or backend.behind or backend.must_load:
         return None
     return embedded.entries
+
+
+def _excluding(store: DictStore, name: str) -> list[str]:
+    """Which leaves exclude a key: in a tree those at its groups, and those whose files are named like one of these."""
+    found = [os.path.splitext(folder)[0] for folder in suffixed_folders(name)]
+    if store._has_groups:
+        end = name.find("/", 1)
+        while end > 0:
+            found.append(name[:end])
+            end = name.find("/", end + 1)
+    return found
 
 
 def _entries(store: DictStore) -> Any:

@@ -77,7 +77,7 @@ class PacedPublishing:
         """Remove one leaf alone: never."""
         return False
 
-    def forget_key(self, key: str) -> None:
+    def forget_key(self, key: str, *, removed: bool = False) -> None:
         """Another change of this key is pending."""
 
     def clear_published(self) -> None:
