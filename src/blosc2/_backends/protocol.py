@@ -53,6 +53,9 @@ class Backend(Protocol):
         Whether the next publication makes a new store, and nothing is shown of the existing one.
     behind, must_load : bool
         Whether a newer version than the shown one was published; whether nothing may build on the shown one.
+    half_done : bool
+        Whether the last publication failed, and a part of it could not be taken back: only all of it, published again,
+        makes up one version.
     placing : Placing or None
         What publishes leaves one by one.
     members : Members or None
@@ -69,6 +72,7 @@ class Backend(Protocol):
     lists_cheaply: bool
     all_or_none: bool
     replaces: bool
+    half_done: bool
 
     # Some backends compute these.
     @property

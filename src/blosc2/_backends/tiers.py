@@ -50,7 +50,7 @@ class TieredBackend(ABC):
     lists_cheaply: bool
     all_or_none: bool
     embedded: Embedded | None = None
-    replaces = False
+    replaces = half_done = False
     #: Whether `warn_early` may have something to say.
     warns_early = True
     lock: WriterLock | None = None

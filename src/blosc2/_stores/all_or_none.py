@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import _thread
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from blosc2._core.leaves.store_state import Change
 from blosc2._core.leaves.weak_cache import Block
 from blosc2._stores.followers import recount
+from blosc2.exceptions import explain
 
 if TYPE_CHECKING:
     from blosc2._stores.leaves.live_leaf import LiveHandle
@@ -20,6 +21,8 @@ Before = tuple[Any, "bool | None", "LiveHandle | None", Any, bool]
 
 
 _NOTHING: Before = (..., None, None, None, False)
+#: What an error says that leaves changes pending.
+KEPT: Final = "your changes are kept in the store object: flush() again, or discard() them"
 
 
 class AllOrNone(Block):
@@ -27,7 +30,8 @@ class AllOrNone(Block):
 
     The store names each key to the block right before changing it. So a block costs what it changes, whatever else is
     pending. Open leaves of these keys become live again. At the end of the outermost block, a store that publishes
-    without `flush` does so; if that fails, the changes of the block are taken back.
+    without `flush` does so; if that fails, the changes of the block are taken back. What is half done on the disk is
+    not: its changes stay pending, so that the next publication completes them.
     """
 
     __slots__ = ("_before", "_before_without_keys", "_ended", "_made", "_outer", "_store")
@@ -104,7 +108,13 @@ class AllOrNone(Block):
         store, outer, thread = self._store, self._outer, _thread.get_ident()
         if not failed and self._before and store._publishing.is_due(store, 0, self):
             with store._lock, Change(store._session):
-                store._publishing.end_block(store, self)
+                try:
+                    store._publishing.end_block(store, self)
+                except BaseException as error:
+                    if store._backend.half_done:
+                        self.forget()
+                        explain(error, KEPT)
+                    raise
         if not failed and outer is not None:
             for key, before in list(self._before.items()):
                 outer._before.setdefault(key, before)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from blosc2._core.leaves.store_state import Change
 from blosc2._core.leaves.weak_cache import Block, Hold
+from blosc2._stores.all_or_none import KEPT
 from blosc2._stores.followers import forget_published_keys
 from blosc2._stores.publish import flush, load_if_behind
-from blosc2.exceptions import FormatError
+from blosc2.exceptions import FormatError, explain
 
 if TYPE_CHECKING:
     from blosc2._stores.store import Store
@@ -88,9 +89,12 @@ class Transaction(Block):
                 self._published = store._pending.frames
                 try:
                     flush(store, durable=True)
-                except BaseException:
-                    # While the lock is held, so that later changes of other threads are not taken back.
-                    self._take_back(self._before)
+                except BaseException as error:
+                    if store._backend.half_done:  # as at the end of other blocks: the changes stay pending
+                        explain(error, KEPT)
+                    else:
+                        # While the lock is held, so that later changes of other threads are not taken back.
+                        self._take_back(self._before)
                     session.transaction = self._before = None
                     raise
             else:

@@ -125,6 +125,7 @@ class Publishing:
         With `settles` this waits for the disk only where something durable could be lost; `placing` knows the rest.
         """
         backend = self._backend
+        backend.half_done = False
         if fresh and not backend._was_there:
             raise taken(backend.root, "somebody else has created something at this path meanwhile")
         if not fresh:
@@ -187,6 +188,7 @@ class Publishing:
         except BaseException as error:
             backend._embed_file.end_change()
             if done.is_final:
+                backend.half_done = True
                 error.add_note(
                     f"{backend.root}: all values are published, but some files that they replace may be there"
                 )
@@ -241,6 +243,8 @@ class Publishing:
         folders = {backend.tree.remove_empty(os.path.dirname(path)) for path in paths + undone}
         with suppress(OSError):  # what is there is whole either way
             backend.tree.sync(folders if durable else set())
+        if left or backend._embed_file.is_ahead_of(None):
+            backend.half_done = True
         if left:
             error.add_note(
                 f"{backend.root}: {len(left)} files are new already, and could not be brought back: {left[:5]}"

@@ -46,6 +46,7 @@ class EmbeddedBackend:
 
     suffix = ".b2e"
     lists_cheaply = all_or_none = True
+    half_done = False
     replaces = must_load = False
     embedded: Embedded | None = None
     placing = members = streaming = None
