@@ -13,7 +13,7 @@ from blosc2._backends import Embedded, EmbeddedBackend, missing, taken
 from blosc2._core.io.source import Source
 from blosc2._core.leaves.store_state import Change
 from blosc2._files import check_advice, through_link
-from blosc2._frames import pack
+from blosc2._frames import pack_metalayers
 from blosc2._options import StoreOptions, absolute_path, local_path, store_options
 from blosc2._stores import NOTHING, Store, publish
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
@@ -143,7 +143,7 @@ class EmbedStore(Store):
         path = None if urlpath is None else local_path(urlpath, remote=mode == "r")
         self._cparams, self._asked = cparams_from(cparams), cparams is not None
         self._dparams = dparams_from(dparams)
-        packed = {name: pack(value) for name, value in (meta or {}).items()}
+        packed = pack_metalayers(meta, ("b2embed",))
         # What is in memory only was made here, so it is trusted.
         policy = deserialize or ("safe" if path is not None or _from_schunk is not None else "full")
         options = store_options(

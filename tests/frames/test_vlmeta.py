@@ -213,7 +213,7 @@ def test_names(name):
     assert meta[:] == {name: 1}
 
 
-@pytest.mark.parametrize("name", ["", "n" * 32, "é" * 16, "日" * 11, "a\0b", "\ud800"])
+@pytest.mark.parametrize("name", ["", "n" * 32, "é" * 16, "日" * 11, "a\0b", "\ud800", b"\xff"])
 def test_illegal_names(name):
     handle = FakeHandle()
     with pytest.raises(ValueError):
@@ -223,7 +223,7 @@ def test_illegal_names(name):
     if len(name) > 10:
         with pytest.raises(ValueError, match="31 bytes"):
             check_name(name)
-    for other in (5, None, b"a"):
+    for other in (5, None, ("a",)):
         with pytest.raises(TypeError, match="must be a str"):
             VLMeta(handle)[other] = 1
     assert handle.published == []

@@ -80,6 +80,7 @@ if TYPE_CHECKING:
         pack_metalayers,
         set_strict_compatibility,
         strict_compatibility,
+        text_name,
     )
     from blosc2._frames.msgpack_values import FEW_BYTES, Together, check_stored_readable, pack, pack_checked, unpack
     from blosc2._frames.parameters import LOSSY_CODECS, check_declared, check_lossy_codec
@@ -116,7 +117,7 @@ else:
         "encoder_pool": "check_for_bytes encode forget_encoders",
         "keywords": "ConstructorKeywords array_keywords cparams_keywords dparams_keywords schunk_keywords",
         "metadata": "Meta VLMeta which_has",
-        "metadata_limits": "MAX_ENTRIES pack_metalayers set_strict_compatibility strict_compatibility",
+        "metadata_limits": "MAX_ENTRIES pack_metalayers set_strict_compatibility strict_compatibility text_name",
         "msgpack_values": "FEW_BYTES Together check_stored_readable pack pack_checked unpack",
         "parameters": "LOSSY_CODECS check_declared check_lossy_codec",
         "payload_alignment": "ALIGNMENT PADDING hole_before with_padding",
@@ -225,6 +226,7 @@ __all__ = [
     "stored_numbers",
     "strict_compatibility",
     "take_back",
+    "text_name",
     "trailers",
     "unpack",
     "verify_frame",

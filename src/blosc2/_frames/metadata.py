@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from typing import Any, Protocol
 
 from blosc2._core.io.sharing import never_freed
-from blosc2._frames.metadata_limits import GEOMETRY, RESERVED, check_content, check_name, check_number
+from blosc2._frames.metadata_limits import GEOMETRY, RESERVED, check_content, check_name, check_number, text_name
 from blosc2._frames.msgpack_values import FEW_BYTES, FrameOpener, Together, pack_attribute, unpack
 from blosc2.exceptions import FormatError, MissingMetadataError, UnsafeDeserializationError, some_of
 from blosc2.info import HandleProperties
@@ -67,8 +67,16 @@ class _Metadata:
         self._handle = handle
         self._frame_opener = frame_opener
 
-    def _content(self, name: object) -> bytes:
+    def _read(self, name: str) -> bytes | None:
         raise NotImplementedError
+
+    def _entry(self, name: object) -> tuple[str, bytes]:
+        """The name of an entry as text, and its content."""
+        name = text_name(name)
+        content = self._read(name) if isinstance(name, str) else None
+        if content is None:
+            raise self._missing(name)
+        return name, content
 
     def __iter__(self) -> Iterator[str]:
         raise NotImplementedError
@@ -100,7 +108,7 @@ class _Metadata:
         shown = []
         for name in names:
             try:
-                text = _text(get(name), len(self._content(name)))
+                text = _text(get(name), len(self._read(name) or b""))
             except UnsafeDeserializationError as error:
                 text = f"<{error.kind}>"
             except FormatError as error:
@@ -169,14 +177,14 @@ class Meta(_Metadata, Mapping[str, Any]):
         if isinstance(name, slice):
             _only_whole(name)
             return self.getall()
-        content = self._content(name)
+        name, content = self._entry(name)
         if name == GEOMETRY:
             content = _with_array_markers(content)
         return self._unpack(name, content)
 
     def __setitem__(self, name: str, value: Any) -> None:
         self._handle.require_writable()
-        old = self._content(name)
+        name, old = self._entry(name)
         if name in RESERVED:
             raise ValueError(f"the metalayer {name!r} is written by the library and cannot be assigned")
         new = pack_attribute(value)
@@ -191,6 +199,7 @@ class Meta(_Metadata, Mapping[str, Any]):
         raise NotImplementedError(f"metalayers are fixed at creation: {name!r} cannot be deleted")
 
     def __contains__(self, name: object) -> bool:
+        name = text_name(name)
         return isinstance(name, str) and self._handle.frame.metalayer(name) is not None
 
     def __iter__(self) -> Iterator[str]:
@@ -217,11 +226,8 @@ class Meta(_Metadata, Mapping[str, Any]):
     def __repr__(self) -> str:
         return self._show(self.keys(), self.__getitem__)
 
-    def _content(self, name: object) -> bytes:
-        content = self._handle.frame.metalayer(name) if isinstance(name, str) else None
-        if content is None:
-            raise self._missing(name)
-        return content
+    def _read(self, name: str) -> bytes | None:
+        return self._handle.frame.metalayer(name)
 
 
 def _with_array_markers(content: bytes) -> bytes:
@@ -260,7 +266,7 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
         if isinstance(name, slice):
             _only_whole(name)
             return self.getall()
-        return self._unpack(name, self._content(name))
+        return self._unpack(*self._entry(name))
 
     def __setitem__(self, name: str | slice, value: Any) -> None:
         if isinstance(name, slice):
@@ -271,12 +277,13 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
 
     def __delitem__(self, name: str) -> None:
         self._handle.require_writable()
+        name = text_name(name)
         if name not in self:
             raise self._missing(name)
         self._handle.set_vlmeta({name: None})
 
     def __contains__(self, name: object) -> bool:
-        return name in self._handle.frame.vlmeta_names()
+        return text_name(name) in self._handle.frame.vlmeta_names()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._handle.frame.vlmeta_names())
@@ -299,7 +306,9 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
 
     def clear(self) -> None:
         """Delete all entries, publishing all changes together."""
-        self._publish(dict.fromkeys(self))
+        self._handle.require_writable()
+        if names := self._handle.frame.vlmeta_names():
+            self._handle.set_vlmeta(dict.fromkeys(names))
 
     @property
     def locking(self) -> bool:
@@ -367,7 +376,7 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
         >>> schunk.vlmeta.get_vlmeta("a")
         b'\\x05'
         """
-        return self._content(name)
+        return self._entry(name)[1]
 
     def set_vlmeta(self, name: str, content: bytes, **cparams: Any) -> None:
         """Write the content of an entry unchanged, for programs with a format of their own.
@@ -403,27 +412,24 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
     def __repr__(self) -> str:
         return self._show(self, self.__getitem__)
 
-    def _content(self, name: object) -> bytes:
-        content = self._handle.frame.vlmeta(name) if isinstance(name, str) else None
-        if content is None:
-            raise self._missing(name)
-        return content
+    def _read(self, name: str) -> bytes | None:
+        return self._handle.frame.vlmeta(name)
 
-    def _publish(self, changes: Mapping[str, bytes | None]) -> None:
+    def _publish(self, changes: Mapping[str, bytes]) -> None:
         self._handle.require_writable()
         if not changes:
             return
         old = set(self._handle.frame.vlmeta_names())
         entries = len(old)
         grows = False
-        for name, content in changes.items():
-            if content is None:
-                entries -= name in old
-            else:
-                check_content(check_name(name), content)
-                entries += name not in old
-                grows = grows or name not in old
+        checked: dict[str, bytes | None] = {}
+        for given, content in changes.items():
+            name = check_name(given)
+            check_content(name, content)
+            checked[name] = content
+            entries += name not in old
+            grows = grows or name not in old
         # Files with more entries exist. They can be changed, but no entry can be added.
         if grows:
             check_number(entries)
-        self._handle.set_vlmeta(dict(changes))
+        self._handle.set_vlmeta(checked)

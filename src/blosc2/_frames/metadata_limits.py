@@ -7,6 +7,7 @@ Most limits are those of the C library. What other programs can read but not cha
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from blosc2._frames.msgpack_values import check_readable, pack_attribute
@@ -40,19 +41,39 @@ def set_strict_compatibility(value: bool) -> None:
     _strict = value
 
 
+def text_name(name: Any) -> Any:
+    """The name of a metadata entry as text, where it was given as bytes; what is no UTF-8 stays as it is.
+
+    Examples
+    --------
+    >>> text_name(b"unit")
+    'unit'
+    """
+    if isinstance(name, (bytes, bytearray)):
+        with suppress(UnicodeDecodeError):
+            return name.decode()
+    return name
+
+
 def check_name(name: object) -> str:
-    """Check the name of a metadata entry, of either kind, before it is written.
+    """Check the name of a metadata entry, of either kind, before it is written; return it as text.
 
     Raises
     ------
     TypeError
-        Not a string.
+        Neither a string nor bytes.
     ValueError
-        Empty, longer than 31 bytes of UTF-8, or with a NUL.
+        Empty, longer than 31 bytes of UTF-8, with a NUL, or not UTF-8.
     """
+    name = text_name(name)
+    if isinstance(name, (bytes, bytearray)):
+        raise ValueError(f"the name of a metadata entry is text in UTF-8, which {name!r} is not")
     if not isinstance(name, str):
         raise TypeError(f"the name of a metadata entry must be a str, not {name!r}")
-    size = len(name.encode())
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        raise ValueError(f"the name of a metadata entry has a character that UTF-8 cannot express: {name!r}") from None
     if not 1 <= size <= MAX_NAME_BYTES:
         raise ValueError(f"the name of a metadata entry has 1 to {MAX_NAME_BYTES} bytes in UTF-8, not {size}: {name!r}")
     if "\0" in name:
@@ -93,7 +114,8 @@ def pack_metalayers(meta: Mapping[str, Any] | None, reserved: Iterable[str] = ()
     taken = set(reserved)
     packed: dict[str, bytes] = {}
     for name, value in (meta or {}).items():
-        if check_name(name) in taken or name in RESERVED:
+        name = check_name(name)
+        if name in taken or name in RESERVED:
             raise ValueError(f"the metalayer {name!r} is written by the library; choose another name")
         packed[name] = pack_attribute(value)
         check_content(name, packed[name])

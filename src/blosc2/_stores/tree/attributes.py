@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from blosc2._core.leaves.store_state import Change
-from blosc2._frames import which_has
+from blosc2._frames import text_name, which_has
 from blosc2._stores.all_or_none import AllOrNone
 from blosc2._stores.changes import put, remove
 from blosc2._stores.leaves.value_to_frame import metadata_frame
@@ -73,7 +73,7 @@ class GroupAttributes(MutableMapping[str, Any]):
 
     def __delitem__(self, name: str) -> None:
         self._store._session.check_writable("delete attributes", self._key)
-        store, key = self._store, self._key
+        store, key, name = self._store, self._key, text_name(name)
         with store._lock:
             if name not in self:
                 raise self._missing(name)
