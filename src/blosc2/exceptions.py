@@ -11,6 +11,17 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 
+def legible(text: object) -> str:
+    """A text that any terminal or file takes: lone surrogates, as of file names that are not UTF-8, are escaped.
+
+    Examples
+    --------
+    >>> legible("scan\\udcff.b2nd")
+    'scan\\\\udcff.b2nd'
+    """
+    return str(text).encode("utf-8", "backslashreplace").decode()
+
+
 def _location(path: object, key: str | None, offset: int | None) -> str:
     parts = []
     if path is not None:
@@ -89,7 +100,7 @@ class FormatError(ValueError, RuntimeError):
         self.key = key
         self.offset = offset
         location = _location(path, key, offset)
-        super().__init__(f"{location}: {reason}" if location else reason)
+        super().__init__(legible(f"{location}: {reason}" if location else reason))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild_format_error, (type(self), self.reason, self.path, self.key, self.offset)
@@ -129,7 +140,7 @@ class _PlacedError(Exception):
         self.path = None if path is None else str(path)
         self.key = key
         location = _location(path, key, None)
-        super().__init__(f"{location}: {reason}" if location else reason)
+        super().__init__(legible(f"{location}: {reason}" if location else reason))
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -239,6 +250,9 @@ class StoreKeyError(_PlacedError, KeyError):
 class ConversionError(ValueError):
     """A file that `blosc2.convert` cannot read or write; the message says why, and what to do."""
 
+    def __init__(self, reason: str) -> None:
+        super().__init__(legible(reason))
+
 
 class UnsupportedKindError(_PlacedError, NotImplementedError):
     """A file holds a kind of object that this package can list, describe and copy, but not compute with."""
@@ -259,10 +273,10 @@ class UnsafeDeserializationError(ValueError):
         self.kind = kind
         self.location = location
         where = f" in {location}" if location else ""
-        super().__init__(
+        super().__init__(legible(
             f"met an active value ({kind}){where} while using deserialize='safe'; "
             "if the origin of this data is trusted, open it with deserialize='full'"
-        )
+        ))  # fmt: skip
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild_unsafe_error, (type(self), self.kind, self.location)

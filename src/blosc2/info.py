@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from blosc2.exceptions import legible
+
 
 class Described(Protocol):
     """Anything with pairs to show."""
@@ -26,14 +28,14 @@ class InfoReporter:
             first, *rest = str(value).split("\n")
             lines.append(f"{name:<{width}} : {first}")
             lines += [" " * (width + 3) + line for line in rest]
-        return "\n".join(lines)
+        return legible("\n".join(lines))
 
     def _repr_html_(self) -> str:
         import html  # of notebooks alone, and slow to import
 
         rows = "".join(
             f"<tr><th style='text-align: left'>{html.escape(name)}</th>"
-            f"<td style='text-align: left'><pre>{html.escape(str(value))}</pre></td></tr>"
+            f"<td style='text-align: left'><pre>{html.escape(legible(value))}</pre></td></tr>"
             for name, value in self._described.info_items
         )
         return f"<table><tbody>{rows}</tbody></table>"

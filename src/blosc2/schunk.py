@@ -24,7 +24,7 @@ from blosc2._handles import (
     read_into,
 )
 from blosc2._options import check_locking, deserialize_mode, encoding_of, refuse_without_path
-from blosc2.exceptions import ChunkSizeError
+from blosc2.exceptions import ChunkSizeError, legible
 from blosc2.info import InfoReporter, size_text
 from blosc2.storage import CParams, SpecialValue, Storage, cparams_from, storage_from
 
@@ -407,17 +407,19 @@ def _existing(storage: Storage, chunksize: int | None, data: Any, options: Handl
     if storage.urlpath is None:
         refuse_without_path("a super-chunk")
     if not os.path.exists(storage.urlpath):
-        raise ValueError(f"a super-chunk cannot be opened with mode 'r': {storage.urlpath} does not exist")
+        raise ValueError(f"a super-chunk cannot be opened with mode 'r': {legible(storage.urlpath)} does not exist")
     if data is not None:
         raise ValueError("mode 'r' opens what is there and takes no data; mode='w' replaces it")
     if storage.locking:
         check_locking(storage.urlpath, storage.mmap_mode)
     handle = open_handle(storage.urlpath, options)
     if handle.frame.metalayer("b2nd") is not None:
-        raise ValueError(f"Cannot open an NDArray as a SChunk: {storage.urlpath}; use blosc2.open")
+        raise ValueError(f"Cannot open an NDArray as a SChunk: {legible(storage.urlpath)}; use blosc2.open")
     there = int(handle.frame.chunksize)
     if chunksize is not None and there > 0 and handle.frame.nchunks and chunksize != there:
-        raise ValueError(f"the chunks of {storage.urlpath} have {there} bytes, not {chunksize}; leave out chunksize")
+        raise ValueError(
+            f"the chunks of {legible(storage.urlpath)} have {there} bytes, not {chunksize}; leave out chunksize"
+        )
     return handle
 
 

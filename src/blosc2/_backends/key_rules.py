@@ -104,11 +104,9 @@ def new_key(key: object) -> str:
         )
     if key.count("/") > MAX_SEGMENTS:
         raise ValueError(f"Key {_shown(key)} has more than {MAX_SEGMENTS} segments {KEY_RULES}")
-    try:
-        name = key.encode()
-    except UnicodeEncodeError:
-        raise ValueError(f"Key {_shown(key)} has a character that UTF-8 cannot express {KEY_RULES}") from None
-    if _is_long(name):
+    if not is_text(key):
+        raise ValueError(f"Key {_shown(key)} has a character that UTF-8 cannot express {KEY_RULES}")
+    if _is_long(key.encode()):
         raise ValueError(f"Key {_shown(key)} or a segment of it is too long {KEY_RULES}")
     own = key.split("/", 2)[1]
     if is_own(own):
@@ -147,7 +145,18 @@ def suffixed_folders(key: str) -> list[str]:
 
 def is_path(key: str) -> bool:
     """Whether a key, put behind the path of a directory, names a file below that directory on this system."""
-    return is_safe(key) and (os.name != "nt" or not _pattern(_UNSOUND).search(key))
+    return is_safe(key) and is_text(key) and (os.name != "nt" or not _pattern(_UNSOUND).search(key))
+
+
+def is_text(key: str) -> bool:
+    """Whether UTF-8 can express a key: it has no lone surrogate, as names of files that are not UTF-8 get."""
+    if key.isascii():
+        return True
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_long(name: bytes) -> bool:

@@ -249,6 +249,10 @@ def _pack(value: Any, level: int, defaults: tuple[Callable[[Any], Any], ...] | N
         raise OverflowError(
             f"can not serialize an integer outside of -2**63 to 2**64 - 1, or more than 4 GiB: {error}"
         ) from error
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"can not serialize a text with a character that UTF-8 cannot express: {error.object!r:.80}"
+        ) from None
     except ValueError as error:
         unusable = re.match(r"(?:<class ')?([\w.]+)(?:'>)? is not allowed for map key", str(error))
         if unusable:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, overload
 
-from blosc2.exceptions import FormatError, UnsafeDeserializationError, UnsupportedKindError
+from blosc2.exceptions import FormatError, UnsafeDeserializationError, UnsupportedKindError, legible
 
 Kind = Literal["damage", "unverified", "note"]
 
@@ -51,7 +51,7 @@ class Finding:
             where += f", key {self.key!r}"
         if self.offset is not None:
             where += f", byte {self.offset}"
-        return f"{self.kind}: {where}: {self.problem}"
+        return legible(f"{self.kind}: {where}: {self.problem}")
 
 
 class CheckReport(Sequence[Finding]):
@@ -106,7 +106,7 @@ class CheckReport(Sequence[Finding]):
         counts = [
             f"{len(some)} {what}" for some, what in ((self.unverified, "unverified"), (self.notes, "notes")) if some
         ]
-        lines = [f"<CheckReport {self.path}: {', '.join([state, *counts])}>"]
+        lines = [legible(f"<CheckReport {self.path}: {', '.join([state, *counts])}>")]
         return [*lines, *map(str, (*self.findings, *self.unverified, *self.notes))]
 
 

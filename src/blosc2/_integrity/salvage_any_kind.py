@@ -20,7 +20,7 @@ from blosc2._integrity.target_keys import why_not
 from blosc2._stores import Store, changes
 from blosc2.dict_store import DictStore
 from blosc2.embed_store import EmbedStore
-from blosc2.exceptions import FormatError
+from blosc2.exceptions import FormatError, legible
 from blosc2.tree_store import TreeStore
 
 
@@ -49,8 +49,10 @@ def _nothing(lost: Findings) -> FormatError:
 def recover_single(path: str, lost: Findings, fill: Any) -> Recovered:
     """The array or super-chunk in a file; `FormatError` where nothing can be recovered."""
     if os.path.isdir(path) and is_directory_frame(path):
-        raise ValueError(f"{path}: each chunk of this array is a file of its own; check() tells which are damaged, and "
-                         "only copies of these bring them back")  # fmt: skip
+        raise ValueError(
+            f"{legible(path)}: each chunk of this array is a file of its own; check() tells which are damaged, and "
+            "only copies of these bring them back"
+        )
     source = _opened(path, lost)
     kept = recover_frame(source, 0, -1, lost, fill=fill)
     if kept is None:

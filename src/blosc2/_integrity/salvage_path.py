@@ -11,6 +11,7 @@ from blosc2._files import Owner
 from blosc2._integrity.check_path import ARCHIVE, DIRECTORY, EMBEDDED, kind_of_path
 from blosc2._integrity.report import Finding, Findings, first_lines
 from blosc2._options import absolute_path, local_path
+from blosc2.exceptions import legible
 
 _STORES: Final = (".b2z", ".b2d", ".b2e")
 
@@ -51,7 +52,8 @@ class SalvageReport:
         return "\n  ".join(self._lines())
 
     def _lines(self) -> list[str]:
-        lines = [f"<SalvageReport {self.path} -> {self.out}: {len(self.recovered)} recovered, {len(self.lost)} lost>"]
+        where = legible(f"{self.path} -> {self.out}")
+        lines = [f"<SalvageReport {where}: {len(self.recovered)} recovered, {len(self.lost)} lost>"]
         lines += [str(one).replace("damage: ", "lost: ", 1) for one in self.lost]
         return [*lines, *map(str, self.notes)]
 
@@ -122,7 +124,7 @@ def salvage(
     is_store = os.path.splitext(target)[1] in _STORES
     if is_store != (kind in (ARCHIVE, DIRECTORY, EMBEDDED)):
         what = "a store: give it the suffix .b2z, .b2d or .b2e" if not is_store else "no store: give it another suffix"
-        raise ValueError(f"{out!r} cannot hold what is recovered of {name}, which is {what}")
+        raise ValueError(f"{out!r} cannot hold what is recovered of {legible(name)}, which is {what}")
     lost = Findings(name, progress)
     owner = Owner()
     # Not with the package: most programs never come here.

@@ -10,6 +10,8 @@ import operator
 import sys
 from typing import Final, Never
 
+from blosc2.exceptions import legible
+
 # What may be done with a file or a store.
 _MODES: Final = ("r", "a", "w", "x")
 # Mode of the file behind each kind of mapping.
@@ -88,7 +90,7 @@ def check_new_modes(
         if not contiguous:
             raise ValueError("Only contiguous storage is supported with mmap_mode: leave out contiguous=False")
     if mode == "r" and path is not None:
-        raise ValueError(f"mode 'r' creates nothing: the {what} must already exist ({path})")
+        raise ValueError(f"mode 'r' creates nothing: the {what} must already exist ({legible(path)})")
 
 
 def check_locking(path: str | None, mmap_mode: str | None) -> None:
@@ -102,7 +104,7 @@ def check_locking(path: str | None, mmap_mode: str | None) -> None:
 def check_directory_mapping(path: str, mmap_mode: str | None) -> None:
     """Refuse to map a directory frame for changes. For reading, its files are brought into memory in any case."""
     if mmap_mode not in (None, "r"):
-        raise ValueError(f"Only contiguous storage is supported with mmap_mode, {path} is a directory")
+        raise ValueError(f"Only contiguous storage is supported with mmap_mode, {legible(path)} is a directory")
 
 
 def refuse_without_path(what: str) -> Never:

@@ -13,7 +13,7 @@ from blosc2._stores import ForeignObject, Store, children_of
 from blosc2._tools.converting.placing import partial_name, put_in_place, remove
 from blosc2._tools.equality import same_value
 from blosc2.embed_store import EmbedStore
-from blosc2.exceptions import UnsupportedValueError, some_of
+from blosc2.exceptions import UnsupportedValueError, legible, some_of
 from blosc2.tree_store import TreeStore
 
 _CLASHES: Final = ("error", "first", "last")
@@ -93,10 +93,10 @@ def merge(
             return _add(target, parts, on_clash, progress)
         path = local_path(target).rstrip("/")
         if not path.endswith((".b2z", ".b2d", ".b2e")):
-            raise ValueError(f"{path}: the target is a store in .b2z, .b2d or .b2e")
+            raise ValueError(f"{legible(path)}: the target is a store in .b2z, .b2d or .b2e")
         exists = os.path.lexists(path)
         if exists and mode == "w-":
-            raise FileExistsError(f"{path} exists; mode='w' replaces it, mode='a' adds to it")
+            raise FileExistsError(f"{legible(path)} exists; mode='w' replaces it, mode='a' adds to it")
         if exists and mode == "a":
             with open_path(path, mode="a") as store:
                 return _add(store, parts, on_clash, progress)
@@ -139,7 +139,7 @@ class _Part:
         if not isinstance(source, Store):
             store = open_path(source, mode="r", mmap_mode="r")
             if not isinstance(store, Store):
-                raise TypeError(f"{os.fspath(source)} is a {type(store).__name__}, and no store")
+                raise TypeError(f"{legible(os.fspath(source))} is a {type(store).__name__}, and no store")
             opened.enter_context(store)
         self.store: Any = store._owner
         self.name = str(store._path or "a store in memory")
@@ -242,7 +242,7 @@ class _Merged:
             having = [group or "/" for group, attributes in self.groups.items() if attributes]
             if having:
                 raise ValueError(
-                    f"{store._path}: the group {having[0]!r} has attributes, which only a TreeStore can have"
+                    f"{legible(store._path)}: the group {having[0]!r} has attributes, which only a TreeStore can have"
                 )
             return
         parents = {key.rpartition("/")[0] for keys in (self.groups, self.leaves) for key in keys}
@@ -274,7 +274,7 @@ def _add(store: Any, parts: list[_Part], on_clash: str, progress: Any) -> int:
     store._session.check_writable("set items")
     for part in parts:
         if part.store is store._owner or _same_file(part.store, store):
-            raise ValueError(f"{part.name} is a source and the target: name another target")
+            raise ValueError(f"{legible(part.name)} is a source and the target: name another target")
     with ExitStack() as opened:
         merged = _Merged(parts, _Part(opened, "", store), on_clash)
         with store.transaction():

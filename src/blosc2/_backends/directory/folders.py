@@ -9,6 +9,7 @@ import stat
 from blosc2._backends.key_rules import is_path
 from blosc2._backends.layout import EMBED
 from blosc2._files import Owner, sync_files, through_link
+from blosc2.exceptions import legible
 
 
 class Folders:
@@ -41,7 +42,7 @@ class Folders:
         target, root = through_link(path), os.path.realpath(self._root)
         if not target.startswith(root + os.sep) or os.path.basename(target) == EMBED:
             raise ValueError(
-                f"{path}: the file of the key {key!r} is a link that leads out of the store; delete it first"
+                f"{legible(path)}: the file of the key {key!r} is a link that leads out of the store; delete it first"
             )
         return self._root + target[len(root) :]
 
@@ -52,7 +53,7 @@ class Folders:
             return
         real, root = os.path.realpath(folder), os.path.realpath(self._root)
         if not is_path(key) or (real != root and not real.startswith(root + os.sep)):
-            raise ValueError(f"{self._root}: the key {key!r} leads out of the store")
+            raise ValueError(f"{legible(self._root)}: the key {key!r} leads out of the store")
         self._inside.add(folder)
 
     def prepare(self, paths: list[str]) -> tuple[set[str], set[str]]:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from operator import attrgetter
 from typing import Final
 
+from blosc2._backends.key_rules import is_text
 from blosc2._backends.layout import EMBED, FRAME_MAGIC, LEAF_SUFFIXES, LOCK, RESERVED
 from blosc2._core.io.sharing import item_of
 from blosc2.exceptions import FormatError
@@ -135,7 +136,5 @@ def _begins_like_frame(path: str) -> bool:
 
 
 def _check_name(root: str, key: str) -> None:
-    try:
-        key.encode()
-    except UnicodeEncodeError:
-        raise FormatError(f"the name of the leaf {key!r} is not UTF-8, so it cannot be a key", path=root) from None
+    if not is_text(key):
+        raise FormatError(f"the name of the leaf {key!r} is not UTF-8, so it cannot be a key", path=root)

@@ -35,7 +35,7 @@ from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.on_demand import import_now
 from blosc2._files import changed_by_others, file_identity, identity_of, sync_descriptor
 from blosc2._options import StoreOptions, absolute_path
-from blosc2.exceptions import FormatError
+from blosc2.exceptions import FormatError, legible
 
 if TYPE_CHECKING:
     from blosc2._backends.embedded.changes import EmbeddedChanges
@@ -239,7 +239,9 @@ class ZipBackend(TieredBackend):
         """The writer of streamed leaves. It never changes during a stream."""
         self._owner.check(self.root)
         if self._writer is None:
-            raise RuntimeError(f"{self.root}: the store was closed while many values were written; none is stored")
+            raise RuntimeError(
+                f"{legible(self.root)}: the store was closed while many values were written; none is stored"
+            )
         return self._writer
 
     def write(

@@ -63,4 +63,7 @@ cdef inline bytes prefix_of(str path):
     """The bytes that keys below a group begin with."""
     if path == "/" or path == "":
         return b""
-    return (path[1:] if path[0] == "/" else path).encode("utf-8", "surrogateescape") + b"/"
+    try:
+        return (path[1:] if path[0] == "/" else path).encode("utf-8", "surrogateescape") + b"/"
+    except UnicodeEncodeError:
+        return b"\0/"   # no key has a NUL

@@ -6,6 +6,7 @@ Programs do not import this package; `python -m blosc2` and the command `blosc2`
 
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 
 __all__ = ["main"]
 
@@ -13,6 +14,8 @@ __all__ = ["main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # file names need not be text
     try:
         import click  # noqa: F401 - an extra
     except ImportError:

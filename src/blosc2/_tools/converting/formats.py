@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from blosc2._options import lacking
 from blosc2._tools.converting.items import Source, Target
-from blosc2.exceptions import ConversionError
+from blosc2.exceptions import ConversionError, legible
 
 
 class Format(NamedTuple):
@@ -116,7 +116,7 @@ def _unknown(path: str, *, target: bool) -> Format:
 def open_source(path: str, name: str | None) -> Source:
     """The source at a path."""
     if not os.path.exists(path):
-        raise FileNotFoundError(f"{path} does not exist")
+        raise FileNotFoundError(f"{legible(path)} does not exist")
     opening: Callable[[str], Source] = format_of(path, name).load().open_source
     return opening(path)
 

@@ -14,7 +14,7 @@ from blosc2._tools.converting.formats import format_of, new_target, open_source
 from blosc2._tools.converting.items import WHOLE, ArrayItem, GroupItem, Item, LeftOut, ObjectItem, Source, Target
 from blosc2._tools.converting.placing import put_in_place
 from blosc2._tools.equality import equal_items, same_value
-from blosc2.exceptions import ConversionError
+from blosc2.exceptions import ConversionError, legible
 
 
 @dataclass
@@ -53,7 +53,7 @@ class ConversionReport:
         return not self.left_out
 
     def __str__(self) -> str:
-        found = f"{self.source} -> {self.target}: {_display.number(self.arrays, 'array')}"
+        found = f"{legible(f'{self.source} -> {self.target}')}: {_display.number(self.arrays, 'array')}"
         found += f", {_display.human_size(self.nbytes)}"
         if self.objects:
             found += f", {_display.number(self.objects, 'list')} of objects"
@@ -154,7 +154,7 @@ def convert(
         if os.path.commonpath([one, other]) in (one, other):
             raise ConversionError(f"{target}: one of source and target lies in the other; name a target elsewhere")
     if os.path.lexists(target) and not overwrite:
-        raise FileExistsError(f"{target} exists; overwrite=True replaces it; {_TO_ADD}")
+        raise FileExistsError(f"{legible(target)} exists; overwrite=True replaces it; {_TO_ADD}")
     report, seen = ConversionReport(source, target), set[str]()
     with closing(_opened(source, source_format)) as opened:
         made = new_target(target, target_format, source=source, chunks=chunks, cparams=cparams, resume=resume)
@@ -191,8 +191,8 @@ def _opened(path: str, name: str | None) -> Source:
 
 def _note(error: BaseException, path: str, what: str) -> None:
     """Have an error of a library, which often names no file, say where it happened."""
-    if isinstance(error, Exception) and path not in str(error):
-        error.add_note(what)
+    if isinstance(error, Exception) and legible(path) not in legible(error):
+        error.add_note(legible(what))
 
 
 def _take(item: Item, made: Target, report: ConversionReport, seen: set[str], progress: Progress | None) -> None:

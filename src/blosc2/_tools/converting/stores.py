@@ -20,7 +20,7 @@ from blosc2._stores import Store, children_of, set_chunks
 from blosc2._tools.converting.items import WHOLE, ArrayItem, GroupItem, Item, LeftOut, ObjectItem, Source, Target
 from blosc2._tools.converting.placing import UnresumedTarget, partial_name, remove
 from blosc2.embed_store import EmbedStore
-from blosc2.exceptions import ConversionError, FormatError
+from blosc2.exceptions import ConversionError, FormatError, legible
 from blosc2.ndarray import NDArray
 from blosc2.objectarray import ObjectArray
 from blosc2.tree_store import TreeStore
@@ -113,7 +113,7 @@ def _made_of(source: str, chunks: str, cparams: Any) -> dict[str, Any]:
     for path in sorted(files):
         status = os.lstat(path) if path != source else os.stat(path)
         sums.update(repr((path, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)).encode())
-    return {"source": absolute_path(source), "files": sums.hexdigest(), "options": repr((chunks, cparams))}
+    return {"source": legible(absolute_path(source)), "files": sums.hexdigest(), "options": repr((chunks, cparams))}
 
 
 def new_array(item: ArrayItem, chunks: str, keywords: Mapping[str, Any], path: str | None = None) -> NDArray:

@@ -26,7 +26,7 @@ from blosc2._tools.integrations.array_writing import ScratchFolder, remove_folde
 from blosc2._tools.integrations.dask_blocks import aligned_keywords, bounds_of
 from blosc2._tools.integrations.part_files import Part, Parts
 from blosc2.embed_store import EmbedStore
-from blosc2.exceptions import StoreLockedError
+from blosc2.exceptions import StoreLockedError, legible
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
 from blosc2.tree_store import TreeStore
@@ -152,7 +152,7 @@ def write_dask(
     attributes = dict(attributes or {})
     single = path is not None and path.endswith(".b2nd")
     if single and (isinstance(data, Mapping) or key != "/"):
-        raise ValueError(f"{path} holds one array, which has no key")
+        raise ValueError(f"{legible(path)} holds one array, which has no key")
     if not single and "/" in arrays:
         raise ValueError("an array in a store has a key: to_store(array, store, key)")
     keywords = {name: aligned_keywords(array, given, f"the array {name!r}") for name, array in arrays.items()}
@@ -207,13 +207,13 @@ def _check_target(target: Any, path: str | None, keys: list[str], mode: str, *, 
     """Refuse, before anything is computed, what cannot be written in the end."""
     if single:
         if mode == "w-" and os.path.lexists(str(path)):
-            raise FileExistsError(f"{path} exists; mode='w' replaces it")
+            raise FileExistsError(f"{legible(path)} exists; mode='w' replaces it")
         parent = os.path.dirname(absolute_path(str(path)))
         if not os.path.isdir(parent):
             raise FileNotFoundError(errno.ENOENT, "cannot write here, make the folder first", parent)
         return
     if path is not None and not path.endswith((".b2z", ".b2d", ".b2e")):
-        raise ValueError(f"{path}: a store in .b2z, .b2d or .b2e, or an array in .b2nd")
+        raise ValueError(f"{legible(path)}: a store in .b2z, .b2d or .b2e, or an array in .b2nd")
     if path is None:
         target._session.check_writable("set items")
         _check_keys(target, keys)
@@ -221,7 +221,7 @@ def _check_target(target: Any, path: str | None, keys: list[str], mode: str, *, 
     elif os.path.lexists(path):
         with open_path(path, mode="r") as store:
             if not isinstance(store, Store):
-                raise TypeError(f"{path} is a {type(store).__name__}, and no store")
+                raise TypeError(f"{legible(path)} is a {type(store).__name__}, and no store")
             _check_keys(store, keys)
             _check_new(store, keys, mode)
     else:

@@ -25,6 +25,7 @@ from blosc2._tools.integrations.dimensions import names_of, stored_attributes
 from blosc2._tools.integrations.xarray_backend import UNNAMED, group_path, has_group, variable_of
 from blosc2._tools.integrations.xarray_packing import checked_to_fit, is_of_dask, of_its_dtype
 from blosc2._tools.integrations.xarray_regions import check_unchanged, checked_region, fit_to_existing
+from blosc2.exceptions import legible
 from blosc2.ndarray import NDArray
 from blosc2.tree_store import TreeStore
 
@@ -108,12 +109,12 @@ def _writable(target: Any, group: str, mode: str) -> Iterator[tuple[TreeStore, S
         )
     path = local_path(target).rstrip("/")
     if not path.endswith((".b2z", ".b2d")):
-        raise ValueError(f"{path}: groups with attributes need a store in .b2z or .b2d")
+        raise ValueError(f"{legible(path)}: groups with attributes need a store in .b2z or .b2d")
     exists = os.path.lexists(path)
     if exists and mode == "w-" and not group:
-        raise FileExistsError(f"{path} exists; mode='w' replaces it, mode='a' adds to it")
+        raise FileExistsError(f"{legible(path)} exists; mode='w' replaces it, mode='a' adds to it")
     if not exists and mode == "r+":
-        raise FileNotFoundError(f"{path} does not exist; mode='a' makes it")
+        raise FileNotFoundError(f"{legible(path)} does not exist; mode='a' makes it")
     if exists and not (mode == "w" and not group):
         with _opened(path) as store, ScratchFolder(path) as scratch, store.transaction():
             _prepare(store, group, mode)
@@ -147,7 +148,7 @@ def _prepare(store: TreeStore, group: str, mode: str) -> None:
     is_there = has_group(store, group) and (bool(group) or len(store) > 0 or len(store.attrs) > 0)
     if mode == "w-" and is_there:
         raise FileExistsError(
-            f"{store.localpath}: the group {group or '/'!r} exists; mode='w' replaces it, 'a' adds to it"
+            f"{legible(store.localpath)}: the group {group or '/'!r} exists; mode='w' replaces it, 'a' adds to it"
         )
     if mode == "r+" and not has_group(store, group):
         raise FileNotFoundError(f"{store.localpath}: there is no group {group!r}; mode='a' makes it")
@@ -178,7 +179,7 @@ class _GroupWriter:
     ) -> None:
         self._store, self._group, self._scratch = store, group, scratch
         self._mode, self._append_dim = mode, append_dim
-        self._where = f"{store.localpath}, group {group or '/'!r}"
+        self._where = f"{legible(store.localpath)}, group {group or '/'!r}"
 
     def write(self, dataset: Any, region: Any, encoding: dict[Any, Any]) -> None:
         """Write a dataset."""

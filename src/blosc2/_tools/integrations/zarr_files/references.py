@@ -21,7 +21,7 @@ from blosc2._stores import Store, children_of
 from blosc2._tools.converting.items import WHOLE, LeftOut
 from blosc2._tools.equality import is_json
 from blosc2._tools.integrations.zarr_files.zarr_metadata import array_documents, chunk_name, group_documents
-from blosc2.exceptions import ConversionError, FormatError
+from blosc2.exceptions import ConversionError, FormatError, legible
 from blosc2.ndarray import NDArray
 from blosc2.tree_store import TreeStore
 
@@ -101,7 +101,7 @@ def zarr_references(
         raise ValueError(f"zarr_format must be 2 or 3, not {zarr_format!r}")
     source = os.fspath(source)
     if target is not None and os.path.lexists(target) and not overwrite:
-        raise FileExistsError(f"{os.fspath(target)} exists; overwrite=True replaces it")
+        raise FileExistsError(f"{legible(os.fspath(target))} exists; overwrite=True replaces it")
     made = _References(source, url, zarr_format, left_out)
     found: Any = open_path(source, mode="r", mmap_mode=None if is_directory_frame(source) else "r")
     try:
