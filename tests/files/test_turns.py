@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from fixture_kit.interrupts import Interrupt
 from fixture_kit.isolated import environment
-from stores.test_interrupts import Interrupt
 
 from blosc2._files import Owner, Turn, turns
 from blosc2.exceptions import StoreLockedError

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from faults import FULL
+from fixture_kit.interrupts import Interrupt
 from store_makers import KINDS, Maker, values_of
-from stores.test_interrupts import Interrupt
 
 import blosc2
 

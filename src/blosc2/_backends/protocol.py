@@ -51,8 +51,8 @@ class Backend(Protocol):
         Whether a publication that fails leaves all as it was.
     replaces : bool
         Whether the next publication makes a new store, and nothing is shown of the existing one.
-    behind, must_load : bool
-        Whether a newer version than the shown one was published; whether nothing may build on the shown one.
+    behind : bool
+        Whether a newer version than the shown one may have been published. Nothing may build on the shown one then.
     half_done : bool
         Whether the last publication failed, and a part of it could not be taken back: only all of it, published again,
         makes up one version.
@@ -81,8 +81,6 @@ class Backend(Protocol):
     def named(self) -> str | None: ...
     @property
     def behind(self) -> bool: ...
-    @property
-    def must_load(self) -> bool: ...
     @property
     def placing(self) -> Placing | None: ...
     @property

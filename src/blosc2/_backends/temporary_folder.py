@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 
 from blosc2._backends.layout import RESERVED
-from blosc2._files import Owner, remove_leftovers, temporary_name
+from blosc2._files import Owner, remove_leftovers
 from blosc2._options import absolute_path
 
 # More bytes than the system's text about a descriptor.
@@ -51,16 +51,10 @@ class TemporaryFolder:
         self._owner.makedirs(self._folder)
         return self._hidden
 
-    def new_folder(self) -> str:
-        """Make a folder for this user alone."""
-        folder = temporary_name(self.beside)
+    def make(self, folder: str) -> None:
+        """Make a folder for this user alone. The caller has chosen its name, so as to know what to remove."""
         self._owner.makedirs(os.path.dirname(folder))
-        try:
-            self._owner.mkdir(folder, 0o700)
-            return folder
-        except BaseException:
-            self._owner.remove_tree(folder)  # else an interrupt would leave it behind
-            raise
+        self._owner.mkdir(folder, 0o700)
 
     def tidy(self) -> None:
         """Leave no empty folder in the store."""

@@ -71,7 +71,7 @@ class TieredBackend(ABC):
         self._listings: list[KeyListing] = []
         self._waiting: SpilledValues | None = None  # made when something waits
         self._closed = False
-        self.behind = self.must_load = False
+        self.behind = False
 
     # ------------------------------------------------------------------ what files and members provide
     @abstractmethod
@@ -158,11 +158,11 @@ class TieredBackend(ABC):
 
     def shown(self) -> tuple[Any, ...]:
         """The version that is shown, for `show`."""
-        return self.embedded, self._newer, self.replaces, self.behind, self.must_load
+        return self.embedded, self._newer, self.replaces, self.behind
 
     def show(self, shown: tuple[Any, ...]) -> None:
         """Show an earlier version again, because the newer one that was read is unusable."""
-        self.embedded, self._newer, self.replaces, self.behind, self.must_load = shown
+        self.embedded, self._newer, self.replaces, self.behind = shown
         self._listings = []
 
     def forget_shown_keys(self) -> None:

@@ -66,6 +66,7 @@ class WriterLock:
 
     __slots__ = (
         "__weakref__",
+        "_before",
         "_creation",
         "_descriptor",
         "_exclusive",
@@ -78,6 +79,8 @@ class WriterLock:
 
     def __init__(self, path: str, timeout: float | None = 0, *, exclusive: bool = True, shared: bool = False) -> None:
         self._descriptor = self._next = -1
+        # What was locked before, until it is let go of.
+        self._before = -1
         # What is locked instead of a store that is still to be made.
         self._creation: CreationLock | None = None
         self._path = path
@@ -241,20 +244,24 @@ class WriterLock:
         """The file that was locked is the store now."""
         if self._next >= 0:
             # At each moment something is locked.
-            before, self._descriptor, self._next = self._descriptor, self._next, -1
-            creation, self._creation = self._creation, None
-            if before >= 0:
-                try:
-                    if creation is not None:
-                        creation.remove()
-                    self._unlock(before)
-                finally:
-                    os.close(before)
+            self._before, self._descriptor, self._next = self._descriptor, self._next, -1
+            self._forget_before()
+
+    def _forget_before(self) -> None:
+        """Let go of what was locked before. It may be called again, if it was interrupted."""
+        if self._before < 0:
+            return
+        if self._creation is not None:
+            self._creation.remove()
+        self._unlock(self._before)
+        before, self._before, self._creation = self._before, -1, None
+        os.close(before)
 
     def _unlock(self, descriptor: int) -> None:
         if not self.inherited:
             # A forked child may still have a copy of the descriptor.
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            with suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
 
     def adopt_if_current(self) -> None:
         """Something failed. The file that was locked may or may not be the store now."""
@@ -265,6 +272,7 @@ class WriterLock:
 
     def forget_taken(self) -> None:
         """The file that was locked did not become the store."""
+        self._forget_before()
         taken, self._next = self._next, -1
         if taken >= 0:
             os.close(taken)
@@ -276,18 +284,16 @@ class WriterLock:
 
     def let_go(self) -> None:
         """Let others in until the next `acquire`. A second call does nothing."""
+        self._forget_before()
         if self._descriptor < 0:
             return
-        descriptor, creation = self._descriptor, self._creation
-        try:
-            if creation is not None and not self.inherited:
-                creation.remove()
-                creation.remove_folders()
-            self._unlock(descriptor)
-        finally:
-            # In this order: an interrupt in between leaves it open, but unlocked, and never lets it be closed twice.
-            self._descriptor, self._creation = -1, None
-            os.close(descriptor)
+        # Whatever an interrupt leaves out is done by another call, but nothing is closed twice.
+        if self._creation is not None and not self.inherited:
+            self._creation.remove()
+            self._creation.remove_folders()
+        self._unlock(self._descriptor)
+        descriptor, self._descriptor, self._creation = self._descriptor, -1, None
+        os.close(descriptor)
 
     def __del__(self) -> None:
         self.release()
@@ -317,11 +323,11 @@ def _holder(descriptor: int) -> str:
 def _forget_in_child() -> None:
     """In a forked child, close its copies of the descriptors, which would keep the lock when the parent ends."""
     for lock in list(_held):
-        for descriptor in (lock._descriptor, lock._next):
+        for descriptor in (lock._descriptor, lock._next, lock._before):
             if descriptor >= 0:
                 with suppress(OSError):  # another thread may just have closed it
                     os.close(descriptor)
-        lock._descriptor = lock._next = -1
+        lock._descriptor = lock._next = lock._before = -1
 
 
 in_child(_forget_in_child)

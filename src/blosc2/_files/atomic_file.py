@@ -61,6 +61,8 @@ class NewFile:
         self._durable = durable
         self._replace = replace
         self._temporary = temporary_name(self.path if beside is None else beside)
+        # First: whoever drops it removes the file, wherever an interrupt comes.
+        self._is_over = False
         try:
             self.file: BinaryIO = self._owner.open(self._temporary, "xb+", buffered=buffered)
         except StoreLockedError:
@@ -105,6 +107,7 @@ class NewFile:
             if lock is not None:
                 lock.adopt_if_current()
             raise
+        self._is_over = True
         if lock is not None:
             lock.adopt()
         if durable:
@@ -112,18 +115,21 @@ class NewFile:
 
     def let_go(self) -> None:
         """Close the complete file, and leave it under its temporary name."""
+        self._is_over = True
         self.file.close()
 
     def abandon(self) -> None:
         """Remove the temporary file. In a forked child, leave it to the process that makes it."""
-        try:
+        with suppress(OSError, AttributeError):  # the unwritten bytes are not needed any more; or it was not opened
             self.file.close()
-        except OSError:  # the unwritten bytes are not needed any more
-            pass
-        if not self._owner.is_here:
-            return
-        if os.path.exists(self._temporary):
+        if self._owner.is_here and os.path.exists(self._temporary):
             self._owner.unlink(self._temporary)
+        self._is_over = True
+
+    def __del__(self) -> None:
+        # An interrupt came before somebody had it, or after it was let go of.
+        if not getattr(self, "_is_over", True):
+            self.abandon()
 
 
 def through_link(path: str) -> str:

@@ -354,7 +354,7 @@ def _shown_values(store: DictStore) -> Any:
     """The embedded values by key, if the store shows the published version; None otherwise."""
     backend = store._backend
     embedded = backend.embedded
-    if embedded is None or store._pending.unwritten or backend.behind or backend.must_load:
+    if embedded is None or store._pending.unwritten or backend.behind:
         return None
     return embedded.entries
 

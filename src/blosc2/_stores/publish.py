@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
+from weakref import ref
 
 from blosc2 import _files
 from blosc2._backends import ByteRange, NewVersion
 from blosc2._core.leaves.store_state import Change
+from blosc2._core.leaves.weak_cache import Block
 from blosc2._stores.followers import begin_version, forget_published_keys, recount
 from blosc2.exceptions import FormatError, StoreKeyError, explain, name_file
 
@@ -71,12 +73,7 @@ def flush(store: Store, *, durable: bool) -> None:
         store._leaves.collect(pending.frames)
         pending.unwritten = pending.unwritten or bool(publishing.hidden)
         if pending.frames or pending.unwritten:
-            try:
-                _publish(store, durable=durable)
-            except BaseException as error:
-                explain(error, _outcome(store))
-                name_file(error, store._file)
-                raise
+            _publish(store, durable=durable)
             # First forget the changes, then what holds their bytes.
             pending.clear()
             store._backend.forget_staged()
@@ -104,6 +101,8 @@ def _flush_now(store: Store, *, durable: bool) -> None:
         return  # and wait for nobody: all is published
     with store._lock:
         session.check_not_streaming("flush")
+        if session.unsure:
+            session.check_open()
         if session.transaction is not None:
             raise RuntimeError("a transaction is under way: it publishes all its changes at its end")
         try:
@@ -127,8 +126,9 @@ def compact(store: Store, progress: Progress | None) -> Compaction:
         before = backend.size()
         try:
             load_if_behind(store)
-            backend.compact(progress)
-            show(store, backend.show_published)
+            with Publication(store):
+                backend.compact(progress)
+                show(store, backend.show_published)
         except OSError as error:
             name_file(error, store._file)
             raise
@@ -137,35 +137,99 @@ def compact(store: Store, progress: Progress | None) -> Compaction:
 
 def _publish(store: Store, *, durable: bool) -> None:
     backend, pending, publishing = store._backend, store._pending, store._publishing
-    load_if_required(store)
+    load_if_behind(store)
     new = NewVersion(
         pending.frames, pending.tiers, pending.registry, publishing.hidden, durable=durable, lazy=publishing.lazily
     )
+    publication = Publication(store)
     try:
-        backend.publish(new)
-    except BaseException:
-        # Some files of a directory may be in place.
-        forget_published_keys(store)
+        with publication:
+            backend.publish(new)
+            if not store._session.ending:
+                # The next version may have other leaves below groups that were removed.
+                moved, pending.moved_groups = pending.moved_groups, ()
+                try:
+                    show(store, backend.show_published)
+                except BaseException:
+                    pending.moved_groups = moved
+                    raise
+    except BaseException as error:
+        explain(error, publication.outcome())
+        name_file(error, store._file)
         raise
-    if not store._session.ending:
-        # The next version may have other leaves below groups that were removed.
-        moved, pending.moved_groups = pending.moved_groups, ()
-        try:
-            show(store, backend.show_published)
-        except BaseException:
-            pending.moved_groups = moved
-            with suppress(OSError, FormatError):
-                recount(store)
-            raise
 
 
-def _outcome(store: Store) -> str:
-    """What became of changes that could not be published."""
-    if not store._backend.all_or_none:
-        return "some leaves may be new already, the others are as they were"
-    if store._backend.behind:
-        return "the changes were written and others may see them, but that did not come to its end"
-    return "nothing of the changes was published"
+class Publication(Block):
+    """The step that publishes something, and shows it. If it is left early, the store shows what is in the file then.
+
+    From its beginning to its end the session is `unsure`. However the block is left, whoever uses the store next looks
+    at the file first, if that was not done: `Session.check_open` and `load_if_behind`, without which nothing publishes.
+    """
+
+    __slots__ = ("_is_published", "_store")
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._is_published = False
+
+    def __enter__(self) -> None:
+        session = self._store._session
+        session.publishes = ref(self._store)
+        session.unsure = True
+
+    def _leave(self, failed: bool) -> None:
+        store = self._store
+        if not failed:
+            store._session.unsure = store._session.ending  # what is not read, as the store is being closed
+            return
+        forget_published_keys(store)  # some files of a directory may be in place
+        with suppress(OSError, FormatError):
+            self._is_published = settle(store) or self._is_published
+
+    def outcome(self) -> str:
+        """What became of changes that could not be published."""
+        backend = self._store._backend
+        if not backend.all_or_none:
+            return "some leaves may be new already, the others are as they were"
+        if backend.behind or self._is_published:
+            return "the changes were written and others may see them, but that did not come to its end"
+        return "nothing of the changes was published"
+
+
+def settle(store: Store) -> bool:
+    """Show what is published, if something may be that is not shown; whether there was something."""
+    session, backend, pending, leaves = store._session, store._backend, store._pending, store._leaves
+    found = False
+    if backend.behind:
+        before = _version(store)
+        load(store)
+        found = _version(store) != before
+        if found and backend.all_or_none:
+            # The pending changes are in it: nobody takes them back, and the next publication repeats them.
+            pending.forget_undo()
+            pending.frames = pending.frames.copy()
+        recount(store)
+        settled = leaves.all_keys() - pending.frames.keys() - leaves.edited.keys()
+        leaves.reload(settled, store._contents.byte_range)
+    session.unsure = False
+    if session.sharing is None:
+        session.asks = session.closed
+    return found
+
+
+def settle_beside(store: Store) -> None:
+    """`settle`, for whoever uses the store next."""
+    with store._lock, Change(store._session):
+        if not store._session.closed:
+            with suppress(OSError, FormatError):  # whoever publishes on top of it will be told
+                settle(store)
+
+
+def _version(store: Store) -> tuple[Any, ...]:
+    """What tells the version that is shown from others."""
+    members, embedded = store._backend.members, store._backend.embedded
+    header = None if embedded is None else embedded.frame.header_bytes()
+    return None if members is None else members.version.record, header
 
 
 def may_publish(store: Store, block: AllOrNone | None) -> bool:
@@ -209,12 +273,6 @@ def load(store: Store) -> None:
     show(store, store._backend.load)
 
 
-def load_if_required(store: Store) -> None:
-    """Show the published version if nothing may be built upon the one shown."""
-    if store._backend.must_load:
-        load(store)
-
-
 def load_if_behind(store: Store) -> None:
     """Show the published version if this store has published a newer one than it shows."""
     if store._backend.behind:
@@ -247,7 +305,7 @@ def show_published(store: DictStore, keys: list[str]) -> None:
         load(store)
         recount(store)
     except (OSError, FormatError):
-        store._backend.must_load = True
+        store._backend.behind = True
     store._leaves.reload(keys, store._contents.byte_range)
 
 
@@ -262,6 +320,8 @@ def discard(store: Store) -> None:
         session.check_not_streaming("discard changes")
         if session.transaction is not None:
             raise RuntimeError("a transaction is under way: it drops its changes when its block raises")
+        if session.unsure:
+            session.settle()
         touched = {*store._leaves.edited, *store._pending.frames}
         drop(store)
         if store._backend.behind:
@@ -341,12 +401,13 @@ def close(store: Store, *, durable: bool) -> None:
             store._leaves.refuse_all_edits(session)
             if session.mode != "r":
                 _flush_now(store, durable=durable)
+            end(store)
         except BaseException:
             session.ending = False
-            with suppress(OSError, FormatError):  # show what was published all the same
-                load_if_behind(store)
+            if not session.closed:
+                with suppress(OSError, FormatError):  # show what was published all the same
+                    settle(store)
             raise
-        end(store)
 
 
 def leave(store: Store, error: BaseException | None) -> None:

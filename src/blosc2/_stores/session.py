@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import _thread
 import copy
+import weakref
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from blosc2 import _stores
 from blosc2._core.leaves.store_state import SessionState
 from blosc2.exceptions import CLOSED_STORE, ClosedStoreError, ReadOnlyError
 
@@ -14,7 +16,8 @@ if TYPE_CHECKING:
     from blosc2._core.io.forking import Lock
     from blosc2._stores.shared.following import Following
     from blosc2._stores.shared.writing import SharedWriting
-    from blosc2._stores.transaction import Transaction
+    from blosc2._stores.store import Store
+    from blosc2._stores.transaction import UnderWay
 
 _T = TypeVar("_T")
 
@@ -41,12 +44,17 @@ class Session(SessionState):
         Whether `close` is publishing: what it publishes need not be read again, and leaves are not changed any more.
     streaming : bool
         Whether a call writes many leaves as they come. Nothing else may change the store meanwhile.
-    transaction : Transaction or None
+    unsure : bool
+        Whether something is being published, or may have been and is not shown: see `publish.Publication`.
+    publishes : weakref or None
+        The store, once it has published something.
+    transaction : UnderWay or None
         The transaction under way.
     is_changing : bool
         Whether this thread is in the middle of a `Change`.
     asks : bool
-        Whether `check_open` is called before each use: the store is closed, or follows others.
+        Whether `check_open` is called before each use: the store is closed, follows others, or is not sure what is
+        published.
     sharing : Following or None
         What follows others, with ``locking=True``.
     writing : SharedWriting or None
@@ -60,7 +68,8 @@ class Session(SessionState):
     lock: Lock
     writer_lock: WriterLock | None
     advice: str | None = None
-    transaction: Transaction | None
+    publishes: weakref.ref[Store] | None = None
+    transaction: UnderWay | None
     sharing: Following | None = None
     writing: SharedWriting | None = None
     lost: tuple[Exception, tuple[Any, ...]] | None = None
@@ -70,9 +79,18 @@ class Session(SessionState):
         self.closed = self.asks = True
 
     def check_open(self) -> None:
-        """Raise an error if the store is closed."""
+        """Raise an error if the store is closed; look at the file if it is not sure what is published."""
         if self.closed:
             raise self.closed_error()
+        # Not while something is being published: `asks` is set at its end.
+        if self.unsure and self.asks and not self.is_changing:
+            self.settle()
+
+    def settle(self) -> None:
+        """Show what is published, after an interrupt."""
+        store = None if self.publishes is None else self.publishes()
+        if store is not None:
+            _stores.publish.settle_beside(store)
 
     def if_open(self, answer: _T) -> _T:
         """An answer, unless another thread has closed the store while it was looked up."""
@@ -97,6 +115,8 @@ class Session(SessionState):
             self.check_between(what)
         self.check_not_streaming(what)
         self.check_own()
+        if self.unsure:
+            self.check_open()
 
     def check_between(self, what: str) -> None:
         """Raise an error if this thread is in the middle of a change or a publication, and this came in between."""

@@ -10,15 +10,15 @@ from blosc2._core.leaves.store_state import Change
 from blosc2._core.leaves.weak_cache import Block, Hold
 from blosc2._stores.all_or_none import KEPT
 from blosc2._stores.followers import forget_published_keys
-from blosc2._stores.publish import flush, load_if_behind
+from blosc2._stores.publish import flush, settle
 from blosc2.exceptions import FormatError, explain
 
 if TYPE_CHECKING:
     from blosc2._stores.store import Store
 
 
-class Transaction(Block):
-    """The context manager of `Store.transaction`.
+class UnderWay:
+    """What a session knows of its transaction, without keeping it alive: that ends when it is dropped, at the latest.
 
     Attributes
     ----------
@@ -26,11 +26,20 @@ class Transaction(Block):
         The thread that began it. Until it ends, no other thread can change the store.
     """
 
-    __slots__ = ("_before", "_held", "_published", "_store", "_touched", "thread")
+    __slots__ = ("thread",)
+
+    def __init__(self) -> None:
+        self.thread = _thread.get_ident()
+
+
+class Transaction(Block):
+    """The context manager of `Store.transaction`."""
+
+    __slots__ = ("_before", "_held", "_mark", "_published", "_store", "_touched")
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.thread = 0
+        self._mark: UnderWay | None = None
         self._before: tuple[Any, ...] | None = None
         # Keys whose changes were taken back.
         self._touched: set[str] = set()
@@ -51,13 +60,13 @@ class Transaction(Block):
             with store._lock, Change(session):
                 if session.transaction is not None:
                     raise RuntimeError("a transaction is under way already: stores have one at a time")
-                self.thread = _thread.get_ident()
-                store._leaves.refuse_edits_of_others(session, self)
+                self._mark = UnderWay()
+                store._leaves.refuse_edits_of_others(session, self._mark)
                 store._leaves.collect(store._pending.frames)
                 self._before = store._pending.snapshot()
             return store
         except BaseException:
-            if session.transaction is self:  # nobody would end it
+            if session.transaction is self._mark:  # nobody would end it
                 session.transaction = None
             self._let_go(failed=True)
             raise
@@ -65,6 +74,10 @@ class Transaction(Block):
     def _let_go(self, *, failed: bool) -> None:
         if self._held is not None:
             self._held.let_go(failed)
+
+    def __del__(self) -> None:
+        if getattr(self, "_before", None) is not None and self._store._session.transaction is self._mark:
+            self._leave(failed=True)
 
     def _leave(self, failed: bool) -> None:
         """Publish the changes, or take them back. A second call does nothing."""
@@ -110,7 +123,7 @@ class Transaction(Block):
         if self._published is not None:
             # Some changes may be published although publishing failed: show what is in the file.
             with suppress(OSError, FormatError):
-                load_if_behind(store)
+                settle(store)
             store._leaves.reload_edited(self._touched, store._contents.byte_range)
 
     def _restore(self, before: tuple[Any, ...]) -> None:

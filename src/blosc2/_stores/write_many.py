@@ -7,18 +7,19 @@ stores, and in transactions, they are set one by one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import partial
 from itertools import chain, islice
 from operator import length_hint
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
 
 from blosc2 import _backends, _stores
 from blosc2._backends import MEMORY_LIMIT, ByteRange, filed_as
 from blosc2._core.leaves.store_state import Change
+from blosc2._core.leaves.weak_cache import Block
 from blosc2._stores.followers import forget_published_keys, recount
 from blosc2._stores.pending import is_in_memory
-from blosc2._stores.publish import flush, load, load_if_required
+from blosc2._stores.publish import Publication, flush, load, load_if_behind
 from blosc2.exceptions import name_file
 
 if TYPE_CHECKING:
@@ -229,12 +230,12 @@ def _stream_update(store: DictStore, items: Iterator[tuple[str, Any]]) -> None:
         pending.frames, pending.tiers = {}, {}
         recount(store)
     try:
-        with _streaming(store, items) as many:
+        with _Many(store, items) as many:
             for key, *_ in first:
                 many.admit(key)
             _write_stream(store, stream, many, first, _no_progress)
     except BaseException:
-        if not store._backend.must_load:  # nothing is published: the changes of other threads stay pending
+        if not store._backend.behind:  # nothing is published: the changes of other threads stay pending
             with Change(store._session):
                 # What came in between, such as a finalizer, may have set others.
                 pending.frames, pending.tiers = before[0] | pending.frames, before[1] | pending.tiers
@@ -251,7 +252,7 @@ def _write_as_they_come(
 ) -> int:
     """Write leaves as they come, and publish them; returns their number. Nothing is pending."""
     are_many = _are_many(items)
-    with _streaming(store, items) as many:
+    with _Many(store, items) as many:
         first, is_all = ([], False) if are_many else _first_of(many)
         if is_all:
             store._session.streaming = False
@@ -276,8 +277,10 @@ def _first_of(many: _Many) -> tuple[list[Framed], bool]:
     return first, False
 
 
-class _Many:
+class _Many(Block):
     """The values of one call: their keys are admitted and their frames made as they are asked for.
+
+    Within the block nothing else may change the store.
 
     Parameters
     ----------
@@ -286,9 +289,12 @@ class _Many:
         Keys and values.
     """
 
-    __slots__ = ("_frames", "_items", "admit")
+    __slots__ = ("_frames", "_is_over", "_items", "_store", "admit")
 
     def __init__(self, store: DictStore, items: Iterator[tuple[str, Any]]) -> None:
+        self._store = store
+        self._is_over = True
+        store._names.forget_removed()  # a removed key does not count as another new one
         self.admit = admit = _stores.NewKeys(
             store._contents, store._names, store._check_assignable, grouped=store._has_groups,
             foreign=store._foreign is not None and store._foreign.are_possible(store),
@@ -319,25 +325,25 @@ class _Many:
         """How many more values are to come, as far as they say."""
         return _expected(self._items)
 
-    def close(self) -> None:
-        """End the threads."""
+    def __enter__(self) -> Self:
+        self._is_over = False
+        self._store._session.streaming = True
+        return self
+
+    def _leave(self, failed: bool) -> None:
+        """End the threads, and let the store be changed again."""
+        if self._is_over:
+            return
         self._frames.close()
+        if failed:
+            # Keys were noted that are not stored.
+            forget_published_keys(self._store)
+        self._store._session.streaming = False
+        self._is_over = True
 
-
-@contextmanager
-def _streaming(store: DictStore, items: Iterator[tuple[str, Any]]) -> Iterator[_Many]:
-    """Check the keys of many values and give their frames as they come. Meanwhile nothing else may change the store."""
-    store._names.forget_removed()  # a removed key does not count as another new one
-    try:
-        store._session.streaming = True
-        with closing(_Many(store, items)) as many:
-            yield many
-    except BaseException:
-        # Keys were noted that are not stored.
-        forget_published_keys(store)
-        raise
-    finally:
-        store._session.streaming = False
+    def __del__(self) -> None:
+        if not getattr(self, "_is_over", True):
+            self._leave(failed=True)  # which an interrupt left out
 
 
 def _write_few(store: DictStore, leaves: list[Framed], progress: Progress) -> int:
@@ -353,28 +359,28 @@ def _write_few(store: DictStore, leaves: list[Framed], progress: Progress) -> in
 
 def _write_stream(store: DictStore, stream: LeafStream, many: _Many, first: list[Framed], progress: Progress) -> int:
     """Write leaves as they come, and publish them; returns their number. `first` are those that were taken already."""
-    pending, admit = store._pending, many.admit
-    load_if_required(store)
+    pending, admit, session = store._pending, many.admit, store._session
+    load_if_behind(store)
     try:
         stream.begin()
         small = admit.small_leaves(store, stream, progress)
         small.expect(many.expected())
         _add_all(stream, small, chain(_drained(first), iter(partial(many.next, small), None)), progress)
-        stream.end(_replaced(store, admit), pending.registry)
+        with Change(session), Publication(store):
+            stream.end(_replaced(store, admit), pending.registry)
+            pending.unwritten = False
+            pending.registry = None
+            pending.forget_undo()
+            pending.count_memory()
+            pending.revision += 1
+            store._names.forget()
+            for key in filter(admit.may_have, store._leaves.all_keys()):
+                store._leaves.forget(key)
+            load(store)
     except BaseException as error:
         store._backend.discard()
         name_file(error, store._file)
         raise
-    pending.unwritten = False
-    pending.registry = None
-    pending.forget_undo()
-    pending.count_memory()
-    pending.revision += 1
-    store._names.forget()
-    for key in store._leaves.all_keys():
-        if admit.may_have(key):
-            store._leaves.forget(key)
-    load(store)
     return small.count
 
 

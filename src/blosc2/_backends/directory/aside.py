@@ -11,7 +11,7 @@ from blosc2._backends.layout import ByteRange
 from blosc2._backends.temporary_folder import TemporaryFolder
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
-from blosc2._files import Owner, sync_files
+from blosc2._files import Owner, sync_files, temporary_name
 from blosc2._frames import verify_frame
 from blosc2.exceptions import FormatError
 
@@ -73,7 +73,13 @@ class FilesAside:
     def new(self) -> str:
         """A name for a file beside the tree, on the same file system."""
         if self._staging is None:
-            self._staging = self.temporary.new_folder()
+            staging = temporary_name(self.temporary.beside)
+            try:
+                self.temporary.make(staging)
+                self._staging = staging
+            except BaseException:
+                self._owner.remove_tree(staging)  # else an interrupt would leave it behind
+                raise
         self._staged += 1
         return os.path.join(self._staging, f"{self._staged}")
 

@@ -137,7 +137,7 @@ class DirectoryBackend(TieredBackend):
             if not os.path.isdir(self.root):
                 raise missing(self.root)
             raise FormatError(f"not a store: it has no {EMBED}", path=self.root)
-        self.behind = self.must_load = False
+        self.behind = False
         # Bytes of an unfinished append may follow.
         return byte_range[0], 0, -1
 
@@ -347,17 +347,19 @@ class DirectoryBackend(TieredBackend):
         for key in changes:
             self.tree.check_inside(key)
         self._embed_file.lazy = lazy and not changes
+        # Until it is read. Staged files stay that long, for another try.
+        before, self.behind = self.behind, not fresh
         try:
             if fresh and not (os.path.isdir(self.root) and (os.listdir(self.root) or self.aside.temporary.is_inside)):
                 directories.publishing.Publishing(self).anew(changes, embed, durable)
             else:
                 directories.publishing.Publishing(self).into(changes, embed, fresh, durable)
-            # Until it is read. Staged files stay that long, for another try.
             self.behind = True
             if changes or fresh:
                 self._forget()
         except BaseException:
-            self.behind = self.behind or self._embed_file.is_ahead_of(None)
+            # What somebody else has put there is not shown.
+            self.behind = (self.behind if fresh else before) or self._embed_file.is_ahead_of(None)
             raise
         finally:
             self._embed_file.lazy = False
@@ -459,7 +461,7 @@ class DirectoryBackend(TieredBackend):
                 try:
                     self._compact_embedded()
                 finally:
-                    self.behind = self.must_load = True
+                    self.behind = True
             elif has_dead_bytes(frame, size) and not os.path.islink(path):
                 with NewFile(path, replace=True, beside=self.aside.temporary.beside, owner=self._owner) as file:
                     write_frame(file, FrameUpdate(frame))

@@ -55,9 +55,10 @@ class Publishing:
         parent, name = os.path.split(absolute_path(backend.root))
         backend._owner.makedirs(parent)
         tree = temporary_name(os.path.join(parent, name))
-        backend._owner.mkdir(tree)
-        identity = file_identity(tree)
+        identity = None
         try:
+            backend._owner.mkdir(tree)
+            identity = file_identity(tree)
             folders = {tree}
             for key, byte_range in changes.items():
                 if byte_range is None:
@@ -78,7 +79,7 @@ class Publishing:
             if durable:
                 sync_files(_files_in(folders), folders)
             self._take_over(tree)
-            backend._was_there = True
+            backend._was_there = backend.behind = True
         except BaseException:
             now = file_identity(backend.root)
             if identity is not None and now is not None and now[:2] == identity[:2]:  # it has its name

@@ -46,8 +46,7 @@ class EmbeddedBackend:
 
     suffix = ".b2e"
     lists_cheaply = all_or_none = True
-    half_done = False
-    replaces = must_load = False
+    half_done = replaces = False
     embedded: Embedded | None = None
     placing = members = streaming = None
     can_move_groups = False

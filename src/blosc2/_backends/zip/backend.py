@@ -125,7 +125,7 @@ class ZipBackend(TieredBackend):
         self.warns_early = members.few is not None and not members.few.regular
         self._identity = version.source.identity
         self._floor = 0
-        self.behind = self.must_load = False
+        self.behind = False
         return version.source, *byte_range
 
     def shown(self) -> tuple[Any, ...]:
@@ -279,7 +279,7 @@ class ZipBackend(TieredBackend):
             end, checksum = members.archive.end, members.archive.file_checksum
             if not self._staged:
                 # Bytes behind the end are left from an unfinished append.
-                start = max(end, self._floor)
+                start = size if self.behind else max(end, self._floor)
                 if size > start or (self._is_cut and size == start):
                     self._cut(start)
             if checksum is not None and start > end:
@@ -456,7 +456,7 @@ class ZipBackend(TieredBackend):
             self._new.abandon()
         elif self._descriptor >= 0:
             with suppress(OSError):
-                if self.members is not None and self._is_own():
+                if self.members is not None and not self.behind and self._is_own():
                     self._cut(max(self.members.archive.end, self._floor))
             self._close(quietly=True)
         self._end_writing()

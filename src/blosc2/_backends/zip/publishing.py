@@ -79,6 +79,7 @@ class Publishing:
                 sync_descriptor(backend._descriptor)
             backend._check_own()
             end = writer.position
+            backend.behind = backend._new is None  # until it is read, or taken back
             writer.write_end()
             if in_place:
                 sync_descriptor(backend._descriptor)
@@ -139,7 +140,6 @@ class Publishing:
             new.abandon()
             raise
         self._commit(new, durable=True)
-        backend.must_load = True
 
     def _finish(self, durable: bool) -> None:
         """After the end record is written, give a new file the store's name."""
@@ -156,21 +156,20 @@ class Publishing:
         backend = self._backend
         identity = identity_of(os.fstat(new.file.fileno()))[:2]
         try:
+            backend.behind = True
             new.commit(durable=durable, lock=backend.lock)
+        finally:
             self._settle_name(identity)
-        except BaseException:
-            self._settle_name(identity)
-            raise
 
     def _settle_name(self, identity: tuple[int, ...]) -> None:
         """Find out whether a new file has the store's name now."""
         backend = self._backend
         with suppress(OSError):
             now = file_identity(backend.root)
-            if now is not None and now[:2] == identity:
+            backend.behind = now is not None and now[:2] == identity
+            if backend.behind:
                 backend._was_there = True
                 backend._identity, backend._floor = now, 0
-                backend.behind = backend.must_load = True
 
     def _leave(self) -> None:
         """Note the file as it is now: it has a newer version than the shown one."""
@@ -196,6 +195,7 @@ class Publishing:
             shown = os.fstat(backend._descriptor).st_size >= writer.position
         if not shown:
             backend._give_up(end)
+            backend.behind = False
             return
         # Somebody may have mapped the failed version. So it stays, and the version before is written again behind it.
         backend._floor = max(backend._floor, writer.position)

@@ -109,4 +109,3 @@ class LeafStream:
         fresh = backend.embedded is None
         embed = backend.changes_of(gone, registry) if fresh or gone or registry is not None else None
         backend.write({}, embed, fresh=fresh)
-        backend.must_load = True

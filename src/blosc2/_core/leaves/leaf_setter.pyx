@@ -197,7 +197,8 @@ cdef class LeafSetter:
         if not state_get(&self.ready):
             return -1
         text[0] = ascii_text(<PyObject *> key, length)
-        if text[0] == NULL or state_get(&self.session.closed_) or state_get(&self.session.streaming_):
+        if (text[0] == NULL or state_get(&self.session.closed_) or state_get(&self.session.streaming_)
+                or state_get(&self.session.unsure_)):
             return -1
         return plain_parent(text[0], length[0])
 
@@ -207,7 +208,8 @@ cdef class LeafSetter:
 
     cdef bint _may_change(self) noexcept:
         """Whether nothing speaks against a change, with the lock; if something does, the general way says what."""
-        return state_get(&self.ready) and not state_get(&self.session.closed_) and self.session.depth == 0
+        return (state_get(&self.ready) and not state_get(&self.session.closed_) and self.session.depth == 0
+                and not state_get(&self.session.unsure_))
 
     cdef int _recount_all(self) except -1:
         """A change ended half way: all that follow the keys look again."""

@@ -1,13 +1,13 @@
 from cpython.pythread cimport PyThread_get_thread_ident
 from libc.stdint cimport int64_t
 
-from blosc2._core.io.steps cimport number_set, step_lock
+from blosc2._core.io.steps cimport number_set, state_get, state_set, step_lock
 
 
 cdef class SessionState:
     """Whether a store may be changed now; see store_state.pyx."""
 
-    cdef long closed_, ending_, streaming_, asks_
+    cdef long closed_, ending_, streaming_, asks_, unsure_
     cdef object transaction_
     # The thread that is changing or publishing the store, 0 if none is; how deep it is in that. How many times that began.
     cdef int64_t changer
@@ -25,6 +25,8 @@ cdef inline void begin_change(SessionState session) noexcept:
 cdef inline void end_change(SessionState session) noexcept:
     session.depth -= 1
     if session.depth == 0:
+        if state_get(&session.unsure_):
+            state_set(&session.asks_, 1)
         number_set(&session.changer, 0)
 
 

@@ -6,6 +6,7 @@ class SessionState:
     ending: bool
     streaming: bool
     asks: bool
+    unsure: bool
     transaction: Any
     @property
     def is_changing(self) -> bool: ...

@@ -25,7 +25,7 @@ cdef class SessionState:
 
     Attributes
     ----------
-    closed, ending, streaming, asks : bool
+    closed, ending, streaming, asks, unsure : bool
     transaction : object or None
         The transaction under way; it has its `thread`.
     is_changing : bool
@@ -62,6 +62,15 @@ cdef class SessionState:
     @asks.setter
     def asks(self, bint value):
         state_set(&self.asks_, value)
+
+    @property
+    def unsure(self):
+        """Whether something may have been published that is not shown. A `Change` that ends meanwhile sets `asks`."""
+        return state_get(&self.unsure_) != 0
+
+    @unsure.setter
+    def unsure(self, bint value):
+        state_set(&self.unsure_, value)
 
     @property
     @cython.critical_section

@@ -41,6 +41,9 @@ class SharedSession(Session):
         self.lock, store._lock = reading, changing
         self.asks = True
 
+    def settle(self) -> None:
+        """Nothing: `sharing` and `writing` look at the file."""
+
     def check_open(self) -> None:
         """Raise an error if the store is closed; else show its newest version."""
         super().check_open()

@@ -1,0 +1,105 @@
+"""Ctrl-C at one point of a call: before a line of the package, or where the interpreter looks at signals."""
+
+from __future__ import annotations
+
+import dis
+import os
+import sys
+from collections import Counter
+from functools import cache
+from types import CodeType, FrameType
+from typing import Any
+
+from fixture_kit.lines import PACKAGE, AtLine
+
+#: So many calls tell ways apart.
+_WAY = 8
+
+
+@cache
+def block_ends(code: CodeType) -> frozenset[int]:
+    """Where the end of a ``with`` block is called, and where a ``try`` begins. The interpreter looks at signals after
+    calls, so not between the last one in a block and this one, nor before an instruction that does nothing."""
+    found, ahead = set(), []
+    for instruction in dis.get_instructions(code):
+        if instruction.opname == "NOP":
+            found.add(instruction.offset)
+        ahead = [*ahead[-3:], instruction]
+        if [one.argrepr for one in ahead[-3:]] == ["None"] * 3:
+            found.add(ahead[-3].offset)
+            if ahead[0].opname == "SWAP":
+                found.add(ahead[0].offset)
+    return frozenset(found)
+
+
+class Interrupt(AtLine):
+    """Raises `KeyboardInterrupt` before the n-th line of the package, as a signal would.
+
+    With `thin`, a line counts the first time, the second, the fourth and so on that it is reached by one way of calls:
+    for what is done hundreds of times.
+    """
+
+    def __init__(self, at: int = -1, *, thin: bool = False) -> None:
+        super().__init__(at)
+        self._thin = thin
+        self._times: Counter[tuple[Any, ...]] = Counter()
+
+    def come(self) -> None:
+        caller: FrameType | None = sys._getframe()
+        while caller is not None:
+            if caller.f_code.co_name == "__del__":  # what a collector runs cannot raise
+                self.where = ""
+                return
+            caller = caller.f_back
+        raise KeyboardInterrupt
+
+    def counts(self, frame: FrameType) -> bool:
+        return frame.f_lasti not in block_ends(frame.f_code) and self.is_due(frame)
+
+    def is_due(self, frame: FrameType) -> bool:
+        """Whether this is not one of many times."""
+        if not self._thin:
+            return True
+        way: list[Any] = []
+        caller: FrameType | None = frame
+        while caller is not None and len(way) < 2 * _WAY:
+            way += caller.f_code, caller.f_lasti
+            caller = caller.f_back
+        times = self._times[tuple(way)] = self._times[tuple(way)] + 1
+        return times & (times - 1) == 0
+
+
+@cache
+def _names(code: CodeType) -> dict[int, str]:
+    return {instruction.offset: instruction.opname for instruction in dis.get_instructions(code)}
+
+
+class Signal(Interrupt):
+    """Raises `KeyboardInterrupt` at the n-th point of the package at which the interpreter looks at signals: at the
+    beginning of a function, behind a call of native code, whose result is lost then, and before a next round."""
+
+    #: The frame of the last instruction, and its name.
+    _last: tuple[FrameType | None, str] = (None, "")
+
+    def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
+        last, self._last = self._last, (None, "")
+        code = frame.f_code
+        if not code.co_filename.startswith(PACKAGE) or not self.watches(code):
+            return None
+        frame.f_trace_opcodes = True
+        looks = event == "call"
+        if event == "opcode":
+            looks = last[0] is frame and (last[1].startswith("CALL") or last[1].startswith("JUMP_BACKWARD"))
+            self._last = frame, _names(code).get(frame.f_lasti, "")
+        if looks and self.is_due(frame):
+            self.lines += 1
+            if self.lines - 1 == self.at:
+                self.where = f"{os.path.basename(code.co_filename)}:{frame.f_lineno} ({event})"
+                sys.settrace(None)
+                self._last = (None, "")
+                self.come()
+        return self._kept
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        self._last = (None, "")
