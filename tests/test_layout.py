@@ -17,9 +17,6 @@ PACKAGES = sorted(path.parent for path in SOURCE.rglob("__init__.py") if path.pa
 PRIVATE = [path for path in PACKAGES if path.relative_to(SOURCE).parts[0].startswith("_")]
 MODULES = sorted(path for path in SOURCE.rglob("*.py"))
 
-# Modules that are longer than 500 lines (600 in _core): none may join them, and none of them may grow.
-TOO_LONG: dict[str, int] = {}
-
 
 def name_of(path: Path) -> str:
     parts = path.relative_to(SOURCE.parent).with_suffix("").parts
@@ -82,18 +79,6 @@ def test_the_page_names_every_package() -> None:
         assert f"`{parts[0]}`" in page if len(parts) == 1 else f"`{parts[-1]}`" in page or parts[0] != "_core", package
 
 
-def test_no_module_becomes_long() -> None:
-    long = {}
-    for path in SOURCE.rglob("*.py*"):
-        if path.suffix in (".py", ".pyx"):
-            lines = len(path.read_text(encoding="utf-8").splitlines())
-            if lines > (600 if path.suffix == ".pyx" else 500):
-                long[path.relative_to(SOURCE).as_posix()] = lines
-    assert set(long) <= set(TOO_LONG), "split what has become long"
-    assert all(lines <= TOO_LONG[name] for name, lines in long.items()), long
-    assert set(TOO_LONG) <= set(long), "shorter now: take it off the list"
-
-
 def functions(path: Path) -> Iterator[tuple[str, int]]:
     """The functions of a module, Cython's included, and how many lines of code each has after its signature."""
     lines = path.read_text(encoding="utf-8").splitlines()
@@ -120,13 +105,6 @@ def test_no_function_becomes_long() -> None:
     }
     assert len(found) > 2000
     assert not {name: code for name, code in found.items() if code > 80}
-
-
-def test_no_file_of_tests_becomes_long() -> None:
-    for path in (ROOT / "tests").rglob("*.py"):
-        if "data" not in path.relative_to(ROOT).parts:
-            lines = len(path.read_text(encoding="utf-8").splitlines())
-            assert lines <= 600, f"{path.relative_to(ROOT)} has {lines} lines: split it"
 
 
 def test_tests_lie_in_folders() -> None:
