@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import inspect
 import os
 import sys
 from collections import Counter
@@ -87,7 +88,8 @@ class Signal(Interrupt):
         if not code.co_filename.startswith(PACKAGE) or not self.watches(code):
             return None
         frame.f_trace_opcodes = True
-        looks = event == "call"
+        # A generator may also be called to be closed, by the collector.
+        looks = event == "call" and not code.co_flags & inspect.CO_GENERATOR
         if event == "opcode":
             looks = last[0] is frame and (last[1].startswith("CALL") or last[1].startswith("JUMP_BACKWARD"))
             self._last = frame, _names(code).get(frame.f_lasti, "")
