@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import pickle
 import subprocess
@@ -189,9 +190,11 @@ def test_paths_that_are_guessed() -> None:
     assert engine.guess_can_open(Path("a.b2z"))
 
 
-def test_the_entry_point() -> None:
+def test_the_entry_points() -> None:
     named = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["xarray.backends"]
-    module, _, name = named["blosc2"].partition(":")
-    assert getattr(sys.modules[module], name) is Engine
-    if "blosc2" in xarray.backends.list_engines():  # where the package is installed
-        assert isinstance(xarray.backends.list_engines()["blosc2"], Engine)
+    assert set(named) == {"blosc2", "python-blosc2"}
+    for engine, entry in named.items():
+        module, _, name = entry.partition(":")
+        assert issubclass(getattr(importlib.import_module(module), name), Engine)
+        if engine in xarray.backends.list_engines():  # where the package is installed
+            assert isinstance(xarray.backends.list_engines()[engine], Engine)
