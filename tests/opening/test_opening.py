@@ -378,3 +378,23 @@ def test_bytes_behind_a_frame_are_no_part_of_it(array_path: Path) -> None:
     assert b"behind" not in copied
     assert len(copied) == int.from_bytes(copied[16:24], "big") < len(frame)
     np.testing.assert_array_equal(copy[:], ITEMS)
+
+
+@pytest.mark.parametrize("suffix", [".b2nd", ".b2z", ".b2d", ".b2e"])
+def test_mode_r_plus_is_mode_a(tmp_path, suffix):
+    path = str(tmp_path / f"x{suffix}")
+    with pytest.raises(FileNotFoundError):
+        blosc2.open(path, mode="r+")
+    if suffix == ".b2nd":
+        blosc2.zeros(3, dtype="i4", urlpath=path)
+        blosc2.open(path, mode="r+")[1] = 5
+        assert blosc2.open(path)[:].tolist() == [0, 5, 0]
+        return
+    kind = blosc2.EmbedStore if suffix == ".b2e" else blosc2.TreeStore
+    with kind(path, mode="a") as store:
+        store["/a"] = np.arange(3)
+    with blosc2.open(path, mode="r+") as store:
+        store["/b"] = np.arange(2)
+        assert store.mode == "a"
+    with blosc2.open(path) as store:
+        assert sorted(store) == ["/a", "/b"]

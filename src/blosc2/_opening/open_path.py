@@ -74,7 +74,7 @@ def open(
         that does not exist is also tried with ``.b2d``, ``.b2z`` and ``.b2e``. A URL (``https://``, ``s3://``, or
         another one that fsspec knows) is read from its server, in mode "r"; what is not a ``.b2d`` can be there.
     mode : {"r", "a", "w"}
-        Read; read and write; empty it, then write. Arrays keep their items in mode "w".
+        Read; read and write; empty it, then write. Arrays keep their items in mode "w". "r+" is the same as "a".
     offset : int
         Where a frame starts in the file. Frames that do not start at 0 can only be read.
     mmap_mode : {None, "r", "r+", "c"}
@@ -131,6 +131,8 @@ def open(
         asked = (verify, advise is not None, dataset, hdf5_index, path, shared_cache, storage_options, remote)
         if not any(asked) and (again := _opened_again(urlpath, mmap_mode, verify, deserialize, kwargs)) is not None:
             return again
+    if mode == "r+":  # as NumPy and h5py call it
+        mode = "a"
     given = {"dataset": dataset, "hdf5_index": hdf5_index, "path": path, "shared_cache": shared_cache}
     if any(given.values()):
         kwargs |= {name: value for name, value in given.items() if value}
