@@ -386,8 +386,7 @@ class TreeStore(DictStore):
         return info._replace(key=info.key[len(self._prefix) :]) if self._prefix else info
 
     def _contents_shown(self) -> tuple[str, Any]:
-        few = _stores.FEW_LINES
-        return "contents", _stores.drawn_outline(self, self._prefix, most=few, most_in_group=few // 2)
+        return "contents", _stores.draw_names(self)
 
     def tree(self, group: str = "/", depth: int | None = None, *, lines: int = 1000) -> Drawing:
         """Draw the groups and leaves below a group, with shapes and dtypes.

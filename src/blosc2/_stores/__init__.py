@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from blosc2._stores.shared.session import SharedPending, SharedSession
     from blosc2._stores.shown.close_keys import close_keys
     from blosc2._stores.shown.completions import completions
-    from blosc2._stores.shown.outline import children_of, drawn_outline, outline
+    from blosc2._stores.shown.outline import children_of, outline
     from blosc2._stores.shown.summary import html, one_line
     from blosc2._stores.store import Store
     from blosc2._stores.tiered_backends import backend_of, file_names, lock_of, open_or_begin
     from blosc2._stores.transaction import Transaction
     from blosc2._stores.tree import tree_changes, walking
     from blosc2._stores.tree.attributes import GroupAttributes
-    from blosc2._stores.tree.drawing import FEW_LINES, Drawing, draw_store, listed
+    from blosc2._stores.tree.drawing import FEW_LINES, Drawing, draw_names, draw_store, listed
     from blosc2._stores.tree.foreign_object import ForeignObject
     from blosc2._stores.tree.foreign_objects import ForeignObjects
     from blosc2._stores.tree.groups import Groups, has_group
@@ -68,13 +68,13 @@ else:
         "shared.session": "SharedPending SharedSession",
         "shown.close_keys": "close_keys",
         "shown.completions": "completions",
-        "shown.outline": "children_of drawn_outline outline",
+        "shown.outline": "children_of outline",
         "shown.summary": "html one_line",
         "store": "Store",
         "tiered_backends": "backend_of file_names lock_of open_or_begin",
         "transaction": "Transaction",
         "tree.attributes": "GroupAttributes",
-        "tree.drawing": "FEW_LINES Drawing draw_store listed",
+        "tree.drawing": "FEW_LINES Drawing draw_names draw_store listed",
         "tree.foreign_object": "ForeignObject",
         "tree.foreign_objects": "ForeignObjects",
         "tree.groups": "Groups has_group",
@@ -113,8 +113,8 @@ __all__ = [
     "close_keys",
     "completions",
     "describe_leaf",
+    "draw_names",
     "draw_store",
-    "drawn_outline",
     "end_all",
     "end_forgotten",
     "file_names",

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blosc2._core.keys.listing import KeyCursor
-from blosc2._display import Node, as_text, number
+from blosc2._display import Node, number
 from blosc2._stores.leaves.statistics import describe_leaf
 from blosc2._stores.tree import walking
-from blosc2._stores.tree.drawing import Drawing
 from blosc2.exceptions import FormatError
 
 if TYPE_CHECKING:
@@ -95,11 +94,6 @@ def outline(store: Store, group: str = "", depth: int | None = None, most: int =
             inner += [f"{path}/{name}" for name in groups]
         paths, level = inner, level + 1
     return _node(store, group, group or "/", shown)
-
-
-def drawn_outline(store: Store, group: str, *, most: int, most_in_group: int) -> Drawing:
-    """The same as text."""
-    return Drawing(as_text(outline(store, group, most=most, most_in_group=most_in_group)))
 
 
 def _node(store: Any, path: str, name: str, shown: dict[str, tuple[list[str], list[str]]]) -> Node:

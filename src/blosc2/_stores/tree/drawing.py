@@ -69,6 +69,13 @@ def draw_store(store: TreeStore, depth: int | None, lines: int) -> Drawing:
     return drawn("", children, lambda key: _label(store, key), depth, lines)
 
 
+def draw_names(store: TreeStore) -> Drawing:
+    """Draw the names of a store or a view of a group. No leaf is opened."""
+    return drawn(
+        store._prefix, lambda path: walking.children(store, path, FEW_LINES + 1), lambda _: "", lines=FEW_LINES
+    )
+
+
 def _label(store: TreeStore, key: str) -> str:
     """The text behind the name of a leaf."""
     description = store._foreign.at(store._prefix + key, store)
