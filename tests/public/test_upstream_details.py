@@ -15,7 +15,6 @@ import pytest
 from fixture_kit import manifest
 
 import blosc2
-from blosc2._options import paths
 
 ITEMS = np.arange(1000, dtype="i4")
 
@@ -299,7 +298,6 @@ def test_mapped_opens_are_told(
     blosc2.zeros(3, urlpath=tmp_path / "quiet.b2nd", mmap_mode="w+", **how)
     assert capfd.readouterr().err == ""
     monkeypatch.setenv(variable, "1")
-    monkeypatch.setattr(paths, "_tells", paths._is_asked_to_tell())
     blosc2.asarray(np.random.default_rng(1).random(500), urlpath=path, mmap_mode="w+", **how)
     size = max(path.stat().st_size, (1 << 30) if initial is None else initial)
     text = "Opened memory-mapped file {} in mode {} with an mapping size of {} bytes.\n"

@@ -7,18 +7,12 @@ import reprlib
 import sys
 from typing import Any
 
+from blosc2._core.io.forking import environment_has
 from blosc2._options.remote import RemotePath, scheme_of
+from blosc2.exceptions import legible
 
 # Bytes that the C library maps at first for writing.
 _MAPPING_SIZE = 1 << 30
-
-
-def _is_asked_to_tell() -> bool:
-    return bool(os.environ.get("BLOSC_TRACE") or os.environ.get("BLOSC_INFO"))
-
-
-# Looked up once, at import: looking for two missing variables takes longer than mapping a file.
-_tells: bool = _is_asked_to_tell()
 
 
 def tell_of_mapping(path: str, mmap_mode: str | None, initial_mapping_size: Any, size: int) -> None:
@@ -26,7 +20,7 @@ def tell_of_mapping(path: str, mmap_mode: str | None, initial_mapping_size: Any,
 
     It is the C library's text, with the size that it would map. Here files are mapped as large as they are.
     """
-    if not _tells or mmap_mode is None:
+    if mmap_mode is None or not (environment_has(b"BLOSC_INFO") or environment_has(b"BLOSC_TRACE")):
         return
     if mmap_mode != "r":
         size = max(size, _MAPPING_SIZE if initial_mapping_size is None else int(initial_mapping_size))
@@ -48,7 +42,7 @@ def local_path(path: object, *, remote: bool = False) -> str:
     """
     if isinstance(path, RemotePath):
         if not remote:
-            raise NotImplementedError(f"{path}: this works on local files; download it first")
+            raise NotImplementedError(f"{legible(path)}: this works on local files; download it first")
         return path
     if type(path) is str:
         text = path
@@ -92,8 +86,10 @@ def _path_of_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.netloc.lower() not in ("", "localhost"):
         raise ValueError(
-            f"{url}: a file of another machine, {parts.netloc!r}; mount its folder, and give the path there"
+            f"{legible(url)}: a file of another machine, {parts.netloc!r}; mount its folder, and give the path there"
         )
     if parts.query or parts.fragment:
-        raise ValueError(f"{url}: a file has no query and no fragment; write '?' as %3F and '#' as %23 in its name")
+        raise ValueError(
+            f"{legible(url)}: a file has no query and no fragment; write '?' as %3F and '#' as %23 in its name"
+        )
     return url2pathname(parts.path)

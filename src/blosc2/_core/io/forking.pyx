@@ -13,6 +13,8 @@ from _thread import RLock  # `threading` has the same, and takes longer to impor
 
 cimport cython
 
+from libc.stdlib cimport getenv
+
 # Goes up by one in each child.
 cdef long _generation = 0
 # Of each generation, the process: that of the parent is not to be had any more when it has ended.
@@ -135,6 +137,12 @@ def each(function, items):
             function(item)
         except BaseException:   # the others count all the same
             sys.excepthook(*sys.exc_info())
+
+
+def environment_has(bytes name not None):
+    """Whether the process has a variable that is not empty. `os.environ` takes ten times as long to tell."""
+    cdef const char *value = getenv(name)
+    return value != NULL and value[0] != 0
 
 
 def _prepare():
