@@ -304,9 +304,15 @@ def test_the_fixtures_name_no_codec_that_is_not_built_in() -> None:
     assert tuple(int(n) for n in codec.library_version.split(".")[:3]) >= codec.MINIMUM_LIBRARY
 
 
+#: See chunk_errors.h.
+NO_MEMORY = -117
+
+
 def test_reasons_are_words() -> None:
-    for status in [*range(-119, -100), -1, -11, -999]:
+    for status in sorted({*range(-121, -100), -1, -11, -999} - {NO_MEMORY}):
         assert len(codec.reason(status)) > 10
+    with pytest.raises(MemoryError, match="not enough memory"):  # which says nothing of the chunk
+        codec.reason(NO_MEMORY)
     # Of a library without some codec: the file is not damaged.
     assert "built without" in codec.reason(-7)
     assert "damaged" not in codec.reason(-7)

@@ -20,8 +20,12 @@ from faults.store_stories import StoreStory
 from faults.stories import Story
 
 FAULTS: tuple[Fault, ...] = ("eio", "eio_late", "eio_on", "enospc", "short", "unwritten", "stop")
-#: What may be raised: errors of the system, and those that this package names.
-_CLEAN = (OSError, *(e for e in vars(blosc2.exceptions).values() if isinstance(e, type) and issubclass(e, Exception)))
+#: What may be raised: errors of the system, a lack of memory, and those that this package names.
+_CLEAN = (
+    OSError,
+    MemoryError,
+    *(e for e in vars(blosc2.exceptions).values() if isinstance(e, type) and issubclass(e, Exception)),
+)
 # How often a step is tried, the first time included.
 _TRIES = 3
 
@@ -62,7 +66,7 @@ def inject(story: Story, fault: Fault, at: int) -> str:
             raise IllegalStateError(f"at the end: {error}") from None
         # What cannot be removed because removing fails stays.
         if fault != "eio_on" and not recorder.struck.startswith(("unlink", "rmdir")):
-            _check_tidy(story, folder)
+            check_tidy(story, folder)
         return recorder.struck
 
 
@@ -153,7 +157,7 @@ def _is_made_of(shown: dict[str, Value], before: dict[str, Value], published: di
     return all(shown.get(key) in (before.get(key), published.get(key)) for key in {*shown, *before, *published})
 
 
-def _check_tidy(story: Story, folder: Path) -> None:
+def check_tidy(story: Story, folder: Path) -> None:
     """Nothing but the file or store is there."""
     left = [path for path in os.listdir(folder) if path not in (story.kind.name, story.kind.name + ".b2lock")]
     left += [str(path.relative_to(folder)) for path in folder.rglob("*.tmp")]

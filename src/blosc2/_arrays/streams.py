@@ -54,7 +54,9 @@ def made(plan: ArrayPlan, make: Callable[[Box], Items | None], *, ahead: bool = 
 
 def _compressed_ahead(plan: ArrayPlan, made: Generator[tuple[Slab, Items | None], None, None]) -> Iterator[Stored]:
     """The chunks of slabs. A thread compresses the next batch while the caller writes one."""
-    from concurrent.futures import ThreadPoolExecutor, wait
+    from concurrent.futures import wait
+
+    from blosc2._files import Pool
 
     def in_batches() -> Generator[list[Stored], None, None]:
         for slab, items in made:
@@ -64,7 +66,7 @@ def _compressed_ahead(plan: ArrayPlan, made: Generator[tuple[Slab, Items | None]
                 yield from batches_in_order(plan, slab.starts, items)
 
     batches = in_batches()
-    with ThreadPoolExecutor(1, "blosc2-compressing") as thread, closing(made), closing(batches):
+    with Pool(1, "blosc2-compressing") as thread, closing(made), closing(batches):
         waiting = thread.submit(next, batches, None)
         try:
             while True:
@@ -88,10 +90,10 @@ def _ahead(
     items_of: Callable[[Slab], Items | None], slabs: Iterator[Slab]
 ) -> Generator[tuple[Slab, Items | None], None, None]:
     """Slabs with their items. A thread makes those of the next slab while the caller works with one."""
-    from concurrent.futures import ThreadPoolExecutor
+    from blosc2._files import Pool
 
     slab = next(slabs)
-    with ThreadPoolExecutor(1, "blosc2-reading") as thread:
+    with Pool(1, "blosc2-reading") as thread:
         waiting = thread.submit(items_of, slab)
         for following in slabs:
             items = waiting.result()

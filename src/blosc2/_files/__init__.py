@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         identity_of,
     )
     from blosc2._files.owner import Descriptor, Owner, refusal
+    from blosc2._files.pool import Pool, no_thread
     from blosc2._files.remote import RemoteFile, remote_source, renewed_source
     from blosc2._files.renames import FileMoves
     from blosc2._files.retry import Retry
@@ -55,6 +56,7 @@ else:
             "identity_of"
         ),
         "owner": "Descriptor Owner refusal",
+        "pool": "Pool no_thread",
         "remote": "RemoteFile remote_source renewed_source",
         "renames": "FileMoves",
         "retry": "Retry",
@@ -77,6 +79,7 @@ __all__ = [
     "NewFile",
     "Owner",
     "Part",
+    "Pool",
     "Progress",
     "RemoteFile",
     "Retry",
@@ -103,6 +106,7 @@ __all__ = [
     "identity_of",
     "lasting",
     "locked",
+    "no_thread",
     "pieces_of",
     "refusal",
     "remote_source",

@@ -44,6 +44,8 @@ def check(path: str | bytes | os.PathLike[Any], *, progress: Callable[[int, int]
     ------
     FileNotFoundError
         There is nothing at this path.
+    MemoryError, OSError
+        There is too little memory, or there are too many open files or threads: this says nothing of the file.
 
     See Also
     --------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -163,9 +164,7 @@ class Findings:
             self.unverified(error.reason, key=error.key or key, path=path or error.path)
         elif isinstance(error, UnsafeDeserializationError):
             self.unverified(f"{error.kind}: what it stands for is not looked at", key=key, path=path)
-        elif isinstance(error, MemoryError):
-            self.unverified("there is not enough memory to decode it", key=key, path=path)
-        elif isinstance(error, OSError):
+        elif isinstance(error, OSError) and error.errno not in _SCARCE:
             text = error.strerror or str(error)
             self.add(f"it cannot be read: {text}", key=key, path=path or _name(error.filename))
         else:
@@ -188,8 +187,11 @@ class Findings:
         return CheckReport(self.path, [_advised(one) for one in self.found])
 
 
-#: What reading damaged bytes may raise.
-FAULTS: Final = (FormatError, UnsupportedKindError, UnsafeDeserializationError, MemoryError, OSError)
+#: What reading damaged bytes may raise. A lack of memory is none of it: nothing is known of the bytes then, and a check
+#: or salvage ends.
+FAULTS: Final = (FormatError, UnsupportedKindError, UnsafeDeserializationError, OSError)
+# The same of other things of the system: no memory, too many open files, no more threads.
+_SCARCE: Final = (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
 
 
 def _advised(one: Finding) -> Finding:

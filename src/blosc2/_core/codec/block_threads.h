@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "../io/steps.h"
+#include "library_memory.h"
 
 typedef void (*BlocksJob)(void *);
 typedef void (*RunBlocks)(void *helpers, BlocksJob job, int count, size_t size, void *data);
@@ -23,13 +24,46 @@ typedef struct {
 /* Who helps with the chunk that this thread compresses. */
 static B2_OF_THREAD const BlockThreads *b2_block_threads = NULL;
 
-static inline void share_blocks(const BlockThreads *threads) { b2_block_threads = threads; }
+static inline void share_blocks(const BlockThreads *threads) {
+    b2_block_threads = threads;
+    b2_call.shared = threads != NULL;
+}
+
+/* A job, and how the thread that does it fares with memory. */
+typedef struct {
+    BlocksJob job;
+    void *argument;
+    b2_library_call call;
+} b2_blocks_job;
+
+static void b2_do_job(void *data) {
+    b2_blocks_job *self = (b2_blocks_job *) data;
+    b2_library_call before = b2_call;
+    b2_call = self->call;
+    self->job(self->argument);
+    self->call = b2_call;
+    b2_call = before;
+}
 
 static void b2_run_blocks(void *unused, BlocksJob job, int count, size_t size, void *data) {
-    int i;
+    b2_blocks_job jobs[72];     /* more than there are threads */
+    int first, i, some;
     (void) unused;
-    if (b2_block_threads != NULL) b2_block_threads->run(b2_block_threads->helpers, job, count, size, data);
-    else for (i = 0; i < count; i++) job((char *) data + size * (size_t) i);
+    /* A thread has no room where there was no memory for it, and the library does not look. */
+    for (first = 0; first < count && !b2_call.denied; first += some) {
+        some = count - first < 72 ? count - first : 72;
+        for (i = 0; i < some; i++) {
+            memset(&jobs[i], 0, sizeof(jobs[i]));
+            jobs[i].job = job, jobs[i].argument = (char *) data + size * (size_t) (first + i);
+            jobs[i].call.inside = 1;
+        }
+        if (b2_block_threads != NULL) b2_block_threads->run(b2_block_threads->helpers, b2_do_job, some, sizeof(jobs[0]), jobs);
+        else for (i = 0; i < some; i++) b2_do_job(&jobs[i]);
+        for (i = 0; i < some; i++) {
+            b2_call.lacking |= jobs[i].call.lacking, b2_call.denied |= jobs[i].call.denied;
+            b2_call.held += jobs[i].call.held;
+        }
+    }
 }
 
 static inline int32_t b2_int32(const uint8_t *p) {

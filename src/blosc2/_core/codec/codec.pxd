@@ -55,6 +55,7 @@ cdef class Plugin:
     cdef PyThread_type_lock lock
     cdef bint decoding      # whether a thread is inside its context
     cdef object __weakref__
+    cdef void renew(self) noexcept nogil
     cdef int decode(self, Chunk *chunk, uint8_t *destination) noexcept nogil
 
 
@@ -70,6 +71,7 @@ cdef class Encoder:
     cdef uint8_t *undone    # room to decode what filters gave that cannot always be undone
     cdef bint is_small(self) noexcept
     cdef int prepare(self, int32_t nbytes, int threads=*) except -1
+    cdef void free_context(self) noexcept nogil
     cdef int32_t encode(self, const uint8_t *source, uint8_t *destination, int32_t room,
                         const BlockThreads *threads=*) noexcept nogil
 

@@ -23,12 +23,13 @@ from blosc2._core.codec.chunk cimport (
 from blosc2._core.codec.chunk_checks cimport (
     FILTER_DELTA, FILTER_NDMEAN, FIRST_PLUGIN, check_block, check_starts, filter_asks_array, inspect,
     largest_codec_meta)
-from blosc2._core.codec.idle_contexts cimport POOL, Idle, IdlePlace, begin_idle, put_idle, take_idle
+from blosc2._core.codec.idle_contexts cimport (
+    KEEP, POOL, TEMPORARIES, Idle, IdlePlace, begin_idle, free_context, let_go, new_context, put_idle, take_idle)
 from blosc2._core.codec.near_limit cimport compress_chunk
-from blosc2._core.codec.padded_chunks cimport padded_copy
+from blosc2._core.codec.padded_chunks cimport new_schunk, padded_copy
 from blosc2._core.codec.plain_chunks cimport ZSTD_freeDCtx, decode_here, is_decoded_here, streams_of
 from blosc2._core.codec.special_chunks cimport fill
-from blosc2._core.codec.vl_encoding cimport BEYOND, compress_vl_chunk, raw_vl_chunk
+from blosc2._core.codec.vl_encoding cimport compress_vl_chunk, raw_vl_chunk, vl_total
 from blosc2._core.io.buffer cimport Buffer, readable
 from blosc2._core.io.little_endian cimport i32
 from blosc2._core.io.steps cimport PLACES, own_place
@@ -40,8 +41,16 @@ MINIMUM_LIBRARY = (3, 3, 5)
 cdef int NO_CODEC = -7      # BLOSC2_ERROR_CODEC_SUPPORT
 
 def reason(int code):
-    """What a status of this package, or of the C library, says."""
+    """What a status of this package, or of the C library, says of a chunk.
+
+    Raises
+    ------
+    MemoryError
+        It says nothing of the chunk: memory was short.
+    """
     cdef const char *text = chunk_error_text(code)
+    if code == NO_MEMORY:
+        raise MemoryError(text.decode())
     if text == NULL and code == NO_CODEC:
         return "the C library that is linked here was built without its codec"
     return text.decode() if text != NULL else f"compressed data is damaged ({codec_error_text(code)})"
@@ -54,6 +63,12 @@ cdef extern from "codec/early_zstd.h":  # decoders of formats that no chunk has 
 
 cdef extern from "codec/library_environment.h":
     int library_reads_environment()
+
+cdef extern from "codec/library_memory.h" nogil:
+    void enter_library()
+    int leave_library(int status)
+    void leave_reserve()
+    void clear_reserve()
 
 cdef extern from "codec/block_threads.h" nogil:
     bint BLOCK_THREADS
@@ -87,17 +102,16 @@ def library_info(str name):
         return None
     if c.blosc2_get_complib_info(name.encode(), &library, &version) < 0:
         return None
-    found = (<bytes> library).decode(), (<bytes> version).decode()
-    free(library)
-    free(version)
-    return found
+    try:
+        if library == NULL or version == NULL:
+            raise MemoryError
+        return (<bytes> library).decode(), (<bytes> version).decode()
+    finally:
+        free(library)
+        free(version)
 
 
 # ---------------------------------------------------------------- decode contexts
-
-cdef enum:
-    KEEP = 8 << 20  # scratch and temporaries above this are not kept between calls
-    TEMPORARIES = 4 # blocks that a context of the library keeps room for
 
 # Without a GIL, contexts that a thread gives back wait for it at its place: what they hold is in the cache of its processor.
 # With one, all are in common, and places are not used.
@@ -105,21 +119,6 @@ cdef IdlePlace _places[PLACES]
 cdef DecodeContext *_contexts[POOL]
 cdef Idle _common
 begin_idle(&_common, POOL, _contexts, _places)
-
-
-cdef void _free_context(DecodeContext *context) noexcept:
-    if context.dctx != NULL:
-        c.blosc2_free_ctx(<c.blosc2_context *> context.dctx)
-    context.dctx = NULL
-    cdef int i
-    for i in range(CACHED_BLOCKS):
-        free(context.cached[i].data)
-    if context.zstd != NULL:
-        ZSTD_freeDCtx(context.zstd)
-    free(context.stored)
-    free(context.unfiltered)
-    free(context.scratch)
-    free(context)
 
 
 cdef DecodeContext *borrow(int32_t blocksize) except NULL:
@@ -134,44 +133,28 @@ cdef DecodeContext *borrow(int32_t blocksize) except NULL:
     context = <DecodeContext *> calloc(1, sizeof(DecodeContext))
     if context == NULL:
         raise MemoryError
-    _new_context(context)
+    new_context(context)
     if context.dctx == NULL:
         free(context)
         raise MemoryError
     return context
 
 
-cdef void _new_context(DecodeContext *context) noexcept:
-    """Replace the context of the C library by a new one, which keeps nothing of the old one."""
-    cdef c.blosc2_dparams dparams = c.blosc2_get_blosc2_dparams_defaults()
-    dparams.nthreads = 1
-    if context.dctx != NULL:
-        c.blosc2_free_ctx(<c.blosc2_context *> context.dctx)
-    context.dctx = c.blosc2_create_dctx(dparams)
-    context.blocksize = 0
-
-
-cdef inline void _let_go(uint8_t **buffer, int64_t *size) noexcept nogil:
-    if size[0] > KEEP:
-        free(buffer[0])
-        buffer[0], size[0] = NULL, 0
-
-
 cdef void give_back(DecodeContext *context) noexcept:
-    _let_go(&context.stored, &context.stored_size)
-    _let_go(&context.scratch, &context.scratch_size)
-    _let_go(&context.unfiltered, &context.unfiltered_size)
+    let_go(&context.stored, &context.stored_size)
+    let_go(&context.scratch, &context.scratch_size)
+    let_go(&context.unfiltered, &context.unfiltered_size)
     if TEMPORARIES * <int64_t> context.blocksize > KEEP:
-        _new_context(context)
+        new_context(context)
     if context.dctx != NULL and ((PLACES > 1 and put_idle(&_places[own_place()].idle, context)) or put_idle(&_common, context)):
         return
-    _free_context(context)
+    free_context(context)
 
 
 cdef void _free_all(Idle *idle) noexcept:
     cdef DecodeContext *context = take_idle(idle, 0)
     while context != NULL:
-        _free_context(context)
+        free_context(context)
         context = take_idle(idle, 0)
 
 
@@ -186,8 +169,8 @@ def free_idle():
 # ---------------------------------------------------------------- decoding
 
 cdef void _renew(DecodeContext *context) noexcept with gil:
-    """Replace a context that has seen a dictionary: the library does not forget it."""
-    _new_context(context)
+    """Replace a context that has seen a dictionary, which the library does not forget, or for which memory was short."""
+    new_context(context)
 
 
 cdef int decode_whole(DecodeContext *context, Chunk *chunk, uint8_t *destination) noexcept nogil:
@@ -213,9 +196,10 @@ cdef int decode_whole(DecodeContext *context, Chunk *chunk, uint8_t *destination
     if context.dctx == NULL:
         return NO_MEMORY
     context.blocksize = 0 if chunk.variable else chunk.blocksize
-    status = c.blosc2_decompress_ctx(
-        <c.blosc2_context *> context.dctx, chunk.data, chunk.cbytes, destination, chunk.nbytes)
-    if chunk.dictionary or chunk.variable:
+    enter_library()
+    status = leave_library(c.blosc2_decompress_ctx(
+        <c.blosc2_context *> context.dctx, chunk.data, chunk.cbytes, destination, chunk.nbytes))
+    if chunk.dictionary or chunk.variable or status == NO_MEMORY:
         _renew(context)
     if status < 0:
         return status
@@ -248,8 +232,11 @@ cdef int decode_block(DecodeContext *context, Chunk *chunk, int32_t block, uint8
     context.blocksize = chunk.blocksize
     # A whole block, from its first byte: the only kind of request that the library answers correctly
     # whatever its length.
-    status = c.blosc2_getitem_bytes_ctx(
-        <c.blosc2_context *> context.dctx, chunk.data, chunk.cbytes, <int32_t> start, nbytes, destination, nbytes)
+    enter_library()
+    status = leave_library(c.blosc2_getitem_bytes_ctx(
+        <c.blosc2_context *> context.dctx, chunk.data, chunk.cbytes, <int32_t> start, nbytes, destination, nbytes))
+    if status == NO_MEMORY:
+        _renew(context)
     if status < 0:
         return status
     return CHUNK_OK if status == nbytes else BAD_DECODED
@@ -342,7 +329,12 @@ cdef class Encoding:
 _plugins = weakref.WeakSet()
 
 
-in_child(lambda: each(Plugin.start_anew, list(_plugins)))
+def _begin_child():
+    clear_reserve()
+    each(Plugin.start_anew, list(_plugins))
+
+
+in_child(_begin_child)
 
 
 cdef class Plugin:
@@ -354,17 +346,7 @@ cdef class Plugin:
 
     def __init__(self, Encoding encoding, bytes geometry, int32_t chunksize):
         cdef c.blosc2_cparams cparams = encoding.parameters(chunksize)
-        cdef c.blosc2_dparams dparams = c.blosc2_get_blosc2_dparams_defaults()
-        cdef c.blosc2_storage storage = c.blosc2_get_blosc2_storage_defaults()
-        dparams.nthreads = 1
-        storage.cparams = &cparams
-        storage.dparams = &dparams
-        self.schunk = c.blosc2_schunk_new(&storage)
-        if self.schunk == NULL:
-            raise ValueError("the C library does not take these compression parameters")
-        (<c.blosc2_schunk *> self.schunk).chunksize = chunksize
-        if c.blosc2_meta_add(<c.blosc2_schunk *> self.schunk, b"b2nd", geometry, len(geometry)) < 0:
-            raise ValueError("the C library does not take this array geometry")
+        self.schunk = new_schunk(&cparams, geometry, chunksize)
 
     def __dealloc__(self):
         if self.schunk != NULL:
@@ -372,54 +354,61 @@ cdef class Plugin:
         if self.lock != NULL:
             PyThread_free_lock(self.lock)
 
+    cdef void renew(self) noexcept nogil:
+        """Have a new context to decode with; NULL is told when it is needed."""
+        cdef c.blosc2_dparams dparams = c.blosc2_get_blosc2_dparams_defaults()
+        cdef c.blosc2_schunk *schunk = <c.blosc2_schunk *> self.schunk
+        dparams.nthreads = 1
+        dparams.schunk = schunk
+        schunk.dctx = c.blosc2_create_dctx(dparams)
+
     def start_anew(self):
         """In a forked child: have a lock that nobody holds, and a context that nobody is in the middle of."""
-        cdef c.blosc2_dparams dparams
-        cdef c.blosc2_schunk *schunk = <c.blosc2_schunk *> self.schunk
         # The old lock cannot be freed while it is held, nor the context in whatever state it is: both are left.
         self.lock = PyThread_allocate_lock()
         if self.lock == NULL:
             raise MemoryError
         if self.decoding:
             self.decoding = False
-            dparams = c.blosc2_get_blosc2_dparams_defaults()
-            dparams.nthreads = 1
-            dparams.schunk = schunk
-            schunk.dctx = c.blosc2_create_dctx(dparams)     # NULL is told when it is needed
+            self.renew()
 
     cdef int decode(self, Chunk *chunk, uint8_t *destination) noexcept nogil:
         """All bytes of a loaded chunk, one thread at a time."""
-        cdef uint8_t *padded = padded_copy(chunk)
-        cdef Chunk own
-        cdef int status
-        if padded == NULL:
-            return NO_MEMORY
-        # What is decoded is the copy, whatever a mapped file shows by now.
-        status = inspect(padded, chunk.cbytes, &own)
-        if status == CHUNK_OK and (own.kind != chunk.kind or own.variable != chunk.variable or own.cbytes != chunk.cbytes
-                                   or own.nbytes != chunk.nbytes or own.blocksize != chunk.blocksize):
-            status = BAD_LENGTH
-        if status == CHUNK_OK and own.kind == KIND_REGULAR:
-            status = check_starts(&own)
+        cdef uint8_t *padded = NULL
+        cdef c.blosc2_schunk *schunk = <c.blosc2_schunk *> self.schunk
+        cdef int status = padded_copy(chunk, &padded)
         if status:
-            free(padded)
             return status
         # A lock without Python's signal handlers: nothing can be raised between here and its release.
         PyThread_acquire_lock(self.lock, WAIT_LOCK)
         self.decoding = True
-        if (<c.blosc2_schunk *> self.schunk).dctx == NULL:
+        if schunk.dctx == NULL:
+            self.renew()
+        if schunk.dctx == NULL:
             status = NO_MEMORY
         else:
             # Where geometry and blocks of a damaged file disagree, these codecs leave a part of it as it was.
             memset(destination, 0, <size_t> chunk.nbytes)
-            status = c.blosc2_decompress_ctx(
-                (<c.blosc2_schunk *> self.schunk).dctx, padded, chunk.cbytes, destination, chunk.nbytes)
+            enter_library()
+            status = leave_library(c.blosc2_decompress_ctx(
+                schunk.dctx, padded, chunk.cbytes, destination, chunk.nbytes))
+            if status == NO_MEMORY:
+                c.blosc2_free_ctx(schunk.dctx)
+                leave_reserve()
+                schunk.dctx = NULL
         self.decoding = False
         PyThread_release_lock(self.lock)
         free(padded)
         if status < 0:
             return BAD_DECODED if status == -1 else status
         return CHUNK_OK if status == chunk.nbytes else BAD_DECODED
+
+
+def encoding_error(int status, str what="the data", **where):
+    """The error that says why an encoder gave a status instead of a chunk."""
+    if status == NO_MEMORY:
+        return MemoryError(f"not enough memory to compress {what}")
+    return CompressionError(f"could not compress {what}: {codec_error_text(status)}", **where)
 
 
 cdef class Encoder:
@@ -437,8 +426,7 @@ cdef class Encoder:
         if self.cctx != NULL:
             if nbytes == self.nbytes:
                 return 0
-            c.blosc2_free_ctx(<c.blosc2_context *> self.cctx)
-            self.cctx = NULL
+            self.free_context()
         encoding = <Encoding> self.encoding
         encoding.check()
         if encoding.filter_count() >= SCRIBBLING and encoding.clevel:
@@ -455,11 +443,22 @@ cdef class Encoder:
         cparams.nthreads = threads
         if self.plugin is not None:
             cparams.schunk = self.plugin.schunk
+        enter_library()
         self.cctx = c.blosc2_create_cctx(cparams)
+        if leave_library(CHUNK_OK) == NO_MEMORY:
+            self.free_context()
+            raise MemoryError
         if self.cctx == NULL:
             raise ValueError("the C library does not take these compression parameters")
         self.nbytes = nbytes
         return 0
+
+    cdef void free_context(self) noexcept nogil:
+        """Let go of the library's context; `prepare` makes another one."""
+        if self.cctx != NULL:
+            c.blosc2_free_ctx(<c.blosc2_context *> self.cctx)
+        self.cctx = NULL
+        leave_reserve()
 
     cdef bint is_small(self) noexcept:
         """Whether it holds so little memory that it may wait for the next use."""
@@ -478,8 +477,7 @@ cdef class Encoder:
     def __dealloc__(self):
         free(self.copy)
         free(self.undone)
-        if self.cctx != NULL:
-            c.blosc2_free_ctx(<c.blosc2_context *> self.cctx)
+        self.free_context()
 
     cdef int32_t encode(self, const uint8_t *source, uint8_t *destination, int32_t room,
                         const BlockThreads *threads=NULL) noexcept nogil:
@@ -489,13 +487,19 @@ cdef class Encoder:
         """
         cdef const uint8_t *data = source
         cdef Chunk chunk
-        cdef int status
+        cdef int status, undone
+        if self.cctx == NULL:       # memory was short the last time
+            return NO_MEMORY
         if self.copy != NULL and self.nbytes:       # of no bytes there may be no address either
             memcpy(self.copy, source, <size_t> self.nbytes)
             data = self.copy
         share_blocks(threads)
-        status = compress_chunk(<c.blosc2_context *> self.cctx, data, self.nbytes, destination, room)
+        enter_library()
+        status = leave_library(compress_chunk(<c.blosc2_context *> self.cctx, data, self.nbytes, destination, room))
         share_blocks(NULL)
+        if status == NO_MEMORY:
+            self.free_context()
+            return NO_MEMORY
         if threads != NULL and status > CHUNK_HEADER:
             order_blocks(destination, status)
         if status >= CHUNK_HEADER:
@@ -505,9 +509,12 @@ cdef class Encoder:
             memcpy(destination + CHUNK_HEADER, source, <size_t> self.nbytes)
         if self.undone != NULL and status > CHUNK_HEADER:
             # For blocks that are shorter than its cells the library succeeds, and cannot read what it wrote.
-            if inspect(destination, status, &chunk) or (
-                    chunk.kind == KIND_REGULAR and self.plugin.decode(&chunk, self.undone)):
+            if inspect(destination, status, &chunk):
                 return FILTER_FAILED
+            if chunk.kind == KIND_REGULAR:
+                undone = self.plugin.decode(&chunk, self.undone)
+                if undone:
+                    return NO_MEMORY if undone == NO_MEMORY else <int> FILTER_FAILED
         return status if status else <int32_t> BAD_ROOM
 
     def encode_bytes(self, buffer):
@@ -527,7 +534,7 @@ cdef class Encoder:
             with nogil:
                 size = self.encode(source, room, nbytes + CHUNK_HEADER)
             if size < 0:
-                raise CompressionError(f"could not compress the data: {codec_error_text(size)}")
+                raise encoding_error(size)
             return PyBytes_FromStringAndSize(<const char *> room, size)
         finally:
             free(room)
@@ -540,7 +547,7 @@ cdef class Encoder:
         ValueError
             There are none, one is empty, they are too long together, or the filters do not work on such blocks.
         """
-        cdef int64_t total = 0
+        cdef int64_t total
         cdef c.blosc2_cparams cparams
         cdef Encoding encoding = <Encoding> self.encoding
         encoding.check()
@@ -548,10 +555,7 @@ cdef class Encoder:
             return raw_vl_chunk(blocks)
         if encoding.needs_geometry or FILTER_DELTA in encoding.filters or encoding.filter_count() >= SCRIBBLING:
             raise ValueError("blocks of variable length take up to two filters, none of them DELTA or one of arrays")
-        for block in blocks:
-            total += len(block)
-        if not blocks or total > MAX_BUFFER - 16 * <int64_t> len(blocks) - BEYOND:
-            raise ValueError(f"{len(blocks)} blocks of together {total} bytes do not make a chunk")
+        total = vl_total(blocks)
         cparams = encoding.parameters(<int32_t> total)
         cparams.blocksize = 0
         return compress_vl_chunk(cparams, blocks, total)

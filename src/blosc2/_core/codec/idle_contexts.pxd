@@ -1,12 +1,20 @@
-# Decode contexts that wait to be used again; see codec.pyx.
-from libc.stdint cimport int32_t
+# Decode contexts, and how they wait to be used again; see codec.pyx.
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free
 
-from blosc2._core.codec.codec cimport DecodeContext
+from blosc2._core.codec cimport cblosc2 as c
+from blosc2._core.codec.codec cimport CACHED_BLOCKS, DecodeContext
+from blosc2._core.codec.plain_chunks cimport ZSTD_freeDCtx
 from blosc2._core.io.steps cimport PLACE_BYTES, PLACES, step_begin, step_end, step_lock
+
+cdef extern from "codec/library_memory.h" nogil:
+    void leave_reserve()
 
 cdef enum:
     POOL = 64       # that wait in common
     OWN = 4         # and at the place of a thread
+    KEEP = 8 << 20  # scratch and temporaries above this are not kept between calls
+    TEMPORARIES = 4 # blocks that a context of the library keeps room for
 
 
 cdef struct Idle:
@@ -58,3 +66,35 @@ cdef inline bint put_idle(Idle *idle, DecodeContext *context) noexcept:
         idle.count += 1
     step_end(&idle.turn)
     return fits
+
+
+cdef inline void free_context(DecodeContext *context) noexcept:
+    if context.dctx != NULL:
+        c.blosc2_free_ctx(<c.blosc2_context *> context.dctx)
+    context.dctx = NULL
+    cdef int i
+    for i in range(CACHED_BLOCKS):
+        free(context.cached[i].data)
+    if context.zstd != NULL:
+        ZSTD_freeDCtx(context.zstd)
+    free(context.stored)
+    free(context.unfiltered)
+    free(context.scratch)
+    free(context)
+
+
+cdef inline void new_context(DecodeContext *context) noexcept:
+    """Replace the context of the C library by a new one, which keeps nothing of the old one."""
+    cdef c.blosc2_dparams dparams = c.blosc2_get_blosc2_dparams_defaults()
+    dparams.nthreads = 1
+    if context.dctx != NULL:
+        c.blosc2_free_ctx(<c.blosc2_context *> context.dctx)
+    leave_reserve()
+    context.dctx = c.blosc2_create_dctx(dparams)
+    context.blocksize = 0
+
+
+cdef inline void let_go(uint8_t **buffer, int64_t *size) noexcept nogil:
+    if size[0] > KEEP:
+        free(buffer[0])
+        buffer[0], size[0] = NULL, 0

@@ -2,7 +2,7 @@
    the parameters that it was given. Where the linker can do it, its calls of getenv come here and find none of them. */
 #ifndef B2_LIBRARY_ENVIRONMENT_H
 #define B2_LIBRARY_ENVIRONMENT_H
-#ifdef B2_WRAPS_GETENV
+#ifdef B2_WRAPS_LIBRARY
 #include <string.h>
 
 char *__real_getenv(const char *name);

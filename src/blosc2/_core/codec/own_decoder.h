@@ -16,13 +16,13 @@
 
 #ifdef B2_HAS_CODECS
 #include "lz4_stream.h"
-enum { OWN_DECODER = 1 };
+enum { OWN_DECODER = 1, ZSTD_NO_MEMORY = -64 };
 int blosclz_decompress(const void *source, int length, void *destination, int room);
 size_t ZSTD_decompressDCtx(void *context, void *destination, size_t room, const void *source, size_t length);
 void *ZSTD_createDCtx(void);
 size_t ZSTD_freeDCtx(void *context);
 #else
-enum { OWN_DECODER = 0 };
+enum { OWN_DECODER = 0, ZSTD_NO_MEMORY = -64 };
 #define blosclz_decompress(source, length, destination, room) 0
 #define lz4_stream(stream, stored, result, wanted, size, next) 0
 #define ZSTD_decompressDCtx(context, destination, room, source, length) 0
@@ -66,6 +66,7 @@ static inline int decode_stream(int codec, void *zstd, const uint8_t **from, con
         decoded = blosclz_decompress(p, stored, to, size);
     } else if (codec == CODEC_ZSTD) {
         decoded = (int64_t) ZSTD_decompressDCtx(zstd, to, (size_t) size, p, (size_t) stored);   /* errors are large */
+        if (decoded == ZSTD_NO_MEMORY) return NO_MEMORY;    /* frames of zstd 0.7 */
     } else {
         decoded = lz4_stream(p, stored, to, wanted, size, next != NULL ? next : *from);
         if (wanted < size) return decoded >= wanted ? CHUNK_OK : BAD_DECODED;

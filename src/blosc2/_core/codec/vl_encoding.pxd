@@ -7,11 +7,24 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from blosc2._core.codec cimport cblosc2 as c
-from blosc2._core.codec.chunk cimport CHUNK_HEADER, MAX_BUFFER
+from blosc2._core.codec.chunk cimport CHUNK_HEADER, MAX_BUFFER, NO_MEMORY
 from blosc2._core.io.buffer cimport Buffer, readable
+
+cdef extern from "codec/library_memory.h" nogil:
+    void enter_library()
+    int leave_library(int status)
+    void leave_reserve()
 
 cdef enum:
     BEYOND = 1 << 18        # more than a dictionary takes
+
+
+cdef inline int64_t vl_total(list blocks) except -1:
+    """The bytes of blocks of a chunk together."""
+    cdef int64_t total = sum(map(len, blocks))
+    if not blocks or total > MAX_BUFFER - 16 * <int64_t> len(blocks) - BEYOND:
+        raise ValueError(f"{len(blocks)} blocks of together {total} bytes do not make a chunk")
+    return total
 
 
 cdef inline bytes compress_vl_chunk(c.blosc2_cparams cparams, list blocks, int64_t total):
@@ -37,16 +50,20 @@ cdef inline bytes compress_vl_chunk(c.blosc2_cparams cparams, list blocks, int64
             memcpy(copy + total, view.data, <size_t> sizes[i])
             total += sizes[i]
         # One for each chunk: the library does not forget blocks of variable length.
-        context = c.blosc2_create_cctx(cparams)
-        if context == NULL:
-            raise ValueError("the C library does not take these compression parameters")
         with nogil:
-            size = c.blosc2_vlcompress_ctx(context, sources, sizes, count, out, <int32_t> room)
-            c.blosc2_free_ctx(context)
+            enter_library()
+            context = c.blosc2_create_cctx(cparams)
+            if context != NULL:
+                size = c.blosc2_vlcompress_ctx(context, sources, sizes, count, out, <int32_t> room)
+                c.blosc2_free_ctx(context)
+            size = leave_library(size)
+            leave_reserve()
+        if context == NULL and size != NO_MEMORY:
+            raise ValueError("the C library does not take these compression parameters")
         if size <= CHUNK_HEADER:
-            from blosc2.exceptions import CompressionError, codec_error_text
+            from blosc2._core.codec.codec import encoding_error
 
-            raise CompressionError(f"could not compress the data: {codec_error_text(size)}")
+            raise encoding_error(size)
         return PyBytes_FromStringAndSize(<const char *> out, size)
     finally:
         free(copy)

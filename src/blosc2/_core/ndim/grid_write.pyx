@@ -16,7 +16,7 @@ from blosc2._core.codec.thread_pool cimport (
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
 from blosc2._core.ndim.grid cimport Box, Operation, clip, copy_items
 
-from blosc2.exceptions import CompressionError, codec_error_text
+from blosc2._core.codec.codec import encoding_error
 
 cnp.import_array()
 
@@ -293,7 +293,9 @@ cdef class Write(Operation):
                 result.size = encoder.encode(
                     collected, self.slots.data + (task - self.first_result) * self.slot(), nbytes + CHUNK_HEADER,
                     self.helpers)
-                status = ENCODING_FAILED + result.size if result.size < 0 else <int> CHUNK_OK
+                status = CHUNK_OK
+                if result.size < 0:
+                    status = NO_MEMORY if result.size == NO_MEMORY else ENCODING_FAILED + result.size
                 if self.summed and result.size > 0:
                     result.sum = checksum(
                         0, self.slots.data + (task - self.first_result) * self.slot(), result.size)
@@ -306,14 +308,12 @@ cdef class Write(Operation):
         """Raise what went wrong in any thread."""
         if self.status == 0:
             return
-        if self.status == NO_MEMORY:
-            raise MemoryError(f"not enough memory to compress chunk {self.failed}")
-        if self.status > ENCODING_FAILED // 2:  # the chunk as it was could not be read
+        status = self.status if self.status == NO_MEMORY else self.status - ENCODING_FAILED
+        if ENCODING_FAILED // 2 < self.status != NO_MEMORY:  # the chunk as it was could not be read
             self.frame.fail(<int> self.status, self.failed)
         frame = self.frame
-        raise CompressionError(
-            f"could not compress chunk {self.failed}: {codec_error_text(self.status - ENCODING_FAILED)}",
-            path=None if frame is None else frame.source.path, key=None if frame is None else frame.key)
+        raise encoding_error(status, f"chunk {self.failed}", path=None if frame is None else frame.source.path,
+                             key=None if frame is None else frame.key)
 
     cdef int collect_points(self, DecodeContext *context, int64_t nchunk, const Box *box, int64_t begin, int64_t end,
                            const uint8_t **collected) noexcept nogil:

@@ -289,6 +289,6 @@ def _together(
 
 
 def _new_pool(nthreads: int) -> ThreadPoolExecutor:
-    from concurrent.futures import ThreadPoolExecutor  # slow to import
+    from blosc2._files import Pool
 
-    return ThreadPoolExecutor(nthreads, thread_name_prefix="blosc2")
+    return Pool(nthreads, thread_name_prefix="blosc2")

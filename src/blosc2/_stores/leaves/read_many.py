@@ -237,8 +237,8 @@ def _run(readings: list[Callable[[int], Items]], nbytes: int, nthreads: int) -> 
         for reading in readings:
             reading(nthreads)
         return
-    from concurrent.futures import ThreadPoolExecutor  # slow to import
+    from blosc2._files import Pool
 
-    with ThreadPoolExecutor(min(nthreads, len(readings)), thread_name_prefix="blosc2") as pool:
+    with Pool(min(nthreads, len(readings)), thread_name_prefix="blosc2") as pool:
         for _ in pool.map(lambda reading: reading(1), readings):
             pass

@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from blosc2._files import no_thread
 from blosc2._tools.loading.batch_memory import begin_loop, end_loop
 
 
@@ -111,8 +112,15 @@ class ReadAhead(Iterator[Any]):
         _running.add(shared)
         begin_loop(shared)
         weakref.finalize(self, shared.end).atexit = False
-        for thread in shared.threads:
-            thread.start()
+        for number, thread in enumerate(shared.threads):
+            try:
+                thread.start()
+            except RuntimeError as error:
+                del shared.threads[number:]
+                if not number:  # else those that there are do all
+                    shared.end()
+                    raise no_thread(error) from None
+                break
 
     def __next__(self) -> Any:
         shared = self._shared
