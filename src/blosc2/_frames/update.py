@@ -260,7 +260,7 @@ def lay_out(
         one = len(offsets) == 1 and offsets[0] < 0
         if not one:
             check_table(count, start + position)
-        index = pack_index(offsets[0] if one else np.array(offsets, np.int64), count)
+        index = pack_index(offsets[0] if one else np.frombuffer(offsets, np.int64), count)
     trailer = pack_trailer(vlmeta)
     before = start + position + len(index)
     header = pack_header(fields, metalayers, bool(vlmeta), before + len(trailer), nbytes, position)

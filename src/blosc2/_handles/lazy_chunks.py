@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from blosc2._core.allocation import allowed, too_much
 from blosc2._handles.handle import FrameHandle
 from blosc2.exceptions import FormatError
 from blosc2.storage import EXTENDED_HEADER_LENGTH
@@ -14,6 +15,8 @@ from blosc2.storage import EXTENDED_HEADER_LENGTH
 # The last byte of a header, and the bit that says that data are missing.
 _BLOSC2_FLAGS: Final = 31
 _LAZY: Final = 8
+# Bytes of memory that it takes to put each block in order.
+_FOR_BLOCK: Final = 48
 
 
 def lazy_chunk(handle: FrameHandle, nchunk: int) -> bytes:
@@ -31,6 +34,9 @@ def lazy_chunk(handle: FrameHandle, nchunk: int) -> bytes:
     held = min(4 * blocks, cbytes - EXTENDED_HEADER_LENGTH)
     if held < 4 * blocks and not raw:
         raise FormatError(f"chunk {nchunk} has {blocks} blocks in {cbytes} bytes", path=source.path, offset=at)
+    if _FOR_BLOCK * blocks > allowed(source.size):
+        what = f"where the {blocks} blocks of chunk {nchunk} are"
+        raise FormatError(too_much(_FOR_BLOCK * blocks, what, allowed(source.size)), path=source.path, offset=at)
     starts = source.read(at + EXTENDED_HEADER_LENGTH, held).ljust(4 * blocks, b"\0")
     if raw:  # these are items, and blocks follow each other
         lengths = np.full(blocks, blocksize if blocksize > 0 else nbytes, "<i4")

@@ -229,3 +229,14 @@ cdef inline int check_starts(const Chunk *chunk) noexcept nogil:
     if chunk.variable and total != chunk.nbytes:
         return BAD_LENGTH
     return CHUNK_OK
+
+
+cdef inline int64_t decoding_bytes(const Chunk *chunk) noexcept nogil:
+    """Bytes that decoding a chunk takes: its own, and for filters up to three blocks more."""
+    cdef int64_t block = chunk.nbytes if chunk.variable else min(chunk.blocksize, chunk.nbytes)
+    cdef int i
+    if chunk.kind == KIND_REGULAR:
+        for i in range(6):
+            if chunk.data[16 + i]:
+                return chunk.nbytes + 3 * block
+    return chunk.nbytes

@@ -12,7 +12,7 @@ from blosc2._core.codec.codec cimport DecodeContext, Plugin, borrow, decode_whol
 from blosc2._core.codec.chunk cimport (
     BAD_LENGTH, BAD_SUM, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, KIND_ZERO, NO_MEMORY, Chunk,
     ChunkKind)
-from blosc2._core.codec.chunk_checks cimport block_span, in_order, inspect, reads_in_streams
+from blosc2._core.codec.chunk_checks cimport block_span, decoding_bytes, in_order, inspect, reads_in_streams
 from blosc2._core.frame.header_parser cimport CHECKSUMS_TAIL, TRAILER_TAIL, Header
 from blosc2._core.io.buffer cimport Buffer, integers, readable
 from blosc2._core.io.little_endian cimport u32
@@ -109,7 +109,7 @@ cdef class ChunkTable(Header):
         """Decode and check the table of offsets (FORMATS 1.4 and 1.6, points 10-12), once."""
         cdef uint8_t header[CHUNK_HEADER + 8]
         cdef Chunk chunk
-        cdef int64_t at, room, i, count, stored = 0, value, have
+        cdef int64_t at, room, i, count, stored = 0, value, have, held
         cdef int64_t *table = NULL
         cdef uint32_t *checksums = NULL
         cdef uint32_t own = 0
@@ -133,8 +133,9 @@ cdef class ChunkTable(Header):
             return self._take_repeated(&chunk, header, at, have, count)
         if 8 * count > EXPANSION * <int64_t> chunk.cbytes:
             self.bad(at, f"an offsets table of {chunk.cbytes} bytes claims {count} chunks")
-        if 8 * count > SURELY_ALLOWED and 8 * count > table_limit(self.source.size):
-            self.bad(at, too_much(8 * count, f"an offsets table of {count} chunks", table_limit(self.source.size)))
+        held = max(8 * count, decoding_bytes(&chunk) // 2)     # of what it takes to decode it nothing is left then
+        if held > SURELY_ALLOWED and held > table_limit(self.source.size):
+            self.bad(at, too_much(held, f"an offsets table of {count} chunks", table_limit(self.source.size)))
         if chunk.cbytes > PAGE:
             ask_range(self.source, self.offset + at, chunk.cbytes)
         raw = <uint8_t *> malloc(chunk.cbytes)

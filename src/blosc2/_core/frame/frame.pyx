@@ -19,7 +19,7 @@ from blosc2._core.codec.special_chunks cimport fill
 from blosc2._core.codec.vl_blocks cimport ALONE, copy_block
 from blosc2._core.codec.chunk cimport (
     BAD_LENGTH, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, MAX_BUFFER, MOST_STEPS, NO_MEMORY, Chunk, block_bytes)
-from blosc2._core.codec.chunk_checks cimport inspect
+from blosc2._core.codec.chunk_checks cimport decoding_bytes, inspect
 from blosc2._core.codec.thread_pool cimport await_gil, offer_gil
 from blosc2._core.frame.ask_chunks cimport open_asked
 from blosc2._core.frame.header_parser cimport PREFIX_READ
@@ -476,7 +476,7 @@ cdef class Frame(ChunkTable):
 
     def vlmeta(self, str name):
         """Packed content of one entry of variable-length metadata, or None."""
-        cdef const uint8_t *header
+        cdef Chunk chunk
         cdef int64_t nbytes
         cdef bytes stored
         found = self.load_vlmeta().get(name)
@@ -488,14 +488,13 @@ cdef class Frame(ChunkTable):
         else:
             at = found[0]
             stored = self.source.read(at, found[1])
-        if PyBytes_GET_SIZE(stored) >= CHUNK_HEADER:
-            header = <const uint8_t *> PyBytes_AS_STRING(stored)
-            nbytes = header[4] | <uint32_t> header[5] << 8 | <uint32_t> header[6] << 16 | <uint32_t> header[7] << 24
+        if inspect(<const uint8_t *> PyBytes_AS_STRING(stored), PyBytes_GET_SIZE(stored), &chunk) == CHUNK_OK:
+            nbytes = decoding_bytes(&chunk)
             if nbytes > _FREE and nbytes > allowed(self.file_size):
                 raise FormatError(
                     too_much(nbytes, f"metadata entry {name!r}", allowed(self.file_size)),
                     path=self.source.path, key=self.key, offset=at)
-            if header[31] >> 4 & 7:
+            if chunk.kind != KIND_RAW and chunk.kind != KIND_REGULAR:
                 raise FormatError(
                     f"metadata entry {name!r} is a special chunk, which none may be",
                     path=self.source.path, key=self.key, offset=at)

@@ -75,11 +75,11 @@ def pack_index(offsets, count):
                          "choose larger chunks")
     if isinstance(offsets, int):
         return special_chunk(3, 8 * count, 8, 8 * count, struct.pack("<q", offsets))
-    table = offsets.astype("<i8").tobytes()
-    if len(table) <= _RAW_TABLE:
-        header = struct.pack("<4B3i6B2B6B2B", 5, 1, 7, 8, len(table), len(table), len(table) + 32,
+    table = offsets.astype("<i8", "C", copy=False)    # there may be millions, and no room for another copy
+    if table.nbytes <= _RAW_TABLE:
+        header = struct.pack("<4B3i6B2B6B2B", 5, 1, 7, 8, table.nbytes, table.nbytes, table.nbytes + 32,
                              0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-        return header + table
+        return header + table.tobytes()
     return Encoder(_INDEX_ENCODING).encode_bytes(table)
 
 
