@@ -247,9 +247,6 @@ class DictStore(Store):
         self._publishing.note_pending(self, key, byte_range, is_new=is_new)
         return _stores.gets_file(self, value, byte_range)
 
-    def _correct_published(self, keys: list[str]) -> None:
-        publish.show_published(self, keys)  # removed files cannot be brought back
-
     def _list_placed(self) -> None:
         """List leaves published one by one together with the others."""
         self._contents.list_placed()

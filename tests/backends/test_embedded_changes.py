@@ -207,10 +207,10 @@ def test_what_fails_after_it_was_published_is_done_again(
         expected = {key: leaf[()].tolist() for key, leaf in store.items()}
         with monkeypatch.context() as patched:
 
-            def no_more_files(*what: Any) -> Any:
+            def no_more_files(*_: Any) -> Any:
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-            if turn == 0 and change is put_large:  # a new file
+            if turn == 0 and change is put_large:
                 patched.setattr("blosc2._files.atomic_file.sync_folder", no_more_files)
             else:
                 patched.setattr("blosc2._backends.embedded.file.open_source", no_more_files)

@@ -131,32 +131,30 @@ class WriterLock:
     def _acquire(self, deadline: float | None, turns: list[Turn]) -> None:
         pause = _PAUSE
         while True:
-            creation = None
-            try:
-                descriptor = os.open(self._path, _FLAGS)
-            except (FileNotFoundError, NotADirectoryError):
-                creation = CreationLock(self._path, self.owner)
-                descriptor = creation.open()
-                if descriptor < 0:  # somebody has removed the folder again
-                    continue
+            creation, descriptor = None, -1
             try:
                 try:
-                    is_ours = self._try(descriptor, self._path if creation is None else creation.path)
-                except OSError:
-                    if creation is not None:  # nobody can have locked it: there are no locks
-                        creation.remove()
-                    raise
-                if is_ours:
+                    descriptor = os.open(self._path, _FLAGS)
+                except (FileNotFoundError, NotADirectoryError):
+                    creation = CreationLock(self._path, self.owner)
+                    descriptor = creation.open()
+                    if descriptor < 0:  # somebody has removed the folder again
+                        continue
+                if self._try(descriptor, self._path if creation is None else creation.path):
                     # While this waited, the file may have been replaced, removed or created.
                     if self._is_current(descriptor) if creation is None else creation.is_current(descriptor):
                         self._descriptor, self._creation = descriptor, creation
-                        if creation is None and not self._is_tidy:
-                            self._tidy()
                         descriptor, creation = -1, None
+                        if self._creation is None and not self._is_tidy:
+                            self._tidy()
                         return
                     continue
                 if deadline is not None and time.monotonic() >= deadline:
                     raise self._refusal(descriptor)
+            except BaseException:
+                if creation is not None and descriptor >= 0:
+                    self._give_up(descriptor, creation)
+                raise
             finally:
                 if descriptor >= 0:
                     os.close(descriptor)
@@ -181,6 +179,15 @@ class WriterLock:
                     remove_leftovers(os.path.realpath(self._path), self.owner)
         finally:
             os.close(descriptor)
+
+    def _give_up(self, descriptor: int, creation: CreationLock) -> None:
+        """Remove the file that is locked while a store is made, after an error, unless somebody else has locked it."""
+        try:
+            is_ours = self._try(descriptor, creation.path)
+        except OSError:  # nobody can have locked it: there are no locks
+            is_ours = True
+        if is_ours and creation.is_current(descriptor):
+            creation.remove()
 
     def _wait_among_others(self, deadline: float | None, turns: list[Turn]) -> bool:
         """Wait for one's turn if handles take turns with this store, which would seldom be found free; whether it came.

@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import re
+import sys
 from contextlib import suppress
-from types import TracebackType
 from typing import BinaryIO, Protocol
 
+from blosc2._core.leaves.weak_cache import Block
 from blosc2._files.owner import Owner
 from blosc2._files.sync import sync_descriptor, sync_folder
 from blosc2._options import absolute_path
@@ -28,10 +29,11 @@ class Lock(Protocol):
         """Something failed. The new file may or may not have its name."""
 
 
-class NewFile:
+class NewFile(Block):
     """A file that takes its name only when it is complete: written beside it, synced, renamed.
 
-    As a context manager it gives the file to write to, and commits unless the block raises.
+    As a context manager it gives the file to write to, and commits unless the block raises. It is made when `file` is
+    first asked for: by then whoever removes it, whatever comes between, knows its temporary name.
 
     Parameters
     ----------
@@ -56,33 +58,41 @@ class NewFile:
         owner: Owner | None = None, buffered: bool = True, durable: bool = True,
     ) -> None:  # fmt: skip
         self.path = through_link(path) if replace else path
+        self._called = path
         self._owner = Owner() if owner is None else owner
         self._lock = lock
         self._durable = durable
         self._replace = replace
+        self._buffered = buffered
         self._temporary = temporary_name(self.path if beside is None else beside)
-        # First: whoever drops it removes the file, wherever an interrupt comes.
+        self._file: BinaryIO | None = None
         self._is_over = False
-        try:
-            self.file: BinaryIO = self._owner.open(self._temporary, "xb+", buffered=buffered)
-        except StoreLockedError:
-            raise
-        except OSError as error:
-            # The temporary name means nothing to a caller.
-            raise type(error)(error.errno, f"cannot write here: {error.strerror}", path) from None
+
+    @property
+    def file(self) -> BinaryIO:
+        """The file to write to, which is made now if it is not there yet."""
+        if self._file is None:
+            try:
+                self._file = self._owner.open(self._temporary, "xb+", buffered=self._buffered)
+            except StoreLockedError:
+                raise
+            except OSError as error:
+                # The temporary name means nothing to a caller.
+                raise type(error)(error.errno, f"cannot write here: {error.strerror}", self._called) from None
+        return self._file
 
     def __enter__(self) -> BinaryIO:
         return self.file
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if kind is None:
+    def _leave(self, failed: bool) -> None:
+        """Give the file its name, or remove it."""
+        if not failed:
             self.commit(durable=self._durable)
-        else:
-            if error is not None:
-                name_file(error, self.path)
-            self.abandon()
+            return
+        self.abandon()
+        error = sys.exc_info()[1]
+        if error is not None:
+            name_file(error, self.path)
 
     def commit(self, *, durable: bool = True, lock: Lock | None = None) -> None:
         """Make the file durable and give it its name."""
@@ -120,8 +130,9 @@ class NewFile:
 
     def abandon(self) -> None:
         """Remove the temporary file. In a forked child, leave it to the process that makes it."""
-        with suppress(OSError, AttributeError):  # the unwritten bytes are not needed any more; or it was not opened
-            self.file.close()
+        if self._file is not None:
+            with suppress(OSError):  # the unwritten bytes are not needed any more
+                self._file.close()
         if self._owner.is_here and os.path.exists(self._temporary):
             self._owner.unlink(self._temporary)
         self._is_over = True

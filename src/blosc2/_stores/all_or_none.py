@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from blosc2._core.leaves.store_state import Change
 from blosc2._core.leaves.weak_cache import Block
 from blosc2._stores.followers import recount
+from blosc2._stores.publish import show_published
 from blosc2.exceptions import explain
 
 if TYPE_CHECKING:
@@ -148,4 +149,4 @@ class AllOrNone(Block):
         recount(store)
         pending.count_memory()
         if store._backend.behind:  # the changes may be published
-            store._correct_published(list(self._before))
+            show_published(store, list(self._before))

@@ -46,7 +46,8 @@ def remove(store: Store, key: str) -> LiveHandle | None:
     """Remove a key that exists; returns the handle of its leaf if that has edits that are not pending changes yet."""
     with Change(store._session):
         pending = store._pending
-        is_published = key in store._backend
+        # A version that is not shown may have it, too.
+        is_published = store._backend.behind or key in store._backend
         change = pending.frames.get(key, ...)
         if change is None:
             raise store._missing_key(key)

@@ -65,9 +65,8 @@ class PacedPublishing:
             unsettled.make_durable()
 
     def is_unsettled(self, store: Store) -> bool:
-        """Whether something was published that a power cut may undo, or is to be published again."""
-        backend = store._backend
-        return backend.unsettled is not None or (store._pending.unwritten and backend.behind)
+        """Whether something was published that a power cut may undo."""
+        return store._backend.unsettled is not None
 
     def put(self, store: Store, key: str, byte_range: ByteRange, value: Any) -> bool:  # noqa: ARG002
         """Publish one leaf alone: never."""

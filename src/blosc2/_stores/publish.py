@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from blosc2._files import Compaction, Progress
     from blosc2._stores.all_or_none import AllOrNone
     from blosc2._stores.store import Store
-    from blosc2.dict_store import DictStore
 
 
 class Publishing(Protocol):
@@ -74,13 +73,22 @@ def flush(store: Store, *, durable: bool) -> None:
         pending.unwritten = pending.unwritten or bool(publishing.hidden)
         if pending.frames or pending.unwritten:
             _publish(store, durable=durable)
-            # First forget the changes, then what holds their bytes.
-            pending.clear()
-            store._backend.forget_staged()
-            publishing.clear_published()
-            pending.forget_undo()
+            try:
+                _forget_published(store)
+            except BaseException:
+                _forget_published(store)  # an interrupt came between
+                raise
         if store._session.mode != "r":
             publishing.make_durable(store, durable=durable)
+
+
+def _forget_published(store: Store) -> None:
+    """All pending changes are published; it may be called again."""
+    # First forget the changes, then what holds their bytes.
+    store._pending.clear()
+    store._backend.forget_staged()
+    store._publishing.clear_published()
+    store._pending.forget_undo()
 
 
 def flush_checked(store: Store, *, durable: bool) -> None:
@@ -256,15 +264,19 @@ def show(store: Store, read: Callable[[], bool | None]) -> bool:
     backend = store._backend
     before = backend.shown()
     try:
-        if read() is False:
-            return False
-        begin_version(store)
+        return _show_now(store, read)
     except BaseException:
         backend.show(before)
         begin_version(store)
         with suppress(OSError, FormatError):
             recount(store)
         raise
+
+
+def _show_now(store: Store, read: Callable[[], bool | None]) -> bool:
+    if read() is False:
+        return False
+    begin_version(store)
     return True
 
 
@@ -299,13 +311,11 @@ def refresh(store: Store) -> bool:
         return True
 
 
-def show_published(store: DictStore, keys: list[str]) -> None:
+def show_published(store: Store, keys: list[str]) -> None:
     """Show what is published, after changes were taken back that may be published already."""
-    try:
+    with suppress(OSError, FormatError):  # then it is read before the next publication
         load(store)
         recount(store)
-    except (OSError, FormatError):
-        store._backend.behind = True
     store._leaves.reload(keys, store._contents.byte_range)
 
 

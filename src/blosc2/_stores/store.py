@@ -101,10 +101,6 @@ class Store(LeafLookup, MutableMapping[str, Any]):
         """Refuse a new key that excludes others. Returns whether its leaf gets a file; None if all are alike."""
         return None
 
-    def _correct_published(self, keys: list[str]) -> None:  # noqa: ARG002 - for kinds that show what is published
-        """Changes that were taken back may be published already: publish what was there before."""
-        self._pending.unwritten = True
-
     def _encoding(self) -> dict[str, Any]:
         """How to compress arrays that the store makes of other values, as keyword arguments."""
         return {}

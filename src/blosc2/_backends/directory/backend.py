@@ -264,7 +264,7 @@ class DirectoryBackend(TieredBackend):
         self._forget()
         byte_range = None
         # What somebody else has put there stays refused.
-        if self._embed_file.is_behind or file_identity(self._embed_file.path) == self._identity:
+        if self._embed_file.behind or file_identity(self._embed_file.path) == self._identity:
             with suppress(OSError, FormatError):
                 byte_range = self.embed_byte_range()
         if byte_range is not None and self.embedded is not None:
@@ -359,7 +359,7 @@ class DirectoryBackend(TieredBackend):
                 self._forget()
         except BaseException:
             # What somebody else has put there is not shown.
-            self.behind = (self.behind if fresh else before) or self._embed_file.is_ahead_of(None)
+            self.behind = (self.behind if fresh else before) or self._embed_file.behind
             raise
         finally:
             self._embed_file.lazy = False

@@ -17,7 +17,6 @@ from blosc2._backends.embedded.frame_layout import (
 )
 from blosc2._backends.embedded.frame_map import MAP, Embedded
 from blosc2._backends.layout import ByteRange, Renamed
-from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_checksums import range_checksum, with_checksums
 from blosc2._core.frame.frame_writer import pack_index, pack_trailer
 from blosc2._core.io.checksum import crc32c
@@ -61,8 +60,8 @@ def can_grow(old: Embedded, kind: str) -> bool:
 class Plan:
     """Where new values go in a frame that is appended to, and what its map says then."""
 
-    def __init__(self, frame: Frame, old: Embedded, changes: Mapping[str, ByteRange | None]) -> None:
-        self.frame = frame
+    def __init__(self, old: Embedded, changes: Mapping[str, ByteRange | None]) -> None:
+        self.frame = frame = old.frame
         self.old = old
         self.size = size = int(frame.chunksize)
         entries = dict(old.entries)

@@ -85,7 +85,7 @@ class EmbeddedBackend:
     @property
     def behind(self) -> bool:
         """Whether a newer version was published than the shown one."""
-        return self._file is not None and self._file.is_ahead_of(self.embedded)
+        return self._file is not None and self._file.behind
 
     @property
     def unsettled(self) -> EmbeddedFile | None:
@@ -130,8 +130,6 @@ class EmbeddedBackend:
         if self.lock is not None:
             self._check_kind(embedded)
         self._show(embedded)
-        if self._file is not None:
-            self._file.was_read(self._identity)
 
     def load_frame(self, source: Source) -> None:
         """Show a frame that lies in memory."""
@@ -148,6 +146,8 @@ class EmbeddedBackend:
         self._listings = []
         source = embedded.frame.source
         self._identity = source.identity
+        if self._file is not None:
+            self._file.was_read(source.identity)
         if self._advice is not None and source.advice != self._advice:
             source.advise(self._advice)
 
@@ -172,11 +172,13 @@ class EmbeddedBackend:
 
     def shown(self) -> tuple[Any, ...]:
         """The version that is shown, for `show`."""
-        return self.embedded, self._identity
+        return self.embedded, self._identity, None if self._file is None else self._file.state()
 
     def show(self, shown: tuple[Any, ...]) -> None:
         """Show an earlier version again, because the newer one that was read is unusable."""
-        self.embedded, self._identity = shown
+        self.embedded, self._identity, state = shown
+        if self._file is not None:
+            self._file.bring_back(state)
         self._listings = []
 
     def forget_shown_keys(self) -> None:
@@ -298,10 +300,7 @@ class EmbeddedBackend:
             self._published = Embedded((Source.of_buffer(changes.compose()), 0, -1))
             return
         self._file.lazy = new.lazy
-        try:
-            self._published = self._file.publish(changes, durable=new.durable)
-        finally:
-            self._file.lazy = False
+        self._published = self._file.publish(changes, durable=new.durable)
 
     def show_published(self) -> None:
         """Show what was just published: it is known, and not read again."""

@@ -62,6 +62,9 @@ class EmbeddedFile:
         Identity of the file when it was last read or written here; None if unknown.
     was_there : bool
         Whether a new file may replace an existing one; set by its owner.
+    behind : bool
+        Whether the file may have another version than the one that its owner shows. It is set before a version is
+        shown to others, and ends when the owner has read it, or when it is certain that the one before shows again.
     owner : Owner
         The process that opened it.
     beside : str or None
@@ -81,36 +84,23 @@ class EmbeddedFile:
         # Whether a power cut may lose the published version.
         self.unsettled = self._doubtful = False
         self.owner = Owner()
-        # The version published here last, and its base; whether it could not be read afterwards.
-        self._latest: Embedded | None = None
-        self._grown_from: Embedded | None = None
-        self._behind = False
+        self.behind = False
         # The change under way: written, or being made current.
         self._change: Pending | None = None
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether what was published here could not be read afterwards."""
-        return self._behind
-
-    def is_ahead_of(self, shown: Embedded | None) -> bool:
-        """Whether something was published here that is not what its owner shows."""
-        return self._behind or (self._latest is not None and self._latest is not shown)
 
     def was_read(self, identity: tuple[int, ...] | None) -> None:
         """Its owner has read the file of this identity, and goes on from there."""
         self.identity = identity
         self.was_there = True
-        self._latest = self._grown_from = None
-        self._behind = False
+        self.behind = False
 
     def state(self) -> tuple[Any, ...]:
         """What is known of the file, for `bring_back`."""
-        return self.identity, self.was_there, self._latest, self._grown_from, self._behind
+        return self.identity, self.was_there, self.behind
 
     def bring_back(self, state: tuple[Any, ...]) -> None:
         """Restore a `state`: what was read is unusable."""
-        self.identity, self.was_there, self._latest, self._grown_from, self._behind = state
+        self.identity, self.was_there, self.behind = state
 
     def cut_tail(self, frame: Frame) -> None:
         """Cut off what an unfinished append has left in a file that was just read, and that nobody else writes to."""
@@ -189,41 +179,26 @@ class EmbeddedFile:
             The file is too damaged to be appended to or copied; it stays as it is.
         """
         self.owner.check(self.path)
-        if self._behind:
-            self.load(old=None if new.old is None else new.old.frame.source)
         old = new.old
-        base = self._base(old)
         if old is not None:
-            check_same_file(self.path, self.identity, b"" if base is None else base.frame.header_bytes())
+            check_same_file(self.path, self.identity, old.frame.header_bytes())
             check_writable_file(self.path)
-        if old is not None and base is not None and not anew and frames.append.can_grow(base, new.kind):
-            plan = frames.append.Plan(base.frame, old, new.changes)
+        if old is not None and not anew and frames.append.can_grow(old, new.kind):
+            plan = frames.append.Plan(old, new.changes)
             # A damaged file is not rewritten, which would hide the damage; nor one that cannot be replaced.
             if plan.is_possible() and (
                 not plan.had_better_rewrite()
-                or frames.changes.is_damaged(base)
+                or frames.changes.is_damaged(old)
                 or is_mount_point(through_link(self.path))
             ):
                 return _Append(self, plan, new.metadata, durable)
         return _Replacement(self, new, durable, progress)
 
-    def _base(self, old: Embedded | None) -> Embedded | None:
-        """What is in the file, if all that `old` has lies in it where `old` says; else None.
-
-        That is mostly `old` itself. If something failed after changes to it had been published, these come once more,
-        and are made again.
-        """
-        if self._latest is None or old is self._latest:
-            return old
-        return self._latest if old is self._grown_from else None
-
-    def load(self, entries: dict[str, dict[str, Any]] | None = None, old: Source | None = None) -> Embedded:
-        """Read what the file holds now; `entries` of its map, if known. For `old` see `open_source`."""
-        self._behind = self.was_there = True
+    def load(self, entries: dict[str, dict[str, Any]], old: Source | None = None) -> Embedded:
+        """Read the version just published, whose map has these entries. For `old` see `open_source`."""
         source = open_source(self.path, None, old)
-        self.identity = source.identity
-        self._latest = embedded = Embedded((source, 0, -1), entries)
-        self._behind = False
+        embedded = Embedded((source, 0, -1), entries)
+        self.identity, self.was_there = source.identity, True
         return embedded
 
 
@@ -249,8 +224,8 @@ class _Replacement:
         file.owner.makedirs(os.path.dirname(path))
         how: dict[str, Any] = {"lock": file.lock, "beside": file.beside, "owner": file.owner}
         self._new = NewFile(path, replace=file.was_there, **how)
+        file._change = self
         try:
-            file._change = self
             self._entries = new.write(self._new.file, progress)
             file.owner.check(path)  # the progress callback may have forked
             self._new.file.flush()
@@ -261,23 +236,20 @@ class _Replacement:
             raise
 
     def commit(self) -> Embedded:
+        file, identity = self._file, None
         try:
-            self._file.owner.check(self._file.path)
-            check_same_file(self._file.path, self._identity)
+            file.owner.check(file.path)
+            check_same_file(file.path, self._identity)
             identity = identity_of(os.fstat(self._new.file.fileno()))[:2]
-            self._file._grown_from = None
+            file.behind = file.unsettled = True
+            self._new.commit(durable=self._durable)
+            file.unsettled = not self._durable
+            file._change = None
+            return file.load(self._entries)
         except BaseException:
             self.abandon()
-            raise
-        try:
-            self._new.commit(durable=self._durable)
-            self._file.unsettled = not self._durable
-            self._file._change = None
-            return self._file.load(self._entries)
-        except BaseException:
-            now = file_identity(self._file.path)
-            if now is not None and now[:2] == identity:
-                self._file._behind, self._file.identity = True, now
+            now = file_identity(file.path)
+            file.behind = identity is not None and now is not None and now[:2] == identity
             raise
 
     def abandon(self) -> None:
@@ -318,9 +290,7 @@ class _Append:
         file, plan = self._file, self._plan
         try:
             file.owner.check(file.path)
-            file._grown_from = plan.old
-            file._behind = True  # until the new version is read, or taken back
-            self._may_show = True
+            file.behind = self._may_show = True
             self._show(self._header)
             if self._durable and not file.lazy:
                 sync_descriptor(self._raw.fileno())
@@ -349,7 +319,7 @@ class _Append:
                 # What was not made durable is no success: the old version is shown again. What was added stays, as
                 # somebody may have mapped it meanwhile; the next append goes on behind it.
                 self._show(self._old.header_bytes())
-                self._file._behind = False
+                self._file.behind = False
                 sync_descriptor(self._raw.fileno())
             elif self._is_changed:
                 # The old version is untouched. Only the added bytes are removed; no reader has seen them.
