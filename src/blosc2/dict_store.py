@@ -12,7 +12,7 @@ from blosc2._backends import ByteRange, TieredBackend
 from blosc2._core.keys.listing import KeyListing
 from blosc2._files import check_advice
 from blosc2._options import StoreOptions, absolute_path, local_path, store_options
-from blosc2._stores import Store, backend_of, leaf_reader, lock_of, open_or_begin, publish, recount
+from blosc2._stores import Store, backend_of, leaf_reader, lock_of, open_or_begin, recount
 from blosc2.info import InfoReporter
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
 

@@ -1,7 +1,7 @@
 """An interrupt at each line of what is done with a `.b2e`, and with the embedded values of the other stores.
 
-Whatever the line, the file has the old version, the new one or one between; the handle shows that or what is still to be
-published, and never goes back behind what others may have seen; and the next commit has all of it.
+Whatever the line, the file has the old version, the new one or one between; the handle shows that or what is still to
+be published, and never goes back behind what others may have seen; and the next commit has all of it.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from blosc2._core.on_demand import on_demand
 if TYPE_CHECKING:
     from blosc2._files.advice import LASTING, advise_byte_ranges, advise_frame, check_advice, lasting
     from blosc2._files.atomic_file import Lock, NewFile, remove_leftovers, temporary_name, through_link
+    from blosc2._files.blocks import as_block
     from blosc2._files.chunk_buffer import ChunkBuffer
     from blosc2._files.compaction import Compaction, Progress
     from blosc2._files.copies import (
@@ -46,6 +47,7 @@ else:
     __getattr__ = on_demand(__name__, {
         "advice": "LASTING advise_byte_ranges advise_frame check_advice lasting",
         "atomic_file": "Lock NewFile remove_leftovers temporary_name through_link",
+        "blocks": "as_block",
         "chunk_buffer": "ChunkBuffer",
         "compaction": "Compaction Progress",
         "copies": "ByteRange Part check_unchanged checked_parts checked_pieces pieces_of write_parts",
@@ -91,6 +93,7 @@ __all__ = [
     "Turn",
     "advise_byte_ranges",
     "advise_frame",
+    "as_block",
     "begins_with",
     "changed_by_others",
     "check_advice",

@@ -7,10 +7,10 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from io import FileIO
 from typing import Final
 
+from blosc2._files.blocks import as_block
 from blosc2._files.owner import Owner
 
 if sys.platform != "win32":  # its own locks keep readers out too, which must not be
@@ -20,7 +20,7 @@ if sys.platform != "win32":  # its own locks keep readers out too, which must no
 _NO_LOCKS: Final = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
-@contextmanager
+@as_block
 def locked(file: FileIO | int, path: str, *, exclusive: bool = True, stand_in: str = "") -> Iterator[None]:
     """Wait for the lock of an open file, or of a descriptor, and hold it.
 

@@ -12,9 +12,10 @@ import errno
 import os
 from contextlib import suppress
 from io import FileIO
-from typing import BinaryIO, cast
+from typing import BinaryIO, Self, cast
 
 from blosc2._core.io.forking import keep_from_child
+from blosc2._core.leaves.weak_cache import Block
 from blosc2.exceptions import OtherFileSystemError, StoreLockedError
 
 
@@ -184,8 +185,8 @@ def _explained(error: OSError, path: str) -> OSError:
     )  # fmt: skip
 
 
-class Descriptor:
-    """A descriptor that is closed once. In a forked child it leads nowhere."""
+class Descriptor(Block):
+    """A descriptor that is closed once, at the end of its block if it has one. In a forked child it leads nowhere."""
 
     __slots__ = ("__weakref__", "_number")
 
@@ -198,6 +199,16 @@ class Descriptor:
         if self._number < 0:
             raise ValueError("the descriptor is closed")
         return self._number
+
+    def __enter__(self) -> Self:
+        return self
+
+    def _leave(self, failed: bool) -> None:  # noqa: ARG002
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_number", -1) >= 0:
+            self.close()
 
     def close(self) -> None:
         """Close it, and ignore errors."""

@@ -11,12 +11,14 @@ import _thread
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Final
 
 from blosc2._core.io.forking import Lock
+from blosc2._core.leaves.weak_cache import Block
+from blosc2._files.blocks import as_block
 from blosc2._files.file_lock import flock
-from blosc2._files.owner import Descriptor, refusal
+from blosc2._files.owner import Descriptor, Owner, refusal
 
 if sys.platform != "win32":
     import fcntl
@@ -75,15 +77,14 @@ class Sidecar:
         except FileNotFoundError:
             return 0
 
-    @contextmanager
+    @as_block
     def exclusive(self) -> Iterator[bool]:
         """Wait for the lock and hold it; gives whether it was not held before."""
         with self._thread:
             if self.held:
                 yield False
                 return
-            descriptor = self._open()
-            try:
+            with _Held(self._open(), self) as descriptor:
                 self._check_own()
                 if descriptor is not None:
                     flock(descriptor.fileno(), fcntl.LOCK_EX, self._path, shared=True)
@@ -91,30 +92,23 @@ class Sidecar:
                 self._check_own()
                 self._owner = (os.getpid(), _thread.get_ident())
                 yield True
-            finally:
-                owner, self._owner = self._owner, None
-                _close(descriptor, owner)
 
     def _check_own(self) -> None:
         """Refuse to continue what began before this process was forked: the parent may be waiting for it."""
         if self._thread.inherited:
             raise refusal(self._path, self._thread.holder)
 
-    @contextmanager
+    @as_block
     def shared(self) -> Iterator[None]:
         """Keep others from changes for a moment, but not from reading."""
         # In a child that is forked in a block, the parent has the lock and may wait for the child.
         if self.held or self._thread.inherited:
             yield
             return
-        descriptor = self._open()
-        owner = (os.getpid(), 0)
-        try:
+        with _Held(self._open()) as descriptor:
             if descriptor is not None:
                 flock(descriptor.fileno(), fcntl.LOCK_SH, self._path, shared=True)
             yield
-        finally:
-            _close(descriptor, owner)
 
     def _open(self) -> Descriptor | None:
         # Opened each time: a lock belongs to an open file, and a child process would share one that stays open.
@@ -135,13 +129,26 @@ class Sidecar:
         os.pwrite(descriptor, bytes(_COUNT) + (count + 1).to_bytes(_NBYTES - _COUNT, "little"), 0)
 
 
-def _close(descriptor: Descriptor | None, owner: tuple[int, int] | None) -> None:
-    """Release a lock. A child process that was started meanwhile leaves it to its parent."""
-    if descriptor is None:
-        return
-    try:
-        if owner is not None and owner[0] == os.getpid():
-            with suppress(OSError):  # closing it gives the lock back too, and there may be no locks here
-                fcntl.flock(descriptor.fileno(), fcntl.LOCK_UN)
-    finally:
-        descriptor.close()
+class _Held(Block):
+    """Lets the lock of a descriptor go at its end. A child that was forked meanwhile leaves it to its parent."""
+
+    __slots__ = ("_descriptor", "_owner", "_sidecar")
+
+    def __init__(self, descriptor: Descriptor | None, sidecar: Sidecar | None = None) -> None:
+        self._descriptor = descriptor
+        self._sidecar = sidecar
+        self._owner = Owner()
+
+    def __enter__(self) -> Descriptor | None:
+        return self._descriptor
+
+    def _leave(self, failed: bool) -> None:  # noqa: ARG002
+        if self._sidecar is not None:
+            self._sidecar._owner = None
+        if self._descriptor is None:
+            return
+        with self._descriptor:
+            if self._owner.is_here:
+                # Closing it gives the lock back too, and there may be no locks here.
+                with suppress(OSError, ValueError):
+                    fcntl.flock(self._descriptor.fileno(), fcntl.LOCK_UN)

@@ -12,7 +12,7 @@ import re
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any, BinaryIO, Final, NamedTuple, cast
 
 import numpy as np
@@ -29,6 +29,7 @@ from blosc2._files import (
     Owner,
     Spooled,
     SyncsBeside,
+    as_block,
     file_identity,
     locked,
     sync_folder,
@@ -248,7 +249,9 @@ def write_chunk(
 ) -> None:
     """Write the file of a chunk, which is durable at the end of `syncs`."""
     name = chunk_file(path, number)
-    with owner.open_raw(name, "wb") as file:
+    with suppress(FileNotFoundError):
+        owner.unlink(name)  # of no version any more, but a reader may have it open
+    with owner.open_raw(name, "xb") as file:
         write_parts(cast("BinaryIO", file), (stored.byte_range if isinstance(stored, Spooled) else stored,))
     syncs.add(name)
 
@@ -365,18 +368,17 @@ def _chunk_numbers(path: str) -> list[int]:
     return [number for number in map(chunk_number, os.listdir(path)) if number is not None]
 
 
-@contextmanager
+@as_block
 def locked_directory(path: str, *, exclusive: bool = True) -> Iterator[None]:
     """Keep other writers out of a directory, in any process; where a directory cannot be opened, nobody is."""
     if os.name != "posix":
         yield
         return
-    descriptor = Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-    try:
-        with locked(descriptor.fileno(), path, exclusive=exclusive, stand_in=_LOCK_FILE):
-            yield
-    finally:
-        descriptor.close()
+    with (
+        Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC)) as descriptor,
+        locked(descriptor.fileno(), path, exclusive=exclusive, stand_in=_LOCK_FILE),
+    ):
+        yield
 
 
 def _take_name(temporary: str, path: str, owner: Owner, *, replace: bool) -> None:

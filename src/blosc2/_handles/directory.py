@@ -36,7 +36,7 @@ from blosc2._handles.handle import FrameHandle
 from blosc2._handles.memory import Draft, Drafting, MemoryHandle
 from blosc2._handles.options import HandleOptions
 from blosc2._options import absolute_path
-from blosc2.exceptions import FormatError, StaleHandleError, name_file
+from blosc2.exceptions import StaleHandleError
 
 _NO_NUMBERS: Final = np.zeros(0, np.int64)
 
@@ -86,7 +86,8 @@ class _Chunks(MemoryHandle):
 class DirectoryHandle(Drafting, ReadOnlyDirectoryHandle):
     """A directory frame that can be changed."""
 
-    __slots__ = ("_draft", "_exclusive", "_files", "_lock", "_memory")
+    # `_next`: the files of the version that is being published; `_gone`: those that are still to be removed.
+    __slots__ = ("_behind", "_draft", "_exclusive", "_files", "_gone", "_lock", "_memory", "_next")
 
     writable = True
 
@@ -94,10 +95,16 @@ class DirectoryHandle(Drafting, ReadOnlyDirectoryHandle):
         self._lock = Lock()
         self._draft: Draft | None = None
         self._exclusive = options.exclusive
+        self._behind = False
+        self._files: ChunkNumbers
+        self._gone: set[int] = set()
+        self._next = _NO_NUMBERS, _NO_NUMBERS
         super().__init__(path, options)
 
     def _show(self, found: Directory) -> None:
         super()._show(found)
+        if self._behind:  # what was published is known only now
+            self._gone.update(self._files.without(found.numbers))
         self._memory = _Chunks(found.frame, self._path)
         self._files = ChunkNumbers(found.frame, found.numbers)
 
@@ -121,20 +128,22 @@ class DirectoryHandle(Drafting, ReadOnlyDirectoryHandle):
                     path=self.urlpath,
                 )  # fmt: skip
             owner = Owner()
-            written: dict[int, int] = {}
-            old = self._memory.frame
+            written: set[int] = set()
+            is_published = False
+            self._behind = True
             try:
-                self._publish(update, written, owner)
+                head = self._write(update, written, owner)
+                publish_head(self._path, head, owner)
+                is_published = True
+                self._show_published(head, owner)
             except BaseException as error:
-                name_file(error, self._path)
-                self._memory.frame = old
-                take_back(self._path, self._head, written, owner)
-                with contextlib.suppress(OSError, FormatError):
-                    if read_head(self._path) == self._head:
-                        self._identity = head_identity(self._path)
+                if not is_published:
+                    take_back(self._path, self._head, written, owner)
+                self._look_again(error)
                 raise
 
-    def _publish(self, update: FrameUpdate, written: dict[int, int], owner: Owner) -> None:
+    def _write(self, update: FrameUpdate, written: set[int], owner: Owner) -> bytes:
+        """Write the files of the new chunks, and return what the header of the next version is to be."""
         variable = update.settle()
         fields = Fields(update.frame, update.chunksize, variable=variable, vlblocks=update.vlblocks)
         one = update.frame.repeated_offset if not update.edits_chunks else None
@@ -149,19 +158,29 @@ class DirectoryHandle(Drafting, ReadOnlyDirectoryHandle):
                 int(self._memory.frame.nchunks), update.nbytes, int(lengths.sum()),
             )  # fmt: skip
         sync_names(self._path)
-        publish_head(self._path, head, owner)
-        gone = self._files.without(numbers)
+        self._next = numbers, lengths
+        return head
+
+    def _show_published(self, head: bytes, owner: Owner) -> None:
+        """Show the version that was written, and remove the files that it does not use."""
+        numbers, lengths = self._next
+        self._gone.update(self._files.without(numbers))
         self._files = ChunkNumbers(self._memory.frame, numbers, lengths)
         self._adopt(self._memory.frame)
         self._identity = head_identity(self._path)
         self._head = head  # last: a child that is forked before this knows that it is behind
-        for number in gone:
+        for number in sorted(self._gone.difference(numbers.tolist())):
             # A file that cannot be removed takes disk space and does no harm.
             with contextlib.suppress(OSError):
                 owner.unlink(chunk_file(self._path, number))
+        self._gone = set()
+        self._behind = False
+
+    def _version(self) -> bytes:
+        return self._head
 
     def _write_new(
-        self, update: FrameUpdate, written: dict[int, int], owner: Owner, syncs: SyncsBeside
+        self, update: FrameUpdate, written: set[int], owner: Owner, syncs: SyncsBeside
     ) -> tuple[Integers, Integers]:
         """Write files for the new chunks; gives the number of each chunk's file, and the lengths of the stored ones."""
         number = first_free(self._files.numbers, len(update.new))
@@ -172,7 +191,7 @@ class DirectoryHandle(Drafting, ReadOnlyDirectoryHandle):
         kept[list(update.new)] = False
         numbers[kept], lengths[kept] = self._files.at(numbers[kept])
         for index, stored in sorted(update.new.items()):
-            written[number] = len(stored)
+            written.add(number)
             write_chunk(self._path, number, stored, owner, syncs)
             numbers[index], lengths[index] = number, len(stored)
             if large:  # from now on it lies there
@@ -180,10 +199,8 @@ class DirectoryHandle(Drafting, ReadOnlyDirectoryHandle):
             number += 1
         return numbers, lengths[numbers >= 0]
 
-    def refresh(self) -> bool:
-        """Take up the version that is on disk now; True when it is another one."""
-        with self._lock:
-            return not self._in_transaction() and super().refresh()
+    def _is_current(self) -> bool:
+        return not self._behind and super()._is_current()
 
 
 def directory_handle(path: str, options: HandleOptions) -> FrameHandle:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import AbstractContextManager
 from io import FileIO
-from typing import Any
 
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock
@@ -24,13 +22,12 @@ from blosc2._handles.memory import Draft, Drafting
 from blosc2._handles.open_frame import SECTOR, open_frame
 from blosc2._handles.options import HandleOptions
 from blosc2._options import absolute_path
-from blosc2.exceptions import FormatError, StaleHandleError, explain, name_file
+from blosc2.exceptions import StaleHandleError
 
 
 class FileHandle(Drafting):
     """A frame that is a file of its own, changed by "append, then publish" (FORMATS 8.1)."""
 
-    # `_behind`: whether the last change failed, so that the file may show another version.
     __slots__ = ("_behind", "_draft", "_durable", "_exclusive", "_growth", "_lock", "_path")
 
     writable = True
@@ -64,7 +61,8 @@ class FileHandle(Drafting):
             owner = Owner()
             growth = self._growth = self._growth or Growth()
             raw = owner.open_raw(self._path, "r+b")
-            with closed_quietly(raw) as file, locked(file, self._path, exclusive=self._exclusive):
+            # Closed by itself as well, which lets the lock go: an interrupt may keep the other two from ending.
+            with raw, closed_quietly(raw) as file, locked(file, self._path, exclusive=self._exclusive):
                 self._check_unchanged(file)
                 self._behind = True
                 try:
@@ -85,24 +83,9 @@ class FileHandle(Drafting):
                     raise
                 self._behind = False
 
-    def _look_again(self, error: BaseException) -> None:
-        """After a failed change, show what the file holds, and say so in the error."""
-        before = self.frame.header_bytes()
-        try:
-            self.refresh()
-        except (OSError, FormatError, MemoryError):
-            what = "the change may be in the file: refresh() tells"
-        else:
-            shows = self.frame.header_bytes() != before
-            what = "the change is in the file all the same, and shows" if shows else "the file is what it was"
-        explain(error, what)
-        name_file(error, self._path)
-
-    def editing(self) -> AbstractContextManager[Any]:
-        """See `FrameHandle.editing`. If the last change failed, the file is read again first."""
-        if self._behind or (self._draft is not None and not self._in_transaction()):
-            self.refresh()
-        return super().editing()
+    def _version(self) -> bytes:
+        header: bytes = self.frame.header_bytes()
+        return header
 
     def flush(self) -> None:
         sync_file(self._path)
@@ -138,12 +121,3 @@ class FileHandle(Drafting):
                 "or call refresh(), before writing; with locking=True handles wait for each other and follow",
                 path=self.urlpath,
             )
-
-    def refresh(self) -> bool:
-        """Take up the version that is on disk now; True when it is another one."""
-        with self._lock:
-            if self._in_transaction():
-                return False  # it shows its own version until it ends
-            changed = super().refresh()
-            self._behind = False
-            return changed

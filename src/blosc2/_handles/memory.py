@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Final
+from contextlib import AbstractContextManager
+from typing import Any, Final, Self
 
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock
 from blosc2._core.io.source import Source
+from blosc2._core.leaves.weak_cache import Block
 from blosc2._core.on_demand import import_now
-from blosc2._files import Owner, TemporaryFile, held
+from blosc2._files import Owner, TemporaryFile, as_block, held
 from blosc2._frames import SMALL_FRAME, Fields, FrameUpdate, JoinedChunks, check_chunks, frame_byte_range
 from blosc2._handles.handle import FrameHandle, array_of
 from blosc2._handles.options import IN_MEMORY, HandleOptions
+from blosc2.exceptions import FormatError, explain, name_file
 
 # Each handle that can be changed is one of those below. What changes need of these packages is imported now.
 import_now("blosc2._frames", "VLMeta", "check_declared", "encode")
@@ -64,7 +66,7 @@ class MemoryHandle(FrameHandle):
         """Copy the frame to memory, so that it no longer depends on its file."""
         self.frame = Frame.open(Source.of_buffer(self.to_cframe()))
 
-    @contextmanager
+    @as_block
     def transaction(self) -> Iterator[None]:
         """See `Stored.transaction`. Changes are made at once, and taken back if the block raises."""
         with self.editing():
@@ -72,15 +74,8 @@ class MemoryHandle(FrameHandle):
                 raise RuntimeError(
                     "the changes of a leaf are published with its store: use the transaction() of the store"
                 )
-            before = self.frame, self.array
-            try:
+            with _TakenBack(self):
                 yield
-            except BaseException:
-                if not self._lock.inherited:
-                    self.frame, self.array = before
-                    self._buffer_of = self._joined_of = None
-                    self.version += 1
-                raise
 
     def publish(self, update: FrameUpdate, *, fresh: bool = False) -> None:  # noqa: ARG002
         with self._lock:
@@ -175,6 +170,26 @@ class MemoryHandle(FrameHandle):
             self._used += len(stored)
 
 
+class _TakenBack(Block):
+    """Has a frame in memory show again what it showed, if the block raises."""
+
+    __slots__ = ("_before", "_handle")
+
+    def __init__(self, handle: MemoryHandle) -> None:
+        self._handle = handle
+        self._before = handle.frame, handle.array
+
+    def __enter__(self) -> None:
+        pass
+
+    def _leave(self, failed: bool) -> None:
+        handle = self._handle
+        if failed and not handle._lock.inherited:
+            handle.frame, handle.array = self._before
+            handle._buffer_of = handle._joined_of = None
+            handle.version += 1
+
+
 class Draft(MemoryHandle):
     """The version that a transaction makes of a frame on disk: old chunks stay there, new ones wait beside it."""
 
@@ -217,30 +232,82 @@ class Draft(MemoryHandle):
         return update, self._fresh
 
 
+class _Drafted(Block):
+    """Ends the draft of a handle, which shows what is on disk again; `changes` is what the draft has changed."""
+
+    __slots__ = ("_array", "_handle", "changes", "draft")
+
+    def __init__(self, handle: Drafting) -> None:
+        self._handle = handle
+        self.draft, self._array = Draft(handle.frame, str(handle.urlpath)), handle.array
+        self.changes: tuple[FrameUpdate, bool] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def _leave(self, failed: bool) -> None:
+        handle, draft = self._handle, self.draft
+        if not failed and draft.owner.is_here:
+            self.changes = draft.changes()
+        # The draft last: what is left out by an interrupt is done again.
+        if (handle.frame, handle.array) != (draft.base, self._array):
+            handle.frame, handle.array = draft.base, self._array
+            handle.version += 1
+        handle._draft = None  # type: ignore[misc]
+
+
 class Drafting(FrameHandle):
-    """What handles of frames on disk share: transactions."""
+    """What handles of frames on disk share: transactions, and looking at the disk after a change that failed."""
 
     __slots__ = ()
-    _draft: Draft | None  # each kind has a slot for it
+    _draft: Draft | None  # each kind has slots for these
+    _path: str
+    # Whether the last change failed, so that another version may be on disk than the one shown.
+    _behind: bool
 
-    @contextmanager
+    def editing(self) -> AbstractContextManager[Any]:
+        """See `FrameHandle.editing`. If the last change failed, the file is read again first."""
+        if self._behind or (self._draft is not None and not self._in_transaction()):
+            self.refresh()
+        return super().editing()
+
+    def refresh(self) -> bool:
+        """Take up the version that is on disk now; True when it is another one."""
+        with self._lock:
+            if self._in_transaction():
+                return False  # it shows its own version until it ends
+            changed = super().refresh()
+            self._behind = False  # type: ignore[misc]
+            return changed
+
+    def _version(self) -> bytes:
+        """Bytes that tell the version shown from others."""
+        raise NotImplementedError
+
+    def _look_again(self, error: BaseException) -> None:
+        """After a failed change, show what is on disk, and say so in the error."""
+        before = self._version()
+        try:
+            self.refresh()
+        except (OSError, FormatError, MemoryError):
+            what = "the change may be in the file: refresh() tells"
+        else:
+            shows = self._version() != before
+            what = "the change is in the file all the same, and shows" if shows else "the file is what it was"
+        explain(error, what)
+        name_file(error, self._path)
+
+    @as_block
     def transaction(self) -> Iterator[None]:
         """See `Stored.transaction`."""
         with self.editing():
             if self._draft is not None:
                 raise RuntimeError("transactions do not nest: the changes belong to the one that began before")
-            draft, array = Draft(self.frame, str(self.urlpath)), self.array
-            self._draft = draft  # type: ignore[misc]
-            try:
+            with _Drafted(self) as drafted:
+                self._draft = drafted.draft  # type: ignore[misc]
                 yield
-                changes = draft.changes() if draft.owner.is_here else None
-            finally:
-                self._draft = None  # type: ignore[misc]
-                if self.frame is not draft.base:
-                    self.frame, self.array = draft.base, array
-                    self.version += 1
-            if changes is not None:
-                update, fresh = changes
+            if drafted.changes is not None:
+                update, fresh = drafted.changes
                 self.publish(update, fresh=fresh)
 
     @property

@@ -10,11 +10,12 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
+from blosc2 import _files
 from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._files import Sidecar
@@ -98,7 +99,7 @@ class _Shared(FollowingHandle):
                 self._sidecar.seen = -1  # to be tried again
                 raise
 
-    @contextmanager
+    @_files.as_block
     def holding(self) -> Iterator[None]:
         """Block changes by all other handles, and start from the last version."""
         with self._sidecar.exclusive() as fresh:
@@ -123,7 +124,7 @@ class _Shared(FollowingHandle):
         self.require_writable()
         return self._editing()
 
-    @contextmanager
+    @_files.as_block
     def _editing(self) -> Iterator[None]:
         with self.holding(), self._lock:
             yield
