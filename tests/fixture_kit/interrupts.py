@@ -19,11 +19,12 @@ _WAY = 8
 
 @cache
 def block_ends(code: CodeType) -> frozenset[int]:
-    """Where the end of a ``with`` block is called, and where a ``try`` begins. The interpreter looks at signals after
-    calls, so not between the last one in a block and this one, nor before an instruction that does nothing."""
+    """Where the end of a ``with`` block is called, a ``try`` begins or an error is caught. The interpreter looks at
+    signals after calls, so not between the last one in a block and its end, nor before an instruction that does
+    nothing, nor between an error and its handler."""
     found, ahead = set(), []
     for instruction in dis.get_instructions(code):
-        if instruction.opname == "NOP":
+        if instruction.opname in ("NOP", "PUSH_EXC_INFO"):
             found.add(instruction.offset)
         ahead = [*ahead[-3:], instruction]
         if [one.argrepr for one in ahead[-3:]] == ["None"] * 3:

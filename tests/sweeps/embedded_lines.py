@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import numpy as np
 from store_makers import Maker, values_of
-from sweeps.interrupted import count_lines, play_line
 
 import blosc2
+from sweeps.interrupted import count_lines, play_line
 
 Values = dict[str, list[Any]]
 

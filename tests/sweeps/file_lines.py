@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from sweeps.interrupted import count_lines, play_line
 
 import blosc2
+from sweeps.interrupted import count_lines, play_line
 
 #: Items, and the metadata.
 Version = tuple[list[int], dict[str, Any]]
