@@ -209,6 +209,8 @@ def _check_folder(source: Source, member: Member, found: Findings) -> None:
     length, extra = struct.unpack_from("<2H", header, 26)
     name = source.read(member.at + _CENTRAL.size, int.from_bytes(record[28:30], "little"))
     start = member.header + _LOCAL.size
+    if any(record[34:36]):
+        found.add(f"the folder {member.name!r} lies on another disk of a split archive", offset=member.at)
     if header[:4] != b"PK\3\4" or length != len(name) or source.read(start, length) != name:
         found.add(f"the folder {member.name!r} has no local header of its name where the directory says",
                   offset=member.header)  # fmt: skip

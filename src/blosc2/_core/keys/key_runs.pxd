@@ -4,7 +4,7 @@
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport int64_t, uint8_t
 
-from blosc2._core.io.steps cimport flag_set
+from blosc2._core.io.steps cimport flag_get, flag_set
 from blosc2._core.keys.key_order cimport comes_behind, shared
 from blosc2._core.keys.keytable cimport KeyTable, Text
 from blosc2._core.zip.archive cimport check_fetched
@@ -21,13 +21,19 @@ cdef inline bint is_below(const Text *key, bytes prefix, Py_ssize_t length) noex
 cdef inline bint follows(KeyTable table, const Text *key, const uint8_t *before, Py_ssize_t length) noexcept:
     """Whether a key comes behind the one before, if there is one, as it does where a catalog and the names agree."""
     cdef Text last
-    if table.catalog is None or before == NULL:
+    if table.catalog is None or before == NULL or flag_get(&table.ordered):
         return True
     last = Text(before, length)
     if comes_behind(&last, key, shared(before, key.bytes, min(length, key.length))):
         return True
     flag_set(&table.contradicted)
     return False
+
+
+cdef inline void note_order(KeyTable table, bint all) noexcept:
+    """All keys of a table were seen, each behind the one before: the next listing need not look at that again."""
+    if all:
+        flag_set(&table.ordered)
 
 
 cdef inline Py_ssize_t shared_with(KeyTable table, int64_t position, const Text *key) noexcept nogil:

@@ -47,6 +47,7 @@ cdef class KeyTable:
     cdef bint _plain_names          # whether its keys are names in a directory as they lie there
     cdef int64_t _paths             # keys and groups, if `sound` has counted them; else -1
     cdef uint8_t contradicted       # whether a name is another one than the catalog has seen
+    cdef uint8_t ordered            # whether the names that its catalog leads to were found to be in order
     cdef uint8_t headers_fit        # whether the headers of members were found to bear the names of their records
     cdef uint8_t claims_hold        # whether its catalog's counts were compared with the directory, and its hash, too
     cdef Entry *came                # in the order of the directory, of one without irregular members; or NULL

@@ -14,7 +14,7 @@ from blosc2._core.zip.archive cimport MANY_RECORDS, Archive
 from blosc2._core.zip.catalog cimport Leaf
 from blosc2._core.keys.common_path cimport common_path
 from blosc2._core.keys.gone_ranges cimport after_gone, find_ranges, gone_within
-from blosc2._core.keys.key_runs cimport end_fetched, follows, is_below, shared_with
+from blosc2._core.keys.key_runs cimport end_fetched, follows, is_below, note_order, shared_with
 from blosc2._core.keys.moved_keys cimport own_key
 from blosc2._core.keys.keytable cimport DAMAGED, KeyTable, Text
 from blosc2._core.keys.membership cimport shows_key
@@ -310,6 +310,7 @@ cdef class KeyListing:
                 waiting.append((group, 0, 0, 0, 0, here))
             for name in reversed(groups):
                 waiting.append((f"{group}/{name}", *ranges_of[name], None))
+        note_order(base, path == "/" and self._plain)
 
     def position(self, str key not None):
         """The position of a published key in their order, -1 where it is not there."""
@@ -494,6 +495,7 @@ cdef class KeyCursor:
                 listing._without_catalog()
                 continue
             if which == 2:
+                note_order(self.table, base == 0 and listing._plain)
                 break
             if not is_below(&key, self.prefix, base) or not follows(listing.base, &key, last, length):
                 listing._without_catalog()      # keys that are not in order; an error where there is no catalog

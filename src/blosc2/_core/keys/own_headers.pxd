@@ -11,6 +11,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t
 from libc.string cimport memcmp
 
 from blosc2._core.io.little_endian cimport u16
+from blosc2._core.io.near_pages cimport read_small
 from blosc2._core.io.steps cimport flag_get, flag_set
 from blosc2._core.keys.keytable cimport DAMAGED, KeyTable, Text
 from blosc2._core.zip.archive cimport MANY_RECORDS, Archive
@@ -31,13 +32,20 @@ cdef struct OwnHeader:
 
 cdef inline bytes read_own_header(Archive archive, Member *member, OwnHeader *own):
     """Read it, and what comes behind it; `FormatError` where it is not there, or bears another name."""
-    cdef int64_t room = archive.directory_offset - LOCAL_LENGTH - member.header
+    cdef int64_t room = archive.directory_offset - LOCAL_LENGTH - member.header, wanted
     cdef Py_ssize_t length = member.record.name_length
+    cdef uint8_t near[LOCAL_LENGTH + 2 * BEHIND_NAME]
     cdef bytes block
     cdef const uint8_t *p
     if room < length:
         raise archive._error(member, "the directory leads to no local header, so it is damaged", member.header)
-    block = archive.source.read(member.header, LOCAL_LENGTH + min(room, length + BEHIND_NAME))
+    wanted = LOCAL_LENGTH + min(room, length + BEHIND_NAME)
+    if archive.source.base == NULL and wanted <= <int64_t> sizeof(near):
+        archive.source.check(
+            read_small(archive.source, member.header, wanted, archive.directory_offset, near), member.header, wanted)
+        block = near[:wanted]
+    else:
+        block = archive.source.read(member.header, wanted)
     p = <const uint8_t *> PyBytes_AS_STRING(block)
     if not is_signature(p, 3, 4):
         raise archive._error(member, "there is no local header where the directory says", member.header)
@@ -55,7 +63,7 @@ cdef inline bytes read_own_header(Archive archive, Member *member, OwnHeader *ow
 
 cdef inline bint holds_frame(Archive archive, Member *member, bytes block, const OwnHeader *own) except -1:
     """Whether a member's data starts with the magic of a frame; `FormatError` where it cannot be told where they start."""
-    cdef int64_t start = own.data - member.header, at, left
+    cdef int64_t start = own.data - member.header, at
     if own.data > archive.directory_offset:
         raise archive._error(member, "the member's data reaches into the directory", own.data)
     if start + 10 > PyBytes_GET_SIZE(block):
@@ -65,10 +73,9 @@ cdef inline bint holds_frame(Archive archive, Member *member, bytes block, const
     # Fields of a kind and a length each; zeros fill up.
     at = start - own.extra
     while start - at >= 4:
-        left = start - at - 4 - u16(<const uint8_t *> PyBytes_AS_STRING(block) + at + 2)
-        if left < 0:
-            raise archive._error(member, "the extra field of the local header does not end where it should", member.header)
-        at = start - left
+        at += 4 + u16(<const uint8_t *> PyBytes_AS_STRING(block) + at + 2)
+    if at > start or any(block[at:start]):
+        raise archive._error(member, "the extra field of the local header does not end where it should", member.header)
     return False
 
 
