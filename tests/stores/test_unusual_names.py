@@ -190,3 +190,31 @@ def test_a_warning_that_is_an_error_leaves_no_lock(tmp_path: Path) -> None:
         store = blosc2.DictStore(path, mode="a")
     store["/b"] = [1]
     store.close()
+
+
+# Around the longest path that is found below a group that is moved as a whole.
+@pytest.mark.parametrize("length", [8187, 8188, 8189, 8190, 8192, 20_000])
+def test_a_group_of_other_tools_with_a_very_long_path(length: int, tmp_path: Path) -> None:
+    path = tmp_path / "x.b2z"
+    with blosc2.TreeStore(path, mode="w") as store:
+        store["/zz"] = [1]
+    group = "/" + "a" * (length - 1)
+    frame = blosc2.asarray(np.arange(3)).to_cframe()
+    with zipfile.ZipFile(path, "a") as archive:
+        for n in range(300):
+            archive.writestr(f"{group[1:]}/k{n:03}.b2nd", frame)
+    with blosc2.TreeStore(path, mode="a") as store:
+        store["/zy"] = [1]
+        store.flush()  # from now on there is a catalog
+        for old, new in ((group, "/n"), ("/n", "/m/o")):
+            store.rename(old, new)
+            keys = [f"{new}/k{n:03}" for n in range(300)]
+            assert store.get_descendants(new) == keys
+            assert all(key in store and store[key][2] == 2 for key in keys[::30])
+            assert new in store
+            assert f"{old}/k000" not in store
+            assert old not in store
+        del store["/m/o/k000"]
+    with blosc2.TreeStore(path, mode="r") as store:
+        assert list(store) == ["/m", "/m/o", *keys[1:], "/zy", "/zz"]
+    assert blosc2.check(str(path)).ok

@@ -168,7 +168,7 @@ cdef class KeySet:
         return found
 
     def admits_moved(self, KeyTable table not None, str old not None, str new not None, check):
-        """Whether the keys of a group may all lie below another name: none is like one that is noted.
+        """Whether the keys of a group may all lie below another name: none is like one that is noted, or too long to be found.
 
         `check` raises an error for one that is not legal; it is called for those that are not plain.
         """
@@ -184,7 +184,7 @@ cdef class KeySet:
             return False
         lower[0] = 0x2F
         for position in range(first, stop):
-            if not table.key(position, &key) or not moved_text(&key, before, now, text, &length):
+            if not table.key(position, &key) or key.length > MOST_PATH or not moved_text(&key, before, now, text, &length):
                 return False
             if plain_parent(text, length) < 0:
                 name = text_of(text + 1, length - 1)

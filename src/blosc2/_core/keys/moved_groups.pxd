@@ -8,7 +8,7 @@ from libc.string cimport memcmp, memcpy
 cdef enum:
     # Each of them is compared with each key that is looked up.
     MOST_MOVED = 16
-    # Bytes of the longest name that a key below such a group may have.
+    # Bytes of the longest name that a key below such a group may have, and of that in the table.
     MOST_PATH = 8192
     GONE = -1
 
