@@ -110,6 +110,24 @@ def test_fixed_metadata(make: Any) -> None:
         make({b"\xff": 1})
 
 
+def test_the_entry_of_a_list_of_batches_stays(tmp_path: Path) -> None:
+    batches = blosc2.BatchArray()
+    batches.append([1, 2, 3])
+    name = "_batch_array_metadata"
+    kept = batches.vlmeta[name]
+    for act in (
+        lambda: batches.vlmeta.__setitem__(name.encode(), 1),
+        lambda: batches.vlmeta.update({name.encode(): 1}),
+        lambda: batches.vlmeta.set_vlmeta(name.encode(), b"\x01"),
+        lambda: batches.vlmeta.__delitem__(name.encode()),
+    ):
+        with pytest.raises(ValueError, match="changed with them alone"):
+            act()
+    batches.vlmeta[b"unit"] = "K"
+    batches.vlmeta.clear()
+    assert dict(batches.vlmeta) == {name: kept}
+
+
 def test_fixed_metadata_of_a_store(tmp_path: Path) -> None:
     blosc2.EmbedStore(tmp_path / "a.b2e", mode="w", meta={b"unit": "K"}).close()
     assert blosc2.blosc2_ext.open(str(tmp_path / "a.b2e"), "r", 0).meta["unit"] == "K"

@@ -72,11 +72,11 @@ class _Metadata:
 
     def _entry(self, name: object) -> tuple[str, bytes]:
         """The name of an entry as text, and its content."""
-        name = text_name(name)
-        content = self._read(name) if isinstance(name, str) else None
+        text = text_name(name)
+        content = self._read(text) if isinstance(text, str) else None
         if content is None:
             raise self._missing(name)
-        return name, content
+        return text, content
 
     def __iter__(self) -> Iterator[str]:
         raise NotImplementedError
@@ -273,7 +273,7 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
             _only_whole(name)
             self.update(value)
         else:
-            self._publish({name: pack_attribute(value)})
+            self._publish({text_name(name): pack_attribute(value)})
 
     def __delitem__(self, name: str) -> None:
         self._handle.require_writable()
@@ -302,13 +302,11 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
         >>> vlmeta[:]
         {'a': 1, 'b': 2}
         """
-        self._publish({name: pack_attribute(value) for name, value in dict(other, **entries).items()})
+        self._publish({text_name(name): pack_attribute(value) for name, value in dict(other, **entries).items()})
 
     def clear(self) -> None:
         """Delete all entries, publishing all changes together."""
-        self._handle.require_writable()
-        if names := self._handle.frame.vlmeta_names():
-            self._handle.set_vlmeta(dict.fromkeys(names))
+        self._publish(dict.fromkeys(self))
 
     @property
     def locking(self) -> bool:
@@ -403,7 +401,7 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
         cparams_from(cparams)
         if not content:
             raise ValueError("the content of an entry cannot be empty")
-        self._publish({name: bytes(content)})
+        self._publish({text_name(name): bytes(content)})
 
     def del_vlmeta(self, name: str) -> None:
         """Delete an entry."""
@@ -415,21 +413,21 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
     def _read(self, name: str) -> bytes | None:
         return self._handle.frame.vlmeta(name)
 
-    def _publish(self, changes: Mapping[str, bytes]) -> None:
+    def _publish(self, changes: Mapping[str, bytes | None]) -> None:
         self._handle.require_writable()
         if not changes:
             return
         old = set(self._handle.frame.vlmeta_names())
         entries = len(old)
         grows = False
-        checked: dict[str, bytes | None] = {}
-        for given, content in changes.items():
-            name = check_name(given)
-            check_content(name, content)
-            checked[name] = content
-            entries += name not in old
-            grows = grows or name not in old
+        for name, content in changes.items():
+            if content is None:
+                entries -= name in old
+            else:
+                check_content(check_name(name), content)
+                entries += name not in old
+                grows = grows or name not in old
         # Files with more entries exist. They can be changed, but no entry can be added.
         if grows:
             check_number(entries)
-        self._handle.set_vlmeta(checked)
+        self._handle.set_vlmeta(dict(changes))

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from blosc2._core.codec.codec import Encoder, raw_blocks
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.sharing import remembered
-from blosc2._frames import VLMeta, pack, unpack
+from blosc2._frames import VLMeta, pack, text_name, unpack
 from blosc2._lists.packed_values import unreadable
 from blosc2._options import Encoding
 from blosc2.exceptions import FormatError, UnsafeDeserializationError, UnsupportedKindError
@@ -124,8 +124,8 @@ class BatchMetadata(VLMeta):
     __slots__ = ()
 
     def __delitem__(self, name: str) -> None:
-        if name == LENGTHS:
-            self._publish({name: None})
+        if text_name(name) == LENGTHS:
+            self._publish({LENGTHS: None})
         super().__delitem__(name)
 
     def clear(self) -> None:

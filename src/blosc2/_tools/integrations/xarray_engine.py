@@ -19,7 +19,7 @@ from typing import Any, Final
 from blosc2._backends import EMBED
 from blosc2._opening import open as open_path
 from blosc2._stores import Store
-from blosc2._tools.integrations.dimensions import DIMENSIONS
+from blosc2._tools.converting.items import DIMENSIONS
 from blosc2._tools.integrations.xarray_backend import SUFFIXES, Blosc2BackendEntrypoint
 from blosc2.exceptions import FormatError
 from blosc2.ndarray import NDArray
