@@ -20,6 +20,11 @@ from pathlib import Path
 from Cython import __version__ as cython_version
 from Cython.Compiler.Main import compile as compile_module
 
+# Where there is no memory to append to a list comprehension, Cython 3.3.1 releases the item twice, and another object
+# is freed under its users. The error path releases it.
+RELEASED_TWICE = "    int result = PyList_Append(list, x);\n    Py_DECREF(x);\n"
+RELEASED_ONCE = "    int result = PyList_Append(list, x);\n    if (result == 0) Py_DECREF(x);\n"
+
 
 def kept_files(source: str, *arguments: str) -> Path | None:
     """The folder for C files of these sources and arguments; None if none are kept."""
@@ -51,6 +56,8 @@ def main(source: str, package: str, output: str, shared: str, *modules: str) -> 
         )
         if result.num_errors:
             return 1
+        made = Path(output, f"{module}.c")
+        made.write_text(made.read_text(encoding="utf-8").replace(RELEASED_TWICE, RELEASED_ONCE), encoding="utf-8")
     if kept:
         partial = kept.with_suffix(".partial")
         partial.mkdir(parents=True, exist_ok=True)

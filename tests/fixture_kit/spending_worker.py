@@ -23,7 +23,7 @@ def act(request: dict[str, Any]) -> Any:
             out = Path(folder) / ("out" + Path(path).suffix)
             report = blosc2.salvage(path, out, fill=request.get("fill"))
             return [list(report.recovered), str(report), out.stat().st_size]
-    found = blosc2.open(path, mmap_mode=request["mmap_mode"])
+    found = blosc2.open(path, request.get("mode", "r"), mmap_mode=request["mmap_mode"])
     if how == "vlmeta":
         return len(found.vlmeta[:])
     if how == "repr":

@@ -268,6 +268,64 @@ def test_what_could_not_be_read_back_is_not_written(tmp_path: Path) -> None:
     assert blosc2.open(str(path)).attrs["noise"] == noise
 
 
+FILTERED = {"filters": [blosc2.Filter.SHUFFLE, blosc2.Filter.BITSHUFFLE], "typesize": 8}
+
+
+@needs_proc
+@pytest.mark.parametrize("filters", [1, 2])
+def test_what_decoding_an_entry_takes_counts(tmp_path: Path, source: str | None, spender: Worker, filters: int) -> None:
+    """With filters the C library holds several blocks, and a small chunk may claim a large one."""
+    path = tmp_path / "entry.b2frame"
+    how = {**FILTERED, "filters": FILTERED["filters"][:filters], "blocksize": 30 << 20}
+    stored = blosc2.compress2(pack(bytes((30 << 20) - 5)), codec=blosc2.Codec.BLOSCLZ, **how)
+    claims.write_frame(path, vlmeta={"e0": stored})
+    answer = spender.ask({"path": str(path), "mmap_mode": source, "do": "len(x.vlmeta['e0'])"})
+    assert answer["error"] == "FormatError", answer
+    assert within(answer, path)
+
+
+@needs_proc
+@pytest.mark.parametrize("how", [{}, {"filters": FILTERED["filters"][1:]}, {"filters": FILTERED["filters"]}])
+def test_one_item_takes_what_decoding_its_block_takes(
+    tmp_path: Path, source: str | None, spender: Worker, how: dict[str, Any]
+) -> None:
+    path, size = tmp_path / "a.b2nd", 100 << 20
+    items = np.arange(size // 8) // 1000
+    blosc2.asarray(items, chunks=items.shape, blocks=items.shape, urlpath=str(path),
+                   cparams={"codec": blosc2.Codec.BLOSCLZ, "filters": [blosc2.Filter.NOFILTER], **how})  # fmt: skip
+    answer = spender.ask({"path": str(path), "mmap_mode": source, "do": "int(x[7_000_000])"})
+    assert answer["result"] == 7000, answer
+    assert within(answer, path, 4 * size if how else size)
+
+
+@needs_proc
+@pytest.mark.parametrize("raw", [True, False])
+def test_blocks_of_a_byte_are_not_listed(tmp_path: Path, source: str | None, spender: Worker, raw: bool) -> None:
+    path, size = tmp_path / "a.b2frame", 12 << 20
+    chunk = bytearray(blosc2.compress2(np.random.default_rng(1).bytes(size), typesize=1, clevel=0))
+    chunk[8:12] = (1 if raw else 4).to_bytes(4, "little")
+    if not raw:
+        chunk[2] &= ~2  # then its bytes are where blocks begin
+    claims.write_frame(path, [bytes(chunk)], nbytes=size, chunksize=size)
+    answer = spender.ask({"path": str(path), "mmap_mode": source, "do": "len(x.get_lazychunk(0))"})
+    assert answer["error"] == "FormatError", answer
+    assert within(answer, path)
+
+
+# ------------------------------------------------------------------ changes
+@needs_proc
+@pytest.mark.parametrize("count", [1_500_000, 2_000_000, 4_000_000])
+@pytest.mark.parametrize("do", ["x.update_data(5, bytes(range(64)), copy=True)", "x.delete_chunk(5)",
+                                "x.insert_data(5, bytes(range(64)), copy=True)", "x.append_data(bytes(range(64)))",
+                                "x.vlmeta.__setitem__('a', 1)"])  # fmt: skip
+def test_a_small_change_of_a_file_that_claims_many_chunks(tmp_path: Path, spender: Worker, count: int, do: str) -> None:
+    path = tmp_path / "a.b2frame"
+    claims.write_frame(path, [ZERO_OFFSET], count=count, nbytes=64 * count, chunksize=64)
+    answer = spender.ask({"path": str(path), "mmap_mode": None, "mode": "a", "do": do})
+    assert answer["error"] in (None, "FormatError"), answer
+    assert within(answer, path)
+
+
 # ------------------------------------------------------------------ salvage
 @needs_proc
 @pytest.mark.parametrize("suffix", ["b2frame", "b2nd"])

@@ -35,6 +35,9 @@ UNINIT_OFFSET = -0x7C00000000000000
 # Entries of a table that are converted to plain integers at a time.
 _PIECE: Final = 1 << 16
 
+# Bytes of memory for each chunk while a table is made: offsets as they were and as they are, sizes, and what is packed.
+_MAKING: Final = 40
+
 # Bytes of memory for a special chunk that must be stored because others differ in size.
 _MADE: Final = 256
 
@@ -76,8 +79,8 @@ class FrameUpdate:
         self._appended = 0  # bytes of an appended last chunk, while `_sizes` is None
 
     def require_table(self, count: int) -> None:
-        """Refuse a table of so many chunks instead of one value for all: no reader would accept it (`allocation`)."""
-        if 8 * count > FREE // 2 and 8 * count > table_limit(self.frame.file_size):
+        """Refuse a table of so many chunks instead of one value for all: making it takes too much (`allocation`)."""
+        if _MAKING * count > FREE and _MAKING * count > allowed(self.frame.file_size):
             raise self._too_many(count)
 
     def _too_many(self, count: int) -> FormatError:
