@@ -151,7 +151,7 @@ def test_alone(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_engine_that_cannot_be_loaded(other: None, files: Path, tmp_path: Path) -> None:
     (tmp_path / "site" / "other_claim.py").write_text("raise OSError('a library is missing')")
-    with pytest.warns(RuntimeWarning, match="a library is missing"):
+    with pytest.warns(UserWarning, match="a library is missing"):
         found = xr.open_dataset(files / "ours.b2z", engine=xarray_engine.SharedEntrypoint, group="a/b")
     with found:
         assert found.t.dims == ("y", "x")

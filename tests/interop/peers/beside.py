@@ -1,4 +1,4 @@
-"""nnU-Net, mlarray and PyTables, installed as anybody installs them beside our two wheels; for ``run.py beside``."""
+"""Programs that ask for `blosc2`, installed as anybody installs them beside our two wheels; for ``run.py beside``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 OURS = ("blosc2", "python-blosc2")
-PROGRAMS = ("nnunetv2", "mlarray", "tables")
+PROGRAMS = ("nnunetv2", "mlarray", "tables", "xarray-blosc2", "blosc2-containerization")
 #: What may not reach the environment: it could bring the tree instead of the wheel.
 FOREIGN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 
@@ -78,7 +78,7 @@ class Beside:
             before = self._ours()
             self._programs(before)
             self._nnunet()
-            for name in ("mlarray", "tables"):
+            for name in PROGRAMS[1:]:
                 self._case(f"{name}, write and read", "beside_cases.py", name, ".")
             self._without()
         except subprocess.CalledProcessError as error:

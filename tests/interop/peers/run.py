@@ -4,14 +4,15 @@ The programs are `tests` (the published package's own, as far as they are in sco
 `mlarray` (its test suite) and `nnunet` (its dataset class); all of them by default. They are downloaded with pip into
 ``--work``, and run in environments that are made there. Nothing of them is copied into this repository.
 
-The package is the one in `src`, with its extension modules built in place for the Python that runs this; an installed
-one with ``--package``. It takes some ten minutes. The exit status is 1 if something fails that should not.
+The package is the one that the Python has which runs this. It takes some ten minutes. The exit status is 1 if something
+fails that should not.
 
 `beside` runs only if it is asked for. It makes our wheel and that of `packaging/blosc2` (``--wheels`` names a folder
-that has them), installs both into a fresh environment, and then `nnunetv2`, `mlarray` and `tables` as anybody would,
-with all that they need. Ours have to stay in place, and `pip check` may say nothing of `blosc2`. nnU-Net's dataset
-class writes, reads, and reads in workers by fork, spawn and forkserver; the others write and read. Only torch is
-chosen (``--torch``), so that no libraries for graphics cards come along where the index has a build without them.
+that has them), installs both into a fresh environment, and then `nnunetv2`, `mlarray`, `tables`, `xarray-blosc2` and
+`blosc2-containerization` as anybody would, with all that they need. Ours have to stay in place, and `pip check` may say
+nothing of `blosc2`. nnU-Net's dataset class writes, reads, and reads in workers by fork, spawn and forkserver; the
+others write and read. Only torch is chosen (``--torch``), so that no libraries for graphics cards come along where the
+index has a build without them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tempfile
 import venv
@@ -32,11 +34,20 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from beside import Beside
-from selection import DIFFERENT, ENVIRONMENT, FILES, INSIDE, OUT_OF_SCOPE
+from selection import DIFFERENT, FEATURES, FILES, INSIDE, OUT_OF_SCOPE
 
 HERE = Path(__file__).resolve().parent
-VERSIONS = {"blosc2": "4.14.1", "mlarray": "0.0.54", "nnunetv2": "2.8.1", "tables": "3.11.1"}
-NEEDED = ["pytest", "numpy", "msgpack", "httpx", "pyarrow", "rich", "h5py", "batchgenerators"]
+VERSIONS = {
+    "blosc2": "4.14.1",
+    "mlarray": "0.0.54",
+    "nnunetv2": "2.8.1",
+    "tables": "3.11.1",
+    "xarray-blosc2": "1.7.1",
+    "blosc2-containerization": "1.1.2",
+}
+NEEDED = ["pytest", "numpy", "msgpack", "httpx", "pyarrow", "rich", "h5py"]
+# Brings the package that the Python of this program has, however it is installed, and what is installed with it.
+OURS = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
 TUTORIALS = (
     "01.ndarray-basics",
     "07.schunk-basics",
@@ -68,41 +79,43 @@ class Peers:
     ----------
     work : Path
         Where all is kept, and found again by the next run.
-    package : str
-        A folder for PYTHONPATH; "" where the package is installed in the environment.
     """
 
-    def __init__(self, work: Path, package: str) -> None:
-        self.work, self.package = work, package
+    def __init__(self, work: Path) -> None:
+        self.work = work
         self.work.mkdir(parents=True, exist_ok=True)
 
-    def _environment(self, name: str, packages: Iterable[str]) -> str:
+    def _environment(self, name: str, packages: Iterable[str], *options: str) -> str:
+        """The Python of an environment, which has these packages."""
         folder = self.work / name
         python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-        if not (folder / "ready").exists():
+        if not python.exists():
             venv.create(folder, with_pip=True, clear=True)
-            subprocess.run([python, "-m", "pip", "install", "-q", *packages], check=True)
-            if name == "ours":
-                extra = [f"{peer}=={VERSIONS[peer]}" for peer in ("mlarray", "nnunetv2")]
-                subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", *extra], check=True)
-            (folder / "ready").touch()
+        if name == "ours":
+            there = sysconfig.get_path("purelib", "venv", {"base": str(folder)})
+            (Path(there) / "ours.pth").write_text(OURS, encoding="utf-8")
+        missing = [package for package in packages if not (folder / f"has-{package}").exists()]
+        if missing:
+            subprocess.run([python, "-m", "pip", "install", "-q", *options, *missing], check=True)
+            for package in missing:
+                (folder / f"has-{package}").touch()
         return str(python)
 
     def ours(self, *arguments: object, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
         """Run Python with this package."""
         python = self._environment("ours", NEEDED)
-        paths = [str(HERE), *([self.package] if self.package else [])]
-        return _run([python, *arguments], cwd, {"PYTHONPATH": os.pathsep.join(paths), **env})
+        return _run([python, *arguments], cwd, {"PYTHONPATH": str(HERE), **env})
 
     def theirs(self, *arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         """Run Python with the published package."""
-        peers = [f"blosc2=={VERSIONS['blosc2']}", "batchgenerators", "pytest"]
-        python = self._environment("theirs", peers)
-        if not (self.work / "theirs" / "more").exists():
-            extra = [f"{peer}=={VERSIONS[peer]}" for peer in ("mlarray", "nnunetv2")]
-            subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", *extra], check=True)
-            (self.work / "theirs" / "more").touch()
+        python = self._environment("theirs", [f"blosc2=={VERSIONS['blosc2']}", "pytest"])
         return _run([python, *arguments], cwd, {"PYTHONPATH": ""})
+
+    def _medical(self) -> None:
+        """Install `mlarray` and `nnunetv2` in both environments, of what they need only what is used here."""
+        for name in ("ours", "theirs"):
+            self._environment(name, ["batchgenerators"])
+            self._environment(name, [f"{peer}=={VERSIONS[peer]}" for peer in ("mlarray", "nnunetv2")], "--no-deps")
 
     def source(self, name: str) -> Path:
         """The unpacked source distribution of a peer."""
@@ -143,7 +156,7 @@ class Peers:
             report.unlink(missing_ok=True)
             options = ["-q", "-p", "standins", "-p", "no:unraisableexception", "-p", "no:cacheprovider", "--tb=no"]
             options += ["-m", "not network and not heavy and not tui", f"--junitxml={report}", f"tests/{file}"]
-            done = self.ours("-m", "pytest", *options, cwd=run, **ENVIRONMENT.get(file, {}))
+            done = self.ours("-m", "pytest", *options, cwd=run)
             if not report.exists():
                 print(done.stdout[-2000:], done.stderr[-2000:])
                 total["failed"] += 1
@@ -152,14 +165,14 @@ class Peers:
             for test, outcome in _outcomes(report):
                 kind, reason = (outcome, "") if outcome == "skipped" else _judged(f"{file}::{test}", outcome)
                 found[kind] += 1
-                if kind == "failed" or (kind == "different" and outcome == "failed"):
+                if kind in ("failed", "different", "feature"):
                     print(f"    {kind}: {file}::{test} {reason}")
             print(f"{file}: {_text(found)}", flush=True)
             total += found
-        counted = total["passed"] + total["failed"] + total["different"]
+        counted = sum(total[kind] for kind in ("passed", "failed", "different", "feature"))
         print(f"own tests: {_text(total)}; {total['passed']} of {counted} in scope: {total['passed'] / counted:.2%};")
-        print(f"  without those of listed differences {total['passed'] / (counted - total['different']):.2%}")
-        return total["passed"] / (counted - total["different"]) >= 0.995
+        print(f"  without those that fail by a feature {total['passed'] / (counted - total['feature']):.2%}")
+        return not total["failed"] and total["passed"] > 2400
 
     def examples(self) -> bool:
         """Its examples for arrays and stores."""
@@ -197,6 +210,7 @@ class Peers:
 
     def mlarray(self) -> bool:
         """All tests of mlarray."""
+        self._medical()
         good = True
         for who in (self.ours, self.theirs):
             folder = self.work / f"mlarray-{who.__name__}"
@@ -209,6 +223,7 @@ class Peers:
 
     def nnunet(self) -> bool:
         """Cases that its dataset class writes with either package are read with either."""
+        self._medical()
         good = True
         for writer in (self.ours, self.theirs):
             with tempfile.TemporaryDirectory() as folder:
@@ -236,11 +251,14 @@ def _outcomes(report: Path) -> Iterable[tuple[str, str]]:
         yield case.get("name", ""), outcome
 
 
+_KINDS = (("out of scope", OUT_OF_SCOPE), ("inside", INSIDE), ("different", DIFFERENT), ("feature", FEATURES))
+
+
 def _judged(test: str, outcome: str) -> tuple[str, str]:
     """What a test counts as. One that passes counts as passed, whatever was said of it."""
     if outcome == "passed":
         return "passed", ""
-    for kind, known in (("out of scope", OUT_OF_SCOPE), ("inside", INSIDE), ("different", DIFFERENT)):
+    for kind, known in _KINDS:
         for pattern, reason in known:
             if re.search(pattern, test):
                 return kind, reason
@@ -258,14 +276,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", nargs="*", help=f"of {', '.join(known)}; all but the last by default")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "blosc2-peers")
-    parser.add_argument("--package", default=str(HERE.parents[2] / "src"))
     parser.add_argument("--wheels", type=Path, help="for `beside`: a folder with our two wheels; else they are made")
     parser.add_argument("--torch", default="torch==2.13.0", help="for `beside`: installed first, and kept")
     given = parser.parse_args()
     for name in set(given.program) - set(known):
         parser.error(f"there is no program {name!r}")
     work = given.work.resolve()
-    peers, good = Peers(work, given.package), []
+    peers, good = Peers(work), []
     for name in given.program or programs:
         if name == "beside":
             wheels = given.wheels and given.wheels.resolve()

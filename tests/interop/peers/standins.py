@@ -6,7 +6,6 @@ their other tests could not be collected. While tests run, the names are missing
 
 from __future__ import annotations
 
-import gc
 import importlib.abc
 import importlib.machinery
 import pkgutil
@@ -93,7 +92,8 @@ def pytest_make_collect_report(collector: Any) -> Generator[None, Any, Any]:
         return (yield)
     for found in pkgutil.iter_modules(blosc2.__path__):
         if not found.name.startswith("__"):
-            importlib.import_module(f"blosc2.{found.name}")
+            with suppress(ImportError):  # an extra, such as torch, is not installed
+                importlib.import_module(f"blosc2.{found.name}")
     modules = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "blosc2"]
     before = [(module, module.__dict__.get("__getattr__")) for module in modules]
     finder = _Finder()
@@ -115,9 +115,3 @@ def pytest_make_collect_report(collector: Any) -> Generator[None, Any, Any]:
             sys.modules.pop(name, None)
             blosc2.__dict__.pop(name.split(".")[1], None)
         _made.clear()
-
-
-def pytest_runtest_logfinish() -> None:
-    """What a failed test had open does not stay open, and locked, for the next one."""
-    sys.last_type = sys.last_value = sys.last_traceback = None
-    gc.collect()

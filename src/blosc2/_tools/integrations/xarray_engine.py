@@ -50,7 +50,7 @@ def other_engine() -> Any:
     try:
         engine = None if entry is None else entry.load()
     except Exception as error:  # noqa: BLE001 - of another package
-        warnings.warn(f"the other engine {NAME!r} of xarray cannot be loaded: {error}", RuntimeWarning, stacklevel=2)
+        warnings.warn(f"the other engine {NAME!r} of xarray cannot be loaded: {error}", stacklevel=2)
         return None
     if engine is not None:
         _let_hand_over(engine)
