@@ -19,7 +19,8 @@ def legible(text: object) -> str:
     >>> legible("scan\\udcff.b2nd")
     'scan\\\\udcff.b2nd'
     """
-    return str(text).encode("utf-8", "backslashreplace").decode()
+    shown = str(text)
+    return shown if shown.isascii() else shown.encode("utf-8", "backslashreplace").decode()
 
 
 def _location(path: object, key: str | None, offset: int | None) -> str:

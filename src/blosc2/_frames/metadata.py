@@ -72,7 +72,7 @@ class _Metadata:
 
     def _entry(self, name: object) -> tuple[str, bytes]:
         """The name of an entry as text, and its content."""
-        text = text_name(name)
+        text = name if isinstance(name, str) else text_name(name)
         content = self._read(text) if isinstance(text, str) else None
         if content is None:
             raise self._missing(name)
@@ -283,7 +283,7 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
         self._handle.set_vlmeta({name: None})
 
     def __contains__(self, name: object) -> bool:
-        return text_name(name) in self._handle.frame.vlmeta_names()
+        return (name if isinstance(name, str) else text_name(name)) in self._handle.frame.vlmeta_names()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._handle.frame.vlmeta_names())
