@@ -286,12 +286,11 @@ class WriterLock:
 
     def release(self) -> None:
         """Let other writers in. A second call does nothing."""
-        self.forget_taken()
         self.let_go()
 
     def let_go(self) -> None:
         """Let others in until the next `acquire`. A second call does nothing."""
-        self._forget_before()
+        self.forget_taken()
         if self._descriptor < 0:
             return
         # Whatever an interrupt leaves out is done by another call, but nothing is closed twice.

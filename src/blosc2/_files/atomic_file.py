@@ -111,6 +111,8 @@ class NewFile(Block):
                 _replace(self._temporary, self.path, self._owner)
             else:
                 publish_new(self._temporary, self.path, self._owner)
+            if lock is not None:
+                lock.adopt()
         except BaseException as failed:
             name_file(failed, self.path)
             self.abandon()
@@ -118,8 +120,6 @@ class NewFile(Block):
                 lock.adopt_if_current()
             raise
         self._is_over = True
-        if lock is not None:
-            lock.adopt()
         if durable:
             sync_folder(self.path)
 

@@ -70,6 +70,8 @@ def remove(store: Store, key: str) -> LiveHandle | None:
                 follower.key_changed(key, -1)
         except BaseException:
             recount(store)
+            if not store._contents.has(key):
+                store._leaves.forget(key)
             raise
     return edited
 
