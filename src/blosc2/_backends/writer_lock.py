@@ -143,8 +143,7 @@ class WriterLock:
                 if self._try(descriptor, self._path if creation is None else creation.path):
                     # While this waited, the file may have been replaced, removed or created.
                     if self._is_current(descriptor) if creation is None else creation.is_current(descriptor):
-                        self._descriptor, self._creation = descriptor, creation
-                        descriptor, creation = -1, None
+                        self._descriptor, self._creation, descriptor, creation = descriptor, creation, -1, None
                         if self._creation is None and not self._is_tidy:
                             self._tidy()
                         return

@@ -158,10 +158,10 @@ class SharedWriting(OuterBlock):
 
     def _drop(self, store: Store) -> None:
         """Show what is published: a change failed."""
+        with suppress(OSError, FormatError):  # first: leaves show what it has
+            load_if_behind(store)
         if store._unpublished or store._pending.unwritten:
             drop(store)
-        with suppress(OSError, FormatError):
-            load_if_behind(store)
 
     def _release(self, *, is_known: bool) -> None:
         """Let others have their turn. It may be called again, if it was interrupted."""
