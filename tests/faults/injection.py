@@ -117,8 +117,10 @@ def _go_on(story: Story, play: Play, step: Step, attempt: int, error: BaseExcept
         return True
     if isinstance(story, StoreStory) and play.handle is not None and not play.handle.closed:
         shown = kind.read(play.handle)
-        if seen == shown == play.publications[-1].version != play.now and "were written" in str(error):
-            # Published, but neither synced nor undone, because later calls fail too: the error says so.
+        told = "were written" in str(error) or isinstance(error, MemoryError)
+        if seen == shown == play.publications[-1].version != play.now and told:
+            # Published, but neither synced nor undone, because later calls fail too: the error says so. Or memory was
+            # short when it was read again, and is not by now.
             play.now = shown
             play.settle(seen)
             return True

@@ -116,7 +116,9 @@ void __wrap_free(void *found) {
 size_t __wrap_zfp_compress(void *stream, const void *field) {
     return b2_call.denied ? 0 : __real_zfp_compress(stream, field);
 }
-/* With dictionaries and LZ4 it copies between ranges of a chunk that overlap. `memmove` takes as long. */
+/* With dictionaries and LZ4 it copies between ranges of a chunk that overlap. `memmove` takes as long, if it is as many jumps
+   away as `memcpy` would be. */
+void *memmove(void *to, const void *from, size_t size) __attribute__((noplt));
 void *__wrap_memcpy(void *to, const void *from, size_t size);
 void *__wrap_memcpy(void *to, const void *from, size_t size) { return memmove(to, from, size); }
 #else
