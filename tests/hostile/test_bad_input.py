@@ -168,7 +168,7 @@ def test_a_path_that_is_none(folder: Path, path: Any, source: str | None) -> Non
 
 # -------------------------------------------------------------------------------------------------- modes
 
-BAD_MODES = ["", "rw", "R", "r+", "wb", "q", None, 1]
+BAD_MODES = ["", "rw", "R", "r+b", "wb", "q", None, 1]
 
 
 @pytest.mark.parametrize("mode", BAD_MODES)
