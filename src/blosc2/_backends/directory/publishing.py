@@ -244,7 +244,7 @@ class Publishing:
         folders = {backend.tree.remove_empty(os.path.dirname(path)) for path in paths + undone}
         with suppress(OSError):  # what is there is whole either way
             backend.tree.sync(folders if durable else set())
-        if left or backend._embed_file.is_ahead_of(None):
+        if left or backend._embed_file.behind:
             backend.half_done = True
         if left:
             error.add_note(
