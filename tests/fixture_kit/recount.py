@@ -90,7 +90,7 @@ def _group(store: Any, path: str, keys: list[str], groups: set[str]) -> None:
         ]
         assert sorted(walked) == inside, (path, topdown)
     drawn = str(store.tree(path or "/")).splitlines()
-    assert len(drawn) == 1 + len(inside), (path, drawn)
+    assert len(drawn) == min(1001, 1 + len(inside)), (path, drawn)
 
 
 def _counts(store: Any, leaves: Mapping[str, list[int]], described: Collection[str], groups: set[str]) -> None:

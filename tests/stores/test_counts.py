@@ -275,7 +275,7 @@ ALL = (*CHANGES, *CHANGES, "write_many", "transaction", "flush", "refresh", "com
 @pytest.mark.parametrize("pace", ["at once", "waits", "usual"])
 @pytest.mark.parametrize("locking", [False, True], ids=["alone", "locking"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_counts(
+def test_acts_beside_a_dictionary(
     kind: str, locking: bool, pace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     if pace != "usual":

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fixture_kit.recount import recount
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
@@ -98,8 +99,7 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def as_the_dictionaries(self) -> None:
         if hasattr(self, "store"):
-            assert values_of(self.store) == self.now
-            assert len(values_of(self.store)) == sum(key in self.store for key in self.now)
+            recount(self.store, self.now, (), NAMES)
             assert self.make.values() == self.published
 
     # -------------------------------------------------------------------------------- changes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -90,3 +91,71 @@ def test_an_edit_that_is_just_taken_as_a_change(
         reading.join()
         assert found == [{"read": 777, "item": 777, "size": (60,), "pending": True}[what]]
     assert make.values()["/k3"] == [777] * 60
+
+
+# ------------------------------------------------------------------ folders that go
+def rename(store: Any) -> None:
+    store.rename("/g", "/a/n")
+
+
+def delete(store: Any) -> None:
+    del store["/g"]
+
+
+LOOKS = ["list", "refresh", "open", "items", "values", "walk", "stats", "tree", "check", "copy"]
+
+
+@pytest.mark.parametrize("act", LOOKS)
+@pytest.mark.parametrize("change", [rename, delete])
+def test_a_folder_that_goes_while_it_is_looked_at(
+    change: Callable[[Any], None], act: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "x.b2d")
+    with blosc2.TreeStore(path, mode="w") as store:
+        store["/g/h/x"], store["/g/y"], store["/z"] = [1], [2], [3]
+    writer = blosc2.TreeStore(path, mode="a")
+    writer.get("/z")
+    changes = [change]
+    real = os.scandir
+
+    def come_between(folder: Any) -> Any:
+        if changes and str(folder).rstrip("/").endswith("/g"):
+            changes.pop()(writer)
+        return real(folder)
+
+    after = {"/a/n/h/x", "/a/n/y", "/z"} if change is rename else {"/z"}
+    with blosc2.TreeStore(path, mode="r") as reader, monkeypatch.context() as patch:
+        if act == "refresh":
+            list(reader)
+            writer["/new"] = [4]
+            after |= {"/new"}
+        patch.setattr(os, "scandir", come_between)
+        if act == "refresh":
+            reader.refresh()
+        elif act == "open":
+            list(blosc2.open(path))
+        elif act in ("items", "values", "walk"):
+            list(getattr(reader, act)())
+        elif act == "check":
+            assert blosc2.check(path).ok
+        elif act == "copy":
+            reader.to_b2z(filename=str(tmp_path / "copy.b2z"))
+        else:
+            {"list": list, "stats": lambda store: store.stats(), "tree": lambda store: str(store.tree())}[act](reader)
+        assert {key for key in reader if isinstance(reader[key], blosc2.NDArray)} == after
+    assert not changes
+    writer.close()
+
+
+def test_items_leave_out_leaves_that_went(tmp_path: Path) -> None:
+    path = str(tmp_path / "x.b2d")
+    with blosc2.TreeStore(path, mode="w") as writer:
+        writer["/a"], writer["/b"], writer["/c"] = [1], [2], [3]
+        writer.flush()
+        with blosc2.TreeStore(path, mode="r") as reader:
+            pairs, leaves = iter(reader.items()), iter(reader.values())
+            assert next(pairs)[0] == "/a"
+            next(leaves)
+            del writer["/b"]
+            assert [key for key, _ in pairs] == ["/c"]
+            assert [leaf[0] for leaf in leaves] == [3]

@@ -14,6 +14,7 @@ from blosc2._integrity.report import FAULTS, Findings
 from blosc2._options import absolute_path
 
 _TEMPORARY: Final = ".tmp"
+_WENT: Final = "it went while the store was checked: a writer is at work, so check it again"
 
 
 def check_directory_store(root: str, found: Findings) -> None:
@@ -22,7 +23,8 @@ def check_directory_store(root: str, found: Findings) -> None:
     found.total = sum(_size(os.path.join(root, name)) for name in files)
     embedded = EmbeddedKeys()
     if EMBED in files:
-        embedded = check_embedded_file(os.path.join(root, EMBED), found)
+        path = os.path.join(root, EMBED)
+        embedded = found.of_one_version(path, lambda: check_embedded_file(path, found))
     else:
         found.add(f"the directory has no {EMBED}, without which it is no store; blosc2.salvage makes one")
     keys = []
@@ -45,7 +47,10 @@ def walk(root: str, found: Findings) -> Iterator[str]:
             with os.scandir(os.path.join(root, base)) as scan:
                 entries = sorted(scan, key=lambda entry: entry.name)
         except OSError as error:
-            found.caught(error)
+            if base and not os.path.lexists(os.path.join(root, base)):
+                found.note(_WENT, path=os.path.join(root, base))
+            else:
+                found.caught(error)
             continue
         for entry in entries:
             name = base + entry.name
@@ -80,7 +85,10 @@ def _check_file(root: str, name: str, found: Findings) -> str | None:
         found.note("its name is not UTF-8, so it is no leaf; rename it", path=path)
         return None
     except FAULTS as error:
-        found.caught(error, key=key, path=path)
+        if isinstance(error, FileNotFoundError) and not os.path.lexists(path):
+            found.note(_WENT, key=key, path=path)
+        else:
+            found.caught(error, key=key, path=path)
         return None
     if suffix == _TEMPORARY:
         found.note("a temporary file of a writer that was interrupted; it may be deleted", path=path)

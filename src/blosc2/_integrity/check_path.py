@@ -76,16 +76,16 @@ def check(path: str | bytes | os.PathLike[Any], *, progress: Callable[[int, int]
     elif kind == ARCHIVE:
         from blosc2._integrity.check_archive import check_archive_file
 
-        check_archive_file(name, found)
+        found.of_one_version(name, lambda: check_archive_file(name, found))
     elif kind == EMBEDDED:
         from blosc2._integrity.check_embedded import check_embedded_file
 
         found.total = os.path.getsize(name)
-        check_embedded_file(name, found)
+        found.of_one_version(name, lambda: check_embedded_file(name, found))
     else:
         from blosc2._integrity.check_arrays import check_path
 
-        check_path(name, found)
+        found.of_one_version(name, lambda: check_path(name, found))
     return found.report()
 
 

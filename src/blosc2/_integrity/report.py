@@ -6,14 +6,19 @@ import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, overload
+from typing import Final, Literal, TypeVar, overload
 
+from blosc2._files import file_identity
 from blosc2.exceptions import FormatError, UnsafeDeserializationError, UnsupportedKindError, legible
+
+_Result = TypeVar("_Result")
 
 Kind = Literal["damage", "unverified", "note"]
 
 #: How many findings of one frame are told; a file that is damaged all over does not need more.
 MOST: Final = 100
+# How often a file is looked at that is changed meanwhile.
+_LOOKS: Final = 5
 # Of findings, how many the `repr` of a report shows.
 _MOST_SHOWN: Final = 10
 # What to do about damage, where nothing else is said.
@@ -169,6 +174,19 @@ class Findings:
             self.add(f"it cannot be read: {text}", key=key, path=path or _name(error.filename))
         else:
             raise error
+
+    def of_one_version(self, path: str, look: Callable[[], _Result]) -> _Result:
+        """What a look at a file gives; again if something was found, and a writer has changed the file meanwhile."""
+        known, done = len(self.found), self.done
+        for _ in range(_LOOKS):
+            before = file_identity(path)
+            result = look()
+            if len(self.found) == known or file_identity(path) == before:
+                return result
+            del self.found[known:]
+            self.done = done
+        self.unverified("a writer changed it whenever it was looked at: check it again", path=path)
+        return result
 
     def advance(self, nbytes: int) -> None:
         """So much more is done."""

@@ -298,7 +298,7 @@ class LeafPublishing:
         self.waiting.discard(key)
         if isinstance(byte_range, Renamed):
             self.origins.add(byte_range.origin)
-        if is_new and self._follows(store, key):
+        if is_new and store._backend.placing is not None and self._follows(store, key):
             self.following.add(key)
 
     def _follows(self, store: DictStore, key: str) -> bool:
@@ -306,8 +306,6 @@ class LeafPublishing:
 
         If it were published alone, and these changes dropped, the store would have both.
         """
-        if store._backend.placing is None:
-            return False
         if not store._pending.frames:
             self._forget_gone()
             return False

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from blosc2._backends import directory as directories
 from blosc2._backends import embedded as frames
 from blosc2._backends.directory.aside import FilesAside
-from blosc2._backends.directory.files import has_dead_bytes
+from blosc2._backends.directory.files import has_dead_bytes, size_of
 from blosc2._backends.directory.folders import Folders
 from blosc2._backends.directory.leaf_files import LeafFiles
 from blosc2._backends.directory.placing import Placing, Unsettled
@@ -441,7 +441,7 @@ class DirectoryBackend(TieredBackend):
 
     def size(self) -> int:
         """Bytes of all files."""
-        return sum(os.stat(path).st_size for path in self._all_files())
+        return sum(map(size_of, self._all_files()))
 
     def _all_files(self) -> list[str]:
         return [os.path.join(self.root, EMBED), *self.files.all()]

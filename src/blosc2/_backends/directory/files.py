@@ -22,6 +22,14 @@ def has_dead_bytes(frame: Frame, size: int) -> bool:
     return bool(size - _most_live(frame) > max(_SLACK, size // _SLACK_SHARE))
 
 
+def size_of(path: str) -> int:
+    """The bytes of a file; 0 for one that a writer has removed."""
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0
+
+
 def _most_live(frame: Frame) -> int:
     """The largest size of a frame's file without dead bytes."""
     index = 8 * frame.nchunks + 64

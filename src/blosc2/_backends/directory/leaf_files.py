@@ -131,7 +131,10 @@ class LeafFiles:
         source = Source.of_small_file(path, _SMALL_FILE)
         if source is None or source.size < _SMALL_FILE:
             return None if source is None else file_range(source)
-        source = open_source(path, self._mmap_mode, old)
+        try:
+            source = open_source(path, self._mmap_mode, old)
+        except FileNotFoundError:  # it went just now
+            return None
         if self.advice is not None:
             source.advise(self.advice)
         return file_range(source)

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Final
 
 from blosc2._backends.key_rules import is_text
-from blosc2._backends.layout import EMBED, FRAME_MAGIC, LEAF_SUFFIXES, LOCK, RESERVED
+from blosc2._backends.layout import EMBED, FRAME_MAGIC, LEAF_SUFFIXES, LOCK, RESERVED, missing
 from blosc2._core.io.sharing import item_of
 from blosc2.exceptions import FormatError
 
@@ -18,6 +18,9 @@ _RESERVED: Final = RESERVED.rstrip("/")
 _NAMES: Final = 256
 _FOLDERS: Final = 4
 _OPENED: Final = 15
+# How often a tree is looked at that a writer changes meanwhile; the time of a folder that is not there.
+_TRIES: Final = 5
+_GONE: Final = -1
 _RANKS: Final = {suffix: rank for rank, suffix in enumerate(LEAF_SUFFIXES)}
 _name_of = attrgetter("name")
 
@@ -119,20 +122,51 @@ def first_unusual(root: str) -> dict[str, str]:
 
 
 def scan(root: str) -> list[dict[str, str]]:
-    """`Folder.ranked` of a whole tree."""
+    """`Folder.ranked` of a whole tree.
+
+    A writer may move leaves meanwhile, from folders still to come to others. So a tree of which a folder has changed is
+    looked at again.
+    """
+    for _ in range(_TRIES):
+        times: dict[str, int] = {}
+        ranked = _scan_once(root, times)
+        if all(_time_of(root + base) == time for base, time in times.items()):
+            break
+    return ranked
+
+
+def _scan_once(root: str, times: dict[str, int]) -> list[dict[str, str]]:
+    """The same by one look, with the times of the folders before it; without those that go meanwhile."""
     ranked: list[dict[str, str]] = [{} for _ in range(len(LEAF_SUFFIXES) + 1)]
     waiting = ["/"]
     while waiting:
-        folder = Folder(root, waiting.pop())
+        base = waiting.pop()
+        times[base] = _time_of(root + base)
+        try:
+            folder = Folder(root, base)
+        except (FileNotFoundError, NotADirectoryError):
+            times[base] = _GONE - 1  # whatever its time is now
+            if base == "/":
+                raise missing(root) from None
+            continue
         waiting += folder.folders
         for all_files, files in zip(ranked, folder.ranked, strict=True):
             all_files.update(files)
     return ranked
 
 
+def _time_of(folder: str) -> int:
+    """When a folder was changed last."""
+    try:
+        return os.stat(folder).st_mtime_ns
+    except OSError:
+        return _GONE
+
+
 def _begins_like_frame(path: str) -> bool:
-    with open(path, "rb", buffering=0) as file:
+    with suppress(FileNotFoundError), open(path, "rb", buffering=0) as file:
         return file.read(len(FRAME_MAGIC)) == FRAME_MAGIC
+    return False
 
 
 def _check_name(root: str, key: str) -> None:

@@ -59,7 +59,7 @@ class Values(ValuesView[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         store = self._mapping
-        if store._session.sharing is not None:
+        if _may_go(store):
             yield from (leaf for _, leaf in _still_there(store))
             return
         for key in _keys(store):
@@ -73,11 +73,16 @@ class LeafItems(ItemsView[str, Any]):
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
         store = self._mapping
-        if store._session.sharing is not None:
+        if _may_go(store):
             yield from _still_there(store)
             return
         for key in _keys(store):
             yield key, store[key]
+
+
+def _may_go(store: Store) -> bool:
+    """Whether leaves that are listed may be gone when it is their turn: others delete them."""
+    return store._session.sharing is not None or not store._backend.lists_cheaply
 
 
 def _still_there(store: Store) -> Iterator[tuple[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from blosc2 import _display
@@ -74,7 +75,7 @@ def _has_few_files(path: str) -> bool:
     """Whether a directory has few files, so that listing them takes a moment only."""
     left, folders = _FEW_FILES, [path] if os.path.exists(path) else []  # a new store may have published nothing
     while folders:
-        with os.scandir(folders.pop()) as entries:
+        with suppress(FileNotFoundError), os.scandir(folders.pop()) as entries:  # a writer may remove folders
             for entry in entries:
                 left -= 1
                 if left < 0:
