@@ -150,5 +150,7 @@ class AllOrNone(Block):
         pending.count_memory()
         if store._backend.behind:  # the changes may be published
             show_published(store, list(self._before))
-        else:  # what could not be published as a whole may be there in part
-            leaves.reload([key for key in self._before if key not in leaves.edited], store._contents.byte_range)
+        else:
+            for key in self._before:
+                if not store._contents.has(key):  # its removal was published
+                    leaves.forget(key)
