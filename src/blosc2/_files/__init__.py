@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from blosc2._files.atomic_file import Lock, NewFile, remove_leftovers, temporary_name, through_link
     from blosc2._files.blocks import as_block
     from blosc2._files.chunk_buffer import ChunkBuffer
-    from blosc2._files.compaction import Compaction, Progress
     from blosc2._files.copies import (
         ByteRange,
+        Compaction,
         Part,
+        Progress,
         check_unchanged,
         checked_parts,
         checked_pieces,
@@ -49,8 +50,9 @@ else:
         "atomic_file": "Lock NewFile remove_leftovers temporary_name through_link",
         "blocks": "as_block",
         "chunk_buffer": "ChunkBuffer",
-        "compaction": "Compaction Progress",
-        "copies": "ByteRange Part check_unchanged checked_parts checked_pieces pieces_of write_parts",
+        "copies": (
+            "ByteRange Compaction Part Progress check_unchanged checked_parts checked_pieces pieces_of write_parts"
+        ),
         "creation_lock": "CreationLock",
         "file_lock": "flock locked",
         "identity": (

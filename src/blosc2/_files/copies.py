@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias
 
 from blosc2._core.frame.frame_checksums import range_checksum
 from blosc2._core.io.checksum import crc32c
@@ -22,6 +22,8 @@ from blosc2.exceptions import FormatError
 ByteRange = tuple[Source, int, int]
 #: Bytes that are to be written: a buffer, or where they lie.
 Part = Any
+#: Called with the bytes that are done and those in all.
+Progress: TypeAlias = Callable[[int, int], Any]
 
 # Bytes read and written at a time, and bytes that the system copies at a time. Interrupts are served in between.
 _PIECE: Final = 2 << 20
@@ -35,6 +37,13 @@ _NOT_WRITTEN: Final = (
 _CANNOT: Final = (
     errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF, errno.ETXTBSY, errno.EOVERFLOW,
 )  # fmt: skip
+
+
+class Compaction(NamedTuple):
+    """The bytes of a file or store before and after `compact`."""
+
+    before: int
+    after: int
 
 
 def pieces_of(byte_range: ByteRange) -> Iterator[bytes | memoryview]:

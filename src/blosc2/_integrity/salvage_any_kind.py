@@ -142,24 +142,16 @@ def write_store_to(path: str, values: Values, lost: Findings) -> tuple[str, ...]
     if not leaves and (values.kind is None or any(one.kind == "damage" for one in lost.found)):
         raise _nothing(lost)
     recovered = []
-    new = _new_store(path, values._replace(leaves=leaves))
-    try:
-        with new as store:
-            for key, byte_range in leaves.items():
-                try:
-                    changes.put(store, key, byte_range)
-                    recovered.append(key)
-                except ValueError as error:  # keys that exclude each other
-                    lost.add(str(error), key=key)
-            if values.registry and isinstance(store, DictStore):
-                store._pending.registry = values.registry
-    except BaseException:
-        # A part of what is whole would look like all of it.
-        if os.path.isdir(path):
-            Owner().remove_tree(path)
-        else:
-            os.unlink(path)
-        raise
+    # All of it or nothing: a part of what is whole would look like all of it.
+    with _new_store(path, values._replace(leaves=leaves)) as store, store.transaction():
+        for key, byte_range in leaves.items():
+            try:
+                changes.put(store, key, byte_range)
+                recovered.append(key)
+            except ValueError as error:  # keys that exclude each other
+                lost.add(str(error), key=key)
+        if values.registry and isinstance(store, DictStore):
+            store._pending.registry = values.registry
     return tuple(recovered)
 
 

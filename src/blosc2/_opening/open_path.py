@@ -131,8 +131,7 @@ def open(
         asked = (verify, advise is not None, dataset, hdf5_index, path, shared_cache, storage_options, remote)
         if not any(asked) and (again := _opened_again(urlpath, mmap_mode, verify, deserialize, kwargs)) is not None:
             return again
-    if mode == "r+":  # as NumPy and h5py call it
-        mode = "a"
+    mode = "a" if mode == "r+" else mode  # as NumPy and h5py call it
     given = {"dataset": dataset, "hdf5_index": hdf5_index, "path": path, "shared_cache": shared_cache}
     if any(given.values()):
         kwargs |= {name: value for name, value in given.items() if value}

@@ -272,7 +272,7 @@ class ZipBackend(TieredBackend):
             start = 0
             checksum: int | None = 0
         else:
-            self._descriptor = os.open(self.root, archives.unfinished_append.PLAINLY)
+            self._descriptor = os.open(self.root, os.O_RDWR | archives.unfinished_append.PLAINLY)
             keep_from_child(self)
             archives.unfinished_append.check_as_left(self, self._now())
             size = start = os.fstat(self._descriptor).st_size

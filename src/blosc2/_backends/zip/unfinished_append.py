@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from blosc2._backends.zip.backend import ZipBackend
 
 #: Flags of `os.open` for changes: bytes as they are, and not for programs that this one starts.
-PLAINLY: Final = os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+PLAINLY: Final = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 #: Digits of a file checksum that state the checksum of the rest of the file.
 DIGITS: Final = 8
 #: Bytes are taken for a damaged file checksum when at most so many bits differ from what every file checksum has there.
@@ -111,7 +111,7 @@ def cut_tail(backend: ZipBackend) -> None:
     if members is None or members.source.size <= members.archive.end or backend.lock is None or not backend.lock.held:
         return
     try:
-        backend._descriptor = os.open(backend.root, PLAINLY)
+        backend._descriptor = os.open(backend.root, os.O_RDWR | PLAINLY)
     except OSError:  # then nothing can be appended either
         return
     try:
