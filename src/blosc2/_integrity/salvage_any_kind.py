@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import Any
 
 from blosc2._backends import EMBED, FRAME_MAGIC, LEAF_SUFFIXES, LOCK, ByteRange, suffix_of
@@ -20,7 +21,7 @@ from blosc2._integrity.target_keys import why_not
 from blosc2._stores import Store, changes
 from blosc2.dict_store import DictStore
 from blosc2.embed_store import EmbedStore
-from blosc2.exceptions import FormatError, legible
+from blosc2.exceptions import FormatError, StoreLockedError, legible
 from blosc2.tree_store import TreeStore
 
 
@@ -143,15 +144,23 @@ def write_store_to(path: str, values: Values, lost: Findings) -> tuple[str, ...]
         raise _nothing(lost)
     recovered = []
     # All of it or nothing: a part of what is whole would look like all of it.
-    with _new_store(path, values._replace(leaves=leaves)) as store, store.transaction():
-        for key, byte_range in leaves.items():
-            try:
-                changes.put(store, key, byte_range)
-                recovered.append(key)
-            except ValueError as error:  # keys that exclude each other
-                lost.add(str(error), key=key)
-        if values.registry and isinstance(store, DictStore):
-            store._pending.registry = values.registry
+    try:
+        with _new_store(path, values._replace(leaves=leaves)) as store, store.transaction():
+            for key, byte_range in leaves.items():
+                try:
+                    changes.put(store, key, byte_range)
+                    recovered.append(key)
+                except ValueError as error:  # keys that exclude each other
+                    lost.add(str(error), key=key)
+            if values.registry and isinstance(store, DictStore):
+                store._pending.registry = values.registry
+    except (FileExistsError, StoreLockedError):  # somebody else made it meanwhile
+        raise
+    except BaseException:
+        if path.endswith(".b2e"):  # its file is made when it is opened
+            with suppress(FileNotFoundError):
+                Owner().unlink(path)
+        raise
     return tuple(recovered)
 
 
