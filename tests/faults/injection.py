@@ -124,6 +124,14 @@ def _go_on(story: Story, play: Play, step: Step, attempt: int, error: BaseExcept
             play.now = shown
             play.settle(seen)
             return True
+        if not kind.atomic and shown == play.publications[-1].version != play.now and _are_kept(error):
+            # Half done, and not to be taken back: all of it is pending, and a flush completes it.
+            play.now = shown
+            play.handle.flush()
+            seen = kind.observe(play.folder)
+            kind.check(seen, [shown])
+            play.settle(seen)
+            return True
         if not kind.atomic and step in story.undone and seen == shown:
             # The block's changes are forgotten, and some of them were published already.
             play.now = shown
@@ -146,6 +154,11 @@ def _go_on(story: Story, play: Play, step: Step, attempt: int, error: BaseExcept
             play.settle(seen)
             return True
     return False
+
+
+def _are_kept(error: BaseException) -> bool:
+    """Whether an error says that changes wait for a flush, though their block has ended."""
+    return "your changes are kept in the store object" in " ".join([str(error), *getattr(error, "__notes__", [])])
 
 
 def _is_told(error: BaseException) -> bool:
