@@ -140,7 +140,8 @@ class NewFile(Block):
     def __del__(self) -> None:
         # An interrupt came before somebody had it, or after it was let go of.
         if not getattr(self, "_is_over", True):
-            self.abandon()
+            with suppress(OSError):
+                self.abandon()
 
 
 def through_link(path: str) -> str:
