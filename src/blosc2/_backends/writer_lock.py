@@ -301,7 +301,8 @@ class WriterLock:
         os.close(descriptor)
 
     def __del__(self) -> None:
-        self.release()
+        if hasattr(self, "shared"):  # an interrupt may leave it without, and then it locks nothing
+            self.release()
 
 
 def _holder(descriptor: int) -> str:

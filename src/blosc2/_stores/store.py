@@ -417,8 +417,8 @@ class Store(LeafLookup, MutableMapping[str, Any]):
         publish.leave(self, error)
 
     def __del__(self) -> None:
-        session = getattr(self, "_session", None)
-        if session is not None and not session.closed and session.mode != "r":
+        # One that was interrupted while it was made has no changes.
+        if hasattr(self, "_leaves") and not self._session.closed and self._session.mode != "r":
             _stores.end_forgotten(self)
 
     def _begin_child(self) -> None:
