@@ -118,7 +118,9 @@ size_t __wrap_zfp_compress(void *stream, const void *field) {
 }
 /* With dictionaries and LZ4 it copies between ranges of a chunk that overlap. `memmove` takes as long, if it is as many jumps
    away as `memcpy` would be. */
+#ifndef __clang__
 void *memmove(void *to, const void *from, size_t size) __attribute__((noplt));
+#endif
 void *__wrap_memcpy(void *to, const void *from, size_t size);
 void *__wrap_memcpy(void *to, const void *from, size_t size) { return memmove(to, from, size); }
 #else
