@@ -204,7 +204,7 @@ def _check_local(source: Source, member: Member, data: int, found: Findings) -> 
 
 
 def _check_folder(source: Source, member: Member, found: Findings) -> None:
-    """The same of an entry that only names a folder, and which nobody reads."""
+    """Compare the local header of an entry that only names a folder, which no reader looks at, with its record."""
     record, header = source.read(member.at, _CENTRAL.size), source.read(member.header, _LOCAL.size)
     length, extra = struct.unpack_from("<2H", header, 26)
     name = source.read(member.at + _CENTRAL.size, int.from_bytes(record[28:30], "little"))

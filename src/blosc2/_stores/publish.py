@@ -76,7 +76,7 @@ def flush(store: Store, *, durable: bool) -> None:
             try:
                 _forget_published(store)
             except BaseException:
-                _forget_published(store)  # an interrupt came between
+                _forget_published(store)  # it was interrupted
                 raise
         if store._session.mode != "r":
             publishing.make_durable(store, durable=durable)

@@ -136,7 +136,7 @@ def scan(root: str) -> list[dict[str, str]]:
 
 
 def _scan_once(root: str, times: dict[str, int]) -> list[dict[str, str]]:
-    """The same by one look, with the times of the folders before it; without those that go meanwhile."""
+    """Look at a tree once, and note in `times` when each folder was changed before; folders that go are left out."""
     ranked: list[dict[str, str]] = [{} for _ in range(len(LEAF_SUFFIXES) + 1)]
     waiting = ["/"]
     while waiting:
