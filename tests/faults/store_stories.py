@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -141,14 +143,10 @@ class StoreStory:
         """Give a group many leaves."""
 
         def step(play: Play) -> None:
-            more = {f"{group}/n{n:03}": np.full(3, n, "i2") for n in range(number)}
-            version = {**play.now, **{key: value_of(array) for key, array in more.items()}}
-
-            def act() -> None:
-                for key, array in more.items():
-                    play.handle[key] = array
-
-            self.change(play, version, act)
+            for n in range(number):  # each is a change of its own: those before one that fails stay
+                key, array = f"{group}/n{n:03}", np.full(3, n, "i2")
+                version = {**play.now, key: value_of(array)}
+                self.change(play, version, partial(operator.setitem, play.handle, key, array))
 
         self.steps.append(step)
 

@@ -13,8 +13,8 @@ _SOME = 2
 CASES = lines.cases()[:: 1 if FULL else 7]
 
 
-# A file that was opened when the interrupt came, and is known to nobody yet, is closed by the collector.
-@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
+# What was opened when the interrupt came, a file or a folder, and is known to nobody yet, is closed by the collector.
+@pytest.mark.filterwarnings("ignore:unclosed (file|scandir iterator):ResourceWarning")
 @pytest.mark.parametrize("case", CASES)
 def test_interrupts(case: str, tmp_path: Path) -> None:
     """At each point, or at some of them."""
