@@ -13,16 +13,14 @@ from typing import Any
 
 from fixture_kit.lines import PACKAGE, AtLine
 
-#: So many calls tell ways apart.
-_WAY = 8
-
 
 @cache
 def block_ends(code: CodeType) -> frozenset[int]:
     """Where the end of a ``with`` block is called, a ``try`` begins or an error is caught. The interpreter looks at
     signals after calls, so not between the last one in a block and its end, nor before an instruction that does
     nothing, nor between an error and its handler."""
-    found, ahead = set(), []
+    found: set[int] = set()
+    ahead: list[dis.Instruction] = []
     for instruction in dis.get_instructions(code):
         if instruction.opname in ("NOP", "PUSH_EXC_INFO"):
             found.add(instruction.offset)
@@ -40,6 +38,9 @@ class Interrupt(AtLine):
     With `thin`, a line counts the first time, the second, the fourth and so on that it is reached by one way of calls:
     for what is done hundreds of times.
     """
+
+    #: So many calls tell ways apart.
+    depth = 8
 
     def __init__(self, at: int = -1, *, thin: bool = False) -> None:
         super().__init__(at)
@@ -64,7 +65,7 @@ class Interrupt(AtLine):
             return True
         way: list[Any] = []
         caller: FrameType | None = frame
-        while caller is not None and len(way) < 2 * _WAY:
+        while caller is not None and len(way) < 2 * self.depth:
             way += caller.f_code, caller.f_lasti
             caller = caller.f_back
         times = self._times[tuple(way)] = self._times[tuple(way)] + 1

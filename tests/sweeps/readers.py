@@ -1,6 +1,6 @@
-"""Each operation of a reader before each line of each operation of a writer, for each kind of store.
-
-And the other way round. A reader of a `.b2e` or `.b2z` sees the old version or the new one. A `.b2d` has no common
+"""Each operation of a reader before each system call of each operation of a writer, for each kind of store; and each
+operation of a writer before each line of a reader.
+ A reader of a `.b2e` or `.b2z` sees the old version or the new one. A `.b2d` has no common
 version: there each leaf is old or new, one that stays is never missing, and one that gets another key is found under
 one of the two.
 """
@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from fixture_kit.lines import AtLine
+from faults.recorder import Recorder
+from fixture_kit.interrupts import Interrupt
 from store_makers import KINDS, Maker
 
 import blosc2
@@ -150,16 +151,14 @@ def look(reader: Any, shown: Shown, path: Path) -> None:
             reader.get_descendants(group)
 
 
-class Reads(AtLine):
-    """Looks at a store before one line of the writer."""
+class Reader:
+    """What looks at a store, as `handle` and `how` say."""
 
-    def __init__(self, make: Maker, shown: Shown, handle: str, how: dict[str, Any], at: int) -> None:
-        super().__init__(at)
+    def __init__(self, make: Maker, shown: Shown, handle: str, how: dict[str, Any]) -> None:
         self.make, self.shown, self.how = make, shown, how
         self.kept = make("r", **how) if handle in ("kept", "listed") else None
         if self.kept is not None and handle == "listed":
             list(self.kept)
-        self.error: BaseException | None = None
 
     def read(self) -> None:
         with self.make("r", **self.how) if self.kept is None else self.kept as reader:
@@ -169,19 +168,40 @@ class Reads(AtLine):
         report = blosc2.check(str(self.make.path))
         assert report.ok, report
 
-    def come(self) -> None:
-        try:
-            self.read()
-        except BaseException as error:  # noqa: BLE001 - raised when the writer is done
-            self.error = error
+
+class AtCall(Recorder):
+    """Does something before the n-th system call that changes files, and says later what went wrong."""
+
+    def __init__(self, folder: Path, act: Callable[[], None], at: int) -> None:
+        super().__init__(folder)
+        self.calls, self.where = 0, ""
+        self.error: BaseException | None = None
+
+        def before() -> None:
+            if self.calls == at:
+                self.where = f"call {at}"
+                try:
+                    act()
+                except BaseException as error:  # noqa: BLE001 - raised when the writer is done
+                    self.error = error
+            self.calls += 1
+
+        self.watch = before
 
 
-class Writes(AtLine):
-    """Does what the writer does before one line of a reader."""
+class AtPoint(Interrupt):
+    """Does something before one line, whichever."""
 
-    def __init__(self, write: Callable[[], object], at: int) -> None:
-        super().__init__(at)
-        self.come = write  # type: ignore[method-assign]
+    depth = 2
+
+    def __init__(self, act: Callable[[], None], at: int) -> None:
+        super().__init__(at, thin=True)
+        self.come = act  # type: ignore[method-assign]
+        self.error = None
+
+    @property
+    def calls(self) -> int:
+        return self.lines
 
 
 def cases() -> list[str]:
@@ -191,7 +211,7 @@ def cases() -> list[str]:
 
 
 def _run(case: str, folder: Path, at: int) -> int:
-    """One run with the other one at a line; how many lines there were."""
+    """One run with the other one at a point; how many points there were."""
     folder.mkdir()
     kind, write, handle = case.split(", ")
     kind, _, way = kind.partition(" ")
@@ -209,22 +229,22 @@ def _run(case: str, folder: Path, at: int) -> int:
         act(store)
         store.flush()
 
-    reads = Reads(make, Shown(kind, how, OLD, new, names), handle, how, at)
-    writes = Writes(do, at) if handle == "at its lines" else None
+    reader = Reader(make, Shown(kind, how, OLD, new, names), handle, how)
+    point = AtPoint(do, at) if handle == "at its lines" else AtCall(folder, reader.read, at)
     try:
-        with reads if writes is None else writes as line:
-            do() if writes is None else reads.read()
-        if reads.error is not None:
-            raise reads.error
+        with point:
+            reader.read() if handle == "at its lines" else do()
+        if point.error is not None:
+            raise point.error
     except BaseException as error:
-        error.add_note(f"{case}: before {line.where}, line {at} of all")
+        error.add_note(f"{case}: before {point.where}")
         raise
     finally:
         store.close()
-        if reads.kept is not None:
-            reads.kept.close()
-    assert make.values() == (OLD if writes is not None and not writes.where else new)
-    return line.lines
+        if reader.kept is not None:
+            reader.kept.close()
+    assert make.values() == (OLD if handle == "at its lines" and not point.where else new)
+    return point.calls
 
 
 def count(case: str, folder: Path) -> int:

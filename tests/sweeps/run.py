@@ -6,6 +6,7 @@ import argparse
 import faulthandler
 import importlib
 import os
+import pkgutil
 import random
 import shutil
 import signal
@@ -15,6 +16,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path
 from types import ModuleType
@@ -24,6 +26,8 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from faults.crashes import FAST
+
+import blosc2
 
 KINDS = ("lines", "file_lines", "embedded_lines", "allocations", "calls", "readers")
 #: Seconds after which a position hangs.
@@ -151,8 +155,16 @@ def by_seed(chosen: list[tuple[str, str]], seed: int, tally: Tally) -> Iterator[
             yield from (Position(kind, case, drawn.randrange(positions)) for _ in range(5 if positions else 0))
 
 
+def import_all() -> None:
+    """Import what operations import when they are first used, so that not each child does it again."""
+    for module in pkgutil.walk_packages(blosc2.__path__, "blosc2."):
+        with suppress(ImportError):  # an extra that is not installed
+            importlib.import_module(module.name)
+
+
 def be_process(arguments: argparse.Namespace, process: int) -> int:
     """The share of one process; how many failures it found."""
+    import_all()
     kinds = arguments.kinds or KINDS
     chosen = [
         (kind, case)

@@ -1,4 +1,4 @@
-"""Readers beside writers: some lines of each operation; `run.py` plays all of them for each way to read."""
+"""Readers beside writers: some points of each operation; `run.py` plays all of them for each way to read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from store_makers import KINDS
 
 from sweeps import readers
 
-#: How many lines of each operation.
+#: How many points of each operation.
 SOME = 2
 
 
@@ -19,6 +19,6 @@ SOME = 2
 def test_what_a_reader_sees(kind: str, write: str, tmp_path: Path) -> None:
     drawn = random.Random(f"{kind} {write}")
     case = f"{kind}{drawn.choice(list(readers.WAYS))}, {write}, {drawn.choice(readers.HANDLES)}"
-    lines = readers.count(case, tmp_path)
-    for at in sorted(drawn.sample(range(lines), SOME)):
+    points = readers.count(case, tmp_path)
+    for at in sorted(drawn.sample(range(points), min(SOME, points))):
         readers.play(case, at, tmp_path)
