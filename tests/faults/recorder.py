@@ -174,11 +174,11 @@ class Recorder:
     # ------------------------------------------------------------------ faults
     def _call(self, what: str, detail: str, act: Callable[[], Any], pretend: Any = None) -> Any:
         """Make a call, unless it is to fail."""
+        watch, self.watch = self.watch, None
+        if watch is not None:
+            watch()  # not while the lock is held: what it does may wait for calls of other threads
+            self.watch = watch
         with self._lock:
-            watch, self.watch = self.watch, None
-            if watch is not None:
-                watch()
-                self.watch = watch
             return self._one_call(what, detail, act, pretend)
 
     def _one_call(self, what: str, detail: str, act: Callable[[], Any], pretend: Any) -> Any:

@@ -7,6 +7,7 @@ one of the two.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -170,14 +171,18 @@ class Reader:
 
 
 class AtCall(Recorder):
-    """Does something before the n-th system call that changes files, and says later what went wrong."""
+    """Does something before the n-th system call of this thread that changes files, and says later what went wrong."""
 
     def __init__(self, folder: Path, act: Callable[[], None], at: int) -> None:
         super().__init__(folder)
         self.calls, self.where = 0, ""
         self.error: BaseException | None = None
 
+        writer = threading.get_ident()
+
         def before() -> None:
+            if threading.get_ident() != writer:
+                return
             if self.calls == at:
                 self.where = f"call {at}"
                 try:
