@@ -55,6 +55,17 @@ def make_array(path: str, recipe: dict[str, Any]) -> None:
             x.vlmeta[name] = value
 
 
+def make_shaped_items(path: str, dtype: Any, rows: int) -> str:
+    """An array of the published package whose items are arrays of numbers; gives its bytes."""
+    dtype = np.dtype((dtype[0], tuple(dtype[1])))
+    items = np.arange(rows * dtype.itemsize // dtype.base.itemsize).astype(dtype.base)
+    array = blosc2.zeros((rows,), dtype=dtype, urlpath=path, mode="w", chunks=(4,), blocks=(2,))
+    for nchunk in range(array.schunk.nchunks):  # its assignments have no effect
+        part = items.tobytes()[4 * dtype.itemsize * nchunk :][: 4 * dtype.itemsize]
+        array.schunk.update_data(nchunk, part.ljust(4 * dtype.itemsize, b"\0"), copy=True)
+    return array[:].tobytes().hex()
+
+
 def make_schunk(path: str, typesize: int, chunksize: int, items: int, vlmeta: bool, clevel: int = 5) -> None:
     """A super-chunk of counted items, whose last chunk may be short."""
     data = np.arange(items * typesize, dtype=np.uint64).astype(np.uint8).tobytes()
@@ -292,6 +303,7 @@ FUNCTIONS = {
     for f in (
         make_array, make_schunk, describe, slices, change_array, change_points, change_schunk, change_store,
         change_once, tree_attributes, convert, about, make_lists, change_lists, empty_lists, single_items,
+        make_shaped_items,
     )
 }  # fmt: skip
 

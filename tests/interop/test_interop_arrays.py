@@ -207,3 +207,34 @@ def test_upstream_reads_thousands_of_attributes(count: int, tmp_path: Path, upst
     found = upstream.describe(path=str(tmp_path / "a.b2nd"))
     assert found["vlmeta"] == want
     assert found["sha256"] == manifest.sha256(np.array([1.5, 2.5]).tobytes())
+
+
+@pytest.mark.parametrize("dtype", [["<f8", [10]], [">i4", [2, 3]]], ids=str)
+def test_items_that_are_arrays(dtype: list[Any], tmp_path: Path, upstream: Any, source: str | None) -> None:
+    """The axes of such a dtype follow those of the array, as in NumPy."""
+    path = str(tmp_path / "x.b2nd")
+    made = bytes.fromhex(upstream.make_shaped_items(path=path, dtype=dtype, rows=7))
+    want = np.frombuffer(made, dtype[0]).reshape(7, *dtype[1])
+    array = blosc2.open(path, mmap_mode=source)
+    assert (array.shape, array.dtype, array.chunks, array.blocks) == (
+        want.shape, want.dtype, (4, *dtype[1]), (2, *dtype[1]),
+    )  # fmt: skip
+    for key in (..., 3, slice(2, 6), (slice(2, 6), slice(1, None)), [1, 5], (..., 1), (5, ..., None)):
+        np.testing.assert_array_equal(array[key], want[key])
+    np.testing.assert_array_equal(array.copy()[:], want)
+    np.testing.assert_array_equal(blosc2.concat([array, array])[:], np.concatenate([want, want]))
+    with blosc2.DictStore(tmp_path / "s.b2z", mode="w") as store:
+        store["/a"] = array
+    with blosc2.DictStore(tmp_path / "s.b2z", mode="r") as store:
+        np.testing.assert_array_equal(store.read("/a"), want)
+        assert (store.describe("/a").shape, store.describe("/a").dtype) == (want.shape, want.dtype)
+    changed = blosc2.open(path, mode="a")
+    changed[2] = want[5]
+    changed.append(want[:4])
+    with pytest.raises(ValueError, match="belong to the dtype"):
+        changed.resize((11, 5, *want.shape[2:]))
+    want = np.concatenate([want, want[:4]]).astype(dtype[0])
+    want[2] = want[5]
+    np.testing.assert_array_equal(blosc2.open(path)[:], want)
+    assert blosc2.check(path).ok
+    assert upstream.describe(path=path)["sha256"] == manifest.sha256(want.tobytes())

@@ -227,14 +227,56 @@ def test_rename_a_group(tmp_path: Path, suffix: str, threshold: int | None) -> N
 # ------------------------------------------------------------------------------------------------ one writer
 @POSIX
 def test_a_second_writer_is_refused(filled: Any, make: Maker) -> None:
-    for mode in ("a", "w"):
-        with pytest.raises(blosc2.StoreLockedError, match=rf"another handle of this process \({os.getpid()}\)"):
-            make(mode)
+    with pytest.raises(blosc2.StoreLockedError, match=rf"another handle of this process \({os.getpid()}\)"):
+        make("a")
     with pytest.raises(blosc2.StoreLockedError):
         blosc2.open(make.path, mode="a")
     assert len(make.values()) == 7  # readers are not kept from anything
     filled.close()
     make("a").close()
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+@pytest.mark.parametrize("linked", [False, True])
+def test_mode_w_takes_the_path_over(
+    waiting: bool, linked: bool, filled: Any, make: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cell of a notebook runs twice: the older handle is closed, without its changes."""
+    before = values_of(filled)
+    key = next(iter(before))
+    held = filled[key]
+    if waiting:
+        filled["/more"] = [1]
+        held[0] = 7
+    if linked:
+        (tmp_path / "link").symlink_to(make.path)
+        monkeypatch.setattr(make, "path", tmp_path / "link" if make.path.suffix != ".b2d" else make.path)
+    with make("w") as store:
+        assert filled.closed
+        for act in (lambda: filled["/more"], lambda: filled.update({"/x": [1]}), filled.flush, lambda: list(filled)):
+            with pytest.raises(blosc2.exceptions.ClosedStoreError, match="opened with mode='w' in this process"):
+                act()
+        with pytest.raises((ValueError, blosc2.StoreLockedError)):
+            held[0] = 8
+        assert held[:].tolist() == before[key]
+        store["/new"] = [2]
+        filled.close()
+    assert make.values() == {"/new": [2]}
+
+
+def test_mode_w_does_not_take_what_is_being_changed(make: Maker) -> None:
+    with make("w") as store:
+        with store.transaction():
+            with pytest.raises(blosc2.StoreLockedError):
+                make("w")
+            store["/a"] = [1]
+        store["/b"] = [2]
+    assert make.values() == {"/a": [1], "/b": [2]}
+    with make("a", locking=True) as store:
+        store["/c"] = [3]
+        with make("w", locking=True) as other:
+            other["/d"] = [4]
+        assert list(store) == ["/d"]
 
 
 @POSIX
@@ -292,7 +334,7 @@ def test_the_lock_goes_over_to_a_new_file(make: Maker) -> None:
 def test_two_that_make_the_same_store(make: Maker) -> None:
     first = make("w")
     with pytest.raises(blosc2.exceptions.StoreLockedError):
-        make("w")
+        make("a")
     second = make("a", exclusive=False)  # who goes without the lock is found out
     first["/a"] = [1]
     first.flush()

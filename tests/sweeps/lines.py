@@ -143,6 +143,10 @@ def delete(*keys: str) -> Callable[[Any], None]:
     return act
 
 
+def rename_many(store: Any) -> None:
+    store.rename("/many", "/much")
+
+
 def nothing(store: Any) -> None:
     pass
 
@@ -225,13 +229,12 @@ OPERATIONS = {
     "large: del a group": Operation(delete("/many"), "large", groups=True),
     "large: clear": Operation(lambda store: store.clear(), "large"),
     "large: flush": Operation(lambda store: store.flush(), "large", change),
-    "large: flush of a group": Operation(
-        lambda store: store.flush(), "large", lambda store: store.rename("/many", "/much"), groups=True
-    ),
+    "large: flush of a group": Operation(lambda store: store.flush(), "large", rename_many, groups=True),
+    "large: flush without a group": Operation(lambda store: store.flush(), "large", delete("/many"), groups=True),
+    "large: compact of a group": Operation(lambda store: store.compact(), "large", rename_many, groups=True),
+    "large: close with a group": Operation(lambda store: store.close(), "large", rename_many, groups=True),
     "large: transaction": Operation(transact, "large"),
-    "large: discard": Operation(
-        lambda store: store.discard(), "large", lambda store: store.rename("/many", "/much"), groups=True, drops=True
-    ),
+    "large: discard": Operation(lambda store: store.discard(), "large", rename_many, groups=True, drops=True),
     "large: compact": Operation(lambda store: store.compact(), "large", change),
     "large: close with changes": Operation(lambda store: store.close(), "large", change),
 }

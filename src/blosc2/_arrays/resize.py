@@ -22,7 +22,7 @@ from blosc2._handles import FrameHandle
 from blosc2._options import compressed
 
 # In b2nd, behind three bytes and a marker, each length is 8 bytes after a marker of its own.
-_FIRST_LENGTH = 5
+_NDIM, _FIRST_LENGTH = 2, 5
 _LENGTH_STEP = 9
 
 
@@ -80,6 +80,11 @@ def resize_update(handle: FrameHandle, update: FrameUpdate, new: Geometry) -> bo
     if isinstance(handle, ViewHandle):
         raise ValueError("cannot resize this array: it is a view; resize the array below it, or a copy")
     old, dtype, _ = handle.array  # type: ignore[misc]
+    stored = update.metalayers["b2nd"][_NDIM]
+    if old.shape[stored:] != new.shape[stored:]:
+        raise ValueError(
+            f"cannot resize this array: axes from {stored} on belong to the dtype in its file; resize a copy"
+        )
     update.require_table(old.nchunks)
     check_table(new.nchunks, update.frame.file_size)
     if old.size and new.size:
@@ -92,7 +97,7 @@ def resize_update(handle: FrameHandle, update: FrameUpdate, new: Geometry) -> bo
     if new.size:
         update.chunksize = new.chunk_nbytes
     packed = bytearray(update.metalayers["b2nd"])
-    for axis, length in enumerate(new.shape):
+    for axis, length in enumerate(new.shape[:stored]):
         at = _FIRST_LENGTH + _LENGTH_STEP * axis
         packed[at : at + 8] = length.to_bytes(8, "big")
     update.metalayers["b2nd"] = bytes(packed)

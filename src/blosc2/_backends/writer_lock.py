@@ -51,6 +51,8 @@ class WriterLock:
     ----------
     owner : Owner
         The process that made it.
+    path : str
+        As given.
     shared : bool
         As given.
 
@@ -72,8 +74,8 @@ class WriterLock:
         "_exclusive",
         "_is_tidy",
         "_next",
-        "_path",
         "owner",
+        "path",
         "shared",
     )
 
@@ -83,7 +85,7 @@ class WriterLock:
         self._before = -1
         # What is locked instead of a store that is still to be made.
         self._creation: CreationLock | None = None
-        self._path = path
+        self.path = path
         self._is_tidy = False
         self.owner = Owner()
         self.shared = shared
@@ -134,13 +136,13 @@ class WriterLock:
             creation, descriptor = None, -1
             try:
                 try:
-                    descriptor = os.open(self._path, _FLAGS)
+                    descriptor = os.open(self.path, _FLAGS)
                 except (FileNotFoundError, NotADirectoryError):
-                    creation = CreationLock(self._path, self.owner)
+                    creation = CreationLock(self.path, self.owner)
                     descriptor = creation.open()
                     if descriptor < 0:  # somebody has removed the folder again
                         continue
-                if self._try(descriptor, self._path if creation is None else creation.path):
+                if self._try(descriptor, self.path if creation is None else creation.path):
                     # While this waited, the file may have been replaced, removed or created.
                     if self._is_current(descriptor) if creation is None else creation.is_current(descriptor):
                         self._descriptor, self._creation, descriptor, creation = descriptor, creation, -1, None
@@ -168,14 +170,14 @@ class WriterLock:
     def _tidy(self) -> None:
         """Remove what a process left that was killed when it had just made the store. Once is enough."""
         self._is_tidy = True
-        creation = CreationLock(self._path, self.owner)
+        creation = CreationLock(self.path, self.owner)
         descriptor = creation.open_left()
         if descriptor < 0:
             return
         try:
             with suppress(OSError):
                 if self._try(descriptor, creation.path) and not creation.is_current(descriptor):  # which removes it
-                    remove_leftovers(os.path.realpath(self._path), self.owner)
+                    remove_leftovers(os.path.realpath(self.path), self.owner)
         finally:
             os.close(descriptor)
 
@@ -193,7 +195,7 @@ class WriterLock:
 
         The turn is put into `turns`, and ends when the lock was taken.
         """
-        root = os.path.realpath(self._path)
+        root = os.path.realpath(self.path)
         path = shared_lock_path(root, ".b2d" if os.path.isdir(root) else "")
         if not os.path.exists(path):
             return False
@@ -215,9 +217,9 @@ class WriterLock:
     def _is_current(self, descriptor: int) -> bool:
         opened = os.fstat(descriptor)
         try:
-            named = os.stat(self._path)
+            named = os.stat(self.path)
             if stat.S_ISDIR(named.st_mode) and not stat.S_ISDIR(opened.st_mode):
-                named = os.stat(os.path.join(self._path, LOCK))
+                named = os.stat(os.path.join(self.path, LOCK))
         except (FileNotFoundError, NotADirectoryError):
             return False
         return (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)
@@ -227,7 +229,7 @@ class WriterLock:
         return StoreLockedError(
             f"the store is open for writing by {who}: open it with mode='r', wait with timeout=, "
             "or close it there first",
-            path=self._path,
+            path=self.path,
         )
 
     def take(self, descriptor: int, path: str = "") -> None:
@@ -240,7 +242,7 @@ class WriterLock:
         self.forget_taken()
         self._next = os.dup(descriptor)
         try:
-            if not self._try(self._next, path or self._path):
+            if not self._try(self._next, path or self.path):
                 raise self._refusal(self._next)
         except BaseException:
             self.forget_taken()

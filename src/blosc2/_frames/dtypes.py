@@ -48,7 +48,7 @@ def parse_dtype(text: str) -> np.dtype[Any]:
     Returns
     -------
     numpy.dtype
-        Never one with object fields, and never one of zero bytes.
+        Never one with object fields, and never one of zero bytes. It may have a shape.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def parse_dtype(text: str) -> np.dtype[Any]:
     >>> parse_dtype("[('a', '<i4'), ('b', '>f8', (2,))]").itemsize
     20
     """
-    if text[:1] not in ("[", "{"):
+    if text[:1] not in ("[", "{", "("):
         return _simple_dtype(text)
     # Structured dtypes are not cached: NumPy lets `array.dtype.names` be assigned, which would change
     # the cached one, and with it every array that is opened later.
@@ -71,8 +71,24 @@ def parse_dtype(text: str) -> np.dtype[Any]:
         description = ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError) as error:  # TypeError: an unhashable key
         raise ValueError(f"the dtype {_shorten(text)} cannot be parsed") from error
+    if isinstance(description, tuple) and len(description) == 2:
+        return _with_shape(*description)
     _check_description(description, 0)
     return _build(np.dtype, description)
+
+
+def _with_shape(description: object, shape: object) -> np.dtype[Any]:
+    """A dtype of whole arrays of items, as the published package writes."""
+    _check_shape(shape)
+    _check_description(description, 0)
+    item = _build(np.dtype, description)
+    try:
+        dtype = np.dtype((item, shape))
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ValueError(f"not a valid dtype: {error}") from error
+    if dtype.itemsize == 0:
+        raise ValueError(f"the items of the dtype {_shorten((description, shape))} have no bytes")
+    return dtype
 
 
 def dtype_from_description(description: str | list[Any]) -> np.dtype[Any]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from blosc2._stores.leaves.statistics import GroupStats, describe_leaf, leaves_table, store_stats
     from blosc2._stores.leaves.value_to_frame import FramedValue, metadata_frame, new_frame
     from blosc2._stores.new_keys import NewKeys, NewNames
-    from blosc2._stores.open_stores import end_all, end_forgotten, note_writable
+    from blosc2._stores.open_stores import close_replaced, end_all, end_forgotten, note_writable
     from blosc2._stores.paced_publishing import PacedPublishing
     from blosc2._stores.publish import NOTHING
     from blosc2._stores.shared.leaf import SharedLeaf
@@ -61,7 +61,7 @@ else:
         "leaves.many_frames": "LEAST FrameMaker nbytes_of with_frames",
         "leaves.value_to_frame": "FramedValue metadata_frame new_frame",
         "new_keys": "NewKeys NewNames",
-        "open_stores": "end_all end_forgotten note_writable",
+        "open_stores": "close_replaced end_all end_forgotten note_writable",
         "paced_publishing": "PacedPublishing",
         "publish": "NOTHING",
         "shared.leaf": "SharedLeaf",
@@ -111,6 +111,7 @@ __all__ = [
     "changes",
     "children_of",
     "close_keys",
+    "close_replaced",
     "completions",
     "describe_leaf",
     "draw_names",

@@ -17,7 +17,7 @@ from blosc2._core.io.forking import each, in_child
 from blosc2._core.io.sharing import item_of
 from blosc2._core.on_demand import import_now
 from blosc2._stores.leaves.open_leaves import living
-from blosc2._stores.publish import drop, end
+from blosc2._stores.publish import drop, end, replace
 
 if TYPE_CHECKING:
     from blosc2._stores.store import Store
@@ -70,6 +70,22 @@ def end_forgotten(store: Store) -> None:
         ResourceWarning,
         stacklevel=3,
     )
+
+
+def close_replaced(path: str) -> None:
+    """Close what this process has open for writing at a path, with its changes dropped: a new store takes the path.
+
+    Stores that take turns, and what is in the middle of a change, are left to the lock of the new store.
+    """
+    for _, store in living(_writable):
+        session = store._session
+        lock = session.writer_lock
+        if session.closed or lock is None or lock.shared or lock.inherited:
+            continue
+        if session.transaction is not None or session.streaming or session.is_changing:
+            continue
+        if os.path.realpath(lock.path) == os.path.realpath(path):
+            replace(store)
 
 
 def end_all() -> None:

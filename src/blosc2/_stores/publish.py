@@ -215,7 +215,7 @@ def settle(store: Store) -> bool:
         if found and backend.all_or_none:
             # The pending changes are in it: nobody takes them back, and the next publication repeats them.
             pending.forget_undo()
-            pending.frames = pending.frames.copy()
+            pending.frames, pending.moved_groups = pending.frames.copy(), ()
         recount(store)
         settled = leaves.all_keys() - pending.frames.keys() - leaves.edited.keys()
         leaves.reload(settled, store._contents.byte_range)
@@ -418,6 +418,21 @@ def close(store: Store, *, durable: bool) -> None:
                 with suppress(OSError, FormatError):  # show what was published all the same
                     settle(store)
             raise
+
+
+def replace(store: Store) -> None:
+    """Close a store whose path is about to be emptied by another handle; its changes are dropped."""
+    session = store._session
+    with _among_threads(store), Change(session):
+        if session.closed:
+            return
+        session.is_replaced = True
+        try:
+            store._leaves.refuse_all_edits(session)
+            with suppress(OSError, FormatError):  # of files that were removed
+                drop(store)
+        finally:
+            end(store)
 
 
 def leave(store: Store, error: BaseException | None) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from blosc2 import _stores
 from blosc2._core.leaves.store_state import SessionState
-from blosc2.exceptions import CLOSED_STORE, ClosedStoreError, ReadOnlyError
+from blosc2.exceptions import CLOSED_STORE, REPLACED_STORE, ClosedStoreError, ReadOnlyError
 
 if TYPE_CHECKING:
     from blosc2._backends import WriterLock
@@ -61,6 +61,8 @@ class Session(SessionState):
         What takes turns with others, with ``locking=True`` and for writing.
     lost : tuple or None
         For a store that was unpickled and could not be opened: the error, and what pickles it again.
+    is_replaced : bool
+        Whether it was closed because this process opened its path with mode "w".
     """
 
     path: str | None
@@ -73,6 +75,7 @@ class Session(SessionState):
     sharing: Following | None = None
     writing: SharedWriting | None = None
     lost: tuple[Exception, tuple[Any, ...]] | None = None
+    is_replaced = False
 
     def end(self) -> None:
         """The store is closed."""
@@ -102,7 +105,7 @@ class Session(SessionState):
         """The error for any use of a closed store."""
         if self.lost is not None:
             return copy.copy(self.lost[0])  # each with a traceback of its own
-        return ClosedStoreError(CLOSED_STORE, path=self.path)
+        return ClosedStoreError(REPLACED_STORE if self.is_replaced else CLOSED_STORE, path=self.path)
 
     def check_writable(self, what: str, key: str | None = None) -> None:
         """Raise an error if the store cannot be changed; `what` completes "cannot ..."."""

@@ -7,7 +7,7 @@ import stat
 from functools import partial
 from typing import TYPE_CHECKING
 
-from blosc2 import _backends, _files
+from blosc2 import _backends, _files, _stores
 from blosc2._backends import (
     TieredBackend,
     missing,
@@ -42,7 +42,12 @@ def backend_of(path: str, options: StoreOptions, kind: str = "b2dict") -> Tiered
 
 
 def lock_of(path: str, options: StoreOptions) -> WriterLock:
-    """What keeps other writers out of the store at a path, from now on or during changes."""
+    """What keeps other writers out of the store at a path, from now on or during changes.
+
+    A store that is emptied is taken from a handle of this process that has it open.
+    """
+    if options.mode == "w" and not options.locking:
+        _stores.close_replaced(path)
     return _backends.WriterLock(path, options.timeout, exclusive=options.exclusive, shared=options.locking)
 
 

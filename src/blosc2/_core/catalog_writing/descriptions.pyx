@@ -45,7 +45,7 @@ def describe(Frame frame not None, dtype_of):
     cdef int what, i, ndim = NO_SHAPE
     cdef uint32_t text_length = 0
     cdef uint64_t nbytes = <uint64_t> frame.nbytes
-    cdef bytes result
+    cdef bytes result, of_item
     if frame.only_array:
         what = LEAF_ARRAY
     else:
@@ -65,7 +65,10 @@ def describe(Frame frame not None, dtype_of):
         m = frame.find_metalayer(b"b2nd", 4, &length)
         if m == NULL:
             return b""
-        if length > 6 + 19 * ndim + 6:
+        if m[2] != ndim:    # the other axes are those of the dtype in the file
+            of_item = (dtype.str if dtype.names is None else str(dtype)).encode()
+            text, text_length = <const uint8_t *> PyBytes_AS_STRING(of_item), <uint32_t> len(of_item)
+        elif length > 6 + 19 * ndim + 6:
             text = m + 6 + 19 * ndim + 6
             text_length = <uint32_t> (length - (6 + 19 * ndim + 6))
         if text_length > MOST_DTYPE:

@@ -29,6 +29,8 @@ cdef class Geometry:
 
     cdef Grid c
     cdef tuple shape_, chunks_, blocks_  # made when first asked for
+    cdef int64_t inner      # items of this array in an item of the frame, whose dtype may have a shape
+    cdef object add_axes(self, object dtype)
     cdef int derive(self) except -1
 
 

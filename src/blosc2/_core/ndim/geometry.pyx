@@ -37,6 +37,9 @@ cdef class Geometry:
         Bytes of an item.
     """
 
+    def __cinit__(self):
+        self.inner = 1
+
     def __init__(self, shape, chunks, blocks, int64_t itemsize):
         cdef int i
         self.c.ndim = len(shape)
@@ -53,6 +56,20 @@ cdef class Geometry:
         except OverflowError:
             raise ValueError(f"axis {i} is longer than 2**63 - 1 items") from None
         self.derive()
+
+    cdef object add_axes(self, dtype):
+        """Let the axes of a dtype that has a shape follow those of the array, as in NumPy; returns the dtype of an item.
+
+        The bytes are the same. The published package writes such dtypes.
+        """
+        cdef int64_t n
+        if self.c.ndim + dtype.ndim > MAX_DIM:
+            raise ValueError(f"{self.c.ndim} dimensions and {dtype.ndim} of the dtype; at most {MAX_DIM} are possible")
+        for n in dtype.shape:
+            self.c.shape[self.c.ndim] = self.c.chunks[self.c.ndim] = self.c.blocks[self.c.ndim] = n
+            self.c.ndim += 1
+            self.inner *= n
+        return dtype.base
 
     cdef int derive(self) except -1:
         """Check the three shapes against each other and compute the rest."""
@@ -321,8 +338,10 @@ cdef object _parse(Frame frame, Geometry self, const uint8_t *m, int32_t length,
         if dtype is None:
             dtype = dtype_of(text)
             # Names of fields can be assigned, which would change all arrays that share a structured dtype.
-            if encoded is not None and dtype.names is None and len(_known_dtypes) < MOST_DTYPES:
+            if encoded is not None and dtype.base.names is None and len(_known_dtypes) < MOST_DTYPES:
                 _known_dtypes[encoded] = dtype
+        if dtype.ndim:
+            dtype = self.add_axes(dtype)
         self.c.itemsize = dtype.itemsize
         self.derive()
     except ValueError as error:
@@ -332,8 +351,9 @@ cdef object _parse(Frame frame, Geometry self, const uint8_t *m, int32_t length,
 
 cdef int _check_frame(Frame frame, Geometry self, int64_t at) except -1:
     """Check a geometry against the header of its frame."""
-    if self.c.itemsize != frame.typesize and not (frame.typesize == 1 and self.c.itemsize > 255):
-        raise _bad(frame, at, f"items of {self.c.itemsize} bytes in a frame of items of {frame.typesize}")
+    cdef int64_t itemsize = self.c.itemsize * self.inner
+    if itemsize != frame.typesize and not (frame.typesize == 1 and itemsize > 255):
+        raise _bad(frame, at, f"items of {itemsize} bytes in a frame of items of {frame.typesize}")
     if self.c.size == 0:
         if frame.nbytes:
             raise _bad(frame, at, f"an array without items in a frame of {frame.nbytes} bytes")
