@@ -450,8 +450,6 @@ class ZipBackend(TieredBackend):
         if self._is_inherited:
             self.abandon()
             return
-        if self._writer is not None:
-            self._writer.wait()
         if self._new is not None:
             self._new.abandon()
         elif self._descriptor >= 0:
@@ -466,8 +464,6 @@ class ZipBackend(TieredBackend):
         if self._is_inherited:
             self.abandon()
             return
-        if self._writer is not None:
-            self._writer.wait()
         keeps = False
         with suppress(OSError):
             keeps = self._new is None and self._staged and self._descriptor >= 0 and self._is_own()

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from blosc2._backends.layout import ByteRange, NewFrame, described, open_source
 from blosc2._backends.zip.member_frames import append_frame
 from blosc2._core.leaves.leaf_stream import SmallLeaves
-from blosc2._options import get_nthreads
 
 if TYPE_CHECKING:
     from blosc2._backends.zip.backend import ZipBackend
@@ -43,9 +42,7 @@ class LeafStream:
     ) -> SmallLeaves:
         """What writes most small leaves, after `begin`; see there."""
         writer_of = self._backend.streaming_writer
-        small = SmallLeaves(writer_of(), admission, kinds, writer_of, progress, alone)
-        small.in_background = get_nthreads() > 1
-        return small
+        return SmallLeaves(writer_of(), admission, kinds, writer_of, progress, alone)
 
     def lay_out(
         self, key: str, suffix: str, most: int, room: int, rest: Callable[[Callable[[Any], None]], bytes]
@@ -104,7 +101,7 @@ class LeafStream:
     def end(self, gone: Mapping[str, None], registry: dict[str, Any] | None) -> None:
         """Publish what was written, and remove the embedded values in `gone`. That is not shown yet."""
         backend = self._backend
-        backend.streaming_writer().in_background = get_nthreads() > 1  # until all is written
+        backend.streaming_writer()  # raises if the store was closed meanwhile
         backend._is_streaming = False
         fresh = backend.embedded is None
         embed = backend.changes_of(gone, registry) if fresh or gone or registry is not None else None

@@ -9,7 +9,6 @@ from blosc2._core.zip.archive_writer import ArchiveWriter
 class SmallLeaves:
     count: int
     nbytes: int
-    in_background: bool
     def __new__(
         cls,
         writer: ArchiveWriter,

@@ -64,8 +64,6 @@ cdef class SmallLeaves:
     ----------
     count, nbytes : int
         Leaves so far and their uncompressed bytes; the caller adds its own.
-    in_background : bool
-        Whether another thread may write while `write` is at work.
     """
 
     cdef ArchiveWriter writer
@@ -76,7 +74,6 @@ cdef class SmallLeaves:
     cdef dict entries
     cdef KeySet folded, published   # hashes of names; groups that the catalog does not have, or all where there is none
     cdef bint alone, grouped, beside
-    cdef public bint in_background
     cdef public int64_t count, nbytes
 
     def __cinit__(self, ArchiveWriter writer not None, KeyAdmission admission not None, RawKinds kinds, check, progress,
@@ -106,19 +103,6 @@ cdef class SmallLeaves:
 
         None at the end.
         """
-        self.writer.in_background = self.in_background
-        try:
-            found = self._write(values)
-        except BaseException:
-            self.writer.wait()
-            raise
-        finally:
-            self.writer.in_background = False
-        self.writer._settle()
-        return found
-
-    cdef object _write(self, values):
-        """The same; another thread may still be writing at the end."""
         cdef RawKinds kinds = self.kinds
         cdef RawKind kind
         cdef int found
@@ -206,7 +190,7 @@ cdef class SmallLeaves:
         self.writer.end_leaf(name, <uint32_t> (length + 5), <uint32_t> length, header, size, crc, kind.description)
         if self.writer._pending.used >= COLLECTED:
             self.check()
-            self.writer._send()
+            self.writer._drain()
         return 0
 
 

@@ -1,4 +1,4 @@
-"""Many small leaves, which another thread writes to the file: what comes in between, and what fails."""
+"""Many small leaves in one call: what other threads and the iterable do meanwhile, and what fails."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_a_program_that_ends_while_another_thread_writes(tmp_path: Path) -> None
 import sys, threading
 sys.path.insert(0, sys.argv[1])
 import blosc2
-from stores.test_bulk_in_background import leaves
+from stores.test_bulk_among_threads import leaves
 store = blosc2.DictStore(sys.argv[2], mode="a")
 begun = threading.Event()
 def items():
@@ -321,7 +321,7 @@ import errno, os, resource, sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 import blosc2
-from stores.test_bulk_in_background import COUNT, expected, found, leaves
+from stores.test_bulk_among_threads import COUNT, expected, found, leaves
 path = Path(sys.argv[2])
 before = found(path)
 hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
