@@ -24,7 +24,7 @@ from blosc2._core.codec.chunk_checks cimport (
     FILTER_DELTA, FILTER_NDMEAN, FIRST_PLUGIN, check_block, check_starts, filter_asks_array, inspect,
     largest_codec_meta)
 from blosc2._core.codec.idle_contexts cimport (
-    KEEP, POOL, TEMPORARIES, Idle, IdlePlace, begin_idle, free_context, let_go, new_context, put_idle, take_idle)
+    KEEP, POOL, TEMPORARIES, Idle, free_context, let_go, new_context, put_idle, take_idle)
 from blosc2._core.codec.near_limit cimport compress_chunk
 from blosc2._core.codec.padded_chunks cimport new_schunk, padded_copy
 from blosc2._core.codec.plain_chunks cimport ZSTD_freeDCtx, decode_here, is_decoded_here, streams_of
@@ -32,7 +32,6 @@ from blosc2._core.codec.special_chunks cimport fill
 from blosc2._core.codec.vl_encoding cimport compress_vl_chunk, raw_vl_chunk, vl_total
 from blosc2._core.io.buffer cimport Buffer, readable
 from blosc2._core.io.little_endian cimport i32
-from blosc2._core.io.steps cimport PLACES, own_place
 
 from blosc2._core.io.forking import each, in_child
 from blosc2.exceptions import CompressionError, FormatError, codec_error_text
@@ -113,21 +112,12 @@ def library_info(str name):
 
 # ---------------------------------------------------------------- decode contexts
 
-# Without a GIL, contexts that a thread gives back wait for it at its place: what they hold is in the cache of its processor.
-# With one, all are in common, and places are not used.
-cdef IdlePlace _places[PLACES]
-cdef DecodeContext *_contexts[POOL]
-cdef Idle _common
-begin_idle(&_common, POOL, _contexts, _places)
+cdef Idle _idle
 
 
 cdef DecodeContext *borrow(int32_t blocksize) except NULL:
     """A decode context for this thread until `give_back`; holds the GIL, if there is one."""
-    cdef DecodeContext *context = NULL
-    if PLACES > 1:
-        context = take_idle(&_places[own_place()].idle, blocksize)
-    if context == NULL:
-        context = take_idle(&_common, blocksize)
+    cdef DecodeContext *context = take_idle(&_idle, blocksize)
     if context != NULL:
         return context
     context = <DecodeContext *> calloc(1, sizeof(DecodeContext))
@@ -146,24 +136,17 @@ cdef void give_back(DecodeContext *context) noexcept:
     let_go(&context.unfiltered, &context.unfiltered_size)
     if TEMPORARIES * <int64_t> context.blocksize > KEEP:
         new_context(context)
-    if context.dctx != NULL and ((PLACES > 1 and put_idle(&_places[own_place()].idle, context)) or put_idle(&_common, context)):
+    if context.dctx != NULL and put_idle(&_idle, context):
         return
     free_context(context)
 
 
-cdef void _free_all(Idle *idle) noexcept:
-    cdef DecodeContext *context = take_idle(idle, 0)
-    while context != NULL:
-        free_context(context)
-        context = take_idle(idle, 0)
-
-
 def free_idle():
     """Release contexts and scratch that no thread uses."""
-    cdef int i
-    for i in range(PLACES):
-        _free_all(&_places[i].idle)
-    _free_all(&_common)
+    cdef DecodeContext *context = take_idle(&_idle, 0)
+    while context != NULL:
+        free_context(context)
+        context = take_idle(&_idle, 0)
 
 
 # ---------------------------------------------------------------- decoding

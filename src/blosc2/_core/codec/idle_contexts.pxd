@@ -5,14 +5,13 @@ from libc.stdlib cimport free
 from blosc2._core.codec cimport cblosc2 as c
 from blosc2._core.codec.codec cimport CACHED_BLOCKS, DecodeContext
 from blosc2._core.codec.plain_chunks cimport ZSTD_freeDCtx
-from blosc2._core.io.steps cimport PLACE_BYTES, PLACES, step_begin, step_end, step_lock
+from blosc2._core.io.steps cimport step_begin, step_end, step_lock
 
 cdef extern from "codec/library_memory.h" nogil:
     void leave_reserve()
 
 cdef enum:
-    POOL = 64       # that wait in common
-    OWN = 4         # and at the place of a thread
+    POOL = 64       # that wait
     KEEP = 8 << 20  # scratch and temporaries above this are not kept between calls
     TEMPORARIES = 4 # blocks that a context of the library keeps room for
 
@@ -20,22 +19,7 @@ cdef enum:
 cdef struct Idle:
     step_lock turn
     int count
-    int room
-    DecodeContext **contexts
-
-
-cdef struct IdlePlace:
-    Idle idle
-    DecodeContext *contexts[OWN]
-    char apart[PLACE_BYTES]
-
-
-cdef inline void begin_idle(Idle *common, int room, DecodeContext **contexts, IdlePlace *places) noexcept:
-    """Give those in common and those of each place their room."""
-    cdef int i
-    common.room, common.contexts = room, contexts
-    for i in range(PLACES):
-        places[i].idle.room, places[i].idle.contexts = OWN, places[i].contexts
+    DecodeContext *contexts[POOL]
 
 
 cdef inline DecodeContext *take_idle(Idle *idle, int32_t blocksize) noexcept:
@@ -60,7 +44,7 @@ cdef inline bint put_idle(Idle *idle, DecodeContext *context) noexcept:
     """Let a context wait; whether there was room."""
     cdef bint fits
     step_begin(&idle.turn)
-    fits = idle.count < idle.room
+    fits = idle.count < POOL
     if fits:
         idle.contexts[idle.count] = context
         idle.count += 1

@@ -29,7 +29,6 @@ from blosc2._core.frame.vl_reading cimport locate_vl, open_vl, vl_parts
 from blosc2._core.frame.member_chunks cimport ChunkChecksum, check_chunk_checksums, chunk_checksums, note_checksum
 from blosc2._core.zip.member_checksum cimport SMALL_MEMBER, check_member
 from blosc2._core.io.buffer cimport Buffer, integers, writable
-from blosc2._core.io.near_pages cimport near_distrust
 from blosc2._core.io.readahead cimport LOCAL, ask_for_frame
 from blosc2._core.io.source cimport Source
 from blosc2._core.io.steps cimport flag_get, flag_set
@@ -565,11 +564,11 @@ cdef class Frame(ChunkTable):
 
 
 cdef Frame frame_of_member(void *archive_, Source source, int64_t offset, object key, bint check):
-    """What `Frame.of_member` gives. The archive is the caller's: no reference to it is counted. Its source may be a twin."""
+    """What `Frame.of_member` gives. The archive is the caller's: no reference to it is counted."""
     try:
         return _of_member(archive_, source, offset, key, check)
     except FormatError:
-        if not near_distrust(&source.near):
+        if not source.forget_page():
             raise
     return _of_member(archive_, source, offset, key, check)     # from the file
 

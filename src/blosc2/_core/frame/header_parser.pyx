@@ -14,7 +14,7 @@ from blosc2._core.io.little_endian cimport u32
 from blosc2._core.io.readahead cimport (
     Wanted, ask_for_frame, begin_asking, fine_ns, is_absent, note_found, note_wait, state_get, stop_guessing)
 from blosc2._core.io.source cimport READ_OK, Source
-from blosc2._core.io.steps cimport PLACES, draw_number, number_range
+from blosc2._core.io.steps cimport counter_next
 
 from blosc2.exceptions import FormatError
 
@@ -23,8 +23,7 @@ cdef enum:
     PREFIX = 512            # of a mapped frame, copied before it is checked
     MAX_VLMETA = 8192
 
-cdef int64_t _drawn = 0
-cdef number_range _serials[PLACES]
+cdef int64_t _last_serial = 0
 
 
 cdef inline int32_t _i32be(const uint8_t *p) noexcept nogil:
@@ -60,7 +59,7 @@ cdef class Header:
     """
 
     def __cinit__(self):
-        self.serial = draw_number(_serials, &_drawn)
+        self.serial = <uint64_t> counter_next(&_last_serial) + 1
         self.header = NULL
 
     def __dealloc__(self):

@@ -43,22 +43,21 @@ cdef struct AskState:
     long window     # KiB that the system reads ahead by itself; below 0 where unknown, 0 before it was looked at
 
 
-cdef extern from "io/own_descriptors.h":
-    ctypedef char own_descriptors
+cdef enum:
+    PAGE_LENGTH = 4096
 
-cdef extern from "io/near_pages.h" nogil:
-    ctypedef struct near_pages:
-        pass
-    void near_free(near_pages *near, int64_t *taken)
-
-cdef int64_t near_taken     # pages that sources of this process have copied; see near_pages.h
+cdef struct Page:
+    # The bytes of a file that were read last for small leaves that follow each other.
+    long busy       # whether a thread is here; no other one waits
+    int64_t begin, length
+    int64_t last    # where the last small read began
+    uint8_t *bytes  # NULL until reads follow each other
 
 
 cdef class OpenFile:
     """A mapping or a descriptor, which the sources of one file share; see source.pyx."""
 
     cdef int fd
-    cdef own_descriptors *own   # of places, without a GIL; NULL until one asks
     cdef void *base
     cdef int64_t room
     cdef long advised       # what was said of how all of it is read, as its number in `ADVICE`
@@ -67,7 +66,6 @@ cdef class OpenFile:
     cdef Py_buffer _view
 
     cdef int map(self, int fd, int64_t room) except -1
-    cdef int descriptor_at(self, int place) noexcept
 
 
 cdef class Source:
@@ -92,11 +90,12 @@ cdef class Source:
     cdef Run *runs
     cdef int64_t run_count
     cdef tuple _joined
-    cdef PyObject *counted  # of a thread's own: the store, for `bring_count` alone, as it may be gone
-    cdef near_pages near    # of a file that is read by position: pages that small reads come back to
+    cdef Page page
     cdef object __weakref__
 
     cdef int read_into(self, int64_t offset, int64_t length, void *destination) noexcept nogil
+    cdef int read_small(self, int64_t offset, int64_t length, int64_t limit, uint8_t *destination) noexcept nogil
+    cdef bint forget_page(self) noexcept
     cdef int hold_below(self, object view) except -1
     cdef int raise_lost(self) except -1
     cdef int read_runs(self, int64_t offset, int64_t length, uint8_t *destination) noexcept nogil

@@ -20,12 +20,12 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, P
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.errno cimport EISDIR, ENAMETOOLONG, ENOENT, ENOTDIR, errno
 from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
 from blosc2._core.io.failures cimport failure_of, note_failure, take_lost
 from blosc2._core.io.runs cimport Run, run_at
-from blosc2._core.io.steps cimport counter_next
+from blosc2._core.io.steps cimport counter_next, state_change
 from blosc2._core.io.large_pages cimport LARGE_READ, use_large_pages
 from blosc2._core.io.readahead cimport B2_RANDOM, GUESSED, STAYS_SLOW, drops_requests, is_due, state_get, state_set
 
@@ -41,11 +41,6 @@ cdef extern from "Python.h":
 cdef extern from "io/small_file.h" nogil:
     const bint B2_READS_SMALL_FILES
     int64_t read_small_file(const char *path, int flags, void *into, int64_t limit)
-
-cdef extern from "io/own_descriptors.h" nogil:
-    int own_descriptor(own_descriptors **every, int fd, int place, int advice)
-    void advise_own(own_descriptors *every, int fd, int advice)
-    void close_own(own_descriptors *every, int fd)
 
 cdef extern from "io/mapping.h" nogil:
     const bint B2_MAPS_FILES
@@ -92,13 +87,6 @@ cdef class OpenFile:
         self.room = room
         return 0
 
-    @cython.critical_section
-    cdef int descriptor_at(self, int place) noexcept:
-        """The descriptor by which the threads of a place read small leaves."""
-        # What the system was told of the file's own descriptor holds for that one only.
-        cdef bint random = state_get(&self.asking[0].told) in (TOLD_RANDOM, NOT_GUESSING)
-        return own_descriptor(&self.own, self.fd, place, B2_RANDOM if random else <int> state_get(&self.advised))
-
     def __dealloc__(self):
         cdef void *base = self.base
         cdef int64_t room = self.room
@@ -108,7 +96,6 @@ cdef class OpenFile:
         elif base != NULL:
             with nogil:
                 unmap_file(base, room)
-        close_own(self.own, self.fd)
         if self.fd >= 0:
             close_descriptor(self.fd)
 
@@ -409,7 +396,7 @@ cdef class Source:
 
     def __dealloc__(self):
         free(self.runs)
-        near_free(&self.near, &near_taken)
+        free(self.page.bytes)
         if self._holds_buffer:
             PyBuffer_Release(&self._view)
 
@@ -429,6 +416,40 @@ cdef class Source:
         if got == length:
             return READ_OK
         return READ_SHORT if got >= 0 else <int> -got
+
+    cdef int read_small(self, int64_t offset, int64_t length, int64_t limit, uint8_t *destination) noexcept nogil:
+        """What `read_into` does, a page at a time where small reads follow each other: a call of the system takes longer.
+
+        Bytes from `limit` on may change, and are not kept.
+        """
+        cdef Page *page = &self.page
+        cdef int64_t room = min(PAGE_LENGTH, min(limit, self.size) - offset)
+        cdef bint held = False
+        if self.fd < 0 or offset < 0 or length > room or not state_change(&page.busy, 0, 1):
+            return self.read_into(offset, length, destination)
+        held = page.begin <= offset and offset + length <= page.begin + page.length
+        if not held and page.last < offset <= page.last + PAGE_LENGTH:
+            page.length = 0
+            if page.bytes == NULL:
+                page.bytes = <uint8_t *> malloc(PAGE_LENGTH)
+            if page.bytes != NULL and positional_read(self.fd, page.bytes, room, offset) == room:
+                page.begin, page.length, held = offset, room, True
+        if held:
+            memcpy(destination, page.bytes + (offset - page.begin), <size_t> length)
+        page.last = offset
+        state_set(&page.busy, 0)
+        return READ_OK if held else self.read_into(offset, length, destination)
+
+    cdef bint forget_page(self) noexcept:
+        """Bytes failed a check: whether they may have come from the page, and the file itself has to be asked.
+
+        It may have shown others for a while, as when a copy of it was put in place.
+        """
+        cdef bint held = False
+        if state_change(&self.page.busy, 0, 1):
+            held, self.page.length = self.page.length > 0, 0
+            state_set(&self.page.busy, 0)
+        return held
 
     cdef int read_runs(self, int64_t offset, int64_t length, uint8_t *destination) noexcept nogil:
         """The same of what has neither a descriptor nor one address: joined runs."""
@@ -555,9 +576,6 @@ cdef _advise(OpenFile file, int kind, int64_t offset, int64_t length):
             advise_file(fd, offset, length, kind)
         else:
             advise_mapping(base + offset, length, kind)
-    if kind < _LASTING:
-        with cython.critical_section(file):     # after the state: whoever asks for a descriptor from now on has it
-            advise_own(file.own, fd, kind)
 
 
 cdef _advise_again(OpenFile file, Source old):

@@ -55,23 +55,6 @@ B2_INLINE void free_lock_of(PyObject *object) {
 #endif
 }
 
-/* Places, of which each thread has one, for what threads would hinder each other with if they shared it: memory that several
- * processors write to is much slower. Threads may come to the same place, which so needs a lock; with a GIL there is one
- * place. Things of different places lie PLACE_BYTES apart. */
-#ifdef Py_GIL_DISABLED
-enum { PLACES = 32 };
-B2_INLINE int own_place(void) {
-    static int64_t drawn;
-    static B2_OF_THREAD int number;     /* from 1 on */
-    if (number == 0) number = 1 + (int)(counter_next(&drawn) % PLACES);
-    return number - 1;
-}
-#else
-enum { PLACES = 1 };
-B2_INLINE int own_place(void) { return 0; }
-#endif
-enum { PLACE_BYTES = 128 };
-
 /* References to objects that several threads use are counted in memory that their processors write to in turn. Free-threaded
  * Python 3.13 does so for each function and attribute that is looked up. */
 #if defined(Py_GIL_DISABLED) && PY_VERSION_HEX < 0x030E0000
@@ -81,45 +64,6 @@ B2_INLINE void never_count(PyObject *item) {
 }
 #else
 B2_INLINE void never_count(PyObject *item) { (void)item; }
-#endif
-
-/* Have the memory in which references to an object are counted brought to this processor, to be written: Python counts there
- * soon, and need not wait for it then. Of an object that is gone, or NULL, it does nothing. */
-B2_INLINE void bring_count(PyObject *object) {
-#if defined(Py_GIL_DISABLED) && defined(__x86_64__) && defined(__GNUC__)
-    if (object) __asm__ volatile("prefetchw %0" : : "m"(object->ob_ref_shared)); /* does nothing where a processor knows none */
-#elif defined(Py_GIL_DISABLED) && defined(__GNUC__)
-    if (object) __builtin_prefetch(&object->ob_ref_shared, 1);
-#else
-    (void)object;
-#endif
-}
-
-/* Numbers that no two threads draw alike; in order with a GIL. `drawn` begins with 0, the numbers with 1. */
-#ifdef Py_GIL_DISABLED
-typedef struct {
-    step_lock turn;
-    int64_t next, stop;
-    char apart[PLACE_BYTES];
-} number_range;
-B2_INLINE uint64_t draw_number(number_range *ranges, int64_t *drawn) {
-    number_range *own = ranges + own_place();
-    int64_t number;
-    step_begin(&own->turn);
-    if (own->next == own->stop) {
-        own->next = 1 + (counter_next(drawn) << 10);
-        own->stop = own->next + (1 << 10);
-    }
-    number = own->next++;
-    step_end(&own->turn);
-    return (uint64_t)number;
-}
-#else
-typedef char number_range;
-B2_INLINE uint64_t draw_number(number_range *ranges, int64_t *drawn) {
-    (void)ranges;
-    return 1 + (uint64_t)counter_next(drawn);
-}
 #endif
 
 /* Publish what a thread has made, unless another one was faster: then it stays its own, and is to be freed. A step. */

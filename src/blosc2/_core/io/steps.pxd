@@ -22,10 +22,3 @@ cdef extern from "io/steps.h" nogil:
     void step_begin(step_lock *lock)
     void step_end(step_lock *lock)
     void publish_once(void *address, void *own)
-    enum:
-        PLACES
-        PLACE_BYTES
-    int own_place()
-    void bring_count(PyObject *counted)
-    ctypedef char number_range
-    uint64_t draw_number(number_range *ranges, int64_t *drawn)

@@ -11,7 +11,6 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t
 from libc.string cimport memcmp
 
 from blosc2._core.io.little_endian cimport u16
-from blosc2._core.io.near_pages cimport read_small
 from blosc2._core.io.steps cimport flag_get, flag_set
 from blosc2._core.keys.keytable cimport DAMAGED, KeyTable, Text
 from blosc2._core.zip.archive cimport MANY_RECORDS, Archive
@@ -41,8 +40,7 @@ cdef inline bytes read_own_header(Archive archive, Member *member, OwnHeader *ow
         raise archive._error(member, "the directory leads to no local header, so it is damaged", member.header)
     wanted = LOCAL_LENGTH + min(room, length + BEHIND_NAME)
     if archive.source.base == NULL and wanted <= <int64_t> sizeof(near):
-        archive.source.check(
-            read_small(archive.source, member.header, wanted, archive.directory_offset, near), member.header, wanted)
+        archive.source.check(archive.source.read_into(member.header, wanted, near), member.header, wanted)
         block = near[:wanted]
     else:
         block = archive.source.read(member.header, wanted)

@@ -14,7 +14,7 @@ cdef class LeafReader:
 
     cdef KeyTable table
     cdef Archive archive
-    cdef Source source      # of the leaves: the archive's, or a twin of it
+    cdef Source source
     cdef Template template
     cdef bytes hidden
     cdef type arrays, handles
@@ -25,6 +25,5 @@ cdef class LeafReader:
     cdef Py_ssize_t slots[HANDLE_SLOTS + 1]     # where they are; the last one is that of an array
 
     cdef int64_t find(self, str key) noexcept
-    cdef object open(self, str key, bint *small)
-    cdef LeafReader copy(self)
+    cdef object open(self, str key)
     cpdef object read(self, key)

@@ -12,10 +12,8 @@ from blosc2._core.zip.archive cimport Archive
 from blosc2._core.zip.end_record cimport LOCAL_LENGTH
 from blosc2._core.zip.central_record cimport MEMBER_FINE, Member
 from blosc2._core.io.checksum cimport zip_checksum
-from blosc2._core.io.near_pages cimport read_small
 from blosc2._core.io.readahead cimport ask_near
 from blosc2._core.io.source cimport Source
-from blosc2._core.io.steps cimport own_place
 from blosc2._core.codec.codec cimport DecodeContext, borrow, give_back
 from blosc2._core.codec.thread_pool cimport await_gil, is_quick, offer_gil
 from blosc2._core.frame.frame cimport Frame, frame_of_member
@@ -55,23 +53,6 @@ cdef enum:
     # Bytes of a small member that is read from a file, and of the extra field in its local header.
     LOADED = 8192
     PADDING = 128
-    # Bytes of a leaf whose tables are small, too.
-    SMALL_LEAF = 65536
-
-
-cdef Source _twin_of(Source source):
-    """The same bytes of a file for another thread, which counts references to them by itself; of no file, the same source."""
-    cdef Source twin
-    if source.file is None:
-        return source
-    twin = Source.__new__(Source)
-    twin.path, twin.checksums, twin.mapped = source.path, source.checksums, source.mapped
-    twin.show(source.file, source.size)
-    twin.identity = source.identity     # only now: `show` notes it in the file, which all threads share
-    twin.serial = source.serial     # what is known of these bytes holds for both
-    if twin.fd >= 0:
-        twin.fd = twin.file.descriptor_at(own_place())
-    return twin
 
 
 cdef class LeafReader:
@@ -120,19 +101,6 @@ cdef class LeafReader:
             with cython.critical_section(self):
                 self.template = template
 
-    cdef LeafReader copy(self):
-        """The same reader for another thread, which counts its own references to what it gives each leaf."""
-        options, path = self.options, self.path
-        if isinstance(options, tuple) and type(options) is not tuple:
-            options = type(options)(*options)
-        if type(path) is str:
-            path = (path + "/")[:len(path)]
-        cdef LeafReader other = LeafReader(
-            self.table, None if self.hidden is None else self.hidden.decode(), self.arrays, self.handles, self.dtype_of,
-            options, path, self.check)
-        other.source = _twin_of(self.source)
-        return other
-
     cdef int64_t find(self, str key) noexcept:
         """The offset of a key; negative where it is not there, or where others have to look."""
         cdef Py_ssize_t length
@@ -142,11 +110,8 @@ cdef class LeafReader:
             return -1
         return self.table.lookup(text + 1, length - 1)
 
-    cdef object open(self, str key, bint *small):
-        """The leaf of a key: an object if it is an array like most, else its frame; None for `find` < 0.
-
-        `small` says whether it takes little memory.
-        """
+    cdef object open(self, str key):
+        """The leaf of a key: an object if it is an array like most, else its frame; None for `find` < 0."""
         cdef int64_t offset = self.find(key)
         cdef Py_ssize_t *slots = self.slots
         cdef Frame frame
@@ -155,7 +120,6 @@ cdef class LeafReader:
         frame = frame_of_member(<void *> self.archive, self.source, offset, key, self.check)
         if not frame.holds_only_array() or frame.wants_geometry():
             return frame
-        small[0] = frame.cbytes <= SMALL_LEAF
         array = geometry_of(frame, self.dtype_of)
         if not self.fills or frame.checksums_len:
             handle = self.handles(frame, self.options, self.path, key)
@@ -205,7 +169,7 @@ cdef class LeafReader:
             local = source.base + member.header
         else:       # all of it in one read
             room = min(room, LOCAL_LENGTH + <int64_t> member.record.name_length + PADDING + member.size)
-            if room > LOADED or read_small(source, member.header, room, self.archive.directory_offset, loaded):
+            if room > LOADED or source.read_small(member.header, room, self.archive.directory_offset, loaded):
                 return None
             local = loaded
         if not template.match(member.record.name, member.record.name_length, member.size, local, room, &chunk, &size):

@@ -12,7 +12,7 @@ from libc.string cimport memset
 
 from blosc2._core.io.forking import Lock, in_child
 
-from blosc2._core.io.steps cimport PLACE_BYTES, step_begin, step_end, step_lock
+from blosc2._core.io.steps cimport step_begin, step_end, step_lock
 
 cdef extern from *:
     """
@@ -50,15 +50,11 @@ cdef extern from *:
 cdef enum:
     TURNS = 16
 
-cdef struct Turn:
-    step_lock lock
-    char apart[PLACE_BYTES]
-
-cdef Turn _turns[TURNS]
+cdef step_lock _turns[TURNS]
 
 
 cdef inline step_lock *_turn_of(dict held) noexcept:
-    return &_turns[<size_t> <PyObject *> held >> 6 & (TURNS - 1)].lock
+    return &_turns[<size_t> <PyObject *> held >> 6 & (TURNS - 1)]
 
 
 def _free_turns():

@@ -9,7 +9,7 @@ from libc.string cimport memcmp
 
 from blosc2._core.codec.chunk cimport MAX_BUFFER
 from blosc2._core.frame.frame cimport Frame
-from blosc2._core.io.steps cimport PLACE_BYTES, PLACES, own_place, step_begin, step_end, step_lock
+from blosc2._core.io.steps cimport step_begin, step_end, step_lock
 
 from blosc2._core.io.sharing import free_in_child
 from blosc2.exceptions import FormatError
@@ -207,31 +207,27 @@ cdef dict _known_dtypes = free_in_child({})
 cdef struct Last:
     step_lock turn
     PyObject *seen              # a tuple; NULL before the first
-    char apart[PLACE_BYTES]
 
 # The array metadata that was read last, its geometry and dtype: leaves of a store are often alike, and then share them.
-# Without a GIL, each thread has its own: to count references to objects of others takes longer than to make them.
-cdef Last _last[PLACES]
+cdef Last _last
 
 
 cdef tuple _seen_last():
     """The array metadata that was read last, with its geometry and dtype; None before the first."""
-    cdef Last *last = &_last[own_place()]
     cdef tuple seen = None
-    step_begin(&last.turn)
-    if last.seen != NULL:
-        seen = <tuple> last.seen
-    step_end(&last.turn)
+    step_begin(&_last.turn)
+    if _last.seen != NULL:
+        seen = <tuple> _last.seen
+    step_end(&_last.turn)
     return seen
 
 
 cdef int _see(tuple seen) except -1:
-    cdef Last *last = &_last[own_place()]
     cdef PyObject *before
     Py_INCREF(seen)
-    step_begin(&last.turn)
-    before, last.seen = last.seen, <PyObject *> seen
-    step_end(&last.turn)
+    step_begin(&_last.turn)
+    before, _last.seen = _last.seen, <PyObject *> seen
+    step_end(&_last.turn)
     Py_XDECREF(before)  # behind the step, as it may run anything
     return 0
 

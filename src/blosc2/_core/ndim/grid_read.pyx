@@ -20,7 +20,7 @@ from blosc2._core.frame.frame cimport Frame
 from blosc2._core.frame.quick_reads cimport stays_with_gil
 from blosc2._core.frame.part_blocks cimport part_block
 from blosc2._core.io.readahead cimport is_cold
-from blosc2._core.io.steps cimport bring_count, number_get, state_change, state_set
+from blosc2._core.io.steps cimport number_get, state_change, state_set
 from blosc2._core.codec.shared_blocks cimport SharedBlock, leave_block
 from blosc2._core.frame.shared_block cimport is_shared, shared_block
 from blosc2._core.ndim.ask_ahead cimport asks, begin_tasks
@@ -506,7 +506,6 @@ cdef inline int _go(Read self, int threads) except -1:
         context = borrow(self.frame.blocksize)
         self.work(context, None)
         give_back(context)
-        bring_count(self.frame.source.counted)      # who reads many leaves asks for the next one now
     else:
         self.run(threads)
     if self.status or self.own != NULL:

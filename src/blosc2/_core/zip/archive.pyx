@@ -27,7 +27,6 @@ from blosc2._core.io.checksum cimport checksum
 from blosc2._core.io.little_endian cimport u16, u32, u64
 from blosc2._core.zip.member_checksum cimport SMALL_MEMBER, check_member
 from blosc2._core.io.large_pages cimport use_large_pages
-from blosc2._core.io.near_pages cimport read_small
 from blosc2._core.io.readahead cimport PAGE, TAIL, ask_range, fine_ns, note_wait, stop_guessing
 from blosc2._core.io.source cimport Source
 from blosc2._core.io.steps cimport address_get, address_set, publish_once
@@ -381,7 +380,7 @@ cdef class Archive:
         """First byte of a member's data, from its local header.
 
         From a file that is not mapped, up to `room` bytes are left in `ahead`, from the local header on. `have` is how
-        many of them there are; 0 where nothing was read. `source` is the archive's or a twin of it.
+        many of them there are; 0 where nothing was read.
         """
         cdef int64_t data, length, wanted
         cdef uint32_t lengths
@@ -402,7 +401,7 @@ cdef class Archive:
         else:
             # An extra field that aligns the data, and as much of it as there may be.
             wanted = min(room, self.directory_offset - member.header, LOCAL_LENGTH + length + ALIGNMENT_ROOM + member.size)
-            source.check(read_small(source, member.header, wanted, self.directory_offset, ahead), member.header, wanted)
+            source.check(source.read_small(member.header, wanted, self.directory_offset, ahead), member.header, wanted)
             have[0] = wanted
             header = ahead
         if not is_signature(header, 3, 4):

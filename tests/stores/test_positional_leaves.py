@@ -1,4 +1,4 @@
-"""Small leaves of a file that is not mapped: pages that reads come back to are read once, and are never old."""
+"""Small leaves of a file that is not mapped, which are read again and again: what they show is never old."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ import blosc2
 
 #: So many leaves of 448 bytes lie in 110 pages.
 LEAVES = 1000
-#: What is copied of a file at most, and by a process.
-OF_FILE, OF_PROCESS = 1 << 20, 16 << 20
 
 
 def value(n: int, salt: int = 0) -> np.ndarray:
@@ -41,15 +39,6 @@ def passes(store: blosc2.DictStore, count: int = LEAVES, times: int = 4) -> None
             store[key(n)][:]
 
 
-def system_reads() -> int:
-    """How often this thread has read from a file."""
-    with open(f"/proc/self/task/{threading.get_native_id()}/io") as file:
-        return int(dict(line.split(": ") for line in file)["syscr"])
-
-
-needs_counts = pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="the system counts no reads")
-
-
 @pytest.mark.parametrize("of", ["arrays", "items"])
 def test_values(tmp_path: Path, of: str) -> None:
     """Of leaves in one page and in two, in all orders."""
@@ -64,43 +53,6 @@ def test_values(tmp_path: Path, of: str) -> None:
         for n in order:
             got = store[key(n)][:] if of == "arrays" else store.read(key(n))
             assert np.array_equal(got, wanted[n])
-
-
-@needs_counts
-def test_reads_that_follow_each_other(tmp_path: Path) -> None:
-    store = blosc2.DictStore(str(written(tmp_path / "s.b2z", 20_000)), mode="r")
-    store[key(0)][:]
-    before = system_reads()
-    for n in range(20_000):
-        store[key(n)][:]
-    assert system_reads() - before < 20_000 / 2
-
-
-@needs_counts
-def test_reads_of_leaves_that_are_wanted_again(tmp_path: Path) -> None:
-    store = blosc2.DictStore(str(written(tmp_path / "s.b2z")), mode="r")
-    passes(store)
-    before = system_reads()
-    passes(store, times=1)
-    assert system_reads() - before < LEAVES / 20
-
-
-@needs_counts
-def test_pages_that_are_not_come_back_to_are_not_copied(tmp_path: Path) -> None:
-    """Far more leaves than fit: where they are read in any order, few bytes are read that nobody wants."""
-    store = blosc2.DictStore(str(written(tmp_path / "s.b2z", 30_000)), mode="r")
-    keys = list(range(30_000))
-    random.Random(0).shuffle(keys)
-
-    def bytes_read() -> int:
-        with open(f"/proc/self/task/{threading.get_native_id()}/io") as file:
-            return int(dict(line.split(": ") for line in file)["rchar"])
-
-    before = bytes_read()
-    for _ in range(3):
-        for n in keys:
-            store[key(n)][:]
-    assert bytes_read() - before < 3 * len(keys) * 513 * 1.25
 
 
 @pytest.mark.parametrize("mode", ["r", "a"])
@@ -197,35 +149,3 @@ def test_threads(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert not wrong
-
-
-@needs_counts
-def test_memory(tmp_path: Path) -> None:
-    """A process has pages of so many stores only; they are freed with these."""
-
-    def resident() -> int:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
-
-    path = written(tmp_path / "s.b2z", 2000)
-    stores: list[blosc2.DictStore] = []
-
-    def grown(more: int) -> int:
-        before = resident()
-        for _ in range(more):
-            stores.append(blosc2.DictStore(str(path), mode="r"))
-            for _ in range(2):
-                for n in range(2000):
-                    stores[-1][key(n)][:]
-        return resident() - before
-
-    grown(OF_PROCESS // OF_FILE + 4)
-    # A store and the leaves that it remembers need 0.36 MB; its pages would be 0.9 MB.
-    assert grown(30) < 30 * 0.6 * OF_FILE
-    for store in stores:
-        store.close()
-    stores.clear()
-    before = system_reads()
-    stores.append(blosc2.DictStore(str(path), mode="r"))
-    passes(stores[0], 1000, 3)
-    assert system_reads() - before < 2500
-    stores[0].close()
