@@ -129,13 +129,17 @@ class NewFile(Block):
         self.file.close()
 
     def abandon(self) -> None:
-        """Remove the temporary file. In a forked child, leave it to the process that makes it."""
+        """Remove the temporary file. In a forked child, leave it to the process that makes it.
+
+        Where that fails, it is tried again when this object goes: whoever abandons a file has an error to tell already.
+        """
         if self._file is not None:
             with suppress(OSError):  # the unwritten bytes are not needed any more
                 self._file.close()
-        if self._owner.is_here and os.path.exists(self._temporary):
-            self._owner.unlink(self._temporary)
-        self._is_over = True
+        with suppress(OSError):
+            if self._owner.is_here and os.path.exists(self._temporary):
+                self._owner.unlink(self._temporary)
+            self._is_over = True
 
     def __del__(self) -> None:
         # An interrupt came before somebody had it, or after it was let go of.
