@@ -15,7 +15,7 @@ import pytest
 import blosc2
 from blosc2 import Codec, Filter, SChunk, SpecialValue
 from blosc2._core.codec.thread_pool import share_from
-from blosc2._handles import byte_ranges
+from blosc2._handles import chunks
 
 SIZE = 600_000  # bytes; far more than a second thread needs
 
@@ -33,13 +33,13 @@ CPARAMS: list[dict[str, Any]] = [
 def threaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Read in threads whatever the size; lists the bytes that each such read had."""
     sizes: list[int] = []
-    read = byte_ranges._read
+    read = chunks._read
 
     def counting(frame: Any, geometry: Any, start: int, stop: int, out: Any, nthreads: int) -> None:
         sizes.append(stop - start)
         read(frame, geometry, start, stop, out, nthreads)
 
-    monkeypatch.setattr(byte_ranges, "_read", counting)
+    monkeypatch.setattr(chunks, "_read", counting)
     before = share_from(1)
     yield sizes
     share_from(before)

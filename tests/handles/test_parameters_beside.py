@@ -15,7 +15,7 @@ from faults import FULL
 from fixture_kit.lines import Beside, lines_of
 
 import blosc2
-from blosc2._handles.options import HandleOptions
+from blosc2._handles.handle import HandleOptions
 
 FRAME = blosc2.asarray(np.arange(100)).to_cframe()
 

@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._handles import recent_frames
+from blosc2._handles import opening
 
 
 @pytest.fixture(autouse=True)
 def settled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Files count as settled as soon as they are written, so that no test has to wait."""
-    monkeypatch.setattr(recent_frames, "SETTLED", -3600.0)
+    monkeypatch.setattr(opening, "SETTLED", -3600.0)
     old = blosc2.set_file_cache(128)
     yield
     blosc2.set_file_cache(old)
@@ -124,7 +124,7 @@ def test_a_changed_file_shows(path: str, source: str | None, change: object) -> 
 def test_a_header_that_changed_unnoticed_shows(path: str, source: str | None) -> None:
     """A mapping for writing does not change the times of a file at each write."""
     opened(path, source)
-    frames = recent_frames._mapped if source else recent_frames._not_mapped
+    frames = opening._mapped if source else opening._not_mapped
     name = (path, True)
     with open(path, "r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
         mapped[8] ^= 0xFF
@@ -145,9 +145,9 @@ def test_a_removed_file_is_missing(path: str, source: str | None) -> None:
 
 
 def test_a_file_that_was_just_changed_is_not_kept(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recent_frames, "SETTLED", 3600.0)
+    monkeypatch.setattr(opening, "SETTLED", 3600.0)
     assert frame_of(opened(path)) is not frame_of(opened(path))
-    assert len(recent_frames._mapped) == 0
+    assert len(opening._mapped) == 0
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="descriptors are counted in /proc")
@@ -160,16 +160,16 @@ def test_files_are_bounded(tmp_path: Path) -> None:
     for number, name in enumerate(names):
         assert opened(name, None)[0] == number
         assert opened(name)[0] == number
-    assert len(os.listdir("/proc/self/fd")) <= before + recent_frames.MOST_DESCRIPTORS
-    assert len(recent_frames._mapped) == 40
+    assert len(os.listdir("/proc/self/fd")) <= before + opening.MOST_DESCRIPTORS
+    assert len(opening._mapped) == 40
     blosc2.set_file_cache(7)
     for name in names:
         opened(name)
-    assert len(recent_frames._mapped) == 7
+    assert len(opening._mapped) == 7
     assert frame_of(opened(names[-7])) is frame_of(opened(names[-7]))
     blosc2.free_resources()
     assert len(os.listdir("/proc/self/fd")) == before
-    assert len(recent_frames._mapped) == len(recent_frames._not_mapped) == 0
+    assert len(opening._mapped) == len(opening._not_mapped) == 0
 
 
 def test_it_can_be_switched_off(path: str, source: str | None) -> None:
@@ -187,36 +187,36 @@ def test_what_is_not_asked_for_is_let_go(tmp_path: Path, path: str, monkeypatch:
     blosc2.zeros(3, urlpath=other)
     opened(path)
     now = time.monotonic()
-    monkeypatch.setattr(time, "monotonic", lambda: now + recent_frames.UNUSED + 1)
+    monkeypatch.setattr(time, "monotonic", lambda: now + opening.UNUSED + 1)
     opened(other)
-    assert list(recent_frames._mapped._frames) == [(other, True)]
+    assert list(opening._mapped._frames) == [(other, True)]
 
 
 def test_writers_and_other_modes_are_not_kept(path: str) -> None:
     for options in ({"mode": "a"}, {"mmap_mode": "r+"}, {"mmap_mode": "c"}, {"verify": True}):
         blosc2.open(path, **options)
-    assert len(recent_frames._mapped) == len(recent_frames._not_mapped) == 0
+    assert len(opening._mapped) == len(opening._not_mapped) == 0
 
 
 FORKING = """
 import os, sys, threading, warnings
 import blosc2
-from blosc2._handles import recent_frames
+from blosc2._handles import opening
 warnings.simplefilter("ignore")
-recent_frames.SETTLED = -3600.0
+opening.SETTLED = -3600.0
 path = {path!r}
 a = blosc2.open(path, mmap_mode="r")
-lock = recent_frames._mapped._lock
+lock = opening._mapped._lock
 {taken}
 if os.fork() == 0:
-    kept = recent_frames._mapped._frames
+    kept = opening._mapped._frames
     assert len(kept) == {kept} and a[7] == 7, len(kept)
     b = blosc2.open(path, mmap_mode="r")
     assert b[5] == 5 and blosc2.open(path, mmap_mode="r")._handle.frame is b._handle.frame
     assert (a._handle.frame is b._handle.frame) == ({kept} == 1)
     os._exit(17)
 assert os.waitstatus_to_exitcode(os.wait()[1]) == 17
-assert len(recent_frames._mapped) == 1
+assert len(opening._mapped) == 1
 done.set()
 """
 BY_ITSELF = "lock.__enter__(); done = threading.Event()"
@@ -235,7 +235,7 @@ taken.wait()
 @pytest.mark.parametrize(("taken", "kept"), [(BY_ITSELF, 1), (BY_ANOTHER, 0)], ids=["itself", "another"])
 def test_a_forked_child_begins_anew_if_another_thread_was_in_a_change(path: str, taken: str, kept: int) -> None:
     """Without a GIL it always does: a dictionary has a lock of its own."""
-    if not recent_frames._has_gil():
+    if not opening._has_gil():
         kept = 0
     program = FORKING.format(path=path, taken=taken, kept=kept)
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -41,9 +41,8 @@ WRITERS = {
 FIRST = {
     "blosc2", "blosc2._arrays", "blosc2._arrays.readable", "blosc2._arrays.ready", "blosc2._files", "blosc2._frames",
     "blosc2._frames.dtypes", "blosc2._frames.header_fields", "blosc2._functions", "blosc2._functions.from_frame",
-    "blosc2._handles", "blosc2._handles.byte_ranges", "blosc2._handles.frame_object", "blosc2._handles.handle",
-    "blosc2._handles.open_frame", "blosc2._handles.open_handle", "blosc2._handles.options",
-    "blosc2._handles.recent_frames", "blosc2._handles.schunk_methods", "blosc2._indexing", "blosc2._indexing.fields",
+    "blosc2._handles", "blosc2._handles.chunks", "blosc2._handles.frame_object", "blosc2._handles.handle",
+    "blosc2._handles.opening", "blosc2._indexing", "blosc2._indexing.fields",
     "blosc2._opening", "blosc2._opening.hooks", "blosc2._opening.open_path", "blosc2._options",
     "blosc2._options.codecs", "blosc2._options.default_threads", "blosc2._options.deserialization",
     "blosc2._options.encoding", "blosc2._options.modes", "blosc2._options.out_of_scope", "blosc2._options.paths",

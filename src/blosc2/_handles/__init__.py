@@ -8,13 +8,10 @@ Nothing here knows axes.
 from typing import TYPE_CHECKING
 
 from blosc2._core.on_demand import on_demand
-from blosc2._handles.byte_ranges import chunk_range, chunks_as_items, existing_chunk, read_bytes, read_into
+from blosc2._handles.chunks import ChangeableChunks, chunk_range, chunks_as_items, existing_chunk, read_bytes, read_into
 from blosc2._handles.frame_object import Stored, StoredFrame
-from blosc2._handles.handle import FrameHandle, array_of, make_plugin, vlmeta_chunk
-from blosc2._handles.open_handle import open_handle
-from blosc2._handles.options import HandleOptions
-from blosc2._handles.recent_frames import forget_recent_frames, recent_frame, set_file_cache
-from blosc2._handles.schunk_methods import ChangeableChunks
+from blosc2._handles.handle import FrameHandle, HandleOptions, array_of, make_plugin, vlmeta_chunk
+from blosc2._handles.opening import forget_recent_frames, open_handle, recent_frame, set_file_cache
 
 if TYPE_CHECKING:
     from blosc2._handles.chunk_updates import (
@@ -32,9 +29,9 @@ if TYPE_CHECKING:
         splice,
         update_special,
     )
+    from blosc2._handles.chunks import lazy_chunk
     from blosc2._handles.directory import DirectoryHandle, ReadOnlyDirectoryHandle, directory_handle
     from blosc2._handles.file import FileHandle
-    from blosc2._handles.lazy_chunks import lazy_chunk
     from blosc2._handles.memory import MemoryHandle
     from blosc2._handles.new_frame import FrameContent, check_target, copy_frame, new_handle
     from blosc2._handles.pickled import (
@@ -53,9 +50,9 @@ else:
             "DEFAULT_CHUNK append_special bytes_of checked_chunk chunk_nbytes compressed compressed_pieces "
             "mark_indexes_stale overwrite position_for_chunk reorder splice update_special"
         ),
+        "chunks": "lazy_chunk",
         "directory": "DirectoryHandle ReadOnlyDirectoryHandle directory_handle",
         "file": "FileHandle",
-        "lazy_chunks": "lazy_chunk",
         "memory": "MemoryHandle",
         "new_frame": "FrameContent check_target copy_frame new_handle",
         "pickled": "LOST_ERRORS FrameVersion LostHandle path_of_any_version path_to_pickle remote_version version_of",

@@ -31,7 +31,7 @@ from blosc2._frames import (
     pack,
     special_kind,
 )
-from blosc2._handles.byte_ranges import existing_chunk
+from blosc2._handles.chunks import existing_chunk
 from blosc2._handles.handle import FrameHandle, vlmeta_chunk
 from blosc2._options import Encoding, compress
 from blosc2.exceptions import ChunkIndexError, ChunkSizeError, FormatError

@@ -32,9 +32,8 @@ from blosc2._frames import (
     take_back,
     write_chunk,
 )
-from blosc2._handles.handle import FrameHandle
+from blosc2._handles.handle import FrameHandle, HandleOptions
 from blosc2._handles.memory import Draft, Drafting, MemoryHandle
-from blosc2._handles.options import HandleOptions
 from blosc2._options import absolute_path
 from blosc2.exceptions import StaleHandleError
 

@@ -18,9 +18,8 @@ from blosc2._files import (
     sync_folder,
 )
 from blosc2._frames import FRAME_HEADER, FrameUpdate, Growth, closed_quietly, write_frame
+from blosc2._handles.handle import SECTOR, HandleOptions, open_frame
 from blosc2._handles.memory import Draft, Drafting
-from blosc2._handles.open_frame import SECTOR, open_frame
-from blosc2._handles.options import HandleOptions
 from blosc2._options import absolute_path
 from blosc2.exceptions import StaleHandleError
 

@@ -6,9 +6,10 @@ change makes the next one. A reader takes the frame once, and keeps it when anot
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
@@ -20,15 +21,95 @@ from blosc2._core.io.sharing import never_freed
 from blosc2._core.io.source import Source
 from blosc2._core.ndim.geometry import Geometry, parse_geometry
 from blosc2._frames import parse_dtype
-from blosc2._handles.open_frame import open_frame
-from blosc2._handles.options import READ_ONLY, HandleOptions
 from blosc2._options import Encoding, RemotePath, declared_encoding, encoding_of, get_nthreads, zstd_encoding
-from blosc2.exceptions import FormatError, ReadOnlyError
+from blosc2.exceptions import FormatError, MissingFileError, ReadOnlyError
 from blosc2.storage import CParams, DParams, cparams_of
 
 if TYPE_CHECKING:
     from blosc2._files import Compaction, Spool
     from blosc2._frames import FrameUpdate
+
+
+@never_freed
+class HandleOptions(NamedTuple):
+    """How a handle is opened; all of it was checked by whoever took it from the user.
+
+    Attributes
+    ----------
+    mode : {"r", "a", "w", "x"}
+        What may be done through the handle.
+    mmap_mode : {None, "r", "r+", "w+", "c"}
+        How the file is mapped, if it is.
+    deserialize : {"safe", "full"}
+        What happens to active values in the metadata.
+    dparams, cparams : DParams, CParams, optional
+        What chunks are read and made with; the frame says it where this is None.
+    verify : bool, optional
+        What is checked against checksums: each read, what is read as a whole (None), or nothing.
+    exclusive : bool
+        Whether a change takes the lock of the file.
+    durable : bool
+        Whether a change waits for the disk.
+    locking : bool
+        Whether several programs change the file together: handles then follow each other's changes.
+    """
+
+    mode: str = "r"
+    mmap_mode: str | None = None
+    deserialize: str = "safe"
+    dparams: DParams | None = None
+    cparams: CParams | None = None
+    verify: bool | None = None
+    exclusive: bool = True
+    locking: bool = False
+    durable: bool = True
+
+
+#: How a frame is opened that is only read.
+READ_ONLY: Final = HandleOptions()
+#: How a frame in memory is opened, which this process made itself.
+IN_MEMORY: Final = HandleOptions("a", deserialize="full")
+
+
+# The header fields that make a version current lie in one sector when they end before this byte.
+SECTOR: Final = 512
+
+
+def open_frame(
+    path: str, mmap_mode: str | None, offset: int = 0, *, old: Source | None = None, advice: str | None = None
+) -> Frame:
+    """Open the frame at an offset of a file, mapped or for positional reads.
+
+    An older source of the path, opened in the same way, shares with the new one what it can: see `Source.reopen`.
+    `advice` is given before anything is read.
+    """
+    retry = None
+    while True:
+        try:
+            if old is not None and old.path == path:
+                source = old.reopen()
+            else:
+                source = Source.map(path) if mmap_mode is not None else Source.open(path)
+        except FileNotFoundError:
+            raise MissingFileError(errno.ENOENT, "No such file or directory", path) from None
+        if advice is not None:
+            source.advise(advice)
+        try:
+            frame = Frame.open(source, offset)
+            header = frame.header_bytes()
+            # Read again: what was read while it was written may be made of two versions, and look sound.
+            if source.read(offset, len(header)) == header:
+                return frame
+            retry = retry or _files.Retry()
+            if not retry.again(object()):  # it has changed, that is certain
+                return frame
+        except FormatError:
+            # A header that was read while it was written, or that tells of bytes which came after the file was opened.
+            size = min(SECTOR, source.size)
+            retry = retry or _files.Retry()
+            if not retry.again((source.identity, source.read(max(0, min(offset, source.size - size)), size))):
+                raise
+
 
 # How metadata entries are compressed; the parameters of the data do not matter.
 _VLMETA_ENCODING = zstd_encoding(5)

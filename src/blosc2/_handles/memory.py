@@ -13,8 +13,7 @@ from blosc2._core.leaves.weak_cache import Block
 from blosc2._core.on_demand import import_now
 from blosc2._files import Owner, TemporaryFile, as_block, held
 from blosc2._frames import SMALL_FRAME, Fields, FrameUpdate, JoinedChunks, check_chunks, frame_byte_range
-from blosc2._handles.handle import FrameHandle, array_of
-from blosc2._handles.options import IN_MEMORY, HandleOptions
+from blosc2._handles.handle import IN_MEMORY, FrameHandle, HandleOptions, array_of
 from blosc2.exceptions import FormatError, explain, name_file
 
 # Each handle that can be changed is one of those below. What changes need of these packages is imported now.

@@ -28,10 +28,8 @@ from blosc2._frames import (
     write_frame,
 )
 from blosc2._handles.file import FileHandle
-from blosc2._handles.handle import FrameHandle
+from blosc2._handles.handle import FrameHandle, HandleOptions, open_frame
 from blosc2._handles.memory import MemoryHandle
-from blosc2._handles.open_frame import open_frame
-from blosc2._handles.options import HandleOptions
 from blosc2._options import Encoding, check_locking, check_new_modes, tell_of_mapping
 from blosc2.exceptions import ExistingFileError
 from blosc2.storage import MAX_OVERHEAD, Storage

@@ -11,8 +11,7 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_checksums import range_checksum
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
-from blosc2._handles.handle import FrameHandle
-from blosc2._handles.options import HandleOptions
+from blosc2._handles.handle import FrameHandle, HandleOptions
 from blosc2._options import RemotePath, absolute_path
 
 # Frames up to this size are compared as a whole; of larger ones, all but the chunks, for which checksums stand.

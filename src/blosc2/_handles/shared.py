@@ -22,9 +22,7 @@ from blosc2._files import Sidecar
 from blosc2._frames import is_directory_frame
 from blosc2._handles.directory import DirectoryHandle, ReadOnlyDirectoryHandle
 from blosc2._handles.file import FileHandle
-from blosc2._handles.handle import FrameHandle
-from blosc2._handles.open_frame import open_frame
-from blosc2._handles.options import HandleOptions
+from blosc2._handles.handle import FrameHandle, HandleOptions, open_frame
 from blosc2._options import absolute_path
 from blosc2.exceptions import MissingFileError
 

@@ -1,10 +1,4 @@
-"""Frames of files that were opened lately: whoever opens a file again for each patch gets the mapping and the header
-that are there already, as long as the file is the same.
-
-A file counts as the same if its path leads to the same inode, with the same size and times, and if its header has the
-same bytes. Times tell of a change only if some time has passed since the last one: a file system may give two changes
-within its clock's resolution the same time. So a file is only kept once it was left alone for `SETTLED` seconds.
-"""
+"""The handle of what is at a path; frames of files that were opened before are kept."""
 
 from __future__ import annotations
 
@@ -15,10 +9,13 @@ import time
 from collections import OrderedDict
 from typing import Final, TypeAlias
 
+from blosc2 import _files, _handles
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock, in_child
 from blosc2._core.io.sharing import item_of
-from blosc2._handles.open_frame import open_frame
+from blosc2._frames import is_directory_frame
+from blosc2._handles.handle import FrameHandle, HandleOptions, open_frame
+from blosc2._options import absolute_path, check_directory_mapping
 
 # Two seconds are the resolution of the coarsest clock of a file system, FAT's.
 SETTLED: Final = 2.0
@@ -211,3 +208,53 @@ def set_file_cache(files: int) -> int:
 
 # Where a file that is open cannot be removed, nobody may be surprised by one that is kept open.
 set_file_cache(0 if os.name == "nt" else 128)
+
+
+def open_handle(
+    path: str, options: HandleOptions, offset: int = 0, *, directory: bool | None = None, advice: str | None = None,
+    status: os.stat_result | None = None,
+) -> FrameHandle:  # fmt: skip
+    """Open the frame in a file, at an offset, or the directory frame at a path.
+
+    Parameters
+    ----------
+    path : str
+    options : HandleOptions
+        Checked, except that a directory cannot be mapped for changes.
+    offset : int
+        Where the frame starts in the file, in bytes.
+    directory : bool, optional
+        Whether a directory frame is at the path; by default, this is looked up.
+    advice : str, optional
+        What the system is told before the file is read.
+    status : os.stat_result, optional
+        What the system says of the file now.
+    """
+    if directory is None:
+        directory = not offset and is_directory_frame(path)
+    if directory:
+        check_directory_mapping(path, options.mmap_mode)
+        options = options._replace(mmap_mode=None)
+    if options.locking:
+        return _handles.shared_handle(path, options)
+    if directory:
+        return _handles.directory_handle(path, options)
+    return _file_handle(path, options, offset, advice=advice, status=status)
+
+
+def _file_handle(
+    path: str, options: HandleOptions, offset: int, *, advice: str | None, status: os.stat_result | None
+) -> FrameHandle:
+    """The handle of a frame in a file. It can be changed if the file is nothing but the frame."""
+    # The full path stays right when the process changes its working directory.
+    full_path = absolute_path(path)
+    if options.mode == "r" and not offset and not options.verify:
+        frame = open_recent_frame(full_path, options.mmap_mode, options.verify, advice, status)
+        return FrameHandle(frame, options, path)
+    frame = open_frame(full_path, options.mmap_mode, offset, advice=advice)
+    if options.mmap_mode == "c":
+        return _handles.MemoryHandle(frame, options, path)
+    if options.mode == "r" or offset:
+        return FrameHandle(frame, options, path)
+    _files.check_permission(full_path)
+    return _handles.FileHandle(frame, options, path)
