@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from blosc2._display import Node, as_html, as_text, byte_bar, chunk_grid, definition_table, human_size, page, sizes_text
-from blosc2._display.units import printable, ratio_text
+from blosc2._display.drawing import printable, ratio_text
 
 
 @pytest.mark.parametrize(

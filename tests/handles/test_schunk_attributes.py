@@ -184,7 +184,7 @@ def test_contiguous_in_memory_is_what_was_asked_for(contiguous: bool | None) -> 
 def test_data_is_compressed_in_threads_to_the_same_chunks(
     urlpath: str | None, tmp_path: Path, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blosc2._options.thread_choice.BATCH_NBYTES", 300_000)
+    monkeypatch.setattr("blosc2._options.threads.BATCH_NBYTES", 300_000)
     items = np.cumsum(rng.integers(-2, 3, 200_000)).astype("<i4")
     items[50_000:90_000] = 0
     frames = []

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 
 import blosc2
 from blosc2._core.ndim.grid_read import Read
-from blosc2._indexing import points as picking
+from blosc2._indexing import read_items as picking
 
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=9)
 KINDS = ("slice", "int", "0d", "none", "...", "mask", "mask2", "bool", "array", "array", "list")

@@ -11,7 +11,7 @@ import pytest
 from fixture_kit.names import shown
 from hypothesis import given
 
-from blosc2._indexing.parse_key import Selection, basic_selection
+from blosc2._indexing.keys import Selection, basic_selection
 
 
 def apply(selection: Selection, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

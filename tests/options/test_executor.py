@@ -19,7 +19,7 @@ import pytest
 import blosc2
 from blosc2._core.codec import thread_pool
 from blosc2._core.ndim.grid_read import Read, work_of
-from blosc2._options.thread_choice import PARALLEL_WORK, run
+from blosc2._options.threads import PARALLEL_WORK, run
 from blosc2.exceptions import FormatError
 
 ITEMS = np.random.default_rng(1).integers(0, 1 << 62, (1200, 1000))

@@ -13,9 +13,9 @@ import pytest
 
 from blosc2 import storage
 from blosc2._frames.keywords import ARRAY_KEYWORDS, array_keywords, cparams_keywords, dparams_keywords, schunk_keywords
-from blosc2._options import check_modes, default_threads, local_path
-from blosc2._options.default_threads import get_nthreads, set_nthreads
-from blosc2._options.deserialization import DeserializeMode, deserialize_mode
+from blosc2._options import check_modes, local_path, threads
+from blosc2._options.modes import DeserializeMode, deserialize_mode
+from blosc2._options.threads import get_nthreads, set_nthreads
 from blosc2.storage import (
     Codec,
     CParams,
@@ -248,8 +248,8 @@ def test_illegal_numbers_of_threads(number, kind, text):
 
 
 def test_cores():
-    assert 1 <= default_threads.detect_number_of_cores() <= (os.cpu_count() or 1)
-    assert default_threads.ncores == default_threads.detect_number_of_cores()
+    assert 1 <= threads.detect_number_of_cores() <= (os.cpu_count() or 1)
+    assert threads.ncores == threads.detect_number_of_cores()
 
 
 # Storage and modes

@@ -44,9 +44,9 @@ FIRST = {
     "blosc2._handles", "blosc2._handles.chunks", "blosc2._handles.frame_object", "blosc2._handles.handle",
     "blosc2._handles.opening", "blosc2._indexing", "blosc2._indexing.fields",
     "blosc2._opening", "blosc2._opening.hooks", "blosc2._opening.open_path", "blosc2._options",
-    "blosc2._options.codecs", "blosc2._options.default_threads", "blosc2._options.deserialization",
-    "blosc2._options.encoding", "blosc2._options.modes", "blosc2._options.out_of_scope", "blosc2._options.paths",
-    "blosc2._options.remote", "blosc2._options.thread_choice", "blosc2.exceptions", "blosc2.info", "blosc2.ndarray",
+    "blosc2._options.codecs", "blosc2._options.threads", "blosc2._options.modes",
+    "blosc2._options.encoding", "blosc2._options.absent", "blosc2._options.paths",
+    "blosc2.exceptions", "blosc2.info", "blosc2.ndarray",
     "blosc2.schunk", "blosc2.storage", "blosc2.version",
 }  # fmt: skip
 # What changes arrays and super-chunks, in memory and in files.

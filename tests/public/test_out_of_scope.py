@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._options import out_of_scope
+from blosc2._options import absent
 
 
-@pytest.mark.parametrize("name", out_of_scope.names())
+@pytest.mark.parametrize("name", absent.names())
 def test_a_name_that_is_not_here(name: str) -> None:
     assert not hasattr(blosc2, name)
     with pytest.raises(AttributeError, match=rf"^this package has no blosc2\.{name}: ") as caught:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from blosc2._display.notebook import escaped
-from blosc2._display.units import human_size, number, printable, sizes_text
+from blosc2._display.drawing import escaped, human_size, number, printable, sizes_text
 
 
 class Node(NamedTuple):

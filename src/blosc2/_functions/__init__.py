@@ -16,8 +16,12 @@ if TYPE_CHECKING:
         decompress2,
         get_blocksize,
         get_cbuffer_sizes,
+        pack,
+        pack_array,
         set_blocksize,
         set_releasegil,
+        unpack,
+        unpack_array,
     )
     from blosc2._functions.compressors import (
         clib_info,
@@ -63,12 +67,12 @@ if TYPE_CHECKING:
         transpose,
     )
     from blosc2._functions.opaque_objects import OpaqueArray, OpaqueSChunk
-    from blosc2._functions.pickled_buffers import pack, pack_array, unpack, unpack_array
     from blosc2._functions.slice_chunks import get_slice_nchunks, touched_chunks
 else:
     __getattr__ = on_demand(__name__, {
         "buffers": (
-            "compress compress2 decompress decompress2 get_blocksize get_cbuffer_sizes set_blocksize set_releasegil"
+            "compress compress2 decompress decompress2 get_blocksize get_cbuffer_sizes pack pack_array set_blocksize "
+            "set_releasegil unpack unpack_array"
         ),
         "compressors": "clib_info compressor_list get_clib get_compressor get_cpu_info set_compressor",
         "creation": (
@@ -81,7 +85,6 @@ else:
             "transpose"
         ),
         "opaque_objects": "OpaqueArray OpaqueSChunk",
-        "pickled_buffers": "pack pack_array unpack unpack_array",
         "slice_chunks": "get_slice_nchunks touched_chunks",
     })  # fmt: skip
 

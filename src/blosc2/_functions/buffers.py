@@ -1,28 +1,126 @@
-"""Compressing a buffer into one chunk, and back, without frame or metadata.
-
-A chunk holds at most 2,147,483,615 bytes, and states itself how to decode it.
-"""
+"""Compressing buffers and objects in memory, as Blosc 1 and 2 do, and single chunks."""
 
 from __future__ import annotations
 
+import pickle
+import struct
 from collections.abc import Mapping
 from typing import Any, Final
 
+import numpy as np
+
+from blosc2._core.codec.codec import decode_bytes
+from blosc2._core.frame.frame import Frame
 from blosc2._core.io.sharing import remembered
-from blosc2._frames import CHUNK_SIZES, check_for_bytes, cparams_keywords, dparams_keywords, encode
-from blosc2._functions.blosc1 import HEADER as OLD_HEADER
-from blosc2._functions.blosc1 import has_old_header
-from blosc2._functions.single_chunk import decode, decode_into, source_bytes
+from blosc2._core.io.source import Source
+from blosc2._frames import CHUNK_SIZES, check_for_bytes, chunk_encoding, cparams_keywords, dparams_keywords, encode
+from blosc2._handles import bytes_of, read_bytes, read_into
 from blosc2._options import Encoding, Support, encoding_of, get_nthreads, plain_encoding, with_metas
-from blosc2.exceptions import FormatError, UnsupportedValueError
-from blosc2.storage import (
-    EXTENDED_HEADER_LENGTH,
-    MAX_BLOCKSIZE,
-    MAX_TYPESIZE,
-    Codec,
-    Filter,
-    SplitMode,
-)
+from blosc2.exceptions import ChunkSizeError, FormatError, UnsupportedValueError
+from blosc2.storage import EXTENDED_HEADER_LENGTH, MAX_BLOCKSIZE, MAX_BUFFERSIZE, MAX_TYPESIZE, Codec, Filter, SplitMode
+
+# Uncompressed bytes from which it pays to decode by threads, or into a buffer of the caller without a copy.
+_LARGE: Final = 1 << 16
+
+
+def source_bytes(src: Any) -> memoryview:
+    """The bytes of what a caller gives; addresses of objects are none."""
+    if isinstance(src, np.ndarray) and src.dtype.hasobject:
+        raise TypeError(f"items of the dtype {src.dtype} are pointers into memory and cannot be compressed")
+    try:
+        return bytes_of(src)
+    except TypeError:
+        # Something that says that it is too large need not prove it.
+        if hasattr(src, "__len__") and len(src) > MAX_BUFFERSIZE:
+            raise ValueError(f"src cannot be larger than {MAX_BUFFERSIZE} bytes") from None
+        raise
+
+
+def _destination(dst: Any) -> memoryview:
+    """The writable bytes of what a caller gives."""
+    try:
+        view = memoryview(dst)
+    except ValueError:  # dtypes that the buffer protocol does not know
+        if not (isinstance(dst, np.ndarray) and dst.flags.c_contiguous and not dst.dtype.hasobject):
+            raise
+        items: Any = dst.reshape(-1).view(np.uint8)
+        view = memoryview(items)
+    if view.nbytes == 0:
+        raise ValueError("The dst length must be greater than 0")
+    objects = isinstance(view.obj, np.ndarray) and view.obj.dtype.hasobject
+    if view.readonly or not view.c_contiguous or objects:
+        raise ValueError("dst must be writable and C-contiguous, and must not hold objects")
+    return view.cast("B")
+
+
+def _chunk(src: Any) -> bytes | memoryview:
+    """Exactly the bytes of the chunk at the start of a buffer, with the header of today; nothing else is checked."""
+    data = src if type(src) is bytes else source_bytes(src)
+    if len(data) < OLD_HEADER:
+        raise FormatError(f"src cannot be less than {OLD_HEADER} bytes, it has {len(data)}")
+    if has_old_header(data):
+        return with_new_header(data)
+    cbytes: int = CHUNK_SIZES.unpack_from(data)[2]
+    return memoryview(data)[:cbytes] if EXTENDED_HEADER_LENGTH <= cbytes < len(data) else data
+
+
+# ---------------------------------------------------------------- decoding
+
+
+def decode(src: Any, nthreads: int, what: str) -> bytes:
+    """The bytes in the chunk at the start of a buffer; `what` begins the message of an error."""
+    if type(src) is bytes and len(src) < _LARGE:
+        try:
+            return decode_bytes(src)
+        except FormatError:  # it may be an older chunk, or bytes may follow it
+            pass
+    try:
+        chunk = _chunk(src)
+        frame = _one_chunk_frame(chunk)
+        if frame is None:
+            return decode_bytes(chunk)
+        return read_bytes(frame, 0, frame.nbytes, nthreads)
+    except FormatError as error:
+        raise FormatError(f"{what}: {error.reason}") from None
+
+
+def decode_into(src: Any, dst: Any, nthreads: int, what: str) -> None:
+    """The same, written to the start of a destination."""
+    view = _destination(dst)
+    if type(src) is bytes and len(src) < _LARGE and len(view) < _LARGE:
+        try:
+            data = decode_bytes(src, len(view))
+        except FormatError:  # see `decode`; or it does not fit
+            pass
+        else:
+            view[: len(data)] = data
+            return
+    try:
+        chunk = _chunk(src)
+        nbytes = CHUNK_SIZES.unpack_from(chunk)[0]
+        if nbytes > len(view):
+            raise ChunkSizeError(f"{what}: dst has {len(view)} bytes and {nbytes} are needed")
+        frame = _one_chunk_frame(chunk)
+        # Memory that is read and written at once would be decoded from what was decoded.
+        if frame is None or np.may_share_memory(np.frombuffer(chunk, np.uint8), np.frombuffer(view, np.uint8)):
+            data = decode_bytes(chunk)
+            view[: len(data)] = data
+        else:
+            read_into(frame, 0, nbytes, view[:nbytes], nthreads)
+    except FormatError as error:
+        raise FormatError(f"{what}: {error.reason}") from None
+
+
+def _one_chunk_frame(chunk: bytes | memoryview) -> Frame | None:
+    """A frame around a large chunk, which many threads can read; None where it is as well decoded at once."""
+    if len(chunk) < EXTENDED_HEADER_LENGTH:
+        return None
+    nbytes: int = CHUNK_SIZES.unpack_from(chunk)[0]
+    if not _LARGE <= nbytes <= MAX_BUFFERSIZE or chunk[30]:  # blocks of variable length
+        return None
+    encoding = chunk_encoding(chunk)
+    return Frame.assemble(Source.of_buffer(chunk), np.zeros(1, np.int64), 1, nbytes, nbytes, encoding, {}, {})
+
 
 _NEWEST_VERSION: Final = 6
 _DECOMPRESS = "Cannot decompress"
@@ -336,3 +434,182 @@ def set_releasegil(gilstate: bool) -> bool:
     global _releasegil
     old, _releasegil = _releasegil, bool(gilstate)
     return old
+
+
+OLD_HEADER: Final = 16
+_ADDED: Final = 16
+_SHUFFLE, _RAW, _BITSHUFFLE, _DELTA = 1, 2, 4, 8  # bits of the flags
+_NEWEST_BLOSC1: Final = 5
+# Format bits of the flags -> codec id. Number 2 was a codec that is in no library any more.
+_CODECS: Final = {0: 0, 1: 1, 3: 4, 4: 5}
+
+
+def has_old_header(chunk: bytes | memoryview) -> bool:
+    """Whether 16 bytes or more start like a chunk of Blosc 1: the bits that mark a longer header are not both set."""
+    return chunk[2] & 5 != 5 and 1 <= chunk[0] <= _NEWEST_BLOSC1
+
+
+def with_new_header(chunk: bytes | memoryview) -> bytes:
+    """A chunk of Blosc 1 as one of this format; what decodes it checks the rest.
+
+    Raises
+    ------
+    FormatError
+        Sizes that do not fit each other, or something that cannot be decoded.
+    """
+    _, codec_version, flags, typesize = chunk[:4]
+    nbytes, blocksize, cbytes = CHUNK_SIZES.unpack_from(chunk)
+    if not OLD_HEADER <= cbytes <= len(chunk) or nbytes < 0 or typesize == 0:
+        raise FormatError(f"a chunk of Blosc 1 of {len(chunk)} bytes states {cbytes} bytes, {nbytes} uncompressed")
+    if flags >> 5 not in _CODECS or flags & _DELTA:
+        raise FormatError("a chunk of Blosc 1 with a codec or filter that this package does not have")
+    filters = bytearray(6)
+    starts = b""
+    if flags & _RAW or nbytes == 0:
+        flags |= _RAW
+        payload = bytes(chunk[OLD_HEADER:cbytes])
+    else:
+        if flags & _BITSHUFFLE:
+            if any(size // typesize % 8 for size in (blocksize, nbytes % max(blocksize, 1))):
+                raise FormatError("a chunk of Blosc 1 with bitshuffle, whose items are not a multiple of 8")
+            filters[5] = 2
+        elif flags & _SHUFFLE:
+            filters[5] = 1
+        nblocks = -(-nbytes // blocksize) if blocksize > 0 else 0
+        end = OLD_HEADER + 4 * nblocks
+        if nblocks == 0 or end > cbytes:
+            raise FormatError(f"a chunk of Blosc 1 of {cbytes} bytes cannot have {nblocks} blocks")
+        moved = np.frombuffer(chunk, "<i4", nblocks, OLD_HEADER).astype(np.int64) + _ADDED
+        if moved.min() < end + _ADDED or moved.max() >= cbytes + _ADDED:
+            raise FormatError("a block of a chunk of Blosc 1 starts outside it")
+        starts = moved.astype("<i4").tobytes()
+        payload = bytes(chunk[end:cbytes])
+    header = bytes((5, codec_version, flags | 5, typesize)) + struct.pack("<iii", nbytes, blocksize, cbytes + _ADDED)
+    return header + filters + bytes((_CODECS[flags >> 5], 0)) + bytes(8) + starts + payload
+
+
+def pack(obj: Any, clevel: int = 9, filter: Filter = Filter.SHUFFLE, codec: Codec = Codec.BLOSCLZ) -> bytes:
+    """Pickle an object and compress the pickle.
+
+    Prefer `pack_array2`, which stores arrays without pickling.
+
+    Parameters
+    ----------
+    obj : object
+        An object with the attributes `itemsize` (the bytes to group) and `size`, like an array.
+    clevel, filter, codec
+        As for `compress`.
+
+    Returns
+    -------
+    bytes
+
+    Raises
+    ------
+    AttributeError
+        The object has no `itemsize` or no `size`.
+    ValueError
+        A parameter is out of its range, or the pickle has more than 2,147,483,615 bytes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import blosc2
+    >>> blosc2.unpack(blosc2.pack(np.arange(3)))
+    array([0, 1, 2])
+    """
+    for name in ("itemsize", "size"):
+        if not hasattr(obj, name):
+            raise AttributeError(f"the object must have an attribute {name!r}, and {type(obj).__name__} has none")
+    typesize = int(obj.itemsize)
+    typesize = typesize if 1 <= typesize <= MAX_TYPESIZE else 1
+    return compress(
+        pickle.dumps(obj, pickle.HIGHEST_PROTOCOL), typesize, clevel, filter, codec, _ignore_multiple_size=True
+    )
+
+
+def unpack(packed_object: Any, **kwargs: Any) -> Any:
+    """Unpickle the result of `pack`.
+
+    .. warning::
+       Use it only for bytes from a source that you trust: reading a pickle can run any code.
+
+    Parameters
+    ----------
+    packed_object : buffer
+    **kwargs
+        For `pickle.loads`: ``encoding``, ``errors``, ``fix_imports``, ``buffers``.
+
+    Returns
+    -------
+    object
+
+    Raises
+    ------
+    FormatError
+        The bytes are not a chunk, or a damaged one.
+    TypeError
+        No buffer.
+    pickle.UnpicklingError, or whatever the pickled classes raise
+        The chunk does not contain a pickle, or the pickle is damaged.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import blosc2
+    >>> blosc2.unpack(blosc2.pack(np.float64(2.5)))
+    np.float64(2.5)
+    """
+    return pickle.loads(decompress(packed_object) or b"", **kwargs)
+
+
+def pack_array(
+    arr: np.ndarray[Any, Any], clevel: int = 9, filter: Filter = Filter.SHUFFLE, codec: Codec = Codec.BLOSCLZ
+) -> bytes:
+    """Pickle an array and compress the pickle; the same as `pack`.
+
+    Prefer `pack_array2`, which stores arrays without pickling and is not limited to 2 GiB.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import blosc2
+    >>> len(blosc2.pack_array(np.zeros(100_000))) < 5_000
+    True
+    """
+    return pack(arr, clevel, filter, codec)
+
+
+def unpack_array(packed_array: Any, **kwargs: Any) -> np.ndarray[Any, Any]:
+    """Unpickle the result of `pack_array`.
+
+    .. warning::
+       Use it only for bytes from a source that you trust: reading a pickle can run any code.
+
+    Parameters
+    ----------
+    packed_array : buffer
+    **kwargs
+        For `pickle.loads`. If any is given, an array of bytes is decoded as UTF-8 text, as Python 2 wrote it.
+
+    Returns
+    -------
+    numpy.ndarray
+
+    Raises
+    ------
+    FormatError, TypeError, pickle.UnpicklingError
+        As `unpack`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import blosc2
+    >>> blosc2.unpack_array(blosc2.pack_array(np.array(["a", "bc"])))
+    array(['a', 'bc'], dtype='<U2')
+    """
+    array = unpack(packed_array, **kwargs)
+    if kwargs and isinstance(array, np.ndarray) and array.dtype.kind == "S":
+        array = np.char.decode(array, "utf-8")
+    result: np.ndarray[Any, Any] = array
+    return result

@@ -1,8 +1,4 @@
-"""Making arrays: `asarray`, `zeros`, `arange` and similar functions.
-
-`c_order=False` allows items in any order. C order is used all the same, so the keyword has no effect, except in
-`fromiter`.
-"""
+"""Collecting the items of an iterable into arrays and chunks."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from numbers import Real
 from typing import Any
 
@@ -23,6 +19,7 @@ from blosc2._arrays import (
     Range,
     Spaced,
     as_shape,
+    compressed_box,
     copied,
     eye_part,
     joined_rows,
@@ -30,17 +27,45 @@ from blosc2._arrays import (
     plain_dtype,
     positions,
     slab_height,
+    slabs_in,
     slabs_of,
 )
 from blosc2._core.frame.frame_writer import special_chunk
-from blosc2._core.ndim.gaps import contiguous
+from blosc2._core.ndim.gaps import clear_gaps, contiguous
 from blosc2._files import waiting_items
-from blosc2._frames import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, format_dtype
-from blosc2._functions.iterables import inserted, next_items, one_by_one
+from blosc2._frames import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, Stored, format_dtype
 from blosc2._indexing import lossless
 from blosc2.exceptions import ChunkSizeError
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
+
+
+def one_by_one(item: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterable[Any]:
+    """The numbers of an item that has axes."""
+    found = np.asarray(item, dtype)
+    if found.shape != shape:
+        raise ValueError(f"an item has the shape {found.shape}, and that of the dtype is {shape}")
+    numbers: Iterable[Any] = found.flat
+    return numbers
+
+
+def inserted(plan: ArrayPlan, items: Iterator[Any]) -> Iterator[Stored]:
+    """The chunks of items that fill one chunk after the other."""
+    for slab in slabs_in(plan.geometry, 1):
+        chunks = compressed_box(plan, slab.starts, next_items(items, slab.counts, plan.shape, plan.dtype))
+        yield chunks.pop(slab.first)
+
+
+def next_items(
+    items: Iterator[Any], shape: tuple[int, ...], whole: tuple[int, ...], dtype: np.dtype[Any]
+) -> np.ndarray[Any, Any]:
+    """The next items, in an array of this shape."""
+    count = math.prod(shape)
+    drawn = list(islice(items, count)) if dtype.kind in "SU" else np.fromiter(islice(items, count), dtype)
+    if len(drawn) < count:
+        raise ValueError(f"iterator too short: it has fewer than the {math.prod(whole)} items of the shape {whole}")
+    return clear_gaps(np.array(drawn, dtype)).reshape(shape)
+
 
 #: Bytes of a sequence from which it is made in parts, not as one NumPy array.
 _LONG_NBYTES = 16 << 20

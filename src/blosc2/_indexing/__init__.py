@@ -11,22 +11,27 @@ from blosc2._core.on_demand import on_demand
 from blosc2._indexing.fields import FieldViews, NDField, short_text
 
 if TYPE_CHECKING:
-    from blosc2._indexing.assignment import as_items, lossless, plain
-    from blosc2._indexing.batches import Reader, planned, read_many, reading
+    from blosc2._indexing.keys import Selection, as_items, basic_selection, list_index, lossless, plain
     from blosc2._indexing.oindex import OrthogonalIndex
-    from blosc2._indexing.parse_key import Selection, basic_selection, list_index
-    from blosc2._indexing.read_items import Items, Version, read, read_other, read_whole
+    from blosc2._indexing.read_items import (
+        Items,
+        Reader,
+        Version,
+        planned,
+        read,
+        read_many,
+        read_other,
+        read_whole,
+        reading,
+        view_items,
+    )
     from blosc2._indexing.write_items import Chunks, chunks_with, write_fancy
-    from blosc2._indexing.zero_copy import view_items
 else:
     __getattr__ = on_demand(__name__, {
-        "assignment": "as_items lossless plain",
-        "batches": "Reader planned read_many reading",
+        "keys": "Selection as_items basic_selection list_index lossless plain",
         "oindex": "OrthogonalIndex",
-        "parse_key": "Selection basic_selection list_index",
-        "read_items": "Items Version read read_other read_whole",
+        "read_items": "Items Reader Version planned read read_many read_other read_whole reading view_items",
         "write_items": "Chunks chunks_with write_fancy",
-        "zero_copy": "view_items",
     })  # fmt: skip
 
 __all__ = [

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from blosc2 import _indexing
-from blosc2._indexing.assignment import as_items, plain_key
-from blosc2._indexing.fancy import orthogonal_selection
+from blosc2._indexing.keys import as_items, orthogonal_selection, plain_key
 from blosc2._indexing.read_items import read_fancy
 
 

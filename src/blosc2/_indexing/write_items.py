@@ -11,11 +11,21 @@ from blosc2._core.ndim.gaps import contiguous
 from blosc2._core.ndim.grid_write import Write
 from blosc2._files import Spool, Spooled
 from blosc2._handles import FrameHandle
-from blosc2._indexing.assignment import as_items, plain_key
-from blosc2._indexing.fancy import FancySelection, advanced_selection, with_rows
-from blosc2._indexing.parse_key import basic_selection
-from blosc2._indexing.points import bounding_box, is_dense, pieces, points_of, put, reads_whole
-from blosc2._indexing.read_items import Version, as_box, is_mask, is_names, read, read_whole
+from blosc2._indexing.keys import FancySelection, advanced_selection, as_items, basic_selection, plain_key, with_rows
+from blosc2._indexing.read_items import (
+    Version,
+    as_box,
+    bounding_box,
+    is_dense,
+    is_mask,
+    is_names,
+    pieces,
+    points_of,
+    put,
+    read,
+    read_whole,
+    reads_whole,
+)
 from blosc2._options import compressed
 
 Chunks = dict[int, bytes | Spooled | int]

@@ -3,21 +3,22 @@
 Values are packed as msgpack or Arrow, one chunk for each element of the list. Nothing is ever unpickled here.
 """
 
-from blosc2._lists.batch_blocks import Block, serializer_of
-from blosc2._lists.batch_layout import (
+from blosc2._lists.batches import (
     BUDGETS,
     LENGTHS,
+    Batch,
+    BatchArrayItems,
     BatchMetadata,
+    Block,
     Layout,
     NewBatch,
     compressed_batch,
     layout_of,
     packed_lengths,
+    serializer_of,
     stored_lengths,
 )
-from blosc2._lists.batch_views import Batch, BatchArrayItems
-from blosc2._lists.lists import Chunk, ValueList
-from blosc2._lists.packed_values import packed_value, readable, unreadable
+from blosc2._lists.lists import Chunk, ValueList, packed_value, readable, unreadable
 
 __all__ = [
     "BUDGETS",

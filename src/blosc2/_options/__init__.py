@@ -8,16 +8,8 @@ from typing import TYPE_CHECKING
 
 from blosc2._core.codec.thread_pool import worth_threads
 from blosc2._core.on_demand import on_demand
+from blosc2._options.absent import OPAQUE_KINDS, Absent, explain_absent, explain_name
 from blosc2._options.codecs import PLUGIN_FORMAT, Codec, Filter, Support, check_meta, lossy_codecs
-from blosc2._options.default_threads import (
-    check_nthreads,
-    detect_number_of_cores,
-    get_nthreads,
-    keep_in_step,
-    ncores,
-    set_nthreads,
-)
-from blosc2._options.deserialization import DeserializeMode, deserialize_mode
 from blosc2._options.encoding import (
     FIELDS,
     FILTER_SLOTS,
@@ -30,36 +22,51 @@ from blosc2._options.encoding import (
     zstd_encoding,
 )
 from blosc2._options.modes import (
+    DeserializeMode,
     check_directory_mapping,
     check_locking,
     check_modes,
     check_new_modes,
     check_open_modes,
     check_target_mode,
+    deserialize_mode,
     refuse_without_path,
 )
-from blosc2._options.out_of_scope import OPAQUE_KINDS, Absent, explain_absent, explain_name
-from blosc2._options.paths import absolute_path, local_path, tell_of_mapping
-from blosc2._options.remote import RemoteOptions, RemotePath, check_remote, remote_path, scheme_of
-from blosc2._options.thread_choice import (
+from blosc2._options.paths import (
+    RemoteOptions,
+    RemotePath,
+    absolute_path,
+    check_remote,
+    local_path,
+    remote_path,
+    scheme_of,
+    tell_of_mapping,
+)
+from blosc2._options.threads import (
     COMPRESSED_BESIDE,
     PARALLEL_WORK,
+    check_nthreads,
     compress,
     compressed,
+    detect_number_of_cores,
+    get_nthreads,
+    keep_in_step,
+    ncores,
     reads_beside,
     run,
+    set_nthreads,
     shares_chunk,
 )
 
 if TYPE_CHECKING:
+    from blosc2._options.absent import lacking, needed
     from blosc2._options.block_cache import BlockCacheStats, block_cache_stats, set_block_cache
-    from blosc2._options.extras import lacking, needed
-    from blosc2._options.store_keywords import StoreOptions, store_options
+    from blosc2._options.modes import StoreOptions, store_options
 else:
     __getattr__ = on_demand(__name__, {
+        "absent": "lacking needed",
         "block_cache": "BlockCacheStats block_cache_stats set_block_cache",
-        "extras": "lacking needed",
-        "store_keywords": "StoreOptions store_options",
+        "modes": "StoreOptions store_options",
     })  # fmt: skip
 
 __all__ = [

@@ -1,16 +1,44 @@
-"""The modes in which files and stores are opened, and which go together. They are checked here, and nowhere else.
-
-What is legal goes down in one object that does not change: `StoreOptions` for stores, `_handles.HandleOptions` for
-arrays. Below these, modes are only asked, never checked.
-"""
+"""Keywords of what is opened: modes, mappings, what stores take, and what happens to active values."""
 
 from __future__ import annotations
 
 import operator
 import sys
-from typing import Final, Never
+from enum import StrEnum
+from types import EllipsisType
+from typing import Any, Final, NamedTuple, Never
 
 from blosc2.exceptions import legible
+
+
+class DeserializeMode(StrEnum):
+    """Whether to refuse active values, which stand for an object to be opened or rebuilt."""
+
+    SAFE = "safe"
+    FULL = "full"
+
+
+def deserialize_mode(value: object) -> DeserializeMode:
+    """Check a `deserialize` argument.
+
+    Raises
+    ------
+    TypeError
+        A boolean, of which nobody could say what it means.
+    ValueError
+        Neither 'safe' nor 'full'.
+
+    Examples
+    --------
+    >>> deserialize_mode("full")
+    <DeserializeMode.FULL: 'full'>
+    """
+    if isinstance(value, bool):
+        raise TypeError("deserialize must be 'safe' or 'full', not a boolean")
+    if not isinstance(value, str) or value not in ("safe", "full"):
+        raise ValueError(f"deserialize must be 'safe' or 'full', not {value!r}")
+    return DeserializeMode(value)
+
 
 # What may be done with a file or a store.
 _MODES: Final = ("r", "a", "w", "x")
@@ -136,3 +164,72 @@ def check_target_mode(mode: object, legal: tuple[str, ...]) -> None:
     if not isinstance(mode, str) or mode not in legal:
         named = [repr(name) for name in legal]
         raise ValueError(f"mode must be {', '.join(named[:-1])} or {named[-1]}, not {mode!r}")
+
+
+class StoreOptions(NamedTuple):
+    """The options of an open store, checked together.
+
+    Attributes
+    ----------
+    mmap_mode : {None, 'r'}
+        Whether files are mapped.
+    verify : bool or None
+        What is checked against checksums: each read, what is read as a whole (None), or nothing.
+    advise : str or None
+        What the system is told when files are opened.
+    mode : {'r', 'a', 'w', 'x'}
+        Read; read and write; start empty; create only.
+    deserialize : {'safe', 'full'}
+        Whether to refuse active values in the metadata of leaves, or to open them.
+    timeout : float or None
+        How many seconds to wait for another writer.
+    exclusive : bool
+        Whether other writers are kept out.
+    locking : bool
+        Whether handles change the store in turns, and follow each other.
+    """
+
+    mmap_mode: str | None = None
+    verify: bool | None = None
+    advise: str | None = None
+    mode: str = "r"
+    deserialize: str = "safe"
+    timeout: float | None = 0
+    exclusive: bool = True
+    locking: bool = False
+
+
+def store_options(
+    mode: str,
+    mmap_mode: str | None,
+    deserialize: str | None = None,
+    *,
+    verify: bool | None = None,
+    advise: str | None = None,
+    timeout: float | EllipsisType | None = 0,
+    exclusive: bool = True,
+    locking: bool = False,
+    path: str | None = None,
+) -> StoreOptions:
+    """Check the options of a store, except for `advise`.
+
+    If `timeout` is `...`, handles with `locking` wait for others as long as it takes, and others do not wait.
+
+    Examples
+    --------
+    >>> store_options("r", "r", "full").deserialize
+    'full'
+    """
+    if mode != "r" or mmap_mode not in (None, "r"):  # as most are not
+        check_store_modes(mode, mmap_mode)
+    if deserialize is None:
+        deserialize = "safe"
+    elif deserialize != "safe":
+        deserialize = str(deserialize_mode(deserialize))
+    seconds: Any = timeout
+    if seconds is ...:
+        seconds = None if locking else 0
+    if locking:
+        check_store_locking(path, mmap_mode, exclusive=exclusive)
+        locking = True
+    return StoreOptions(mmap_mode, verify, advise, mode, str(deserialize), seconds, exclusive, locking)

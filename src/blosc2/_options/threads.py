@@ -1,21 +1,93 @@
-"""How many threads an operation gets.
-
-The threads are those of `_core.codec.thread_pool`, which the loops of `_core` run in without the GIL.
-"""
+"""How many threads are used: what users set, and what this machine is best with."""
 
 from __future__ import annotations
 
+import operator
+import os
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from blosc2._core.codec import thread_pool
 from blosc2._core.codec.thread_pool import share_from, worth_threads
 from blosc2._options.codecs import Codec
-from blosc2._options.default_threads import detect_number_of_cores
 
 if TYPE_CHECKING:
     from blosc2._core.codec.codec import Encoding
     from blosc2._core.ndim.grid_write import StoredChunk, Write
+
+
+_MAX_NTHREADS = 2**31 - 1
+
+
+def detect_number_of_cores() -> int:
+    """Return the number of cores that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0)) or 1
+    except AttributeError:  # macOS and Windows do not tell
+        return os.cpu_count() or 1
+
+
+ncores = detect_number_of_cores()
+_nthreads = ncores
+_followers: list[dict[str, Any]] = []
+
+
+def get_nthreads() -> int:
+    """Give the number of threads that objects use unless told otherwise."""
+    return _nthreads
+
+
+def set_nthreads(nthreads: int) -> int:
+    """Set the default number of threads for objects made from now on.
+
+    Parameters
+    ----------
+    nthreads : int
+        At least 1.
+
+    Returns
+    -------
+    int
+        The previous number.
+
+    Raises
+    ------
+    TypeError
+        Not an integer.
+    ValueError
+        Out of range.
+
+    Examples
+    --------
+    >>> old = set_nthreads(2)
+    >>> set_nthreads(old)
+    2
+    """
+    global _nthreads
+    number = check_nthreads(nthreads)
+    old, _nthreads = _nthreads, number
+    for defaults in _followers:
+        defaults["nthreads"] = number
+    return old
+
+
+def check_nthreads(nthreads: object) -> int:
+    """Give a number of threads as a plain int, or raise TypeError or ValueError."""
+    if isinstance(nthreads, bool) or not hasattr(nthreads, "__index__"):
+        raise TypeError(f"nthreads must be a positive integer, not {nthreads!r}")
+    number = operator.index(nthreads)
+    if number < 1:
+        raise ValueError(f"nthreads must be a positive integer, not {number}")
+    if number > _MAX_NTHREADS:
+        raise ValueError(f"nthreads must be less or equal than 2^31 - 1, not {number}")
+    return number
+
+
+def keep_in_step(defaults: dict[str, Any]) -> None:
+    """Have `set_nthreads` write the number into this dictionary too, under "nthreads"."""
+    defaults["nthreads"] = _nthreads
+    _followers.append(defaults)
+
 
 #: Work (see `work_of` of `grid_read`) below which a second thread does not pay: waking it takes 20 us, or 40 when its
 #: core sleeps.

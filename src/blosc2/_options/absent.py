@@ -1,14 +1,32 @@
-"""Names of the published `blosc2` that this package does not have: what to use instead.
-
-It stores and reads arrays. It does not compute with them, and writes nothing to servers.
-"""
+"""What is not here: extras that are not installed, and names of the published package that are out of scope."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable
-from typing import Final, Never, TypeVar
+from typing import Any, Final, Never, TypeVar
 
 import numpy as np
+
+
+def lacking(what: str, package: str, extra: str, note: str = "") -> str:
+    """The words of an error: something needs a package, which an extra of ours brings."""
+    return f"{what} needs the package {package!r}: pip install 'python-blosc2[{extra}]'{note}"
+
+
+def needed(package: str, extra: str, what: str) -> Any:
+    """Import a package that is an extra.
+
+    Raises
+    ------
+    ImportError
+        It is not installed; the message says what to install.
+    """
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise ImportError(lacking(what, package, extra)) from error
+
 
 Kind = TypeVar("Kind")
 

@@ -1,0 +1,310 @@
+"""Drawings of arrays and their chunks, as text and as pictures of a notebook."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def human_size(nbytes: int) -> str:
+    """A number of bytes with three digits and a binary unit.
+
+    Examples
+    --------
+    >>> human_size(800), human_size(1536), human_size(310 << 20), human_size(5 << 40)
+    ('800 bytes', '1.50 KiB', '310 MiB', '5.00 TiB')
+    """
+    size, unit = float(nbytes), 0
+    while size >= 999.5 and unit < len(_UNITS) - 1:
+        size /= 1024
+        unit += 1
+    if unit == 0:
+        return "1 byte" if nbytes == 1 else f"{nbytes} bytes"
+    digits = 2 if size < 9.995 else 1 if size < 99.95 else 0
+    return f"{size:.{digits}f} {_UNITS[unit]}"
+
+
+def number(count: int, what: str, several: str | None = None) -> str:
+    """A count with its noun: "1 leaf", "1,200 leaves"."""
+    return f"{count:,} {what if count == 1 else several or what + 's'}"
+
+
+def ratio_text(nbytes: int, cbytes: int) -> str:
+    """A ratio of compression; "" if nothing is stored."""
+    if not nbytes or not cbytes:
+        return ""
+    ratio = nbytes / cbytes
+    return f"{ratio:.1f}x" if ratio < 99.95 else f"{ratio:,.0f}x"
+
+
+def sizes_text(nbytes: int, cbytes: int) -> str:
+    """Uncompressed and compressed bytes: "1.20 GiB in 310 MiB (4.0x)"."""
+    ratio = ratio_text(nbytes, cbytes)
+    return f"{human_size(nbytes)} in {human_size(cbytes)} ({ratio})" if ratio else human_size(nbytes)
+
+
+def printable(text: str) -> str:
+    """A text in one line: control characters, and bytes that are no text, become escapes."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+Pixels = np.ndarray[Any, np.dtype[np.uint8]]
+
+# From black to white, as a terminal with light text shows them.
+_RAMP = np.array(list(" .:-=+*#%@"))
+_HEIGHTS = np.array(list("▁▂▃▄▅▆▇█"))
+_HALF = "▀"
+
+
+def limits(items: np.ndarray[Any, Any], percentiles: tuple[float, float] | None = None) -> tuple[float, float] | None:
+    """The numbers that become black and white: by default the smallest and largest; None if none is finite.
+
+    Examples
+    --------
+    >>> limits(np.array([1, 5, np.inf, np.nan]))
+    (1.0, 5.0)
+    """
+    finite = items[np.isfinite(items)]
+    if not finite.size:
+        return None
+    if percentiles is None:
+        return float(finite.min()), float(finite.max())
+    low, high = np.percentile(finite.astype(np.float64), percentiles)
+    return float(low), float(high)
+
+
+def grey(items: np.ndarray[Any, Any], low: float, high: float) -> Pixels:
+    """Numbers as grey values: `low` is black (0), `high` is white (255), and what lies outside is one or the other.
+
+    NaN is black. If `low` and `high` are the same, what is neither less nor more is a middle grey.
+
+    Examples
+    --------
+    >>> grey(np.array([-1.0, 0.0, 0.5, 1.0, 9.0]), 0, 1).tolist()
+    [0, 0, 128, 255, 255]
+    """
+    with np.errstate(over="ignore"):
+        values = items.astype(np.float64)
+    if low == high:
+        found = np.where(values < low, 0, np.where(values > high, 255, 128))
+        return np.where(np.isnan(values), 0, found).astype(np.uint8)
+    with np.errstate(all="ignore"):
+        scaled = (values / 2 - low / 2) / (high / 2 - low / 2)  # halves: the difference of two floats may be no float
+    scaled[np.isnan(scaled)] = 0
+    return np.asarray(np.floor(np.clip(scaled, 0, 1) * 255 + 0.5).astype(np.uint8))
+
+
+def _opaque(pixels: Pixels) -> np.ndarray[Any, Any]:
+    """Pixels as they look on black: without opacity."""
+    if pixels.ndim == 3 and pixels.shape[2] == 4:
+        return (pixels[..., :3] * (pixels[..., 3:] / 255) + 0.5).astype(np.uint8)
+    return pixels
+
+
+def text_picture(pixels: Pixels) -> str:
+    """Pixels as plain characters: a line for each two rows, so that the picture is not stretched."""
+    shown = _opaque(pixels).astype(np.float64)
+    if shown.ndim == 3:
+        shown = shown @ np.array([0.299, 0.587, 0.114])
+    if len(shown) % 2:
+        shown = np.concatenate([shown, shown[-1:]])
+    shades = (shown[::2] + shown[1::2]) / 2
+    steps = np.minimum((shades * (len(_RAMP) / 256)).astype(int), len(_RAMP) - 1)
+    return "\n".join("".join(_RAMP[line]) for line in steps)
+
+
+def colour_picture(pixels: Pixels) -> str:
+    """Pixels as half blocks with colours of 24 bits: a line for each two rows."""
+    shown = _opaque(pixels)
+    if shown.ndim == 2:
+        shown = np.repeat(shown[..., None], 3, axis=2)
+    lines = []
+    for row in range(0, len(shown), 2):
+        last = None
+        parts = []
+        below = shown[row + 1].tolist() if row + 1 < len(shown) else None
+        for column, above in enumerate(shown[row].tolist()):
+            colours = (above, below[column] if below is not None else None)
+            if colours != last:
+                code = "38;2;" + ";".join(map(str, above))
+                if colours[1] is not None:
+                    code += ";48;2;" + ";".join(map(str, colours[1]))
+                parts.append(f"\x1b[{code}m")
+                last = colours
+            parts.append(_HALF)
+        lines.append("".join(parts) + "\x1b[0m")
+    return "\n".join(lines)
+
+
+def line_of_blocks(row: Pixels) -> str:
+    """Grey values of one axis as a line of blocks, the higher the lighter."""
+    return "".join(_HEIGHTS[row.astype(int) // 32])
+
+
+def png_bytes(pixels: Pixels) -> bytes:
+    """Pixels as a PNG file: grey, red-green-blue, or the latter with opacity, each of 8 bits."""
+    height, width = pixels.shape[:2]
+    kind = {1: 0, 3: 2, 4: 6}[1 if pixels.ndim == 2 else pixels.shape[2]]
+    rows = np.zeros((height, 1 + pixels[0].size), np.uint8)  # each begins with the number of its filter: none
+    rows[:, 1:] = pixels.reshape(height, -1)
+    header = struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        for name, data in ((b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes(), 6)), (b"IEND", b""))
+    )
+
+
+# In user units, which are pixels unless a page scales the drawing.
+_LONGEST = 120.0
+_SHORTEST = 12.0
+_MARGIN = 4.0
+_TEXT = 16.0
+# How far the third axis goes to the right and up, for each unit of its length.
+_SLANT = 0.45
+# More lines than this on one axis would be a grey area.
+_MOST_LINES = 24
+
+
+def chunk_grid(shape: Sequence[int], chunks: Sequence[int]) -> str:
+    """Draw an array as a box with the borders of its chunks; "" if it has no items or no axes.
+
+    Of more than three axes the last three are drawn. Of many chunks along an axis, only some borders are drawn; the
+    label tells how many there are.
+    """
+    if not shape or 0 in shape or 0 in chunks:
+        return ""
+    shape, chunks = shape[-3:], chunks[-3:]
+    lengths = _lengths(shape)
+    cells = [-(-n // c) for n, c in zip(shape, chunks, strict=True)]
+    cuts = [_cuts(n, c, length) for n, c, length in zip(shape, chunks, lengths, strict=True)]
+    if len(shape) == 1:
+        cuts, lengths = [[0.0, _SHORTEST * 2], *cuts], [_SHORTEST * 2, *lengths]
+    depth = lengths[0] * _SLANT if len(shape) == 3 else 0.0
+    (rows, columns), (height, width) = cuts[-2:], lengths[-2:]
+    lines = [_line(0, y, width, y) for y in rows] + [_line(x, 0, x, height) for x in columns]
+    if depth:
+        slant = [d * _SLANT for d in cuts[0]]
+        lines += [_line(x, 0, x + depth, -depth) for x in columns]
+        lines += [_line(width, y, width + depth, y - depth) for y in rows]
+        lines += [_line(d, -d, width + d, -d) for d in slant]
+        lines += [_line(width + d, -d, width + d, height - d) for d in slant]
+    across = f"{shape[-1]:,}" + _chunk_note(cells[-1])
+    labels = [_label(0, height + _TEXT, across)]
+    if len(shape) > 1:
+        labels.append(_label(width + depth + 6, height / 2 - depth, f"{shape[-2]:,}" + _chunk_note(cells[-2])))
+    if depth:
+        labels.append(_label(width + depth / 2 + 8, height - depth / 2 + 10, f"{shape[0]:,}" + _chunk_note(cells[0])))
+    full_width = width + depth + 130 + 2 * _MARGIN
+    full_height = height + depth + _TEXT + 8 + 2 * _MARGIN
+    spoken = f"chunks of {' x '.join(map(str, chunks))} in {' x '.join(map(str, shape))} items"
+    box = f"{-_MARGIN:.0f} {-depth - _MARGIN:.1f} {full_width:.0f} {full_height:.0f}"
+    return (
+        f'<svg width="{full_width:.0f}" height="{full_height:.0f}" viewBox="{box}" role="img" aria-label="{spoken}" '
+        'stroke="currentColor" fill="currentColor">'
+        f'<g fill="rgba(127,127,127,.18)" stroke="none">{_faces(width, height, depth)}</g>'
+        f'<g stroke-width="1" stroke-opacity=".75">{"".join(lines)}</g>'
+        f'<g stroke="none" font-size="11">{"".join(labels)}</g></svg>'
+    )
+
+
+def _lengths(shape: Sequence[int]) -> list[float]:
+    """How long each axis is drawn: in proportion, but none too short to be seen."""
+    longest = max(shape)
+    return [max(_SHORTEST, _LONGEST * n / longest) for n in shape]
+
+
+def _cuts(length: int, chunk: int, drawn: float) -> list[float]:
+    """Where the borders of chunks lie along an axis, its two ends included."""
+    count = -(-length // chunk)
+    step = -(-count // _MOST_LINES)
+    return [drawn * k * chunk / length for k in range(0, count, step)] + [drawn]
+
+
+def _chunk_note(count: int) -> str:
+    return f" ({count:,} chunks)" if count > 1 else ""
+
+
+def _faces(width: float, height: float, depth: float) -> str:
+    front = f'<path d="M0 0H{width:.1f}V{height:.1f}H0Z"/>'
+    if not depth:
+        return front
+    top = f'<path d="M0 0L{depth:.1f} {-depth:.1f}H{width + depth:.1f}L{width:.1f} 0Z"/>'
+    side = f'<path d="M{width:.1f} 0L{width + depth:.1f} {-depth:.1f}V{height - depth:.1f}L{width:.1f} {height:.1f}Z"/>'
+    return front + top + side
+
+
+def _line(x: float, y: float, to_x: float, to_y: float) -> str:
+    return f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{to_x:.1f}" y2="{to_y:.1f}"/>'
+
+
+def _label(x: float, y: float, text: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}">{text}</text>'
+
+
+_STYLE = """<style>
+.blosc2-view{font-size:90%;line-height:1.5;color:inherit}
+.blosc2-view h4{margin:0 0 .4em;font-size:105%}
+.blosc2-view table{border-collapse:collapse;margin:0}
+.blosc2-view th,.blosc2-view td{text-align:left;padding:.1em .8em .1em 0;border:0;background:none;vertical-align:top}
+.blosc2-view th{font-weight:600}
+.blosc2-view .parts{display:flex;flex-wrap:wrap;gap:2em;align-items:flex-start}
+.blosc2-view .bar{display:flex;height:1em;width:24em;max-width:100%;margin:.4em 0;background:rgba(127,127,127,.15)}
+.blosc2-view .bar span{display:block;height:100%;min-width:1px;border-right:1px solid rgba(127,127,127,.6)}
+.blosc2-view ul{list-style:none;margin:0;padding-left:1.2em}
+.blosc2-view .tree>ul{padding-left:0}
+.blosc2-view summary{cursor:pointer}
+.blosc2-view .note{opacity:.75}
+.blosc2-view code{background:none;color:inherit;padding:0}
+.blosc2-view svg{max-width:100%;height:auto}
+</style>"""
+
+# Distinct in light and dark themes, and for people who see few colours.
+_COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")
+_OTHERS = "#999999"
+
+
+def escaped(text: object) -> str:
+    """A text of a file, or of a user, as HTML in one line."""
+    return escape(printable(str(text)))
+
+
+def page(title: str, *parts: str) -> str:
+    """All that is shown of one object. The parts are HTML already, the title is not."""
+    heading, inner = escaped(title), "".join(parts)
+    return f'<div class="blosc2-view" role="group" aria-label="{heading}">{_STYLE}<h4>{heading}</h4>{inner}</div>'
+
+
+def definition_table(rows: Iterable[tuple[str, object]]) -> str:
+    """A table of names and values."""
+    inner = "".join(f'<tr><th scope="row">{escaped(name)}</th><td>{escaped(value)}</td></tr>' for name, value in rows)
+    return f"<table><tbody>{inner}</tbody></table>"
+
+
+def byte_bar(parts: Iterable[tuple[str, int]], total: int) -> str:
+    """A bar of where the bytes are, with the largest parts named and the others together; "" if there are none."""
+    largest = sorted((part for part in parts if part[1] > 0), key=lambda part: -part[1])[: len(_COLOURS)]
+    if not largest or total <= 0:
+        return ""
+    shown = [(name, size, colour) for (name, size), colour in zip(largest, _COLOURS, strict=False)]
+    rest = total - sum(size for _, size, _ in shown)
+    if rest > 0:
+        shown.append(("others", rest, _OTHERS))
+    pieces, legend = [], []
+    for name, size, colour in shown:
+        share = 100 * size / total
+        text = f"{name}: {human_size(size)}, {share:.0f} %"
+        pieces.append(f'<span style="width:{share:.2f}%;background:{colour}" title="{escaped(text)}"></span>')
+        legend.append(f'<span style="color:{colour}" aria-hidden="true">&#9632;</span> {escaped(text)}')
+    return (
+        f'<div class="bar" role="img" aria-label="{escaped(", ".join(f"{n} {human_size(s)}" for n, s, _ in shown))}">'
+        f'{"".join(pieces)}</div><div class="note">{" &ensp; ".join(legend)}</div>'
+    )

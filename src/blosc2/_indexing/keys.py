@@ -1,0 +1,620 @@
+"""Keys of arrays: what is between brackets, as a selection; and what is assigned to it, as items."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from blosc2._core.ndim.gaps import as_dtype, clear_gaps
+from blosc2._frames import is_masked
+from blosc2.exceptions import ShapeError
+
+
+def as_items(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...] | None) -> np.ndarray[Any, Any]:
+    """A value as an array of this dtype and shape, cast and broadcast as NumPy does on assignment.
+
+    Without a shape it keeps its own.
+    """
+    _refuse_mask(value)
+    value = plain(value)
+    if not (isinstance(value, np.ndarray) and value.dtype == dtype):
+        if dtype.names is not None and not isinstance(value, np.ndarray):
+            value = np.array(value, dtype)  # tuples are items there, so only NumPy knows the shape
+        else:
+            items = np.empty(np.shape(value), dtype)
+            items[...] = value
+            value = items
+        clear_gaps(value)
+    if shape is None:
+        return np.asarray(value)
+    while value.ndim > len(shape) and value.shape[0] == 1:
+        value = value[0]
+    try:
+        return np.broadcast_to(value, shape)
+    except ValueError:
+        raise ShapeError(
+            f"a value of shape {value.shape} cannot be assigned to a selection of shape {shape}: give it that shape, "
+            "or one that NumPy broadcasts to it"
+        ) from None
+
+
+def lossless(value: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
+    """A value as an array, which has all of it.
+
+    Raises
+    ------
+    TypeError
+        A masked array, which would lose its mask.
+    ValueError
+        Bytes or texts with zeros at their end, which NumPy's types of fixed length do not tell from what fills them up.
+    """
+    _refuse_mask(value)
+    array = as_dtype(value, dtype)
+    if array.dtype.kind in "SU" and array is not value:
+        _check_ends(value)
+    return array
+
+
+def _refuse_mask(value: Any) -> None:
+    if type(value) is not np.ndarray and is_masked(value):
+        raise TypeError("masked arrays would lose their mask: take array.data and array.mask, or array.filled()")
+
+
+def _check_ends(value: Any) -> None:
+    if isinstance(value, (bytes, str)):
+        if value[-1:] in (b"\0", "\0"):
+            other = "value" if isinstance(value, bytes) else "value.encode()"
+            raise ValueError(
+                f"{type(value).__name__} that end in zeros would lose them: take np.frombuffer({other}, 'u1'), or "
+                f"blosc2.SChunk(data={other})"
+            )
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _check_ends(item)
+
+
+def plain(value: Any) -> Any:
+    """A NumPy array instead of one of ours; anything else as it is."""
+    return np.asarray(value) if hasattr(type(value), "__array__") and not isinstance(value, np.ndarray) else value
+
+
+def plain_key(key: Any) -> Any:
+    """A key with NumPy arrays instead of ours."""
+    if isinstance(key, tuple):
+        return tuple(plain(part) for part in key)
+    return plain(key)
+
+
+ONLY_THESE = (
+    "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean arrays "
+    "are valid indices"
+)
+NOT_INTEGERS = "arrays used as indices must be of integer (or boolean) type"
+
+
+class Selection(NamedTuple):
+    """The items that a key of integers, slices, `Ellipsis` and `None` picks from an array.
+
+    The first three have an entry for every axis of the array. Items are always named in ascending order:
+    a negative step becomes a positive one that starts at the other end, and `flip` turns the result round.
+
+    Attributes
+    ----------
+    starts : tuple of int
+        First item on each axis.
+    counts : tuple of int
+        Number of items on each axis; 1 where the key has an integer.
+    steps : tuple of int
+        Distance between items, at least 1; it is 1 wherever count is 0 or 1.
+    shape : tuple of int
+        Shape of the result: as `counts`, without the axes of integers, and with a 1 for every `None`.
+    flip : tuple of slice or None
+        Index to apply to an array of `shape`, for the axes that the key runs through backwards (it is its own
+        inverse, so that it serves assignments too); None where no axis is.
+    unit : bool
+        Whether all steps are 1.
+    """
+
+    starts: tuple[int, ...]
+    counts: tuple[int, ...]
+    steps: tuple[int, ...]
+    shape: tuple[int, ...]
+    flip: tuple[slice, ...] | None
+    unit: bool
+
+
+# NamedTuple's own constructor parses keywords; this does not, and is three times as fast.
+_new = tuple.__new__
+
+_FORWARD = slice(None)
+_BACKWARD = slice(None, None, -1)
+_ONE = (1,)
+_FLIP_ONE = (_BACKWARD,)
+# All axes at step 1, for each number of dimensions that a key is likely to meet.
+_ONES = tuple((1,) * ndim for ndim in range(65))
+
+
+def basic_selection(key: Any, shape: tuple[int, ...]) -> Selection | None:
+    """Turn a key into a selection.
+
+    Parameters
+    ----------
+    key : object
+        What stands between the brackets of ``array[key]``.
+    shape : tuple of int
+        Shape of the array.
+
+    Returns
+    -------
+    Selection or None
+        None when the key needs more than a selection can say: arrays, lists, booleans, and names of fields.
+
+    Raises
+    ------
+    IndexError
+        An integer out of bounds, too many indices, a second `Ellipsis`, or something that is no index.
+    TypeError, ValueError
+        A slice whose bounds are no integers, or whose step is zero.
+
+    Examples
+    --------
+    >>> selection = basic_selection((slice(9, 2, -3), 4), (10, 20))
+    >>> selection.starts, selection.counts, selection.steps, selection.shape
+    ((3, 4), (3, 1), (3, 1), (3,))
+    """
+    if type(key) is slice and len(shape) == 1:
+        return _of_one_axis(key, shape[0])
+    if type(key) is not tuple:
+        key = tuple(key) if isinstance(key, tuple) else (key,)
+
+    starts: list[int] = []
+    counts: list[int] = []
+    result: list[int] = []
+    steps: list[int] | None = None  # made when an axis has a step
+    reversed_axes: list[int] | None = None
+    axis = 0
+    ndim = len(shape)
+    ellipsis_seen = False
+    for position, item in enumerate(key):
+        kind = type(item)
+        if kind is slice:
+            if axis >= ndim:
+                _check_no_axis_left(key, ndim)
+                return None
+            first, end, stride = item.indices(shape[axis])
+            if stride == 1:
+                count = end - first if end > first else 0
+            else:
+                count, first, step, reverse = _strided(first, end, stride)
+                if step != 1:
+                    steps = steps or [1] * ndim
+                    steps[axis] = step
+                if reverse:
+                    reversed_axes = reversed_axes or []
+                    reversed_axes.append(len(result))
+            starts.append(first)
+            counts.append(count)
+            result.append(count)
+            axis += 1
+        elif item is None:
+            result.append(1)
+        elif item is Ellipsis:
+            if ellipsis_seen:
+                raise IndexError("an index can only have a single ellipsis ('...')")
+            ellipsis_seen = True
+            until = ndim - _used(key[position + 1 :])
+            while axis < until:
+                starts.append(0)
+                counts.append(shape[axis])
+                result.append(shape[axis])
+                axis += 1
+        else:
+            integer = item if kind is int else _as_integer(item)
+            if integer is None:
+                _check_rest(key)
+                return None
+            if axis >= ndim:
+                _check_no_axis_left(key, ndim)
+                return None
+            first = integer + shape[axis] if integer < 0 else integer
+            if not 0 <= first < shape[axis]:
+                _check_out_of_bounds(key, integer, axis, shape)
+                return None
+            starts.append(first)
+            counts.append(1)
+            axis += 1
+    if axis < ndim:
+        rest = shape[axis:]
+        starts.extend([0] * len(rest))
+        counts.extend(rest)
+        result.extend(rest)
+    flip = None
+    if reversed_axes is not None:
+        flip = tuple([_BACKWARD if axis in reversed_axes else _FORWARD for axis in range(len(result))])
+    all_steps = _ONES[ndim] if steps is None else tuple(steps)
+    return _new(Selection, (tuple(starts), tuple(counts), all_steps, tuple(result), flip, steps is None))
+
+
+def _of_one_axis(key: slice, length: int) -> Selection:
+    """The selection of a slice in an array of one axis."""
+    first, end, stride = key.indices(length)
+    if stride == 1:
+        counts = (end - first if end > first else 0,)
+        return _new(Selection, ((first,), counts, _ONE, counts, None, True))
+    count, first, step, reverse = _strided(first, end, stride)
+    counts = (count,)
+    return _new(Selection, ((first,), counts, (step,), counts, _FLIP_ONE if reverse else None, step == 1))
+
+
+def _check_no_axis_left(key: tuple[Any, ...], ndim: int) -> None:
+    """Raise for a key with too many items. Keys with arrays are not checked: an array may take several axes."""
+    if not _has_arrays(key):
+        raise _too_many(key, ndim)
+
+
+def _check_out_of_bounds(key: tuple[Any, ...], index: int, axis: int, shape: tuple[int, ...]) -> None:
+    """Raise for too many items, or else for an integer out of bounds. Keys with arrays are not checked."""
+    if _has_arrays(key):
+        return
+    if _used(key) > len(shape):
+        raise _too_many(key, len(shape))
+    raise IndexError(f"index {index} is out of bounds for axis {axis} with size {shape[axis]}")
+
+
+def ascending(key: slice, length: int) -> tuple[int, int, int, bool]:
+    """Give (count, first item, positive step, whether the order was turned round) of a slice."""
+    first, end, stride = key.indices(length)
+    if stride == 1:
+        return max(end - first, 0), first, 1, False
+    return _strided(first, end, stride)
+
+
+def _strided(first: int, end: int, stride: int) -> tuple[int, int, int, bool]:
+    """Give (count, first item in ascending order, positive step, whether the order was turned round)."""
+    count = len(range(first, end, stride))
+    if count < 2:
+        return count, first if count else 0, 1, False
+    if stride < 0:
+        return count, first + (count - 1) * stride, -stride, True
+    return count, first, stride, False
+
+
+def _as_integer(item: object) -> int | None:
+    """Give the integer that NumPy takes this for. None if NumPy takes it for an array, a mask or a name."""
+    # A tensor of one item may offer __index__ too, but is an array that keeps its axis.
+    if isinstance(item, (bool, np.bool_)) or getattr(item, "ndim", 0) != 0:
+        return None
+    try:
+        return operator.index(item)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def _has_arrays(key: tuple[Any, ...]) -> bool:
+    """Whether a key has anything besides integers, slices, `Ellipsis` and `None`."""
+    for item in key:
+        if not (item is None or item is Ellipsis or isinstance(item, slice) or _as_integer(item) is not None):
+            _check_rest(key)
+            return True
+    return False
+
+
+def _check_rest(key: tuple[Any, ...]) -> None:
+    """Raise for an item of the key that is not an index of any kind."""
+    for item in key:
+        if item is None or item is Ellipsis or isinstance(item, slice):
+            continue
+        if isinstance(item, (str, bytes)):
+            if len(key) == 1 and isinstance(item, str):  # the name of a field, or an expression: for the caller to say
+                continue
+            raise IndexError(ONLY_THESE)
+        if _as_integer(item) is not None or isinstance(item, (bool, np.bool_)):
+            continue
+        dtype = getattr(item, "dtype", None)
+        if not isinstance(dtype, np.dtype):
+            array = np.asarray(item)
+            if array.ndim == 0:
+                raise IndexError(ONLY_THESE)
+            if array.size == 0 and not isinstance(item, np.ndarray):
+                continue  # an empty list selects nothing, whatever type NumPy gives it
+            if len(key) == 1 and array.dtype.kind == "U":  # names of fields
+                continue
+            dtype = array.dtype
+        if dtype.kind not in "iub":
+            raise IndexError(NOT_INTEGERS)
+
+
+def _too_many(key: tuple[Any, ...], ndim: int) -> IndexError:
+    return IndexError(f"too many indices for array: array is {ndim}-dimensional, but {_used(key)} were indexed")
+
+
+def _used(items: tuple[Any, ...]) -> int:
+    """Count the items that take an axis."""
+    return sum(1 for item in items if item is not None and item is not Ellipsis)
+
+
+def list_index(index: Any, length: int, what: str) -> int:
+    """The index of an existing element of a list, counted from its start."""
+    try:
+        number = operator.index(index)
+    except TypeError:
+        raise TypeError(f"{what} indices must be integers or slices, not {type(index).__name__}") from None
+    if not -length <= number < length:
+        raise IndexError(f"{what} index out of range: {number}, of {length}")
+    return number % length
+
+
+Indices = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class FancySelection(NamedTuple):
+    """The items that a key with arrays picks from an array.
+
+    Index arrays, broadcast against each other to `points`, name items on some axes; a box with positive steps does on
+    the others.
+
+    Attributes
+    ----------
+    starts, counts, steps : tuple of int
+        The box, for each axis of the array; 0, 1 and 1 on the axes of index arrays.
+    axes : tuple of int
+        The axes with index arrays.
+    indices : tuple of int64 arrays
+        For each of these, the index of each point, in C order of `points`; never negative, always in bounds.
+    points : tuple of int
+        Shape that the index arrays have together.
+    layout : tuple of int
+        The axes of the result, without those of `None`: below ``len(points)`` an axis of `points`, from there on one
+        of the box's axes, in their order.
+    shape : tuple of int
+        Shape of the result.
+    flip : tuple of slice or None
+        As for `keys.Selection`.
+    """
+
+    starts: tuple[int, ...]
+    counts: tuple[int, ...]
+    steps: tuple[int, ...]
+    axes: tuple[int, ...]
+    indices: tuple[Indices, ...]
+    points: tuple[int, ...]
+    layout: tuple[int, ...]
+    shape: tuple[int, ...]
+    flip: tuple[slice, ...] | None
+
+    @property
+    def size(self) -> int:
+        """Number of points."""
+        return len(self.indices[0]) if self.indices else int(np.prod(self.points))
+
+    @property
+    def box_axes(self) -> list[int]:
+        """The axes without index arrays."""
+        return [axis for axis in range(len(self.counts)) if axis not in self.axes]
+
+
+class _Builder:
+    """Builds a `FancySelection`, axis by axis of the array."""
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        self.shape = shape
+        self.axis = 0
+        self.starts: list[int] = []
+        self.counts: list[int] = []
+        self.steps: list[int] = []
+        self.axes: list[int] = []
+        self.reversed_axes: set[int] = set()
+
+    def box(self, key: slice) -> int:
+        """Take the next axis by a slice; returns the axis."""
+        count, first, step, reverse = ascending(key, self.shape[self.axis])
+        if reverse:
+            self.reversed_axes.add(self.axis)
+        self.starts.append(first)
+        self.counts.append(count)
+        self.steps.append(step)
+        self.axis += 1
+        return self.axis - 1
+
+    def point(self) -> int:
+        """Take the next axis by an index array."""
+        self.axes.append(self.axis)
+        self.starts.append(0)
+        self.counts.append(1)
+        self.steps.append(1)
+        self.axis += 1
+        return self.axis - 1
+
+    def done(
+        self, indices: list[np.ndarray[Any, Any]], points: tuple[int, ...], parts: list[int | None]
+    ) -> FancySelection:
+        """`parts` are the axes of the result: -1 - n for axis n of the points, an axis of the box, or None."""
+        boxes = [axis for axis in range(len(self.shape)) if axis not in self.axes]
+        layout, shape, flip = [], [], []
+        for part in parts:
+            flip.append(slice(None, None, -1) if part is not None and part in self.reversed_axes else slice(None))
+            if part is None:
+                shape.append(1)
+            elif part < 0:
+                shape.append(points[-1 - part])
+                layout.append(-1 - part)
+            else:
+                shape.append(self.counts[part])
+                layout.append(len(points) + boxes.index(part))
+        if 0 in points:  # no item of the index arrays is used, but integers are checked
+            indices = [index if index.ndim == 0 else np.zeros(points, np.int64) for index in indices]
+        wrapped = [_in_bounds(index, axis, self.shape[axis]) for index, axis in zip(indices, self.axes, strict=True)]
+        flat = [np.broadcast_to(index, points).ravel() for index in wrapped]
+        return FancySelection(
+            tuple(self.starts), tuple(self.counts), tuple(self.steps), tuple(self.axes), tuple(flat), points,
+            tuple(layout), tuple(shape), tuple(flip) if self.reversed_axes else None,
+        )  # fmt: skip
+
+
+def advanced_selection(key: Any, shape: tuple[int, ...]) -> FancySelection:
+    """Turn a key into points.
+
+    Parameters
+    ----------
+    key : object
+        What stands between the brackets of ``array[key]``; arrays of this package as NumPy arrays.
+    shape : tuple of int
+        Shape of the array.
+
+    Raises
+    ------
+    IndexError
+        As NumPy raises it.
+
+    Examples
+    --------
+    >>> fancy = advanced_selection(([4, 0], slice(1, 3)), (5, 6))
+    >>> fancy.indices[0].tolist(), fancy.counts, fancy.shape
+    ([4, 0], (1, 2), (2, 2))
+    """
+    items: list[Any] = [_plain(item) for item in (key if isinstance(key, tuple) else (key,))]
+    ndim = len(shape)
+    used = sum(_width(item) for item in items)
+    if used > ndim:
+        raise IndexError(f"too many indices for array: array is {ndim}-dimensional, but {used} were indexed")
+    if not any(item is Ellipsis for item in items):
+        items.append(Ellipsis)
+    elif sum(item is Ellipsis for item in items) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    builder = _Builder(shape)
+    indices: list[np.ndarray[Any, Any]] = []
+    extra: list[np.ndarray[Any, Any]] = []  # 0-d booleans: they only take part in broadcasting
+    parts: list[int | None] = []
+    axis_of_points = -1  # of the points in the result
+    last_array = -1
+    together = True
+    for position, item in enumerate(items):
+        if item is None:
+            parts.append(None)
+        elif item is Ellipsis:
+            parts.extend(builder.box(slice(None)) for _ in range(ndim - used))
+        elif isinstance(item, slice):
+            parts.append(builder.box(item))
+        else:
+            if axis_of_points < 0:
+                axis_of_points = len(parts)
+            elif last_array != position - 1:
+                together = False
+            last_array = position
+            if item.dtype.kind == "b":
+                _check_mask(item, builder.axis, shape)
+                if item.ndim == 0:
+                    extra.append(np.zeros(int(item), np.int64))
+                for index in item.nonzero() if item.ndim else ():
+                    indices.append(index)
+                    builder.point()
+            else:
+                indices.append(item)
+                builder.point()
+    points = _broadcast(indices + extra)
+    ours: list[int | None] = [-1 - n for n in range(len(points))]
+    parts[(axis_of_points if together else 0) : (axis_of_points if together else 0)] = ours
+    return builder.done(indices, points, parts)
+
+
+def orthogonal_selection(key: Any, shape: tuple[int, ...]) -> FancySelection:
+    """Turn a key for each axis into points: all combinations of what they name; see `NDArray.oindex`."""
+    keys = key if isinstance(key, tuple) else (key,)
+    if len(keys) != len(shape):
+        raise ValueError(f"oindex takes a key for each of the {len(shape)} axes, not {len(keys)}")
+    builder = _Builder(shape)
+    indices: list[np.ndarray[Any, Any]] = []
+    parts: list[int | None] = []
+    for axis, part in enumerate(keys):
+        if isinstance(part, slice):
+            parts.append(builder.box(part))
+            continue
+        item = _plain(part)
+        if not isinstance(item, np.ndarray):
+            raise IndexError(ONLY_THESE)
+        if item.ndim > 1:
+            raise IndexError(f"the key of axis {axis} has {item.ndim} axes; it may have one")
+        if item.dtype.kind == "b":
+            if item.ndim == 0:
+                raise IndexError(f"the key of axis {axis} is one boolean; it has to have one for each item")
+            _check_mask(item, axis, shape)
+            item = item.nonzero()[0]
+        if item.ndim:
+            parts.append(-1 - sum(other.ndim for other in indices))
+        indices.append(item)
+        builder.point()
+    lists = sum(index.ndim for index in indices)
+    spread: list[np.ndarray[Any, Any]] = []
+    before = 0
+    for index in indices:
+        spread.append(index.reshape((1,) * before + index.shape + (1,) * (lists - before - index.ndim)))
+        before += index.ndim
+    return builder.done(spread, _broadcast(spread), parts)
+
+
+def with_rows(fancy: FancySelection, first: int) -> FancySelection:
+    """The same selection in an array that has more items at the front of axis 0, which has index arrays."""
+    return fancy._replace(indices=(fancy.indices[0] + first, *fancy.indices[1:]))
+
+
+def _plain(item: Any) -> Any:
+    """An item of a key as None, Ellipsis, a slice or an array of integers or booleans."""
+    if item is None or item is Ellipsis or isinstance(item, slice):
+        return item
+    if isinstance(item, (str, bytes)):
+        raise IndexError(ONLY_THESE)
+    if not isinstance(item, np.ndarray):
+        if not isinstance(item, (bool, list, tuple)) and not hasattr(item, "__array__"):
+            with suppress(TypeError):
+                item = operator.index(item)
+        array = np.asarray(item)
+        if array.size == 0 and array.dtype.kind == "f" and not hasattr(item, "dtype"):
+            array = array.astype(np.int64)  # an empty list, which NumPy makes one of float64
+        elif array.ndim == 0 and array.dtype.kind not in "iub":
+            raise IndexError(ONLY_THESE)
+        item = array
+    if item.dtype.kind not in "iub":
+        raise IndexError(NOT_INTEGERS)
+    return item
+
+
+def _width(item: Any) -> int:
+    """How many axes an item of a key takes."""
+    if item is None or item is Ellipsis:
+        return 0
+    return item.ndim if isinstance(item, np.ndarray) and item.dtype.kind == "b" else 1
+
+
+def _check_mask(mask: np.ndarray[Any, Any], axis: int, shape: Sequence[int]) -> None:
+    for n, length in enumerate(mask.shape):
+        if length not in (0, shape[axis + n]):  # NumPy accepts a mask without items
+            raise IndexError(
+                f"boolean index did not match indexed array along axis {axis + n}; size of axis is {shape[axis + n]} "
+                f"but size of corresponding boolean axis is {length}"
+            )
+
+
+def _in_bounds(index: np.ndarray[Any, Any], axis: int, length: int) -> Indices:
+    """An index array of int64 without negative ones."""
+    if index.size == 0:
+        return index.astype(np.int64)
+    low, high = int(index.min()), int(index.max())
+    if high >= length or low < -length:
+        bad = high if high >= length else low
+        raise IndexError(f"index {bad} is out of bounds for axis {axis} with size {length}")
+    index = index.astype(np.int64, copy=False)
+    return index if low >= 0 else np.where(index < 0, index + length, index)
+
+
+def _broadcast(arrays: Sequence[np.ndarray[Any, Any]]) -> tuple[int, ...]:
+    try:
+        return np.broadcast_shapes(*[array.shape for array in arrays])
+    except ValueError:
+        shapes = " ".join(str(array.shape) for array in arrays)
+        raise IndexError(
+            f"shape mismatch: indexing arrays could not be broadcast together with shapes {shapes}"
+        ) from None
