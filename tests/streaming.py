@@ -11,10 +11,10 @@ from blosc2._backends import spilled_values
 from blosc2._backends.embedded import changes as embedded_changes
 from blosc2._backends.embedded import frame_map as embedded
 from blosc2._backends.zip import member_frames as member_writing
+from blosc2._files import copies
 from blosc2._files import copies as byte_copies
-from blosc2._files import temporary_bytes
-from blosc2._frames import chunk_files
-from blosc2._frames import chunk_sequence as joined_chunks
+from blosc2._frames import directory
+from blosc2._frames import update as joined_chunks
 from blosc2._handles import memory
 from blosc2._stores import pending, write_many
 from blosc2._stores.leaves import value_to_frame
@@ -24,8 +24,8 @@ LIMITS = (
     (byte_copies, "_PIECE", 1 << 12), (byte_copies, "_AT_ONCE", 1 << 14), (byte_copies, "_WORTH_ASKING", 1),
     (_frames, "SMALL_FRAME", 0), (memory, "SMALL_FRAME", 0), (embedded, "_LONG", 0),
     (embedded_changes, "_IN_MEMORY", 0),
-    (joined_chunks, "BUDGET", 0), (joined_chunks, "_SLACK", 1 << 14), (temporary_bytes, "BUDGET", 0),
-    (chunk_files, "SMALL_FRAME", 0),
+    (joined_chunks, "BUDGET", 0), (joined_chunks, "_SLACK", 1 << 14), (copies, "BUDGET", 0),
+    (directory, "SMALL_FRAME", 0),
     (member_writing, "_LARGE", 0),
     (pending, "MEMORY_LIMIT", 0), (spilled_values, "_WORTH_MOVING", 0), (spilled_values, "MEMORY_LIMIT", 0),
     (write_many, "MEMORY_LIMIT", 0), (value_to_frame, "LARGE", 0),

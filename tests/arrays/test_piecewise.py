@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import blosc2
-from blosc2._arrays import streams as piecewise
+from blosc2._arrays import slabs as piecewise
 
 
 @settings(max_examples=150, deadline=None)

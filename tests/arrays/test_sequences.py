@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import blosc2
-from blosc2._arrays import streams as piecewise
+from blosc2._arrays import slabs as piecewise
 from blosc2._arrays.ranges import positions
 from blosc2._functions import creation
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from blosc2._files import chunk_buffer as module
-from blosc2._files.chunk_buffer import ChunkBuffer
+from blosc2._files import copies as module
+from blosc2._files.copies import ChunkBuffer
 
 
 @pytest.mark.parametrize("expected", [0, 10, 3000, 1 << 20])

@@ -29,15 +29,15 @@ CHANGES = {
 #: What changes files without an owner, and why that may be.
 EXCEPT = {
     ("core", "remove_urlpath"),  # a caller's own order
-    ("_files.shared_lock", "_open"),  # a lock file, opened anew for each lock
+    ("_files.locks", "_open"),  # a lock file, opened anew for each lock
     ("_backends.zip.backend", "_begin"),  # its descriptor is kept from children, and the owner is asked first
     ("_backends.zip.backend", "_cut"),  # the same
     ("_backends.zip.unfinished_append", "cut_tail"),  # when a store is opened
     ("_files.sync", "sync_file"),  # changes nothing
-    ("_files.file_lock", "_open_for_writing"),  # a lock file
+    ("_files.locks", "_open_for_writing"),  # a lock file
     ("_files.identity", "check_writable_file"),  # changes nothing
     ("_files.copies", "_copy_by_system"),  # to a file that an owner has opened
-    ("_files.temporary_bytes", "add"),  # a file without a name; the owner is asked first
+    ("_files.copies", "add"),  # a file without a name; the owner is asked first
     # Blocks of servers on disk: files of their own that appear whole, which a forked child may write and remove, too.
     ("_files.remote.disk_blocks", "__init__"),
     ("_files.remote.disk_blocks", "write"),

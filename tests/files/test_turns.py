@@ -14,10 +14,10 @@ import pytest
 from fixture_kit.interrupts import Interrupt
 from fixture_kit.isolated import environment
 
-from blosc2._files import Owner, Turn, turns
+from blosc2._files import Owner, Turn, locks
 from blosc2.exceptions import StoreLockedError
 
-pytestmark = pytest.mark.skipif(not turns._HAS_QUEUE, reason="locks of an open file, on Linux")
+pytestmark = pytest.mark.skipif(not locks._HAS_QUEUE, reason="locks of an open file, on Linux")
 
 
 def tickets(path: Path) -> int:

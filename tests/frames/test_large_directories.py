@@ -13,7 +13,7 @@ import pytest
 import blosc2
 from blosc2._core.io.checksum import crc32c
 from blosc2._files import Spooled, TemporaryFile
-from blosc2._frames import chunk_files
+from blosc2._frames import directory
 from blosc2._handles import memory
 from blosc2.exceptions import FormatError
 
@@ -23,13 +23,13 @@ SHAPE, CHUNKS = (40, 100), (3, 100)
 @pytest.fixture(params=["descriptors", "few descriptors", "no descriptors"])
 def everything_large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is small; of chunk files all are kept open, or some, or none."""
-    monkeypatch.setattr(chunk_files, "SMALL_FRAME", 0)
+    monkeypatch.setattr(directory, "SMALL_FRAME", 0)
     monkeypatch.setattr(memory, "SMALL_FRAME", 0)
     if request.param != "descriptors":
         at = os.open(os.devnull, os.O_RDONLY)
         os.close(at)
         most = 2 * (at + 4) if request.param == "few descriptors" else 0
-        monkeypatch.setattr(chunk_files, "most_descriptors", lambda: most)
+        monkeypatch.setattr(directory, "most_descriptors", lambda: most)
 
 
 pytestmark = pytest.mark.usefixtures("everything_large")
@@ -132,7 +132,7 @@ def test_a_leaf_grows_from_nothing(suffix: str, tmp_path: Path, rng: np.random.G
 def test_a_chunk_in_a_file_knows_its_checksum(of: str, path: Path) -> None:
     name = str(path / "00000003.chunk")
     stored = Path(name).read_bytes()
-    found = chunk_files.from_file(name, stored if of == "bytes" else TemporaryFile(name).keep(stored))
+    found = directory.from_file(name, stored if of == "bytes" else TemporaryFile(name).keep(stored))
     assert len(found) == len(stored)
     if isinstance(found, Spooled):  # where there are descriptors enough
         assert (found.read(), found.sum, found.sum) == (stored, crc32c(stored), crc32c(stored))

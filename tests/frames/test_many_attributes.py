@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._frames.metadata_limits import MAX_ENTRIES, MOST_ENTRIES
+from blosc2._frames.metadata import MAX_ENTRIES, MOST_ENTRIES
 
 #: Names as long as they can be, of which the table is longer than 64 KiB.
 NAMES = [f"{n:04d}" + "n" * 27 for n in range(MOST_ENTRIES)]

@@ -13,8 +13,8 @@ import pytest
 
 import blosc2
 from blosc2 import SChunk
+from blosc2._frames import metadata
 from blosc2._frames import metadata as vlmeta
-from blosc2._frames import metadata_limits
 from blosc2._handles import file as handle
 
 KINDS = ["array in memory", "array in a file", "super-chunk in a directory", "tree", "group", "leaf"]
@@ -95,7 +95,7 @@ def test_more_entries_at_once_than_there_can_be(attributes: Any) -> None:
 
 
 def test_a_value_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metadata_limits, "MAX_BUFFERSIZE", 1000)
+    monkeypatch.setattr(metadata, "MAX_BUFFERSIZE", 1000)
     schunk = SChunk()
     with pytest.raises(ValueError, match=r"'a' has 1003 bytes, and 1000 are possible"):
         schunk.vlmeta["a"] = b"x" * 1000

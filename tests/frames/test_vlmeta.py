@@ -14,9 +14,8 @@ import pytest
 from fixture_kit import manifest
 from hypothesis import given
 
-from blosc2._frames import metadata_limits
-from blosc2._frames.metadata import Meta, VLMeta
-from blosc2._frames.metadata_limits import MAX_ENTRIES, check_name, pack_metalayers
+from blosc2._frames import metadata
+from blosc2._frames.metadata import MAX_ENTRIES, Meta, VLMeta, check_name, pack_metalayers
 from blosc2.exceptions import FormatError, MissingMetadataError, ReadOnlyError, UnsafeDeserializationError
 
 
@@ -230,7 +229,7 @@ def test_illegal_names(name):
 
 
 def test_seventeenth_entry(monkeypatch):
-    monkeypatch.setattr(metadata_limits, "_strict", True)
+    monkeypatch.setattr(metadata, "_strict", True)
     meta = VLMeta(FakeHandle(entries(15)))
     meta["k15"] = 15
     with pytest.raises(ValueError, match="16 entries"):
@@ -242,7 +241,7 @@ def test_seventeenth_entry(monkeypatch):
 
 
 def test_files_with_more_entries_can_be_changed(monkeypatch):
-    monkeypatch.setattr(metadata_limits, "_strict", True)
+    monkeypatch.setattr(metadata, "_strict", True)
     handle = FakeHandle(entries(40))
     meta = VLMeta(handle)
     meta["k39"] = "changed"

@@ -51,9 +51,9 @@ FIRST = {
 }  # fmt: skip
 # What changes arrays and super-chunks, in memory and in files.
 ARRAY_WRITERS = {
-    "blosc2._arrays.resize", "blosc2._core.ndim.grid_write", "blosc2._files.temporary_bytes",
-    "blosc2._frames.append", "blosc2._frames.chunk_sequence", "blosc2._frames.encoder_pool",
-    "blosc2._frames.parameters", "blosc2._frames.pieces", "blosc2._frames.update", "blosc2._handles.chunk_updates",
+    "blosc2._arrays.resize", "blosc2._core.ndim.grid_write", "blosc2._files.copies",
+    "blosc2._frames.append", "blosc2._frames.update", "blosc2._frames.encoder_pool",
+    "blosc2._frames.parameters", "blosc2._handles.chunk_updates",
     "blosc2._handles.file", "blosc2._handles.memory", "blosc2._handles.new_frame", "blosc2._indexing.write_items",
 }  # fmt: skip
 # What few programs need.

@@ -17,7 +17,7 @@ from streaming import everything_large
 import blosc2
 from blosc2._core.io.source import Source
 from blosc2._files import copies as byte_copies
-from blosc2._files.temporary_bytes import TemporaryFile
+from blosc2._files.copies import TemporaryFile
 from blosc2.exceptions import FormatError, StoreLockedError
 
 ITEMS = np.random.default_rng(1).integers(0, 1 << 62, (40, 500))

@@ -18,7 +18,7 @@ from store_makers import KINDS, Maker
 
 import blosc2
 from blosc2._backends import writer_lock as store_lock
-from blosc2._files import creation_lock
+from blosc2._files import locks
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="locks of POSIX")
 
@@ -172,7 +172,7 @@ def test_links_lock_what_they_lead_to(make: Maker) -> None:
 
 def test_the_file_of_another_creation_is_not_taken_for_ones_own(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the opening of the file and its lock, a store is made and removed again."""
-    opened = creation_lock.CreationLock.open
+    opened = locks.CreationLock.open
     held: list[Any] = []
 
     def open_late(self: Any) -> int:
@@ -184,7 +184,7 @@ def test_the_file_of_another_creation_is_not_taken_for_ones_own(make: Maker, mon
             other.close()
         return descriptor
 
-    monkeypatch.setattr(creation_lock.CreationLock, "open", open_late)
+    monkeypatch.setattr(locks.CreationLock, "open", open_late)
     with make("a") as store:
         assert store["/other"][:].tolist() == [1]
         store["/a"] = [2]

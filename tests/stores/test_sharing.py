@@ -16,7 +16,7 @@ import pytest
 from store_makers import KINDS, Maker, values_of
 
 import blosc2
-from blosc2._files import turns
+from blosc2._files import locks
 from blosc2.exceptions import ClosedStoreError, StoreLockedError
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="locks of POSIX")
@@ -366,7 +366,7 @@ def test_who_wants_the_lock_alone_gets_it_in_turn(make: Maker) -> None:
 @pytest.mark.parametrize("queue", [True, False])
 def test_threads_lose_nothing(make: Maker, queue: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four threads, of which two share a handle; without the queue they try as they come."""
-    monkeypatch.setattr(turns, "_HAS_QUEUE", queue and turns._HAS_QUEUE)
+    monkeypatch.setattr(locks, "_HAS_QUEUE", queue and locks._HAS_QUEUE)
     with make("w", locking=True) as first, make(locking=True) as second:
         first["/count"] = np.zeros(1, "i8")
         failed: list[BaseException] = []

@@ -18,36 +18,51 @@ if TYPE_CHECKING:
         compute_chunks_blocks,
         decoded_nbytes,
     )
-    from blosc2._arrays.concatenation import joined
-    from blosc2._arrays.copying import copied
     from blosc2._arrays.ranges import Box, Range, Spaced, eye_part, positions
     from blosc2._arrays.readable import ChunkInfo, ReadableArray
     from blosc2._arrays.ready import ready_in_children, ready_to_change, ready_to_read
+    from blosc2._arrays.rearranging import (
+        copied,
+        joined,
+        matrix_axes,
+        permuted,
+        reshaped,
+        selected,
+        shape_for,
+        taken,
+        taken_along,
+    )
     from blosc2._arrays.resize import replace_appended, resize_update, resized_geometry, rows_to_append
     from blosc2._arrays.shown import html, one_line
-    from blosc2._arrays.slabs import Shape, Snapshot, compressed_box, converted, plan_like, slabs_in
+    from blosc2._arrays.slabs import (
+        Shape,
+        Snapshot,
+        compressed_box,
+        converted,
+        joined_rows,
+        made,
+        plan_like,
+        slab_height,
+        slabs_in,
+        slabs_of,
+    )
     from blosc2._arrays.small_frames import TINY, cframe_of, forget_templates, raw_kinds, template_of, tiny_frame
     from blosc2._arrays.spec import ArrayPlan, plain_dtype
-    from blosc2._arrays.streams import joined_rows, made, slab_height, slabs_of
-    from blosc2._arrays.transform import matrix_axes, permuted, reshaped, selected, shape_for, taken, taken_along
 else:
     __getattr__ = on_demand(__name__, {
         "axis_view": "Axes ViewHandle expanded_axes seen_through squeezed_axes",
         "chunk_shapes": (
             "CHUNK_NBYTES are_partitions_aligned are_partitions_behaved as_shape compute_chunks_blocks decoded_nbytes"
         ),
-        "concatenation": "joined",
-        "copying": "copied",
         "ranges": "Box Range Spaced eye_part positions",
         "readable": "ChunkInfo ReadableArray",
         "ready": "ready_in_children ready_to_change ready_to_read",
+        "rearranging": "copied joined matrix_axes permuted reshaped selected shape_for taken taken_along",
         "resize": "replace_appended resize_update resized_geometry rows_to_append",
-        "slabs": "Shape Snapshot compressed_box converted plan_like slabs_in",
+        "shown": "html one_line",
+        "slabs": "Shape Snapshot compressed_box converted joined_rows made plan_like slab_height slabs_in slabs_of",
         "small_frames": "TINY cframe_of forget_templates raw_kinds template_of tiny_frame",
         "spec": "ArrayPlan plain_dtype",
-        "streams": "joined_rows made slab_height slabs_of",
-        "shown": "html one_line",
-        "transform": "matrix_axes permuted reshaped selected shape_for taken taken_along",
     })  # fmt: skip
 
 __all__ = [

@@ -12,20 +12,24 @@ if TYPE_CHECKING:
     from blosc2._files.advice import LASTING, advise_byte_ranges, advise_frame, check_advice, lasting
     from blosc2._files.atomic_file import Lock, NewFile, remove_leftovers, temporary_name, through_link
     from blosc2._files.blocks import as_block
-    from blosc2._files.chunk_buffer import ChunkBuffer
     from blosc2._files.copies import (
+        BUDGET,
         ByteRange,
+        ChunkBuffer,
         Compaction,
         Part,
         Progress,
+        Spool,
+        Spooled,
+        TemporaryFile,
         check_unchanged,
         checked_parts,
         checked_pieces,
+        held,
         pieces_of,
+        waiting_items,
         write_parts,
     )
-    from blosc2._files.creation_lock import CreationLock
-    from blosc2._files.file_lock import flock, locked
     from blosc2._files.identity import (
         begins_with,
         changed_by_others,
@@ -35,39 +39,31 @@ if TYPE_CHECKING:
         file_identity,
         identity_of,
     )
+    from blosc2._files.locks import CreationLock, Sidecar, Turn, flock, locked
     from blosc2._files.owner import Descriptor, Owner, refusal
     from blosc2._files.pool import Pool, no_thread
     from blosc2._files.remote import RemoteFile, remote_source, renewed_source
     from blosc2._files.renames import FileMoves
-    from blosc2._files.retry import Retry
-    from blosc2._files.shared_lock import Sidecar
-    from blosc2._files.sync import SyncsBeside, sync_descriptor, sync_file, sync_files, sync_folder, sync_names
-    from blosc2._files.temporary_bytes import BUDGET, Spool, Spooled, TemporaryFile, held, waiting_items
-    from blosc2._files.turns import Turn
+    from blosc2._files.sync import Retry, SyncsBeside, sync_descriptor, sync_file, sync_files, sync_folder, sync_names
 else:
     __getattr__ = on_demand(__name__, {
         "advice": "LASTING advise_byte_ranges advise_frame check_advice lasting",
         "atomic_file": "Lock NewFile remove_leftovers temporary_name through_link",
         "blocks": "as_block",
-        "chunk_buffer": "ChunkBuffer",
         "copies": (
-            "ByteRange Compaction Part Progress check_unchanged checked_parts checked_pieces pieces_of write_parts"
+            "BUDGET ByteRange ChunkBuffer Compaction Part Progress Spool Spooled TemporaryFile check_unchanged "
+            "checked_parts checked_pieces held pieces_of waiting_items write_parts"
         ),
-        "creation_lock": "CreationLock",
-        "file_lock": "flock locked",
         "identity": (
             "begins_with changed_by_others check_permission check_same_file check_writable_file file_identity "
             "identity_of"
         ),
+        "locks": "CreationLock Sidecar Turn flock locked",
         "owner": "Descriptor Owner refusal",
         "pool": "Pool no_thread",
         "remote": "RemoteFile remote_source renewed_source",
         "renames": "FileMoves",
-        "retry": "Retry",
-        "shared_lock": "Sidecar",
-        "sync": "SyncsBeside sync_descriptor sync_file sync_files sync_folder sync_names",
-        "temporary_bytes": "BUDGET Spool Spooled TemporaryFile held waiting_items",
-        "turns": "Turn",
+        "sync": "Retry SyncsBeside sync_descriptor sync_file sync_files sync_folder sync_names",
     })  # fmt: skip
 
 __all__ = [

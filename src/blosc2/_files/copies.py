@@ -1,22 +1,81 @@
-"""Copying bytes from file to file in pieces, by the operating system where possible.
-
-No copy holds more than one piece in memory. A file that is read by position is copied by the system
-(`copy_file_range`), without passing through this process. Where that is not possible, and for data in memory, pieces
-are read and written. If another program changed the file meanwhile, the copy is refused, or its checksums show the
-change: see `checked_pieces`.
-"""
+"""Bytes on their way to a file: kept, copied and moved with bounded memory."""
 
 from __future__ import annotations
 
 import errno
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias
+from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias, cast
+
+import numpy as np
 
 from blosc2._core.frame.frame_checksums import range_checksum
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
+from blosc2._core.ndim.grid_write import StoredChunk
+from blosc2._files.owner import Owner
+from blosc2._options import absolute_path
 from blosc2.exceptions import FormatError
+
+#: Fewer bytes than this are simply joined.
+_SMALL: Final = 1 << 20
+#: At most this much memory is taken at first.
+_LARGE: Final = 1 << 30
+
+
+class ChunkBuffer:
+    """Takes pieces one after the other; `stored` gives all of them as one buffer.
+
+    Parameters
+    ----------
+    expected : int
+        The largest number of bytes that may come.
+
+    Examples
+    --------
+    >>> buffer = ChunkBuffer(100)
+    >>> buffer.write(b"abc")
+    >>> buffer.write(b"def")
+    >>> bytes(buffer.stored())
+    b'abcdef'
+    """
+
+    def __init__(self, expected: int) -> None:
+        self._expected = expected
+        self._pieces: list[bytes] = []  # until there are too many bytes for that
+        self._buffer: np.ndarray[Any, np.dtype[np.uint8]] | None = None
+        self._used = 0
+
+    def write(self, data: Any) -> None:
+        """Copy one more piece."""
+        stop = self._used + len(data)
+        if self._buffer is None:
+            if stop <= _SMALL:
+                self._pieces.append(bytes(data))  # the memory that it lies in will be used again
+                self._used = stop
+                return
+            self._buffer = self._larger(max(stop, min(self._expected, _LARGE)), b"".join(self._pieces))
+            self._pieces.clear()
+        elif stop > len(self._buffer):
+            self._buffer = self._larger(max(stop, 2 * len(self._buffer)), self._buffer[: self._used])
+        self._buffer[self._used : stop] = np.frombuffer(data, np.uint8)
+        self._used = stop
+
+    def stored(self) -> Any:
+        """All that was written."""
+        if self._buffer is None:
+            return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        used = self._buffer[: self._used]
+        # Address space may be scarcer than memory.
+        return used if 2 * self._used > len(self._buffer) else used.copy()
+
+    @staticmethod
+    def _larger(size: int, begin: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        buffer = np.empty(size, np.uint8)
+        buffer[: len(begin)] = np.frombuffer(begin, np.uint8)
+        return buffer
+
 
 #: Where bytes lie: a source, the offset in it, and how many.
 ByteRange = tuple[Source, int, int]
@@ -180,3 +239,138 @@ def _copy_by_system(file: BinaryIO, source: Source, offset: int, length: int) ->
             raise
     file.seek(position + done)
     return done
+
+
+#: Bytes of a change that wait in memory.
+BUDGET: Final = 16 << 20
+
+
+class Spooled:
+    """A stored chunk that waits in a file.
+
+    Parameters
+    ----------
+    byte_range : tuple
+        Where it lies.
+    own : int, optional
+        Its checksum; by default it is computed when it is asked for.
+    """
+
+    __slots__ = ("_sum", "byte_range")
+
+    def __init__(self, byte_range: ByteRange, own: int | None = None) -> None:
+        self.byte_range = byte_range
+        self._sum = own
+
+    @property
+    def sum(self) -> int:
+        """Its checksum."""
+        if self._sum is None:
+            self._sum = int(crc32c(self.read()))
+        return self._sum
+
+    def __len__(self) -> int:
+        return self.byte_range[2]
+
+    def read(self) -> bytes:
+        """Its bytes."""
+        return self.byte_range[0].read(*self.byte_range[1:])
+
+
+class TemporaryFile:
+    """A file without a name for unpublished bytes. It is made when first needed, and goes with its last source.
+
+    Parameters
+    ----------
+    beside : str
+        The file for which it waits: there is most likely to be room on the same disk.
+    """
+
+    def __init__(self, beside: str) -> None:
+        self._beside = beside
+        self._owner = Owner()
+        # The file object for writing, with the descriptor of the source.
+        self._file: BinaryIO | None = None
+        self._source: Source | None = None
+        #: Bytes that were written to it.
+        self.size = 0
+
+    def another(self) -> TemporaryFile:
+        """A new, empty file on the same disk."""
+        return TemporaryFile(self._beside)
+
+    def add(self, part: Part) -> ByteRange:
+        """Append a buffer or byte range, and return where it lies."""
+        self._owner.check(self._beside)  # a forked child would overwrite bytes of its parent
+        if self._file is None:
+            folder = os.path.dirname(absolute_path(self._beside))
+            with _nameless(folder) as file:
+                self._source = Source.of_descriptor(os.dup(file.fileno()), f"a temporary file in {folder}")
+            self._file = cast("BinaryIO", open(self._source.descriptor, "rb+", buffering=0, closefd=False))  # noqa: SIM115
+        start = self.size
+        self._file.seek(start)
+        write_parts(self._file, (part,))
+        self.size = self._file.tell()
+        byte_range = self.byte_range(start)
+        if isinstance(part, tuple):
+            check_copy(part, byte_range)
+        return byte_range
+
+    def byte_range(self, start: int) -> ByteRange:
+        """What was written from a position on."""
+        if self._source is None:
+            return Source.of_buffer(b""), 0, 0
+        return self._source.longer(self.size), start, self.size - start
+
+    def keep(self, stored: bytes | StoredChunk | Spooled) -> Spooled:
+        """Append a stored chunk."""
+        if isinstance(stored, Spooled):
+            return Spooled(self.add(stored.byte_range), stored._sum)
+        own = stored.sum if isinstance(stored, StoredChunk) else None
+        return Spooled(self.add(stored), int(crc32c(stored)) if own is None else own)
+
+
+class Spool:
+    """Takes the stored chunks of one change.
+
+    Parameters
+    ----------
+    waiting : TemporaryFile or None
+        Where they go beyond a budget; None keeps them in memory, whatever they take.
+    """
+
+    def __init__(self, waiting: TemporaryFile | None) -> None:
+        self._waiting = waiting
+        self._left = BUDGET
+
+    def keep(self, stored: bytes | StoredChunk) -> bytes | Spooled:
+        """Keep a stored chunk: return its bytes, or where they wait."""
+        if self._waiting is None or len(stored) <= self._left:
+            self._left -= len(stored)
+            return bytes(stored)
+        return self._waiting.keep(stored)
+
+
+def held(stored: bytes | Spooled) -> bytes:
+    """The bytes of a stored chunk that was kept."""
+    return stored.read() if isinstance(stored, Spooled) else stored
+
+
+def waiting_items(beside: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """An array for items that wait. Above a budget, its memory is a temporary file."""
+    if math.prod(shape) * dtype.itemsize <= BUDGET:
+        return np.empty(shape, dtype)
+    return np.memmap(_nameless(os.path.dirname(absolute_path(beside))), dtype, "w+", shape=shape).view(np.ndarray)
+
+
+def _nameless(folder: str) -> BinaryIO:
+    """A file without a name in a folder, or elsewhere if none can be made there."""
+    import tempfile  # not needed by most programs, and slow to import
+
+    for directory in (folder, None):
+        try:
+            return cast("BinaryIO", tempfile.TemporaryFile(buffering=0, prefix=".", suffix=".tmp", dir=directory))
+        except OSError:
+            if directory is None:
+                raise
+    raise AssertionError

@@ -1,12 +1,8 @@
-"""Making files and folders durable, with every error that the system reports.
-
-Each file is synced separately: ``sync()`` reports no errors, and not every file system supports ``syncfs``. A journal
-combines syncs that come from several threads.
-"""
+"""Reading a file that a writer may be changing: when to try again."""
 
 from __future__ import annotations
 
-import _queue  # `queue` imports much besides
+import _queue
 import _thread
 import errno
 import os
@@ -19,6 +15,35 @@ from typing import Final, Self
 
 from blosc2._files.owner import Owner
 from blosc2._options import absolute_path
+
+# A reader does not wait longer than this for a writer.
+_MOST: Final = 100
+
+
+class Retry:
+    """Counts failed attempts to read a file.
+
+    An attempt may fail because a writer changed the file meanwhile. It did if the file looks different now, and then
+    another attempt is worth it. A file that fails twice with the same content is damaged.
+
+    Examples
+    --------
+    >>> retry = Retry()
+    >>> retry.again(b"half a header"), retry.again(b"a header"), retry.again(b"a header")
+    (True, True, False)
+    """
+
+    _last: object = None
+    _tries = 0
+
+    def again(self, state: object) -> bool:
+        """Whether to read once more; `state` says how the file looks now."""
+        self._tries += 1
+        if state == self._last or self._tries == _MOST:
+            return False
+        self._last = state
+        return True
+
 
 if sys.platform != "win32":
     import fcntl

@@ -47,15 +47,15 @@ if TYPE_CHECKING:
         stored_numbers,
         verify_frame,
     )
-    from blosc2._frames.chunk_files import ChunkNumbers, from_file
-    from blosc2._frames.chunk_sequence import JoinedChunks
     from blosc2._frames.directory import (
+        ChunkNumbers,
         Directory,
         Integers,
         chunk_file,
         chunk_number,
         first_free,
         frame_of_head,
+        from_file,
         head_identity,
         locked_directory,
         pack_head,
@@ -74,30 +74,36 @@ if TYPE_CHECKING:
         dparams_keywords,
         schunk_keywords,
     )
-    from blosc2._frames.metadata import Meta, VLMeta, which_has
-    from blosc2._frames.metadata_limits import (
+    from blosc2._frames.metadata import (
         MAX_ENTRIES,
+        Meta,
+        VLMeta,
         pack_metalayers,
         set_strict_compatibility,
         strict_compatibility,
         text_name,
+        which_has,
     )
     from blosc2._frames.msgpack_values import FEW_BYTES, Together, check_stored_readable, pack, pack_checked, unpack
     from blosc2._frames.parameters import LOSSY_CODECS, check_declared, check_lossy_codec
     from blosc2._frames.payload_alignment import ALIGNMENT, PADDING, hole_before, with_padding
-    from blosc2._frames.pieces import SMALL_FRAME, frame_byte_range, held_in_memory, plain_byte_range
     from blosc2._frames.update import (
         NAN_OFFSET,
+        SMALL_FRAME,
         UNINIT_OFFSET,
         ZERO_OFFSET,
         Fields,
         FrameUpdate,
+        JoinedChunks,
         Stored,
         all_chunks,
         check_table,
+        frame_byte_range,
         frame_bytes,
+        held_in_memory,
         lay_out,
         numbered,
+        plain_byte_range,
         write_chunks,
         write_frame,
     )
@@ -108,23 +114,23 @@ else:
             "MARK_AT Running as_table buffers_with_checksums carried check_body check_chunks check_reads from_table "
             "is_verifiable parts_with_checksums stored_numbers verify_frame"
         ),
-        "chunk_files": "ChunkNumbers from_file",
-        "chunk_sequence": "JoinedChunks",
         "directory": (
-            "Directory Integers chunk_file chunk_number first_free frame_of_head head_identity locked_directory "
-            "pack_head publish_head read_directory read_head take_back write_chunk write_directory"
+            "ChunkNumbers Directory Integers chunk_file chunk_number first_free frame_of_head from_file head_identity "
+            "locked_directory pack_head publish_head read_directory read_head take_back write_chunk write_directory"
         ),
         "encoder_pool": "check_for_bytes encode forget_encoders",
         "keywords": "ConstructorKeywords array_keywords cparams_keywords dparams_keywords schunk_keywords",
-        "metadata": "Meta VLMeta which_has",
-        "metadata_limits": "MAX_ENTRIES pack_metalayers set_strict_compatibility strict_compatibility text_name",
+        "metadata": (
+            "MAX_ENTRIES Meta VLMeta pack_metalayers set_strict_compatibility strict_compatibility text_name "
+            "which_has"
+        ),
         "msgpack_values": "FEW_BYTES Together check_stored_readable pack pack_checked unpack",
         "parameters": "LOSSY_CODECS check_declared check_lossy_codec",
         "payload_alignment": "ALIGNMENT PADDING hole_before with_padding",
-        "pieces": "SMALL_FRAME frame_byte_range held_in_memory plain_byte_range",
         "update": (
-            "NAN_OFFSET UNINIT_OFFSET ZERO_OFFSET Fields FrameUpdate Stored all_chunks check_table frame_bytes "
-            "lay_out numbered write_chunks write_frame"
+            "NAN_OFFSET SMALL_FRAME UNINIT_OFFSET ZERO_OFFSET Fields FrameUpdate JoinedChunks Stored all_chunks "
+            "check_table frame_byte_range frame_bytes held_in_memory lay_out numbered plain_byte_range write_chunks "
+            "write_frame"
         ),
     })  # fmt: skip
 

@@ -31,8 +31,7 @@ from blosc2._files import NewFile, Owner, Part, Spooled, remove_leftovers, sync_
 from blosc2._frames.checksums import as_table, carried, from_table
 from blosc2._frames.header_fields import CHUNK_HEADER
 from blosc2._frames.payload_alignment import ALIGNMENT, PADDING
-from blosc2._frames.pieces import runs
-from blosc2._frames.update import Fields, FrameUpdate, Integers, appended, check_table, write_frame
+from blosc2._frames.update import Fields, FrameUpdate, Integers, appended, check_table, runs, write_frame
 from blosc2.exceptions import FormatError, StoreLockedError
 
 #: The end of a trailer that has a fixed size.

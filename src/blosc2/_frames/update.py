@@ -1,7 +1,6 @@
-"""The next version of a frame: its changes and its bytes.
+"""Frames as byte ranges, to be copied in pieces, instead of one buffer with all bytes.
 
-A `FrameUpdate` starts as a frame is and is edited; then it becomes a frame in memory, a whole file, or bytes
-appended to a file (see `_handles`). Old chunks are never moved by an edit: they keep their offsets.
+Small or new parts (header, table, trailer) are in memory; chunks stay where they are.
 """
 
 from __future__ import annotations
@@ -15,17 +14,264 @@ import numpy as np
 
 from blosc2._core.allocation import FREE, allowed, table_limit
 from blosc2._core.frame.frame import Frame
-from blosc2._core.frame.frame_checksums import range_checksum, with_checksums
+from blosc2._core.frame.frame_checksums import range_checksum, stored_lengths, with_checksums
 from blosc2._core.frame.frame_writer import header_length, pack_header, pack_index, pack_trailer, special_chunk
-from blosc2._core.io.checksum import crc32c
+from blosc2._core.io.checksum import crc32c, crc32c_joined, crc32c_of_parts
 from blosc2._core.io.source import Source
 from blosc2._core.ndim.grid_write import StoredChunk
-from blosc2._files import Spooled, held
-from blosc2._frames.checksums import MARK_AT, Running, Sums, as_table, carried, from_table
+from blosc2._files import BUDGET, ByteRange, Spooled, TemporaryFile, check_unchanged, checked_pieces, held
+from blosc2._frames.checksums import MARK_AT, Known, Running, Sums, as_table, carried, from_table
 from blosc2._frames.header_fields import CHUNKSIZE_AT, FLAGS_AT, set_frame_fields
-from blosc2._frames.payload_alignment import PADDING, hole_before
+from blosc2._frames.payload_alignment import PADDING, aligned_offsets, hole_before
 from blosc2._options import FIELDS
 from blosc2.exceptions import FormatError
+
+#: Frames up to here are copied as a whole, which is sooner done.
+SMALL_FRAME: Final = 8 << 20
+
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+#: Gives the checksums of the chunks at offsets of a frame; None where they are not known.
+ChecksumsOf = Callable[[Integers], "np.ndarray[Any, np.dtype[np.uint32]] | None"]
+
+
+def plain_byte_range(frame: Frame, *, own: bool = False) -> ByteRange:
+    """A serialised frame without the checksums that files carry. The checksums are remembered.
+
+    `own` says that nobody else writes to its file.
+    """
+    header, trailer = frame.plain_ends()
+    start = int(frame.header_len)
+    stop = start if not frame.nbytes else int(frame.frame_len - frame.trailer_len)
+    checksums = carried(frame)
+    known = (
+        (False if own else None)
+        if checksums is None
+        else Known(checksums.chunks, checksums.body, checksums.table, start, stop)
+    )
+    body = frame.source, frame.offset + start, stop - start
+    source = Source.joined((_buffer(header), body, _buffer(trailer)), checksums=known)
+    return source, 0, source.size
+
+
+def frame_byte_range(frame: Frame, checksums_of: ChecksumsOf | None = None) -> ByteRange:
+    """A frame without holes of the chunks of another, as `blosc2._frames.update.frame_bytes` makes it.
+
+    Parameters
+    ----------
+    frame : Frame
+    checksums_of : callable, optional
+        Gives the checksums of the chunks at offsets, where they are known. The result knows them then.
+    """
+    update = FrameUpdate(frame)
+    fields = Fields(frame, update.chunksize, variable=update.settle(), vlblocks=bool(frame.vlblocks))
+    start = header_length(update.metalayers)
+    repeated = frame.repeated_offset
+    parts: list[ByteRange] = []
+    offsets: Any
+    position, count = 0, int(frame.nchunks)
+    checksums: np.ndarray[Any, np.dtype[np.uint32]] | None = None if checksums_of is None else np.zeros(0, np.uint32)
+    body = 0
+    if repeated is not None and repeated < 0:
+        offsets = int(repeated)
+    else:
+        offsets = np.array(update.offsets)
+        count = len(offsets)
+        stored = offsets >= 0
+        at = offsets[stored]
+        lengths = np.frombuffer(stored_lengths(frame, at), np.int64)
+        checksums = None if checksums_of is None else checksums_of(at)
+        if PADDING in update.metalayers:
+            positions = aligned_offsets(start, lengths)
+            parts = list(_aligned(frame, at, lengths, positions))
+            if checksums is not None:
+                body = _body_of_aligned(checksums, lengths, positions)
+        else:
+            positions = np.cumsum(lengths) - lengths
+            parts = list(runs(frame, at, lengths))
+            if checksums is not None:
+                body = crc32c_of_parts(0, checksums, lengths)
+        offsets[stored] = positions
+        position = int(positions[-1] + lengths[-1]) if len(lengths) else 0
+        check_table(count, start + position)
+    index_chunk = pack_index(offsets, count) if update.nbytes else b""
+    trailer = pack_trailer(update.vlmeta)
+    stop = start + position + len(index_chunk)
+    header = pack_header(fields, update.metalayers, bool(update.vlmeta), stop + len(trailer), update.nbytes, position)
+    known: Known | bool = False  # what is edited is not somebody else's
+    if checksums is not None:
+        table = as_table(array("I", checksums.tobytes()))
+        known = Known(table, crc32c(index_chunk, body), crc32c(index_chunk), start, stop)
+    every = (_buffer(header), *parts, _buffer(index_chunk), _buffer(trailer))
+    source = Source.joined(every, checksums=known)
+    return source, 0, source.size
+
+
+def runs(frame: Frame, at: Integers, lengths: Integers) -> Iterator[ByteRange]:
+    """Where the chunks at offsets lie: those that lie one behind the other are one byte range."""
+    if not len(at):
+        return
+    start = int(frame.chunks_range[0])
+    ends = at + lengths
+    first = np.concatenate([[0], np.flatnonzero(at[1:] != ends[:-1]) + 1])
+    last = np.concatenate([first[1:], [len(at)]]) - 1
+    for begin, end in zip(at[first].tolist(), ends[last].tolist(), strict=True):
+        yield frame.source, start + begin, end - begin
+
+
+def _aligned(frame: Frame, at: Integers, lengths: Integers, positions: Integers) -> Iterator[ByteRange]:
+    """Where the chunks of an aligned frame lie, and between them the holes before their new offsets."""
+    start, end = int(frame.chunks_range[0]), 0
+    for begin, length, position in zip(at.tolist(), lengths.tolist(), positions.tolist(), strict=True):
+        if position > end:
+            yield _buffer(bytes(position - end))
+        yield frame.source, start + begin, length
+        end = position + length
+
+
+def _body_of_aligned(checksums: np.ndarray[Any, np.dtype[np.uint32]], lengths: Integers, positions: Integers) -> int:
+    """The checksum of chunks with holes of zeros between them."""
+    body = end = 0
+    for own, length, position in zip(checksums.tolist(), lengths.tolist(), positions.tolist(), strict=True):
+        body = crc32c_joined(crc32c(bytes(position - end), body), own, length)
+        end = position + length
+    return body
+
+
+def _buffer(data: bytes) -> ByteRange:
+    return Source.of_buffer(data), 0, len(data)
+
+
+def held_in_memory(byte_range: ByteRange) -> ByteRange:
+    """The same byte range, in memory where its bytes are part of a file that may change before they are needed."""
+    source = byte_range[0]
+    if not source.is_joined or all(part.in_memory for part, _, _ in source.byte_ranges(0, source.size)):
+        return byte_range
+    data = in_bytes(byte_range)
+    check_unchanged(source)
+    return _buffer(data)
+
+
+def in_bytes(byte_range: ByteRange) -> bytes:
+    """All of a byte range, as bytes that nothing can change any more."""
+    return b"".join(checked_pieces(byte_range)) if byte_range[0].checksums else byte_range[0].read(*byte_range[1:])
+
+
+# Bytes of a temporary file that nobody needs any more, beyond as many as are needed, before it is written anew.
+_SLACK: Final = 256 << 20
+
+
+class JoinedChunks:
+    """Where the chunks of an array are that is edited: those of a frame in a file, and newer ones.
+
+    Parameters
+    ----------
+    frame : Frame
+        Its chunks stay where they are.
+    waiting : TemporaryFile or None
+        Where new chunks go beyond a budget; None keeps them in memory.
+    """
+
+    def __init__(self, frame: Frame, waiting: TemporaryFile | None) -> None:
+        start, stop = frame.chunks_range
+        self._base: ByteRange = (frame.source, start, stop - start)
+        self._frame = frame
+        # Offsets and checksums of its chunks, in order, where it carries any; read when they are asked for.
+        self._known: tuple[Integers, np.ndarray[Any, np.dtype[np.uint32]]] | None = None
+        self._has_asked = False
+        self.waiting = waiting
+        # Newer chunks by where they are in the source, one behind the other; some of them nobody needs any more.
+        self._fresh: dict[int, bytes | Spooled] = {}
+        self._end = stop - start
+        self._in_memory = 0
+        # Up to where the source may reach before such chunks are looked for.
+        self._room = self._end + self._slack
+        self._source: Source | None = None
+
+    @property
+    def _slack(self) -> int:
+        return BUDGET if self.waiting is None else _SLACK
+
+    def source(self) -> Source:
+        """A source of all current chunks."""
+        if self._source is None:
+            self._source = Source.joined((self._base, *map(_byte_range, self._fresh.values())))
+        return self._source
+
+    def source_after(self, update: FrameUpdate) -> Source:
+        """The same after a change, which gets the offsets of its new chunks in that."""
+        source = self.source()
+        added: dict[int, bytes | Spooled] = {}
+        for index, stored in sorted(update.new.items()):
+            update.offsets[index] = self._end
+            added[self._end] = stored
+            self._end += len(stored)
+            self._in_memory += 0 if isinstance(stored, Spooled) else len(stored)
+        self._fresh.update(added)
+        if self._end > self._room:
+            self._tidy(update)
+        if self.waiting is not None and self._in_memory > BUDGET:
+            self._fresh = {
+                at: stored if isinstance(stored, Spooled) else self.waiting.keep(stored)
+                for at, stored in self._fresh.items()
+            }
+            self._in_memory, self._source = 0, None
+        elif self._source is not None:
+            # Of what was joined already, only the runs are gone through.
+            self._source = Source.joined(((source, 0, source.size), *map(_byte_range, added.values())))
+        return self.source()
+
+    def newer(self, offsets: Integers) -> dict[int, bytes | Spooled]:
+        """The chunks of a table that are not in the file, by their numbers."""
+        numbers = np.flatnonzero(offsets >= self._base[2])
+        return {n: self._fresh[at] for n, at in zip(numbers.tolist(), offsets[numbers].tolist(), strict=True)}
+
+    def _tidy(self, update: FrameUpdate) -> None:
+        """Leave out what an update does not need any more; so far, that is of no use in the temporary file."""
+        offsets, first = update.offsets, self._base[2]
+        used = np.sort(offsets[offsets >= first])
+        # Not by `np.unique`, which imports `numpy.ma`.
+        fresh = {at: self._fresh[at] for at in used[np.diff(used, prepend=-1) > 0].tolist()}
+        in_file = sum(len(stored) for stored in fresh.values() if isinstance(stored, Spooled))
+        waiting = self.waiting
+        if waiting is not None and waiting.size > 2 * in_file + _SLACK:
+            self.waiting = waiting = waiting.another()
+            fresh = {at: waiting.keep(kept) if isinstance(kept, Spooled) else kept for at, kept in fresh.items()}
+        lengths = np.array([len(stored) for stored in fresh.values()], np.int64)
+        starts = first + np.cumsum(lengths) - lengths
+        moved = offsets >= first
+        offsets[moved] = starts[np.searchsorted(np.array(list(fresh), np.int64), offsets[moved])]
+        self._fresh = dict(zip(starts.tolist(), fresh.values(), strict=True))
+        live = int(lengths.sum())
+        self._end, self._in_memory, self._source = first + live, live - in_file, None
+        self._room = first + 2 * live + self._slack
+
+    def checksums_of(self, offsets: Integers) -> np.ndarray[Any, np.dtype[np.uint32]] | None:
+        """The checksums of the chunks at offsets; None where the frame in the file carries none."""
+        if not self._has_asked:
+            found = positions_and_checksums(self._frame)
+            if found is not None:
+                order = np.argsort(found[0], kind="stable")  # which is quick where they are in order already
+                self._known = found[0][order], found[1][order]
+            self._has_asked = True
+        if self._known is None:
+            return None
+        positions, checksums = self._known
+        every = np.zeros(len(offsets), np.uint32)
+        old = offsets < self._base[2]
+        at = np.searchsorted(positions, offsets[old])
+        if not np.array_equal(positions[at[at < len(positions)]], offsets[old]):
+            return None
+        every[old] = checksums[at]
+        fresh = (self._fresh[at] for at in offsets[~old].tolist())
+        every[~old] = [stored.sum if isinstance(stored, Spooled) else crc32c(stored) for stored in fresh]
+        return every
+
+
+def _byte_range(stored: bytes | Spooled) -> ByteRange:
+    if isinstance(stored, Spooled):
+        return stored.byte_range
+    return Source.of_buffer(stored), 0, len(stored)
+
 
 #: Offsets of chunks for which nothing is stored (FORMATS 1.4).
 ZERO_OFFSET = -0x7F00000000000000
@@ -41,7 +287,6 @@ _MAKING: Final = 40
 # Bytes of memory for a special chunk that must be stored because others differ in size.
 _MADE: Final = 256
 
-Integers = np.ndarray[Any, np.dtype[np.int64]]
 Stored = bytes | StoredChunk | Spooled | int  # a chunk, or one of the offsets above
 
 
