@@ -7,6 +7,7 @@ import os
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -36,6 +37,24 @@ settings.register_profile("ours", parent=settings.default, deadline=None)
 settings.register_profile("fewer", parent=settings.get_profile("ours"), max_examples=50)
 # Where all tests run, they run often; by hand, those of what was changed run with twice as many examples.
 settings.load_profile("fewer" if os.environ.get("CI") or "PYTEST_XDIST_WORKER" in os.environ else "ours")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--contract", action="store_true", help="run the tests that tests/contract.txt lists")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """`--contract` stands for the folders and files of the list that have tests."""
+    if not config.getoption("--contract"):
+        return
+    here = Path(__file__).resolve().parent
+    names = [
+        line.split(" | ")[0]
+        for line in (here / "contract.txt").read_text(encoding="utf-8").splitlines()
+        if line and not line.startswith("#")
+    ]
+    listed = [here.parent / name for name in names]
+    config.args = [str(path) for path in listed if path.name.startswith("test_") or any(path.glob("test_*.py"))]
 
 
 @pytest.hookimpl(tryfirst=True)

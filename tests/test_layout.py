@@ -112,12 +112,14 @@ def test_tests_lie_in_folders() -> None:
     assert [path.name for path in (ROOT / "tests").glob("test_*.py")] == ["test_layout.py"]
 
 
-@pytest.mark.parametrize("name", ["slow.txt", "skips.txt"])
+@pytest.mark.parametrize("name", ["contract.txt", "slow.txt", "skips.txt"])
 def test_lists_of_tests_name_what_is_there(name: str) -> None:
     for line in (ROOT / "tests" / name).read_text(encoding="utf-8").splitlines():
         if not line or line.startswith("#"):
             continue
         path, _, test = line.split(" | ")[0].partition("::")
+        if name == "contract.txt" and (ROOT / path).is_dir():
+            continue
         text = (ROOT / path.rstrip("*")).read_text(encoding="utf-8")
         wanted = test.rpartition("::")[2].rstrip("*")
         assert f"def {wanted}" in text if test.endswith("*") else not test or f"def {wanted}(" in text, line

@@ -1,0 +1,1 @@
+"""Bytes that programs make, beside what they were: see `snapshots.py`."""
