@@ -2,7 +2,6 @@
 
     python bench/gate.py --old PYTHON --new PYTHON               some 50 rows, in less than eight minutes
     python bench/gate.py --old PYTHON --new PYTHON --only leaf   rows with this in their names
-    python bench/gate.py --old PYTHON --new PYTHON --rounds 30   on a machine that does something else, too
 
 Each Python has a `blosc2` of its own installed. In each round, a new process of either takes samples of all rows in
 turns with the other's; the least of a row counts, and old / new is the ratio of the round. The lower quartile of the
@@ -30,29 +29,17 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from figures import seconds, spread
 from sides import JobError, Side
 
-HERE = Path(__file__).resolve().parent
-WORKER = HERE / "gate_rows.py"
-VALGRIND = ["--tool=callgrind", "--instr-atstart=no", "-q"]
+WORKER = Path(__file__).resolve().with_name("gate_rows.py")
+VALGRIND = ["--tool=callgrind", "--instr-atstart=no", "--trace-children=yes", "-q"]
 MORE_INSTRUCTIONS = 1.02
 #: What single acts are to call at most, once the core is rebuilt: stated beside what they call now.
 AIMS = {"open a store": 20, "first leaf": 6, "set a first leaf": 30, "flush": 60, "assign a slice in a file": 60}
-
-
-@dataclass(frozen=True)
-class Row:
-    """What is said of a row in `gate_rows.py`."""
-
-    limit: float
-    most: float
-    hot: bool
-    samples: int
 
 
 class Gate:
@@ -70,7 +57,11 @@ class Gate:
             (folder / name / "disk").symlink_to(disk / name)
         with self.processes() as sides:
             found = [self.ask(side, "about") for side in sides.values()]
-        self.rows = {name: Row(**about) for name, about in found[1]["rows"].items() if options.only in name}
+        self.rows: dict[str, dict[str, Any]] = {
+            name: about for name, about in found[1]["rows"].items() if options.only in name
+        }
+        if not self.rows:
+            sys.exit(f"no row has {options.only!r} in its name")
         print(f"old: {found[0]['file']}\nnew: {found[1]['file']}\n")
 
     @contextlib.contextmanager
@@ -96,7 +87,7 @@ class Gate:
                 self.ask(side, "about")
             for name in names:
                 taken: dict[str, list[float]] = {"old": [], "new": []}
-                for n in range(self.rows[name].samples + 1):
+                for n in range(self.rows[name]["samples"] + 1):
                     for side in sides.values() if n % 2 else reversed(sides.values()):
                         taken[side.name].append(self.ask(side, "sample", row=name)["ns"])
                 for side in sides.values():
@@ -109,25 +100,25 @@ class Gate:
     def verdict(self, name: str) -> str:
         """Whether a row fails, or may do so because the machine does something else, too."""
         row, least, ratio = self.rows[name], self.least[name], spread(self.ratios[name])
-        if row.most:
-            return "FAILS" if least["new"] > row.most * 1e9 else ""
-        if ratio["q1"] >= row.limit:
+        if row["most"]:
+            return "FAILS" if least["new"] > row["most"] * 1e9 else ""
+        if ratio["q1"] >= row["limit"]:
             return ""
-        return "FAILS" if max(ratio["median"], least["old"] / least["new"]) < row.limit else "noise"
+        return "FAILS" if max(ratio["median"], least["old"] / least["new"]) < row["limit"] else "noise"
 
     def counts(self) -> tuple[str, dict[str, dict[str, int]]]:
         """Of hot rows, what is counted and how many of them there are."""
+        hot = [name for name, row in self.rows.items() if row["hot"]]
         valgrind = shutil.which("valgrind") if platform.machine() == "x86_64" else None
         found: dict[str, dict[str, int]] = {}
-        for name, python in self.pythons.items():
+        for name, python in self.pythons.items() if hot else ():
             out = str(self.folder / f"callgrind-{name}") if valgrind else ""
-            command = [python, str(WORKER)]
-            if valgrind:
-                command = [valgrind, *VALGRIND, f"--callgrind-out-file={out}", *command]
+            before = [valgrind, *VALGRIND, f"--callgrind-out-file={out}"] if valgrind else []
+            command = [*before, python, str(WORKER)]
             side = Side(name, command[0], isolated=True, worker=Path(command[1]), arguments=command[2:])
             with contextlib.closing(side):
                 self.ask(side, "about")
-                for row in (row for row, about in self.rows.items() if about.hot):
+                for row in hot:
                     found.setdefault(row, {})[name] = self.ask(side, "count", row=row, out=out)["count"]
         return "instructions" if valgrind else "calls of functions (there is no valgrind)", found
 
@@ -147,7 +138,7 @@ def show_times(gate: Gate) -> list[str]:
     line("row", "old", "new", "quartile", "median", "limit")
     for name, row in gate.rows.items():
         least, ratio = gate.least[name], spread(gate.ratios[name])
-        limit = f"{row.most:g} s" if row.most else f"{row.limit:.2f}"
+        limit = f"{row['most']:g} s" if row["most"] else f"{row['limit']:.2f}"
         numbers = [seconds(least["old"]), seconds(least["new"]), f"{ratio['q1']:.3f}", f"{ratio['median']:.3f}", limit]
         line(name, *numbers, gate.verdict(name))
     return [name for name in gate.rows if gate.verdict(name) == "FAILS"]
@@ -171,13 +162,12 @@ def main() -> None:
     parser.add_argument("--old", required=True, metavar="PYTHON", help="the Python that has the old build")
     parser.add_argument("--new", required=True, metavar="PYTHON", help="the Python that has the new one")
     parser.add_argument("--only", default="", metavar="PATTERN", help="rows with this in their names")
-    parser.add_argument("--rounds", type=int, default=12, help="new processes of either (12)")
+    parser.add_argument("--rounds", type=int, default=10, help="new processes of either (10)")
     parser.add_argument("--threads", type=int, default=1, help="that each may use (1)")
     parser.add_argument("--json", type=Path, help="a file for all figures")
     parser.add_argument("--data", type=Path, help="folder of the files")
     options = parser.parse_args()
-    shared = Path("/dev/shm")
-    place = options.data or (shared if os.access(shared, os.W_OK) else None)
+    place = options.data or ("/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
     with (
         tempfile.TemporaryDirectory(prefix="gate-", dir=place) as folder,
         tempfile.TemporaryDirectory(prefix="gate-") as disk,
