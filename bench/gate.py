@@ -77,7 +77,7 @@ class Gate:
     def ask(self, side: Side, job: str, **more: Any) -> dict[str, Any]:
         """Have a process do something in its folder. The builds change folders each round: where files lie matters."""
         here = self.folder / "ab"[(self.turn + (side.name == "new")) % 2]
-        return side.ask(job, here=str(here), threads=self.threads, **more)
+        return side.ask(job, **{"here": str(here), "threads": self.threads, **more})
 
     def round(self, names: Iterable[str]) -> None:
         """Samples of rows by two new processes, which take turns."""
@@ -111,6 +111,7 @@ class Gate:
         hot = [name for name, row in self.rows.items() if row["hot"]]
         valgrind = shutil.which("valgrind") if platform.machine() == "x86_64" else None
         found: dict[str, dict[str, int]] = {}
+        here = str(self.folder / "a")  # the same files: how long a lookup is depends on the seed of a catalog
         for name, python in self.pythons.items() if hot else ():
             out = str(self.folder / f"callgrind-{name}") if valgrind else ""
             before = [valgrind, *VALGRIND, f"--callgrind-out-file={out}"] if valgrind else []
@@ -119,7 +120,7 @@ class Gate:
             with contextlib.closing(side):
                 self.ask(side, "about")
                 for row in hot:
-                    found.setdefault(row, {})[name] = self.ask(side, "count", row=row, out=out)["count"]
+                    found.setdefault(row, {})[name] = self.ask(side, "count", row=row, out=out, here=here)["count"]
         return "instructions" if valgrind else "calls of functions (there is no valgrind)", found
 
     def calls(self) -> dict[str, dict[str, int]]:
