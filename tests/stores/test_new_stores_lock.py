@@ -75,12 +75,12 @@ def test_programs_that_make_one_store_together_lose_nothing(cls: str, suffix: st
 
 @MODES
 def test_a_second_writer_of_a_new_store_is_refused(mode: str, make: Maker) -> None:
-    first = make(mode)
+    first = make(mode)  # a second one in mode "w" would take its path over
     with pytest.raises(blosc2.exceptions.StoreLockedError, match="another handle of this process"):
-        make(mode)
+        make("a")
     began = time.monotonic()
     with pytest.raises(blosc2.exceptions.StoreLockedError):
-        make(mode, timeout=0.2)
+        make("a", timeout=0.2)
     assert 0.2 <= time.monotonic() - began < 10
     first["/a"] = [1, 2]
     first.close()
