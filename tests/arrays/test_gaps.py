@@ -204,7 +204,10 @@ def test_what_salvage_fills_in(kind: str, tmp_path: Path) -> None:
     items = np.zeros(4000, dtype)
     clear_gaps(items)["a"] = np.random.default_rng(1).integers(0, 100, 4000)
     blosc2.asarray(items, urlpath=str(path), chunks=500, blocks=500)
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    at = blosc2.open(str(path))._handle.frame.chunk_info(7)[0]
+    data = bytearray(path.read_bytes())
+    data[at + 40] ^= 1
+    path.write_bytes(data)
     with dirty_memory():
         report = blosc2.salvage(str(path), str(out), fill=7)
     assert report.lost

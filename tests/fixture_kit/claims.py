@@ -8,9 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
-import blosc2
 from blosc2._frames.update import Fields, lay_out
 from blosc2._handles.handle import vlmeta_chunk
 
@@ -66,20 +63,4 @@ def damaged_table(path: Path, **how: Any) -> None:
     """A frame whose table of metadata entries is damaged, so that it has to be recovered."""
     data = bytearray(write_frame(path, **how))
     data[len(data) - 35 + 2] ^= 1
-    path.write_bytes(data)
-
-
-def without_table(path: Path, nbytes: int, *, chunks: int = 10, array: bool = False) -> None:
-    """Chunks of 1000 bytes whose offsets table and trailer are lost, and whose header states another size."""
-    content = bytes(range(200)) * 5 * chunks
-    if array:
-        items = np.frombuffer(content, np.uint8)
-        data = bytearray(blosc2.asarray(items, chunks=(1000,), blocks=(1000,)).to_cframe())
-        shape = data.index(struct.pack(">q", len(content)), 97)
-        struct.pack_into(">q", data, shape, nbytes)
-    else:
-        data = bytearray(blosc2.SChunk(chunksize=1000, data=content, cparams={"typesize": 1}).to_cframe())
-    start = struct.unpack_from(">i", data, 11)[0] + struct.unpack_from(">q", data, 39)[0]
-    data[start:] = bytes(len(data) - start)
-    struct.pack_into(">q", data, 30, nbytes)
     path.write_bytes(data)

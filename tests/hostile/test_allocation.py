@@ -327,34 +327,6 @@ def test_a_small_change_of_a_file_that_claims_many_chunks(tmp_path: Path, spende
 
 
 # ------------------------------------------------------------------ salvage
-@needs_proc
-@pytest.mark.parametrize("suffix", ["b2frame", "b2nd"])
-def test_what_a_damaged_header_claims_is_not_filled_in(tmp_path: Path, spender: Worker, suffix: str) -> None:
-    """Ten chunks are there, and the header says 268 million."""
-    path = tmp_path / f"x.{suffix}"
-    claims.without_table(path, 1000 << 28, array=suffix == "b2nd")
-    answer = spender.ask({"path": str(path), "mmap_mode": None, "do": "salvage", "fill": 0})
-    assert within(answer, path)
-    if suffix == "b2nd":
-        assert answer["error"] == "FormatError"
-    else:
-        assert "10 of 268435456 chunks are there" in answer["result"][1]
-        assert answer["result"][2] < 2 * path.stat().st_size
-
-
-@pytest.mark.parametrize("fill", [0, 7])
-def test_a_believable_number_of_chunks_is_filled_in(tmp_path: Path, fill: int) -> None:
-    path, out = tmp_path / "x.b2nd", tmp_path / "out.b2nd"
-    claims.without_table(path, 1000 * 5_000, array=True)
-    report = blosc2.salvage(path, out, fill=fill)
-    assert "the last 4990 of 5000 chunks" in str(report)
-    saved = blosc2.open(str(out))
-    assert saved.shape == (5_000_000,)
-    assert (saved[10_000:] == fill).all()
-    assert saved[:10_000].tobytes() == bytes(range(200)) * 50
-    assert blosc2.check(out).ok
-
-
 def test_trailers_that_are_none_cost_no_more_than_their_bytes(tmp_path: Path, spender: Worker) -> None:
     """Each was looked for in all the bytes before it, for each version: some minutes."""
     path = tmp_path / "x.b2frame"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._integrity.target_keys import why_not
+from blosc2._integrity.salvage_stores import why_not
 
 # Keys that are read, though no new key may be one of them.
 UNUSUAL = ("/a?b", "/con", "/dot.", "/blank ", "/Case", "/case", "/\xe9", "/e\u0301", "/.b2", "/embed.b2e")

@@ -12,17 +12,13 @@ from blosc2._frames.header_fields import (
     CBYTES_AT,
     CHUNK_HEADER,
     CHUNK_SIZES,
-    CHUNKSIZE_AT,
     FLAGS_AT,
     FRAME_HEADER,
-    FRAME_SIZE_AT,
     HEADER_FILE,
     HEADER_SIZE_AT,
-    NBYTES_AT,
     chunk_encoding,
     frame_chunksize,
     frame_nbytes,
-    frame_size,
     has_vl_blocks,
     header_size,
     is_directory_frame,
@@ -33,6 +29,7 @@ from blosc2._frames.header_fields import (
 if TYPE_CHECKING:
     from blosc2._frames.append import TRAILER_START, TRAILER_TAIL, Growth, closed_quietly, end_of_versions, trailers
     from blosc2._frames.checksums import (
+        MARK,
         MARK_AT,
         Running,
         as_table,
@@ -44,6 +41,7 @@ if TYPE_CHECKING:
         from_table,
         is_verifiable,
         parts_with_checksums,
+        stated_at,
         stored_numbers,
         verify_frame,
     )
@@ -111,8 +109,8 @@ else:
     __getattr__ = on_demand(__name__, {
         "append": "TRAILER_START TRAILER_TAIL Growth closed_quietly end_of_versions trailers",
         "checksums": (
-            "MARK_AT Running as_table buffers_with_checksums carried check_body check_chunks check_reads from_table "
-            "is_verifiable parts_with_checksums stored_numbers verify_frame"
+            "MARK MARK_AT Running as_table buffers_with_checksums carried check_body check_chunks check_reads "
+            "from_table is_verifiable parts_with_checksums stated_at stored_numbers verify_frame"
         ),
         "directory": (
             "ChunkNumbers Directory Integers chunk_file chunk_number first_free frame_of_head from_file head_identity "
@@ -137,20 +135,18 @@ else:
 __all__ = [
     "ALIGNMENT",
     "CBYTES_AT",
-    "CHUNKSIZE_AT",
     "CHUNK_HEADER",
     "CHUNK_SIZES",
     "FEW_BYTES",
     "FLAGS_AT",
     "FRAME_HEADER",
-    "FRAME_SIZE_AT",
     "HEADER_FILE",
     "HEADER_SIZE_AT",
     "LOSSY_CODECS",
+    "MARK",
     "MARK_AT",
     "MAX_ENTRIES",
     "NAN_OFFSET",
-    "NBYTES_AT",
     "PADDING",
     "SMALL_FRAME",
     "TRAILER_START",
@@ -200,7 +196,6 @@ __all__ = [
     "frame_chunksize",
     "frame_nbytes",
     "frame_of_head",
-    "frame_size",
     "from_file",
     "from_table",
     "has_vl_blocks",
@@ -229,6 +224,7 @@ __all__ = [
     "set_frame_fields",
     "set_strict_compatibility",
     "special_kind",
+    "stated_at",
     "stored_numbers",
     "strict_compatibility",
     "take_back",

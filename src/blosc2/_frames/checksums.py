@@ -26,7 +26,8 @@ from blosc2.exceptions import FormatError
 
 #: The byte of the header that says whether checksums hold; who publishes a header writes it anew.
 MARK_AT: Final = 86
-_MARK: Final = 0xB5
+#: What it is where the checksums are valid.
+MARK: Final = 0xB5
 _MAGIC: Final = b"\xc1b2sums\x01"
 # Bytes of the fixed part at the end of the checksums, and of the trailer after them.
 _FIXED: Final = 28
@@ -188,6 +189,14 @@ def stored_numbers(frame: Frame) -> list[int]:
     return [number for number, offset in enumerate(array("q", frame.offsets_bytes())) if offset >= 0]
 
 
+def stated_at(source: Source, end: int) -> tuple[int, int] | None:
+    """The checksums of the index and of the header in the trailer that ends at an offset; None where it has none."""
+    stated = source.read(end - _TAIL - _FIXED, _FIXED) if end >= _TAIL + _FIXED else b""
+    if stated[:8] != _MAGIC:
+        return None
+    return int.from_bytes(stated[16:20], "little"), int.from_bytes(stated[20:24], "little")
+
+
 def is_verifiable(frame: Frame) -> bool:
     """Whether a frame carries checksums that `verify_frame` can check, or what is left of them."""
     checksums, findings = _carried(frame)
@@ -275,17 +284,17 @@ def _carried(frame: Frame) -> tuple[Sums | None, list[Finding]]:
         return None, []
     header = frame.header_bytes()
     mark = header[MARK_AT]
-    if _distance(mark, _MARK) > 1:
+    if _distance(mark, MARK) > 1:
         return None, []
     offset, end = frame.offset, frame.offset + frame.frame_len
     start = frame.header_len if frame.nbytes == 0 else frame.frame_len - frame.trailer_len
     last = frame.source.read(end - _TAIL - _FIXED, _FIXED)
     findings = []
-    if mark == _MARK and has_odd_parity(frame.frame_len):
+    if mark == MARK and has_odd_parity(frame.frame_len):
         findings.append(Finding(offset + 16, None, f"the frame cannot have been {frame.frame_len} bytes long"))
     if _distance(int.from_bytes(last[:8]), int.from_bytes(_MAGIC)) > _NEAR:
         return None, findings
-    if mark != _MARK:
+    if mark != MARK:
         findings.append(Finding(offset + MARK_AT, None, "the mark of checksums in the header is damaged"))
     size, body, index, own, whole = (int.from_bytes(last[i : i + 4], "little") for i in range(8, _FIXED, 4))
     room = frame.trailer_len - 35

@@ -50,11 +50,6 @@ def header_size(header: Any) -> int:
     return int.from_bytes(header[HEADER_SIZE_AT : HEADER_SIZE_AT + 4])
 
 
-def frame_size(header: Any) -> int:
-    """Bytes of a frame."""
-    return int.from_bytes(header[FRAME_SIZE_AT : FRAME_SIZE_AT + 8])
-
-
 def frame_nbytes(header: Any) -> int:
     """Uncompressed bytes of a frame."""
     return int.from_bytes(header[NBYTES_AT : NBYTES_AT + 8], signed=True)

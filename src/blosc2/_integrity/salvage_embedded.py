@@ -12,9 +12,8 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._frames import unpack, verify_frame
 from blosc2._integrity.check_frames import check_byte_range
-from blosc2._integrity.old_versions import Head, versions
 from blosc2._integrity.report import FAULTS, Findings
-from blosc2._integrity.salvage_frames import put_right, recover_frame
+from blosc2._integrity.salvage_frames import older_versions, recover_frame, without_end
 from blosc2.exceptions import FormatError
 
 _PIECE: Final = 4 << 20
@@ -44,14 +43,12 @@ def recover_embedded(byte_range: ByteRange, lost: Findings, fill: Any = None, *,
     """The values of a frame of embedded values; what of it is lost is told."""
     source, offset, length = byte_range
     stop = source.size if length < 0 else min(source.size, offset + length)
-    source, offset, length = byte_range = put_right(source, offset, stop, length, lost)
-    stop = source.size if length < 0 else offset + length
     path = source.path
     leaves: dict[str, ByteRange] = {}
     wanted: dict[str, str] | None = None
     kind: str | None = None
     registry: dict[str, Any] = {}
-    for frame, current in _outer_frames(byte_range, stop):
+    for frame, current in _outer_frames(byte_range, lost):
         entries = _entries_of(frame)
         if entries is None:
             continue
@@ -90,15 +87,20 @@ def recover_embedded(byte_range: ByteRange, lost: Findings, fill: Any = None, *,
     return Values(kind, leaves, registry)
 
 
-def _outer_frames(byte_range: ByteRange, stop: int) -> Iterator[tuple[Frame, bool]]:
+def _outer_frames(byte_range: ByteRange, lost: Findings) -> Iterator[tuple[Frame, bool]]:
     """The frame as it is, and versions that its header does not lead to, the newest first; which of both it is."""
-    source, offset, _ = byte_range
+    frame: Frame | None
     try:
-        yield Frame.open(*byte_range), True
+        try:
+            frame = Frame.open(*byte_range)
+        except FAULTS:
+            frame = without_end(byte_range, lost)
+        if frame is not None:
+            yield frame, True
     except FAULTS:
         pass
     try:
-        for frame in versions(Head(source, offset), stop):
+        for frame in older_versions(byte_range):
             yield frame, False
     except FAULTS:
         return

@@ -1,28 +1,60 @@
-"""Recovering one frame: as it is, in an older version, or with a value in place of lost items."""
+"""Recovering one frame: as it is, without its end, in an older version, or with a value in place of lost items.
+
+A file that was appended to keeps its older versions (FORMATS 8.1). Each ends in a trailer, whose checksums tell which
+offsets table and which header belong to it; so a version is found without the header of the file.
+"""
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from blosc2._backends import FRAME_MAGIC, ByteRange
 from blosc2._core.allocation import allowed
 from blosc2._core.frame.frame import Frame
-from blosc2._core.frame.frame_writer import special_chunk
+from blosc2._core.frame.frame_writer import pack_trailer, special_chunk
+from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
 from blosc2._core.ndim.gaps import clear_gaps
-from blosc2._frames import ZERO_OFFSET, FrameUpdate, frame_bytes, frame_size, stored_numbers, verify_frame
+from blosc2._frames import (
+    CBYTES_AT,
+    CHUNK_HEADER,
+    CHUNK_SIZES,
+    FLAGS_AT,
+    FRAME_HEADER,
+    HEADER_SIZE_AT,
+    MARK,
+    MARK_AT,
+    TRAILER_START,
+    TRAILER_TAIL,
+    ZERO_OFFSET,
+    FrameUpdate,
+    frame_bytes,
+    frame_chunksize,
+    frame_nbytes,
+    header_size,
+    set_frame_fields,
+    stated_at,
+    stored_numbers,
+    trailers,
+    verify_frame,
+)
 from blosc2._handles import array_of, make_plugin, vlmeta_chunk
 from blosc2._integrity.check_frames import check_chunk, check_frame, check_packed, wrong_values
-from blosc2._integrity.old_versions import Head, chain, filled_up, repaired_header, repaired_trailer, versions
 from blosc2._integrity.report import FAULTS, Findings
 from blosc2._lists import LENGTHS, packed_lengths
 from blosc2.exceptions import FormatError, UnsupportedKindError
 
-# Frames up to this size are copied to be repaired.
-_MOST_COPIED: Final = 1 << 30
-# Bytes that it takes to fill in a chunk.
-_MISSING: Final = 512
+_VARIABLE: Final = 0x40
+_LARGEST_TABLE: Final = 64 << 20
+_LARGEST_TRAILER: Final = 16 << 20
+_PIECE: Final = 4 << 20
+_MOST_VERSIONS: Final = 1000
+# How many times what the rule of allocation gives is decoded of offsets tables.
+_WORK: Final = 16
 
 
 class Recovered(NamedTuple):
@@ -67,31 +99,11 @@ def recover_frame(
     fill : number, optional
         What to put into the place of items that are lost; without it, a frame that misses any is lost.
     """
-    stop = source.size if length < 0 else min(offset + length, source.size)
-    source, offset, length = put_right(source, offset, stop, length, lost, key)
-    stop = source.size if length < 0 else min(offset + length, source.size)
     trouble = Findings(str(source.path))
-    # Whether chunks that lie in a row are the chunks of the frame, as far as anybody knows.
-    in_a_row = True
+    kept = _newest((source, offset, length), trouble, lost, key, fill)
     try:
-        frame = Frame.open(source, offset, length, key)
-        check_frame(frame, trouble, key)
-        if not any(one.kind == "damage" for one in trouble.found):
-            return Recovered(frame)
-        kept, in_a_row = _repaired(frame, lost, key, fill)
-        if kept is not None:
-            left = Findings(trouble.path)
-            check_frame(kept.frame, left, key)
-            # Of chunks it was told already what becomes of them.
-            lost.found += [one for one in left.found if one.kind == "damage" and not kept.filled]
-            return kept
+        kept = kept or _newest_whole((source, offset, length), lost, key)
     except FAULTS as error:
-        trouble.caught(error, key=key, path=source.path)
-    try:
-        head = Head(source, offset)
-        kept = _newest_whole(head, stop, lost, key) or (_in_a_row(head, stop, lost, key, fill) if in_a_row else None)
-    except FAULTS as error:
-        kept = None
         if not trouble.found:
             trouble.caught(error, key=key, path=source.path)
     if kept is None:
@@ -99,50 +111,51 @@ def recover_frame(
     return kept
 
 
-def put_right(
-    source: Source, offset: int, stop: int, length: int, lost: Findings, key: str | None = None
-) -> tuple[Source, int, int]:
-    """The same byte range; or a copy where one bit of header or trailer was wrong, and the checksums tell which."""
-    if stop - offset > _MOST_COPIED:
-        return source, offset, length
-    header = repaired_header(source, offset, stop)
-    trailer = repaired_trailer(source, offset, stop) if header is None else None
-    if header is None and trailer is None:
-        return source, offset, length
-    data = bytearray(source.read(offset, stop - offset))
-    if header is not None:
-        data[: len(header)] = header
-    else:
-        end = frame_size(data)
-        data[end - len(trailer or b"") : end] = trailer or b""
-    what = "header" if header is not None else "trailer"
-    lost.note(f"one bit of the {what} was wrong, and is right in what was recovered", key=key, path=source.path)
-    return Source.of_buffer(data, source.path), 0, length
+def _newest(byte_range: ByteRange, trouble: Findings, lost: Findings, key: str | None, fill: Any) -> Recovered | None:
+    """The newest version, also without its end, and with a value in place of damaged chunks."""
+    path = byte_range[0].path
+    ending, found = Findings(lost.path), Findings(str(path))
+    frame: Frame | None
+    try:
+        try:
+            frame = Frame.open(*byte_range, key)
+        except FAULTS as error:
+            trouble.caught(error, key=key, path=path)
+            frame = without_end(byte_range, ending, key)
+        if frame is None:
+            return None
+        check_frame(frame, found, key)
+        if not any(one.kind == "damage" for one in found.found):
+            lost.found += ending.found
+            return Recovered(frame, FrameUpdate(frame) if ending.found else None)
+        trouble.found += found.found
+        kept = _repaired(frame, lost, key, fill)
+        if kept is not None:
+            lost.found += ending.found
+            left = Findings(trouble.path)
+            check_frame(kept.frame, left, key)
+            # Of chunks it was told already what becomes of them.
+            lost.found += [one for one in left.found if one.kind == "damage" and not kept.filled]
+    except FAULTS as error:
+        if not trouble.found:
+            trouble.caught(error, key=key, path=path)
+        return None
+    return kept
 
 
-def _repaired(frame: Frame, lost: Findings, key: str | None, fill: Any) -> tuple[Recovered | None, bool]:
-    """A frame that can be opened, and of which something is damaged.
-
-    Besides, whether nothing is known to be wrong with its header and its chunks.
-    """
+def _repaired(frame: Frame, lost: Findings, key: str | None, fill: Any) -> Recovered | None:
+    """What is left of a frame that can be opened, and of which something is damaged."""
     path = frame.source.path
     bad: set[int] = set()
-    index = trailer = False
+    trailer = False
     for wrong in verify_frame(frame):
         if wrong.chunk is not None:
             bad.add(wrong.chunk)
-        elif wrong.offset < frame.offset + frame.header_len:
-            return None, False
-        elif wrong.offset == frame.chunks_range[1]:
-            index = True
+        elif wrong.offset < frame.offset + frame.header_len or wrong.offset == frame.chunks_range[1]:
+            return None  # the header or the offsets table is not the one that was written
         else:
             trailer = True
-    if index:
-        return None, True
-    try:
-        count = frame.nchunks
-    except FAULTS:
-        return None, True
+    count = frame.nchunks
     _prepare(frame)
     for number in stored_numbers(frame):
         try:
@@ -154,7 +167,7 @@ def _repaired(frame: Frame, lost: Findings, key: str | None, fill: Any) -> tuple
     lengths: dict[int, int] = {}
     dropped = _lost_entries(frame, metalayers, bad, told, key, lengths)
     if dropped is None:
-        return None, False
+        return None
     if bad and fill is None and not dropped:
         if len(bad) < count:
             lost.note(
@@ -162,7 +175,7 @@ def _repaired(frame: Frame, lost: Findings, key: str | None, fill: Any) -> tuple
                 key=key,
                 path=path,
             )
-        return None, False
+        return None
     lost.found += told.found
     vlmeta = _entries(frame, lost, key)
     if "batcharray" in metalayers:
@@ -175,15 +188,15 @@ def _repaired(frame: Frame, lost: Findings, key: str | None, fill: Any) -> tuple
     for number in sorted(bad - dropped):
         update.replace(number, _filling(copy, number, fill))
         lost.add(f"chunk {number} is lost; it is filled with {fill!r}", key=key, path=path)
-    return Recovered(copy, update, bool(bad - dropped)), False
+    return Recovered(copy, update, bool(bad - dropped))
 
 
-def _newest_whole(head: Head, stop: int, lost: Findings, key: str | None) -> Recovered | None:
+def _newest_whole(byte_range: ByteRange, lost: Findings, key: str | None) -> Recovered | None:
     """The newest version that is whole, whatever the header says."""
-    path = head.source.path
+    path = byte_range[0].path
     bad: set[int] = set()  # where damaged chunks lie, which several versions may have
-    for frame in versions(head, stop):
-        if bad and np.isin(np.frombuffer(frame.offsets_bytes(), np.int64), list(bad)).any():
+    for frame in older_versions(byte_range):
+        if bad and np.isin(np.frombuffer(frame.offsets_bytes(), np.int64) + frame.chunks_range[0], list(bad)).any():
             continue
         trouble = Findings(str(path))
         check_frame(frame, trouble, key)
@@ -197,48 +210,160 @@ def _newest_whole(head: Head, stop: int, lost: Findings, key: str | None) -> Rec
     return None
 
 
-def _in_a_row(head: Head, stop: int, lost: Findings, key: str | None, fill: Any) -> Recovered | None:
-    """The chunks that follow the header, where there is no table of them."""
-    path = head.source.path
-    offsets, count = chain(head, stop)
-    if not offsets:
-        return None
-    whole = len(offsets) == count
-    if fill is not None and (count - len(offsets)) * _MISSING > allowed(head.source.size):
-        lost.add(
-            f"{len(offsets)} of {count} chunks are there, too few to fill in the others: the header is damaged",
-            key=key, path=path, offset=head.offset + 30,
-        )  # fmt: skip
-        if head.empty.metalayer("b2nd") is not None:
+# ------------------------------------------------------------------ versions without a header that leads to them
+def without_end(byte_range: ByteRange, lost: Findings, key: str | None = None) -> Frame | None:
+    """The chunks of a frame by the offsets table that its header leads to, where its end is not where it should be.
+
+    None where no table is there; also where a whole version ends behind it, whose checksums tell more than the header.
+    """
+    source, offset, stop, header = _with_header(byte_range)
+    start = offset + len(header)
+    nbytes, cbytes = frame_nbytes(header), int.from_bytes(header[CBYTES_AT : CBYTES_AT + 8], signed=True)
+    end = start
+    if nbytes:
+        end += cbytes
+        if cbytes < 0 or end > stop - CHUNK_HEADER:
             return None
-        fill = None
-    if not whole and fill is None and head.empty.metalayer("b2nd") is not None:
-        lost.note(
-            f"{len(offsets)} of {count} chunks are there; with fill=0 they are recovered, and the others are zeros",
-            key=key,
-            path=path,
+        end += CHUNK_SIZES.unpack_from(source.read(end, CHUNK_HEADER))[2]
+        if not start + cbytes + CHUNK_HEADER <= end <= stop:
+            return None
+    behind = deque(trailers(source, end, stop), 1)
+    if behind and stated_at(source, behind[0][1]) is not None:
+        return None
+    begin = behind[0][0] if behind else end
+    trailer = source.read(begin, min(stop - begin, _LARGEST_TRAILER))
+    lost.note("the frame does not end where its header says: its chunks were found by the offsets table", key=key,
+              path=source.path)  # fmt: skip
+    header[MARK_AT] = 0
+    if trailer.startswith(TRAILER_START):
+        size = len(trailer) + TRAILER_TAIL
+        trailer += b"\xce" + size.to_bytes(4) + b"\xd8" + bytes(17)
+        try:
+            set_frame_fields(header, end + size - offset, nbytes, cbytes, has_vlmeta=True)
+            frame = _joined(header, (source, start, end - start), trailer)
+            frame.vlmeta_chunks()
+            return frame
+        except FAULTS:
+            pass
+    trailer = pack_trailer({})
+    lost.add("the metadata entries are lost, with the end of the frame", key=key, path=source.path)
+    set_frame_fields(header, end + len(trailer) - offset, nbytes, cbytes, has_vlmeta=False)
+    return _joined(header, (source, start, end - start), trailer)
+
+
+def older_versions(byte_range: ByteRange) -> Iterator[Frame]:
+    """Versions whose trailer and offsets table are there, and whose header is the one of now but for its sizes.
+
+    The newest comes first. The checksums in the trailer tell which table and which sizes these are.
+    """
+    source, offset, stop, header = _with_header(byte_range)
+    start = offset + len(header)
+    found = list(deque(trailers(source, start, stop), _MOST_VERSIONS))
+    tables: dict[int, tuple[int, int] | None] = {}
+    # Bytes of tables that are decoded, one after the other: there may be many that claim much.
+    work = _WORK * allowed(source.size)
+    for number in reversed(range(len(found))):
+        begin, end = found[number]
+        stated = stated_at(source, end)
+        if stated is None:
+            continue
+        table = None
+        # A version that only changed metadata has no table of its own, but that of one before it.
+        for n in range(number if begin > start else -1, -1, -1):
+            if n not in tables:
+                tables[n] = _table_before(source, found[n - 1][1] if n else start, found[n][0])
+            at = tables[n]
+            if at is not None and at[1] == stated[0]:
+                table = at[0]
+                break
+        if table is None and begin > start:
+            continue
+        try:
+            if table is not None:
+                work -= int.from_bytes(source.read(table + 4, 4), "little")
+                if work < 0:
+                    return
+            frame = _version(header, (source, start, end - start), table)
+            if crc32c(frame.header_bytes()) == stated[1]:
+                yield frame
+        except FAULTS:
+            continue
+
+
+def _with_header(byte_range: ByteRange) -> tuple[Source, int, int, bytearray]:
+    """A byte range as source, start and end, and the header of the frame in it, of which only the size is believed."""
+    source, offset, length = byte_range
+    stop = source.size if length < 0 else min(offset + length, source.size)
+    fixed = source.read(offset, min(FRAME_HEADER, max(stop - offset, 0)))
+    if len(fixed) < FRAME_HEADER or not fixed.startswith(FRAME_MAGIC):
+        raise FormatError("not the header of a frame", path=source.path, offset=offset)
+    size = header_size(fixed)
+    if not FRAME_HEADER <= size <= stop - offset:
+        raise FormatError(
+            f"header length {size} does not fit the file", path=source.path, offset=offset + HEADER_SIZE_AT
         )
-        return None
-    if not whole and fill is None:
-        frame = head.frame(offsets, len(offsets) * head.empty.chunksize, {})
-    else:
-        frame = head.frame(filled_up(offsets, count), head.nbytes, {})
-    trouble = Findings(str(path))
-    check_frame(frame, trouble, key)
-    if any(one.kind == "damage" for one in trouble.found):
-        lost.found += trouble.found
-        return None
-    update = FrameUpdate(frame)
-    if not whole:
-        what = "lost" if fill is None else f"lost; they are filled with {fill!r}"
-        lost.add(f"the last {count - len(offsets)} of {count} chunks are {what}", key=key, path=path)
-        if fill is not None:
-            _fill_up(update, len(offsets), count, fill)
-    lost.add("the offsets table and the metadata entries are lost: chunks were taken in the order in which they lie",
-             key=key, path=path)  # fmt: skip
-    return Recovered(frame, update)
+    return source, offset, stop, bytearray(source.read(offset, size))
 
 
+def _joined(header: bytearray, rest: ByteRange, trailer: bytes = b"") -> Frame:
+    """The frame of a header, of bytes of a file, and of a trailer, where that is not the one of the file."""
+    parts = [(Source.of_buffer(bytes(header)), 0, len(header))]
+    if rest[2]:
+        parts.append(rest)
+    if trailer:
+        parts.append((Source.of_buffer(trailer), 0, len(trailer)))
+    return Frame.open(Source.joined(parts, rest[0].path, False))
+
+
+def _version(header: bytearray, rest: ByteRange, table: int | None) -> Frame:
+    """The version in all bytes behind a header, with its offsets table at this offset of the file."""
+    source, start, length = rest
+    header = header[:]
+    nbytes = cbytes = 0
+    if table is not None:
+        cbytes = table - start
+        chunksize = 0 if header[FLAGS_AT] & _VARIABLE else frame_chunksize(header)
+        count = int.from_bytes(source.read(table + 4, 4), "little") // 8
+        set_frame_fields(header, len(header) + length, count * max(chunksize, 1), cbytes, has_vlmeta=True)
+        frame = _joined(header, rest)
+        nbytes = frame.nbytes
+        if frame.repeated_offset is None:
+            entries = np.frombuffer(frame.offsets_bytes(), np.int64)
+            last = entries if not chunksize else entries[-1:]
+            nbytes = (count - len(last)) * chunksize
+            for entry in last.tolist():
+                nbytes += chunksize if entry < 0 else _chunk_size(source, start + entry)
+    set_frame_fields(header, len(header) + length, nbytes, cbytes, has_vlmeta=True)
+    has_vlmeta = bool(_joined(header, rest).vlmeta_names())
+    set_frame_fields(header, len(header) + length, nbytes, cbytes, has_vlmeta=has_vlmeta)
+    header[MARK_AT] = MARK
+    return _joined(header, rest)
+
+
+def _chunk_size(source: Source, offset: int) -> int:
+    """Uncompressed bytes of a stored chunk, by its header."""
+    return int.from_bytes(source.read(offset + 4, 4), "little", signed=True)
+
+
+def _table_before(source: Source, start: int, end: int) -> tuple[int, int] | None:
+    """Where the chunk begins that ends at an offset, by the size that its header states, and its checksum."""
+    start = max(start, end - _LARGEST_TABLE)
+    stop = end - CHUNK_HEADER + 1
+    while stop > start:
+        first = max(start, stop - _PIECE)
+        # The stored size of a chunk that begins at each of these bytes.
+        sizes = np.ndarray((stop - first,), "<i4", source.read(first + 12, stop - first + 3), strides=(1,))
+        for at in (first + np.flatnonzero(sizes == end - np.arange(first, stop))[::-1]).tolist():
+            versions, flags, nbytes = (
+                int.from_bytes(source.read(at + i, n), "little") for i, n in ((0, 2), (2, 1), (4, 4))
+            )
+            if versions in (0x105, 0x106) and flags & 5 == 5 and 0 < nbytes < 1 << 31 and not nbytes % 8:
+                return at, crc32c(source.read(at, end - at))
+        stop = first
+    return None
+
+
+# ------------------------------------------------------------------ parts of a frame
 def _prepare(frame: Frame) -> None:
     if frame.metalayer("b2nd") is not None:
         array_of(frame)
@@ -342,15 +467,6 @@ def _detached(frame: Frame, metalayers: dict[str, bytes], vlmeta: dict[str, byte
         frame.source, entries, count, nbytes, frame.chunksize, frame, metalayers, vlmeta,
         vlblocks=bool(frame.vlblocks), variable=bool(frame.variable),
     )  # fmt: skip
-
-
-def _fill_up(update: FrameUpdate, start: int, count: int, fill: Any) -> None:
-    """Fill chunks that are zeros: all are alike, but for the last."""
-    frame = update.frame
-    one, last = _filling(frame, start, fill), _filling(frame, count - 1, fill)
-    if isinstance(one, bytes):
-        update.new.update(dict.fromkeys(range(start, count - 1), one))
-        update.replace(count - 1, last)
 
 
 def _filling(frame: Frame, index: int, fill: Any) -> bytes | int:

@@ -67,8 +67,8 @@ def salvage(
 ) -> SalvageReport:
     """Copy what is whole of a damaged array or store to a new one.
 
-    The damaged file is only read. If its directory, map or offsets table is lost, it is searched for members, frames
-    and chunks by their signatures. If the newest version is damaged, an older one is used. Nothing is invented: what
+    The damaged file is only read. If its directory or map is lost, it is searched for members and frames by their
+    signatures. If the newest version is damaged, an older one is used. Nothing is invented: what
     cannot be recovered is listed with the reason. In a list of values, damaged entries are left out, and the entries
     behind them move up. A key that the new store cannot have is left out, too.
 
@@ -80,7 +80,7 @@ def salvage(
         The new file or directory, which must not exist. A store needs the suffix ``.b2z``, ``.b2d`` or ``.b2e``, a
         single array any other one.
     fill : number, optional
-        Recover arrays with missing chunks too, with this value for the lost items.
+        Recover arrays with damaged chunks too, with this value for the lost items.
     progress : callable, optional
         Called from time to time with the bytes done so far and the bytes in all. An exception that it raises ends the
         work.
@@ -131,7 +131,7 @@ def salvage(
     lost = Findings(name, progress)
     owner = Owner()
     # Not with the package: most programs never come here.
-    from blosc2._integrity.salvage_any_kind import recover_single, recover_store, write_frame_to, write_store_to
+    from blosc2._integrity.salvage_stores import recover_single, recover_store, write_frame_to, write_store_to
 
     if is_store:
         values = recover_store(name, kind, lost, fill)
