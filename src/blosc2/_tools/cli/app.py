@@ -10,7 +10,7 @@ import click
 
 from blosc2._display import printable
 from blosc2._tools import demo
-from blosc2._tools.cli import basics, changing, conversion, looking, measuring, printing, showing, viewing
+from blosc2._tools.cli import basics, changing, conversion, looking, printing, showing, viewing
 from blosc2._tools.error_text import one_line
 from blosc2.version import __version__
 
@@ -68,7 +68,7 @@ def _completion(shell: str) -> None:
     click.echo(kind(blosc2, {}, "blosc2", "_BLOSC2_COMPLETE").source())
 
 
-for _module in (looking, printing, showing, viewing, changing, conversion, measuring):
+for _module in (looking, printing, showing, viewing, changing, conversion):
     for _command in _module.COMMANDS:
         blosc2.add_command(_command)
 
