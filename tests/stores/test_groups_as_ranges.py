@@ -1,6 +1,6 @@
-"""Groups that are deleted and renamed as a whole, beside a dict that does the same leaf by leaf.
+"""Groups that are deleted and renamed, beside a dict that does the same leaf by leaf.
 
-From 256 leaves on an archive has a catalog, and large groups of it are ranges; so the sizes lie around that.
+From 256 leaves on an archive has a catalog, and large groups of it are removed as ranges; so the sizes lie around that.
 """
 
 from __future__ import annotations
@@ -372,8 +372,7 @@ def test_a_renamed_group_answers_before_it_is_published(tmp_path: Path) -> None:
     stored = {key: info.stored - len(key) for key, info in _described(path).items()}
     store = blosc2.TreeStore(path, mode="a")
     store.rename("/old", "/new/name")
-    assert store._pending.moved_groups == (("/old", "/new/name"),)  # no list of keys
-    assert store._pending.frames == {}
+    assert store._pending.removed_groups == ("/old",)  # no list of removed keys
     del store["/new/name/sub0/k3"]
     store["/new/name/sub0/k6"] = value(1006)
     store["/old/again"] = value(7)
@@ -393,7 +392,7 @@ def test_a_renamed_group_answers_before_it_is_published(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="already contains data"):
         store["/new/name/sub1/k1/below"] = value(0)
     copy = store.to_b2d(str(tmp_path / "copy.b2d"))
-    store.rename("/new/name/sub2", "/third")  # of a group that was moved already, key by key
+    store.rename("/new/name/sub2", "/third")  # of a group that was renamed already
     store.rename("/new/name/large", "/old/large")
     store.close()
     renamed = {key.replace("/new/name/sub2/", "/third/"): n for key, n in want.items()} | {
@@ -431,7 +430,7 @@ def test_names_that_are_unusual(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="device"):
             store.rename("/h", "/con")
         store.rename("/g", "/g2")
-        assert store._pending.moved_groups == (("/g", "/g2"),)
+        assert store._pending.removed_groups == ("/g",)
         store.rename("/h", "/G")
         assert len(store) == 301 + 300 + 3
     with blosc2.TreeStore(path, mode="r") as store:
@@ -450,7 +449,7 @@ def test_damage_is_not_hidden_by_a_new_name(tmp_path: Path) -> None:
     path.write_bytes(data)
     with blosc2.TreeStore(str(path), mode="a") as store:
         store.rename("/g", "/h")
-        assert store._pending.moved_groups
+        assert store._pending.removed_groups
     found = [finding.key for finding in blosc2.check(str(path)) if finding.key]
     assert set(found) == {"/h/k77"}
 

@@ -192,8 +192,7 @@ def test_a_warning_that_is_an_error_leaves_no_lock(tmp_path: Path) -> None:
     store.close()
 
 
-# Around the longest path that is found below a group that is moved as a whole.
-@pytest.mark.parametrize("length", [8187, 8188, 8189, 8190, 8192, 20_000])
+@pytest.mark.parametrize("length", [300, 20_000])
 def test_a_group_of_other_tools_with_a_very_long_path(length: int, tmp_path: Path) -> None:
     path = tmp_path / "x.b2z"
     with blosc2.TreeStore(path, mode="w") as store:

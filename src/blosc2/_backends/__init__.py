@@ -43,7 +43,6 @@ if TYPE_CHECKING:
         NOT_REPLACED,
         RESERVED,
         ByteRange,
-        MovedGroups,
         NewFrame,
         NewVersion,
         Renamed,
@@ -86,7 +85,7 @@ else:
             "KEY_RULES MAX_SEGMENTS canonical_key is_own is_path is_safe new_key plain_key suffixed_folders"
         ),
         "layout": (
-            "EMBED FRAME_MAGIC LEAF_SUFFIXES LOCK NOT_REPLACED RESERVED ByteRange MovedGroups NewFrame NewVersion "
+            "EMBED FRAME_MAGIC LEAF_SUFFIXES LOCK NOT_REPLACED RESERVED ByteRange NewFrame NewVersion "
             "Renamed filed_as missing shared_lock_path suffix_of suffix_of_frame taken"
         ),
         "protocol": "Backend",
@@ -128,7 +127,6 @@ __all__ = [
     "EmbeddedChanges",
     "EmbeddedFile",
     "LeafStream",
-    "MovedGroups",
     "NewFrame",
     "NewVersion",
     "Pace",

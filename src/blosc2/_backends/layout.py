@@ -69,9 +69,6 @@ class NewFrame(tuple[Source, int, int]):  # noqa: SLOT001 - tuples cannot have a
         return self
 
 
-#: Groups of members that have another name than is published, each with that name, or with None if it is removed.
-MovedGroups = tuple[tuple[str, str | None], ...]
-
 #: The frame of embedded values, without which there is no store.
 EMBED = "embed.b2e"
 #: Beside it, a file to lock if folders cannot be.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from blosc2._backends.layout import ByteRange, MovedGroups, Renamed
+from blosc2._backends.layout import ByteRange, Renamed
 from blosc2._backends.layout import NewVersion as NewVersion
 from blosc2._core.frame.frame import Frame
 from blosc2._core.keys.listing import KeyListing
@@ -86,7 +86,7 @@ class Backend(Protocol):
     @property
     def members(self) -> Members | None: ...
     @property
-    def can_move_groups(self) -> bool: ...
+    def can_remove_groups(self) -> bool: ...
     @property
     def streaming(self) -> LeafStream | None: ...
     @property
@@ -111,11 +111,11 @@ class Backend(Protocol):
     def show(self, shown: tuple[Any, ...]) -> None:
         """Show an earlier version again, because the newer one that was read is unusable."""
 
-    def move_groups(self, groups: MovedGroups) -> bool:
-        """Show the leaves with files of their own below some groups under their new names or not at all.
+    def remove_groups(self, groups: tuple[str, ...]) -> bool:
+        """Show all leaves but those with files of their own below some groups.
 
-        The next publication moves or removes them. All others are shown. Returns whether others were shown before.
-        Only if `can_move_groups`, else `groups` is empty.
+        The next publication removes these. Returns whether others were shown before. Only if `can_remove_groups`, else
+        `groups` is empty.
         """
 
     def forget_shown_keys(self) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from blosc2._backends import embedded as frames
 from blosc2._backends.embedded.frame_map import REGISTRY, Embedded, read_embedded, verify_value
-from blosc2._backends.layout import ByteRange, MovedGroups, NewVersion, Renamed
+from blosc2._backends.layout import ByteRange, NewVersion, Renamed
 from blosc2._backends.spilled_values import SpilledValues
 from blosc2._core.frame.frame import Frame
 from blosc2._core.keys.keytable import KeyTable
@@ -248,21 +248,17 @@ class TieredBackend(ABC):
                 files, entries = self._list_tiers(embedded)
             values = [key for key in entries if files.find(key) < 0] if entries else []
             more = KeyTable.of_keys(values) if values else None
-            if files.moved_groups:
-                from blosc2._core.leaves.leaf_moves import added_keys
-
-                more = added_keys(files, values)
             kept.append(KeyListing(files, more, path=self.named))
         return kept[0]
 
     @property
-    def can_move_groups(self) -> bool:
-        """Whether groups of members can be removed as they are."""
-        return self.members is not None and not self.replaces and self.members.can_move_groups
+    def can_remove_groups(self) -> bool:
+        """Whether one more group of members can be removed as it is."""
+        return self.members is not None and not self.replaces and self.members.can_remove_groups
 
-    def move_groups(self, groups: MovedGroups) -> bool:
-        """Show the members below some groups under their new names or not at all; whether others were shown before."""
-        if self.members is None or not self.members.move_groups(groups):
+    def remove_groups(self, groups: tuple[str, ...]) -> bool:
+        """Show all members but those below some groups; whether others were shown before."""
+        if self.members is None or not self.members.remove_groups(groups):
             return False
         self._listings = []
         return True

@@ -39,7 +39,7 @@ class AllOrNone(Block):
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        # None for a published key that had no pending change, and whose leaf nobody held.
+        # None for a key that had no pending change, and whose leaf nobody held.
         self._before: dict[str, Before | None] = {}
         # The pending changes that the block made. If a key has a different one now, another thread set it.
         self._made: dict[str, Any] = {}
@@ -69,10 +69,11 @@ class AllOrNone(Block):
         handle, leaf = leaves.handles.get(key), leaves.find(key)
         self._before[key] = change, pending.tiers.get(key), handle, leaf, key in leaves.edited
 
-    def note_removed(self, keys: dict[str, None]) -> None:
-        """Published keys without a pending change are about to be removed; nobody holds a leaf of theirs."""
-        self._before = {**keys, **self._before} if self._before else dict(keys)
-        self._made.update(keys)
+    def note_together(self, changes: dict[str, Any]) -> None:
+        """Keys without a pending change are about to get these; nobody holds a leaf of theirs."""
+        before: dict[str, Before | None] = dict.fromkeys(changes)
+        self._before = {**before, **self._before} if self._before else before
+        self._made.update(changes)
 
     def made(self, key: str, change: Any) -> None:
         """A key got a pending change, or lost its change (`...`)."""

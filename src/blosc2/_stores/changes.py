@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from blosc2._backends import MAP_BYTES, ByteRange, new_key
+from blosc2._backends import MAP_BYTES, ByteRange, Renamed, new_key
 from blosc2._core.leaves.store_state import Change
 from blosc2._stores.all_or_none import AllOrNone
 from blosc2._stores.followers import recount
@@ -82,17 +82,13 @@ def remove_group(store: Store, group: str) -> bool:
     "" stands for all keys.
     """
     pending, backend, start = store._pending, store._backend, group + "/"
-    if not backend.can_move_groups or pending.block() is None or backend.listing().count(group or "/") < MANY:
-        return False
-    # What has another name than it is published under, is removed key by key.
-    moved = [new + "/" for _, new in pending.moved_groups if new is not None]
-    if any(name.startswith(start) or start.startswith(name) for name in moved):
+    if not backend.can_remove_groups or pending.block() is None or backend.listing().count(group or "/") < MANY:
         return False
     with Change(store._session):
         store._session.check_thread("change keys")
         for key in _single_keys(store, start):
             remove(store, key)
-        pending.move_group(group, None)
+        pending.remove_group(group)
         recount(store)
     return True
 
@@ -105,28 +101,49 @@ def _single_keys(store: Store, start: str) -> list[str]:
     return [key for key in sorted(single) if store._contents.has(key)]
 
 
-def move_group(store: Store, old: str, new: str) -> bool:
-    """Give a group a name that is free, within a block; False, and nothing is done, if it has to be key by key."""
-    pending, backend = store._pending, store._backend
-    if not backend.can_move_groups or backend.members is None or backend.listing().count(old) < MANY:
-        return False
-    taken = [name + "/" for pair in pending.moved_groups for name in pair if name is not None]
-    for path in (old + "/", new + "/"):
-        if any(name.startswith(path) or path.startswith(name) for name in taken):
-            return False
-    # Keys that were removed one by one, below either name, wait to be removed from what is published.
-    below = (old + "/", new + "/")
-    if any(change is None and key.startswith(below) for key, change in pending.frames.items()):
+def rename_group(store: Store, group: str, names: dict[str, str]) -> None:
+    """Rename all leaves below a group, which exist, to keys that are free, within a block."""
+    with Change(store._session):
+        pending, block = store._pending, store._pending.block()
+        store._session.check_thread("change keys")
+        if block is None or not _can_rename_together(store, group, names):
+            move(store, {old: new_key(new) for old, new in names.items()})
+            return
+        single = _renamed_singly(store, group, names)
+        move(store, single)
+        # What is published and nobody holds gets its new keys together, and the group is removed as a whole.
+        renamed = _renamed_members(store, names, single)
+        block.note_together(renamed)
+        pending.frames.update(renamed)
+        pending.tiers.update(dict.fromkeys(renamed, True))
+        pending.remove_group(group)
+        recount(store)
+
+
+def _can_rename_together(store: Store, group: str, names: dict[str, str]) -> bool:
+    """Whether a group can be removed as a whole, and its leaves surely can have their new keys."""
+    backend = store._backend
+    if not backend.can_remove_groups or backend.listing().count(group) < MANY:
         return False
     folded = store._names.hashes(store._contents)
-    if folded is None or not folded.admits_moved(backend.members.whole_table(), old, new, new_key):
-        return False
-    with Change(store._session):
-        store._session.check_thread("change keys")
-        move(store, {key: new + key[len(old) :] for key in _single_keys(store, old + "/")})
-        pending.move_group(old, new)
-        recount(store)
-    return True
+    return folded is not None and folded.admits(names.values(), new_key)
+
+
+def _renamed_singly(store: Store, group: str, names: dict[str, str]) -> dict[str, str]:
+    """Those of the leaves that are no members that wait for nothing, or whose new key was removed."""
+    single, frames = set(_single_keys(store, group + "/")), store._pending.frames
+    return {old: new for old, new in names.items() if old in single or new in frames}
+
+
+def _renamed_members(store: Store, names: dict[str, str], single: dict[str, str]) -> dict[str, ByteRange | None]:
+    """The members of all other leaves, by their new keys."""
+    backend = store._backend
+    locate = backend.locate if backend.members is None else backend.members.locate
+    return {
+        new: Renamed(byte_range, old) if (byte_range := locate(old)) is not None else backend.begin_rename(old)
+        for old, new in names.items()
+        if old not in single
+    }
 
 
 def remove_all(store: Store, group: str, keys: list[str]) -> None:
@@ -157,7 +174,7 @@ def _remove_together(store: Store, block: AllOrNone, keys: list[str]) -> None:
     store._session.check_thread("change keys")
     try:
         removed: dict[str, Any] = dict.fromkeys(keys)
-        block.note_removed(removed)
+        block.note_together(removed)
         store._pending.frames.update(removed)
         store._pending.revision += 1
         for follower in store._followers:

@@ -129,15 +129,7 @@ class Contents:
                     removed.append(key)
         gone = KeyTable.of_keys(removed)
         new = [key for key in added if find(key) < 0]
-        names = tuple(name + "/" for _, name in table.moved_groups if name is not None)
-        if not names:
-            return KeyListing(table, KeyTable.of_keys(new), gone, self._backend.named)
-        from blosc2._core.leaves.leaf_moves import added_keys
-
-        # Keys with another name than in the table are among those added, or left out there.
-        more = added_keys(table, new, gone)
-        gone = KeyTable.of_keys([key for key in removed if not key.startswith(names)])
-        return KeyListing(table, more, gone, self._backend.named)
+        return KeyListing(table, KeyTable.of_keys(new), gone, self._backend.named)
 
     def count(self) -> int:
         """How many keys there are."""

@@ -24,9 +24,9 @@ class KeyFollower(Protocol):
         """Another version of the store is shown."""
 
 
-def show_moved_groups(store: Store) -> bool:
+def show_removed_groups(store: Store) -> bool:
     """Let the backend show all but the groups that pending changes remove; whether other keys were shown before."""
-    if not store._backend.move_groups(store._pending.moved_groups):
+    if not store._backend.remove_groups(store._pending.removed_groups):
         return False
     if store._names is not None:
         store._names.forget()
@@ -35,7 +35,7 @@ def show_moved_groups(store: Store) -> bool:
 
 def recount(store: Store) -> None:
     """Tell all followers that the pending changes were replaced."""
-    if show_moved_groups(store):
+    if show_removed_groups(store):
         store._forget_answers()
         for follower in store._followers:
             follower.begin_version()
@@ -52,7 +52,7 @@ def forget_published_keys(store: Store) -> None:
 
 def begin_version(store: Store) -> None:
     """Forget what was derived from the keys of the version shown before."""
-    show_moved_groups(store)
+    show_removed_groups(store)
     store._forget_answers()
     for follower in store._followers:
         follower.begin_version()

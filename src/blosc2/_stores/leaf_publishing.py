@@ -34,7 +34,9 @@ GROUP: Final = 256
 def gets_file(store: DictStore, value: Any, byte_range: ByteRange) -> bool:
     """Whether a leaf gets a file of its own."""
     if isinstance(byte_range, Renamed):
-        return store._backend.has_file(byte_range.origin)  # where it was before
+        # Where it was before; the file of a group that is removed is not shown.
+        backend, origin = store._backend, byte_range.origin
+        return backend.has_file(origin) or (backend.embedded is not None and origin not in backend.embedded.entries)
     threshold = store._threshold
     if threshold is None:
         return getattr(value, "urlpath", None) is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import _thread
 from typing import TYPE_CHECKING, Any
 
-from blosc2._backends import MEMORY_LIMIT, ByteRange, MovedGroups, Renamed
+from blosc2._backends import MEMORY_LIMIT, ByteRange, Renamed
 from blosc2._core.io.sharing import item_of
 from blosc2._core.leaves.store_state import PendingFrames
 
@@ -31,14 +31,13 @@ class PendingChanges(PendingFrames):
         The bytes of new frames that lie in memory.
     revision : int
         A count that grows when a key is added or removed. Iterators compare it.
-    moved_groups : tuple
-        Groups that are removed as a whole, with all that is published below them, or get another name: pairs of the
-        group and its name, or None. The backend shows that.
+    removed_groups : tuple
+        Groups of which all that is published is removed; new frames may lie below them. The backend shows that.
     blocks : dict
         The innermost `AllOrNone` block of each thread that has one.
     """
 
-    __slots__ = ("moved_groups", "registry", "unwritten")
+    __slots__ = ("registry", "removed_groups", "unwritten")
 
     frames: dict[str, ByteRange | None]
     blocks: dict[int, AllOrNone]
@@ -47,13 +46,13 @@ class PendingChanges(PendingFrames):
         super().__init__()
         self.registry: dict[str, Any] | None = None
         self.unwritten = False
-        self.moved_groups: MovedGroups = ()
+        self.removed_groups: tuple[str, ...] = ()
 
     def clear(self) -> None:
         """Forget all changes: they are published, or dropped."""
         self.frames, self.tiers, self.registry = {}, {}, None
         self.unwritten = False
-        self.moved_groups = ()
+        self.removed_groups = ()
         self.in_memory = 0
 
     def check_revision(self, revision: int) -> None:
@@ -117,12 +116,12 @@ class PendingChanges(PendingFrames):
     # ------------------------------------------------------------------ undoing
     def snapshot(self) -> tuple[Any, ...]:
         """All changes, for `restore`."""
-        return dict(self.frames), dict(self.tiers), self.unwritten, self.registry, self.moved_groups
+        return dict(self.frames), dict(self.tiers), self.unwritten, self.registry, self.removed_groups
 
     def restore(self, snapshot: tuple[Any, ...]) -> None:
         """Bring back the changes of a snapshot, in place of the present ones."""
         self.revision += 1
-        self.frames, self.tiers, self.unwritten, self.registry, self.moved_groups = snapshot
+        self.frames, self.tiers, self.unwritten, self.registry, self.removed_groups = snapshot
         self.count_memory()
 
     def restore_key(self, key: str, byte_range: Any, tier: bool | None) -> None:
@@ -136,20 +135,20 @@ class PendingChanges(PendingFrames):
         else:
             self.tiers[key] = tier
 
-    def without_keys(self) -> tuple[bool, dict[str, Any] | None, MovedGroups]:
+    def without_keys(self) -> tuple[bool, dict[str, Any] | None, tuple[str, ...]]:
         """Pending changes other than those of single keys, for `restore_without_keys`."""
-        return self.unwritten, self.registry, self.moved_groups
+        return self.unwritten, self.registry, self.removed_groups
 
-    def restore_without_keys(self, before: tuple[bool, dict[str, Any] | None, MovedGroups]) -> None:
+    def restore_without_keys(self, before: tuple[bool, dict[str, Any] | None, tuple[str, ...]]) -> None:
         """Bring back the pending changes other than those of single keys."""
-        self.unwritten, self.registry, self.moved_groups = before
+        self.unwritten, self.registry, self.removed_groups = before
 
-    def move_group(self, group: str, name: str | None) -> None:
-        """Remove all that is published below a group, or give it another name."""
+    def remove_group(self, group: str) -> None:
+        """Remove all that is published below a group."""
         inside = group + "/"
         self.revision += 1
-        others = (pair for pair in self.moved_groups if pair[1] or not (pair[0] + "/").startswith(inside))
-        self.moved_groups = (*others, (group, name))
+        others = (one for one in self.removed_groups if not (one + "/").startswith(inside))
+        self.removed_groups = (*others, group)
         self.unwritten = True
 
 

@@ -155,11 +155,11 @@ def _publish(store: Store, *, durable: bool) -> None:
             backend.publish(new)
             if not store._session.ending:
                 # The next version may have other leaves below groups that were removed.
-                moved, pending.moved_groups = pending.moved_groups, ()
+                removed, pending.removed_groups = pending.removed_groups, ()
                 try:
                     show(store, backend.show_published)
                 except BaseException:
-                    pending.moved_groups = moved
+                    pending.removed_groups = removed
                     raise
     except BaseException as error:
         explain(error, publication.outcome())
@@ -215,7 +215,7 @@ def settle(store: Store) -> bool:
         if found and backend.all_or_none:
             # The pending changes are in it: nobody takes them back, and the next publication repeats them.
             pending.forget_undo()
-            pending.frames, pending.moved_groups = pending.frames.copy(), ()
+            pending.frames, pending.removed_groups = pending.frames.copy(), ()
         recount(store)
         settled = leaves.all_keys() - pending.frames.keys() - leaves.edited.keys()
         leaves.reload(settled, store._contents.byte_range)
@@ -342,7 +342,7 @@ def discard(store: Store) -> None:
 def drop(store: Store) -> None:
     """Drop all pending changes, also those of leaves that somebody holds."""
     touched = {*store._leaves.edited, *store._pending.frames}
-    store._pending.revision += bool(store._pending.frames or store._pending.moved_groups)
+    store._pending.revision += bool(store._pending.frames or store._pending.removed_groups)
     try:
         _drop_now(store, touched)
     except BaseException:

@@ -312,7 +312,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
     @property
     def _unpublished(self) -> bool:
         """Whether there are pending changes, or edited leaves."""
-        return bool(self._leaves.has_any_edits() or self._pending.frames or self._pending.moved_groups)
+        return bool(self._leaves.has_any_edits() or self._pending.frames or self._pending.removed_groups)
 
     def _needs_closing(self) -> bool:
         """Whether there is anything to publish, or to make durable, when the store ends."""

@@ -119,7 +119,7 @@ def write_many(self: Store, items: Items, *, progress: Callable[[int, int], Any]
                 return _set_many(self, values, progress)
         with Change(session):
             self._leaves.collect(self._pending.frames)
-            if self._pending.frames or self._pending.moved_groups:
+            if self._pending.frames or self._pending.removed_groups:
                 flush(self, durable=True)
         stream = _stream_of(self)
         if stream is not None:
@@ -218,7 +218,7 @@ def _stream_update(store: DictStore, items: Iterator[tuple[str, Any]]) -> None:
     if (
         stream is None
         or store._leaves.edited
-        or pending.moved_groups
+        or pending.removed_groups
         or any(byte_range is None or not is_in_memory(byte_range) for byte_range in pending.frames.values())
     ):
         _set_each(store, items)

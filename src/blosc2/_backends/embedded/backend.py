@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from blosc2 import _files
 from blosc2._backends import embedded as frames
 from blosc2._backends.embedded.frame_map import Embedded, open_embedded, verify_value
-from blosc2._backends.layout import NOT_REPLACED, ByteRange, MovedGroups, NewVersion, Renamed, taken
+from blosc2._backends.layout import NOT_REPLACED, ByteRange, NewVersion, Renamed, taken
 from blosc2._backends.spilled_values import SpilledValues
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
@@ -49,7 +49,7 @@ class EmbeddedBackend:
     half_done = replaces = False
     embedded: Embedded | None = None
     placing = members = streaming = None
-    can_move_groups = False
+    can_remove_groups = False
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class EmbeddedBackend:
         self._waiting = SpilledValues(root)
         self._closed = False
 
-    def move_groups(self, groups: MovedGroups) -> bool:  # noqa: ARG002 - there are no groups
+    def remove_groups(self, groups: tuple[str, ...]) -> bool:  # noqa: ARG002 - there are no groups
         """See `Backend`."""
         return False
 

@@ -58,7 +58,7 @@ def write_directory(
     if members is not None:
         keys = members.sound_table(own)
         others = keys.others((CATALOG_NAME, EMBED_NAME) if embedded else (CATALOG_NAME,)) + others
-    write_cataloged(writer, keys, runs, others, EMBED_NAME, () if members is None else members.moved_groups)
+    write_cataloged(writer, keys, runs, others, EMBED_NAME, () if members is None else members.removed_groups)
 
 
 def _outdated(members: Members, changes: dict[str, ByteRange | None], embedded: bool) -> set[int]:
@@ -67,7 +67,7 @@ def _outdated(members: Members, changes: dict[str, ByteRange | None], embedded: 
     gone: set[int] = set()
     keys = members.whole_table()
     shadowed = keys.shadowed
-    for group, _ in members.moved_groups:
+    for group in members.removed_groups:
         gone.update(keys.record_offsets(*KeyListing(keys).positions(group or "/")))
     for key in changes:
         record = keys.find(key)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from blosc2._backends.layout import EMBED, LEAF_SUFFIXES, LOCK, RESERVED, ByteRange, MovedGroups, pieces, unusual_name
+from blosc2._backends.layout import EMBED, LEAF_SUFFIXES, LOCK, RESERVED, ByteRange, pieces, unusual_name
 from blosc2._backends.zip.version import Version
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.checksum import crc32
-from blosc2._core.keys.keytable import MOST_MOVED_GROUPS, KeyTable
+from blosc2._core.keys.keytable import MOST_REMOVED_GROUPS, KeyTable
 from blosc2._core.zip.catalog import Catalog
 from blosc2._frames import parse_dtype
 from blosc2.exceptions import FormatError
@@ -48,11 +47,11 @@ class Members:
     """
 
     __slots__ = ("_check", "_described", "_find", "_is_checked", "_keys", "_member", "_root", "_told", "_whole",
-                 "archive", "few", "moved_groups", "source", "version")  # fmt: skip
+                 "archive", "few", "removed_groups", "source", "version")  # fmt: skip
 
     def __init__(self, version: Version, root: str, verify: bool | None, told: set[str]) -> None:
-        #: Groups that are removed or have another name, and that is not published yet.
-        self.moved_groups: MovedGroups = ()
+        #: Groups that are removed, and that is not published yet.
+        self.removed_groups: tuple[str, ...] = ()
         self.version = version
         self.source = version.source
         self.archive = version.archive
@@ -89,21 +88,18 @@ class Members:
         return self._keys
 
     @property
-    def can_move_groups(self) -> bool:
-        """Whether one more group can be moved; without a catalog that would not be worth while."""
-        return len(self.moved_groups) < MOST_MOVED_GROUPS and self.table().cataloged
+    def can_remove_groups(self) -> bool:
+        """Whether one more group can be removed; without a catalog that would not be worth while."""
+        return len(self.removed_groups) < MOST_REMOVED_GROUPS and self.table().cataloged
 
-    def move_groups(self, groups: MovedGroups) -> bool:
-        """Show the members below some groups under their new names or not at all, and all others.
-
-        Returns whether others were shown before.
-        """
-        if groups == self.moved_groups:
+    def remove_groups(self, groups: tuple[str, ...]) -> bool:
+        """Show all members but those below some groups. Returns whether others were shown before."""
+        if groups == self.removed_groups:
             return False
         self.table()
         assert self._whole is not None
-        self._keys = keys = self._whole.with_moved(groups) if groups else self._whole
-        self._find, self.moved_groups = keys.find, groups
+        self._keys = keys = self._whole.without_groups(groups) if groups else self._whole
+        self._find, self.removed_groups = keys.find, groups
         return True
 
     def whole_table(self) -> KeyTable:
@@ -119,7 +115,7 @@ class Members:
         sound = keys.sound()
         if sound is not keys:
             self._whole = sound
-            self._keys = shown = sound.with_moved(self.moved_groups) if self.moved_groups else sound
+            self._keys = shown = sound.without_groups(self.removed_groups) if self.removed_groups else sound
             self._find = shown.find
         return sound
 
@@ -157,8 +153,7 @@ class Members:
         if record < 0:
             return None
         name: str = self.archive.name_at(record)
-        moved = any(now is not None and key.startswith(now + "/") for _, now in self.moved_groups)
-        return key[1:] + os.path.splitext(name)[1] if moved else name
+        return name
 
     def explain_missing(self, key: str) -> str | None:
         """The error for a key whose member cannot be read. None if there is no such member.

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 from blosc2._backends import zip as archives
 from blosc2._backends.embedded.changes import EmbeddedChanges
-from blosc2._backends.layout import ByteRange, NewFrame, missing
+from blosc2._backends.layout import ByteRange, NewFrame, Renamed, missing
 from blosc2._backends.zip import directory_records
 from blosc2._backends.zip.directory_records import CATALOG_NAME, write_directory
 from blosc2._backends.zip.member_frames import append_frame
 from blosc2._backends.zip.version import EMBED_NAME
-from blosc2._core.leaves.leaf_moves import append_moved
 from blosc2._core.leaves.leaf_stream import append_frames
 from blosc2._core.zip.archive_writer import ArchiveWriter
 from blosc2._files import (
@@ -98,15 +97,12 @@ class Publishing:
         for key in [key for key in backend._appended if files.get(key) is None]:
             backend._drop(key)
         keys: Iterable[str] = files
-        moved = () if shown is None else [(old, new) for old, new in shown.moved_groups if new is not None]
-        if moved or (
-            len(files) >= directory_records.CATALOG_LEAST and (shown is None or shown.table().regular)
+        if (len(files) >= directory_records.CATALOG_LEAST or (shown is not None and shown.removed_groups)) and (
+            shown is None or shown.table().regular
         ):  # their records are to be sorted, so nothing else is kept of them
             writer.collect(backend._folder)
-            keys = append_frames(writer, files, backend._appended, NewFrame)
-        for old, new in moved:
-            assert shown is not None
-            append_moved(writer, shown.whole_table(), old, new, files)
+            members = None if shown is None else shown.whole_table()
+            keys = append_frames(writer, files, backend._appended, NewFrame, Renamed, members)
         for key in keys:
             byte_range = files[key]
             if byte_range is not None and not backend._is_appended(key, byte_range):

@@ -23,5 +23,5 @@ def write_cataloged(
     runs: SortedRuns,
     others: bytes,
     embed: bytes,
-    gone: tuple[tuple[str, str | None], ...] = (),
+    gone: tuple[str, ...] = (),
 ) -> int: ...

@@ -466,7 +466,7 @@ def write_cataloged(ArchiveWriter writer not None, KeyTable old, SortedRuns runs
     embed : bytes
         The name of the one of them that has embedded values.
     gone : tuple
-        Groups whose old leaves do not stay: pairs of a group and the name that it has now, or None.
+        Groups whose old leaves do not stay.
 
     Returns
     -------

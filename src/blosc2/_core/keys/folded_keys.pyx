@@ -11,10 +11,9 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from blosc2._core.io.large_pages cimport bring_pages
-from blosc2._core.keys.moved_groups cimport MOST_PATH, is_gone
 from blosc2._core.keys.key_text cimport prefix_of, text_of
 from blosc2._core.keys.keytable cimport KeyTable, Text
-from blosc2._core.keys.moved_keys cimport moved_text, positions_below
+from blosc2._core.keys.removed_groups cimport is_removed
 from blosc2._core.zip.key_hash cimport key_hash, next_prefix, prefix_hashes, start_prefixes
 
 cdef extern from "io/prefetch.h" nogil:
@@ -147,7 +146,7 @@ cdef class KeySet:
         for position in range(table.count):
             if not table.key(position, &text):
                 return self.add_table(table.instead())
-            if table.moved.count and is_gone(&table.moved, text.bytes, text.length, False):
+            if table.removed.count and is_removed(&table.removed, text.bytes, text.length, False):
                 continue
             if text.length < SHORT and lower_plain(lower + 1, text.bytes, text.length):
                 hashes[taken] = key_hash(_seed0, _seed1, lower, <size_t> text.length + 1) | 1
@@ -167,35 +166,29 @@ cdef class KeySet:
             self._add(hashes[i])
         return found
 
-    def admits_moved(self, KeyTable table not None, str old not None, str new not None, check):
-        """Whether the keys of a group may all lie below another name: none is like one that is noted, or too long to be found.
+    def admits(self, names not None, check):
+        """Whether leaves may have all of some names: none is like a key that is noted.
 
-        `check` raises an error for one that is not legal; it is called for those that are not plain.
+        `check` raises an error for a name that is not legal; it is called for those that are not plain.
         """
-        cdef bytes before = prefix_of(old), now = prefix_of(new)
-        cdef uint8_t text[MOST_PATH]
         cdef uint8_t lower[SHORT + 8]
-        cdef int64_t position, first = 0, stop = 0
+        cdef const uint8_t *text
         cdef Py_ssize_t length
-        cdef Text key
         cdef uint64_t hashed
-        table.sort()
-        if self.used >= self.most or not positions_below(table, before, &first, &stop):
+        cdef str name
+        if self.used >= self.most:
             return False
-        lower[0] = 0x2F
-        for position in range(first, stop):
-            if not table.key(position, &key) or key.length > MOST_PATH or not moved_text(&key, before, now, text, &length):
-                return False
+        for name in names:
+            text = <const uint8_t *> PyUnicode_AsUTF8AndSize(name, &length)
             if plain_parent(text, length) < 0:
-                name = text_of(text + 1, length - 1)
                 check(name)
                 if ".b2" in name:
                     return False
                 hashed = folded_hash(name)
-            elif lower_plain(lower + 1, text + 1, length - 1):
+            elif lower_plain(lower, text, length):
                 hashed = key_hash(_seed0, _seed1, lower, <size_t> length) | 1
             else:
-                hashed = folded_hash(text_of(text + 1, length - 1))
+                hashed = folded_hash(name)
             if self._has(hashed):
                 return False
         return True

@@ -4,7 +4,7 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t
 
-from blosc2._core.keys.moved_groups cimport MOST_MOVED
+from blosc2._core.keys.removed_groups cimport MOST_REMOVED
 from blosc2._core.keys.key_text cimport prefix_of
 from blosc2._core.keys.keytable cimport DAMAGED, KeyTable
 
@@ -13,8 +13,8 @@ cdef struct GoneRanges:
     int count
     int64_t total
     # Positions, in their order; none of them overlap.
-    int64_t first[MOST_MOVED]
-    int64_t stop[MOST_MOVED]
+    int64_t first[MOST_REMOVED]
+    int64_t stop[MOST_REMOVED]
 
 
 cdef inline bint find_ranges(KeyTable table, tuple groups, GoneRanges *ranges) except -1:
@@ -24,7 +24,7 @@ cdef inline bint find_ranges(KeyTable table, tuple groups, GoneRanges *ranges) e
     cdef Py_ssize_t length
     cdef list found = []
     ranges.count, ranges.total = 0, 0
-    for group, _ in groups:
+    for group in groups:
         prefix = prefix_of(group)
         length = PyBytes_GET_SIZE(prefix)
         first, stop = 0, table.count

@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from blosc2._core.keys.moved_groups cimport MovedGroups
+from blosc2._core.keys.removed_groups cimport RemovedGroups
 from blosc2._core.zip.archive cimport Archive
 from blosc2._core.zip.catalog cimport Catalog
 from blosc2._core.zip.central_record cimport Member, Record
@@ -60,9 +60,9 @@ cdef class KeyTable:
     cdef Py_ssize_t skipped_lengths[8]
     cdef int suffix_count, skipped_count
     cdef uint64_t skipped_starts[4]     # which bytes skipped names begin with: all others are told at once
-    cdef MovedGroups moved
-    cdef readonly tuple moved_groups
-    cdef list _moved_prefixes
+    cdef RemovedGroups removed
+    cdef readonly tuple removed_groups
+    cdef list _removed_prefixes
     cdef dict near                  # offsets of keys whose records came from a server, and what is known of groups: far_keys.pxd
     cdef dict windows
     cdef int64_t alone              # groups one after the other of which only one key was asked for
@@ -95,4 +95,4 @@ cdef class KeyTable:
     cdef int _set_names(self, tuple suffixes, tuple skipped) except -1
     cdef int _suffix(self, const uint8_t *suffix, Py_ssize_t length) noexcept nogil
     cdef int _skips(self, const uint8_t *name, Py_ssize_t length) noexcept nogil
-    cdef int _set_moved(self, tuple groups) except -1
+    cdef int _set_removed(self, tuple groups) except -1

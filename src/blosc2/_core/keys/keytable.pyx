@@ -21,14 +21,13 @@ from blosc2._core.io.little_endian cimport put32, put64, u32, u64
 from blosc2._core.io.steps cimport address_get, flag_get, flag_set, number_set
 from blosc2._core.keys.catalog_checks cimport Walk, leaves_fit, others_fit, paths_of, totals_fit
 from blosc2._core.keys.far_keys cimport far_bound, is_far, lookup_far
-from blosc2._core.keys.moved_groups cimport MOST_MOVED, fill_moved
 from blosc2._core.keys.key_order cimport bound_of, end_of_run, put_in_order
 from blosc2._core.keys.key_slots cimport GROUP, LEAF, insert, probe
 from blosc2._core.keys.key_text cimport prefix_of, text_of
-from blosc2._core.keys.moved_keys cimport lookup_beside
 from blosc2._core.keys.other_members cimport other_offsets_of
 from blosc2._core.keys.own_headers cimport (
     OwnHeader, check_own_headers, holds_frame, is_doubtful, look_for, read_own_header)
+from blosc2._core.keys.removed_groups cimport MOST_REMOVED, fill_removed, is_removed
 from blosc2._core.keys.same_keys cimport settle
 from blosc2._core.zip.archive cimport Archive, DecodedName, open_at
 from blosc2._core.zip.catalog cimport (
@@ -56,8 +55,8 @@ cdef enum:
     # Slots behind the last home, for keys that found theirs taken.
     MOST_SLACK = 4096
 
-#: Groups that `with_moved` takes: each key that is looked up is compared with all of them.
-MOST_MOVED_GROUPS = MOST_MOVED
+#: Groups that `without_groups` takes: each key that is looked up is compared with all of them.
+MOST_REMOVED_GROUPS = MOST_REMOVED
 
 cdef uint64_t _seed0, _seed1
 _seed0, _seed1 = (int.from_bytes(os.urandom(8), "little") for _ in range(2))
@@ -94,7 +93,7 @@ cdef class KeyTable:
         self.near, self.windows = {}, {}
         self.seed0, self.seed1 = _seed0, _seed1
         self.tables = self._paths = -1
-        self.moved_groups = ()
+        self.removed_groups = ()
 
     def __dealloc__(self):
         PyMem_Free(self.own)
@@ -164,17 +163,17 @@ cdef class KeyTable:
             other._fill()
             if flag_get(&self.contradicted) and not self.archive.source.far:
                 check_own_headers(self.archive)
-            other._set_moved(self.moved_groups)
+            other._set_removed(self.removed_groups)
             with cython.critical_section(self):
                 self._instead = self._instead or other  # another thread may have been faster
         return self._instead
 
-    def with_moved(self, tuple groups not None):
-        """The same with the keys below some groups under another name, or without them: pairs of group and name, or None."""
+    def without_groups(self, tuple groups not None):
+        """The same without the keys below some groups."""
         cdef KeyTable other = KeyTable.__new__(KeyTable)
         other.archive = self.archive
         other._set_names(self.suffixes, self.skipped)
-        other._set_moved(groups)
+        other._set_removed(groups)
         if self.catalog is None or self._instead is not None:
             other._fill()
             return other
@@ -183,10 +182,10 @@ cdef class KeyTable:
         other.count, other.tables, other._plain_names = self.count, self.tables, True
         return other
 
-    cdef int _set_moved(self, tuple groups) except -1:
-        self.moved_groups = groups
-        self._moved_prefixes = [prefix_of(name or "") for pair in groups for name in pair]
-        return fill_moved(&self.moved, self._moved_prefixes)
+    cdef int _set_removed(self, tuple groups) except -1:
+        self.removed_groups = groups
+        self._removed_prefixes = [prefix_of(group) for group in groups]
+        return fill_removed(&self.removed, self._removed_prefixes)
 
     def _changed(self):
         """The error for keys that are not what they were; those in memory of the table's own always are."""
@@ -438,14 +437,14 @@ cdef class KeyTable:
 
     cdef int64_t lookup(self, const uint8_t *key, Py_ssize_t length) noexcept nogil:
         """What a key stands for, `NO_KEY`, or `DAMAGED`."""
-        if self.moved.count:
-            return lookup_beside(self, key, length, LEAF, False)
+        if self.removed.count and is_removed(&self.removed, key, length, False):
+            return NO_KEY
         return lookup_far(self, key, length, True) if is_far(self) else probe(self, key, length, LEAF)
 
     cdef int64_t lookup_group(self, const uint8_t *key, Py_ssize_t length) noexcept nogil:
         """The offset of the first key below a group, by the hash of a catalog; `NO_KEY`, or `DAMAGED`."""
-        if self.moved.count:
-            return lookup_beside(self, key, length, GROUP, True)
+        if self.removed.count and is_removed(&self.removed, key, length, True):
+            return NO_KEY
         return probe(self, key, length, GROUP)
 
     cdef int64_t lookup_either(self, const uint8_t *path, Py_ssize_t length) noexcept nogil:

@@ -15,7 +15,6 @@ from blosc2._core.zip.catalog cimport Leaf
 from blosc2._core.keys.common_path cimport common_path
 from blosc2._core.keys.gone_ranges cimport after_gone, find_ranges, gone_within
 from blosc2._core.keys.key_runs cimport end_fetched, follows, is_below, note_order, shared_with
-from blosc2._core.keys.moved_keys cimport own_key
 from blosc2._core.keys.keytable cimport DAMAGED, KeyTable, Text
 from blosc2._core.keys.membership cimport shows_key
 from blosc2._core.keys.key_text cimport name_of, prefix_of, text_of
@@ -56,7 +55,7 @@ cdef class KeyListing:
         self.path = path
         self.added = None if added is None or added.count == 0 else added
         self.removed = None if removed is None or removed.count == 0 else removed
-        self._plain = self.added is None and self.removed is None and base.moved.count == 0
+        self._plain = self.added is None and self.removed is None and base.removed.count == 0
         self.ranges.count, self.ranges.total = 0, 0
 
     @property
@@ -77,7 +76,7 @@ cdef class KeyListing:
         return (self.base,) if self.added is None else (self.base, self.added)
 
     def __len__(self):
-        if self.base.moved.count:
+        if self.base.removed.count:
             self._prepare()
         # A catalog may state fewer keys than can be found.
         return max(0, self.base.count - self.ranges.total + (0 if self.added is None else self.added.count) - (
@@ -118,8 +117,8 @@ cdef class KeyListing:
         cdef KeyTable base = self.base      # another thread may put another one there meanwhile
         base.sort()
         cdef GoneRanges ranges
-        if base.moved.count and self.ranges_of is not base:
-            if not find_ranges(base, base.moved_groups, &ranges):
+        if base.removed.count and self.ranges_of is not base:
+            if not find_ranges(base, base.removed_groups, &ranges):
                 return self._without_catalog()
             with cython.critical_section(self):
                 if self.ranges_of is not base and self.base is base:
@@ -314,7 +313,7 @@ cdef class KeyListing:
 
     def position(self, str key not None):
         """The position of a published key in their order, -1 where it is not there."""
-        cdef bytes wanted = own_key(self.base, key.encode("utf-8", "surrogateescape")[1:])
+        cdef bytes wanted = key.encode("utf-8", "surrogateescape")[1:]
         cdef Text found
         cdef int64_t at
         cdef KeyTable base

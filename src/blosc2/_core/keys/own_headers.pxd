@@ -100,7 +100,7 @@ cdef inline int look_for(KeyTable table, bytes key) except -1:
     cdef Archive archive = table.archive
     cdef Text found
     cdef int64_t at
-    if archive is None or archive.source.far or table.moved.count or flag_get(&table.headers_fit):
+    if archive is None or archive.source.far or table.removed.count or flag_get(&table.headers_fit):
         return 0
     if table.catalog is None or table._instead is not None:
         if archive.count < MANY_RECORDS:

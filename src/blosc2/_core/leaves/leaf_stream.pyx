@@ -5,6 +5,7 @@ What is not simple (an unusual key, a value that is compressed) is given back to
 """
 
 cimport numpy as cnp
+from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_Contains
 from cpython.exc cimport PyErr_CheckSignals
@@ -18,9 +19,13 @@ from blosc2._core.io.checksum cimport zip_checksum
 from blosc2._core.io.source cimport Source
 from blosc2._core.keys.folded_keys cimport KeyAdmission, KeySet, folded_hash, path_hash, plain_parent
 from blosc2._core.keys.keytable cimport NO_KEY, KeyTable
+from blosc2._core.zip.archive cimport Archive
 from blosc2._core.zip.archive_writer cimport ArchiveWriter
 from blosc2._core.zip.file_appender cimport COLLECTED
 from blosc2._core.zip.catalog cimport stem_length
+from blosc2._core.zip.central_record cimport Member
+
+from blosc2.exceptions import FormatError
 
 cnp.import_array()
 
@@ -34,6 +39,9 @@ cdef enum:
     # Bytes of the frame of a small leaf, and of its name.
     MOST_FRAME = 4096
     MOST_NAME = 256
+    MOST_STORED_NAME = 0xFFFF
+    # Bytes of a renamed member that are copied at a time.
+    PIECE = 1 << 20
     # Keys for which there is room before they come, if that many are said to come.
     MOST_EXPECTED = 1 << 20
     # What `KeyAdmission` says of a key that the caller has to look at.
@@ -92,7 +100,7 @@ cdef class SmallLeaves:
             for key in entries:
                 self.published._add_groups(key)
             if table.catalog is None:
-                self.beside = table.moved.count == 0 and self.published.add_groups_of(table)
+                self.beside = table.removed.count == 0 and self.published.add_groups_of(table)
 
     def expect(self, int64_t count):
         """Make room for the hashes of so many keys, or of a million."""
@@ -194,8 +202,9 @@ cdef class SmallLeaves:
         return 0
 
 
-def append_frames(ArchiveWriter writer not None, dict frames not None, dict appended not None, type kind not None):
-    """Append small frames that wait in memory, behind `collect`.
+def append_frames(ArchiveWriter writer not None, dict frames not None, dict appended not None, type made not None,
+                  type renamed not None, KeyTable members):
+    """Append small frames that wait in memory, and members that get another name, behind `collect`.
 
     Parameters
     ----------
@@ -203,8 +212,12 @@ def append_frames(ArchiveWriter writer not None, dict frames not None, dict appe
         A byte range, or None, by key.
     appended : dict
         Keys whose frame may be in the file already.
-    kind : type
+    made : type
         The class of byte ranges that have the attributes `suffix` and `description`.
+    renamed : type
+        The class of byte ranges that have the attribute `origin`, the key that they have now.
+    members : KeyTable or None
+        The leaves of the archive.
 
     Returns
     -------
@@ -217,15 +230,26 @@ def append_frames(ArchiveWriter writer not None, dict frames not None, dict appe
     cdef const uint8_t *ending
     cdef const uint8_t *data
     cdef Source source
-    cdef int64_t offset, size
+    cdef int64_t offset, size, count = 0
     cdef list others = []
+    cdef bytearray piece = None
     if writer.runs is None:
         raise ValueError("call collect() first")
     for key, byte_range in frames.items():
         if byte_range is None:
             continue
+        count += 1
+        if count % EACH == 0:
+            PyErr_CheckSignals()
+        if members is not None and isinstance(byte_range, renamed) and not PyDict_Contains(appended, key):
+            if piece is None:
+                piece = bytearray(PIECE)
+                members.sort()
+            if not _append_renamed(writer, members, key, byte_range, piece):
+                others.append(key)
+            continue
         text = ascii_text(<PyObject *> key, &length)
-        if text == NULL or length > 200 or not isinstance(byte_range, kind) or PyDict_Contains(appended, key):
+        if text == NULL or length > 200 or not isinstance(byte_range, made) or PyDict_Contains(appended, key):
             others.append(key)
             continue
         source, offset, size = byte_range
@@ -244,6 +268,52 @@ def append_frames(ArchiveWriter writer not None, dict frames not None, dict appe
         if writer._pending.used >= COLLECTED:
             writer._drain()
     return others
+
+
+cdef bint _append_renamed(ArchiveWriter writer, KeyTable members, str key, byte_range, bytearray piece) except -1:
+    """Append a member under another name, with the checksum that it has: damage is not hidden; False where it is no member.
+
+    Its bytes are copied, and nothing of them is looked at.
+    """
+    cdef bytes name = key.encode("utf-8", "surrogateescape")[1:]
+    cdef bytes old = byte_range.origin.encode("utf-8", "surrogateescape")[1:]
+    cdef bytes description = b""
+    cdef Archive archive = members.archive
+    cdef Source source = archive.source
+    cdef Member member
+    cdef int64_t record, position, header, offset, size, done = 0
+    cdef Py_ssize_t stem = PyBytes_GET_SIZE(name)
+    cdef uint8_t *buffer = <uint8_t *> PyByteArray_AS_STRING(piece)
+    record = members.lookup(<const uint8_t *> PyBytes_AS_STRING(old), PyBytes_GET_SIZE(old))
+    if record < 0 or byte_range[0] is not source:
+        return False
+    archive.member_at(record, &member)
+    offset = archive.locate(&member)
+    if byte_range[1] != offset or byte_range[2] != member.size or member.name_length <= PyBytes_GET_SIZE(old):
+        return False
+    # The suffix is that of the stored name.
+    name += (<const char *> member.name)[PyBytes_GET_SIZE(old):member.name_length]
+    if PyBytes_GET_SIZE(name) > MOST_STORED_NAME:
+        return False
+    if members.catalog is not None:
+        position = members.bound(<const uint8_t *> PyBytes_AS_STRING(old), PyBytes_GET_SIZE(old), False)
+        if position >= 0 and members.record_offset(position) == record:
+            try:
+                description = members.catalog.description(position)
+            except FormatError:     # what is damaged in it is made anew
+                pass
+    header = writer._written + writer._pending.used
+    writer._begin(<const uint8_t *> PyBytes_AS_STRING(name), <uint32_t> PyBytes_GET_SIZE(name), member.size, member.crc)
+    while done < member.size:
+        size = min(member.size - done, <int64_t> PIECE)
+        source.check(source.read_into(offset + done, size, buffer), offset + done, size)
+        writer._add(buffer, size)
+        done += size
+    writer.note_leaf(<const uint8_t *> PyBytes_AS_STRING(name), <uint32_t> PyBytes_GET_SIZE(name), <uint32_t> stem, header,
+                     member.size, member.crc, description)
+    if writer._pending.used >= COLLECTED:
+        writer._drain()
+    return True
 
 
 def hide_removed(ArchiveWriter writer not None, dict changes not None):

@@ -48,10 +48,11 @@ def rename(store: TreeStore, old: str, new: str) -> None:
         changes.check_free(store, new)
         check_assignable(store, new)
         with AllOrNone(store):
-            if is_leaf or not changes.move_group(store._owner, old, new):
-                below = [old] if is_leaf else []
-                below += store._contents.listing().below(old)
-                changes.move(store, {key: new_key(new + key[len(old) :]) for key in below})
+            below = store._contents.listing().below(old)
+            if is_leaf:
+                changes.move(store, {key: new_key(new + key[len(old) :]) for key in [old, *below]})
+            else:
+                changes.rename_group(store._owner, old, {key: new + key[len(old) :] for key in below})
             store._foreign.rename(old, new)
 
 
