@@ -13,7 +13,7 @@ from cli_kit import Answer, failing
 
 import blosc2
 from blosc2._tools.cli import printing
-from blosc2._tools.cli.selecting import parsed_selection
+from blosc2._tools.cli.locations import parsed_selection
 from blosc2._tools.selections import axes_of, index_of, pieces
 
 BOX = np.arange(11 * 13 * 7, dtype="i4").reshape(11, 13, 7)

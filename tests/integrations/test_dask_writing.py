@@ -18,7 +18,7 @@ import dask.array as da
 
 import blosc2
 from blosc2 import to_store
-from blosc2._tools.integrations.part_files import Part, Parts
+from blosc2._tools.integrations.array_writing import Part, Parts
 
 RNG = np.random.default_rng(0)
 ITEMS = RNG.integers(0, 1000, (300, 200))

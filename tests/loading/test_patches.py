@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import blosc2
 from blosc2 import PatchSampler, foreground_index
-from blosc2._tools.loading.boxes import cut_box, fill_outside, outside
+from blosc2._tools.loading.patches import cut_box, fill_outside, outside
 
 SHAPES = [(9, 20, 17), (12, 8, 30), (5, 14, 14), (16, 16, 16)]
 

@@ -1,25 +1,52 @@
-"""The command cat: items of arrays as text, as a table, or as a .npy file."""
+"""What commands print: tables, trees, values, and where that goes."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
+import os
 import struct
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import click
 import numpy as np
 
 from blosc2._display import human_size
-from blosc2._tools.cli.locations import LocationError, located
-from blosc2._tools.cli.outputs import Write, check_no_terminal, check_output, writing
-from blosc2._tools.cli.selecting import one_leaf, parsed_selection
+from blosc2._files import NewFile
+from blosc2._tools.cli.locations import LocationError, located, one_leaf, parsed_selection
 from blosc2._tools.selections import Axis, axes_of, index_of, pieces, shape_of
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
+
+#: Takes the next bytes of an output.
+Write = Callable[[bytes], object]
+
+
+def check_output(output: str | None, *, force: bool) -> None:
+    """Refuse a path that exists; with `force` only what is no file."""
+    if output not in (None, "-") and os.path.lexists(output) and not (force and os.path.isfile(output)):
+        raise LocationError(f"{output} exists; --force replaces a file")
+
+
+def check_no_terminal(output: str | None, what: str) -> None:
+    """Refuse to write bytes that are no text to a terminal."""
+    if output in (None, "-") and sys.stdout.isatty():
+        raise click.UsageError(f"a {what} file is no text: name a file with --output")
+
+
+@contextmanager
+def writing(output: str | None, *, force: bool) -> Iterator[Write]:
+    """What takes bytes for the standard output, or for a file that appears when all of them are written."""
+    if output is None or output == "-":
+        yield lambda data: click.echo(data, nl=False)
+        return
+    with NewFile(output, replace=force, durable=False) as file:
+        yield file.write
+
 
 # More than this is not read to print a shortened text.
 _MOST_SHOWN = 1 << 28

@@ -11,9 +11,8 @@ import click
 import numpy as np
 
 from blosc2._display import colour_picture, line_of_blocks, png_bytes, printable, text_picture
-from blosc2._tools.cli.locations import LocationError, located
-from blosc2._tools.cli.outputs import check_no_terminal, check_output, writing
-from blosc2._tools.cli.selecting import one_leaf, parsed_selection
+from blosc2._tools.cli.locations import LocationError, located, one_leaf, parsed_selection
+from blosc2._tools.cli.printing import check_no_terminal, check_output, writing
 from blosc2._tools.planes import LONGEST, check_dtype, index_text, middle_plane, read_picture
 from blosc2._tools.selections import axes_of
 from blosc2.ndarray import NDArray

@@ -10,7 +10,7 @@ import click
 
 from blosc2._options import absolute_path, lacking
 from blosc2._tools.cli.locations import Location, LocationError, located, need_store, one_key, opened
-from blosc2._tools.cli.outputs import check_output, writing
+from blosc2._tools.cli.printing import check_output, writing
 from blosc2._tools.viewer import web_page
 
 _NEEDS_EXTRA = lacking("the viewer", "textual", "view", " (--html works without it)")

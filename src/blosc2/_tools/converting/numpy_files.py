@@ -15,9 +15,19 @@ from typing import Any
 import numpy as np
 
 from blosc2._files import NewFile
-from blosc2._tools.converting.boxes import boxes_of, bytes_of
-from blosc2._tools.converting.items import WHOLE, ArrayItem, GroupItem, Item, LeftOut, ObjectItem, Source, Target
-from blosc2._tools.converting.placing import UnresumedTarget
+from blosc2._tools.converting.items import (
+    WHOLE,
+    ArrayItem,
+    GroupItem,
+    Item,
+    LeftOut,
+    ObjectItem,
+    Source,
+    Target,
+    boxes_of,
+    bytes_of,
+)
+from blosc2._tools.converting.run import UnresumedTarget
 from blosc2.exceptions import ConversionError
 
 _LONGEST_HEADER = 1 << 20

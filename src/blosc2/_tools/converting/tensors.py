@@ -11,9 +11,19 @@ import numpy as np
 from safetensors import safe_open
 
 from blosc2._files import NewFile
-from blosc2._tools.converting.boxes import boxes_of, bytes_of
-from blosc2._tools.converting.items import WHOLE, ArrayItem, GroupItem, Item, LeftOut, ObjectItem, Source, Target
-from blosc2._tools.converting.placing import UnresumedTarget
+from blosc2._tools.converting.items import (
+    WHOLE,
+    ArrayItem,
+    GroupItem,
+    Item,
+    LeftOut,
+    ObjectItem,
+    Source,
+    Target,
+    boxes_of,
+    bytes_of,
+)
+from blosc2._tools.converting.run import UnresumedTarget
 from blosc2.exceptions import ConversionError
 
 # https://huggingface.co/docs/safetensors: the names of dtypes, all of them little-endian

@@ -12,7 +12,6 @@ import numpy as np
 import zarr
 
 from blosc2._core.ndim.gaps import as_dtype
-from blosc2._tools.converting.boxes import boxes_of
 from blosc2._tools.converting.items import (
     DEEPEST,
     DIMENSIONS,
@@ -25,8 +24,9 @@ from blosc2._tools.converting.items import (
     Source,
     Target,
     are_names,
+    boxes_of,
 )
-from blosc2._tools.converting.placing import UnresumedTarget
+from blosc2._tools.converting.run import UnresumedTarget
 from blosc2._tools.equality import is_json
 
 # How often what is written is removed while others still write to it, and the seconds in between.

@@ -12,18 +12,16 @@ if TYPE_CHECKING:
     from blosc2._tools.loading.batch_memory import large_memory
     from blosc2._tools.loading.foreground import foreground_index
     from blosc2._tools.loading.loader import Loader
-    from blosc2._tools.loading.order import Order
+    from blosc2._tools.loading.order import Order, Permutation
     from blosc2._tools.loading.patches import PatchSampler
-    from blosc2._tools.loading.permutation import Permutation
     from blosc2._tools.loading.samples import BatchList, Samples, stacked
 else:
     __getattr__ = on_demand(__name__, {
         "batch_memory": "large_memory",
         "foreground": "foreground_index",
         "loader": "Loader",
-        "order": "Order",
+        "order": "Order Permutation",
         "patches": "PatchSampler",
-        "permutation": "Permutation",
         "samples": "BatchList Samples stacked",
     })  # fmt: skip
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from blosc2._tools.loading.permutation import Permutation, mixed_all
+from blosc2._tools.loading.order import Permutation, mixed_all
 from blosc2.ndarray import NDArray
 
 Places = np.ndarray[Any, np.dtype[np.int32]]

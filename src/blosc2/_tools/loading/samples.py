@@ -14,7 +14,7 @@ from blosc2._indexing import Items
 from blosc2._options import get_nthreads
 from blosc2._tools.loading.batch_memory import large_memory
 from blosc2._tools.loading.fields import FieldNames, Source, StoreLeaves, source_of
-from blosc2._tools.loading.permutation import mixed_all
+from blosc2._tools.loading.order import mixed_all
 
 #: The number of a sample, or an epoch and a number.
 Number = int | tuple[int, int]
