@@ -12,7 +12,7 @@ import pytest
 from store_makers import Maker, values_of
 
 import blosc2
-from blosc2._backends.directory import folders as directory_folders
+from blosc2._backends.directory import leaf_files as directory_folders
 from blosc2._files.owner import Owner
 from blosc2._files.renames import FileMoves
 

@@ -14,8 +14,7 @@ import pytest
 import blosc2
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
-from blosc2._integrity.check_arrays import Fields
-from blosc2._integrity.check_frames import check_chunk
+from blosc2._integrity.check_frames import Fields, check_chunk
 from blosc2.exceptions import FormatError
 
 # 588 bytes, found by the fuzzer: a super-chunk whose chunks have blocks of different sizes, and which is no list.

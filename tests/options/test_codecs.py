@@ -105,7 +105,7 @@ import numpy as np
 import blosc2
 from blosc2._arrays.slabs import _parameters_like
 from blosc2._frames import LOSSY_CODECS, check_lossy_codec
-from blosc2._stores.leaves.descriptions import codec_name
+from blosc2._stores.leaves.statistics import codec_name
 
 assert "[CODEC_FAKE] = SUPPORT_BLOCK" in table.native_table() and "[CODEC_FAKE] = 2," in table.native_table()
 assert "case CODEC_NOISE: return 7;" in table.native_table()

@@ -25,7 +25,7 @@ ON_DEMAND = sorted(
 )  # fmt: skip
 # What writes stores.
 WRITERS = {
-    "blosc2._stores.changes", "blosc2._stores.all_or_none", "blosc2._stores.transaction", "blosc2._stores.new_keys",
+    "blosc2._stores.changes", "blosc2._stores.transaction", "blosc2._stores.new_keys",
     "blosc2._stores.leaf_publishing", "blosc2._stores.paced_publishing", "blosc2._stores.open_stores",
     "blosc2._stores.leaves.leaf_setting", "blosc2._stores.leaves.value_to_frame",
     "blosc2._stores.leaves.many_frames", "blosc2._stores.tree.tree_changes", "blosc2._stores.copy_store",

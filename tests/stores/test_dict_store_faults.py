@@ -16,7 +16,7 @@ from store_kit import tree_state
 
 import blosc2
 from blosc2._backends.embedded.changes import values_after
-from blosc2._backends.zip import version as zip_version
+from blosc2._backends.zip import members as zip_version
 from blosc2._core.zip.archive import Archive
 from blosc2.exceptions import FormatError
 

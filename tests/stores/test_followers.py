@@ -11,9 +11,9 @@ import pytest
 import blosc2
 from blosc2._backends import publish_pace
 from blosc2._stores import PacedPublishing, changes
-from blosc2._stores.all_or_none import AllOrNone
 from blosc2._stores.followers import begin_version, forget_published_keys, recount
 from blosc2._stores.leaves.value_to_frame import frame_of
+from blosc2._stores.transaction import AllOrNone
 
 
 class Follower:

@@ -218,7 +218,7 @@ def test_a_change_that_stops_half_way_is_dropped(make: Maker, both: Any, monkeyp
 
     monkeypatch.setattr("blosc2._backends.publish_pace.Pace.is_due", lambda *given: False)
     with monkeypatch.context() as patch:
-        for name in ("leaf_publishing.LeafPublishing.put", "shared.writing.SharedWriting._publish"):
+        for name in ("leaf_publishing.LeafPublishing.put", "shared.session.SharedWriting._publish"):
             patch.setattr(f"blosc2._stores.{name}", stop)
         with pytest.raises(KeyboardInterrupt):
             first["/b"] = [2]
@@ -237,7 +237,7 @@ def test_a_change_that_stops_half_way_is_dropped(make: Maker, both: Any, monkeyp
 def test_a_change_that_leaves_no_trace_in_the_time(make: Maker, both: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = both
     now = time.time_ns() + 10**12
-    monkeypatch.setattr("blosc2._stores.shared.following.file_identity", lambda path: (1, 2, 3, now))
+    monkeypatch.setattr("blosc2._stores.shared.session.file_identity", lambda path: (1, 2, 3, now))
     assert "/a" not in second
     first["/a"] = [1]
     assert "/a" in second

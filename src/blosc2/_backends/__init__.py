@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from blosc2._backends.writer_lock import WriterLock
     from blosc2._backends.zip.backend import ZipBackend
     from blosc2._backends.zip.directory_records import CATALOG_LEAST
+    from blosc2._backends.zip.members import END, END_WITH_CHECKSUM
     from blosc2._backends.zip.remote import RemoteZipBackend
     from blosc2._backends.zip.streaming import LeafStream
     from blosc2._backends.zip.unfinished_append import (
@@ -70,7 +71,6 @@ if TYPE_CHECKING:
         lost_end,
         wrong_bits,
     )
-    from blosc2._backends.zip.version import END, END_WITH_CHECKSUM
 else:
     __getattr__ = on_demand(__name__, {
         "directory.backend": "DirectoryBackend",
@@ -78,15 +78,11 @@ else:
         "embedded.changes": "EmbeddedChanges",
         "embedded.file": "EmbeddedFile",
         "embedded.frame_layout": "stored_value",
-        "embedded.frame_map": (
-            "MAP REGISTRY Embedded chunks_of_value joined_value kind_of open_embedded read_embedded"
-        ),
-        "key_rules": (
-            "KEY_RULES MAX_SEGMENTS canonical_key is_own is_path is_safe new_key plain_key suffixed_folders"
-        ),
+        "embedded.frame_map": "MAP REGISTRY Embedded chunks_of_value joined_value kind_of open_embedded read_embedded",
+        "key_rules": "KEY_RULES MAX_SEGMENTS canonical_key is_own is_path is_safe new_key plain_key suffixed_folders",
         "layout": (
-            "EMBED FRAME_MAGIC LEAF_SUFFIXES LOCK NOT_REPLACED RESERVED ByteRange NewFrame NewVersion "
-            "Renamed filed_as missing shared_lock_path suffix_of suffix_of_frame taken"
+            "EMBED FRAME_MAGIC LEAF_SUFFIXES LOCK NOT_REPLACED RESERVED ByteRange NewFrame NewVersion Renamed "
+            "filed_as missing shared_lock_path suffix_of suffix_of_frame taken"
         ),
         "protocol": "Backend",
         "publish_pace": "MAP_BYTES Pace",
@@ -95,10 +91,10 @@ else:
         "writer_lock": "WriterLock",
         "zip.backend": "ZipBackend",
         "zip.directory_records": "CATALOG_LEAST",
+        "zip.members": "END END_WITH_CHECKSUM",
         "zip.remote": "RemoteZipBackend",
         "zip.streaming": "LeafStream",
         "zip.unfinished_append": "DIGITS FEW_BITS end_with_checksum is_half_written lost_end wrong_bits",
-        "zip.version": "END END_WITH_CHECKSUM",
     })  # fmt: skip
 
 __all__ = [

@@ -83,7 +83,7 @@ def check(path: str | bytes | os.PathLike[Any], *, progress: Callable[[int, int]
         found.total = os.path.getsize(name)
         found.of_one_version(name, lambda: check_embedded_file(name, found))
     else:
-        from blosc2._integrity.check_arrays import check_path
+        from blosc2._integrity.check_frames import check_path
 
         found.of_one_version(name, lambda: check_path(name, found))
     return found.report()
@@ -102,7 +102,7 @@ def check_store(store: str | bytes, progress: Callable[[int, int], object] | Non
 
 
 def check_opened_handle(handle: FrameHandle, progress: Callable[[int, int], object] | None = None) -> CheckReport:
-    from blosc2._integrity.check_arrays import check_opened
+    from blosc2._integrity.check_frames import check_opened
 
     return check_opened(handle, progress)
 

@@ -10,19 +10,16 @@ from blosc2._core.on_demand import on_demand
 
 if TYPE_CHECKING:
     from blosc2._stores import changes, publish
-    from blosc2._stores.all_or_none import AllOrNone
     from blosc2._stores.copy_store import to_b2d, to_b2z
     from blosc2._stores.followers import recount
     from blosc2._stores.leaf_publishing import LeafPublishing, gets_file
     from blosc2._stores.leaves.advice import advise_all
-    from blosc2._stores.leaves.descriptions import LeafInfo
     from blosc2._stores.leaves.leaf import leaf_reader
     from blosc2._stores.leaves.leaf_setting import ready_setter, set_chunks, set_leaf
     from blosc2._stores.leaves.live_leaf import live_leaf
     from blosc2._stores.leaves.many_frames import LEAST, FrameMaker, nbytes_of, with_frames
-    from blosc2._stores.leaves.read_many import read_named
-    from blosc2._stores.leaves.read_selections import read_parts, read_selections
-    from blosc2._stores.leaves.statistics import GroupStats, describe_leaf, leaves_table, store_stats
+    from blosc2._stores.leaves.read_many import read_named, read_parts, read_selections
+    from blosc2._stores.leaves.statistics import GroupStats, LeafInfo, describe_leaf, leaves_table, store_stats
     from blosc2._stores.leaves.value_to_frame import FramedValue, metadata_frame, new_frame
     from blosc2._stores.new_keys import NewKeys, NewNames
     from blosc2._stores.open_stores import close_replaced, end_all, end_forgotten, note_writable
@@ -30,35 +27,29 @@ if TYPE_CHECKING:
     from blosc2._stores.publish import NOTHING
     from blosc2._stores.shared.leaf import SharedLeaf
     from blosc2._stores.shared.session import SharedPending, SharedSession
-    from blosc2._stores.shown.close_keys import close_keys
     from blosc2._stores.shown.completions import completions
-    from blosc2._stores.shown.outline import children_of, outline
-    from blosc2._stores.shown.summary import html, one_line
+    from blosc2._stores.shown.summary import children_of, close_keys, html, one_line, outline
     from blosc2._stores.store import Store
     from blosc2._stores.tiered_backends import backend_of, file_names, lock_of, open_or_begin
-    from blosc2._stores.transaction import Transaction
+    from blosc2._stores.transaction import AllOrNone, Transaction
     from blosc2._stores.tree import tree_changes, walking
     from blosc2._stores.tree.attributes import GroupAttributes
     from blosc2._stores.tree.drawing import FEW_LINES, Drawing, draw_names, draw_store, listed
-    from blosc2._stores.tree.foreign_object import ForeignObject
-    from blosc2._stores.tree.foreign_objects import ForeignObjects
+    from blosc2._stores.tree.foreign_objects import ForeignObject, ForeignObjects
     from blosc2._stores.tree.groups import Groups, has_group
     from blosc2._stores.tree.names import ATTRIBUTES, HIDDEN
 else:
     __getattr__ = on_demand(__name__, {
-        "all_or_none": "AllOrNone",
         "copy_store": "to_b2d to_b2z",
         "followers": "recount",
         "leaf_publishing": "LeafPublishing gets_file",
         "leaves.advice": "advise_all",
-        "leaves.descriptions": "LeafInfo",
         "leaves.leaf": "leaf_reader",
-        "leaves.live_leaf": "live_leaf",
-        "leaves.read_many": "read_named",
-        "leaves.read_selections": "read_parts read_selections",
-        "leaves.statistics": "GroupStats describe_leaf leaves_table store_stats",
         "leaves.leaf_setting": "ready_setter set_chunks set_leaf",
+        "leaves.live_leaf": "live_leaf",
         "leaves.many_frames": "LEAST FrameMaker nbytes_of with_frames",
+        "leaves.read_many": "read_named read_parts read_selections",
+        "leaves.statistics": "GroupStats LeafInfo describe_leaf leaves_table store_stats",
         "leaves.value_to_frame": "FramedValue metadata_frame new_frame",
         "new_keys": "NewKeys NewNames",
         "open_stores": "close_replaced end_all end_forgotten note_writable",
@@ -66,17 +57,14 @@ else:
         "publish": "NOTHING",
         "shared.leaf": "SharedLeaf",
         "shared.session": "SharedPending SharedSession",
-        "shown.close_keys": "close_keys",
         "shown.completions": "completions",
-        "shown.outline": "children_of outline",
-        "shown.summary": "html one_line",
+        "shown.summary": "children_of close_keys html one_line outline",
         "store": "Store",
         "tiered_backends": "backend_of file_names lock_of open_or_begin",
-        "transaction": "Transaction",
+        "transaction": "AllOrNone Transaction",
         "tree.attributes": "GroupAttributes",
         "tree.drawing": "FEW_LINES Drawing draw_names draw_store listed",
-        "tree.foreign_object": "ForeignObject",
-        "tree.foreign_objects": "ForeignObjects",
+        "tree.foreign_objects": "ForeignObject ForeignObjects",
         "tree.groups": "Groups has_group",
         "tree.names": "ATTRIBUTES HIDDEN",
     }, ("changes", "publish", "tree.tree_changes", "tree.walking"))  # fmt: skip

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from blosc2._backends import MAP_BYTES, ByteRange, Renamed, new_key
 from blosc2._core.leaves.store_state import Change
-from blosc2._stores.all_or_none import AllOrNone
 from blosc2._stores.followers import recount
+from blosc2._stores.transaction import AllOrNone
 from blosc2.exceptions import FormatError, name_file
 
 #: Fewer keys than these are removed one by one.

@@ -15,14 +15,14 @@ from blosc2._backends import ByteRange, Pace, Renamed, suffixed_folders
 from blosc2._core.frame.frame import Frame
 from blosc2._core.keys.folded_keys import folded
 from blosc2._frames import held_in_memory
-from blosc2._stores.all_or_none import AllOrNone
 from blosc2._stores.changes import put
 from blosc2._stores.followers import forget_published_keys, key_changed
 from blosc2._stores.publish import flush, may_publish
+from blosc2._stores.transaction import AllOrNone
 from blosc2.exceptions import explain, name_file
 
 if TYPE_CHECKING:
-    from blosc2._backends.directory.placing import Placing
+    from blosc2._backends.directory.publishing import Placing
     from blosc2.dict_store import DictStore
 
 #: Seconds that single leaves may wait for the disk in total, before they are published in groups.

@@ -8,8 +8,8 @@ from blosc2._backends import ByteRange, Pace
 from blosc2._stores.publish import flush, may_publish
 
 if TYPE_CHECKING:
-    from blosc2._stores.all_or_none import AllOrNone
     from blosc2._stores.store import Store
+    from blosc2._stores.transaction import AllOrNone
 
 
 class PacedPublishing:

@@ -11,7 +11,7 @@ from blosc2._core.leaves.store_state import PendingFrames
 
 if TYPE_CHECKING:
     from blosc2._backends import Backend
-    from blosc2._stores.all_or_none import AllOrNone
+    from blosc2._stores.transaction import AllOrNone
 
 
 class PendingChanges(PendingFrames):

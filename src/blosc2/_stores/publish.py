@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from blosc2._files import Compaction, Progress
-    from blosc2._stores.all_or_none import AllOrNone
     from blosc2._stores.store import Store
+    from blosc2._stores.transaction import AllOrNone
 
 
 class Publishing(Protocol):

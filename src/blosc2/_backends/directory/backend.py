@@ -16,12 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from blosc2._backends import directory as directories
 from blosc2._backends import embedded as frames
-from blosc2._backends.directory.aside import FilesAside
-from blosc2._backends.directory.files import has_dead_bytes, size_of
-from blosc2._backends.directory.folders import Folders
-from blosc2._backends.directory.leaf_files import LeafFiles
-from blosc2._backends.directory.placing import Placing, Unsettled
-from blosc2._backends.directory.scan import is_empty
+from blosc2._backends.directory.leaf_files import Folders, LeafFiles
+from blosc2._backends.directory.publishing import FilesAside, Placing, Unsettled
+from blosc2._backends.directory.scan import has_dead_bytes, is_empty, size_of
 from blosc2._backends.embedded.file import EmbeddedFile
 from blosc2._backends.embedded.frame_map import Embedded, read_embedded
 from blosc2._backends.layout import (

@@ -17,7 +17,6 @@ __all__ = [
     "publishing",
     "streaming",
     "unfinished_append",
-    "version",
 ]
 
 if TYPE_CHECKING:

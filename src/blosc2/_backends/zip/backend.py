@@ -25,8 +25,7 @@ from blosc2._backends.layout import (
     taken,
 )
 from blosc2._backends.tiers import TieredBackend
-from blosc2._backends.zip.members import Members, OwnCatalog
-from blosc2._backends.zip.version import EMBED_NAME, Version, open_version
+from blosc2._backends.zip.members import EMBED_NAME, Members, OwnCatalog, Version, open_version
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.forking import keep_from_child

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from blosc2._backends.layout import ByteRange
-from blosc2._backends.zip.members import Members, OwnCatalog
-from blosc2._backends.zip.version import EMBED_NAME
+from blosc2._backends.zip.members import EMBED_NAME, Members, OwnCatalog
 from blosc2._core.catalog_writing.catalog_writer import write_cataloged
 from blosc2._core.keys.listing import KeyListing
 from blosc2._core.leaves.leaf_stream import hide_removed

@@ -13,7 +13,7 @@ from blosc2._backends.layout import ByteRange, NewFrame, Renamed, missing
 from blosc2._backends.zip import directory_records
 from blosc2._backends.zip.directory_records import CATALOG_NAME, write_directory
 from blosc2._backends.zip.member_frames import append_frame
-from blosc2._backends.zip.version import EMBED_NAME
+from blosc2._backends.zip.members import EMBED_NAME
 from blosc2._core.leaves.leaf_stream import append_frames
 from blosc2._core.zip.archive_writer import ArchiveWriter
 from blosc2._files import (

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from blosc2._backends.zip.version import END, END_WITH_CHECKSUM
+from blosc2._backends.zip.members import END, END_WITH_CHECKSUM
 from blosc2._core.io.source import Source
 from blosc2._core.zip.archive import Archive
 from blosc2.exceptions import FormatError

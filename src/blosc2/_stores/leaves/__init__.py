@@ -4,4 +4,4 @@ Here a frame is opened as a leaf, and a value becomes a frame. Which keys there 
 decided elsewhere (`_stores.contents`, `_stores.pending`).
 """
 
-__all__ = ["advice", "descriptions", "leaf", "many_frames", "open_leaves", "read_many", "read_selections"]
+__all__ = ["advice", "leaf", "many_frames", "open_leaves", "read_many", "statistics"]

@@ -12,11 +12,11 @@ from blosc2._backends import MAP_BYTES, MEMORY_LIMIT, NewFrame, new_key
 from blosc2._core.leaves.leaf_setter import LeafSetter
 from blosc2._core.leaves.store_state import Change
 from blosc2._frames import Stored, held_in_memory
-from blosc2._stores.all_or_none import AllOrNone
 from blosc2._stores.changes import put
 from blosc2._stores.leaves import value_to_frame
 from blosc2._stores.leaves.laid_out import lay_out, takes_chunks
 from blosc2._stores.leaves.value_to_frame import FramedValue, compressed, frame_of
+from blosc2._stores.transaction import AllOrNone
 
 if TYPE_CHECKING:
     from blosc2._stores.store import Store

@@ -6,4 +6,4 @@ for the writer's lock and starts from the newest version; when that one leaves, 
 they failed, and the lock is let go. So whatever holds the store's lock is one change for all others.
 """
 
-__all__ = ["following", "leaf", "session", "writing"]
+__all__ = ["leaf", "session"]

@@ -11,7 +11,7 @@ from blosc2._handles import FollowingHandle
 from blosc2._stores.leaves.live_leaf import LiveHandle
 
 if TYPE_CHECKING:
-    from blosc2._stores.shared.writing import SharedWriting
+    from blosc2._stores.shared.session import SharedWriting
 
 
 class SharedLeaf(FollowingHandle, LiveHandle):

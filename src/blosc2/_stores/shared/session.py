@@ -1,17 +1,323 @@
-"""What a store with ``locking=True`` has in place of what others have."""
+"""Stores that several programs change, with `locking=True`: they take turns, and follow each other."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import _thread
+import errno
+import os
+import time
+import weakref
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from blosc2._backends import EMBED, shared_lock_path
+from blosc2._core.io.sharing import item_of
+from blosc2._core.leaves.store_state import Change
+from blosc2._core.leaves.weak_cache import OuterBlock
 from blosc2._core.on_demand import import_now
+from blosc2._files import Turn, file_identity
 from blosc2._stores.pending import PendingChanges
+from blosc2._stores.publish import drop, flush, load_if_behind, show
 from blosc2._stores.session import Session
-from blosc2._stores.shared.following import Following, SharedFollowing
-from blosc2._stores.shared.writing import SharedWriting
+from blosc2.exceptions import FormatError, MissingFileError, StoreLockedError, explain
 
 if TYPE_CHECKING:
+    from blosc2._backends import WriterLock
     from blosc2._stores.store import Store
+
+
+_Result = TypeVar("_Result")
+
+#: Nanoseconds in which a file system may not tell two changes of a file apart.
+_TICK: Final = 20 * 10**6
+
+
+class Following(OuterBlock):
+    """Shows the newest version of one store at each access. The store is not kept alive.
+
+    As a context manager it lets the store show one version: the newest one when the block begins. Other threads do not
+    wait for its end unless they need another version.
+    """
+
+    def __init__(self, store: Store) -> None:
+        backend = store._backend
+        root = str(backend.root)
+        self._store = weakref.ref(store)
+        self._paths = (root, os.path.join(root, EMBED)) if backend.suffix == ".b2d" else (root,)
+        # The files of the version that is shown; None if it is not known.
+        self._seen: tuple[Any, ...] | None = None
+        # Whether another version is being read just now; whether the last block began with another one.
+        self._is_reading = self._took_up = False
+        #: Whether nobody else can publish a version now.
+        self.is_changing = False
+
+    def follow(self) -> bool:
+        """Show the newest version; whether another one was shown before."""
+        if self.depth or self.is_changing or self._is_reading or self._is_newest():
+            return False
+        with self:
+            return self._took_up
+
+    def _begin(self) -> None:
+        self._took_up = not (self.is_changing or self._is_newest()) and self._take_up()
+
+    def _clean_up(self) -> None:
+        self._is_reading = False
+
+    def _is_newest(self) -> bool:
+        seen = self._seen
+        if seen is None or seen != tuple(map(file_identity, self._paths)):
+            return False
+        # Else it was changed so lately that another change may have left no trace.
+        return time.time_ns() - max((identity[3] for identity in seen if identity), default=0) > _TICK
+
+    def _take_up(self) -> bool:
+        """Show what is published now; whether that is another version."""
+        store = self._store()
+        if store is None or store._session.closed:
+            return False
+        self._is_reading = True
+        try:
+            self._seen = None
+            seen = tuple(map(file_identity, self._paths))  # before it is read: a change meanwhile is then noticed
+            changed = self._show_newest(store)
+            self._seen = seen
+            return changed
+        finally:
+            self._is_reading = False
+
+    def _show_newest(self, store: Store) -> bool:
+        if not store._backend.lists_cheaply:
+            store._forget_leaves()  # nothing tells which of them are new
+        if not show(store, store._backend.reload):
+            return False
+        store._pending.revision += 1
+        store._forget_leaves()
+        return True
+
+    def of_one_version(self, function: Callable[..., _Result], *arguments: Any) -> _Result:
+        """What a function finds that reads several leaves."""
+        with self:
+            return function(*arguments)
+
+    def renew(self) -> bool:
+        """In a forked child: see `Lock.renew`."""
+        self._is_reading = False
+        return self._renew()
+
+
+class SharedFollowing(Following):
+    """The same for a store that is open for writing: with it, open leaves show the newest version, too."""
+
+    def __init__(self, store: Store, lock: WriterLock) -> None:
+        super().__init__(store)
+        self._writer_lock = lock
+
+    def follow(self) -> bool:
+        # A forked child goes on showing what waited for publication in its parent.
+        if self._writer_lock.inherited and self._is_changed():
+            return False
+        return super().follow()
+
+    def _is_changed(self) -> bool:
+        store = self._store()
+        return store is not None and store._unpublished
+
+    def _show_newest(self, store: Store) -> bool:
+        if not show(store, store._backend.reload):
+            return False
+        store._pending.revision += 1
+        if store._names is not None:
+            store._names.forget()
+        unsettled = store._backend.unsettled
+        if unsettled is not None:
+            unsettled.followed()
+        store._leaves.follow(store._contents.byte_range)
+        return True
+
+    # ------------------------------------------------------------------ while the store is changed
+    def begin_change(self) -> None:
+        """Show the newest version, which nobody else changes now, and stay there until `end_change`."""
+        with self:
+            self.is_changing = True
+            self._take_up()
+
+    def end_change(self, *, is_known: bool) -> None:
+        """Others may change the store again; `is_known` says that the version shown is the published one."""
+        self._seen = tuple(map(file_identity, self._paths)) if is_known else None
+        self.is_changing = self._is_reading = False
+
+
+#: An archive is written anew when its unused bytes exceed twice the others and this.
+_SLACK: Final = 1 << 20
+
+# The thread that changes a store, and the object by which it does, by the path of the shared lock.
+_changing: dict[str, tuple[int, int]] = {}
+
+
+class SharedWriting(OuterBlock):
+    """The lock of one store that is changed in turns, as a context manager for one change.
+
+    Parameters
+    ----------
+    store : Store
+    following : SharedFollowing
+    timeout : float or None
+        How many seconds a change waits for others.
+    """
+
+    def __init__(self, store: Store, following: SharedFollowing, timeout: float | None) -> None:
+        lock = store._session.writer_lock
+        assert lock is not None
+        self._store = weakref.ref(store)
+        self._following = following
+        self._writer_lock: WriterLock = lock
+        self._timeout = timeout
+        self._root = str(store._backend.root)
+        self._path = shared_lock_path(self._root, store._backend.suffix)
+        self._turn = Turn(self._path, lock.owner)
+        # Bytes of an archive up to which nobody has to look at how many of them are used.
+        self._compact_at = _SLACK
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the store is being changed."""
+        return self.depth > 0
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether somebody removed the store."""
+        return not os.path.lexists(self._root)
+
+    def _enter(self) -> None:
+        self._following.__enter__()
+
+    def _leave(self) -> None:
+        self._following.__exit__(None, None, None)
+
+    def _begin(self) -> None:
+        """Wait for the turn and the lock, and show the newest version."""
+        store = self._store()
+        if store is None:
+            raise self._missing()
+        with Change(store._session):
+            self._begin_change()
+
+    def _begin_change(self) -> None:
+        lock = self._writer_lock
+        lock.owner.check(self._root)
+        if item_of(_changing, self._path, (0, 0))[0] == _thread.get_ident():
+            raise StoreLockedError(
+                "this thread is changing the store through another handle, and would wait for itself: use one handle, "
+                "or end that change first",
+                path=self._root,
+            )
+        deadline = None if self._timeout is None else time.monotonic() + self._timeout
+        if self.is_gone:
+            raise self._missing()
+        self._turn.wait(deadline)
+        lock.acquire(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        if lock.creates:
+            raise self._missing()
+        self._turn.count(deadline, lock.descriptor)
+        _changing[self._path] = _thread.get_ident(), id(self)
+        self._following.begin_change()
+
+    def _missing(self) -> MissingFileError:
+        return MissingFileError(errno.ENOENT, "the store is gone: somebody removed it while it was open", self._root)
+
+    def _end(self, failed: bool) -> None:
+        """Publish what was changed, or drop it; then let others have their turn."""
+        store = self._own_store()
+        if store is None:
+            self._release(is_known=False)
+            return
+        with Change(store._session):  # to its end: what came in between would belong to a change that is over
+            with self._following:
+                if failed:
+                    self._drop(store)
+                else:
+                    self._publish_or_drop(store)
+            self._release(is_known=not failed)
+
+    def _clean_up(self) -> None:
+        """A change could not begin, or ended by an error."""
+        store = self._own_store()
+        with nullcontext() if store is None else Change(store._session):
+            try:
+                if store is not None and self._following.is_changing:
+                    with self._following:
+                        self._drop(store)
+            finally:
+                self._release(is_known=False)
+
+    def _own_store(self) -> Store | None:
+        """The store, unless it is closed, or that of the process of which this one is a fork."""
+        store = None if self._writer_lock.inherited else self._store()
+        return None if store is None or store._session.closed else store
+
+    def _publish_or_drop(self, store: Store) -> None:
+        try:
+            self._publish(store)
+        except BaseException as error:
+            explain(error, "the handle shows what is published")
+            raise
+
+    def _publish(self, store: Store) -> None:
+        backend = store._backend
+        if not (store._unpublished or store._pending.unwritten or store._publishing.hidden):
+            return
+        # What an assignment publishes is durable in an archive at once, else after `flush`: doc/guide/publishing.md.
+        store._publishing.lazily = backend.suffix == ".b2e"
+        try:
+            flush(store, durable=True)
+        finally:
+            store._publishing.lazily = False
+        members = backend.members
+        if members is not None and backend.size() > self._compact_at:
+            self._compact_at = 3 * members.used_bytes() + _SLACK
+            if backend.size() > self._compact_at:
+                backend.compact(None)
+                show(store, backend.show_published)
+
+    def _drop(self, store: Store) -> None:
+        """Show what is published: a change failed."""
+        with suppress(OSError, FormatError):  # first: leaves show what it has
+            load_if_behind(store)
+        if store._unpublished or store._pending.unwritten:
+            drop(store)
+
+    def _release(self, *, is_known: bool) -> None:
+        """Let others have their turn. It may be called again, if it was interrupted."""
+        if self._writer_lock.inherited:
+            return
+        if item_of(_changing, self._path, (0, 0))[1] == id(self):
+            _changing.pop(self._path, None)
+        self._following.end_change(is_known=is_known)
+        with suppress(OSError):  # of closing what is not locked any more
+            self._writer_lock.let_go()
+        with suppress(OSError):
+            self._turn.end()
+
+    def open(self, store: Store, begin: Callable[[], None]) -> None:
+        """Open the store by `begin`; if it is new, or mode "w" replaces it, make it now, under the lock."""
+        if store.mode == "a" and store._backend.exists():
+            begin()
+            return
+        self._writer_lock.acquire(self._timeout)
+        try:
+            begin()
+            if store._pending.unwritten:
+                flush(store, durable=True)
+        finally:
+            self._writer_lock.let_go()
+
+    def renew(self) -> bool:
+        """In a forked child: see `Lock.renew`. The lock for writing is the parent's."""
+        self._renew()
+        _changing.pop(self._path, None)
+        return self._following.renew()
 
 
 class SharedSession(Session):

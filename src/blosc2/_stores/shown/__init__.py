@@ -4,4 +4,4 @@ What is shown is bounded: it takes no longer for a million leaves than for a hun
 describes. The one line that `repr` gives never opens a leaf.
 """
 
-__all__ = ["close_keys", "completions", "outline", "summary"]
+__all__ = ["completions", "summary"]

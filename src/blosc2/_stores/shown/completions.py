@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from blosc2._core.io.sharing import item_of
-from blosc2._stores.shown.outline import children_of
+from blosc2._stores.shown.summary import children_of
 from blosc2.exceptions import FormatError
 
 #: More keys than this are of no use to a person.

@@ -6,7 +6,6 @@ Keys are absolute here, also for a view of a group. Which leaves there are is no
 __all__ = [
     "attributes",
     "drawing",
-    "foreign_object",
     "foreign_objects",
     "groups",
     "names",
