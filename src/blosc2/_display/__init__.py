@@ -36,25 +36,3 @@ else:
         ),
         "outline": "Node as_html as_text",
     })  # fmt: skip
-
-__all__ = [
-    "Node",
-    "as_html",
-    "as_text",
-    "byte_bar",
-    "chunk_grid",
-    "colour_picture",
-    "definition_table",
-    "escaped",
-    "grey",
-    "human_size",
-    "limits",
-    "line_of_blocks",
-    "number",
-    "page",
-    "png_bytes",
-    "printable",
-    "ratio_text",
-    "sizes_text",
-    "text_picture",
-]

@@ -87,13 +87,3 @@ else:
         "opaque_objects": "OpaqueArray OpaqueSChunk",
         "slice_chunks": "get_slice_nchunks touched_chunks",
     })  # fmt: skip
-
-__all__ = [
-    "OpaqueArray", "OpaqueSChunk", "arange", "array", "asarray", "astype", "clib_info",
-    "compress", "compress2", "compressor_list", "concat", "copy", "decompress", "decompress2", "empty",
-    "empty_like", "expand_dims", "eye", "frombuffer", "fromiter", "full", "full_like", "get_blocksize",
-    "get_cbuffer_sizes", "get_clib", "get_compressor", "get_cpu_info", "get_slice_nchunks", "linspace",
-    "matrix_transpose", "nans", "ones", "ones_like", "pack", "pack_array", "permute_dims", "reshape", "save",
-    "set_blocksize", "set_compressor", "set_releasegil", "squeeze", "stack", "take", "take_along_axis",
-    "touched_chunks", "transpose", "uninit", "unpack", "unpack_array", "wrap", "zeros", "zeros_like",
-]  # fmt: skip

@@ -33,9 +33,3 @@ else:
         "read_items": "Items Reader Version planned read read_many read_other read_whole reading view_items",
         "write_items": "Chunks chunks_with write_fancy",
     })  # fmt: skip
-
-__all__ = [
-    "Chunks", "FieldViews", "Items", "NDField", "OrthogonalIndex", "Reader", "Selection", "Version", "as_items",
-    "basic_selection", "check_out", "chunks_with", "list_index", "lossless", "plain", "planned", "read",
-    "read_many", "read_other", "read_whole", "reading", "short_text", "view_items", "write_fancy",
-]  # fmt: skip

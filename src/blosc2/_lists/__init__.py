@@ -19,24 +19,3 @@ from blosc2._lists.batches import (
     stored_lengths,
 )
 from blosc2._lists.lists import Chunk, ValueList, packed_value, readable, unreadable
-
-__all__ = [
-    "BUDGETS",
-    "LENGTHS",
-    "Batch",
-    "BatchArrayItems",
-    "BatchMetadata",
-    "Block",
-    "Chunk",
-    "Layout",
-    "NewBatch",
-    "ValueList",
-    "compressed_batch",
-    "layout_of",
-    "packed_lengths",
-    "packed_value",
-    "readable",
-    "serializer_of",
-    "stored_lengths",
-    "unreadable",
-]  # fmt: skip

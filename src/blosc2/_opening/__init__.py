@@ -38,9 +38,3 @@ else:
         "open_store": "opened_remote opened_store store_in_frame store_in_memory",
         "tensors": "load_array load_tensor pack_array2 pack_tensor save_array save_tensor unpack_array2 unpack_tensor",
     })  # fmt: skip
-
-__all__ = [
-    "estore_from_cframe", "from_cframe", "install", "load", "load_array", "load_tensor", "ndarray_from_cframe",
-    "objectarray_from_cframe", "open", "pack_array2", "pack_tensor", "save_array", "save_tensor",
-    "schunk_from_cframe", "unpack_array2", "unpack_tensor",
-]  # fmt: skip

@@ -17,7 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # file names need not be text
     try:
-        import click  # noqa: F401 - an extra
+        import click
     except ImportError:
         from blosc2._tools.cli.basics import run_basics
 
