@@ -3,6 +3,7 @@ takes back nothing that was published, keeps nobody out, and leaves no file."""
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -147,6 +148,20 @@ def rename_many(store: Any) -> None:
     store.rename("/many", "/much")
 
 
+def reopen(mode: str) -> Callable[[Any], None]:
+    """Close the store, and open it again; the second one is closed without changes."""
+
+    def act(store: Any) -> None:
+        store.close()
+        if isinstance(store, Model):
+            if mode == "w":
+                store.clear()
+            return
+        type(store)(store._file, mode=mode).close()
+
+    return act
+
+
 def nothing(store: Any) -> None:
     pass
 
@@ -215,6 +230,9 @@ OPERATIONS = {
     "compact with changes": Operation(lambda store: store.compact(), begin=change),
     "close": Operation(lambda store: store.close()),
     "close with changes": Operation(lambda store: store.close(), begin=change),
+    "open to read": Operation(reopen("r")),
+    "open": Operation(reopen("a")),
+    "open to replace": Operation(reopen("w")),
     "block": Operation(block, steps=True),
     "raising block": Operation(raising_block, steps=True),
     "flush of a new store": Operation(lambda store: store.flush(), "new", put(*FEW.items())),
@@ -375,6 +393,7 @@ def check(run: _Run, step: str) -> None:
         assert visible == shown, f"closed with {_some(visible)} of {_some(shown)}"
     left = os.listdir(make.path.parent)
     assert left in ([make.path.name], []), f"left {left}"
+    gc.collect()  # nobody holds a store that was being opened, but the error's frames may
     with make("a") as other:
         assert values_of(other) == visible
         other["/last"] = [1]

@@ -92,9 +92,13 @@ class WriterLock:
         check_permission(path)
         self._exclusive = exclusive and sys.platform != "win32"
         if self._exclusive:
-            if not shared:
-                self.acquire(timeout)
             _held.add(self)
+            if not shared:
+                try:
+                    self.acquire(timeout)
+                except BaseException:  # an interrupt may come when the lock is taken
+                    self.let_go()
+                    raise
 
     @property
     def held(self) -> bool:
