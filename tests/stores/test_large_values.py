@@ -141,7 +141,7 @@ def test_a_value_that_changes_while_it_is_stored(
     monkeypatch.delattr(os, "copy_file_range", raising=False)
     if suffix == ".b2d" and summed:
         # It is copied with its checksums, which tell of it, as the file that it has later.
-        monkeypatch.setattr("blosc2._backends.directory.publishing._OWN_FILE", 0)
+        monkeypatch.setattr("blosc2._backends.directory.placing._OWN_FILE", 0)
         with store_at(path, "a") as store:
             store["/a"] = array
         assert not blosc2.check(path).ok

@@ -16,7 +16,7 @@ from fixture_kit.isolated import environment
 
 import blosc2
 from blosc2._backends import publish_pace as pace
-from blosc2._backends.directory import publishing as placing
+from blosc2._backends.directory import placing
 from blosc2._stores import leaf_publishing
 from blosc2.exceptions import FormatError
 

@@ -17,7 +17,7 @@ from blosc2._core.keys.listing import KeyListing
 from blosc2._files import Progress
 
 if TYPE_CHECKING:
-    from blosc2._backends.directory.publishing import Placing
+    from blosc2._backends.directory.placing import Placing
     from blosc2._backends.embedded.frame_map import Embedded
     from blosc2._backends.writer_lock import WriterLock
     from blosc2._backends.zip.members import Members

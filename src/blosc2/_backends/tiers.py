@@ -24,7 +24,7 @@ from blosc2._options import StoreOptions
 from blosc2.exceptions import CLOSED_STORE, ClosedStoreError, StoreKeyError
 
 if TYPE_CHECKING:
-    from blosc2._backends.directory.publishing import Placing
+    from blosc2._backends.directory.placing import Placing
     from blosc2._backends.embedded.changes import EmbeddedChanges
     from blosc2._backends.protocol import Settles
     from blosc2._backends.writer_lock import WriterLock

@@ -22,7 +22,7 @@ from blosc2._stores.transaction import AllOrNone
 from blosc2.exceptions import explain, name_file
 
 if TYPE_CHECKING:
-    from blosc2._backends.directory.publishing import Placing
+    from blosc2._backends.directory.placing import Placing
     from blosc2.dict_store import DictStore
 
 #: Seconds that single leaves may wait for the disk in total, before they are published in groups.

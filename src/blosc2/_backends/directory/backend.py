@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from blosc2._backends import directory as directories
 from blosc2._backends import embedded as frames
 from blosc2._backends.directory.leaf_files import Folders, LeafFiles
-from blosc2._backends.directory.publishing import FilesAside, Placing, Unsettled
+from blosc2._backends.directory.placing import FilesAside, Placing, Unsettled
 from blosc2._backends.directory.scan import has_dead_bytes, is_empty, size_of
 from blosc2._backends.embedded.file import EmbeddedFile
 from blosc2._backends.embedded.frame_map import Embedded, read_embedded
