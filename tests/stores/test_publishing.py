@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fixture_kit.forks import in_child
 from fixture_kit.isolated import environment
 from store_makers import KINDS, Maker, values_of
 
@@ -277,6 +278,26 @@ def test_mode_w_does_not_take_what_is_being_changed(make: Maker) -> None:
         with make("w", locking=True) as other:
             other["/d"] = [4]
         assert list(store) == ["/d"]
+
+
+@POSIX
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_mode_w_of_another_process_is_refused(filled: Any, make: Maker) -> None:
+    before = values_of(filled)
+    filled["/more"] = [1]
+
+    def replace() -> None:
+        with pytest.raises(blosc2.StoreLockedError):
+            make("w")
+        assert not filled.closed
+
+    in_child(replace)
+    code = "try:\n    blosc2.open(path, mode='w')\nexcept blosc2.StoreLockedError:\n    print('refused')"
+    with outside(code, str(make.path)) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "refused\n"
+    filled.close()
+    assert make.values() == {**before, "/more": [1]}
 
 
 @POSIX

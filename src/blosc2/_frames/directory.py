@@ -110,7 +110,7 @@ class ChunkFiles:
         return Source.joined(self.byte_ranges, path)
 
     def bytes(self) -> Iterator[bytes]:
-        """The same of a small frame."""
+        """The bytes of the files of a small frame, one after another."""
         return (source.read(offset, length) for source, offset, length in self.byte_ranges)
 
 

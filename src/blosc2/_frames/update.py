@@ -142,7 +142,7 @@ def _buffer(data: bytes) -> ByteRange:
 
 
 def held_in_memory(byte_range: ByteRange) -> ByteRange:
-    """The same byte range, in memory where its bytes are part of a file that may change before they are needed."""
+    """A byte range, in memory where its bytes are part of a file that may change before they are needed."""
     source = byte_range[0]
     if not source.is_joined or all(part.in_memory for part, _, _ in source.byte_ranges(0, source.size)):
         return byte_range
@@ -198,7 +198,7 @@ class JoinedChunks:
         return self._source
 
     def source_after(self, update: FrameUpdate) -> Source:
-        """The same after a change, which gets the offsets of its new chunks in that."""
+        """A source of all chunks after a change, which gets the offsets of its new chunks in that."""
         source = self.source()
         added: dict[int, bytes | Spooled] = {}
         for index, stored in sorted(update.new.items()):

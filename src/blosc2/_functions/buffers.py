@@ -85,7 +85,7 @@ def decode(src: Any, nthreads: int, what: str) -> bytes:
 
 
 def decode_into(src: Any, dst: Any, nthreads: int, what: str) -> None:
-    """The same, written to the start of a destination."""
+    """Decode a chunk to the start of a destination."""
     view = _destination(dst)
     if type(src) is bytes and len(src) < _LARGE and len(view) < _LARGE:
         try:

@@ -38,7 +38,7 @@ def read_bytes(frame: Frame, start: int, stop: int, nthreads: int) -> bytes:
 
 
 def read_into(frame: Frame, start: int, stop: int, out: memoryview, nthreads: int) -> None:
-    """The same into a writable view of as many bytes."""
+    """Read the uncompressed bytes ``start .. stop`` into a writable view of as many bytes."""
     geometry = _geometry_for(frame, start, stop, nthreads)
     if geometry is None:
         frame.read_into(start, stop, out)

@@ -557,7 +557,7 @@ def orthogonal_selection(key: Any, shape: tuple[int, ...]) -> FancySelection:
 
 
 def with_rows(fancy: FancySelection, first: int) -> FancySelection:
-    """The same selection in an array that has more items at the front of axis 0, which has index arrays."""
+    """A selection in an array that has more items at the front of axis 0, which has index arrays."""
     return fancy._replace(indices=(fancy.indices[0] + first, *fancy.indices[1:]))
 
 

@@ -222,7 +222,7 @@ def why_not(path: str, key: str, suffix: str) -> str | None:
 
 
 def _why_no_file(root: str, key: str, name: bytes) -> str | None:
-    """The same for a `.b2d`, where a key is the name of a file."""
+    """Why a key can be no file of a `.b2d`, where it is the name of one; None if it can."""
     other = "recover it into a .b2z or .b2e"
     if not is_path(key):
         return f"no file can be named like its key on this system; {other}"

@@ -233,7 +233,7 @@ class MsgpackBlocks:
 
     @staticmethod
     def blocks(packed: PackedList, most: int) -> list[bytes]:
-        """The same items as blocks."""
+        """Packed items as blocks."""
         blocks = packed.parts(most)
         if any(TUPLE_MARK in block[:16] and packed.item(n * most) == TUPLE_MARK for n, block in enumerate(blocks)):
             raise ValueError("can not serialize a block that begins with '__tuple__': that is how tuples are stored")

@@ -162,7 +162,7 @@ class RemotePath(str):
         return self
 
     def anew(self, wanted: tuple[Any, ...] | None = None) -> RemotePath:
-        """The same without what reads it: it shows the newest version, or refuses all but the one that is wanted."""
+        """This path without what reads it: it shows the newest version, or refuses all but the one that is wanted."""
         return self.called(str(self), self.url, self.storage_options, self.options, wanted)
 
     @property

@@ -77,6 +77,7 @@ def close_replaced(path: str) -> None:
 
     Stores that take turns, and what is in the middle of a change, are left to the lock of the new store.
     """
+    target = os.path.realpath(path)
     for _, store in living(_writable):
         session = store._session
         lock = session.writer_lock
@@ -84,7 +85,7 @@ def close_replaced(path: str) -> None:
             continue
         if session.transaction is not None or session.streaming or session.is_changing:
             continue
-        if os.path.realpath(lock.path) == os.path.realpath(path):
+        if os.path.realpath(lock.path) == target:
             replace(store)
 
 

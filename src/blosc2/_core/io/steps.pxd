@@ -1,6 +1,5 @@
 # What keeps threads apart that have no GIL: see steps.h and atomics.h.
-from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t
 
 cdef extern from "io/atomics.h" nogil:
     int64_t counter_next(int64_t *counter)

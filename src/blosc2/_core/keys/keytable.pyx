@@ -169,7 +169,7 @@ cdef class KeyTable:
         return self._instead
 
     def without_groups(self, tuple groups not None):
-        """The same without the keys below some groups."""
+        """This table without the keys below some groups."""
         cdef KeyTable other = KeyTable.__new__(KeyTable)
         other.archive = self.archive
         other._set_names(self.suffixes, self.skipped)

@@ -108,7 +108,7 @@ class Following(OuterBlock):
 
 
 class SharedFollowing(Following):
-    """The same for a store that is open for writing: with it, open leaves show the newest version, too."""
+    """What follows others for a store that is open for writing: open leaves show the newest version, too."""
 
     def __init__(self, store: Store, lock: WriterLock) -> None:
         super().__init__(store)

@@ -65,7 +65,7 @@ def _meant(dtype: np.dtype[Any], unsigned: Any) -> np.dtype[Any]:
 
 
 def _check(values: Any, name: str, encoding: dict[str, Any], limits: Any) -> Any:
-    """The same values, if they fit."""
+    """The values as they are, if they fit what is stored; else an error."""
     if not values.size:
         return values
     what = f"variable {name!r}"

@@ -29,7 +29,7 @@ def mixed(value: int) -> int:
 
 
 def mixed_words(values: Words) -> Words:
-    """The same for an array, which it overwrites."""
+    """64 well mixed bits of each integer of an array, which it overwrites."""
     values += np.uint64(0x9E3779B97F4A7C15)
     values ^= values >> np.uint64(30)
     values *= np.uint64(0xBF58476D1CE4E5B9)

@@ -129,7 +129,7 @@ def array_documents(array: NDArray, attributes: dict[str, Any], zarr_format: int
 
 
 def group_documents(attributes: Mapping[str, Any], zarr_format: int) -> Iterator[tuple[str, str]]:
-    """The same for a group."""
+    """The documents of a group: their names and texts."""
     if zarr_format == 2:
         yield ".zgroup", text_of({"zarr_format": 2})
         yield ".zattrs", text_of(attributes)
