@@ -203,11 +203,11 @@ def _new_list(folder: Path, cls: Any) -> Any:
 
 
 def _check_list(values: Any, folder: Path, result: Any) -> None:
-    assert values[0] == [b"first" * 50] * 4
+    assert list(values[0]) == [b"first" * 50] * 4
     assert len(values) in (1, 2)
     again = blosc2.open(str(folder / "list.b2f"))
     assert len(again) == len(values)
-    assert again[0] == values[0]
+    assert list(again[0]) == list(values[0])
     assert blosc2.check(folder / "list.b2f").ok
 
 
@@ -301,6 +301,8 @@ def _play(case: str, at: int, folder: Path) -> int:
             caught = None
     if caught is not None and not short.denied:
         raise caught
+    if caught is not None and "refresh() tells" in "".join((str(caught), *getattr(caught, "__notes__", ()))):
+        getattr(prepared, "schunk", prepared).refresh()
     one.check(prepared, real, result)
     return short.allocations
 

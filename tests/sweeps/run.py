@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import gc
 import importlib
 import os
 import pkgutil
@@ -156,15 +157,17 @@ def by_seed(chosen: list[tuple[str, str]], seed: int, tally: Tally) -> Iterator[
 
 
 def import_all() -> None:
-    """Import what operations import when they are first used, so that not each child does it again."""
+    """Import what operations import when they are first used, so that not each child does it again, and let no
+    child's collector look at it, which would copy all of the memory that they share."""
     for module in pkgutil.walk_packages(blosc2.__path__, "blosc2."):
         with suppress(ImportError):  # an extra that is not installed
             importlib.import_module(module.name)
+    gc.collect()
+    gc.freeze()
 
 
 def be_process(arguments: argparse.Namespace, process: int) -> int:
     """The share of one process; how many failures it found."""
-    import_all()
     kinds = arguments.kinds or KINDS
     chosen = [
         (kind, case)
@@ -217,6 +220,7 @@ def main() -> int:
         if child == 0:
             failures = 1
             try:
+                import_all()
                 failures = be_process(arguments, process)
             except BaseException:
                 traceback.print_exc()

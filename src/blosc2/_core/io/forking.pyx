@@ -63,7 +63,10 @@ cdef class Lock:
 
     cdef bint _renew(self) except -1:
         cdef bint lost = False
-        fresh = RLock()     # which may run the collector, and so anything: before the steps
+        try:
+            fresh = RLock()     # which may run the collector, and so anything: before the steps
+        except RuntimeError as error:   # which is how Python says it
+            raise MemoryError("no memory for a lock") from error
         if self.lock is None:
             self.lock = fresh
         elif self.generation != _generation:
