@@ -48,7 +48,7 @@ class DictStore(Store):
         ``"r"`` maps each file, and requires ``mode="r"``; see the notes.
     locking : bool
         Share the store with other handles that change it, in any process: see the notes. Not with `mmap_mode`, and not
-        on Windows. `storage` can say it, too.
+        on Windows. `storage` and ``BLOSC_LOCKING=1`` in the environment can say it, too.
     deserialize : {'safe', 'full'}
         Whether to refuse active values in the metadata of leaves, or to open them.
     timeout : float or None

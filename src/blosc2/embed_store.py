@@ -49,7 +49,7 @@ class EmbedStore(Store):
         change waits so long, by default without limit; without it, opening does, by default not at all.
     locking : bool
         Share the file with other handles that change it, in any process: see the notes. Not with `mmap_mode`, not in
-        memory, and not on Windows. `storage` can say it, too.
+        memory, and not on Windows. `storage` and ``BLOSC_LOCKING=1`` in the environment can say it, too.
     exclusive : bool
         False takes no lock, for file systems without locks; make sure that there is no other writer.
     verify : bool, optional

@@ -323,3 +323,48 @@ def test_messages_of_field_assignment() -> None:
         array["z"] = 1
     with pytest.raises(ValueError, match="not structured"):
         blosc2.zeros(3)["x"] = 1
+
+
+# ---------------------------------------------------------------------- locking by the environment
+@pytest.mark.skipif(os.name == "nt", reason="needs advisory locks")
+@pytest.mark.parametrize("value", ["1", "yes", "0", ""])
+def test_locking_by_the_environment(value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BLOSC_LOCKING", value)
+    locks = value not in ("0", "")
+    array = blosc2.zeros(6, "i4", urlpath=tmp_path / "a.b2nd")
+    schunk = blosc2.SChunk(chunksize=8, data=b"12345678", urlpath=tmp_path / "s.b2frame", cparams={"typesize": 1})
+    batches = blosc2.BatchArray(urlpath=str(tmp_path / "l.b2f"), mode="w")
+    opened = blosc2.open(tmp_path / "a.b2nd", "a")
+    assert {array.schunk.vlmeta.locking, schunk.vlmeta.locking, opened.vlmeta.locking} == {locks}
+    assert (batches.schunk.vlmeta.locking, blosc2.Storage(urlpath="x").locking) == (locks, locks)
+    for cls, name in ((blosc2.EmbedStore, "s.b2e"), (blosc2.DictStore, "s.b2d"), (blosc2.TreeStore, "s.b2z")):
+        with cls(str(tmp_path / name), "w") as store, cls(str(tmp_path / name), "a") if locks else store as second:
+            store["/a"] = [1, 2]
+            second["/b"] = [3]
+            assert {*store} == {*second} == {"/a", "/b"}
+        assert (tmp_path / f"{name}.b2lock").exists() == (locks and name != "s.b2d")
+    if locks:
+        opened[2] = 5
+        array[3] = 6
+        assert opened[:].tolist() == [0, 0, 5, 6, 0, 0]
+
+
+def test_locking_by_the_environment_where_there_can_be_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be locked works as without it, where it is not asked for by name."""
+    blosc2.asarray(ITEMS, urlpath=tmp_path / "a.b2nd")
+    with blosc2.TreeStore(str(tmp_path / "s.b2z"), "w") as store:
+        store["/a"] = ITEMS
+    offset = zipfile.ZipFile(tmp_path / "s.b2z").getinfo("a.b2nd").header_offset
+    offset += (tmp_path / "s.b2z").read_bytes()[offset:].index(b"\x9e\xa8b2frame")
+    monkeypatch.setenv("BLOSC_LOCKING", "1")
+    assert not blosc2.zeros(3).vlmeta.locking
+    assert not blosc2.Storage().locking
+    for array in (
+        blosc2.open(tmp_path / "a.b2nd", mmap_mode="r"), blosc2.open(tmp_path / "s.b2z", offset=offset),
+        blosc2.open(tmp_path / "s.b2z", mmap_mode="r")["/a"], blosc2.open(tmp_path / "a.b2nd", "a", exclusive=False),
+    ):  # fmt: skip
+        np.testing.assert_array_equal(array[:], ITEMS)
+    with blosc2.EmbedStore() as memory:
+        memory["/a"] = [1]
+    with pytest.raises(ValueError, match="urlpath must be set"):
+        blosc2.EmbedStore(locking=True)

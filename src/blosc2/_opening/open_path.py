@@ -23,6 +23,7 @@ from blosc2._options import (
     local_path,
     remote_path,
     scheme_of,
+    shares,
     tell_of_mapping,
 )
 from blosc2.exceptions import ExistingFileError, FormatError, MissingFileError
@@ -164,6 +165,7 @@ def open(
         mode, mmap_mode, kwargs.get("initial_mapping_size"), path=name, offset=offset, locking=locking,
         exclusive="exclusive" not in how,
     )  # fmt: skip
+    locking = shares(locking, name, mmap_mode, offset=offset, exclusive="exclusive" not in how)
     suffix = os.path.splitext(name)[1]
     if suffix in _STORE_SUFFIXES and offset == 0:
         return _opening.opened_store(name, suffix, mode, mmap_mode, policy, store_how, locking=locking)

@@ -31,6 +31,7 @@ from blosc2._options.modes import (
     check_target_mode,
     deserialize_mode,
     refuse_without_path,
+    shares,
 )
 from blosc2._options.paths import (
     RemoteOptions,

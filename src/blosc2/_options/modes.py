@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import operator
+import os
 import sys
 from enum import StrEnum
 from types import EllipsisType
 from typing import Any, Final, NamedTuple, Never
 
+from blosc2._core.io.forking import environment_has
 from blosc2.exceptions import legible
 
 
@@ -121,6 +123,18 @@ def check_new_modes(
         raise ValueError(f"mode 'r' creates nothing: the {what} must already exist ({legible(path)})")
 
 
+def shares(
+    locking: object, path: str | None, mmap_mode: str | None, *, offset: int = 0, exclusive: bool = True
+) -> bool:
+    """Whether to share a lock: `locking` asks for it, or `BLOSC_LOCKING` in the environment, where it is possible."""
+    return bool(locking) or (
+        environment_has(b"BLOSC_LOCKING")
+        and os.environ.get("BLOSC_LOCKING") not in (None, "", "0")
+        and not (path is None or mmap_mode is not None or offset or sys.platform == "win32")
+        and exclusive
+    )
+
+
 def check_locking(path: str | None, mmap_mode: str | None) -> None:
     """Refuse a lock where there is no file, or where a mapping would show what others change meanwhile."""
     if path is None:
@@ -226,10 +240,10 @@ def store_options(
         deserialize = "safe"
     elif deserialize != "safe":
         deserialize = str(deserialize_mode(deserialize))
+    if locking:
+        check_store_locking(path, mmap_mode, exclusive=exclusive)
+    locking = shares(locking, path, mmap_mode, exclusive=exclusive)
     seconds: Any = timeout
     if seconds is ...:
         seconds = None if locking else 0
-    if locking:
-        check_store_locking(path, mmap_mode, exclusive=exclusive)
-        locking = True
     return StoreOptions(mmap_mode, verify, advise, mode, str(deserialize), seconds, exclusive, locking)
