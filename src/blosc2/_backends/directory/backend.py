@@ -259,14 +259,22 @@ class DirectoryBackend(TieredBackend):
     def forget_shown_keys(self) -> None:
         """Look at the files again, and at the embedded values, if it can be told where they are now."""
         self._forget()
-        byte_range = None
         # What somebody else has put there stays refused.
         if self._embed_file.behind or file_identity(self._embed_file.path) == self._identity:
             with suppress(OSError, FormatError):
-                byte_range = self.embed_byte_range()
-        if byte_range is not None and self.embedded is not None:
-            self.embedded = Embedded(byte_range, verify=self.how.verify)
+                self._read_embedded_again()
         super().forget_shown_keys()  # last: a listing that is made meanwhile is of the embedded values before
+
+    def _read_embedded_again(self) -> None:
+        """Show the embedded values that are in the file now. If that fails, it is as before: the file is still unread."""
+        before = self.shown()
+        try:
+            byte_range = self.embed_byte_range()
+            if self.embedded is not None:
+                self.embedded = Embedded(byte_range, verify=self.how.verify)
+        except BaseException:
+            self.show(before)
+            raise
 
     def _forget(self) -> None:
         self.files.forget()
@@ -315,7 +323,7 @@ class DirectoryBackend(TieredBackend):
         directories.publishing.Publishing(self).into(
             {}, self.changes_of(moved, new.registry), fresh=False, durable=new.durable
         )
-        self.embedded = Embedded(self.embed_byte_range(), verify=self.how.verify)
+        self._read_embedded_again()
         for key in moved:
             del values[key]
 
