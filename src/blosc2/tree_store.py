@@ -318,6 +318,8 @@ class TreeStore(DictStore):
         _stores.tree_changes.rename(self, old, new)
 
     def _delete(self, key: str) -> None:
+        if _stores.remove_small(self, key):
+            return
         path = self._absolute(key)
         self._session.check_writable("delete items", path or key)
         _stores.tree_changes.delete(self, path, path if self._prefix else key)

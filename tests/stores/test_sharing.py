@@ -223,7 +223,7 @@ def test_a_change_that_stops_half_way_is_dropped(make: Maker, both: Any, monkeyp
         with pytest.raises(KeyboardInterrupt):
             first["/b"] = [2]
     with monkeypatch.context() as patch:
-        patch.setattr("blosc2._stores.leaves.leaf_setting.ready_setter", stop)
+        patch.setattr("blosc2._stores.pending.PendingChanges.stage", stop)
         if make.path.suffix != ".b2d" or make.options:
             with pytest.raises(KeyboardInterrupt):
                 first["/b"] = [2]

@@ -242,9 +242,11 @@ class Store(LeafLookup, MutableMapping[str, Any]):
 
     # ------------------------------------------------------------------ changing
     def _set(self, key: str, value: Any) -> None:
-        """Set a leaf, if `LeafSetter` cannot do that."""
+        """Set a leaf that `LeafSetter` has not set: it may not know this version of the store yet."""
         if self._prefix:
             self._owner[self._absolute(key)] = value
+            return
+        if _stores.set_small(self, key, value):
             return
         key = new_key(key)
         self._session.check_writable("set items", key)

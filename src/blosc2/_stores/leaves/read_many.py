@@ -272,9 +272,7 @@ def read_and_learn(store: Store, key: str) -> Items:
     if store._session.sharing is not None:
         return items
     with store._lock:
-        session = store._session
-        is_busy = session.closed or session.streaming or session.is_changing
-        setter = None if is_busy else _stores.ready_setter(store)
+        setter = _stores.ready_setter(store)
         if setter is not None:
             reader = setter.reader
             members = store._backend.members
