@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False
-"""The footer of a catalog that is being written; doc/design/catalog.md has its bytes."""
+"""The footer of a catalog that is being written; doc/format/catalog.md has its bytes."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset

@@ -6,7 +6,7 @@ keys in several passes: one writes what the catalog says of each leaf,
 one writes the records of the directory, and one for each part of the hash that fits into memory fills that part. Only
 this part grows with the number of leaves, up to `SLOTS_BUDGET`.
 
-doc/design/catalog.md has the bytes of a catalog.
+doc/format/catalog.md has the bytes of a catalog.
 """
 
 import os

@@ -37,7 +37,7 @@ cdef extern from "codec/own_decoder.h" nogil:
 
 
 cdef inline int inspect(const uint8_t *header, int64_t room, Chunk *chunk) noexcept nogil:
-    """Check 32 bytes of a chunk header (FORMATS 1.6, points 13-15) and describe the chunk.
+    """Check 32 bytes of a chunk header (FORMATS 1.6, 2) and describe the chunk.
 
     `room` is what the chunk may occupy; its size against the frame's is the caller's to check. The bytes may lie in a
     file that others write to: they are read once, and what was checked is what `chunk` says.

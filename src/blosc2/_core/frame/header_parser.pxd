@@ -9,7 +9,7 @@ cdef enum:
     MIN_TRAILER = 35
     PREFIX_READ = 4096  # of a frame read by position; one that is not larger stays in memory, and its data costs no read of its own
     TRAILER_TAIL = 23   # trailer_len and fingerprint, at the very end
-    # Checksums (doc/design/checksums.md) lie before these, and end with a part of fixed size.
+    # Checksums (doc/format/checksums.md) lie before these, and end with a part of fixed size.
     CHECKSUMS_TAIL = 28
     CHECKSUMS_MARK_AT = 86   # byte of the header that says whether they hold
     CHECKSUMS_MARK = 0xB5

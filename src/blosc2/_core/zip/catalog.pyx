@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """The catalog of a `.b2z`: with it, opening the file, finding a key and listing groups cost nothing per leaf.
 
-doc/design/catalog.md has the bytes. A catalog is a cache, never an authority: it says where in the central directory
+doc/format/catalog.md has the bytes. A catalog is a cache, never an authority: it says where in the central directory
 the records of keys are, in which order they come, and what their leaves are. It is used only if it lies right before the
 directory that it describes, and each of its pages is checked before it is first used. Code that finds anything wrong
 with it goes back to the directory.
