@@ -266,7 +266,7 @@ class DirectoryBackend(TieredBackend):
         super().forget_shown_keys()  # last: a listing that is made meanwhile is of the embedded values before
 
     def _read_embedded_again(self) -> None:
-        """Show the embedded values that are in the file now. If that fails, it is as before: the file is still unread."""
+        """Show the embedded values that are in the file now. If that fails, those before, and the file stays unread."""
         before = self.shown()
         try:
             byte_range = self.embed_byte_range()

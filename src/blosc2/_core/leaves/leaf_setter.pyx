@@ -332,8 +332,8 @@ cdef class LeafSetter:
         cdef PendingFrames pending = self.pending
         cdef HeldLeaves leaves = self.leaves
         cdef int64_t nbytes = frame[2]
-        cdef object before, handles
-        cdef dict frames, tiers, held, edited, made = None
+        cdef object before
+        cdef dict frames, tiers, held, edited, handles, made = None
         cdef bint is_held
         if is_new and self.names is not None and not self._is_free(key):
             return False
@@ -342,8 +342,7 @@ cdef class LeafSetter:
         with cython.critical_section(leaves):
             held, edited, handles = leaves.held_, leaves.edited_, leaves.handles_
         # Before the first step everything is allocated that can be.
-        is_held = PyDict_Contains(held, key) or PyDict_Contains(edited, key) or (
-            key in <dict> handles.data)
+        is_held = PyDict_Contains(held, key) or PyDict_Contains(edited, key) or PyDict_Contains(handles, key)
         if block is not None:
             made = <dict> block._made
             if is_held:
@@ -403,8 +402,8 @@ cdef class LeafSetter:
     cdef bint _remove(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent) except -1:
         cdef PendingFrames pending = self.pending
         cdef HeldLeaves leaves = self.leaves
-        cdef dict frames, tiers, blocks, held, edited
-        cdef object handles, transaction
+        cdef dict frames, tiers, blocks, held, edited, handles
+        cdef object transaction
         cdef PyObject *change
         cdef object block = None
         cdef bint is_embedded, is_published
@@ -435,7 +434,7 @@ cdef class LeafSetter:
         if block is not None:
             block.note(key)
         try:
-            if PyDict_Contains(held, key) or PyDict_Contains(edited, key) or key in <dict> handles.data:
+            if PyDict_Contains(held, key) or PyDict_Contains(edited, key) or PyDict_Contains(handles, key):
                 (<object> leaves).forget(key)
             number_set(&pending.revision_, pending.revision_ + 1)
             if is_published:

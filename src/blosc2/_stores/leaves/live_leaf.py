@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from blosc2 import _stores
 from blosc2._backends import ByteRange
 from blosc2._core.frame.frame import Frame
+from blosc2._core.leaves.weak_cache import hold
 from blosc2._files import Spool, TemporaryFile
 from blosc2._functions import wrap
 from blosc2._handles import FrameHandle, HandleOptions, MemoryHandle
@@ -89,8 +90,8 @@ def live_leaf(store: Store, key: str) -> Any | None:
     session = store._session
     with session.lock:
         # Array, super-chunk and metadata views of one leaf share one handle, or an edit would get lost.
-        handles = store._leaves.handles
-        handle = handles.get(key)
+        leaves = store._leaves
+        handles, handle = leaves.handles, leaves.handle(key)
         if handle is None:
             frame = store._contents.frame(key)
             if frame is None:
@@ -103,5 +104,5 @@ def live_leaf(store: Store, key: str) -> Any | None:
                 store._backend.verify(key, made.frame)
                 made.verify = True
             # A finalizer or a signal handler may have opened it meanwhile.
-            handle = handles.setdefault(key, made)
+            handle = hold(handles, key, made)
         return store._hold(key, wrap(handle), store._holding)
