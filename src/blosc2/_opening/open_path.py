@@ -137,8 +137,7 @@ def open(
     given = {"dataset": dataset, "hdf5_index": hdf5_index, "path": path, "shared_cache": shared_cache}
     kwargs |= {name: value for name, value in given.items() if value}
     how = _check_keywords(kwargs) if kwargs else {}
-    if verify is not None:
-        how["verify"] = bool(verify)
+    how |= {} if verify is None else {"verify": bool(verify)}
     if not kwargs.get("durable", True):
         how["durable"] = False
     # For stores; arrays take `exclusive` alone, for each change.
