@@ -7,10 +7,10 @@ from contextlib import ExitStack, contextmanager
 from unittest import mock
 
 from blosc2 import _frames
+from blosc2._backends import embedded_map as embedded
 from blosc2._backends import spilled_values
 from blosc2._backends.embedded import changes as embedded_changes
-from blosc2._backends.embedded import frame_map as embedded
-from blosc2._backends.zip import member_frames as member_writing
+from blosc2._backends.zip import publishing as member_writing
 from blosc2._files import copies
 from blosc2._files import copies as byte_copies
 from blosc2._frames import directory

@@ -213,7 +213,7 @@ def test_what_fails_after_it_was_published_is_done_again(
             if turn == 0 and change is put_large:
                 patched.setattr("blosc2._files.atomic_file.sync_folder", no_more_files)
             else:
-                patched.setattr("blosc2._backends.embedded.file.open_source", no_more_files)
+                patched.setattr("blosc2._backends.embedded.backend.open_source", no_more_files)
             with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
                 store.flush()
         assert values_of(path) == expected != old_values

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 
 import blosc2
 from blosc2._backends.embedded.frame_layout import arrange, raw_header
-from blosc2._backends.embedded.frame_map import MAP, open_embedded
+from blosc2._backends.embedded_map import MAP, open_embedded
 from blosc2._backends.layout import NewFrame
 from blosc2._core.codec.codec import Encoder, Encoding
 from blosc2._core.io.source import Source

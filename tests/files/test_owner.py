@@ -32,7 +32,7 @@ EXCEPT = {
     ("_files.locks", "_open"),  # a lock file, opened anew for each lock
     ("_backends.zip.backend", "_begin"),  # its descriptor is kept from children, and the owner is asked first
     ("_backends.zip.backend", "_cut"),  # the same
-    ("_backends.zip.unfinished_append", "cut_tail"),  # when a store is opened
+    ("_backends.zip.backend", "cut_tail"),  # when a store is opened
     ("_files.sync", "sync_file"),  # changes nothing
     ("_files.locks", "_open_for_writing"),  # a lock file
     ("_files.identity", "check_writable_file"),  # changes nothing

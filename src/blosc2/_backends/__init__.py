@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from blosc2._backends.embedded.changes import EmbeddedChanges
     from blosc2._backends.embedded.file import EmbeddedFile
     from blosc2._backends.embedded.frame_layout import stored_value
-    from blosc2._backends.embedded.frame_map import (
+    from blosc2._backends.embedded_map import (
         MAP,
         REGISTRY,
         Embedded,
@@ -58,11 +58,9 @@ if TYPE_CHECKING:
     from blosc2._backends.spilled_values import MEMORY_LIMIT
     from blosc2._backends.tiers import TieredBackend
     from blosc2._backends.writer_lock import WriterLock
-    from blosc2._backends.zip.backend import ZipBackend
-    from blosc2._backends.zip.directory_records import CATALOG_LEAST
+    from blosc2._backends.zip.backend import RemoteZipBackend, ZipBackend
     from blosc2._backends.zip.members import END, END_WITH_CHECKSUM
-    from blosc2._backends.zip.remote import RemoteZipBackend
-    from blosc2._backends.zip.streaming import LeafStream
+    from blosc2._backends.zip.publishing import CATALOG_LEAST, LeafStream
     from blosc2._backends.zip.unfinished_append import (
         DIGITS,
         FEW_BITS,
@@ -78,7 +76,7 @@ else:
         "embedded.changes": "EmbeddedChanges",
         "embedded.file": "EmbeddedFile",
         "embedded.frame_layout": "stored_value",
-        "embedded.frame_map": "MAP REGISTRY Embedded chunks_of_value joined_value kind_of open_embedded read_embedded",
+        "embedded_map": "MAP REGISTRY Embedded chunks_of_value joined_value kind_of open_embedded read_embedded",
         "key_rules": "KEY_RULES MAX_SEGMENTS canonical_key is_own is_path is_safe new_key plain_key suffixed_folders",
         "layout": (
             "EMBED FRAME_MAGIC LEAF_SUFFIXES LOCK NOT_REPLACED RESERVED ByteRange NewFrame NewVersion Renamed "
@@ -89,10 +87,8 @@ else:
         "spilled_values": "MEMORY_LIMIT",
         "tiers": "TieredBackend",
         "writer_lock": "WriterLock",
-        "zip.backend": "ZipBackend",
-        "zip.directory_records": "CATALOG_LEAST",
+        "zip.backend": "RemoteZipBackend ZipBackend",
         "zip.members": "END END_WITH_CHECKSUM",
-        "zip.remote": "RemoteZipBackend",
-        "zip.streaming": "LeafStream",
+        "zip.publishing": "CATALOG_LEAST LeafStream",
         "zip.unfinished_append": "DIGITS FEW_BITS end_with_checksum is_half_written lost_end wrong_bits",
     })  # fmt: skip

@@ -178,7 +178,7 @@ class Publishing:
                 backend.tree.sync(touched)
             # A value that changes its tier is in both for a moment, never in neither: each step is durable first.
             if new_embed is not None:
-                new_embed.commit()
+                backend._entries = new_embed.commit()
                 done.forget()
             self._remove(done, stale, touched, final=new_embed is not None)
             if durable:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from blosc2._core.on_demand import on_demand
 
-__all__ = ["append", "backend", "changes", "file", "frame_layout", "frame_map"]
+__all__ = ["append", "backend", "changes", "file", "frame_layout"]
 
 if TYPE_CHECKING:
     from blosc2._backends.embedded import append as append

@@ -15,7 +15,7 @@ from blosc2._backends.embedded.frame_layout import (
     stored_map,
     with_own_checksums,
 )
-from blosc2._backends.embedded.frame_map import MAP, Embedded
+from blosc2._backends.embedded_map import MAP, Embedded
 from blosc2._backends.layout import ByteRange, Renamed
 from blosc2._core.frame.frame_checksums import range_checksum, with_checksums
 from blosc2._core.frame.frame_writer import pack_index, pack_trailer

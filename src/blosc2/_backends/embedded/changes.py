@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO, Final, cast
 
 from blosc2._backends.embedded.frame_layout import Value, metalayers_of, write_frame
-from blosc2._backends.embedded.frame_map import Embedded, chunks_of_value
+from blosc2._backends.embedded_map import Embedded, chunks_of_value
 from blosc2._backends.layout import ByteRange, Renamed
 from blosc2._core.frame.frame_writer import header_length
 from blosc2._core.io.source import Source
@@ -35,9 +35,14 @@ class EmbeddedChanges:
         Packed content of further metalayers of a new frame; an old one keeps its own.
     chunksize : int
         The least size of chunks of a frame that is written anew.
+
+    Attributes
+    ----------
+    entries : dict or None
+        The map of all values, after they were written.
     """
 
-    __slots__ = ("changes", "chunksize", "kind", "meta", "metadata", "old")
+    __slots__ = ("changes", "chunksize", "entries", "kind", "meta", "metadata", "old")
 
     def __init__(
         self,
@@ -53,6 +58,7 @@ class EmbeddedChanges:
         self.old = old
         self.changes = changes
         self.chunksize = chunksize
+        self.entries: dict[str, dict[str, Any]] | None = None
         self.meta = dict(meta or {})
         self.metadata: dict[str, bytes] = {}
         if old is not None:
@@ -64,7 +70,7 @@ class EmbeddedChanges:
     def compose(self) -> bytes:
         """All of the new frame, for memory and archives: without checksums of its own."""
         parts: list[bytes] = []
-        header, _ = self._write(parts.append)
+        header = self._write(parts.append)
         return b"".join([header, *parts])
 
     def byte_range(self, beside: str) -> ByteRange:
@@ -74,12 +80,12 @@ class EmbeddedChanges:
             whole = self.compose()
             return Source.of_buffer(whole), 0, len(whole)
         waiting = TemporaryFile(beside)
-        header, _ = self._write(waiting.add)
+        header = self._write(waiting.add)
         source = Source.joined(((Source.of_buffer(header), 0, len(header)), waiting.byte_range(0)), checksums=False)
         return source, 0, source.size
 
     def write(self, file: BinaryIO, progress: Progress | None = None) -> dict[str, dict[str, Any]]:
-        """Write all of the new frame to an empty file; returns the entries of its map.
+        """Write all of the new frame to an empty file; returns its map.
 
         Raises
         ------
@@ -89,16 +95,19 @@ class EmbeddedChanges:
         if self.old is not None:
             check_whole(self.old, self.changes)
         file.seek(header_length(metalayers_of(self.kind, self.meta)))
-        header, entries = self._write(file.write, add_checksums=True, progress=progress)
+        header = self._write(file.write, add_checksums=True, progress=progress)
         file.seek(0)
         file.write(header)
-        return entries
+        assert self.entries is not None
+        return self.entries
 
-    def _write(self, write: Callable[[Any], Any], **how: Any) -> tuple[bytes, dict[str, dict[str, Any]]]:
-        values = values_after(self.old, self.changes)
-        return write_frame(
-            write, self.kind, values, metadata=self.metadata, meta=self.meta, chunksize=self.chunksize, **how
-        )
+    def _write(self, write: Callable[[Any], Any], **how: Any) -> bytes:
+        """Write what follows the header, which is returned."""
+        header, self.entries = write_frame(
+            write, self.kind, values_after(self.old, self.changes),
+            metadata=self.metadata, meta=self.meta, chunksize=self.chunksize, **how,
+        )  # fmt: skip
+        return header
 
 
 def values_after(old: Embedded | None, changes: Mapping[str, ByteRange | None]) -> dict[str, Value]:

@@ -14,11 +14,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from blosc2._backends import embedded as frames
-from blosc2._backends.embedded.frame_map import Embedded
-from blosc2._backends.layout import open_source
 from blosc2._backends.temporary_folder import is_mount_point
 from blosc2._core.frame.frame import Frame
-from blosc2._core.io.source import Source
 from blosc2._files import (
     Lock,
     NewFile,
@@ -119,8 +116,8 @@ class EmbeddedFile:
 
     def publish(
         self, new: EmbeddedChanges, *, durable: bool = True, anew: bool = False, progress: Progress | None = None
-    ) -> Embedded:
-        """Publish changes, all or none; returns what the file then holds. See `prepare`."""
+    ) -> dict[str, dict[str, Any]]:
+        """Publish changes, all or none; returns the map that the file then has. See `prepare`."""
         try:
             return self.prepare(new, durable=durable, anew=anew, progress=progress).commit()
         except BaseException:
@@ -194,19 +191,12 @@ class EmbeddedFile:
                 return _Append(self, plan, new.metadata, durable)
         return _Replacement(self, new, durable, progress)
 
-    def load(self, entries: dict[str, dict[str, Any]], old: Source | None = None) -> Embedded:
-        """Read the version just published, whose map has these entries. For `old` see `open_source`."""
-        source = open_source(self.path, None, old)
-        embedded = Embedded((source, 0, -1), entries)
-        self.identity, self.was_there = source.identity, True
-        return embedded
-
 
 class Pending(Protocol):
     """Changes that are written and wait to be made current, or taken back."""
 
-    def commit(self) -> Embedded:
-        """Make them current; returns what the file then holds. If this fails, they are taken back."""
+    def commit(self) -> dict[str, dict[str, Any]]:
+        """Make them current; returns the map that the file then has. If this fails, they are taken back."""
 
     def abandon(self) -> None:
         """Take them back."""
@@ -235,22 +225,23 @@ class _Replacement:
             self.abandon()
             raise
 
-    def commit(self) -> Embedded:
+    def commit(self) -> dict[str, dict[str, Any]]:
         file, identity = self._file, None
         try:
             file.owner.check(file.path)
             check_same_file(file.path, self._identity)
-            identity = identity_of(os.fstat(self._new.file.fileno()))[:2]
+            identity = identity_of(os.fstat(self._new.file.fileno()))
             file.behind = file.unsettled = True
             self._new.commit(durable=self._durable)
             file.unsettled = not self._durable
             file._change = None
-            return file.load(self._entries)
+            file.identity, file.was_there = identity, True
         except BaseException:
             self.abandon()
             now = file_identity(file.path)
-            file.behind = identity is not None and now is not None and now[:2] == identity
+            file.behind = identity is not None and now is not None and now[:2] == identity[:2]
             raise
+        return self._entries
 
     def abandon(self) -> None:
         self._file._change = None
@@ -286,7 +277,7 @@ class _Append:
             self.abandon()
             raise
 
-    def commit(self) -> Embedded:
+    def commit(self) -> dict[str, dict[str, Any]]:
         file, plan = self._file, self._plan
         try:
             file.owner.check(file.path)
@@ -304,7 +295,7 @@ class _Append:
         except BaseException:
             self.abandon()
             raise
-        return file.load(plan.entries, self._old.source)
+        return plan.entries
 
     def abandon(self) -> None:
         # However far it came: this may be done again, and does nothing then.

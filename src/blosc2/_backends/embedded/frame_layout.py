@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from blosc2._backends.embedded.frame_map import MAP
+from blosc2._backends.embedded_map import MAP
 from blosc2._backends.layout import ByteRange, pieces, whole
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_checksums import with_checksums
