@@ -31,9 +31,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 import blosc2
-from blosc2._backends.embedded.changes import EmbeddedChanges
 from blosc2._backends.embedded.file import EmbeddedFile
-from blosc2._backends.embedded.frame_layout import raw_header
+from blosc2._backends.embedded.frame_layout import EmbeddedChanges, raw_header
 from blosc2._backends.embedded_map import Embedded, open_embedded
 from blosc2._core.io.source import Source
 from blosc2._frames.checksums import carried, verify_frame
@@ -286,7 +285,7 @@ def test_a_failed_append_in_a_directory_can_be_tried_again(tmp_path: Path, monke
     with blosc2.DictStore(path, threshold=1 << 20) as store:
         store["/a"] = [1]
         store["/c"] = [3]
-    import blosc2._backends.embedded.append as module
+    import blosc2._backends.embedded.file as module
 
     for n in range(2):
         store = blosc2.DictStore(path, threshold=1 << 20)
@@ -321,8 +320,8 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for module in ("frame_layout", "append"):
         monkeypatch.setattr(f"blosc2._backends.embedded.{module}._PIECE", 1 << 9)
     monkeypatch.setattr("blosc2._backends.embedded.frame_layout._ZEROS", bytes(1 << 9))
-    monkeypatch.setattr("blosc2._backends.embedded.append._SHORT_TAIL", 1 << 10)
-    monkeypatch.setattr("blosc2._backends.embedded.append._SLACK", 1 << 14)
+    monkeypatch.setattr("blosc2._backends.embedded.file._SHORT_TAIL", 1 << 10)
+    monkeypatch.setattr("blosc2._backends.embedded.file._SLACK", 1 << 14)
     return
 
 

@@ -39,10 +39,10 @@ EXCEPT = {
     ("_files.copies", "_copy_by_system"),  # to a file that an owner has opened
     ("_files.copies", "add"),  # a file without a name; the owner is asked first
     # Blocks of servers on disk: files of their own that appear whole, which a forked child may write and remove, too.
-    ("_files.remote.disk_blocks", "__init__"),
-    ("_files.remote.disk_blocks", "write"),
-    ("_files.remote.disk_blocks", "_forget"),
-    ("_files.remote.disk_blocks", "_make_room"),
+    ("_files.remote.pieces", "__init__"),
+    ("_files.remote.pieces", "write"),
+    ("_files.remote.pieces", "_forget"),
+    ("_files.remote.pieces", "_make_room"),
     ("_core.io.small_file", "read_small"),  # with flags of a reader
 }
 

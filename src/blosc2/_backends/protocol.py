@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from blosc2._backends.embedded_map import Embedded, verify_value
 from blosc2._backends.layout import ByteRange, Renamed
 from blosc2._backends.layout import NewVersion as NewVersion
-from blosc2._backends.spilled_values import SpilledValues
+from blosc2._backends.temporary import SpilledValues
 from blosc2._core.frame.frame import Frame
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyListing

@@ -20,7 +20,7 @@ from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyListing
 
 if TYPE_CHECKING:
-    from blosc2._backends.embedded.changes import EmbeddedChanges
+    from blosc2._backends.embedded.frame_layout import EmbeddedChanges
 
 
 class TieredBackend(Backend):
@@ -170,7 +170,7 @@ class TieredBackend(Backend):
             # Stores of old releases bear the mark of an EmbedStore, which misleads other readers.
             kind = kind if old.kind in (None, "b2embed") else old.kind
         metadata = None if registry is None else {REGISTRY: frames.frame_layout.stored_value(registry)}
-        return frames.changes.EmbeddedChanges(kind, old, changes, metadata=metadata)
+        return frames.frame_layout.EmbeddedChanges(kind, old, changes, metadata=metadata)
 
     def stage(self, changes: dict[str, ByteRange], tiers: Mapping[str, bool]) -> dict[str, ByteRange]:
         """Move unpublished frames out of memory. Returns where they are now."""

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from blosc2._backends import directory as directories
 from blosc2._backends import embedded as frames
-from blosc2._backends.directory.leaf_files import Folders, LeafFiles
+from blosc2._backends.directory.leaf_files import Folders, LeafFiles, has_dead_bytes, is_empty, size_of
 from blosc2._backends.directory.placing import FilesAside, Placing, Unsettled
-from blosc2._backends.directory.scan import has_dead_bytes, is_empty, size_of
 from blosc2._backends.embedded.file import EmbeddedFile
 from blosc2._backends.embedded_map import Embedded, read_embedded
 from blosc2._backends.layout import (
@@ -48,7 +47,7 @@ from blosc2._options import StoreOptions
 from blosc2.exceptions import FormatError
 
 if TYPE_CHECKING:
-    from blosc2._backends.embedded.changes import EmbeddedChanges
+    from blosc2._backends.embedded.frame_layout import EmbeddedChanges
 
 # Nanoseconds in which a file system may not tell two changes apart.
 _TICK = 3 * 10**9
@@ -67,7 +66,7 @@ class DirectoryBackend(TieredBackend):
         self.kind = kind
         if how.mode != "r":
             import_now("blosc2._backends.directory")
-            import_now("blosc2._backends.embedded", "append", "file")
+            import_now("blosc2._backends.embedded", "file")
         self._embed_source: Source | None = None
         self._embed_file = EmbeddedFile(os.path.join(root, EMBED))
         self._owner = self._embed_file.owner
@@ -496,7 +495,7 @@ class DirectoryBackend(TieredBackend):
         self._entries = embedded.entries
         if embedded.frame.nbytes:
             self._embed_file.beside = self._beside_embedded()
-            changes = frames.changes.EmbeddedChanges(str(embedded.kind), embedded, {})
+            changes = frames.frame_layout.EmbeddedChanges(str(embedded.kind), embedded, {})
             self._entries = self._embed_file.publish(changes, anew=True)
 
     def _beside_embedded(self) -> str | None:

@@ -7,9 +7,9 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from blosc2._backends.directory.scan import write_in_a_row, write_new
+from blosc2._backends.directory.leaf_files import write_in_a_row, write_new
 from blosc2._backends.layout import ByteRange, Renamed, suffix_of
-from blosc2._backends.temporary_folder import TemporaryFolder
+from blosc2._backends.temporary import TemporaryFolder
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._files import Owner, sync_file, sync_files, temporary_name

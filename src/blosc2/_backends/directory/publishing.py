@@ -7,8 +7,8 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from blosc2._backends.directory.scan import folders_between, in_steps, write_new
-from blosc2._backends.embedded.changes import EmbeddedChanges
+from blosc2._backends.directory.leaf_files import folders_between, in_steps, write_new
+from blosc2._backends.embedded.frame_layout import EmbeddedChanges
 from blosc2._backends.layout import EMBED, LEAF_SUFFIXES, ByteRange, Renamed, suffix_of, taken
 from blosc2._files import FileMoves, check_same_file, file_identity, sync_files, sync_folder, temporary_name
 from blosc2._options import absolute_path

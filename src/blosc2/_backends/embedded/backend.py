@@ -20,8 +20,8 @@ from blosc2._options import RemotePath, StoreOptions
 from blosc2.exceptions import FormatError
 
 if TYPE_CHECKING:
-    from blosc2._backends.embedded.changes import EmbeddedChanges
     from blosc2._backends.embedded.file import EmbeddedFile
+    from blosc2._backends.embedded.frame_layout import EmbeddedChanges
     from blosc2._backends.writer_lock import WriterLock
 
 
@@ -205,7 +205,7 @@ class EmbeddedBackend(Backend):
     # ------------------------------------------------------------------ publish, compact
     def changes_of(self, changes: Mapping[str, ByteRange | None]) -> EmbeddedChanges:
         """The changes as `EmbeddedChanges`."""
-        return frames.changes.EmbeddedChanges(
+        return frames.frame_layout.EmbeddedChanges(
             "b2embed", self.embedded, changes, meta=self.meta, chunksize=self.chunksize
         )
 

@@ -36,7 +36,7 @@ from blosc2._options import RemotePath, StoreOptions, absolute_path
 from blosc2.exceptions import FormatError
 
 if TYPE_CHECKING:
-    from blosc2._backends.embedded.changes import EmbeddedChanges
+    from blosc2._backends.embedded.frame_layout import EmbeddedChanges
     from blosc2._backends.zip.publishing import LeafStream
     from blosc2._core.zip.archive_writer import ArchiveWriter
     from blosc2._files import NewFile, Owner, Progress

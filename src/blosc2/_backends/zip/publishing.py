@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from blosc2._backends.embedded.changes import EmbeddedChanges
+from blosc2._backends.embedded.frame_layout import EmbeddedChanges
 from blosc2._backends.layout import (
     ByteRange,
     NewFrame,
