@@ -392,10 +392,6 @@ class DirectoryBackend(TieredBackend):
         if self._embed_file.unsettled:
             self._embed_file.make_durable()
 
-    def publish_files(self, changes: dict[str, ByteRange | None]) -> dict[str, str]:
-        """Change the files of leaves alone; new ones are durable when `placing` is settled. Returns their suffixes."""
-        return directories.publishing.Publishing(self).into(changes, None, fresh=False, durable=False, settles=True)
-
     def _mark(self) -> None:
         """Change the directory's time, so that readers notice a new version, however coarse times are."""
         with suppress(OSError):

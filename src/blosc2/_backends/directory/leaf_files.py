@@ -156,7 +156,11 @@ class Folder:
         self.folders: list[str] = []
         top, inner = base == "/", base[1:]
         with os.scandir(root + base) as entries:
-            found = _with_unusual_suffix(entries) if unusual else list(entries)
+            # Of what begins with a dot, that is no suffix.
+            found = [
+                entry for entry in entries
+                if not unusual or entry.name.startswith(".") or not entry.name.endswith(LEAF_SUFFIXES)
+            ]  # fmt: skip
             for entry in sorted(found, key=_name_of):
                 name = entry.name
                 dot = name.rfind(".")
@@ -182,15 +186,6 @@ class Folder:
                 if not key.isascii():
                     _check_name(root, key)
                 self.ranked[rank][key] = inner + name
-
-
-def _with_unusual_suffix(entries: Iterable[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
-    return [entry for entry in entries if _has_unusual_suffix(entry.name)]
-
-
-def _has_unusual_suffix(name: str) -> bool:
-    # Of what begins with a dot, that is no suffix.
-    return name.startswith(".") or not name.endswith(LEAF_SUFFIXES)
 
 
 def is_empty(root: str) -> bool:

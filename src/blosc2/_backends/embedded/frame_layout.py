@@ -19,7 +19,7 @@ from blosc2._core.frame.frame_checksums import with_checksums
 from blosc2._core.frame.frame_writer import header_length, pack_header, pack_index, pack_trailer
 from blosc2._core.io.checksum import crc32c, crc32c_joined
 from blosc2._core.io.source import Source
-from blosc2._core.leaves.embedded_values import arranged, gathered, laid_out, packed_map
+from blosc2._core.leaves.embedded_values import gathered, laid_out, packed_map
 from blosc2._files import Progress, TemporaryFile
 from blosc2._frames import (
     ALIGNMENT,
@@ -100,11 +100,6 @@ def chunksize_for(lengths: Sequence[int], least: int) -> int:
     total = sum(lengths) + ALIGNMENT * len(lengths)
     size = min(_CHUNK_TO_VALUE * aligned(max(lengths, default=0)), total, LARGEST_CHUNK)
     return aligned(max(least, _LEAST_CHUNK, size))
-
-
-def arrange(lengths: list[int], size: int, position: int = 0) -> list[int]:
-    """Where each value begins, from a position on, so that a value that fits into a chunk crosses none."""
-    return arranged(lengths, size, position, ALIGNMENT)
 
 
 def is_checked(length: int, size: int) -> bool:
