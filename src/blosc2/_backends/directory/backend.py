@@ -332,9 +332,7 @@ class DirectoryBackend(TieredBackend):
         if not moved or embedded is None:
             return
         kept.update((key, embedded.kept(key) if key in embedded.entries else None) for key in moved)
-        directories.publishing.Publishing(self).into(
-            {}, self.changes_of(moved, new.registry), fresh=False, durable=new.durable
-        )
+        directories.publishing.into(self, {}, self.changes_of(moved, new.registry), fresh=False, durable=new.durable)
         entries = self._entries
         self.embedded = self._written(self.embed_byte_range(), entries)
         for key in moved:
@@ -349,9 +347,7 @@ class DirectoryBackend(TieredBackend):
         if now is None or all(now.entries.get(key) == before.get(key) for key in kept):
             return
         try:
-            directories.publishing.Publishing(self).into(
-                {}, self.changes_of(kept, new.registry), fresh=False, durable=new.durable
-            )
+            directories.publishing.into(self, {}, self.changes_of(kept, new.registry), fresh=False, durable=new.durable)
             self.forget_shown_keys()
         except (OSError, FormatError):
             error.add_note(f"{self.named}: renamed values are there under their new keys, too: {list(kept)[:5]}")
@@ -369,9 +365,9 @@ class DirectoryBackend(TieredBackend):
         before, self.behind = self.behind, not fresh
         try:
             if fresh and not (os.path.isdir(self.root) and (os.listdir(self.root) or self.aside.temporary.is_inside)):
-                directories.publishing.Publishing(self).anew(changes, embed, durable)
+                directories.publishing.anew(self, changes, embed, durable)
             else:
-                directories.publishing.Publishing(self).into(changes, embed, fresh, durable)
+                directories.publishing.into(self, changes, embed, fresh, durable)
             self.behind = True
             if changes or fresh:
                 self._forget()

@@ -296,8 +296,7 @@ class Placing(Unsettled):
         """Give several leaves their files, or remove them; if one of these fails, all are as they were."""
         backend = self._backend
         backend.check_unchanged(changes)
-        publishing = directories.publishing.Publishing(backend)
-        suffixes = publishing.into(changes, None, fresh=False, durable=False, settles=True)
+        suffixes = directories.publishing.into(backend, changes, None, fresh=False, durable=False, settles=True)
         for key in changes:
             backend.files.note_file(key, suffixes.get(key))
         backend._mark_leaf()

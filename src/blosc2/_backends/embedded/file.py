@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from io import FileIO
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -282,7 +282,7 @@ class EmbeddedFile:
         self.owner = Owner()
         self.behind = False
         # The change under way: written, or being made current.
-        self._change: Pending | None = None
+        self._change: _Append | _Replacement | None = None
 
     def was_read(self, identity: tuple[int, ...] | None) -> None:
         """Its owner has read the file of this identity, and goes on from there."""
@@ -354,7 +354,7 @@ class EmbeddedFile:
 
     def prepare(
         self, new: EmbeddedChanges, *, durable: bool = True, anew: bool = False, progress: Progress | None = None
-    ) -> Pending:
+    ) -> _Append | _Replacement:
         """Write all that changes need, where nobody looks; returns the object that makes it current.
 
         Parameters
@@ -389,16 +389,6 @@ class EmbeddedFile:
         return _Replacement(self, new, durable, progress)
 
 
-class Pending(Protocol):
-    """Changes that are written and wait to be made current, or taken back."""
-
-    def commit(self) -> dict[str, dict[str, Any]]:
-        """Make them current; returns the map that the file then has. If this fails, they are taken back."""
-
-    def abandon(self) -> None:
-        """Take them back."""
-
-
 class _Replacement:
     """A new file that will be renamed into the place of the old one."""
 
@@ -423,6 +413,7 @@ class _Replacement:
             raise
 
     def commit(self) -> dict[str, dict[str, Any]]:
+        """Make it current; returns the map that the file then has. If this fails, it is taken back."""
         file, identity = self._file, None
         try:
             file.owner.check(file.path)
@@ -441,6 +432,7 @@ class _Replacement:
         return self._entries
 
     def abandon(self) -> None:
+        """Take it back."""
         self._file._change = None
         self._new.abandon()
 

@@ -304,9 +304,9 @@ class ZipBackend(TieredBackend):
         else:
             self._descriptor = os.open(self.root, os.O_RDWR | _PLAINLY)
             keep_from_child(self)
-            now = identity_of(os.fstat(self._descriptor))
-            self._check_as_left(now)
-            size = start = now[2]
+            source = Source.open(self.root)
+            self._check_as_left(source)
+            size = start = source.size
             end, checksum = members.archive.end, members.archive.file_checksum
             if not self._staged:
                 # Bytes behind the end are left from an unfinished append.
@@ -314,27 +314,27 @@ class ZipBackend(TieredBackend):
                 if size > start or (self._is_cut and size == start):
                     self._cut(start)
             if checksum is not None and start > end:
-                for piece in pieces((Source.open(self.root), end, start - end)):
+                for piece in pieces((source, end, start - end)):
                     checksum = crc32c(piece, checksum)
             self._unfinished = True
         self._writer = archives.publishing.ArchiveWriter(self._descriptor, start, file_checksum=checksum)
         self._dirty = True
         return self._writer
 
-    def _check_as_left(self, now: tuple[int, ...] | None) -> None:
-        """Refuse to change an archive that is not as its writer read or left it; `now` is its identity.
+    def _check_as_left(self, source: Source) -> None:
+        """Refuse to change an archive that is not as its writer read or left it.
 
         After an append of the writer that failed, and of which it is not known what the disk took, there may be bytes
         behind the version. If they are no version they are that append, as nobody else may write while it has the lock.
         """
-        members, left = self.members, self._identity
+        members, left, now = self.members, self._identity, source.identity
         assert members is not None
         fits = now == left
         may_fit = self._unfinished and now is not None and left is not None and now[:2] == left[:2]
         if not fits and may_fit and now is not None and now[2] >= members.archive.end:
             self._floor = min(self._floor, now[2])  # of an end record it may not be known whether it was written
-            fits = archives.unfinished_append.lost_end(Source.open(self.root), members.archive, self._floor) is None
-        if not fits or not members.version.is_in(self.root):
+            fits = archives.unfinished_append.lost_end(source, members.archive, self._floor) is None
+        if not fits or not members.version.is_in(source):
             raise self._refusal()
         self._identity = now
 
@@ -412,7 +412,7 @@ class ZipBackend(TieredBackend):
         members, old, new = self.members, self._identity, file_identity(self.root)
         if (
             not (members is None or old is None or new is None or self.behind)
-            and members.version.is_in(self.root)
+            and members.version.is_in(Source.open(self.root))
         ):  # fmt: skip
             if new == old:
                 return False

@@ -41,10 +41,9 @@ class Version(NamedTuple):
     #: Its last bytes when it was opened: if these differ now, the file has changed.
     record: bytes
 
-    def is_in(self, path: str) -> bool:
+    def is_in(self, source: Source) -> bool:
         """Whether the end record is unchanged. The time of a file does not tell of every change."""
         size, end = len(self.record), int(self.archive.end)
-        source = Source.open(path)
         return bool(source.size >= end and source.read(end - size, size) == self.record)
 
 

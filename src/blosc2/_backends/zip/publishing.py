@@ -290,7 +290,10 @@ def compact(backend: ZipBackend, progress: Progress | None) -> None:
         raise missing(backend.root)
     if backend._staged or backend._descriptor >= 0:  # what was moved out of memory, and nobody needs any more
         backend.discard()
-    backend._check_as_left(file_identity(backend.root))
+    try:
+        backend._check_as_left(Source.open(backend.root))
+    except FileNotFoundError:
+        raise backend._refusal() from None
     check_writable_file(backend.root)
     if backend.lock is not None and backend.lock.held and backend._new is None:
         remove_leftovers(backend.root, backend._owner)
