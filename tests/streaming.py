@@ -7,10 +7,10 @@ from contextlib import ExitStack, contextmanager
 from unittest import mock
 
 from blosc2 import _frames
-from blosc2._backends import spilled_values
+from blosc2._backends import embedded_map as embedded
+from blosc2._backends import temporary
 from blosc2._backends.embedded import changes as embedded_changes
-from blosc2._backends.embedded import frame_map as embedded
-from blosc2._backends.zip import member_frames as member_writing
+from blosc2._backends.zip import publishing as member_writing
 from blosc2._files import copies
 from blosc2._files import copies as byte_copies
 from blosc2._frames import directory
@@ -27,7 +27,7 @@ LIMITS = (
     (joined_chunks, "BUDGET", 0), (joined_chunks, "_SLACK", 1 << 14), (copies, "BUDGET", 0),
     (directory, "SMALL_FRAME", 0),
     (member_writing, "_LARGE", 0),
-    (pending, "MEMORY_LIMIT", 0), (spilled_values, "_WORTH_MOVING", 0), (spilled_values, "MEMORY_LIMIT", 0),
+    (pending, "MEMORY_LIMIT", 0), (temporary, "_WORTH_MOVING", 0), (temporary, "MEMORY_LIMIT", 0),
     (write_many, "MEMORY_LIMIT", 0), (value_to_frame, "LARGE", 0),
 )  # fmt: skip
 

@@ -13,7 +13,7 @@ import pytest
 from fixture_kit import manifest
 
 import blosc2
-from blosc2._backends.zip.member_frames import SMALL_MEMBER
+from blosc2._backends.zip.members import SMALL_MEMBER
 from blosc2._core.io.checksum import ZIP_WAYS, crc32
 from blosc2._core.io.source import Source
 from blosc2._core.zip.archive import Archive

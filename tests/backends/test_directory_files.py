@@ -9,8 +9,7 @@ import pytest
 
 import blosc2
 from blosc2._backends.directory import leaf_files
-from blosc2._backends.directory.leaf_files import LeafFiles
-from blosc2._backends.directory.scan import in_steps
+from blosc2._backends.directory.leaf_files import LeafFiles, in_steps
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import pytest
 from fixture_kit.siphash import siphash13
 
 import blosc2
-from blosc2._backends.zip import directory_records as zip_backend
+from blosc2._backends.zip import publishing as zip_backend
 from blosc2._core.catalog_writing.catalog_writer import catalog_in_memory
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source

@@ -155,7 +155,7 @@ def test_every_call_may_fail(
     path = tmp_path / "x.b2e"
     old_values = filled(path)
     original = path.read_bytes()
-    import blosc2._backends.embedded.append as module
+    import blosc2._backends.embedded.file as module
 
     plain_write, plain_sync = module._write_at, os.fsync
 
@@ -213,7 +213,7 @@ def test_what_fails_after_it_was_published_is_done_again(
             if turn == 0 and change is put_large:
                 patched.setattr("blosc2._files.atomic_file.sync_folder", no_more_files)
             else:
-                patched.setattr("blosc2._backends.embedded.file.open_source", no_more_files)
+                patched.setattr("blosc2._backends.embedded.backend.open_source", no_more_files)
             with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
                 store.flush()
         assert values_of(path) == expected != old_values
@@ -260,7 +260,7 @@ def test_writing_anew_may_fail(after: bool, tmp_path: Path, monkeypatch: pytest.
 def test_order_and_number_of_syncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.b2e"
     filled(path)
-    import blosc2._backends.embedded.append as module
+    import blosc2._backends.embedded.file as module
 
     done: list[Any] = []
     plain_write, plain_sync = module._write_at, os.fsync

@@ -26,8 +26,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import blosc2
-from blosc2._backends.embedded.frame_layout import arrange, raw_header
-from blosc2._backends.embedded.frame_map import MAP, open_embedded
+from blosc2._backends.embedded.frame_layout import raw_header
+from blosc2._backends.embedded_map import MAP, open_embedded
 from blosc2._backends.layout import NewFrame
 from blosc2._core.codec.codec import Encoder, Encoding
 from blosc2._core.io.source import Source
@@ -225,6 +225,10 @@ def test_a_long_last_chunk_is_not_written_over_and_over(tmp_path: Path) -> None:
     assert frame.nbytes % 64 == 0 or frame.nchunks > 2
     assert len(values_of(path)) == 46
     check_layout(path)
+
+
+def arrange(lengths: list[int], size: int, position: int = 0) -> list[int]:
+    return arranged(lengths, size, position, 64)
 
 
 def test_offsets_of_values() -> None:

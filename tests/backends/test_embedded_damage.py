@@ -31,10 +31,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 import blosc2
-from blosc2._backends.embedded.changes import EmbeddedChanges
 from blosc2._backends.embedded.file import EmbeddedFile
-from blosc2._backends.embedded.frame_layout import raw_header
-from blosc2._backends.embedded.frame_map import Embedded, open_embedded
+from blosc2._backends.embedded.frame_layout import EmbeddedChanges, raw_header
+from blosc2._backends.embedded_map import Embedded, open_embedded
 from blosc2._core.io.source import Source
 from blosc2._frames.checksums import carried, verify_frame
 from blosc2.exceptions import FormatError
@@ -286,7 +285,7 @@ def test_a_failed_append_in_a_directory_can_be_tried_again(tmp_path: Path, monke
     with blosc2.DictStore(path, threshold=1 << 20) as store:
         store["/a"] = [1]
         store["/c"] = [3]
-    import blosc2._backends.embedded.append as module
+    import blosc2._backends.embedded.file as module
 
     for n in range(2):
         store = blosc2.DictStore(path, threshold=1 << 20)
@@ -321,8 +320,8 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for module in ("frame_layout", "append"):
         monkeypatch.setattr(f"blosc2._backends.embedded.{module}._PIECE", 1 << 9)
     monkeypatch.setattr("blosc2._backends.embedded.frame_layout._ZEROS", bytes(1 << 9))
-    monkeypatch.setattr("blosc2._backends.embedded.append._SHORT_TAIL", 1 << 10)
-    monkeypatch.setattr("blosc2._backends.embedded.append._SLACK", 1 << 14)
+    monkeypatch.setattr("blosc2._backends.embedded.file._SHORT_TAIL", 1 << 10)
+    monkeypatch.setattr("blosc2._backends.embedded.file._SLACK", 1 << 14)
     return
 
 
@@ -415,19 +414,25 @@ def test_publishing_without_a_store(tmp_path: Path) -> None:
     frame = blosc2.asarray(np.arange(5)).to_cframe()
     byte_range = (Source.of_buffer(frame), 0, len(frame))
     file = EmbeddedFile(str(tmp_path / "sub" / "x.b2e"))
-    first = file.publish(
-        EmbeddedChanges("b2dict", None, {"/a": byte_range}, metadata={"extra": raw_header(1) + b"\xc0"})
-    )
+
+    def publish(*changes: Any, **how: Any) -> Embedded:
+        entries = file.publish(EmbeddedChanges(*changes, **how))
+        found = open_embedded(file.path, None)
+        assert found.entries == entries
+        assert found.frame.source.identity == file.identity
+        return found
+
+    first = publish("b2dict", None, {"/a": byte_range}, metadata={"extra": raw_header(1) + b"\xc0"})
     pending = file.prepare(EmbeddedChanges("b2dict", first, {"/b": byte_range}))
     assert list(open_embedded(file.path, None).entries) == ["/a"]
     pending.abandon()
     assert os.path.getsize(file.path) == first.frame.frame_len
-    second = file.publish(EmbeddedChanges("b2dict", first, {"/b": byte_range}))
+    second = publish("b2dict", first, {"/b": byte_range})
     assert list(open_embedded(file.path, "r").entries) == list(second.entries) == ["/a", "/b"]
     assert second.frame.vlmeta("extra") == b"\xc0"
     # A file of another kind is written anew, and so is what a caller wants to be.
     inode = os.stat(file.path).st_ino
-    third = file.publish(EmbeddedChanges("b2tree", second, {}))
+    third = publish("b2tree", second, {})
     assert third.kind == "b2tree"
     assert os.stat(file.path).st_ino != inode
     shutil.rmtree(tmp_path / "sub")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._backends.embedded.frame_map import chunks_of_value
+from blosc2._backends.embedded_map import chunks_of_value
 
 VALUES = {
     "/a": np.arange(5),

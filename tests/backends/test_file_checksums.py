@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._backends.zip import member_frames as member_writing
+from blosc2._backends.zip import publishing as member_writing
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
 from blosc2._core.zip.archive import Archive

@@ -13,8 +13,8 @@ from store_makers import Maker, values_of
 
 import blosc2
 from blosc2._backends.directory import leaf_files as directory_folders
+from blosc2._files.atomic_file import FileMoves
 from blosc2._files.owner import Owner
-from blosc2._files.renames import FileMoves
 
 
 def state_of(folder: Path) -> dict[str, bytes | None]:

@@ -40,7 +40,7 @@ def test_a_failure_brings_the_old_one_back(old: str, new: str, tmp_path: Path, m
     def fail(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("blosc2._files.renames.FileMoves.put", fail)
+    monkeypatch.setattr("blosc2._files.atomic_file.FileMoves.put", fail)
     with pytest.raises(OSError, match="No space"), store.transaction():
         del store[old]
         store[new] = [2]

@@ -26,7 +26,7 @@ from fixture_kit.catalogs import (
 from fixture_kit.siphash import siphash13
 
 import blosc2
-from blosc2._backends.zip import directory_records as zip_backend
+from blosc2._backends.zip import publishing as zip_backend
 
 USUAL = zip_backend.CATALOG_LEAST
 

@@ -25,7 +25,7 @@ from fixture_kit.catalogs import (
 )
 
 import blosc2
-from blosc2._backends.zip import directory_records as zip_backend
+from blosc2._backends.zip import publishing as zip_backend
 from blosc2._core.catalog_writing.catalog_writer import catalog_in_memory, set_slots_budget, write_cataloged
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable

@@ -33,7 +33,7 @@ from fixture_kit.catalogs import (
 from fuzz.repair import repair_catalogs
 
 import blosc2
-from blosc2._backends.zip import directory_records as zip_backend
+from blosc2._backends.zip import publishing as zip_backend
 
 
 @pytest.fixture(autouse=True)

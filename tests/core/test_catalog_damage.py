@@ -41,7 +41,7 @@ from fixture_kit.catalogs import (
 )
 
 import blosc2
-from blosc2._backends.zip import directory_records as zip_backend
+from blosc2._backends.zip import publishing as zip_backend
 from blosc2._core.catalog_writing.catalog_writer import write_cataloged
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.keys.keytable import KeyTable

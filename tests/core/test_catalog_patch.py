@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import blosc2
-from blosc2._backends.zip import directory_records as zip_backend
+from blosc2._backends.zip import publishing as zip_backend
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyListing

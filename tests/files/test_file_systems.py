@@ -174,7 +174,7 @@ class TestTemporaryFolders:
         path = folder / "store.b2d"
         with blosc2.TreeStore(str(path), mode="w", threshold=1000) as store:
             store["/a"] = [1]
-        monkeypatch.setattr("blosc2._backends.temporary_folder._may_write", lambda folder: folder == str(path))
+        monkeypatch.setattr("blosc2._backends.temporary._may_write", lambda folder: folder == str(path))
         real: dict[str, Callable[..., Any]] = {name: getattr(os, name) for name in ("mkdir", "open")}
 
         def watched(name: str) -> Callable[..., Any]:

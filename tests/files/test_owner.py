@@ -32,17 +32,17 @@ EXCEPT = {
     ("_files.locks", "_open"),  # a lock file, opened anew for each lock
     ("_backends.zip.backend", "_begin"),  # its descriptor is kept from children, and the owner is asked first
     ("_backends.zip.backend", "_cut"),  # the same
-    ("_backends.zip.unfinished_append", "cut_tail"),  # when a store is opened
+    ("_backends.zip.backend", "cut_tail"),  # when a store is opened
     ("_files.sync", "sync_file"),  # changes nothing
     ("_files.locks", "_open_for_writing"),  # a lock file
     ("_files.identity", "check_writable_file"),  # changes nothing
     ("_files.copies", "_copy_by_system"),  # to a file that an owner has opened
     ("_files.copies", "add"),  # a file without a name; the owner is asked first
     # Blocks of servers on disk: files of their own that appear whole, which a forked child may write and remove, too.
-    ("_files.remote.disk_blocks", "__init__"),
-    ("_files.remote.disk_blocks", "write"),
-    ("_files.remote.disk_blocks", "_forget"),
-    ("_files.remote.disk_blocks", "_make_room"),
+    ("_files.remote.pieces", "__init__"),
+    ("_files.remote.pieces", "write"),
+    ("_files.remote.pieces", "_forget"),
+    ("_files.remote.pieces", "_make_room"),
     ("_core.io.small_file", "read_small"),  # with flags of a reader
 }
 

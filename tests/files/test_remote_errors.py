@@ -301,7 +301,7 @@ def test_blocks_on_disk(server: RangeServer, url: str, tmp_path: Path) -> None:
 
 def test_the_disk_is_bounded(server: RangeServer, tmp_path: Path) -> None:
     from blosc2._files.remote.answers import Version
-    from blosc2._files.remote.disk_blocks import DiskBlocks
+    from blosc2._files.remote.pieces import DiskBlocks
 
     blocks = DiskBlocks(str(tmp_path), 1 << 20, "u", Version(1 << 30, "x"))
     for i in range(100):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import blosc2
-from blosc2._backends.embedded.frame_map import open_embedded
+from blosc2._backends.embedded_map import open_embedded
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._frames.checksums import carried, verify_frame

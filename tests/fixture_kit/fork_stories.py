@@ -25,7 +25,7 @@ from faults.recorder import Recorder
 
 import blosc2
 from blosc2._backends import publish_pace
-from blosc2._backends.zip import directory_records as zip_backend
+from blosc2._backends.zip import publishing as zip_backend
 from blosc2._files import sync as file_sync
 from blosc2._stores import leaf_publishing, pending, write_many
 from blosc2._stores.leaves import many_frames

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import blosc2
-from blosc2._backends.directory.scan import scan
+from blosc2._backends.directory.leaf_files import scan
 
 
 def groups_of(leaves: Iterable[str], described: Iterable[str] = ()) -> set[str]:

@@ -163,7 +163,7 @@ def _fill(store: Any, count: int) -> None:
 
 
 def _write_stores(folder: Path) -> None:
-    from blosc2._backends.zip import directory_records as zip_backend
+    from blosc2._backends.zip import publishing as zip_backend
 
     for suffix in ("b2z", "b2d"):
         for threshold in (0, 10_000):

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._backends.zip import directory_records as zip_backend
+from blosc2._backends.zip import publishing as zip_backend
 from blosc2.exceptions import FormatError
 
 BLOCK = 4096

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._backends.zip import directory_records
+from blosc2._backends.zip import publishing as directory_records
 from blosc2._core.io.source import Source
 from blosc2._core.zip.archive import Archive
 from blosc2.exceptions import FormatError

@@ -12,7 +12,7 @@ from fixture_kit import peer
 from interop.test_interop_stores import Model
 
 import blosc2
-from blosc2._backends.embedded.frame_map import open_embedded
+from blosc2._backends.embedded_map import open_embedded
 
 pytestmark = pytest.mark.interop
 

@@ -15,7 +15,7 @@ from fixture_kit.dict_stores import values_of
 from store_kit import tree_state
 
 import blosc2
-from blosc2._backends.embedded.changes import values_after
+from blosc2._backends.embedded.frame_layout import values_after
 from blosc2._backends.zip import members as zip_version
 from blosc2._core.zip.archive import Archive
 from blosc2.exceptions import FormatError
@@ -437,7 +437,7 @@ def test_unreadable_embedded_values_block_nothing(path: Path, monkeypatch: pytes
         return {**values_after(*what), **bad, "/inside": {"offset": 3, "length": 70}}
 
     with monkeypatch.context() as patched:
-        patched.setattr("blosc2._backends.embedded.changes.values_after", tampered)
+        patched.setattr("blosc2._backends.embedded.frame_layout.values_after", tampered)
         with blosc2.DictStore(path, threshold=None) as store:
             store["/a"] = [1]
     with blosc2.DictStore(path, threshold=None) as store:

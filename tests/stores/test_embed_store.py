@@ -12,7 +12,7 @@ from fixture_kit import manifest
 from store_kit import StoreContract, tree_state
 
 import blosc2
-from blosc2._backends.embedded.frame_map import Embedded
+from blosc2._backends.embedded_map import Embedded
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2.exceptions import FormatError

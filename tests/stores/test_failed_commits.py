@@ -19,7 +19,9 @@ from store_makers import Maker, values_of
 
 import blosc2
 from blosc2._backends import tiers
-from blosc2._backends.embedded import file as embedded_file
+from blosc2._backends.directory.backend import DirectoryBackend
+from blosc2._backends.embedded import backend as embedded_backend
+from blosc2._backends.zip import backend as zip_backend
 from blosc2._core.io.source import Source
 from blosc2._files import atomic_file as new_file
 
@@ -220,7 +222,9 @@ def no_more_files(patched: pytest.MonkeyPatch) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
     patched.setattr(tiers, "read_embedded", fail)
-    patched.setattr(embedded_file, "open_source", fail)
+    for module in (zip_backend, embedded_backend):
+        patched.setattr(module, "open_source", fail)
+    patched.setattr(DirectoryBackend, "show_published", fail)
 
 
 @pytest.mark.parametrize("again", ["flush", "discard", "refresh"])

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._backends import DirectoryBackend
-from blosc2._backends.directory import backend
-from blosc2._backends.directory.publishing import Publishing
+from blosc2._backends import DirectoryBackend, tiers
+from blosc2._backends.directory import publishing
 
 SMALL, OTHER, LARGE = np.arange(10), np.arange(20), np.arange(5000)
 
@@ -40,8 +39,8 @@ def once(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, *, after: bool,
 @pytest.mark.parametrize("taken", [False, True])
 @pytest.mark.parametrize(
     ("owner", "name", "after"),
-    [(Publishing, "into", False), (Publishing, "into", True),
-     (backend, "Embedded", False), (backend, "Embedded", True), (DirectoryBackend, "publish", False)],
+    [(publishing, "into", False), (publishing, "into", True),
+     (tiers, "Embedded", False), (tiers, "Embedded", True), (DirectoryBackend, "publish", False)],
 )  # fmt: skip
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError(), OSError(5, "a broken disk")], ids=repr)
 def test_a_renamed_value_is_under_one_key(

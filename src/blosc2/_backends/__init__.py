@@ -11,10 +11,9 @@ from blosc2._core.on_demand import on_demand
 if TYPE_CHECKING:
     from blosc2._backends.directory.backend import DirectoryBackend
     from blosc2._backends.embedded.backend import EmbeddedBackend
-    from blosc2._backends.embedded.changes import EmbeddedChanges
     from blosc2._backends.embedded.file import EmbeddedFile
-    from blosc2._backends.embedded.frame_layout import stored_value
-    from blosc2._backends.embedded.frame_map import (
+    from blosc2._backends.embedded.frame_layout import EmbeddedChanges, stored_value
+    from blosc2._backends.embedded_map import (
         MAP,
         REGISTRY,
         Embedded,
@@ -55,14 +54,12 @@ if TYPE_CHECKING:
     )
     from blosc2._backends.protocol import Backend
     from blosc2._backends.publish_pace import MAP_BYTES, Pace
-    from blosc2._backends.spilled_values import MEMORY_LIMIT
+    from blosc2._backends.temporary import MEMORY_LIMIT
     from blosc2._backends.tiers import TieredBackend
     from blosc2._backends.writer_lock import WriterLock
-    from blosc2._backends.zip.backend import ZipBackend
-    from blosc2._backends.zip.directory_records import CATALOG_LEAST
+    from blosc2._backends.zip.backend import RemoteZipBackend, ZipBackend
     from blosc2._backends.zip.members import END, END_WITH_CHECKSUM
-    from blosc2._backends.zip.remote import RemoteZipBackend
-    from blosc2._backends.zip.streaming import LeafStream
+    from blosc2._backends.zip.publishing import CATALOG_LEAST, LeafStream
     from blosc2._backends.zip.unfinished_append import (
         DIGITS,
         FEW_BITS,
@@ -75,10 +72,9 @@ else:
     __getattr__ = on_demand(__name__, {
         "directory.backend": "DirectoryBackend",
         "embedded.backend": "EmbeddedBackend",
-        "embedded.changes": "EmbeddedChanges",
         "embedded.file": "EmbeddedFile",
-        "embedded.frame_layout": "stored_value",
-        "embedded.frame_map": "MAP REGISTRY Embedded chunks_of_value joined_value kind_of open_embedded read_embedded",
+        "embedded.frame_layout": "EmbeddedChanges stored_value",
+        "embedded_map": "MAP REGISTRY Embedded chunks_of_value joined_value kind_of open_embedded read_embedded",
         "key_rules": "KEY_RULES MAX_SEGMENTS canonical_key is_own is_path is_safe new_key plain_key suffixed_folders",
         "layout": (
             "EMBED FRAME_MAGIC LEAF_SUFFIXES LOCK NOT_REPLACED RESERVED ByteRange NewFrame NewVersion Renamed "
@@ -86,13 +82,11 @@ else:
         ),
         "protocol": "Backend",
         "publish_pace": "MAP_BYTES Pace",
-        "spilled_values": "MEMORY_LIMIT",
+        "temporary": "MEMORY_LIMIT",
         "tiers": "TieredBackend",
         "writer_lock": "WriterLock",
-        "zip.backend": "ZipBackend",
-        "zip.directory_records": "CATALOG_LEAST",
+        "zip.backend": "RemoteZipBackend ZipBackend",
         "zip.members": "END END_WITH_CHECKSUM",
-        "zip.remote": "RemoteZipBackend",
-        "zip.streaming": "LeafStream",
+        "zip.publishing": "CATALOG_LEAST LeafStream",
         "zip.unfinished_append": "DIGITS FEW_BITS end_with_checksum is_half_written lost_end wrong_bits",
     })  # fmt: skip

@@ -142,21 +142,13 @@ def filed_as(byte_range: ByteRange) -> tuple[str, bytes]:
     if isinstance(byte_range, NewFrame):
         description = byte_range.description
         return byte_range.suffix, described(byte_range) if description is None else description
-    frame = Frame.open(*byte_range)
-    return suffix_of_frame(frame), _described(frame)
+    return suffix_of_frame(Frame.open(*byte_range)), described(byte_range)
 
 
 def described(byte_range: ByteRange) -> bytes:
     """The description of a frame for a catalog. Empty if there is none, for instance because the frame is damaged."""
     try:
-        return _described(Frame.open(*byte_range))
-    except FormatError:
-        return b""
-
-
-def _described(frame: Frame) -> bytes:
-    try:
-        description: bytes = describe(frame, parse_dtype)
+        description: bytes = describe(Frame.open(*byte_range), parse_dtype)
     except FormatError:
         description = b""
     return description

@@ -1,27 +1,35 @@
-"""The contract between a store and its backend: a ZIP file, a directory, or a frame of embedded values.
+"""The contract between a store and its backend, and what all backends have in common: one frame of embedded values.
 
-A backend shows one version of a store, which `load` reads, and publishes the next. Keys are canonical. What not every
-backend can do is an attribute of it that may be None: `placing`, `members`, `streaming`,
-`unsettled`. A new backend implements all of this, and passes `tests/backend_kit.py`.
+A backend shows one version of a store, which `load` reads, and publishes the next. Keys are canonical. Each backend has
+a frame of embedded values; `TieredBackend` adds leaves with files or members of their own. A new backend is a subclass
+that says what is abstract here, and passes `tests/backend_kit.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
+from blosc2._backends.embedded_map import Embedded, verify_value
 from blosc2._backends.layout import ByteRange, Renamed
 from blosc2._backends.layout import NewVersion as NewVersion
+from blosc2._backends.temporary import SpilledValues
 from blosc2._core.frame.frame import Frame
+from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyListing
-from blosc2._files import Progress
+from blosc2._files import LASTING, lasting
+from blosc2._options import StoreOptions
+from blosc2.exceptions import CLOSED_STORE, ClosedStoreError, StoreKeyError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from blosc2._backends.directory.placing import Placing
-    from blosc2._backends.embedded.frame_map import Embedded
     from blosc2._backends.writer_lock import WriterLock
     from blosc2._backends.zip.members import Members
-    from blosc2._backends.zip.streaming import LeafStream
+    from blosc2._backends.zip.publishing import LeafStream
+    from blosc2._files import Progress
 
 
 class Settles(Protocol):
@@ -34,8 +42,15 @@ class Settles(Protocol):
         """Others have changed the store since, and may have made their changes durable."""
 
 
-class Backend(Protocol):
+class Backend(ABC):
     """Where the leaves of one store lie.
+
+    Parameters
+    ----------
+    root : str or None
+        Its path; None in memory.
+    how : StoreOptions
+        How files are opened.
 
     Attributes
     ----------
@@ -64,137 +79,230 @@ class Backend(Protocol):
         What takes many leaves as they come.
     unsettled : Settles or None
         What was published, and may not be durable yet.
+    can_remove_groups : bool
+        Whether one more group can be removed as it is.
     """
 
+    root: str | None
+    named: str | None
     suffix: str
-    lock: WriterLock | None
-    embedded: Embedded | None
     lists_cheaply: bool
     all_or_none: bool
-    replaces: bool
-    half_done: bool
+    half_done = False
+    lock: WriterLock | None = None
+    placing: Placing | None = None
+    members: Members | None = None
+    streaming: LeafStream | None = None
+    unsettled: Settles | None = None
+    can_remove_groups = False
+    behind = False
+    #: Names of what `shown` gives.
+    _shown: tuple[str, ...] = ("embedded", "replaces")
 
-    # Some backends compute these.
-    @property
-    def root(self) -> str | None: ...
-    @property
-    def named(self) -> str | None: ...
-    @property
-    def behind(self) -> bool: ...
-    @property
-    def placing(self) -> Placing | None: ...
-    @property
-    def members(self) -> Members | None: ...
-    @property
-    def can_remove_groups(self) -> bool: ...
-    @property
-    def streaming(self) -> LeafStream | None: ...
-    @property
-    def unsettled(self) -> Settles | None: ...
+    def __init__(self, root: str | None, how: StoreOptions) -> None:
+        self.root = self.named = root
+        self.how = how
+        self.embedded: Embedded | None = None
+        self.replaces = False
+        #: The advice for files when they are opened.
+        self.advice = None if how.advise is None else lasting(how.advise)
+        # What is in it holds until another list takes its place: see `Contents`.
+        self._listings: list[KeyListing] = []
+        self._waiting: SpilledValues | None = None  # made when something waits
+        self._closed = False
 
     # ------------------------------------------------------------------ open
+    @abstractmethod
     def exists(self) -> bool:
         """Whether something exists that may be a store. Raises an error if it cannot be one."""
 
+    @abstractmethod
     def check_replaceable(self) -> None:
         """Refuse to replace anything but a store."""
 
+    @abstractmethod
     def load(self) -> None:
         """Show the published version. If that fails, the version shown before stays."""
 
+    @abstractmethod
     def reload(self) -> bool:
         """Show the published version. Returns whether it is another one."""
 
     def shown(self) -> tuple[Any, ...]:
         """The version that is shown, for `show`."""
+        found: tuple[Any, ...] = attrgetter(*self._shown)(self)
+        return found
 
     def show(self, shown: tuple[Any, ...]) -> None:
         """Show an earlier version again, because the newer one that was read is unusable."""
+        self.__dict__.update(zip(self._shown, shown, strict=True))
+        self._listings = []
 
-    def remove_groups(self, groups: tuple[str, ...]) -> bool:
+    def remove_groups(self, groups: tuple[str, ...]) -> bool:  # noqa: ARG002 - for backends that can
         """Show all leaves but those with files of their own below some groups.
 
         The next publication removes these. Returns whether others were shown before. Only if `can_remove_groups`, else
         `groups` is empty.
         """
+        return False
 
     def forget_shown_keys(self) -> None:
         """Forget the listing of the existing keys."""
+        self._listings = []
 
+    @abstractmethod
     def cut_tail(self) -> None:
         """Cut off the bytes of an unfinished append."""
 
     def close(self) -> None:
         """Release everything. Leaves keep the sources that they need."""
+        self._closed = self.replaces = True
+        self.embedded = None
+        self._listings = []
 
+    @abstractmethod
     def abandon(self) -> None:
         """Forget the file that is being written: it belongs to another process."""
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedStoreError(CLOSED_STORE, path=self.root)
+
     # ------------------------------------------------------------------ locate
+    def locate_file(self, key: str) -> ByteRange | None:  # noqa: ARG002 - for backends that have any
+        """The file or member of a key; None where there is none."""
+        return None
+
+    def file_byte_range(self, key: str) -> ByteRange | None:  # noqa: ARG002 - for backends that have any
+        """The file or member of a key, as far as it is known without reading it; None where there is none."""
+        return None
+
+    def has_file(self, key: str) -> bool:  # noqa: ARG002 - for backends that have any
+        """Whether a key has a file or a member of its own."""
+        return False
+
+    def name_of(self, key: str) -> str | None:  # noqa: ARG002 - for backends that have any
+        """The name of the file or member of a key. None if it has none."""
+        return None
+
     def locate(self, key: str) -> ByteRange | None:
         """The byte range of the frame of a key. None if there is none."""
+        if self.replaces:
+            self._check_open()
+            return None
+        byte_range = self.locate_file(key)
+        return self._locate_embedded(key) if byte_range is None else byte_range
 
     def open_frame(self, key: str) -> Frame | None:
         """The frame of a key, opened with as few reads as possible. None if there is none."""
+        byte_range = None if self.replaces else self._locate_embedded(key)
+        return None if byte_range is None else Frame.open(*byte_range, key)
 
     def stored_range(self, key: str) -> ByteRange | None:
         """The byte range of a frame, as far as it is known without reading it. None if there is none."""
+        if self.replaces:
+            return None
+        byte_range = self.file_byte_range(key)
+        if byte_range is None and self.embedded is not None:
+            byte_range = self.embedded.stored_range(key)
+        return self.locate(key) if byte_range is None else byte_range
 
-    def __contains__(self, key: str) -> bool: ...
+    def __contains__(self, key: str) -> bool:
+        return self.contains_now(key) or (self.embedded is not None and self._find_again(key) is not None)
 
     def contains_now(self, key: str) -> bool:
-        """The same by a single look, which may miss a leaf that a writer is moving."""
+        """Whether there is a leaf, by a single look, which may miss one that a writer is moving."""
+        embedded = self.embedded
+        return embedded is not None and (self.has_file(key) or key in embedded.entries)
 
-    def has_file(self, key: str) -> bool:
-        """Whether a key has a file or a member of its own."""
+    def _locate_embedded(self, key: str) -> ByteRange | None:
+        """The byte range of a leaf without a file."""
+        embedded = self.embedded
+        if embedded is None:
+            self._check_open()
+            return None
+        byte_range = embedded.locate(key)
+        return self._find_again(key) if byte_range is None else byte_range
+
+    def _find_again(self, key: str) -> ByteRange | None:  # noqa: ARG002 - where leaves are moved
+        """The byte range of a leaf found in neither tier, which a writer may just have moved."""
+        return None
 
     # ------------------------------------------------------------------ list, describe
     def keys(self) -> list[str]:
-        """All keys, in their order."""
+        """All keys, in their order: of embedded values, that in which they came."""
+        embedded = self.embedded
+        return [] if embedded is None else list(embedded.entries)
 
     def listing(self) -> KeyListing:
         """A listing of all keys with their groups. It is kept until other keys are published."""
+        kept = self._listings  # another thread may replace it meanwhile
+        if not kept:
+            kept.append(KeyListing(KeyTable.of_keys(self.keys()), path=self.named))
+        return kept[0]
 
     def forget_listing(self) -> None:
         """Keys were added or removed: list them anew."""
-
-    def name_of(self, key: str) -> str | None:
-        """The name of the file or member of a key. None if it has none."""
+        self._listings = []
 
     def stored_bytes(self, key: str) -> int:
         """The stored bytes of a leaf, as far as they are known without opening it."""
+        byte_range = self.file_byte_range(key)
+        if byte_range is not None:
+            return byte_range[2]
+        return 0 if self.embedded is None else self.embedded.stored_bytes(key)
 
+    @abstractmethod
     def size(self) -> int:
         """Bytes of all files."""
 
     # ------------------------------------------------------------------ verify, advise
     def verify(self, key: str, frame: Frame) -> None:
         """Check a leaf as far as possible without its chunks. Raises `FormatError` if it is not as written."""
+        verify_value(self.embedded, key, frame)
 
     def advise(self, advice: str) -> bool:
         """Give the system advice about all files. Returns False if files of leaves did not get it."""
+        if advice in LASTING:
+            self.advice = advice
+        if self.embedded is not None:
+            self.embedded.frame.source.advise(advice)
+        return True
 
     # ------------------------------------------------------------------ stage, publish, compact
-    def stage(self, changes: dict[str, ByteRange], tiers: Mapping[str, bool]) -> dict[str, ByteRange]:
+    def stage(self, changes: dict[str, ByteRange], tiers: Mapping[str, bool]) -> dict[str, ByteRange]:  # noqa: ARG002 - where there are two
         """Move unpublished frames out of memory. Returns where they are now."""
+        if self._waiting is None:
+            self._waiting = SpilledValues(self.root)
+        return self._waiting.stage(changes)
 
     def forget_staged(self) -> None:
         """All staged frames are published and read."""
+        self._waiting = None
 
+    @abstractmethod
     def discard(self) -> None:
         """Remove the staged frames."""
 
+    @abstractmethod
     def publish(self, new: NewVersion) -> None:
         """Publish changes. They are not shown before `show_published`."""
 
+    @abstractmethod
     def show_published(self) -> None:
         """Show what was just published. If that fails, the version shown before stays."""
 
     def begin_rename(self, key: str) -> Renamed:
         """The frame of a key that will get another key."""
+        byte_range = self.locate(key)
+        if byte_range is None:
+            raise StoreKeyError(f"Key {key!r} not found in the store", path=self.root)
+        return Renamed(byte_range, key)
 
     def renamed_range(self, renamed: Renamed) -> ByteRange:
         """The byte range of what `begin_rename` gave."""
+        return renamed
 
+    @abstractmethod
     def compact(self, progress: Progress | None) -> None:
-        """Rewrite the store without dead bytes. The result is not shown before `load`."""
+        """Rewrite the store without dead bytes. The result is not shown before `show_published`."""

@@ -45,7 +45,7 @@ class WriterLock:
     exclusive : bool
         False takes no lock, for file systems that have none.
     shared : bool
-        Whether it is held during changes alone: from `acquire` to `let_go`, and not from its making.
+        Whether it is held during changes alone: from `acquire` to `release`, and not from its making.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class WriterLock:
                 try:
                     self.acquire(timeout)
                 except BaseException:  # an interrupt may come when the lock is taken
-                    self.let_go()
+                    self.release()
                     raise
 
     @property
@@ -290,11 +290,7 @@ class WriterLock:
             os.close(taken)
 
     def release(self) -> None:
-        """Let other writers in. A second call does nothing."""
-        self.let_go()
-
-    def let_go(self) -> None:
-        """Let others in until the next `acquire`. A second call does nothing."""
+        """Let others in, until the next `acquire` if there is one. A second call does nothing."""
         self.forget_taken()
         if self._descriptor < 0:
             return

@@ -10,7 +10,7 @@ from blosc2._core.on_demand import on_demand
 
 if TYPE_CHECKING:
     from blosc2._files.advice import LASTING, advise_byte_ranges, advise_frame, check_advice, lasting
-    from blosc2._files.atomic_file import Lock, NewFile, remove_leftovers, temporary_name, through_link
+    from blosc2._files.atomic_file import FileMoves, Lock, NewFile, remove_leftovers, temporary_name, through_link
     from blosc2._files.blocks import as_block
     from blosc2._files.copies import (
         BUDGET,
@@ -43,12 +43,11 @@ if TYPE_CHECKING:
     from blosc2._files.owner import Descriptor, Owner, refusal
     from blosc2._files.pool import Pool, no_thread
     from blosc2._files.remote import RemoteFile, remote_source, renewed_source
-    from blosc2._files.renames import FileMoves
     from blosc2._files.sync import Retry, SyncsBeside, sync_descriptor, sync_file, sync_files, sync_folder, sync_names
 else:
     __getattr__ = on_demand(__name__, {
         "advice": "LASTING advise_byte_ranges advise_frame check_advice lasting",
-        "atomic_file": "Lock NewFile remove_leftovers temporary_name through_link",
+        "atomic_file": "FileMoves Lock NewFile remove_leftovers temporary_name through_link",
         "blocks": "as_block",
         "copies": (
             "BUDGET ByteRange ChunkBuffer Compaction Part Progress Spool Spooled TemporaryFile check_unchanged "
@@ -62,6 +61,5 @@ else:
         "owner": "Descriptor Owner refusal",
         "pool": "Pool no_thread",
         "remote": "RemoteFile remote_source renewed_source",
-        "renames": "FileMoves",
         "sync": "Retry SyncsBeside sync_descriptor sync_file sync_files sync_folder sync_names",
     })  # fmt: skip

@@ -197,9 +197,6 @@ class CreationLock:
             self._folders.insert(0, folder)
 
 
-if sys.platform != "win32":
-    import fcntl
-
 #: The count of changes, and the last ticket, are at these offsets.
 _COUNT: Final = 8
 _TICKET: Final = 16
@@ -292,8 +289,7 @@ class Turn:
                     break
                 except BlockingIOError:
                     self._pause(deadline)
-        count = int.from_bytes(os.pread(number, 8, _COUNT), "little")
-        os.pwrite(number, ((count + 1) % (1 << 63)).to_bytes(8, "little"), _COUNT)
+        _count_up(number)
 
     def end(self) -> None:
         """Let the next one have its turn. A second call does nothing, or goes on with one that was interrupted."""
@@ -336,6 +332,12 @@ class Turn:
         time.sleep(_PAUSE if deadline is None else max(0.0, min(_PAUSE, deadline - now)))
 
 
+def _count_up(number: int) -> None:
+    """Count one more change in a file that handles share."""
+    count = int.from_bytes(os.pread(number, 8, _COUNT), "little")
+    os.pwrite(number, ((count + 1) % (1 << 63)).to_bytes(8, "little"), _COUNT)
+
+
 def _request(kind: int, position: int, nbytes: int) -> bytes:
     """What `fcntl` takes: ``struct flock``."""
     return struct.pack("@hhqqi4x", kind, os.SEEK_SET, position, nbytes, 0)
@@ -344,13 +346,6 @@ def _request(kind: int, position: int, nbytes: int) -> bytes:
 def _unlock(number: int, position: int, nbytes: int = 1) -> None:
     """Unlock bytes; 0 stands for all that follow."""
     fcntl.fcntl(number, fcntl.F_OFD_SETLK, _request(fcntl.F_UNLCK, position, nbytes))
-
-
-if sys.platform != "win32":
-    import fcntl
-
-#: The size of the file, and where the count is in it.
-_NBYTES: Final = 16
 
 
 def sidecar_path(path: str) -> str:
@@ -398,7 +393,7 @@ class Sidecar:
         """The number of the last change."""
         try:
             with open(self._path, "rb", buffering=0) as file:
-                return int.from_bytes(file.read(_NBYTES)[_COUNT:], "little")
+                return int.from_bytes(file.read(_COUNT + 8)[_COUNT:], "little")
         except FileNotFoundError:
             return 0
 
@@ -413,7 +408,8 @@ class Sidecar:
                 self._check_own()
                 if descriptor is not None:
                     flock(descriptor.fileno(), fcntl.LOCK_EX, self._path, shared=True)
-                    self._count_up(descriptor.fileno())
+                    if self._writable:
+                        _count_up(descriptor.fileno())
                 self._check_own()
                 self._owner = (os.getpid(), _thread.get_ident())
                 yield True
@@ -446,12 +442,6 @@ class Sidecar:
             return Descriptor(os.open(self._path, os.O_RDONLY | os.O_CLOEXEC))
         except OSError:
             return None
-
-    def _count_up(self, descriptor: int) -> None:
-        if not self._writable:
-            return
-        count = int.from_bytes(os.pread(descriptor, _NBYTES, 0)[_COUNT:], "little")
-        os.pwrite(descriptor, bytes(_COUNT) + (count + 1).to_bytes(_NBYTES - _COUNT, "little"), 0)
 
 
 class _Held(Block):

@@ -1,4 +1,4 @@
-"""Reading a file that a writer may be changing: when to try again."""
+"""Making files and names durable; and when to read a file again that a writer may be changing."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import errno
 import os
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final, Self
 
 from blosc2._files.owner import Owner
 from blosc2._options import absolute_path
+
+if sys.platform != "win32":
+    import fcntl
 
 # A reader does not wait longer than this for a writer.
 _MOST: Final = 100
@@ -45,9 +47,8 @@ class Retry:
         return True
 
 
-if sys.platform != "win32":
-    import fcntl
-
+# What makes something durable, and its path.
+_Work = tuple[Callable[[str], None], str]
 #: Syncs that wait for the disk at the same time; more are hardly quicker.
 THREADS: Final = 8
 # Seconds of a sync for which threads are worth it: of a file system in memory none are, as they take turns anyway.
@@ -59,69 +60,27 @@ _NO_FULL_SYNC: Final = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENO
 
 
 def sync_files(paths: Iterable[str], folders: Iterable[str] = ()) -> None:
-    """Make files durable, and the names in folders."""
-    work: list[tuple[Callable[[str], None], str]] = [(sync_file, path) for path in paths]
+    """Make files durable, and the names in folders. All are tried, whichever fails."""
+    work: list[_Work] = [(sync_file, path) for path in paths]
     work += [(sync_names, folder) for folder in folders]
-    left = deque(work)
-    takes_long = False
-    while left:
-        if takes_long and len(left) > 1 and THREADS > 1:
-            _sync_together(left)
-            return
-        sync, path = left.popleft()
+    for number, (sync, path) in enumerate(work):
         began = time.perf_counter()
         try:
             sync(path)
         except OSError:
-            if THREADS > 1:  # all are tried, whichever fails
-                with suppress(OSError):
-                    _sync_together(left)
+            with suppress(OSError):
+                _sync_together(work[number + 1 :])
             raise
-        takes_long = time.perf_counter() - began > _LONG
+        if time.perf_counter() - began > _LONG and number + 2 < len(work):
+            _sync_together(work[number + 1 :])
+            return
 
 
-def _sync_together(work: deque[tuple[Callable[[str], None], str]]) -> None:
-    """Do all of it, in several threads.
-
-    Plain ones: a store that the collector of garbage drops is made durable wherever the program was at that moment, be
-    it in the locks of a `ThreadPoolExecutor`.
-    """
-    failed: list[BaseException] = []
-    ended: _queue.SimpleQueue[None] = _queue.SimpleQueue()
-
-    def run() -> None:
-        try:
-            while True:
-                try:
-                    sync, path = work.popleft()
-                except IndexError:  # all is taken
-                    break
-                sync(path)
-        except BaseException as error:  # noqa: BLE001 - for the thread that waits
-            failed.append(error)
-        finally:
-            ended.put(None)
-
-    count = 1
-    try:
-        for _ in range(min(THREADS, len(work)) - 1):
-            _thread.start_new_thread(run, ())
-            count += 1
-    except RuntimeError:  # no thread can be started, for instance when the interpreter ends
-        pass
-    run()
-    for _ in range(count):
-        ended.get()
-    while work and not failed:
-        sync, path = work.popleft()
-        sync(path)
-    if failed:
-        error = failed[0]
-        failed.clear()  # or it would hold itself, by its frames
-        try:
-            raise error
-        finally:
-            del error
+def _sync_together(work: list[_Work]) -> None:
+    """Do all of it, in several threads."""
+    with SyncsBeside() as syncs:
+        for sync, path in work:
+            syncs.put(sync, path)
 
 
 class SyncsBeside:
@@ -129,13 +88,16 @@ class SyncsBeside:
 
     A context manager: at the end of its block all files that were added are durable, or it raises. A block that raises
     leaves them as they are.
+
+    Its threads are plain ones: a store that the collector of garbage drops is made durable wherever the program was at
+    that moment, be it in the locks of a `ThreadPoolExecutor`.
     """
 
     __slots__ = ("_added", "_ended", "_failed", "_owner", "_stopped", "_threads", "_work")
 
     def __init__(self) -> None:
         self._owner = Owner()
-        self._work: _queue.SimpleQueue[str | None] = _queue.SimpleQueue()
+        self._work: _queue.SimpleQueue[_Work | None] = _queue.SimpleQueue()
         self._ended: _queue.SimpleQueue[None] = _queue.SimpleQueue()
         self._failed: list[BaseException] = []
         self._stopped = False
@@ -168,7 +130,11 @@ class SyncsBeside:
         """
         if self._failed:
             self._raise()
-        self._work.put(path)
+        self.put(sync_file, path)
+
+    def put(self, sync: Callable[[str], None], path: str) -> None:
+        """Have a path synced in this way."""
+        self._work.put((sync, path))
         self._added += 1
         # Another thread where those that there are have more to do than they can.
         if self._added > 1 and self._threads < THREADS - 1 and self._work.qsize() > 2 * self._threads:
@@ -183,20 +149,21 @@ class SyncsBeside:
             self._ended.put(None)
 
     def _sync_files(self) -> None:
-        while (path := self._work.get()) is not None:
-            if self._failed or self._stopped:
+        while (work := self._work.get()) is not None:
+            if self._stopped:
                 continue
+            sync, path = work
             try:
-                sync_file(path)
+                sync(path)
             except BaseException as error:  # noqa: BLE001 - for the thread that waits
                 self._failed.append(error)
 
     def _raise(self) -> None:
-        error = self._failed[0]
+        error = self._failed.pop()  # else it would hold itself, by its frames
         try:
             raise error
         finally:
-            del error  # or it would hold itself, by its frames
+            del error
 
 
 def sync_descriptor(descriptor: int) -> None:

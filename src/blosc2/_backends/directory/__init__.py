@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from blosc2._core.on_demand import on_demand
 
-__all__ = ["backend", "leaf_files", "placing", "publishing", "scan"]
+__all__ = ["backend", "leaf_files", "placing", "publishing"]
 
 if TYPE_CHECKING:
     from blosc2._backends.directory import publishing as publishing

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from blosc2._backends import directory as directories
 from blosc2._backends import embedded as frames
-from blosc2._backends.directory.leaf_files import Folders, LeafFiles
+from blosc2._backends.directory.leaf_files import Folders, LeafFiles, has_dead_bytes, is_empty, size_of
 from blosc2._backends.directory.placing import FilesAside, Placing, Unsettled
-from blosc2._backends.directory.scan import has_dead_bytes, is_empty, size_of
 from blosc2._backends.embedded.file import EmbeddedFile
-from blosc2._backends.embedded.frame_map import Embedded, read_embedded
+from blosc2._backends.embedded_map import Embedded, read_embedded
 from blosc2._backends.layout import (
     EMBED,
     LEAF_SUFFIXES,
@@ -48,7 +47,7 @@ from blosc2._options import StoreOptions
 from blosc2.exceptions import FormatError
 
 if TYPE_CHECKING:
-    from blosc2._backends.embedded.changes import EmbeddedChanges
+    from blosc2._backends.embedded.frame_layout import EmbeddedChanges
 
 # Nanoseconds in which a file system may not tell two changes apart.
 _TICK = 3 * 10**9
@@ -63,10 +62,11 @@ class DirectoryBackend(TieredBackend):
     lists_cheaply = all_or_none = False
 
     def __init__(self, root: str, how: StoreOptions = StoreOptions(), kind: str = "b2dict") -> None:  # noqa: B008 - never changes
-        super().__init__(root, how, kind)
+        super().__init__(root, how)
+        self.kind = kind
         if how.mode != "r":
             import_now("blosc2._backends.directory")
-            import_now("blosc2._backends.embedded", "append", "file")
+            import_now("blosc2._backends.embedded", "file")
         self._embed_source: Source | None = None
         self._embed_file = EmbeddedFile(os.path.join(root, EMBED))
         self._owner = self._embed_file.owner
@@ -82,6 +82,8 @@ class DirectoryBackend(TieredBackend):
         # Identity of the file of embedded values when they were read last, even if not shown.
         self._latest: tuple[int, ...] | None = None
         self._read_at = 0
+        # The map of embedded values that were published last and are not shown yet; None if they are as before.
+        self._entries: dict[str, dict[str, Any]] | None = None
 
     @property
     def placing(self) -> Placing:  # type: ignore[override]  # never assigned
@@ -115,12 +117,30 @@ class DirectoryBackend(TieredBackend):
 
     def embed_byte_range(self) -> ByteRange:
         """Where the frame of embedded values lies."""
-        path = os.path.join(self.root, EMBED)
         # Before it is read: a change meanwhile is then noticed too.
         self._seen, self._read_at = file_identity(self.root), time.time_ns()
-        self._latest = file_identity(path)
+        self._latest = file_identity(self._embed_file.path)
         self._embed_file.was_read(self._latest)
+        self._entries = None
         return self._open_embedded()
+
+    def show_published(self) -> None:
+        """Show what was just published: embedded values that changed are known, and others are not read again."""
+        entries, embedded = self._entries, self.embedded
+        if file_identity(self._embed_file.path) != self._identity or (entries is None and embedded is None):
+            self.load()  # somebody else came in between
+            return
+        before = self.shown()
+        try:
+            if entries is not None or embedded is None:
+                embedded = self._written(self.embed_byte_range(), entries)
+            else:
+                self._seen, self._read_at, self._latest = file_identity(self.root), time.time_ns(), self._identity
+                self._embed_file.behind = self.behind = False
+            self.embedded, self._newer, self._listings, self.replaces = embedded, None, [], False
+        except BaseException:
+            self.show(before)
+            raise
 
     @property
     def _identity(self) -> tuple[int, ...] | None:
@@ -160,7 +180,7 @@ class DirectoryBackend(TieredBackend):
         """The frame of a key, in a file or embedded; None where there is none."""
         byte_range = None if self.replaces else self.files.locate(key)
         if byte_range is None:
-            return self._embedded_frame(key)
+            return super().open_frame(key)
         frame = Frame.open(*byte_range, key)
         if not (frame.only_array and str(byte_range[0].path).endswith(".b2nd")):
             self._check_suffix(frame, key)
@@ -265,13 +285,16 @@ class DirectoryBackend(TieredBackend):
                 self._read_embedded_again()
         super().forget_shown_keys()  # last: a listing that is made meanwhile is of the embedded values before
 
-    def _read_embedded_again(self) -> None:
-        """Show the embedded values that are in the file now. If that fails, those before, and the file stays unread."""
+    def _read_embedded_again(self, entries: dict[str, dict[str, Any]] | None = None) -> None:
+        """Show the embedded values that are in the file now, whose map may be known from writing it.
+
+        If that fails, those before are shown, and the file stays unread.
+        """
         before = self.shown()
         try:
             byte_range = self.embed_byte_range()
             if self.embedded is not None:
-                self.embedded = Embedded(byte_range, verify=self.how.verify)
+                self.embedded = self._written(byte_range, entries)
         except BaseException:
             self.show(before)
             raise
@@ -320,10 +343,8 @@ class DirectoryBackend(TieredBackend):
         if not moved or embedded is None:
             return
         kept.update((key, embedded.kept(key) if key in embedded.entries else None) for key in moved)
-        directories.publishing.Publishing(self).into(
-            {}, self.changes_of(moved, new.registry), fresh=False, durable=new.durable
-        )
-        self._read_embedded_again()
+        directories.publishing.into(self, {}, self.changes_of(moved, new.registry), fresh=False, durable=new.durable)
+        self._read_embedded_again(self._entries)
         for key in moved:
             del values[key]
 
@@ -336,9 +357,7 @@ class DirectoryBackend(TieredBackend):
         if now is None or all(now.entries.get(key) == before.get(key) for key in kept):
             return
         try:
-            directories.publishing.Publishing(self).into(
-                {}, self.changes_of(kept, new.registry), fresh=False, durable=new.durable
-            )
+            directories.publishing.into(self, {}, self.changes_of(kept, new.registry), fresh=False, durable=new.durable)
             self.forget_shown_keys()
         except (OSError, FormatError):
             error.add_note(f"{self.named}: renamed values are there under their new keys, too: {list(kept)[:5]}")
@@ -356,9 +375,9 @@ class DirectoryBackend(TieredBackend):
         before, self.behind = self.behind, not fresh
         try:
             if fresh and not (os.path.isdir(self.root) and (os.listdir(self.root) or self.aside.temporary.is_inside)):
-                directories.publishing.Publishing(self).anew(changes, embed, durable)
+                directories.publishing.anew(self, changes, embed, durable)
             else:
-                directories.publishing.Publishing(self).into(changes, embed, fresh, durable)
+                directories.publishing.into(self, changes, embed, fresh, durable)
             self.behind = True
             if changes or fresh:
                 self._forget()
@@ -378,10 +397,6 @@ class DirectoryBackend(TieredBackend):
         # A power cut could bring an embedded value back, and a file in its place hide it.
         if self._embed_file.unsettled:
             self._embed_file.make_durable()
-
-    def publish_files(self, changes: dict[str, ByteRange | None]) -> dict[str, str]:
-        """Change the files of leaves alone; new ones are durable when `placing` is settled. Returns their suffixes."""
-        return directories.publishing.Publishing(self).into(changes, None, fresh=False, durable=False, settles=True)
 
     def _mark(self) -> None:
         """Change the directory's time, so that readers notice a new version, however coarse times are."""
@@ -479,20 +494,20 @@ class DirectoryBackend(TieredBackend):
 
     def _compact_embedded(self) -> None:
         embedded = Embedded(self.embed_byte_range())
+        self._entries = embedded.entries
         if embedded.frame.nbytes:
             self._embed_file.beside = self._beside_embedded()
-            self._embed_file.publish(frames.changes.EmbeddedChanges(str(embedded.kind), embedded, {}), anew=True)
+            changes = frames.frame_layout.EmbeddedChanges(str(embedded.kind), embedded, {})
+            self._entries = self._embed_file.publish(changes, anew=True)
 
     def _beside_embedded(self) -> str | None:
         """Where a new file of embedded values is written."""
         return None if os.path.islink(self._embed_file.path) else self.aside.temporary.beside
 
-    def moved_file(self, key: str) -> Renamed:
-        """The file of a key that will get another key: a second name beside the tree keeps it until then."""
+    def begin_rename(self, key: str) -> Renamed:
+        """The frame of a key that will get another key; a second name of its file, beside the tree, keeps it."""
         path = self.files.path_of(key)
-        if path is None:
-            raise taken(self.root, f"the file of the key {key!r} is gone; open the store again")
-        return Renamed(None, key, self.aside.link(path))
+        return super().begin_rename(key) if path is None else Renamed(None, key, self.aside.link(path))
 
     def renamed_range(self, renamed: Renamed) -> ByteRange:
         """A `Renamed` as a byte range; an embedded value is one already."""

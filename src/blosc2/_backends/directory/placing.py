@@ -7,9 +7,10 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from blosc2._backends.directory.scan import write_in_a_row, write_new
+from blosc2._backends import directory as directories
+from blosc2._backends.directory.leaf_files import write_in_a_row, write_new
 from blosc2._backends.layout import ByteRange, Renamed, suffix_of
-from blosc2._backends.temporary_folder import TemporaryFolder
+from blosc2._backends.temporary import TemporaryFolder
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._files import Owner, sync_file, sync_files, temporary_name
@@ -295,7 +296,7 @@ class Placing(Unsettled):
         """Give several leaves their files, or remove them; if one of these fails, all are as they were."""
         backend = self._backend
         backend.check_unchanged(changes)
-        suffixes = backend.publish_files(changes)
+        suffixes = directories.publishing.into(backend, changes, None, fresh=False, durable=False, settles=True)
         for key in changes:
             backend.files.note_file(key, suffixes.get(key))
         backend._mark_leaf()

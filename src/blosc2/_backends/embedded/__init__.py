@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 
 from blosc2._core.on_demand import on_demand
 
-__all__ = ["append", "backend", "changes", "file", "frame_layout", "frame_map"]
+__all__ = ["backend", "file", "frame_layout"]
 
 if TYPE_CHECKING:
-    from blosc2._backends.embedded import append as append
-    from blosc2._backends.embedded import changes as changes
     from blosc2._backends.embedded import file as file
     from blosc2._backends.embedded import frame_layout as frame_layout
 else:

@@ -9,25 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 from blosc2 import _files
 from blosc2._backends import embedded as frames
-from blosc2._backends.embedded.frame_map import Embedded, open_embedded, verify_value
-from blosc2._backends.layout import NOT_REPLACED, ByteRange, NewVersion, Renamed, taken
-from blosc2._backends.spilled_values import SpilledValues
+from blosc2._backends.embedded_map import Embedded, open_embedded
+from blosc2._backends.layout import NOT_REPLACED, ByteRange, NewVersion, open_source, taken
+from blosc2._backends.protocol import Backend
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
-from blosc2._core.keys.keytable import KeyTable
-from blosc2._core.keys.listing import KeyListing
 from blosc2._core.on_demand import import_now
-from blosc2._files import Progress, begins_with, file_identity, lasting, remove_leftovers
+from blosc2._files import Progress, begins_with, file_identity, remove_leftovers
 from blosc2._options import RemotePath, StoreOptions
-from blosc2.exceptions import CLOSED_STORE, ClosedStoreError, FormatError, StoreKeyError
+from blosc2.exceptions import FormatError
 
 if TYPE_CHECKING:
-    from blosc2._backends.embedded.changes import EmbeddedChanges
     from blosc2._backends.embedded.file import EmbeddedFile
+    from blosc2._backends.embedded.frame_layout import EmbeddedChanges
     from blosc2._backends.writer_lock import WriterLock
 
 
-class EmbeddedBackend:
+class EmbeddedBackend(Backend):
     """The frame of one store.
 
     Parameters
@@ -46,10 +44,7 @@ class EmbeddedBackend:
 
     suffix = ".b2e"
     lists_cheaply = all_or_none = True
-    half_done = replaces = False
-    embedded: Embedded | None = None
-    placing = members = streaming = None
-    can_remove_groups = False
+    _shown = (*Backend._shown, "_identity")
 
     def __init__(
         self,
@@ -59,36 +54,28 @@ class EmbeddedBackend:
         meta: Mapping[str, bytes] | None = None,
         chunksize: int = 0,
     ) -> None:
-        self.root = self.named = root
+        super().__init__(root, how)
         #: The path that errors name.
         self.called = root
         self.lock = lock
         self.meta = meta
         self.chunksize = chunksize
-        self._how = how
         if how.mode != "r":
             import_now("blosc2._backends.embedded")
-        self._advice = None if how.advise is None else lasting(how.advise)
         # Identity of the file when it was last read or written here.
         self._identity: tuple[int, ...] | None = None
         self._file = None if root is None or lock is None else frames.file.EmbeddedFile(root, lock)
-        self._published: Embedded | None = None
-        # What is in it holds until another list takes its place: see `Contents`.
-        self._listings: list[KeyListing] = []
-        self._waiting = SpilledValues(root)
-        self._closed = False
-
-    def remove_groups(self, groups: tuple[str, ...]) -> bool:  # noqa: ARG002 - there are no groups
-        """See `Backend`."""
-        return False
+        # What was published and is not shown yet: the map of values, or in memory the whole frame.
+        self._entries: dict[str, dict[str, Any]] | None = None
+        self._composed: Source | None = None
 
     @property
-    def behind(self) -> bool:
+    def behind(self) -> bool:  # type: ignore[override]  # never assigned
         """Whether a newer version was published than the shown one."""
         return self._file is not None and self._file.behind
 
     @property
-    def unsettled(self) -> EmbeddedFile | None:
+    def unsettled(self) -> EmbeddedFile | None:  # type: ignore[override]  # never assigned
         """What was published, and may not be durable yet."""
         file = self._file
         return file if file is not None and file.unsettled else None
@@ -124,9 +111,9 @@ class EmbeddedBackend:
             self._load(None)
 
     def _load(self, old: Source | None) -> None:
-        how = self._how
+        how = self.how
         assert self.root is not None
-        embedded = open_embedded(self.root, how.mmap_mode, old, self._advice, verify=how.verify)
+        embedded = open_embedded(self.root, how.mmap_mode, old, self.advice, verify=how.verify)
         if self.lock is not None:
             self._check_kind(embedded)
         self._show(embedded)
@@ -142,14 +129,14 @@ class EmbeddedBackend:
             raise FormatError("not an EmbedStore: this frame belongs to a DictStore or TreeStore", path=self.called)
 
     def _show(self, embedded: Embedded) -> None:
-        self.embedded = embedded
+        self.embedded, self.replaces = embedded, False
         self._listings = []
         source = embedded.frame.source
         self._identity = source.identity
         if self._file is not None:
             self._file.was_read(source.identity)
-        if self._advice is not None and source.advice != self._advice:
-            source.advise(self._advice)
+        if self.advice is not None and source.advice != self.advice:
+            source.advise(self.advice)
 
     def reload(self) -> bool:
         """Show the published version. Returns whether it is another one."""
@@ -172,18 +159,14 @@ class EmbeddedBackend:
 
     def shown(self) -> tuple[Any, ...]:
         """The version that is shown, for `show`."""
-        return self.embedded, self._identity, None if self._file is None else self._file.state()
+        return super().shown(), None if self._file is None else self._file.state()
 
     def show(self, shown: tuple[Any, ...]) -> None:
         """Show an earlier version again, because the newer one that was read is unusable."""
-        self.embedded, self._identity, state = shown
+        common, state = shown
+        super().show(common)
         if self._file is not None:
             self._file.bring_back(state)
-        self._listings = []
-
-    def forget_shown_keys(self) -> None:
-        """Forget the listing of the existing keys."""
-        self._listings = []
 
     def cut_tail(self) -> None:
         """Cut off the bytes of an unfinished append."""
@@ -193,66 +176,23 @@ class EmbeddedBackend:
 
     def close(self) -> None:
         """Let go of the frame; leaves that need it keep it."""
-        self._closed = True
-        self.embedded = self._published = None
-        self._listings = []
+        super().close()
+        self._entries = self._composed = None
 
     def abandon(self) -> None:
         """Forget values that wait: they belong to another process."""
-        self._waiting.forget()
+        self._waiting = None
+
+    discard = abandon  # their file is freed with its last user
 
     # ------------------------------------------------------------------ locate
-    def locate(self, key: str) -> ByteRange | None:
-        """The byte range of the frame of a key. None if there is none."""
-        embedded = self.embedded
-        if embedded is not None:
-            return embedded.locate(key)
-        if self._closed:
-            raise ClosedStoreError(CLOSED_STORE, path=self.root)
-        return None
-
-    def open_frame(self, key: str) -> Frame | None:
-        """The frame of a key; None where there is none."""
-        byte_range = self.locate(key)
-        return None if byte_range is None else Frame.open(*byte_range, key)
-
-    def stored_range(self, key: str) -> ByteRange | None:
-        """The byte range of a frame, as far as it is known without reading it. None if there is none."""
-        return None if self.embedded is None else self.embedded.stored_range(key)
-
     def __contains__(self, key: str) -> bool:
         embedded = self.embedded
         return embedded is not None and key in embedded.entries
 
-    contains_now = __contains__
-
-    def has_file(self, key: str) -> bool:  # noqa: ARG002 - all are embedded
-        """Always False: no key has a file of its own."""
-        return False
-
-    # ------------------------------------------------------------------ list, describe
-    def keys(self) -> list[str]:
-        """All keys, in the order in which they came."""
-        embedded = self.embedded
-        return [] if embedded is None else list(embedded.entries)
-
-    def listing(self) -> KeyListing:
-        """A listing of all keys with their groups. It is kept until other keys are published."""
-        kept = self._listings  # another thread may replace it meanwhile
-        if not kept:
-            kept.append(KeyListing(KeyTable.of_keys(self.keys()), path=self.named))
-        return kept[0]
-
-    def forget_listing(self) -> None:
-        """Keys were added or removed: list them anew."""
-        self._listings = []
-
-    def name_of(self, key: str) -> None:
-        """Always None: no key has a file of its own."""
-
-    def stored_bytes(self, key: str) -> int:
-        """The stored bytes of a leaf, as far as they are known without opening it."""
-        return 0 if self.embedded is None else self.embedded.stored_bytes(key)
+    def contains_now(self, key: str) -> bool:
+        """Whether there is a leaf."""
+        return key in self
 
     def size(self) -> int:
         """Bytes of the file, or of the frame in memory."""
@@ -262,62 +202,33 @@ class EmbeddedBackend:
             return os.stat(self.root).st_size
         return 0 if self.embedded is None else int(self.embedded.frame.frame_len)
 
-    # ------------------------------------------------------------------ verify, advise
-    def verify(self, key: str, frame: Frame) -> None:
-        """Check a leaf as far as possible without its chunks. Raises `FormatError` if it is not as written."""
-        verify_value(self.embedded, key, frame)
-
-    def advise(self, advice: str) -> bool:
-        """Give the system advice about the file."""
-        self._advice = lasting(advice) or self._advice
-        if self.embedded is not None:
-            self.embedded.frame.source.advise(advice)
-        return True
-
-    # ------------------------------------------------------------------ stage, publish, compact
+    # ------------------------------------------------------------------ publish, compact
     def changes_of(self, changes: Mapping[str, ByteRange | None]) -> EmbeddedChanges:
         """The changes as `EmbeddedChanges`."""
-        return frames.changes.EmbeddedChanges(
+        return frames.frame_layout.EmbeddedChanges(
             "b2embed", self.embedded, changes, meta=self.meta, chunksize=self.chunksize
         )
-
-    def stage(self, changes: dict[str, ByteRange], tiers: Mapping[str, bool]) -> dict[str, ByteRange]:  # noqa: ARG002 - one tier
-        """Move unpublished frames out of memory. Returns where they are now."""
-        return self._waiting.stage(changes)
-
-    def forget_staged(self) -> None:
-        """All staged frames are published and read."""
-        self._waiting.forget()
-
-    def discard(self) -> None:
-        """Forget staged frames; their file is freed with its last user."""
-        self._waiting.forget()
 
     def publish(self, new: NewVersion) -> None:
         """Publish changes; `show_published` shows them."""
         changes = self.changes_of(new.changes)
         if self._file is None:
-            self._published = Embedded((Source.of_buffer(changes.compose()), 0, -1))
-            return
-        self._file.lazy = new.lazy
-        self._published = self._file.publish(changes, durable=new.durable)
+            self._composed = Source.of_buffer(changes.compose())
+        else:
+            self._file.lazy = new.lazy
+            self._entries = self._file.publish(changes, durable=new.durable)
 
     def show_published(self) -> None:
-        """Show what was just published: it is known, and not read again."""
-        assert self._published is not None
-        self._show(self._published)
-        self._published = None
-
-    def begin_rename(self, key: str) -> Renamed:
-        """The frame of a key that will get another key."""
-        byte_range = self.locate(key)
-        if byte_range is None:
-            raise StoreKeyError(f"Key {key!r} not found in the store", path=self.named)
-        return Renamed(byte_range, key)
-
-    def renamed_range(self, renamed: Renamed) -> ByteRange:
-        """All values are byte ranges."""
-        return renamed
+        """Show what was just published: its map is known, and not read again."""
+        entries, self._entries = self._entries, None
+        source, self._composed = self._composed, None
+        if source is None:
+            assert self.root is not None
+            source = open_source(self.root, None, None if self.embedded is None else self.embedded.frame.source)
+            if self._file is None or source.identity != self._file.identity:  # somebody else came in between
+                self.load()
+                return
+        self._show(Embedded((source, 0, -1), entries))
 
     def compact(self, progress: Progress | None) -> None:
         """Write the frame anew, without dead bytes; `show_published` shows that."""
@@ -326,7 +237,7 @@ class EmbeddedBackend:
             return
         if self.lock is not None and self.lock.held:
             remove_leftovers(self._file.path, self._file.owner)
-        self._published = self._file.publish(self.changes_of({}), anew=True, progress=progress)
+        self._entries = self._file.publish(self.changes_of({}), anew=True, progress=progress)
 
 
 def _are_same(one: Frame, other: Frame) -> bool:

@@ -8,22 +8,10 @@ from typing import TYPE_CHECKING
 
 from blosc2._core.on_demand import on_demand
 
-__all__ = [
-    "backend",
-    "compaction",
-    "directory_records",
-    "member_frames",
-    "members",
-    "publishing",
-    "streaming",
-    "unfinished_append",
-]
+__all__ = ["backend", "members", "publishing", "unfinished_append"]
 
 if TYPE_CHECKING:
-    from blosc2._backends.zip import compaction as compaction
-    from blosc2._backends.zip import member_frames as member_frames
     from blosc2._backends.zip import publishing as publishing
-    from blosc2._backends.zip import streaming as streaming
     from blosc2._backends.zip import unfinished_append as unfinished_append
 else:
     __getattr__ = on_demand(__name__, {}, __all__)

@@ -10,37 +10,41 @@ from __future__ import annotations
 import errno
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from blosc2 import _files
 from blosc2._backends import zip as archives
-from blosc2._backends.layout import (
-    EMBED,
-    NOT_REPLACED,
-    ByteRange,
-    Renamed,
-    filed_as,
-    open_source,
-    pieces,
-    taken,
-)
+from blosc2._backends.layout import EMBED, NOT_REPLACED, ByteRange, open_source, pieces, taken
 from blosc2._backends.tiers import TieredBackend
-from blosc2._backends.zip.members import EMBED_NAME, Members, OwnCatalog, Version, open_version
+from blosc2._backends.zip.members import (
+    EMBED_NAME,
+    END_WITH_CHECKSUM,
+    Members,
+    OwnCatalog,
+    Version,
+    open_version,
+)
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.forking import keep_from_child
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.on_demand import import_now
+from blosc2._core.zip.archive import Archive
 from blosc2._files import changed_by_others, file_identity, identity_of, sync_descriptor
-from blosc2._options import StoreOptions, absolute_path
-from blosc2.exceptions import FormatError, legible
+from blosc2._options import RemotePath, StoreOptions, absolute_path
+from blosc2.exceptions import FormatError
 
 if TYPE_CHECKING:
-    from blosc2._backends.embedded.changes import EmbeddedChanges
-    from blosc2._backends.zip.streaming import LeafStream
+    from blosc2._backends.embedded.frame_layout import EmbeddedChanges
+    from blosc2._backends.zip.publishing import LeafStream
     from blosc2._core.zip.archive_writer import ArchiveWriter
     from blosc2._files import NewFile, Owner, Progress
+
+# Flags of `os.open` for changes: bytes as they are, and not for programs that this one starts.
+_PLAINLY: Final = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+# Bytes of a catalog and a directory on a server that come as a whole when an archive is opened.
+_SMALL: Final = 1 << 18
 
 
 class ZipBackend(TieredBackend):
@@ -51,7 +55,8 @@ class ZipBackend(TieredBackend):
     unsettled = None
 
     def __init__(self, root: str, how: StoreOptions = StoreOptions(), kind: str = "b2dict") -> None:  # noqa: B008 - never changes
-        super().__init__(root, how, kind)
+        super().__init__(root, how)
+        self.kind = kind
         if how.mode != "r":
             import_now("blosc2._backends.zip", "publishing", "unfinished_append")
         self._writer: ArchiveWriter | None = None
@@ -70,6 +75,8 @@ class ZipBackend(TieredBackend):
         self._staged = False
         # The catalog that this backend wrote last, which needs no check before the next one is made of it.
         self._own_catalog: OwnCatalog | None = None
+        # The map of embedded values that were published last and are not shown yet; None if they are as before.
+        self._entries: dict[str, dict[str, Any]] | None = None
         # Bytes before this offset are never cut off: somebody may have mapped them.
         self._floor = 0
         # Whether bytes cut off may come back, a write may have stopped halfway, another's was seen, a stream began, an
@@ -120,21 +127,46 @@ class ZipBackend(TieredBackend):
             ) from None  # fmt: skip
         if byte_range is None:
             raise FormatError(f"not a store: the archive has no member {EMBED}", path=self.root)
+        self._show_members(version)
+        return version.source, *byte_range
+
+    def _show_members(self, version: Version) -> None:
         self.members = members = Members(version, self.root, self.how.verify, self._told)
         self.warns_early = members.few is not None and not members.few.regular
         self._identity = version.source.identity
         self._floor = 0
+        self._entries = None
         self.behind = False
-        return version.source, *byte_range
 
-    def shown(self) -> tuple[Any, ...]:
-        """The version that is shown, for `show`."""
-        return super().shown(), self.members, self._identity, self._floor
+    def show_published(self) -> None:
+        """Show what was just published: its end is known, and embedded values that did not change are not read."""
+        old, embedded, how = None if self.members is None else self.members.source, self.embedded, self.how
+        source = open_source(self.root, None, old)
+        identity = source.identity
+        if identity is None or identity != self._identity:  # somebody else came in between
+            self.load()
+            return
+        if how.mmap_mode is not None:
+            source = source.mapped_to(source.size, old)
+        if self.advice is not None:
+            source.advise(self.advice)
+        archive = Archive(source)
+        found = archive.embedded(EMBED_NAME)
+        if found is None or archive.end != source.size:
+            self.load()
+            return
+        if (
+            self._entries is not None
+            or embedded is None
+            or (embedded.frame.offset, embedded.frame.frame_len) != found
+            or (embedded.frame.source.identity or ())[:2] != identity[:2]
+        ):
+            embedded = self._written((source, *found), self._entries)
+        start = max(0, archive.end - END_WITH_CHECKSUM)
+        self._show_members(Version(source, archive, source.read(start, archive.end - start)))
+        self.embedded, self._newer, self._listings, self.replaces = embedded, None, [], False
 
-    def show(self, shown: tuple[Any, ...]) -> None:
-        """Show an earlier version again, because the newer one that was read is unusable."""
-        common, self.members, self._identity, self._floor = shown
-        super().show(common)
+    _shown = (*TieredBackend._shown, "members", "_identity", "_floor")
 
     def _open(self) -> Version:
         members = self.members
@@ -163,7 +195,7 @@ class ZipBackend(TieredBackend):
         """The frame of a key, in a member or embedded, opened in as few reads as possible; None where there is none."""
         members = self.members
         frame = None if members is None or self.replaces else members.open_frame(key)
-        return self._embedded_frame(key) if frame is None else frame
+        return super().open_frame(key) if frame is None else frame
 
     def file_byte_range(self, key: str) -> ByteRange | None:
         """The byte range of the member of a key, by the directory. None if there is no member."""
@@ -199,15 +231,29 @@ class ZipBackend(TieredBackend):
         self.members = None
         super().close()
 
+    @property
+    def can_remove_groups(self) -> bool:  # type: ignore[override]  # never assigned
+        """Whether one more group of members can be removed as it is."""
+        return self.members is not None and not self.replaces and self.members.can_remove_groups
+
+    def remove_groups(self, groups: tuple[str, ...]) -> bool:
+        """Show all members but those below some groups; whether others were shown before."""
+        members = self.members
+        if members is None or members.removed_groups == groups:
+            return False
+        members.remove_groups(groups)
+        self._listings = []
+        return True
+
     # ------------------------------------------------------------------ writing
     def stage_files(self, changes: dict[str, ByteRange]) -> dict[str, ByteRange]:
         """Write frames that wait in memory to the file, behind what is published."""
         if not changes:
             return {}
+        append = archives.publishing.append_leaf
         try:
             writer = self._begin()
-            self._check_own()
-            appended = {key: self._append(key, byte_range) for key, byte_range in changes.items()}
+            appended = {key: append(self, writer, key, byte_range) for key, byte_range in changes.items()}
             writer.drain()
             source = open_source(self._written_path, None, None if self.members is None else self.members.source)
         except BaseException:
@@ -221,45 +267,30 @@ class ZipBackend(TieredBackend):
     def streaming(self) -> LeafStream | None:  # type: ignore[override]  # never assigned
         """The stream that takes leaves one by one, if it is possible to sort them at the end."""
         members = self.members
-        return archives.streaming.LeafStream(self) if members is None or members.table().regular else None
-
-    def begin_stream(self) -> None:
-        """Begin to write leaves one by one. Only directory records are kept of them, in sorted runs."""
-        try:
-            writer = self._begin(self.embedded is None)
-            self._check_own()
-            writer.collect(self._folder)
-            writer.eager = self._is_streaming = True  # `LeafStream.end` waits for the disk
-        except BaseException:
-            self._give_up()
-            raise
-
-    def streaming_writer(self) -> ArchiveWriter:
-        """The writer of streamed leaves. It never changes during a stream."""
-        self._owner.check(self.root)
-        if self._writer is None:
-            raise RuntimeError(
-                f"{legible(self.root)}: the store was closed while many values were written; none is stored"
-            )
-        return self._writer
+        return archives.publishing.LeafStream(self) if members is None or members.table().regular else None
 
     def write(
         self, files: dict[str, ByteRange | None], embed: EmbeddedChanges | None, *, fresh: bool, durable: bool = True,
         lazy: bool = False,  # noqa: ARG002 - all of an archive becomes durable at once
     ) -> None:  # fmt: skip
         """Publish changes: write members, then the directory, then the end record that makes both current."""
-        archives.publishing.Publishing(self).write(files, embed, fresh=fresh, durable=durable)
+        archives.publishing.publish(self, files, embed, fresh, durable)
 
     def compact(self, progress: Progress | None) -> None:
         """Rewrite the archive without dead bytes."""
-        archives.publishing.Publishing(self).compact(progress)
+        archives.publishing.compact(self, progress)
 
     def _begin(self, fresh: bool | None = None) -> ArchiveWriter:
-        """Open what new members are written to: the archive itself, or a file that will replace it."""
-        self._owner.check(self.root)
+        """Open what new members are written to: the archive itself, or a file that will replace it.
+
+        An archive that is not as this writer left it is refused.
+        """
+        if self.lock is not None:
+            self.lock.owner.check(self.root)
         if self._is_streaming:  # an interrupt left it, and nobody asked for its leaves
             self._cut_off()
         if self._writer is not None:
+            self._check_own()
             return self._writer
         members = self.members
         if members is None or fresh:
@@ -271,10 +302,11 @@ class ZipBackend(TieredBackend):
             start = 0
             checksum: int | None = 0
         else:
-            self._descriptor = os.open(self.root, os.O_RDWR | archives.unfinished_append.PLAINLY)
+            self._descriptor = os.open(self.root, os.O_RDWR | _PLAINLY)
             keep_from_child(self)
-            archives.unfinished_append.check_as_left(self, self._now())
-            size = start = os.fstat(self._descriptor).st_size
+            source = Source.open(self.root)
+            self._check_as_left(source)
+            size = start = source.size
             end, checksum = members.archive.end, members.archive.file_checksum
             if not self._staged:
                 # Bytes behind the end are left from an unfinished append.
@@ -282,23 +314,38 @@ class ZipBackend(TieredBackend):
                 if size > start or (self._is_cut and size == start):
                     self._cut(start)
             if checksum is not None and start > end:
-                for piece in pieces((Source.open(self.root), end, start - end)):
+                for piece in pieces((source, end, start - end)):
                     checksum = crc32c(piece, checksum)
             self._unfinished = True
-        self._writer = archives.publishing.new_writer(self._descriptor, start, checksum)
+        self._writer = archives.publishing.ArchiveWriter(self._descriptor, start, file_checksum=checksum)
+        self._dirty = True
         return self._writer
 
-    def _now(self) -> tuple[int, ...]:
-        """The identity of the file that is open for appending."""
-        return identity_of(os.fstat(self._descriptor))
+    def _check_as_left(self, source: Source) -> None:
+        """Refuse to change an archive that is not as its writer read or left it.
+
+        After an append of the writer that failed, and of which it is not known what the disk took, there may be bytes
+        behind the version. If they are no version they are that append, as nobody else may write while it has the lock.
+        """
+        members, left, now = self.members, self._identity, source.identity
+        assert members is not None
+        fits = now == left
+        may_fit = self._unfinished and now is not None and left is not None and now[:2] == left[:2]
+        if not fits and may_fit and now is not None and now[2] >= members.archive.end:
+            self._floor = min(self._floor, now[2])  # of an end record it may not be known whether it was written
+            fits = archives.unfinished_append.lost_end(source, members.archive, self._floor) is None
+        if not fits or not members.version.is_in(source):
+            raise self._refusal()
+        self._identity = now
 
     def _refusal(self) -> OSError:
         self._modified_externally, self._unfinished = True, False
         return changed_by_others(self.root)
 
     def _check_own(self) -> None:
-        """Refuse to write if the archive is not as this writer left it."""
-        self._owner.check(self.root)
+        """Refuse to write on if the archive is not as this writer left it."""
+        if self.lock is not None:
+            self.lock.owner.check(self.root)
         self._dirty = False
         if self._new is None and not self._is_own():
             raise self._refusal()
@@ -313,12 +360,12 @@ class ZipBackend(TieredBackend):
             named = os.stat(self.root)
         except (FileNotFoundError, NotADirectoryError):
             return False
-        device, inode, size, _ = self._now()
-        if (named.st_dev, named.st_ino) != (device, inode):
+        there = os.fstat(self._descriptor)
+        if (named.st_dev, named.st_ino) != (there.st_dev, there.st_ino):
             return False
         if self._dirty and self.members is not None:
-            return size >= self.members.archive.end
-        return bool(size == written)
+            return there.st_size >= self.members.archive.end
+        return bool(there.st_size == written)
 
     @property
     def _owner(self) -> Owner:
@@ -339,33 +386,33 @@ class ZipBackend(TieredBackend):
         self._owner.check(self.root)
         self._is_cut = True
         os.ftruncate(self._descriptor, size)
-        self._identity = self._now()
+        self._identity = identity_of(os.fstat(self._descriptor))
         self._unfinished = False
         # Else old sectors could be beside new bytes after a crash, and look like a damaged end record.
         sync_descriptor(self._descriptor)
         self._is_cut = False
 
-    def moved_file(self, key: str) -> Renamed:
-        """The member of a key that will get another key."""
-        byte_range = self.locate_file(key)
-        if byte_range is None:
-            raise self._refusal()
-        return Renamed(byte_range, key)
-
-    def renamed_range(self, renamed: Renamed) -> ByteRange:
-        """All members are byte ranges."""
-        return renamed
-
     def cut_tail(self) -> None:
-        """Cut off the bytes of an unfinished append."""
-        archives.unfinished_append.cut_tail(self)
+        """Cut off the bytes of an unfinished append, if this writer may."""
+        members = self.members
+        if members is None or members.source.size <= members.archive.end or self.lock is None or not self.lock.held:
+            return
+        try:
+            self._descriptor = os.open(self.root, os.O_RDWR | _PLAINLY)
+        except OSError:  # then nothing can be appended either
+            return
+        try:
+            if identity_of(os.fstat(self._descriptor)) == self._identity:
+                self._cut(members.archive.end)
+        finally:
+            self._end_writing(quietly=False)
 
     def reload(self) -> bool:
         """Show the published version. Returns whether it is another one."""
         members, old, new = self.members, self._identity, file_identity(self.root)
         if (
             not (members is None or old is None or new is None or self.behind)
-            and members.version.is_in(self.root)
+            and members.version.is_in(Source.open(self.root))
         ):  # fmt: skip
             if new == old:
                 return False
@@ -382,10 +429,6 @@ class ZipBackend(TieredBackend):
         """Bytes of the file."""
         return os.stat(self.root).st_size
 
-    def forget_staged(self) -> None:
-        """Forget staged values. Staged members are part of what was published."""
-        self._waiting = None
-
     def forget_shown_keys(self) -> None:
         """Forget the keys. Staged frames are written again, under their new keys."""
         super().forget_shown_keys()
@@ -396,26 +439,12 @@ class ZipBackend(TieredBackend):
         """Forget the file that is open for writing: it belongs to another process."""
         if self._new is not None:
             self._new.let_go()
-        else:
-            self._close(quietly=True)
         self._end_writing()
-
-    def _append(self, key: str, byte_range: ByteRange) -> tuple[int, int]:
-        suffix, description = filed_as(byte_range)
-        name = (key[1:] + suffix).encode()
-        self._drop(key)
-        extent = archives.member_frames.append_frame(self._begin(), name, byte_range, description)
-        self._appended[key] = name, extent[0]
-        return extent
 
     def _drop(self, key: str) -> None:
         name, _ = self._appended.pop(key, (None, 0))
         if name is not None and self._writer is not None:
             self._writer.drop(name)
-
-    def _is_appended(self, key: str, byte_range: ByteRange) -> bool:
-        """Whether a frame already lies in the file that is being written, under its key."""
-        return self._appended.get(key, (b"", -1))[1] == byte_range[1] and byte_range[0].path == self._written_path
 
     @property
     def _folder(self) -> str:
@@ -424,17 +453,6 @@ class ZipBackend(TieredBackend):
     @property
     def _written_path(self) -> str:
         return self.root if self._new is None else self._new.file.name
-
-    def _close(self, *, quietly: bool = False) -> None:
-        """Close the file that is open for appending. It is forgotten first, since a failed close closes it too."""
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor < 0:
-            return
-        try:
-            os.close(descriptor)
-        except OSError:
-            if not quietly:
-                raise
 
     def discard(self) -> None:
         """Cut off or remove unpublished bytes. Files of other writers stay as they are."""
@@ -455,7 +473,6 @@ class ZipBackend(TieredBackend):
             with suppress(OSError):
                 if self.members is not None and not self.behind and self._is_own():
                     self._cut(max(self.members.archive.end, self._floor))
-            self._close(quietly=True)
         self._end_writing()
 
     def _give_up(self, end: int = -1) -> None:
@@ -475,13 +492,54 @@ class ZipBackend(TieredBackend):
             # An end record would show what was not published.
             if end >= 0:
                 self._cut(end)
-            self._identity = self._now()
-        self._close(quietly=True)
+            self._identity = identity_of(os.fstat(self._descriptor))
         self._end_writing()
         self._staged = True
 
-    def _end_writing(self) -> None:
-        self._descriptor = -1
+    def _end_writing(self, *, quietly: bool = True) -> None:
+        """Close the file that is open for appending, and forget what was written to it or to a new one."""
+        descriptor, self._descriptor = self._descriptor, -1  # first, since a failed close closes it too
+        if descriptor >= 0 and self._new is None:
+            try:
+                os.close(descriptor)
+            except OSError:
+                if not quietly:
+                    raise
         self._new = self._writer = None
         self._appended = {}
         self._staged = self._dirty = self._modified_externally = self._is_streaming = False
+
+
+class RemoteZipBackend(ZipBackend):
+    """The members of a `.b2z` on a server."""
+
+    root: RemotePath
+
+    def embed_byte_range(self) -> ByteRange:
+        """See `ZipBackend`. Asks for all of a small catalog and directory, which are needed next."""
+        byte_range = super().embed_byte_range()
+        assert self.members is not None
+        archive = self.members.archive
+        start = archive.directory_offset if archive.catalog is None else archive.catalog.start
+        if archive.source.size - start <= _SMALL:
+            archive.source.advise("willneed", start)
+        return byte_range
+
+    def exists(self) -> bool:
+        """Opening it tells whether there is something."""
+        return True
+
+    def _check_no_directory(self) -> None:
+        """Servers have none."""
+
+    def reload(self) -> bool:
+        """Show the version that is there now. Returns whether it is another one."""
+        if not _files.renewed_source(self.root):
+            return False
+        self._told.clear()
+        self.load()
+        return True
+
+    def size(self) -> int:
+        """Bytes of the object."""
+        return _files.remote_source(self.root).size

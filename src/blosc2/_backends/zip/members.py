@@ -41,10 +41,9 @@ class Version(NamedTuple):
     #: Its last bytes when it was opened: if these differ now, the file has changed.
     record: bytes
 
-    def is_in(self, path: str) -> bool:
+    def is_in(self, source: Source) -> bool:
         """Whether the end record is unchanged. The time of a file does not tell of every change."""
         size, end = len(self.record), int(self.archive.end)
-        source = Source.open(path)
         return bool(source.size >= end and source.read(end - size, size) == self.record)
 
 
@@ -172,15 +171,12 @@ class Members:
         """Whether one more group can be removed; without a catalog that would not be worth while."""
         return len(self.removed_groups) < MOST_REMOVED_GROUPS and self.table().cataloged
 
-    def remove_groups(self, groups: tuple[str, ...]) -> bool:
-        """Show all members but those below some groups. Returns whether others were shown before."""
-        if groups == self.removed_groups:
-            return False
+    def remove_groups(self, groups: tuple[str, ...]) -> None:
+        """Show all members but those below some groups."""
         self.table()
         assert self._whole is not None
         self._keys = keys = self._whole.without_groups(groups) if groups else self._whole
         self._find, self.removed_groups = keys.find, groups
-        return True
 
     def whole_table(self) -> KeyTable:
         """The keys of all members, those that are not shown included."""
@@ -291,7 +287,7 @@ class Members:
         """
         if not self._check or frame.checksums_len or not SMALL_MEMBER < frame.frame_len <= _LARGEST_CHECKED:
             return
-        if not self._is_checked and frame.source is self.source:
+        if not self._is_checked:
             self._verify_embedded(None)
 
     def _verify_embedded(self, key: str | None) -> None:

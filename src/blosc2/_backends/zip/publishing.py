@@ -1,52 +1,374 @@
-"""Publishing changes of a `.b2z`: members, a directory, the record that makes both current; and undoing that."""
+"""Publishing the next version of a `.b2z`: members, a directory, the record that makes both current; and undoing that.
+
+The directory has a CRC-32 of each member, which covers all of its bytes together. That is enough for a member that one
+read loads. A larger frame gets checksums like those in files, so that each chunk can be verified alone.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-from blosc2._backends import zip as archives
-from blosc2._backends.embedded.changes import EmbeddedChanges
-from blosc2._backends.layout import ByteRange, NewFrame, Renamed, missing
-from blosc2._backends.zip import directory_records
-from blosc2._backends.zip.directory_records import CATALOG_NAME, write_directory
-from blosc2._backends.zip.member_frames import append_frame
-from blosc2._backends.zip.members import EMBED_NAME
-from blosc2._core.leaves.leaf_stream import append_frames
-from blosc2._core.zip.archive_writer import ArchiveWriter
+from blosc2._backends.embedded.frame_layout import EmbeddedChanges
+from blosc2._backends.layout import (
+    ByteRange,
+    NewFrame,
+    Renamed,
+    described,
+    filed_as,
+    missing,
+    open_source,
+    pieces,
+    whole,
+)
+from blosc2._backends.zip.members import EMBED_NAME, SMALL_MEMBER, Members
+from blosc2._core.catalog_writing.catalog_writer import write_cataloged
+from blosc2._core.frame.frame import Frame
+from blosc2._core.io.source import Source
+from blosc2._core.keys.keytable import KeyTable
+from blosc2._core.keys.listing import KeyListing
+from blosc2._core.leaves.leaf_stream import SmallLeaves, append_frames, hide_removed
+from blosc2._core.zip.archive import Archive
+from blosc2._core.zip.archive_writer import ArchiveWriter as ArchiveWriter
+from blosc2._core.zip.catalog import NAME
 from blosc2._files import (
     NewFile,
     Progress,
     check_writable_file,
+    checked_parts,
     file_identity,
     identity_of,
     remove_leftovers,
     sync_descriptor,
 )
-from blosc2.exceptions import FormatError
+from blosc2._frames import parts_with_checksums
+from blosc2.exceptions import FormatError, legible
 
 if TYPE_CHECKING:
     from blosc2._backends.zip.backend import ZipBackend
-    from blosc2._backends.zip.members import Members
+    from blosc2._core.frame.small_frame import RawKinds
+    from blosc2._core.keys.folded_keys import KeyAdmission
 
-#: Members begin at multiples of this.
-ALIGNMENT = 64
+#: Archives of at least this many leaves carry a catalog.
+CATALOG_LEAST = 256
+CATALOG_NAME: Final = NAME.encode()
+# Larger frames are copied piece by piece.
+_LARGE: Final = 8 << 20
+# Leaves whose record offsets are looked up at a time when an archive is compacted.
+_TOGETHER: Final = 4096
 
 
-def new_writer(descriptor: int, start: int, file_checksum: int | None) -> ArchiveWriter:
-    """What writes members to a file from an offset on."""
-    return ArchiveWriter(descriptor, start, ALIGNMENT, file_checksum)
+# ------------------------------------------------------------------ members
+def append_frame(
+    writer: ArchiveWriter, name: bytes, frame: ByteRange | bytes, description: bytes | None = None
+) -> tuple[int, int]:
+    """Append a frame, with checksums unless it is small. Returns its offset in the file and its size."""
+    if isinstance(frame, bytes):
+        if len(frame) <= SMALL_MEMBER:
+            return writer.append(name, frame, description=description), len(frame)
+        frame = Source.of_buffer(frame), 0, len(frame)
+    if frame[2] <= SMALL_MEMBER:
+        return writer.append(name, whole(frame), description=description), frame[2]
+    if frame[2] <= _LARGE and frame[0].is_joined:
+        data = whole(frame)  # which checks it
+        frame = Source.of_buffer(data), 0, len(data)
+    try:
+        parts = parts_with_checksums(Frame.open(*frame))
+    except FormatError:
+        if frame[2] > _LARGE:
+            return writer.append_pieces(name, pieces(frame), frame[2], description=description), frame[2]
+        return writer.append(name, whole(frame), description=description), frame[2]
+    size = sum(part[2] if isinstance(part, tuple) else len(part) for part in parts)
+    if size > _LARGE:
+        return writer.append_pieces(name, checked_parts(parts, frame), size, description=description), size
+    return writer.append(name, b"".join(checked_parts(parts, frame)), description=description), size
 
 
-class Publishing:
-    """Publishes changes of one `.b2z`; made for each publication, as it refers to the backend.
+def append_leaf(backend: ZipBackend, writer: ArchiveWriter, key: str, byte_range: ByteRange) -> tuple[int, int]:
+    """Append a leaf, and note it as written but not published."""
+    suffix, description = filed_as(byte_range)
+    name = (key[1:] + suffix).encode()
+    if key in backend._appended:
+        backend._drop(key)
+    extent = append_frame(writer, name, byte_range, description)
+    backend._appended[key] = name, extent[0]
+    return extent
+
+
+def _append_leaves(
+    backend: ZipBackend, writer: ArchiveWriter, files: dict[str, ByteRange | None], shown: Members | None
+) -> None:
+    """Write the members that are not there yet; `shown` has those of the file, None for a new one."""
+    appended = backend._appended
+    if appended:
+        for key in [key for key in appended if files.get(key) is None]:
+            backend._drop(key)
+    keys: Iterable[str] = files
+    if (len(files) >= CATALOG_LEAST or (shown is not None and shown.removed_groups)) and (
+        shown is None or shown.table().regular
+    ):  # their records are to be sorted, so nothing else is kept of them
+        writer.collect(backend._folder)
+        members = None if shown is None else shown.whole_table()
+        keys = append_frames(writer, files, appended, NewFrame, Renamed, members)
+    for key in keys:
+        byte_range = files[key]
+        if byte_range is not None and not (key in appended and _is_appended(backend, key, byte_range)):
+            append_leaf(backend, writer, key, byte_range)
+
+
+def _is_appended(backend: ZipBackend, key: str, byte_range: ByteRange) -> bool:
+    """Whether a frame already lies in the file that is being written, under its key."""
+    return backend._appended[key][1] == byte_range[1] and byte_range[0].path == backend._written_path
+
+
+# ------------------------------------------------------------------ the directory
+def write_directory(
+    backend: ZipBackend,
+    writer: ArchiveWriter,
+    changes: dict[str, ByteRange | None],
+    members: Members | None,
+    *,
+    embedded: bool,
+) -> None:
+    """Write the directory of the next version; nothing shows it yet.
+
+    For many leaves it is written in the order of their keys, with a catalog before it.
+
+    Parameters
+    ----------
+    changes : dict
+        Keys that have new members, and None for removed keys.
+    members : Members or None
+        Those of the version before.
+    embedded : bool
+        Whether there are new embedded values.
+    """
+    keys = None if members is None else members.whole_table()
+    most = len(changes) + writer.collected + (0 if keys is None else len(keys))
+    # Streamed records are sorted already, even if they are few.
+    if not writer.collected and (most < CATALOG_LEAST or (keys is not None and not keys.regular)):
+        if members is None or keys is None:
+            writer.write_directory()
+        else:
+            writer.write_directory(*members.archive.records(_outdated(members, keys, changes, embedded)))
+        return
+    runs, others = writer.collect(backend._folder)  # where files for sorting many records may lie
+    hide_removed(writer, changes)
+    if members is not None:
+        keys = members.sound_table(backend._own_catalog)
+        others = keys.others((CATALOG_NAME, EMBED_NAME) if embedded else (CATALOG_NAME,)) + others
+    write_cataloged(writer, keys, runs, others, EMBED_NAME, () if members is None else members.removed_groups)
+
+
+def _outdated(members: Members, keys: KeyTable, changes: dict[str, ByteRange | None], embedded: bool) -> set[int]:
+    """Offsets of the records that the new directory leaves out."""
+    archive = members.archive
+    gone: set[int] = set()
+    shadowed = keys.shadowed
+    for group in members.removed_groups:
+        gone.update(keys.record_offsets(*KeyListing(keys).positions(group or "/")))
+    for key in changes:
+        record = keys.find(key)
+        if record >= 0:
+            gone.add(record)
+            gone.update(shadowed.get(key, ()))
+        gone.update(keys.packed.get(key, ()))
+    if embedded:
+        gone.update(archive.find_offsets(EMBED_NAME))
+    gone.update(archive.find_offsets(CATALOG_NAME))  # it would not fit any more
+    return gone
+
+
+# ------------------------------------------------------------------ publishing
+def publish(
+    backend: ZipBackend,
+    files: dict[str, ByteRange | None],
+    embed: EmbeddedChanges | None,
+    fresh: bool,
+    durable: bool,
+) -> None:
+    """Publish changes: write members, then the directory, then the end record that makes both current."""
+    end = -1
+    try:
+        writer = backend._begin(fresh)
+        members = None if fresh else backend.members
+        _append_leaves(backend, writer, files, members)
+        if embed is not None:
+            append_frame(writer, EMBED_NAME, embed.byte_range(backend.root))
+        writer.drain()
+        writer.eager = durable
+        write_directory(backend, writer, files, members, embedded=embed is not None)
+        # All of a new file is synced before it gets its name. Nobody sees it before.
+        in_place = durable and backend._new is None
+        if in_place:
+            sync_descriptor(backend._descriptor)
+        backend._check_own()
+        end = writer.position
+        backend.behind = backend._new is None  # until it is read, or taken back
+        writer.write_end()
+        if in_place:
+            sync_descriptor(backend._descriptor)
+        if backend._new is None:
+            backend._identity = identity_of(os.fstat(backend._descriptor))
+            backend._floor, backend._unfinished = backend._identity[2], False
+        else:
+            _commit(backend, backend._new, durable=durable)
+        backend._end_writing(quietly=durable)
+        backend._own_catalog = writer.cataloged
+        backend._entries = None if embed is None else embed.entries
+    except BaseException:
+        if end < 0:
+            backend._give_up()
+        else:
+            _take_back(backend, writer, end)
+        raise
+
+
+def _commit(backend: ZipBackend, new: NewFile, *, durable: bool) -> None:
+    """Give a new file the store's name. It keeps the name even if that cannot be made durable."""
+    identity = identity_of(os.fstat(new.file.fileno()))[:2]
+    try:
+        backend.behind = True
+        new.commit(durable=durable, lock=backend.lock)
+    finally:
+        with suppress(OSError):  # whether it has the name now
+            now = file_identity(backend.root)
+            backend.behind = now is not None and now[:2] == identity
+            if backend.behind:
+                backend._was_there = True
+                backend._identity, backend._floor = now, 0
+
+
+def _take_back(backend: ZipBackend, writer: ArchiveWriter, end: int) -> None:
+    """Undo an end record that was written, at least in part, but whose version failed to become durable."""
+    if not backend._owner.is_here:
+        backend.abandon()
+        return
+    if backend._new is not None or backend._descriptor < 0:
+        if backend._new is not None:
+            backend._new.abandon()
+        backend._end_writing()
+        return
+    shown = True
+    with suppress(OSError):
+        shown = os.fstat(backend._descriptor).st_size >= writer.position
+    if not shown:
+        backend._give_up(end)
+        backend.behind = False
+        return
+    # Somebody may have mapped the failed version. So it stays, and the version before is written again behind it.
+    backend._floor = max(backend._floor, writer.position)
+    backend.behind, backend._unfinished = True, False
+    with suppress(OSError, FormatError, MemoryError):
+        _write_again(backend, writer)
+    with suppress(OSError):
+        backend._identity = identity_of(os.fstat(backend._descriptor))
+        backend._floor = backend._identity[2]
+    backend._end_writing()
+
+
+def _write_again(backend: ZipBackend, writer: ArchiveWriter) -> None:
+    """Write the directory and end record of the version that is shown again, behind all others."""
+    assert backend.members is not None
+    archive = backend.members.archive
+    again = ArchiveWriter(backend._descriptor, writer.position, file_checksum=writer.file_checksum)
+    again.write_directory(*archive.records(set(archive.find_offsets(CATALOG_NAME))))
+    sync_descriptor(backend._descriptor)
+    again.write_end()
+    backend.behind = False
+    sync_descriptor(backend._descriptor)
+
+
+# ------------------------------------------------------------------ compacting
+def compact(backend: ZipBackend, progress: Progress | None) -> None:
+    """Copy the members of the version that is shown to a new archive, without dead bytes."""
+    backend._owner.check(backend.root)
+    members = backend.members
+    if members is None:
+        raise missing(backend.root)
+    if backend._staged or backend._descriptor >= 0:  # what was moved out of memory, and nobody needs any more
+        backend.discard()
+    try:
+        backend._check_as_left(Source.open(backend.root))
+    except FileNotFoundError:
+        raise backend._refusal() from None
+    check_writable_file(backend.root)
+    if backend.lock is not None and backend.lock.held and backend._new is None:
+        remove_leftovers(backend.root, backend._owner)
+    keys = members.table().sound()
+    new = NewFile(backend.root, replace=True, lock=backend.lock, owner=backend._owner)
+    try:
+        writer = ArchiveWriter(new.file.fileno(), file_checksum=0)
+        if len(keys) >= CATALOG_LEAST and keys.regular:
+            writer.collect(backend._folder)
+            _copy_cataloged(members.source, members.archive, keys, writer, progress)
+        else:
+            _copy_members(members.source, members.archive, writer, progress)
+        writer.write_end()
+    except BaseException:
+        new.abandon()
+        raise
+    _commit(backend, new, durable=True)
+    backend._entries = None
+
+
+def _copy_members(source: Source, archive: Archive, writer: ArchiveWriter, progress: Progress | None) -> None:
+    """Copy the members of some version, and write their directory."""
+    # If names are equal, the last one counts.
+    live = {name: number for number, name in enumerate(archive.names()) if not archive.is_folder(number)}
+    live.pop(NAME, None)
+    total = sum(archive.byte_range(number)[1] for number in live.values())
+    done = 0
+    for name, number in live.items():
+        offset, length = archive.byte_range(number)
+        writer.append_pieces(name.encode(), pieces((source, offset, length)), length, archive.crc(number))
+        done += length
+        if progress is not None:
+            progress(done, total)
+    writer.write_directory()
+
+
+def _copy_cataloged(
+    source: Source, archive: Archive, keys: KeyTable, writer: ArchiveWriter, progress: Progress | None
+) -> None:
+    """Copy many leaves in the order of their keys, and write directory and catalog; nothing is held for each leaf."""
+    total = source.size
+    done = 0
+
+    def copy(record: int, *, leaf: bool) -> None:
+        nonlocal done
+        offset, length = archive.byte_range_at(record)
+        byte_range = source, offset, length
+        # From the leaf itself: the old catalog may be incomplete or wrong.
+        description = described(byte_range) if leaf else None
+        name, crc = archive.name_at(record).encode(), archive.crc_at(record)
+        writer.append_pieces(name, pieces(byte_range), length, crc, description=description)
+        done += length
+        if progress is not None:
+            progress(done, total)
+
+    for record in {archive.name_at(record): record for record in keys.other_offsets((CATALOG_NAME,))}.values():
+        if not archive.name_at(record).endswith("/"):
+            copy(record, leaf=False)
+    for start in range(0, len(keys), _TOGETHER):
+        for record in keys.record_offsets(start, start + _TOGETHER):
+            copy(record, leaf=True)
+    runs, others = writer.collect()
+    write_cataloged(writer, None, runs, others, EMBED_NAME)
+    if progress is not None:
+        progress(total, total)
+
+
+# ------------------------------------------------------------------ many leaves, one by one
+class LeafStream:
+    """Takes leaves one by one, and publishes them together.
 
     Parameters
     ----------
     backend : ZipBackend
-        The file, and what is being written to it.
+        Where they go; it is asked for its writer each time, as somebody may close it meanwhile.
     """
 
     __slots__ = ("_backend",)
@@ -54,165 +376,98 @@ class Publishing:
     def __init__(self, backend: ZipBackend) -> None:
         self._backend = backend
 
-    def write(
-        self, files: dict[str, ByteRange | None], embed: EmbeddedChanges | None, *, fresh: bool, durable: bool = True,
-    ) -> None:  # fmt: skip
-        """Publish changes: write members, then the directory, then the end record that makes both current."""
+    def begin(self) -> None:
+        """Begin to write after what is published, or to a file that will replace it.
+
+        Only directory records are kept of the leaves, in sorted runs.
+        """
         backend = self._backend
-        end = -1
         try:
-            writer = backend._begin(fresh)
-            backend._check_own()
-            self._append_members(writer, files, None if fresh else backend.members)
-            if embed is not None:
-                append_frame(writer, EMBED_NAME, embed.byte_range(backend.root))
-            writer.drain()
-            backend._check_own()
-            members = None if fresh else backend.members
-            writer.eager = durable
-            own = backend._own_catalog
-            write_directory(writer, files, members, backend._folder, embedded=embed is not None, own=own)
-            # All of a new file is synced before it gets its name. Nobody sees it before.
-            in_place = durable and backend._new is None
-            if in_place:
-                sync_descriptor(backend._descriptor)
-            backend._check_own()
-            end = writer.position
-            backend.behind = backend._new is None  # until it is read, or taken back
-            writer.write_end()
-            if in_place:
-                sync_descriptor(backend._descriptor)
-            self._finish(durable)
-            backend._own_catalog = writer.cataloged
+            writer = backend._begin(backend.embedded is None)
+            writer.collect(backend._folder)
+            writer.eager = backend._is_streaming = True  # `end` waits for the disk
         except BaseException:
-            if end < 0:
-                backend._give_up()
-            else:
-                self._take_back(writer, end)
+            backend._give_up()
             raise
 
-    def _append_members(self, writer: ArchiveWriter, files: dict[str, ByteRange | None], shown: Members | None) -> None:
-        """Write the members that are not there yet; `shown` has those of the file, None for a new one."""
-        backend = self._backend
-        for key in [key for key in backend._appended if files.get(key) is None]:
-            backend._drop(key)
-        keys: Iterable[str] = files
-        if (len(files) >= directory_records.CATALOG_LEAST or (shown is not None and shown.removed_groups)) and (
-            shown is None or shown.table().regular
-        ):  # their records are to be sorted, so nothing else is kept of them
-            writer.collect(backend._folder)
-            members = None if shown is None else shown.whole_table()
-            keys = append_frames(writer, files, backend._appended, NewFrame, Renamed, members)
-        for key in keys:
-            byte_range = files[key]
-            if byte_range is not None and not backend._is_appended(key, byte_range):
-                backend._append(key, byte_range)
-
-    def compact(self, progress: Progress | None) -> None:
-        """Rewrite the archive without dead bytes."""
+    def _writer(self) -> ArchiveWriter:
+        """The writer of streamed leaves. It never changes during a stream."""
         backend = self._backend
         backend._owner.check(backend.root)
-        members = backend.members
-        if members is None:
-            raise missing(backend.root)
-        if backend._staged or backend._descriptor >= 0:  # what was moved out of memory, and nobody needs any more
-            backend.discard()
-        archives.unfinished_append.check_as_left(backend, file_identity(backend.root))
-        check_writable_file(backend.root)
-        if backend.lock is not None and backend.lock.held and backend._new is None:
-            remove_leftovers(backend.root, backend._owner)
-        keys = members.table().sound()
-        new = NewFile(backend.root, replace=True, lock=backend.lock, owner=backend._owner)
+        if backend._writer is None:
+            raise RuntimeError(
+                f"{legible(backend.root)}: the store was closed while many values were written; none is stored"
+            )
+        return backend._writer
+
+    def add(self, key: str, suffix: str, description: bytes, frame: ByteRange | bytes) -> None:
+        """Write a leaf. `end` publishes all of them."""
+        append_frame(self._writer(), (key[1:] + suffix).encode(), frame, description)
+
+    def small_leaves(
+        self, admission: KeyAdmission, kinds: RawKinds | None, progress: Callable[[int, int], Any], *, alone: bool
+    ) -> SmallLeaves:
+        """What writes most small leaves, after `begin`; see there."""
+        return SmallLeaves(self._writer(), admission, kinds, self._writer, progress, alone)
+
+    def lay_out(
+        self, key: str, suffix: str, most: int, room: int, rest: Callable[[Callable[[Any], None]], bytes]
+    ) -> NewFrame:
+        """Write one large leaf behind what is published, while its bytes are made: it need not be copied there later.
+
+        It is staged, so `publish` makes it visible under its key. If anything is raised, its bytes are cut off.
+
+        Parameters
+        ----------
+        key, suffix : str
+        most : int
+            Bytes that its frame has at most.
+        room : int
+            Those of its header.
+        rest : callable
+            Takes a function that writes what follows the header, buffer by buffer, and returns the header.
+        """
+        backend = self._backend
+        name = (key[1:] + suffix).encode()
+        begin = -1
         try:
-            writer = new_writer(new.file.fileno(), 0, 0)
-            if len(keys) >= directory_records.CATALOG_LEAST and keys.regular:
-                archives.compaction.copy_cataloged(
-                    members.source, members.archive, keys, writer, backend._folder, progress
-                )
-            else:
-                archives.compaction.copy_members(members.source, members.archive, writer, progress)
-            writer.write_end()
+            writer = backend._begin(backend.embedded is None)
+            backend._drop(key)
+            writer.drain()
+            begin = writer.position
+            writer.eager = True  # what comes behind it waits for the disk
+            start, size = writer.lay_out(name, most, room, self._by_owner(rest))
+            source = open_source(
+                backend._written_path, None, None if backend.members is None else backend.members.source
+            )
+            frame = NewFrame((source, start, size), suffix)
+            writer.descriptions[name] = described(frame)
+            backend._appended[key] = name, start
         except BaseException:
-            new.abandon()
+            backend._give_up(begin)
             raise
-        self._commit(new, durable=True)
+        backend._dirty = False
+        backend._staged = True
+        return frame
 
-    def _finish(self, durable: bool) -> None:
-        """After the end record is written, give a new file the store's name."""
-        backend = self._backend
-        if backend._new is None:
-            self._leave()
-            backend._close(quietly=durable)
-        else:
-            self._commit(backend._new, durable=durable)
-        backend._end_writing()
+    def _by_owner(self, rest: Callable[[Callable[[Any], None]], bytes]) -> Callable[[Callable[[Any], None]], bytes]:
+        """The same, in this process alone: a forked child would write to the file of its parent."""
+        owner, root = self._backend._owner, self._backend.root
 
-    def _commit(self, new: NewFile, *, durable: bool) -> None:
-        """Give a new file the store's name. It keeps the name even if that cannot be made durable."""
-        backend = self._backend
-        identity = identity_of(os.fstat(new.file.fileno()))[:2]
-        try:
-            backend.behind = True
-            new.commit(durable=durable, lock=backend.lock)
-        finally:
-            self._settle_name(identity)
+        def checked(write: Callable[[Any], None]) -> bytes:
+            def write_here(data: Any) -> None:
+                owner.check(root)
+                write(data)
 
-    def _settle_name(self, identity: tuple[int, ...]) -> None:
-        """Find out whether a new file has the store's name now."""
-        backend = self._backend
-        with suppress(OSError):
-            now = file_identity(backend.root)
-            backend.behind = now is not None and now[:2] == identity
-            if backend.behind:
-                backend._was_there = True
-                backend._identity, backend._floor = now, 0
+            return rest(write_here)
 
-    def _leave(self) -> None:
-        """Note the file as it is now: it has a newer version than the shown one."""
-        backend = self._backend
-        backend.behind = True
-        backend._identity = backend._now()
-        backend._floor = backend._identity[2]
-        backend._unfinished = False
+        return checked
 
-    def _take_back(self, writer: ArchiveWriter, end: int) -> None:
-        """Undo an end record that was written, at least in part, but whose version failed to become durable."""
+    def end(self, gone: Mapping[str, None], registry: dict[str, Any] | None) -> None:
+        """Publish what was written, and remove the embedded values in `gone`. That is not shown yet."""
         backend = self._backend
-        if not backend._owner.is_here:
-            backend.abandon()
-            return
-        if backend._new is not None or backend._descriptor < 0:
-            if backend._new is not None:
-                backend._new.abandon()
-            backend._end_writing()
-            return
-        shown = True
-        with suppress(OSError):
-            shown = os.fstat(backend._descriptor).st_size >= writer.position
-        if not shown:
-            backend._give_up(end)
-            backend.behind = False
-            return
-        # Somebody may have mapped the failed version. So it stays, and the version before is written again behind it.
-        backend._floor = max(backend._floor, writer.position)
-        with suppress(OSError):
-            self._leave()
-        with suppress(OSError, FormatError, MemoryError):
-            self._write_again(writer)
-        with suppress(OSError):
-            backend._identity = backend._now()
-            backend._floor = backend._identity[2]
-        backend._close(quietly=True)
-        backend._end_writing()
-
-    def _write_again(self, writer: ArchiveWriter) -> None:
-        """Write the directory and end record of the version that is shown again, behind all others."""
-        backend = self._backend
-        assert backend.members is not None
-        archive = backend.members.archive
-        again = new_writer(backend._descriptor, writer.position, writer.file_checksum)
-        again.write_directory(*archive.records(set(archive.find_offsets(CATALOG_NAME))))
-        sync_descriptor(backend._descriptor)
-        again.write_end()
-        backend.behind = False
-        sync_descriptor(backend._descriptor)
+        self._writer()  # raises if the store was closed meanwhile
+        backend._is_streaming = False
+        fresh = backend.embedded is None
+        embed = backend.changes_of(gone, registry) if fresh or gone or registry is not None else None
+        backend.write({}, embed, fresh=fresh)

@@ -13,11 +13,10 @@ a record.
 
 from __future__ import annotations
 
-import os
 import struct
 from bisect import bisect_left
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -26,11 +25,6 @@ from blosc2._core.io.source import Source
 from blosc2._core.zip.archive import Archive
 from blosc2.exceptions import FormatError
 
-if TYPE_CHECKING:
-    from blosc2._backends.zip.backend import ZipBackend
-
-#: Flags of `os.open` for changes: bytes as they are, and not for programs that this one starts.
-PLAINLY: Final = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 #: Digits of a file checksum that state the checksum of the rest of the file.
 DIGITS: Final = 8
 #: Bytes are taken for a damaged file checksum when at most so many bits differ from what every file checksum has there.
@@ -78,47 +72,6 @@ def check_tail(source: Source, archive: Archive) -> None:
             "what is whole",
             path=source.path, offset=position,
         )  # fmt: skip
-
-
-def check_as_left(backend: ZipBackend, now: tuple[int, ...] | None) -> None:
-    """Refuse to change an archive that is not as its writer read or left it.
-
-    After an append of the writer that failed, and of which it is not known what the disk took, there may be bytes
-    behind the version. If they are no version they are that append, as nobody else may write while it has the lock.
-
-    Parameters
-    ----------
-    backend : ZipBackend
-        The writer. It takes over the identity.
-    now : tuple or None
-        The identity of the file now.
-    """
-    members, left = backend.members, backend._identity
-    assert members is not None
-    fits = now == left
-    may_fit = backend._unfinished and now is not None and left is not None and now[:2] == left[:2]
-    if not fits and may_fit and now is not None and now[2] >= members.archive.end:
-        backend._floor = min(backend._floor, now[2])  # of an end record it may not be known whether it was written
-        fits = lost_end(Source.open(backend.root), members.archive, backend._floor) is None
-    if not fits or not members.version.is_in(backend.root):
-        raise backend._refusal()
-    backend._identity = now
-
-
-def cut_tail(backend: ZipBackend) -> None:
-    """Cut off the bytes of an unfinished append, if the writer may."""
-    members = backend.members
-    if members is None or members.source.size <= members.archive.end or backend.lock is None or not backend.lock.held:
-        return
-    try:
-        backend._descriptor = os.open(backend.root, os.O_RDWR | PLAINLY)
-    except OSError:  # then nothing can be appended either
-        return
-    try:
-        if backend._now() == backend._identity:
-            backend._cut(members.archive.end)
-    finally:
-        backend._close()
 
 
 def lost_end(source: Source, archive: Archive, floor: int = 0) -> int | None:

@@ -296,7 +296,7 @@ class SharedWriting(OuterBlock):
             _changing.pop(self._path, None)
         self._following.end_change(is_known=is_known)
         with suppress(OSError):  # of closing what is not locked any more
-            self._writer_lock.let_go()
+            self._writer_lock.release()
         with suppress(OSError):
             self._turn.end()
 
@@ -311,7 +311,7 @@ class SharedWriting(OuterBlock):
             if store._pending.unwritten:
                 flush(store, durable=True)
         finally:
-            self._writer_lock.let_go()
+            self._writer_lock.release()
 
     def renew(self) -> bool:
         """In a forked child: see `Lock.renew`. The lock for writing is the parent's."""

@@ -1,17 +1,67 @@
-"""The folder for temporary files of a `.b2d`: beside it or, where that is not possible, a hidden folder inside it.
+"""Where unpublished bytes of a store wait: a nameless file, or for a `.b2d` a folder beside it.
 
-A file is renamed into the store, so both must be on one file system. If the store is a mount point, the folder around
-it is on another one; and that folder may not be writable although the store is.
+A file is renamed into a `.b2d`, so both must be on one file system. If the store is a mount point, the folder around
+it is on another one; and that folder may not be writable although the store is. Then a hidden folder inside is used.
 """
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
-from blosc2._backends.layout import RESERVED
+from blosc2 import _files, _frames
+from blosc2._backends.layout import RESERVED, ByteRange
 from blosc2._files import Owner, remove_leftovers
 from blosc2._options import absolute_path
+
+if TYPE_CHECKING:
+    from blosc2._files import TemporaryFile
+
+
+#: Bytes of unpublished frames that may stay in memory.
+MEMORY_LIMIT: Final = 64 << 20
+# Smaller values are not worth a system call each.
+_WORTH_MOVING: Final = 64 << 10
+# The most files that are kept open for values in them.
+_MOST_ELSEWHERE: Final = 64
+
+
+class SpilledValues:
+    """A temporary file of frames, made when it is needed; it has no name, and is freed with its last byte range.
+
+    Parameters
+    ----------
+    path : str or None
+        The store, beside which it lies. None holds all in memory.
+    """
+
+    __slots__ = ("_file", "_path")
+
+    def __init__(self, path: str | None) -> None:
+        self._path = path
+        self._file: TemporaryFile | None = None
+
+    def stage(self, changes: dict[str, ByteRange]) -> dict[str, ByteRange]:
+        """Move large frames to the file. Returns where all frames are now."""
+        if not changes:
+            return {}
+        if self._path is None:
+            return {key: _frames.held_in_memory(byte_range) for key, byte_range in changes.items()}
+        waiting = self._file = self._file or _files.TemporaryFile(self._path)
+        staged: dict[str, ByteRange] = {}
+        for key, byte_range in changes.items():
+            # A very large value in a file with checksums stays there. Each such value keeps its file open.
+            stays = byte_range[2] <= _WORTH_MOVING or (
+                byte_range[2] > MEMORY_LIMIT and bool(byte_range[0].checksums) and len(staged) < _MOST_ELSEWHERE
+            )
+            staged[key] = byte_range if stays else waiting.add(byte_range)
+        return staged
+
+    def forget(self) -> None:
+        """All moved values are published. Further values begin a new file."""
+        self._file = None
+
 
 # More bytes than the system's text about a descriptor.
 _INFO = 4096

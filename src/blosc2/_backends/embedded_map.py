@@ -29,6 +29,8 @@ KINDS: Final = ("b2embed", "b2dict", "b2tree")
 MAP: Final = "estore_metadata"
 REGISTRY: Final = "_object_registry"
 
+# The map of most archives.
+_NO_VALUES: Final = b"\x82\xa9embed_map\x80\xaecurrent_offset\x00"
 # A value that crosses chunks is read in place if it is longer than this, and copied otherwise.
 _LONG: Final = 1 << 20
 
@@ -74,6 +76,8 @@ class Embedded:
         packed = self.frame.vlmeta(MAP)
         if packed is None:
             raise self._error(f"the metadata entry {MAP} is missing, so there is no map of values")
+        if packed == _NO_VALUES:
+            return
         content = unpack(packed, location=f"{source.path}: {MAP}", file_size=source.size)
         entries = content.get("embed_map") if isinstance(content, dict) else None
         if not isinstance(entries, dict):
