@@ -27,7 +27,7 @@ from blosc2._frames.header_fields import (
 )
 
 if TYPE_CHECKING:
-    from blosc2._frames.append import TRAILER_START, TRAILER_TAIL, Growth, closed_quietly, end_of_versions, trailers
+    from blosc2._frames.append import TRAILER_START, TRAILER_TAIL, Growth, end_of_versions, trailers
     from blosc2._frames.checksums import (
         MARK,
         MARK_AT,
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         write_chunk,
         write_directory,
     )
+    from blosc2._frames.edited import EditedChunks
     from blosc2._frames.encoder_pool import check_for_bytes, encode, forget_encoders
     from blosc2._frames.keywords import (
         ConstructorKeywords,
@@ -92,7 +93,6 @@ if TYPE_CHECKING:
         ZERO_OFFSET,
         Fields,
         FrameUpdate,
-        JoinedChunks,
         Stored,
         all_chunks,
         check_table,
@@ -107,7 +107,7 @@ if TYPE_CHECKING:
     )
 else:
     __getattr__ = on_demand(__name__, {
-        "append": "TRAILER_START TRAILER_TAIL Growth closed_quietly end_of_versions trailers",
+        "append": "TRAILER_START TRAILER_TAIL Growth end_of_versions trailers",
         "checksums": (
             "MARK MARK_AT Running as_table buffers_with_checksums carried check_body check_chunks check_reads "
             "from_table is_verifiable parts_with_checksums stated_at stored_numbers verify_frame"
@@ -116,6 +116,7 @@ else:
             "ChunkNumbers Directory Integers chunk_file chunk_number first_free frame_of_head from_file head_identity "
             "locked_directory pack_head publish_head read_directory read_head take_back write_chunk write_directory"
         ),
+        "edited": "EditedChunks",
         "encoder_pool": "check_for_bytes encode forget_encoders",
         "keywords": "ConstructorKeywords array_keywords cparams_keywords dparams_keywords schunk_keywords",
         "metadata": (
@@ -126,7 +127,7 @@ else:
         "parameters": "LOSSY_CODECS check_declared check_lossy_codec",
         "payload_alignment": "ALIGNMENT PADDING hole_before with_padding",
         "update": (
-            "NAN_OFFSET SMALL_FRAME UNINIT_OFFSET ZERO_OFFSET Fields FrameUpdate JoinedChunks Stored all_chunks "
+            "NAN_OFFSET SMALL_FRAME UNINIT_OFFSET ZERO_OFFSET Fields FrameUpdate Stored all_chunks "
             "check_table frame_byte_range frame_bytes held_in_memory lay_out numbered plain_byte_range write_chunks "
             "write_frame"
         ),

@@ -27,6 +27,7 @@ from blosc2._core.ndim.grid_write import StoredChunk
 from blosc2._files import (
     ByteRange,
     Descriptor,
+    LockedFile,
     NewFile,
     Owner,
     Spooled,
@@ -34,7 +35,6 @@ from blosc2._files import (
     TemporaryFile,
     as_block,
     file_identity,
-    locked,
     sync_folder,
     sync_names,
     through_link,
@@ -500,7 +500,7 @@ def locked_directory(path: str, *, exclusive: bool = True) -> Iterator[None]:
         return
     with (
         Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC)) as descriptor,
-        locked(descriptor.fileno(), path, exclusive=exclusive, stand_in=_LOCK_FILE),
+        LockedFile(descriptor.fileno(), path, Owner(), exclusive=exclusive, stand_in=_LOCK_FILE),
     ):
         yield
 

@@ -16,6 +16,7 @@ from blosc2._handles.opening import forget_recent_frames, open_handle, recent_fr
 if TYPE_CHECKING:
     from blosc2._handles.chunk_updates import (
         DEFAULT_CHUNK,
+        INDEXES,
         append_special,
         bytes_of,
         checked_chunk,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 else:
     __getattr__ = on_demand(__name__, {
         "chunk_updates": (
-            "DEFAULT_CHUNK append_special bytes_of checked_chunk chunk_nbytes compressed compressed_pieces "
+            "DEFAULT_CHUNK INDEXES append_special bytes_of checked_chunk chunk_nbytes compressed compressed_pieces "
             "mark_indexes_stale overwrite position_for_chunk reorder splice update_special"
         ),
         "chunks": "lazy_chunk",

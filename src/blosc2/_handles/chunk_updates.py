@@ -7,7 +7,7 @@ handle (`FrameHandle.editing`) meanwhile.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -31,12 +31,15 @@ from blosc2._frames import (
     pack,
     special_kind,
 )
+from blosc2._handles import frame_object
 from blosc2._handles.chunks import existing_chunk
 from blosc2._handles.handle import FrameHandle, vlmeta_chunk
 from blosc2._options import Encoding, compress
 from blosc2.exceptions import ChunkIndexError, ChunkSizeError, FormatError
 from blosc2.storage import MAX_BUFFERSIZE, SpecialValue
 
+#: The metadata where other programs keep indexes of an array.
+INDEXES: Final = "blosc2_indexes"
 #: Bytes of a chunk where nothing says how many.
 DEFAULT_CHUNK: Final = 16 << 20
 _LARGEST_DEFAULT_CHUNK: Final = 256 << 20
@@ -269,14 +272,12 @@ def _item_bytes(value: Any, typesize: int) -> bytes:
     return item
 
 
-def mark_indexes_stale(vlmeta: Mapping[str, Any], update: FrameUpdate) -> None:
+def mark_indexes_stale(array: frame_object.Stored, update: FrameUpdate) -> None:
     """Mark indexes that other programs stored with an array as out of date."""
-    if "blosc2_indexes" not in update.vlmeta:
-        return
-    stored = vlmeta["blosc2_indexes"]
+    stored = array.vlmeta[INDEXES]
     indexes = stored.get("indexes") if isinstance(stored, dict) else None
     if isinstance(indexes, dict):
         for entry in indexes.values():
             if isinstance(entry, dict):
                 entry["stale"] = True
-        update.vlmeta["blosc2_indexes"] = vlmeta_chunk(pack(stored))
+        update.vlmeta[INDEXES] = vlmeta_chunk(pack(stored))

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import os
-from io import FileIO
+from typing import BinaryIO
 
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock
 from blosc2._files import (
     Compaction,
+    LockedFile,
     NewFile,
     Owner,
     Spool,
-    TemporaryFile,
-    locked,
     sync_file,
     sync_folder,
 )
-from blosc2._frames import FRAME_HEADER, FrameUpdate, Growth, closed_quietly, write_frame
+from blosc2._frames import FRAME_HEADER, FrameUpdate, Growth, write_frame
 from blosc2._handles.handle import SECTOR, HandleOptions, open_frame
 from blosc2._handles.memory import Draft, Drafting
 from blosc2._options import absolute_path
@@ -43,44 +42,35 @@ class FileHandle(Drafting):
         self._path = absolute_path(path)  # stays right when the process changes its working directory
 
     def spool(self) -> Spool:
-        return Spool(TemporaryFile(self._path))
+        return Spool(self._path)
 
-    def publish(self, update: FrameUpdate, *, fresh: bool = False) -> None:
-        with self._lock:
-            self._check_own()
-            if self._in_transaction() and self._drafted(update, fresh=fresh):
-                return
-            if update.frame is not self.frame:
-                raise RuntimeError("the array was changed by another thread at the same time; try again")
-            variable = update.settle()
-            # The trailer of a frame without data must follow the header: metadata alone cannot be appended,
-            # nor can the last chunk go.
-            fresh = fresh or update.nbytes == 0 or len(self.frame.header_bytes()) > SECTOR
-            # The lock is taken for each change. It also excludes other handles of the file, in any process.
-            owner = Owner()
-            growth = self._growth = self._growth or Growth()
-            raw = owner.open_raw(self._path, "r+b")
-            # Closed by itself as well, which lets the lock go: an interrupt may keep the other two from ending.
-            with raw, closed_quietly(raw) as file, locked(file, self._path, exclusive=self._exclusive):
-                self._check_unchanged(file)
-                self._behind = True
-                try:
-                    if fresh:
-                        self._rewrite(update, owner)
-                    else:
-                        growth.append_version(
-                            file, self._path, update, variable=variable, owner=owner, durable=self._durable
-                        )
-                    frame = open_frame(self._path, self.mmap_mode, old=self.frame.source)
-                    if self.verify is None:
-                        frame.check_wholes()
-                    if not self.verify and not fresh and owner.is_here:  # a forked child reads the old version
-                        growth.published(frame)
-                    self._adopt(frame)
-                except BaseException as error:
-                    self._look_again(error)
-                    raise
-                self._behind = False
+    def _publish(self, update: FrameUpdate, *, fresh: bool) -> None:
+        # The trailer of a frame without data must follow the header: metadata alone cannot be appended,
+        # nor can the last chunk go.
+        fresh = fresh or update.nbytes == 0 or len(self.frame.header_bytes()) > SECTOR
+        # The lock is taken for each change. It also excludes other handles of the file, in any process.
+        owner = Owner()
+        growth = self._growth = self._growth or Growth()
+        file = owner.open(self._path, "r+b", buffered=False)
+        # Closed by itself as well, which lets the lock go: an interrupt may keep the other from ending.
+        with file, LockedFile(file, self._path, owner, exclusive=self._exclusive):
+            self._check_unchanged(file)
+            self._behind = True
+            try:
+                if fresh:
+                    self._rewrite(update, owner)
+                else:
+                    growth.append_version(file, self._path, update, owner, durable=self._durable)
+                frame = open_frame(self._path, self.options.mmap_mode, old=self.frame.source)
+                if self.verify is None:
+                    frame.check_wholes()
+                if not self.verify and not fresh and owner.is_here:  # a forked child reads the old version
+                    growth.published(frame)
+                self._adopt(frame)
+            except BaseException as error:
+                self._look_again(error)
+                raise
+            self._behind = False
 
     def _version(self) -> bytes:
         header: bytes = self.frame.header_bytes()
@@ -102,7 +92,7 @@ class FileHandle(Drafting):
         with NewFile(self._path, replace=True, owner=owner) as file:
             write_frame(file, update)
 
-    def _check_unchanged(self, file: FileIO) -> None:
+    def _check_unchanged(self, file: BinaryIO) -> None:
         """Refuse to write into a file that is no longer the one that was read."""
         status = os.fstat(file.fileno())
         identity = self.frame.source.identity

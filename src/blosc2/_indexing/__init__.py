@@ -25,11 +25,11 @@ if TYPE_CHECKING:
         reading,
         view_items,
     )
-    from blosc2._indexing.write_items import Chunks, chunks_with, write_fancy
+    from blosc2._indexing.write_items import Chunks, chunks_with, write_box, write_fancy
 else:
     __getattr__ = on_demand(__name__, {
         "keys": "Selection as_items basic_selection list_index lossless plain",
         "oindex": "OrthogonalIndex",
         "read_items": "Items Reader Version planned read read_many read_other read_whole reading view_items",
-        "write_items": "Chunks chunks_with write_fancy",
+        "write_items": "Chunks chunks_with write_box write_fancy",
     })  # fmt: skip

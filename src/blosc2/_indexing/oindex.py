@@ -29,13 +29,12 @@ class OrthogonalIndex:
             return handle.once_grown(_read, key)  # type: ignore[no-any-return]
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        key = _keys(key)
+        self._array._assign(_chunks_with, key, value)
 
-        def changed(version: Any) -> Any:
-            fancy = orthogonal_selection(key, version[0].shape)
-            return _indexing.write_fancy(version, self._array._handle, fancy, as_items(value, version[1], fancy.shape))
 
-        self._array._assign(changed)
+def _chunks_with(version: Any, handle: Any, key: Any, value: Any) -> Any:
+    fancy = orthogonal_selection(_keys(key), version[0].shape)
+    return _indexing.write_fancy(version, handle, fancy, as_items(value, version[1], fancy.shape))
 
 
 def _read(version: Any, key: Any, nthreads: int) -> np.ndarray[Any, Any]:
