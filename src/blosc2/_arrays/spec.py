@@ -251,10 +251,14 @@ class ArrayPlan:
         self, chunks: Iterable[Stored], write: Callable[[Any], Any], vlmeta: dict[str, bytes], checksums: Running | None
     ) -> bytes:
         """Write the frame of these chunks but for its header, which is returned; with `checksums`, it carries them."""
-        fields = Fields(self.encoding, self._chunksize)
         count: int = self.geometry.nchunks
         nbytes = count * self.geometry.chunk_nbytes
-        return lay_out(write, fields, self.metalayers, vlmeta, chunks, count, nbytes, checksums)
+        return lay_out(write, self.fields, self.metalayers, vlmeta, chunks, count, nbytes, checksums)
+
+    @property
+    def fields(self) -> Fields:
+        """What the header of the frame says besides sizes."""
+        return Fields(self.encoding, self._chunksize)
 
     def most_nbytes(self, vlmeta: Mapping[str, bytes]) -> int:
         """Bytes that the frame may have, if nothing can be compressed."""
