@@ -17,7 +17,7 @@ from blosc2._arrays.slabs import Snapshot, converted, plan_like
 from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._files import ByteRange, Spool
-from blosc2._frames import PADDING, FrameUpdate, Stored
+from blosc2._frames import PADDING, AnyChunk, FrameUpdate
 from blosc2._handles import FrameHandle
 from blosc2.storage import CParams
 
@@ -180,7 +180,7 @@ class ViewHandle(FrameHandle):
         plan = plan_like(self.base, geometry.shape, dtype, keywords, **fitting)
         kept = {name: packed for name, packed in frame.metalayers().items() if name not in ("b2nd", PADDING)}
         plan.metalayers = {"b2nd": plan.metalayers["b2nd"], **kept, **plan.metalayers}
-        chunks: Iterator[Stored]
+        chunks: Iterator[AnyChunk]
         if as_stored and dtype == dtype_now and same_partitions(geometry, plan.geometry):
             chunks = (source.stored(number) for number in range(geometry.nchunks))
         else:

@@ -17,7 +17,7 @@ from blosc2._arrays.chunk_shapes import as_shape
 from blosc2._arrays.slabs import Shape, Snapshot, compressed_bands, compressed_box, converted, plan_like, slabs_in
 from blosc2._arrays.spec import ArrayPlan
 from blosc2._core.ndim.gaps import clear_gaps
-from blosc2._frames import PADDING, FrameUpdate, Stored, check_declared
+from blosc2._frames import PADDING, AnyChunk, FrameUpdate, check_declared
 from blosc2._handles import FrameHandle, HandleOptions, copy_frame
 from blosc2._indexing import Items, Selection, plain, read
 
@@ -58,7 +58,7 @@ class _Origin(NamedTuple):
     row: int
 
 
-def joined(parts: Sequence[Snapshot], axis: int, plan: ArrayPlan, *, recompress: bool = False) -> Iterator[Stored]:
+def joined(parts: Sequence[Snapshot], axis: int, plan: ArrayPlan, *, recompress: bool = False) -> Iterator[AnyChunk]:
     """The chunks of an array that joins others along an axis.
 
     Parameters
@@ -78,7 +78,7 @@ def joined(parts: Sequence[Snapshot], axis: int, plan: ArrayPlan, *, recompress:
     origins = _origins(parts, ends, axis, plan, recompress)
     inner = int(np.prod(geometry.grid[axis + 1 :], dtype=np.int64))
     for slab in slabs_in(geometry):
-        made: dict[int, Stored] = {}
+        made: dict[int, AnyChunk] = {}
         chunk = geometry.chunks[axis]
         rows = range(slab.starts[axis] // chunk, -(-(slab.starts[axis] + slab.counts[axis]) // chunk))
         for copies, group in groupby(rows, lambda row: origins[row] is not None):

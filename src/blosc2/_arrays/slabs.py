@@ -17,7 +17,7 @@ from blosc2._core.ndim.gaps import as_bytes, as_dtype
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_read import Read, work_of
 from blosc2._core.ndim.grid_write import Write
-from blosc2._frames import ZERO_OFFSET, FrameUpdate, Stored
+from blosc2._frames import ZERO_OFFSET, AnyChunk, FrameUpdate
 from blosc2._handles import FrameHandle
 from blosc2._indexing import Items, Version
 from blosc2._options import Codec, Filter, Support, compress, compressed, run
@@ -115,7 +115,7 @@ class Snapshot:
             run(operation, work_of(out.nbytes, self.frame), self.nthreads)
         return out
 
-    def stored(self, nchunk: int) -> Stored:
+    def stored(self, nchunk: int) -> AnyChunk:
         """A stored chunk, or the offset that stands for a special one."""
         if self._offsets is None:
             self._offsets = FrameUpdate(self.frame).offsets.tolist()
@@ -123,13 +123,13 @@ class Snapshot:
         return offset if offset < 0 else self.frame.chunk_stored_at(offset)
 
 
-def compressed_box(plan: ArrayPlan, starts: Shape, items: Items) -> dict[int, Stored]:
+def compressed_box(plan: ArrayPlan, starts: Shape, items: Items) -> dict[int, AnyChunk]:
     """The chunks, by number, of a box of whole chunks with these items, which may have any strides."""
     operation = Write(None, plan.geometry, starts, (1,) * items.ndim, items.shape, items, plan.encoding, plan.plugin())
     return dict(compressed(operation, plan.geometry.chunk_nbytes, plan.cparams.nthreads))
 
 
-def compressed_in_order(plan: ArrayPlan, starts: Shape, items: Items) -> Iterator[Stored]:
+def compressed_in_order(plan: ArrayPlan, starts: Shape, items: Items) -> Iterator[AnyChunk]:
     """The same for a slab, in the order of their numbers. Write or copy each chunk before taking the next."""
     for batch in batches_in_order(plan, starts, items):
         batch.reverse()
@@ -137,17 +137,17 @@ def compressed_in_order(plan: ArrayPlan, starts: Shape, items: Items) -> Iterato
             yield batch.pop()
 
 
-def batches_in_order(plan: ArrayPlan, starts: Shape, items: Items) -> Iterator[list[Stored]]:
+def batches_in_order(plan: ArrayPlan, starts: Shape, items: Items) -> Iterator[list[AnyChunk]]:
     """The same in lists of some chunks; let go of those of one list before taking the next but one."""
     operation = Write(None, plan.geometry, starts, (1,) * items.ndim, items.shape, items, plan.encoding, plan.plugin())
     operation.summed = plan.summed
     for chunks in compress(operation, plan.geometry.chunk_nbytes, plan.cparams.nthreads):
-        batch: list[Stored] = [chunks[number] for number in sorted(chunks)]
+        batch: list[AnyChunk] = [chunks[number] for number in sorted(chunks)]
         chunks.clear()  # the caller says when their memory can be used again
         yield batch
 
 
-def compressed_bands(plan: ArrayPlan, items_of: Callable[[Shape, Shape], Items]) -> Iterator[Stored]:
+def compressed_bands(plan: ArrayPlan, items_of: Callable[[Shape, Shape], Items]) -> Iterator[AnyChunk]:
     """The chunks of an array in their order.
 
     `items_of` gives the items of a box, from its first item and its number of items on each axis.
@@ -156,7 +156,7 @@ def compressed_bands(plan: ArrayPlan, items_of: Callable[[Shape, Shape], Items])
         yield from compressed_in_order(plan, slab.starts, items_of(slab.starts, slab.counts))
 
 
-def converted(source: Snapshot, plan: ArrayPlan) -> Iterator[Stored]:
+def converted(source: Snapshot, plan: ArrayPlan) -> Iterator[AnyChunk]:
     """The chunks of an array with the items of another of its shape, converted to its dtype."""
     return compressed_bands(plan, lambda starts, counts: as_dtype(source.read(starts, counts), plan.dtype))
 
@@ -206,7 +206,7 @@ def _parameters_like(old: CParams, old_dtype: np.dtype[Any], dtype: np.dtype[Any
 _PIECE_NBYTES: Final = 8 << 20
 
 
-def made(plan: ArrayPlan, make: Callable[[Box], Items | None], *, ahead: bool = False) -> Iterator[Stored]:
+def made(plan: ArrayPlan, make: Callable[[Box], Items | None], *, ahead: bool = False) -> Iterator[AnyChunk]:
     """The chunks of items that are made when they are needed.
 
     Parameters
@@ -235,13 +235,13 @@ def made(plan: ArrayPlan, make: Callable[[Box], Items | None], *, ahead: bool = 
             yield from compressed_in_order(plan, slab.starts, items)
 
 
-def _compressed_ahead(plan: ArrayPlan, made: Generator[tuple[Slab, Items | None], None, None]) -> Iterator[Stored]:
+def _compressed_ahead(plan: ArrayPlan, made: Generator[tuple[Slab, Items | None], None, None]) -> Iterator[AnyChunk]:
     """The chunks of slabs. A thread compresses the next batch while the caller writes one."""
     from concurrent.futures import wait
 
     from blosc2._files import Pool
 
-    def in_batches() -> Generator[list[Stored], None, None]:
+    def in_batches() -> Generator[list[AnyChunk], None, None]:
         for slab, items in made:
             if items is None:
                 yield [ZERO_OFFSET] * (slab.stop - slab.first)
@@ -262,7 +262,7 @@ def _compressed_ahead(plan: ArrayPlan, made: Generator[tuple[Slab, Items | None]
             wait((waiting,))  # the generators cannot be closed while they run
 
 
-def _emptied(chunks: list[Stored]) -> Iterator[Stored]:
+def _emptied(chunks: list[AnyChunk]) -> Iterator[AnyChunk]:
     """The items of a list, which is emptied meanwhile to free their memory."""
     chunks.reverse()
     while chunks:
@@ -286,7 +286,7 @@ def _ahead(
         yield slab, waiting.result()
 
 
-def joined_rows(plan: ArrayPlan, slabs: Iterable[Items]) -> Iterator[Stored]:
+def joined_rows(plan: ArrayPlan, slabs: Iterable[Items]) -> Iterator[AnyChunk]:
     """The chunks of items that come in slabs of `slab_height` rows. The last slab may have fewer."""
     geometry = plan.geometry
     row = 0

@@ -25,10 +25,10 @@ from blosc2._core.ndim.grid_write import Write
 from blosc2._frames import (
     ALIGNMENT,
     LOSSY_CODECS,
+    AnyChunk,
     ConstructorKeywords,
     Fields,
     Running,
-    Stored,
     array_keywords,
     check_lossy_codec,
     format_dtype,
@@ -235,7 +235,7 @@ class ArrayPlan:
         check_lossy_codec(found, self.dtype)
         return found, encoding
 
-    def write(self, chunks: Iterable[Stored], *, vlmeta: dict[str, bytes] | None = None) -> FrameHandle:
+    def write(self, chunks: Iterable[AnyChunk], *, vlmeta: dict[str, bytes] | None = None) -> FrameHandle:
         """Make the array of its stored chunks."""
         ready_to_change()  # before anything is begun
         geometry = self.geometry
@@ -248,7 +248,11 @@ class ArrayPlan:
         return new_handle(self.keywords.storage, self.encoding, content, options)
 
     def lay_out(
-        self, chunks: Iterable[Stored], write: Callable[[Any], Any], vlmeta: dict[str, bytes], checksums: Running | None
+        self,
+        chunks: Iterable[AnyChunk],
+        write: Callable[[Any], Any],
+        vlmeta: dict[str, bytes],
+        checksums: Running | None,
     ) -> bytes:
         """Write the frame of these chunks but for its header, which is returned; with `checksums`, it carries them."""
         count: int = self.geometry.nchunks
@@ -272,7 +276,7 @@ class ArrayPlan:
             return None
         return Plugin(self.encoding, self.metalayers["b2nd"], int(self.geometry.chunk_nbytes))
 
-    def compressed(self, source: np.ndarray[Any, Any]) -> Iterator[Stored]:
+    def compressed(self, source: np.ndarray[Any, Any]) -> Iterator[AnyChunk]:
         """The chunks of these items, compressed in parallel, a batch at a time."""
         geometry = self.geometry
         if geometry.size == 0:

@@ -91,9 +91,9 @@ if TYPE_CHECKING:
         SMALL_FRAME,
         UNINIT_OFFSET,
         ZERO_OFFSET,
+        AnyChunk,
         Fields,
         FrameUpdate,
-        Stored,
         all_chunks,
         check_table,
         frame_byte_range,
@@ -127,7 +127,7 @@ else:
         "parameters": "LOSSY_CODECS check_declared check_lossy_codec",
         "payload_alignment": "ALIGNMENT PADDING hole_before with_padding",
         "update": (
-            "NAN_OFFSET SMALL_FRAME UNINIT_OFFSET ZERO_OFFSET Fields FrameUpdate Stored all_chunks "
+            "NAN_OFFSET SMALL_FRAME UNINIT_OFFSET ZERO_OFFSET Fields FrameUpdate AnyChunk all_chunks "
             "check_table frame_byte_range frame_bytes held_in_memory lay_out numbered plain_byte_range write_chunks "
             "write_frame"
         ),

@@ -49,7 +49,7 @@ from blosc2._frames.header_fields import (
     is_directory_frame,
     special_kind,
 )
-from blosc2._frames.update import NAN_OFFSET, SMALL_FRAME, UNINIT_OFFSET, ZERO_OFFSET, Fields, Stored, lay_out
+from blosc2._frames.update import NAN_OFFSET, SMALL_FRAME, UNINIT_OFFSET, ZERO_OFFSET, AnyChunk, Fields, lay_out
 from blosc2._options import absolute_path
 from blosc2.exceptions import ExistingFileError, FormatError, name_file
 
@@ -387,7 +387,7 @@ def publish_head(path: str, head: bytes, owner: Owner) -> None:
 
 
 def write_directory(
-    path: str, fields: Fields, metalayers: dict[str, bytes], vlmeta: dict[str, bytes], chunks: Iterable[Stored],
+    path: str, fields: Fields, metalayers: dict[str, bytes], vlmeta: dict[str, bytes], chunks: Iterable[AnyChunk],
     count: int, nbytes: int, *, replace: bool,
 ) -> None:  # fmt: skip
     """Write a new directory frame; see `lay_out` for the parameters. It appears whole or not at all."""

@@ -181,10 +181,11 @@ _MAKING: Final = 40
 # Bytes of memory for a special chunk that must be stored because others differ in size.
 _MADE: Final = 256
 
-Stored = bytes | StoredChunk | Spooled | int  # a chunk, or one of the offsets above
+#: A chunk as it is stored, or one of the offsets above.
+AnyChunk = bytes | StoredChunk | Spooled | int
 
 
-def own(stored: Stored) -> bytes | Spooled | int:
+def own(stored: AnyChunk) -> bytes | Spooled | int:
     """A chunk to keep, copied from memory that will be used again."""
     return bytes(stored) if isinstance(stored, StoredChunk) else stored
 
@@ -284,7 +285,7 @@ class FrameUpdate:
         """What the header says besides sizes."""
         return Fields(self.frame, self.chunksize, variable=self.variable, vlblocks=self.vlblocks)
 
-    def replace(self, index: int, stored: Stored, nbytes: int | None = None) -> None:
+    def replace(self, index: int, stored: AnyChunk, nbytes: int | None = None) -> None:
         """Give a chunk new content."""
         self.replace_all({index: own(stored)})
         if nbytes is not None:
@@ -300,7 +301,7 @@ class FrameUpdate:
             else:
                 self.new[index] = stored
 
-    def splice(self, index: int, removed: int, added: Iterable[tuple[Stored, int]]) -> None:
+    def splice(self, index: int, removed: int, added: Iterable[tuple[AnyChunk, int]]) -> None:
         """Put chunks, given with their sizes, instead of `removed` ones from `index` on."""
         chunks = [(own(stored), size) for stored, size in added]
         if not removed and len(chunks) == 1 and self._append(index, *chunks[0]):
@@ -386,7 +387,7 @@ def lay_out(
     fields: Fields,
     metalayers: dict[str, bytes],
     vlmeta: dict[str, bytes],
-    chunks: Iterable[Stored],
+    chunks: Iterable[AnyChunk],
     count: int,
     nbytes: int,
     checksums: Running | None = None,
@@ -426,7 +427,7 @@ def lay_out(
 
 
 def write_chunks(
-    write: Callable[[Any], Any], chunks: Iterable[Stored], start: int | None = None, checksums: Running | None = None
+    write: Callable[[Any], Any], chunks: Iterable[AnyChunk], start: int | None = None, checksums: Running | None = None
 ) -> tuple[array[int], int]:
     """Write chunks one after another. Returns their offsets from the first, and the bytes that they take.
 
@@ -461,7 +462,7 @@ def _lay_out_update(write: Callable[[Any], Any], update: FrameUpdate, checksums:
     return lay_out(write, update.fields(), update.metalayers, update.vlmeta, chunks, count, update.nbytes, checksums)
 
 
-def all_chunks(update: FrameUpdate) -> Iterator[Stored]:
+def all_chunks(update: FrameUpdate) -> Iterator[AnyChunk]:
     """The stored form of each chunk. A chunk with a wrong checksum raises an error."""
     frame = update.frame
     checksums = carried(frame)

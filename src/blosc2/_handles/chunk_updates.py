@@ -24,8 +24,8 @@ from blosc2._frames import (
     NAN_OFFSET,
     UNINIT_OFFSET,
     ZERO_OFFSET,
+    AnyChunk,
     FrameUpdate,
-    Stored,
     encode,
     has_vl_blocks,
     pack,
@@ -103,7 +103,7 @@ def compressed(handle: FrameHandle, data: Any, what: str) -> tuple[bytes, int]:
     return encode(handle.encoding(), view, handle.cparams.nthreads), size
 
 
-def compressed_pieces(encoding: Encoding, view: memoryview, chunksize: int, nthreads: int) -> Iterator[Stored]:
+def compressed_pieces(encoding: Encoding, view: memoryview, chunksize: int, nthreads: int) -> Iterator[AnyChunk]:
     """Chunks of this size, the last one shorter where need be; compressed in threads, a batch at a time."""
     count = len(view) // chunksize
     if nthreads > 1 and count > 1 and chunksize <= _LARGEST_IN_THREADS:
@@ -136,7 +136,7 @@ def checked_chunk(handle: FrameHandle, chunk: Any, what: str) -> tuple[bytes, in
     return stored, size
 
 
-def splice(handle: FrameHandle, index: int, removed: int, added: list[tuple[Stored, int]]) -> int:
+def splice(handle: FrameHandle, index: int, removed: int, added: list[tuple[AnyChunk, int]]) -> int:
     """Publish chunks, given with their sizes, instead of `removed` ones; returns the number of chunks."""
     _check_equal_blocks(handle)
     update = FrameUpdate(handle.frame)
@@ -188,7 +188,7 @@ def update_special(handle: FrameHandle, nchunk: Any, special: Any, value: Any) -
     return splice(handle, index, 1, [(special_stored(handle, _special(special), size, value), size)])
 
 
-def special_stored(handle: FrameHandle, special: SpecialValue, nbytes: int, value: Any) -> Stored:
+def special_stored(handle: FrameHandle, special: SpecialValue, nbytes: int, value: Any) -> AnyChunk:
     """What is stored for a chunk of zeros, NaN, undefined or one repeated item."""
     frame = handle.frame
     typesize = int(frame.typesize)

@@ -15,10 +15,10 @@ from blosc2._core.frame.frame_writer import header_length
 from blosc2._core.io.source import Source
 from blosc2._files import ChunkBuffer, NewFile, write_parts
 from blosc2._frames import (
+    AnyChunk,
     Fields,
     FrameUpdate,
     Running,
-    Stored,
     all_chunks,
     check_chunks,
     is_directory_frame,
@@ -56,7 +56,7 @@ class FrameContent(NamedTuple):
         Whether chunks differ in size.
     """
 
-    chunks: Iterable[Stored]
+    chunks: Iterable[AnyChunk]
     nchunks: int
     nbytes: int
     chunksize: int
@@ -116,7 +116,7 @@ def _handle_in_memory(frame: Frame, storage: Storage, options: HandleOptions) ->
 
 
 def _in_memory(
-    fields: Fields, chunks: Iterable[Stored], count: int, nbytes: int, metalayers: dict[str, bytes],
+    fields: Fields, chunks: Iterable[AnyChunk], count: int, nbytes: int, metalayers: dict[str, bytes],
     vlmeta: dict[str, bytes],
 ) -> Frame:  # fmt: skip
     buffer = ChunkBuffer(nbytes + MAX_OVERHEAD * count)
