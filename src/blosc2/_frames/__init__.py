@@ -65,7 +65,6 @@ if TYPE_CHECKING:
         write_directory,
     )
     from blosc2._frames.edited import EditedChunks
-    from blosc2._frames.encoder_pool import check_for_bytes, encode, forget_encoders
     from blosc2._frames.keywords import (
         ConstructorKeywords,
         array_keywords,
@@ -84,7 +83,14 @@ if TYPE_CHECKING:
         which_has,
     )
     from blosc2._frames.msgpack_values import FEW_BYTES, Together, check_stored_readable, pack, pack_checked, unpack
-    from blosc2._frames.parameters import LOSSY_CODECS, check_declared, check_lossy_codec
+    from blosc2._frames.parameters import (
+        LOSSY_CODECS,
+        check_declared,
+        check_for_bytes,
+        check_lossy_codec,
+        encode,
+        forget_encoders,
+    )
     from blosc2._frames.payload_alignment import ALIGNMENT, PADDING, hole_before, with_padding
     from blosc2._frames.update import (
         NAN_OFFSET,
@@ -117,18 +123,16 @@ else:
             "locked_directory pack_head publish_head read_directory read_head take_back write_chunk write_directory"
         ),
         "edited": "EditedChunks",
-        "encoder_pool": "check_for_bytes encode forget_encoders",
         "keywords": "ConstructorKeywords array_keywords cparams_keywords dparams_keywords schunk_keywords",
         "metadata": (
             "MAX_ENTRIES Meta VLMeta pack_metalayers set_strict_compatibility strict_compatibility text_name "
             "which_has"
         ),
         "msgpack_values": "FEW_BYTES Together check_stored_readable pack pack_checked unpack",
-        "parameters": "LOSSY_CODECS check_declared check_lossy_codec",
+        "parameters": "LOSSY_CODECS check_declared check_for_bytes check_lossy_codec encode forget_encoders",
         "payload_alignment": "ALIGNMENT PADDING hole_before with_padding",
         "update": (
-            "NAN_OFFSET SMALL_FRAME UNINIT_OFFSET ZERO_OFFSET Fields FrameUpdate AnyChunk all_chunks "
-            "check_table frame_byte_range frame_bytes held_in_memory lay_out numbered plain_byte_range write_chunks "
-            "write_frame"
+            "NAN_OFFSET SMALL_FRAME UNINIT_OFFSET ZERO_OFFSET AnyChunk Fields FrameUpdate all_chunks check_table "
+            "frame_byte_range frame_bytes held_in_memory lay_out numbered plain_byte_range write_chunks write_frame"
         ),
     })  # fmt: skip

@@ -31,8 +31,8 @@ from blosc2._frames import (
     pack,
     special_kind,
 )
-from blosc2._handles import frame_object
 from blosc2._handles.chunks import existing_chunk
+from blosc2._handles.frame_object import Stored
 from blosc2._handles.handle import FrameHandle, vlmeta_chunk
 from blosc2._options import Encoding, compress
 from blosc2.exceptions import ChunkIndexError, ChunkSizeError, FormatError
@@ -272,7 +272,7 @@ def _item_bytes(value: Any, typesize: int) -> bytes:
     return item
 
 
-def mark_indexes_stale(array: frame_object.Stored, update: FrameUpdate) -> None:
+def mark_indexes_stale(array: Stored, update: FrameUpdate) -> None:
     """Mark indexes that other programs stored with an array as out of date."""
     stored = array.vlmeta[INDEXES]
     indexes = stored.get("indexes") if isinstance(stored, dict) else None

@@ -30,8 +30,8 @@ from blosc2._frames import (
     take_back,
     write_chunk,
 )
+from blosc2._handles.changeable import Draft, Drafting
 from blosc2._handles.handle import FrameHandle, HandleOptions
-from blosc2._handles.memory import Draft, Drafting
 from blosc2._options import absolute_path
 from blosc2.exceptions import StaleHandleError
 

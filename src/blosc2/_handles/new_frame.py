@@ -27,9 +27,8 @@ from blosc2._frames import (
     write_chunks,
     write_frame,
 )
-from blosc2._handles.file import FileHandle
+from blosc2._handles.changeable import FileHandle, MemoryHandle
 from blosc2._handles.handle import FrameHandle, HandleOptions, open_frame
-from blosc2._handles.memory import MemoryHandle
 from blosc2._options import Encoding, check_locking, check_new_modes, tell_of_mapping
 from blosc2.exceptions import ExistingFileError
 from blosc2.storage import MAX_OVERHEAD, Storage

@@ -515,6 +515,10 @@ def advanced_selection(key: Any, shape: tuple[int, ...]) -> FancySelection:
 
 def orthogonal_selection(key: Any, shape: tuple[int, ...]) -> FancySelection:
     """Turn a key for each axis into points: all combinations of what they name; see `NDArray.oindex`."""
+    # A list of lists or arrays means the same as a tuple of them.
+    if isinstance(key, list) and key and all(isinstance(part, (list, tuple, slice, np.ndarray)) for part in key):
+        key = tuple(key)
+    key = plain_key(key)
     keys = key if isinstance(key, tuple) else (key,)
     if len(keys) != len(shape):
         raise ValueError(f"oindex takes a key for each of the {len(shape)} axes, not {len(keys)}")

@@ -18,6 +18,7 @@ from blosc2._indexing.keys import (
     advanced_selection,
     as_items,
     basic_selection,
+    orthogonal_selection,
     plain_key,
     with_rows,
 )
@@ -68,7 +69,13 @@ def chunks_with(version: Version, handle: FrameHandle, key: Any, value: Any) -> 
     if is_mask(key, geometry.shape):
         return _write_masked(version, handle, key, value)
     fancy = advanced_selection(key, geometry.shape)
-    return write_fancy(version, handle, fancy, as_items(value, dtype, fancy.shape))
+    return _write_fancy(version, handle, fancy, as_items(value, dtype, fancy.shape))
+
+
+def orthogonal_chunks(version: Version, handle: FrameHandle, key: Any, value: Any) -> Chunks:
+    """The chunks of an array after ``array.oindex[key] = value``; see `chunks_with`."""
+    fancy = orthogonal_selection(key, version[0].shape)
+    return _write_fancy(version, handle, fancy, as_items(value, version[1], fancy.shape))
 
 
 def write_box(
@@ -100,11 +107,11 @@ def _write_masked(version: Version, handle: FrameHandle, mask: Items, value: Any
             chunks |= write_box(version, handle, part, items, spool)
         else:
             fancy = with_rows(advanced_selection(mask[first:stop], rows), first)
-            chunks |= write_fancy(version, handle, fancy, source[begin:end], spool)
+            chunks |= _write_fancy(version, handle, fancy, source[begin:end], spool)
     return chunks
 
 
-def write_fancy(
+def _write_fancy(
     version: Version, handle: FrameHandle, fancy: FancySelection, source: Items, spool: Spool | None = None
 ) -> Chunks:
     """The new chunks after an assignment to a selection with arrays."""

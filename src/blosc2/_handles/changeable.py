@@ -1,20 +1,34 @@
-"""Frames in memory, and the buffer that a change appends to; versions of a file that are not published yet."""
+"""Handles that publish changes, of frames in memory and in files; transactions."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock
 from blosc2._core.io.source import Source
 from blosc2._core.leaves.weak_cache import Block
 from blosc2._core.on_demand import import_now
-from blosc2._files import ByteRange, Owner, TemporaryFile, as_block, refusal
-from blosc2._frames import EditedChunks, FrameUpdate
-from blosc2._handles.handle import IN_MEMORY, FrameHandle, HandleOptions, array_of
-from blosc2.exceptions import FormatError, explain, name_file
+from blosc2._files import (
+    ByteRange,
+    Compaction,
+    LockedFile,
+    NewFile,
+    Owner,
+    Spool,
+    TemporaryFile,
+    as_block,
+    refusal,
+    sync_file,
+    sync_folder,
+)
+from blosc2._frames import FRAME_HEADER, EditedChunks, FrameUpdate, Growth, write_frame
+from blosc2._handles.handle import IN_MEMORY, SECTOR, FrameHandle, HandleOptions, array_of, open_frame
+from blosc2._options import absolute_path
+from blosc2.exceptions import FormatError, StaleHandleError, explain, name_file
 
 # Each handle that can be changed is one of those below. What changes need of these packages is imported now.
 import_now("blosc2._frames", "VLMeta", "check_declared", "encode")
@@ -235,3 +249,92 @@ class Drafting(FrameHandle):
                 self.array = array_of(draft.base)
             self.frame = draft.base
         return self._draft is not None
+
+
+class FileHandle(Drafting):
+    """A frame that is a file of its own, changed by "append, then publish" (FORMATS 8.1)."""
+
+    __slots__ = ("_behind", "_draft", "_durable", "_exclusive", "_growth", "_lock", "_path")
+
+    writable = True
+
+    def __init__(self, frame: Frame, options: HandleOptions, path: str) -> None:
+        super().__init__(frame, options, path)
+        self._behind = False
+        self._draft: Draft | None = None
+        # Whether a change waits for the lock of the file. If not, nobody else may change the file.
+        self._exclusive = options.exclusive
+        self._durable = options.durable
+        self._growth: Growth | None = None  # made for the first change
+        self._lock = Lock()
+        self._path = absolute_path(path)  # stays right when the process changes its working directory
+
+    def spool(self) -> Spool:
+        return Spool(self._path)
+
+    def _publish(self, update: FrameUpdate, *, fresh: bool) -> None:
+        # The trailer of a frame without data must follow the header: metadata alone cannot be appended,
+        # nor can the last chunk go.
+        fresh = fresh or update.nbytes == 0 or len(self.frame.header_bytes()) > SECTOR
+        # The lock is taken for each change. It also excludes other handles of the file, in any process.
+        owner = Owner()
+        growth = self._growth = self._growth or Growth()
+        file = owner.open(self._path, "r+b", buffered=False)
+        # Closed by itself as well, which lets the lock go: an interrupt may keep the other from ending.
+        with file, LockedFile(file, self._path, owner, exclusive=self._exclusive):
+            self._check_unchanged(file)
+            self._behind = True
+            try:
+                if fresh:
+                    self._rewrite(update, owner)
+                else:
+                    growth.append_version(file, self._path, update, owner, durable=self._durable)
+                frame = open_frame(self._path, self.options.mmap_mode, old=self.frame.source)
+                if self.verify is None:
+                    frame.check_wholes()
+                if not self.verify and not fresh and owner.is_here:  # a forked child reads the old version
+                    growth.published(frame)
+                self._adopt(frame)
+            except BaseException as error:
+                self._look_again(error)
+                raise
+            self._behind = False
+
+    def _version(self) -> bytes:
+        header: bytes = self.frame.header_bytes()
+        return header
+
+    def flush(self) -> None:
+        sync_file(self._path)
+        sync_folder(os.path.realpath(self._path))
+
+    def compact(self) -> Compaction:
+        with self.editing():
+            if self._in_transaction():
+                raise RuntimeError("compact() is not possible in a transaction")
+            before = self.frame.source.size
+            self.publish(FrameUpdate(self.frame), fresh=True)
+            return Compaction(before, self.frame.source.size)
+
+    def _rewrite(self, update: FrameUpdate, owner: Owner) -> None:
+        with NewFile(self._path, replace=True, owner=owner) as file:
+            write_frame(file, update)
+
+    def _check_unchanged(self, file: BinaryIO) -> None:
+        """Refuse to write into a file that is no longer the one that was read."""
+        status = os.fstat(file.fileno())
+        identity = self.frame.source.identity
+        fixed = self.frame.header_bytes()[:FRAME_HEADER]
+        own = (status.st_dev, status.st_ino)
+        now = os.stat(self._path)  # another file may have been renamed over it while the lock was waited for
+        if (
+            identity is None
+            or own != identity[:2]
+            or own != (now.st_dev, now.st_ino)
+            or (file.read(len(fixed)) != fixed)
+        ):
+            raise StaleHandleError(
+                "another handle or process changed this file since it was opened: open it again, "
+                "or call refresh(), before writing; with locking=True handles wait for each other and follow",
+                path=self.urlpath,
+            )
