@@ -20,6 +20,7 @@ from blosc2._indexing.keys import (
     Selection,
     advanced_selection,
     basic_selection,
+    orthogonal_selection,
     plain_key,
     with_rows,
 )
@@ -297,6 +298,14 @@ def read_other(version: Version, key: Any, nthreads: int, out: Items | None = No
     target = out if selection.flip is None else out[selection.flip]
     operation = Read(frame, geometry, selection.starts, selection.steps, selection.counts, as_box(target, selection))
     run(operation, work_of(out.nbytes, frame), nthreads)
+    return out
+
+
+def read_orthogonal(version: Version, key: Any, nthreads: int) -> Items:
+    """The items of a key for each axis, and all combinations of these; see `NDArray.oindex`."""
+    fancy = orthogonal_selection(key, version[0].shape)
+    out = np.empty(fancy.shape, version[1])
+    read_fancy(version, fancy, nthreads, out)
     return out
 
 

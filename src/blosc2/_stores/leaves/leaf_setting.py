@@ -11,7 +11,7 @@ from blosc2._arrays import ArrayPlan, raw_kinds
 from blosc2._backends import MAP_BYTES, NewFrame, new_key
 from blosc2._core.leaves.leaf_setter import LeafSetter
 from blosc2._core.leaves.store_state import Change
-from blosc2._frames import Stored, held_in_memory
+from blosc2._frames import AnyChunk, held_in_memory
 from blosc2._stores import pending
 from blosc2._stores.changes import put
 from blosc2._stores.leaves import value_to_frame
@@ -64,7 +64,7 @@ def set_leaf(store: Store, key: str, value: Any) -> None:
                 put(store, key, byte_range, value)
 
 
-def set_chunks(store: Store, key: str, plan: ArrayPlan, chunks: Iterable[Stored], vlmeta: dict[str, bytes]) -> bool:
+def set_chunks(store: Store, key: str, plan: ArrayPlan, chunks: Iterable[AnyChunk], vlmeta: dict[str, bytes]) -> bool:
     """Give a key an array whose compressed chunks come one by one, without keeping them meanwhile.
 
     Returns

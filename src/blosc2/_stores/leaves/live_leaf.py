@@ -39,10 +39,10 @@ class LiveHandle(MemoryHandle):
         #: Whether edits waited for publication when the key got another leaf.
         self.had_edits = False
         if self.urlpath is not None:
-            self._waiting = TemporaryFile(absolute_path(self.urlpath))
+            self._chunks.waiting = TemporaryFile(absolute_path(self.urlpath))
 
     def spool(self) -> Spool:
-        return Spool(self._waiting)
+        return Spool(self._chunks.waiting)
 
     def require_writable(self) -> None:
         self._writable_store()
@@ -61,7 +61,8 @@ class LiveHandle(MemoryHandle):
         store._session.check_thread("change a leaf")
         return store
 
-    def _set_shown(self, frame: Frame, array: Any) -> None:
+    def _adopt(self, frame: Frame) -> None:
+        array = self._checked(frame)
         # The change began a while ago: another thread may have closed the store or replaced the leaf since then.
         store = self._writable_store()
         while not store._leaves.show_edit(store._session, self, _PLACES, frame, array):
@@ -74,9 +75,7 @@ class LiveHandle(MemoryHandle):
         if frame.metalayers().keys() != self.frame.metalayers().keys():
             return False
         with self._lock:
-            self._buffer, self._used = None, 0
-            self._joined = self._joined_of = None
-            super()._set_shown(frame, self._checked(frame))
+            super()._adopt(frame)
             self.forget_cparams()
         return True
 

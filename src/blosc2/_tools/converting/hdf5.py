@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 
 from blosc2._arrays import ArrayPlan, compressed_box
-from blosc2._frames import Stored
+from blosc2._frames import AnyChunk
 from blosc2._opening import schunk_from_cframe
 from blosc2._tools.converting.items import (
     DEEPEST,
@@ -55,7 +55,7 @@ def taken_chunks(found: Any, dtype: np.dtype[Any]) -> TakenChunks | None:
         return None
     keywords = {"chunks": found.chunks, "blocks": blocks, "cparams": first.cparams}
 
-    def chunks(plan: ArrayPlan) -> Iterator[Stored]:
+    def chunks(plan: ArrayPlan) -> Iterator[AnyChunk]:
         """Each chunk as it is stored, or compressed anew where it is not like the first one."""
         expected = int(plan.geometry.chunk_nbytes)
         for index in np.ndindex(*plan.geometry.grid):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 
 from blosc2._arrays import ArrayPlan
-from blosc2._frames import Stored
+from blosc2._frames import AnyChunk
 from blosc2.ndarray import NDArray
 
 # Bytes of a box, unless a single chunk has more; rows of chunks may be so much larger where items must come in order.
@@ -102,7 +102,7 @@ class TakenChunks(NamedTuple):
     """
 
     keywords: dict[str, Any]
-    chunks: Callable[[ArrayPlan], Iterator[Stored]]
+    chunks: Callable[[ArrayPlan], Iterator[AnyChunk]]
 
 
 @dataclass

@@ -1,37 +1,44 @@
-"""Frames in memory, and the buffer that a change appends to; versions of a file that are not published yet."""
+"""Handles that publish changes, of frames in memory and in files; transactions."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import Any, Final, Self
+from typing import Any, BinaryIO, Self
 
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock
 from blosc2._core.io.source import Source
 from blosc2._core.leaves.weak_cache import Block
 from blosc2._core.on_demand import import_now
-from blosc2._files import Owner, TemporaryFile, as_block, held
-from blosc2._frames import SMALL_FRAME, Fields, FrameUpdate, JoinedChunks, check_chunks, frame_byte_range
-from blosc2._handles.handle import IN_MEMORY, FrameHandle, HandleOptions, array_of
-from blosc2.exceptions import FormatError, explain, name_file
+from blosc2._files import (
+    ByteRange,
+    Compaction,
+    LockedFile,
+    NewFile,
+    Owner,
+    Spool,
+    TemporaryFile,
+    as_block,
+    refusal,
+    sync_file,
+    sync_folder,
+)
+from blosc2._frames import FRAME_HEADER, EditedChunks, FrameUpdate, Growth, write_frame
+from blosc2._handles.handle import IN_MEMORY, SECTOR, FrameHandle, HandleOptions, array_of, open_frame
+from blosc2._options import absolute_path
+from blosc2.exceptions import FormatError, StaleHandleError, explain, name_file
 
 # Each handle that can be changed is one of those below. What changes need of these packages is imported now.
 import_now("blosc2._frames", "VLMeta", "check_declared", "encode")
 import_now("blosc2._handles", "lazy_chunk", "splice")
 
-# An array in memory is compacted when its dead bytes exceed the live ones by this much.
-_SLACK: Final = 1 << 16
-
 
 class MemoryHandle(FrameHandle):
-    """A frame in memory that nobody else sees.
+    """A frame in memory that nobody else sees; `EditedChunks` says where its chunks are."""
 
-    Chunks lie in one buffer. A change appends to it, so that readers of older versions keep theirs; when it is
-    full it is copied to a larger one. Many chunks stay in a file, or go to one where they may: see `JoinedChunks`.
-    """
-
-    __slots__ = ("_buffer", "_buffer_of", "_contiguous", "_joined", "_joined_of", "_lock", "_used", "_waiting")
+    __slots__ = ("_chunks", "_contiguous", "_lock")
 
     writable = True
 
@@ -47,14 +54,7 @@ class MemoryHandle(FrameHandle):
         super().__init__(frame, options, urlpath, key)
         # As asked for, or else as the frame came. In memory it makes no difference.
         self._contiguous = bool(frame.serialised) if contiguous is None else contiguous
-        self._buffer: bytearray | None = None
-        self._used = 0
-        # The frame whose chunks the buffer holds. None during a change, and after a change that failed.
-        self._buffer_of: Frame | None = None
-        # The same for chunks that stay where they are.
-        self._joined: JoinedChunks | None = None
-        self._joined_of: Frame | None = None
-        self._waiting: TemporaryFile | None = None  # for new ones that are too many for memory, where that may be
+        self._chunks = EditedChunks()
         self._lock = Lock()
 
     @property
@@ -78,95 +78,11 @@ class MemoryHandle(FrameHandle):
 
     def publish(self, update: FrameUpdate, *, fresh: bool = False) -> None:  # noqa: ARG002
         with self._lock:
-            if update.frame is not self.frame:
-                raise RuntimeError("the array was changed by another thread at the same time; try again")
-            variable = update.settle()
-            frame = self.frame
-            check_chunks(frame)  # what is copied to memory has no checksums there
-            if self._buffer_of is not frame:
-                self._buffer = None
-            self._joined = self._joined if self._joined_of is frame else None
-            joined = (self._joined or JoinedChunks(frame, self._waiting)) if self.joins(update) else None
-            self._buffer_of = self._joined_of = None  # until this has come to its end
-            fields = Fields(frame, update.chunksize, variable=variable, vlblocks=update.vlblocks)
-            if not update.edits_chunks and frame.repeated_offset is not None:
-                offsets: Any = int(frame.repeated_offset)
-                count = int(frame.nchunks)
-            else:
-                offsets = update.offsets
-                count = len(offsets)
-                if joined is None:
-                    self._append(update)
-            source = frame.source if self._buffer is None else Source.of_buffer(memoryview(self._buffer)[: self._used])
-            if joined is not None:
-                source, self._buffer = joined.source_after(update) if update.edits_chunks else joined.source(), None
-            elif self._buffer is None and frame.serialised:
-                start, stop = frame.chunks_range
-                source = Source.of_buffer(frame.source.read(start, stop - start))
-            assembled = Frame.assemble(
-                source, offsets, count, update.nbytes, update.chunksize, fields, update.metalayers, update.vlmeta,
-                vlblocks=update.vlblocks, variable=variable,
-            )  # fmt: skip
-            self._adopt(assembled)
-            self._buffer_of = assembled
-            self._joined, self._joined_of = joined, assembled
+            self._check_current(update)
+            self._adopt(self._chunks.after(update))
 
-    def joins(self, update: FrameUpdate) -> bool:
-        """Whether the next version lies where its chunks are: not where these are few, or have to be in memory."""
-        frame, (start, stop) = update.frame, update.frame.chunks_range
-        if self._joined is not None and self._joined_of is frame:
-            return True
-        if not frame.source.in_memory:
-            return frame.repeated_offset is None and stop - start > SMALL_FRAME
-        return self._waiting is not None and stop - start + sum(map(len, update.new.values())) > SMALL_FRAME
-
-    def byte_range(self) -> tuple[Source, int, int]:
-        joined = self._joined
-        if joined is None or self._joined_of is not self.frame:
-            return super().byte_range()
-        return frame_byte_range(self.frame, joined.checksums_of)
-
-    def _append(self, update: FrameUpdate) -> None:
-        """Append new chunks to the buffer."""
-        more = sum(len(stored) for stored in update.new.values())
-        if self._buffer is None:
-            start, stop = self.frame.chunks_range
-            live = stop - start
-            self._buffer = bytearray(live + more + max(live, more, 64))
-            self._buffer[:live] = self.frame.source.read(start, live)
-            self._used = live
-        elif self._used + more > len(self._buffer):
-            live = sum(
-                len(self.frame.chunk_stored_at(int(o)))
-                for i, o in enumerate(update.offsets)
-                if o >= 0 and i not in update.new
-            )
-            if self._used > 2 * live + _SLACK:
-                self._compact(update, more)
-            else:
-                larger = bytearray(2 * self._used + more)
-                larger[: self._used] = memoryview(self._buffer)[: self._used]
-                self._buffer = larger
-        for index, kept in sorted(update.new.items()):
-            stored = held(kept)
-            self._buffer[self._used : self._used + len(stored)] = stored
-            update.offsets[index] = self._used
-            self._used += len(stored)
-
-    def _compact(self, update: FrameUpdate, more: int) -> None:
-        """Move the live chunks to a fresh buffer."""
-        kept = {
-            i: self.frame.chunk_stored_at(int(o))
-            for i, o in enumerate(update.offsets)
-            if o >= 0 and i not in update.new
-        }
-        live = sum(map(len, kept.values()))
-        self._buffer = bytearray(2 * (live + more))
-        self._used = 0
-        for index, stored in kept.items():
-            self._buffer[self._used : self._used + len(stored)] = stored
-            update.offsets[index] = self._used
-            self._used += len(stored)
+    def byte_range(self) -> ByteRange:
+        return self._chunks.byte_range(self.frame) or super().byte_range()
 
 
 class _TakenBack(Block):
@@ -185,35 +101,31 @@ class _TakenBack(Block):
         handle = self._handle
         if failed and not handle._lock.inherited:
             handle.frame, handle.array = self._before
-            handle._buffer_of = handle._joined_of = None
             handle.version += 1
 
 
-class Draft(MemoryHandle):
+class Draft:
     """The version that a transaction makes of a frame on disk: old chunks stay there, new ones wait beside it."""
 
-    __slots__ = ("_broken", "_edits_chunks", "_fresh", "base", "owner")
+    __slots__ = ("_broken", "_chunks", "_edits_chunks", "_fresh", "base", "frame", "owner")
 
     def __init__(self, frame: Frame, path: str) -> None:
-        super().__init__(frame)
-        self.base = frame
-        self._waiting = TemporaryFile(path)
+        self.base = self.frame = frame
+        self._chunks = EditedChunks(TemporaryFile(path), joins=True)
         self._broken = self._edits_chunks = self._fresh = False
         self.owner = Owner()
 
-    def joins(self, update: FrameUpdate) -> bool:  # noqa: ARG002
-        return True
-
-    def publish(self, update: FrameUpdate, *, fresh: bool = False) -> None:
-        before = self.frame
+    def after(self, update: FrameUpdate, *, fresh: bool) -> Frame:
+        """The frame after a change."""
         try:
-            super().publish(update)
+            self.frame = self._chunks.after(update)
         except BaseException:
             # If it was interrupted in its middle, it is not known any more where the new chunks are.
-            self._broken = self._broken or (self._joined_of is not before and before is not self.base)
+            self._broken = self._broken or (self._chunks.frame is not self.frame is not self.base)
             raise
-        self._edits_chunks |= update.edits_chunks
+        self._edits_chunks |= update.table is not None
         self._fresh |= fresh
+        return self.frame
 
     def changes(self) -> tuple[FrameUpdate, bool] | None:
         """All changes as one of the frame on disk, and whether it has to be written anew; None without any."""
@@ -224,10 +136,9 @@ class Draft(MemoryHandle):
         update, now = FrameUpdate(self.base), FrameUpdate(self.frame)
         update.metalayers, update.vlmeta = now.metalayers, now.vlmeta
         if self._edits_chunks:
-            assert self._joined is not None
             update.offsets, update.sizes = now.offsets, now.sizes
             update.chunksize, update.vlblocks = now.chunksize, now.vlblocks
-            update.new = self._joined.newer(update.offsets)
+            update.new = self._chunks.newer(update.offsets)
         return update, self._fresh
 
 
@@ -268,7 +179,7 @@ class Drafting(FrameHandle):
         """See `FrameHandle.editing`. If the last change failed, the file is read again first."""
         if self._behind or (self._draft is not None and not self._in_transaction()):
             self.refresh()
-        return super().editing()
+        return self._lock
 
     def refresh(self) -> bool:
         """Take up the version that is on disk now; True when it is another one."""
@@ -313,14 +224,21 @@ class Drafting(FrameHandle):
     def published(self) -> Frame:
         return self.frame if self._draft is None else self._draft.base
 
-    def _drafted(self, update: FrameUpdate, *, fresh: bool) -> bool:
-        """Make a change in a transaction; False if there is none."""
-        draft = self._draft
-        if draft is None:
-            return False
-        draft.publish(update, fresh=fresh)
-        self._adopt(draft.frame)
-        return True
+    def publish(self, update: FrameUpdate, *, fresh: bool = False) -> None:
+        with self._lock:
+            if self._lock.inherited:  # the change began before this process was forked
+                raise refusal(self.urlpath, self._lock.holder)
+            if self._draft is not None and self._in_transaction():
+                self._check_current(update)
+                self._adopt(self._draft.after(update, fresh=fresh))
+                return
+            self._check_current(update)
+            update.settle()
+            self._publish(update, fresh=fresh)
+
+    def _publish(self, update: FrameUpdate, *, fresh: bool) -> None:
+        """Publish a change on disk."""
+        raise NotImplementedError
 
     def _in_transaction(self) -> bool:
         """Whether a transaction has begun. That of a parent process, in another thread, is none."""
@@ -331,3 +249,92 @@ class Drafting(FrameHandle):
                 self.array = array_of(draft.base)
             self.frame = draft.base
         return self._draft is not None
+
+
+class FileHandle(Drafting):
+    """A frame that is a file of its own, changed by "append, then publish" (FORMATS 8.1)."""
+
+    __slots__ = ("_behind", "_draft", "_durable", "_exclusive", "_growth", "_lock", "_path")
+
+    writable = True
+
+    def __init__(self, frame: Frame, options: HandleOptions, path: str) -> None:
+        super().__init__(frame, options, path)
+        self._behind = False
+        self._draft: Draft | None = None
+        # Whether a change waits for the lock of the file. If not, nobody else may change the file.
+        self._exclusive = options.exclusive
+        self._durable = options.durable
+        self._growth: Growth | None = None  # made for the first change
+        self._lock = Lock()
+        self._path = absolute_path(path)  # stays right when the process changes its working directory
+
+    def spool(self) -> Spool:
+        return Spool(self._path)
+
+    def _publish(self, update: FrameUpdate, *, fresh: bool) -> None:
+        # The trailer of a frame without data must follow the header: metadata alone cannot be appended,
+        # nor can the last chunk go.
+        fresh = fresh or update.nbytes == 0 or len(self.frame.header_bytes()) > SECTOR
+        # The lock is taken for each change. It also excludes other handles of the file, in any process.
+        owner = Owner()
+        growth = self._growth = self._growth or Growth()
+        file = owner.open(self._path, "r+b", buffered=False)
+        # Closed by itself as well, which lets the lock go: an interrupt may keep the other from ending.
+        with file, LockedFile(file, self._path, owner, exclusive=self._exclusive):
+            self._check_unchanged(file)
+            self._behind = True
+            try:
+                if fresh:
+                    self._rewrite(update, owner)
+                else:
+                    growth.append_version(file, self._path, update, owner, durable=self._durable)
+                frame = open_frame(self._path, self.options.mmap_mode, old=self.frame.source)
+                if self.verify is None:
+                    frame.check_wholes()
+                if not self.verify and not fresh and owner.is_here:  # a forked child reads the old version
+                    growth.published(frame)
+                self._adopt(frame)
+            except BaseException as error:
+                self._look_again(error)
+                raise
+            self._behind = False
+
+    def _version(self) -> bytes:
+        header: bytes = self.frame.header_bytes()
+        return header
+
+    def flush(self) -> None:
+        sync_file(self._path)
+        sync_folder(os.path.realpath(self._path))
+
+    def compact(self) -> Compaction:
+        with self.editing():
+            if self._in_transaction():
+                raise RuntimeError("compact() is not possible in a transaction")
+            before = self.frame.source.size
+            self.publish(FrameUpdate(self.frame), fresh=True)
+            return Compaction(before, self.frame.source.size)
+
+    def _rewrite(self, update: FrameUpdate, owner: Owner) -> None:
+        with NewFile(self._path, replace=True, owner=owner) as file:
+            write_frame(file, update)
+
+    def _check_unchanged(self, file: BinaryIO) -> None:
+        """Refuse to write into a file that is no longer the one that was read."""
+        status = os.fstat(file.fileno())
+        identity = self.frame.source.identity
+        fixed = self.frame.header_bytes()[:FRAME_HEADER]
+        own = (status.st_dev, status.st_ino)
+        now = os.stat(self._path)  # another file may have been renamed over it while the lock was waited for
+        if (
+            identity is None
+            or own != identity[:2]
+            or own != (now.st_dev, now.st_ino)
+            or (file.read(len(fixed)) != fixed)
+        ):
+            raise StaleHandleError(
+                "another handle or process changed this file since it was opened: open it again, "
+                "or call refresh(), before writing; with locking=True handles wait for each other and follow",
+                path=self.urlpath,
+            )

@@ -1,4 +1,4 @@
-"""Views of the fields of a structured array."""
+"""Views of an array that are indexed themselves: its fields, and each axis by a key of its own."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from blosc2 import _indexing
 from blosc2._core.ndim.grid_read import check_out
 from blosc2.exceptions import some_of
 from blosc2.schunk import SChunk
@@ -99,6 +100,27 @@ class NDField:
 
     def __repr__(self) -> str:
         return f"<NDField {self.field!r} {short_text(self.dtype)} of {self._array!r}>"
+
+
+class OrthogonalIndex:
+    """The result of `NDArray.oindex`: ``array.oindex[[0, 2], 1:3]`` selects rows 0 and 2 of columns 1 and 2.
+
+    A key has a list, integer array, boolean array, slice or integer for each axis; an integer drops its axis. A list of
+    such keys means a tuple of them.
+    """
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def __getitem__(self, key: Any) -> np.ndarray[Any, Any]:
+        handle = self._array._handle
+        try:
+            return _indexing.read_orthogonal(handle.array, key, handle.nthreads)
+        except IndexError:
+            return handle.once_grown(_indexing.read_orthogonal, key)  # type: ignore[no-any-return]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._array._assign(_indexing.orthogonal_chunks, key, value)
 
 
 def short_text(dtype: np.dtype[Any]) -> str:
