@@ -14,7 +14,7 @@ from cli_kit import RAW, Answer, failing
 
 import blosc2
 from blosc2._display import text_picture
-from blosc2._tools.cli import showing
+from blosc2._tools.cli import printing
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_text_fits_the_terminal(arrays: Path, run: Answer) -> None:
 def test_colours_in_terminals(arrays: Path, run: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b" not in run("show", "raw.b2nd")
     assert run("show", "raw.b2nd", "0", "--colour").count("▀") == 10
-    monkeypatch.setattr(showing.sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(printing.sys.stdout, "isatty", lambda: True, raising=False)
     for name in ("COLORTERM", "WT_SESSION", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
     for name, value, takes in (
@@ -142,7 +142,7 @@ def test_colours_in_terminals(arrays: Path, run: Answer, monkeypatch: pytest.Mon
         ("COLORTERM", "truecolor", True), ("NO_COLOR", "1", False),
     ):  # fmt: skip
         monkeypatch.setenv(name, value)
-        assert showing.takes_colours() is takes
+        assert printing.takes_colours() is takes
 
 
 def test_a_large_array_takes_little_memory(arrays: Path, run: Answer) -> None:
@@ -180,7 +180,7 @@ def test_files_appear_whole_and_replace_nothing(arrays: Path, run: Answer, monke
     Path("x.png").write_bytes(b"mine")
     assert "exists; --force" in failing(run, "show", "raw.b2nd", "-o", "x.png")
     assert "ends in .png" in failing(run, "show", "raw.b2nd", "-o", "x.jpg")
-    monkeypatch.setattr(showing, "png_bytes", lambda pixels: 1 / 0)
+    monkeypatch.setattr(printing, "png_bytes", lambda pixels: 1 / 0)
     before = sorted(arrays.iterdir())
     failing(run, "show", "raw.b2nd", "-o", "x.png", "--force")
     assert sorted(arrays.iterdir()) == before

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from cli_kit import Answer, failing
 
-from blosc2._tools.cli import viewing
+from blosc2._tools.cli import printing
 
 
 def test_the_page_gets_a_name(folder: Path, run: Answer) -> None:
@@ -35,7 +35,7 @@ def test_a_page_is_replaced_only_when_asked(folder: Path, run: Answer, monkeypat
         raise OSError("no more")
 
     with monkeypatch.context() as patch:
-        patch.setattr(viewing, "web_page", fail)
+        patch.setattr(printing, "web_page", fail)
         assert failing(run, "view", "a.b2nd", "out.html", "--html", "--force") == "no more"
     assert sorted(os.listdir()) == before
     assert Path("out.html").read_text() == "mine"

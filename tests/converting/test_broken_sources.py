@@ -168,21 +168,21 @@ def test_what_is_still_written_to_is_removed(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_target_that_cannot_be_removed_hides_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from blosc2._tools.converting.numpy_files import _NpzTarget
+    from blosc2._tools.converting.array_files import NewNpz
 
     np.savez(tmp_path / "a.npz", x=ITEMS)
 
     def broken(self: Any, item: Any) -> Any:
         raise ValueError("the first error")
 
-    real = _NpzTarget.abandon
+    real = NewNpz.abandon
 
     def stuck(self: Any, *, keep: bool) -> None:
         real(self, keep=keep)
         raise OSError(errno.EACCES, "not allowed")
 
-    monkeypatch.setattr(_NpzTarget, "add", broken)
-    monkeypatch.setattr(_NpzTarget, "abandon", stuck)
+    monkeypatch.setattr(NewNpz, "add", broken)
+    monkeypatch.setattr(NewNpz, "abandon", stuck)
     with pytest.raises(ValueError, match="the first error") as caught:
         blosc2.convert(tmp_path / "a.npz", tmp_path / "b.npz")
     assert "could not be removed, and may be deleted: [Errno 13] not allowed" in caught.value.__notes__[0]

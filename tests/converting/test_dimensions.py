@@ -55,7 +55,7 @@ def test_hdf5(tmp_path: Path) -> None:
 def test_a_netcdf_file_as_a_dataset(tmp_path: Path) -> None:
     xarray = pytest.importorskip("xarray")
     pytest.importorskip("h5netcdf")
-    from blosc2._tools.integrations.xarray_backend import Blosc2BackendEntrypoint
+    from blosc2._tools.integrations.xarray_engine import Blosc2BackendEntrypoint
 
     times = np.array(["2020-01-01", "2020-01-02", "2020-01-03"], "M8[ns]")
     data = xarray.Dataset(

@@ -10,12 +10,20 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._tools.viewer import branches
-from blosc2._tools.viewer.describing import MOST_ATTRIBUTES, attributes, properties
+from blosc2._tools.viewer import values
 from blosc2._tools.viewer.pages import Page
-from blosc2._tools.viewer.sources import source_of
-from blosc2._tools.viewer.statistics import Stopped, statistics, statistics_of_items
-from blosc2._tools.viewer.values import Cells, item_text, read_cells
+from blosc2._tools.viewer.values import (
+    MOST_ATTRIBUTES,
+    Cells,
+    Stopped,
+    attributes,
+    item_text,
+    properties,
+    read_cells,
+    source_of,
+    statistics,
+    statistics_of_items,
+)
 
 
 def cells(thing: Any, top: int = 0, left: int = 0, height: int = 3, width: int = 4) -> Cells:
@@ -110,7 +118,7 @@ def test_items_take_one_line(item: Any, text: str) -> None:
 # ------------------------------------------------------------------ statistics
 @pytest.mark.parametrize("dtype", ["?", "u1", "i2", "i8", "u8", "f2", "f4", "f8", ">f4", "g"])
 def test_statistics_of_numbers(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blosc2._tools.viewer.statistics._PIECE", 500)
+    monkeypatch.setattr("blosc2._tools.viewer.values._PIECE", 500)
     items = np.random.default_rng(3).normal(50, 20, (7, 11, 13)).astype(dtype)
     if items.dtype.kind == "f":
         items[2, 3, 4:9] = np.nan
@@ -144,7 +152,7 @@ def test_statistics_of_other_items() -> None:
 
 
 def test_statistics_stop_between_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blosc2._tools.viewer.statistics._PIECE", 80)
+    monkeypatch.setattr("blosc2._tools.viewer.values._PIECE", 80)
     array: Any = Watched(blosc2.asarray(np.arange(100.0), chunks=(10,), blocks=(10,)))
     done: list[int] = []
     with pytest.raises(Stopped):
@@ -177,7 +185,7 @@ def test_large_groups_come_in_parts(tmp_path: Path) -> None:
     with blosc2.open(path, mode="r", mmap_mode="r") as store:
         names: list[str] = []
         for expected in ("… 701 more leaves", "… 201 more leaves", ""):
-            nodes, more = branches.children(store, "/g", len(names))
+            nodes, more = values.children(store, "/g", len(names))
             assert more == expected
             names = [node.name for node in nodes]
         assert names == [f"l{n:04}" for n in range(1200)] + ["sub"]
@@ -190,18 +198,18 @@ def test_searching(tmp_path: Path, cls: Any, monkeypatch: pytest.MonkeyPatch) ->
         for n in range(30):
             store[f"/Group{n % 3}/leaf{n}"] = np.zeros(1)
     with blosc2.open(path, mode="r", mmap_mode="r") as store:
-        assert branches.search(store, "", "LEAF2") == (
+        assert values.search(store, "", "LEAF2") == (
             sorted(f"/Group{n % 3}/leaf{n}" for n in (2, *range(20, 30))), "",
         )  # fmt: skip
-        assert all(key.startswith("/Group1/") for key in branches.search(store, "/Group1", "leaf").keys)
-        assert branches.search(store, "/Group1", "group").keys == []
-        monkeypatch.setattr(branches, "MOST_HITS", 4)
-        keys, note = branches.search(store, "", "leaf")
+        assert all(key.startswith("/Group1/") for key in values.search(store, "/Group1", "leaf").keys)
+        assert values.search(store, "/Group1", "group").keys == []
+        monkeypatch.setattr(values, "MOST_HITS", 4)
+        keys, note = values.search(store, "", "leaf")
         assert len(keys) == 4
         assert "first 4" in note
-        monkeypatch.setattr(branches, "MOST_KEYS", 1)
-        assert "keys were searched" in branches.search(store, "", "none").note
-        assert branches.search(store, "", "leaf", lambda: True).keys == []
+        monkeypatch.setattr(values, "MOST_KEYS", 1)
+        assert "keys were searched" in values.search(store, "", "none").note
+        assert values.search(store, "", "leaf", lambda: True).keys == []
 
 
 def test_the_mean_of_large_integers() -> None:

@@ -17,7 +17,7 @@ from blosc2._functions import zeros
 from blosc2._opening import open as open_path
 from blosc2._options import absolute_path
 from blosc2._stores import Store, children_of, set_chunks
-from blosc2._tools.converting.items import WHOLE, ArrayItem, GroupItem, Item, LeftOut, ObjectItem, Source, Target
+from blosc2._tools.converting.items import WHOLE, ArrayItem, GroupItem, Item, LeftOut, ObjectItem, Target
 from blosc2._tools.converting.run import UnresumedTarget, partial_name, remove
 from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import ConversionError, FormatError, legible
@@ -39,7 +39,7 @@ _LEFT_OUT = "blosc2.convert: left out"
 
 
 # ------------------------------------------------------------------ source
-class _Opened:
+class Opened:
     """A store, or a single array or list."""
 
     def __init__(self, path: str) -> None:
@@ -81,11 +81,6 @@ def _item_of(key: str, leaf: Any) -> Item:
     if isinstance(leaf, ObjectArray):
         return ObjectItem(key, list(leaf), attributes)
     return LeftOut(key, WHOLE, f"a {type(leaf).__name__} is no array with a shape and a dtype")
-
-
-def open_source(path: str) -> Source:
-    """A store or array."""
-    return _Opened(path)
 
 
 # ------------------------------------------------------------------ target

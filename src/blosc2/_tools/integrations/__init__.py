@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING
 from blosc2._core.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from blosc2._tools.integrations.writing import add_xarray_accessor, to_store
+    from blosc2._tools.integrations.writing import to_store
+    from blosc2._tools.integrations.xarray_accessor import add_xarray_accessor
     from blosc2._tools.integrations.zarr_files import zarr_references
 else:
-    __getattr__ = on_demand(__name__, {"zarr_files": "zarr_references", "writing": "add_xarray_accessor to_store"})
+    __getattr__ = on_demand(__name__, {
+        "writing": "to_store",
+        "xarray_accessor": "add_xarray_accessor",
+        "zarr_files": "zarr_references",
+    })  # fmt: skip
 
 __all__ = ["add_xarray_accessor", "to_store", "zarr_references"]

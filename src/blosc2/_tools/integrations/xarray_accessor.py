@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import Any, Final
-
-import xarray
+from typing import Any
 
 from blosc2._tools import integrations
-
-NAME: Final = "b2"
 
 
 class XarrayAccessor:
@@ -28,15 +24,17 @@ class XarrayAccessor:
         integrations.to_store(self._shown, target, key, **options)
 
 
-def register() -> None:
-    """Register the accessor where nobody else has one of the name, or will: `xarray-blosc2` has one, too."""
+def add_xarray_accessor() -> None:
+    """Give datasets, arrays and trees of xarray the accessor ``b2``, where nobody else has one of the name, or will.
+
+    The package `xarray-blosc2` has one, too.
+    """
+    import xarray
+
     taken = find_spec("xarray_blosc2") is not None
-    if not (taken or hasattr(xarray.Dataset, NAME)):
-        xarray.register_dataset_accessor(NAME)(XarrayAccessor)
-    if not (taken or hasattr(xarray.DataArray, NAME)):
-        xarray.register_dataarray_accessor(NAME)(XarrayAccessor)
-    if not hasattr(xarray.DataTree, NAME):
-        xarray.register_datatree_accessor(NAME)(XarrayAccessor)
-
-
-register()
+    if not (taken or hasattr(xarray.Dataset, "b2")):
+        xarray.register_dataset_accessor("b2")(XarrayAccessor)
+    if not (taken or hasattr(xarray.DataArray, "b2")):
+        xarray.register_dataarray_accessor("b2")(XarrayAccessor)
+    if not hasattr(xarray.DataTree, "b2"):
+        xarray.register_datatree_accessor("b2")(XarrayAccessor)

@@ -22,14 +22,15 @@ from blosc2._stores import children_of
 from blosc2._tools.converting.items import DIMENSIONS
 from blosc2._tools.converting.run import partial_name, put_in_place, remove
 from blosc2._tools.integrations.array_writing import ScratchFolder, new_array, where_to, write_box
-from blosc2._tools.integrations.dimensions import names_of, stored_attributes
-from blosc2._tools.integrations.xarray_backend import (
+from blosc2._tools.integrations.xarray_engine import (
     UNNAMED,
     checked_to_fit,
     group_path,
     has_group,
     is_of_dask,
+    names_of,
     of_its_dtype,
+    stored_attributes,
     variable_of,
 )
 from blosc2.exceptions import legible

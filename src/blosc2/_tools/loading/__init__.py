@@ -9,20 +9,16 @@ from typing import TYPE_CHECKING
 from blosc2._core.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from blosc2._tools.loading.batch_memory import large_memory
-    from blosc2._tools.loading.foreground import foreground_index
     from blosc2._tools.loading.loader import Loader
     from blosc2._tools.loading.order import Order, Permutation
-    from blosc2._tools.loading.patches import PatchSampler
-    from blosc2._tools.loading.samples import BatchList, Samples, stacked
+    from blosc2._tools.loading.patches import PatchSampler, foreground_index
+    from blosc2._tools.loading.samples import BatchList, Samples, large_memory, stacked
 else:
     __getattr__ = on_demand(__name__, {
-        "batch_memory": "large_memory",
-        "foreground": "foreground_index",
         "loader": "Loader",
         "order": "Order Permutation",
-        "patches": "PatchSampler",
-        "samples": "BatchList Samples stacked",
+        "patches": "PatchSampler foreground_index",
+        "samples": "BatchList Samples large_memory stacked",
     })  # fmt: skip
 
 __all__ = [

@@ -7,15 +7,11 @@ from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any
 
-from blosc2._display import Node, chunk_grid, definition_table, escaped, human_size, number, png_bytes
+from blosc2._display import Node, chunk_grid, definition_table, escaped, human_size, number, one_line, png_bytes
 from blosc2._stores import Store, outline
-from blosc2._tools.error_text import one_line
-from blosc2._tools.planes import check_dtype, decoded_bytes, index_text, read_picture
-from blosc2._tools.viewer.describing import attributes, properties
+from blosc2._tools.selections import check_dtype, decoded_bytes, index_text, read_picture
 from blosc2._tools.viewer.pages import Page
-from blosc2._tools.viewer.sources import source_of
-from blosc2._tools.viewer.statistics import statistics_of_items
-from blosc2._tools.viewer.values import item_text
+from blosc2._tools.viewer.values import attributes, item_text, properties, source_of, statistics_of_items
 from blosc2.ndarray import NDArray
 
 #: How many lines the tree has, how many of them in one group, and how deep it is.

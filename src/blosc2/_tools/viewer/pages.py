@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from blosc2._tools.planes import has_colours
-from blosc2._tools.selections import Axis
+from blosc2._tools.selections import Axis, has_colours
 
 
 @dataclass(frozen=True)
