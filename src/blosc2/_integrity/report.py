@@ -15,6 +15,8 @@ _Result = TypeVar("_Result")
 
 Kind = Literal["damage", "unverified", "note"]
 
+#: Kinds of things at a path, as `open` tells them apart.
+ARCHIVE, DIRECTORY, EMBEDDED, FRAME = "archive", "directory", "embedded", "frame"
 #: How many findings of one frame are told; a file that is damaged all over does not need more.
 MOST: Final = 100
 # How often a file is looked at that is changed meanwhile.

@@ -1,7 +1,7 @@
 """Converting between stores and other formats.
 
-A format is a `Source` and, if it can be written, a `Target`; `items` says what both give and take, and `run` lists them.
-Each imports its library when it is used.
+A format is a `Source` and, if it can be written, a `Target`; `items` says what both give and take, and `run` lists
+them. Each imports its library when it is used.
 """
 
 from typing import TYPE_CHECKING
