@@ -219,7 +219,7 @@ def test_values_that_share_bytes_are_checked_once(tmp_path: Path, monkeypatch: p
     checked: list[str | None] = []
     real = check_stores.check_byte_range
     monkeypatch.setattr(
-        check_embedded, "check_byte_range", lambda *args, **how: (checked.append(args[-1]), real(*args, **how))[1]
+        check_stores, "check_byte_range", lambda *args, **how: (checked.append(args[-1]), real(*args, **how))[1]
     )
     report = blosc2.check(path)
     assert 1 < len(report) <= 101

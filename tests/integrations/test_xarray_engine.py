@@ -20,7 +20,8 @@ import blosc2
 
 xr = pytest.importorskip("xarray")
 
-from blosc2._tools.integrations import add_xarray_accessor, xarray_engine
+from blosc2._tools import add_xarray_accessor
+from blosc2._tools.integrations import xarray_engine
 
 OTHER = """
 import xarray

@@ -14,7 +14,7 @@ pandas = pytest.importorskip("pandas")
 
 import blosc2
 from blosc2 import to_store
-from blosc2._tools.integrations import add_xarray_accessor
+from blosc2._tools import add_xarray_accessor
 from blosc2._tools.integrations.xarray_engine import Blosc2BackendEntrypoint as Engine
 
 

@@ -6,7 +6,3 @@ whole to a new file. No lower layer imports this package.
 
 from blosc2._integrity.paths import SalvageReport, check, check_opened_handle, check_store, salvage
 from blosc2._integrity.report import CheckReport, Finding
-
-__all__ = [
-    "CheckReport", "Finding", "SalvageReport", "check", "check_opened_handle", "check_store", "salvage",
-]  # fmt: skip

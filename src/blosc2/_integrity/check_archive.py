@@ -14,7 +14,6 @@ from blosc2._backends import (
     END,
     END_WITH_CHECKSUM,
     FEW_BITS,
-    FRAME_MAGIC,
     LEAF_SUFFIXES,
     LOCK,
     RESERVED,
@@ -31,7 +30,7 @@ from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.zip.archive import Archive
 from blosc2._core.zip.catalog import MAGIC, NAME, VERSION, Catalog
 from blosc2._frames import parse_dtype
-from blosc2._integrity.check_frames import check_byte_range, open_regular
+from blosc2._integrity.check_frames import check_byte_range, is_frame_at, open_regular
 from blosc2._integrity.check_stores import EmbeddedKeys, check_embedded, note_clashes
 from blosc2._integrity.report import FAULTS, Findings
 from blosc2._stores import ATTRIBUTES
@@ -316,9 +315,9 @@ class _Check:
 
 
 _CENTRAL: Final = struct.Struct("<4s6H3I5H2I")
-_LOCAL: Final = struct.Struct("<4s5H3I2H")
+LOCAL: Final = struct.Struct("<4s5H3I2H")
 _FULL: Final = 0xFFFFFFFF
-_DESCRIPTOR: Final = 0x8
+DESCRIPTOR: Final = 0x8
 _ALIGNED: Final = 0xD935
 # What a local header repeats of its record in the directory, in the order of both.
 _REPEATED: Final = ("version", "flags", "method", "time", "date", "checksum", "stored size", "size")
@@ -380,14 +379,14 @@ def read_directory(source: Source, archive: Archive) -> list[Member]:
         fields = _CENTRAL.unpack_from(data, at)
         name_length, extra_length, comment_length = fields[10:13]
         extra = data[at + 46 + name_length : at + 46 + name_length + extra_length]
-        size, csize, header = _far(extra, (fields[9], fields[8], fields[16]))
+        size, csize, header = far(extra, (fields[9], fields[8], fields[16]))
         repeated = (*fields[2:8], csize, size)
         members.append(Member(number, archive.name(number), archive.directory_offset + at, repeated, header))
         at += 46 + name_length + extra_length + comment_length
     return members
 
 
-def _far(extra: bytes, values: tuple[int, ...]) -> tuple[int, ...]:
+def far(extra: bytes, values: tuple[int, ...]) -> tuple[int, ...]:
     """Values of 32 bits, from the zip64 extra field where they are full."""
     at = 0
     while len(extra) - at >= 4:
@@ -479,12 +478,12 @@ def _check_members(source: Source, archive: Archive, members: list[Member], foun
 def _check_local(source: Source, member: Member, data: int, found: Findings) -> None:
     """Compare the header before a member with its record in the directory."""
     header = source.read(member.header, data - member.header)
-    fields = _LOCAL.unpack_from(header)
+    fields = LOCAL.unpack_from(header)
     name_length = fields[9]
     extra = header[30 + name_length :]
-    size, csize = _far(extra, (fields[8], fields[7]))
+    size, csize = far(extra, (fields[8], fields[7]))
     local = (*fields[1:7], csize, size)
-    later = fields[2] & _DESCRIPTOR
+    later = fields[2] & DESCRIPTOR
     for position, (here, there) in enumerate(zip(local, member.repeated, strict=True)):
         if here != there and not (later and position >= 5 and here == 0):
             found.add(
@@ -501,10 +500,10 @@ def _check_local(source: Source, member: Member, data: int, found: Findings) -> 
 
 def _check_folder(source: Source, member: Member, found: Findings) -> None:
     """Compare the local header of an entry that only names a folder, which no reader looks at, with its record."""
-    record, header = source.read(member.at, _CENTRAL.size), source.read(member.header, _LOCAL.size)
+    record, header = source.read(member.at, _CENTRAL.size), source.read(member.header, LOCAL.size)
     length, extra = struct.unpack_from("<2H", header, 26)
     name = source.read(member.at + _CENTRAL.size, int.from_bytes(record[28:30], "little"))
-    start = member.header + _LOCAL.size
+    start = member.header + LOCAL.size
     if any(record[34:36]):
         found.add(f"the folder {member.name!r} lies on another disk of a split archive", offset=member.at)
     if header[:4] != b"PK\3\4" or length != len(name) or source.read(start, length) != name:
@@ -531,10 +530,7 @@ def _extra_problem(extra: bytes) -> str | None:
 def _check_checksum(
     source: Source, member: Member, offset: int, length: int, found: Findings, advice: str = ""
 ) -> None:
-    crc = 0
-    for at in range(offset, offset + length, _PIECE):
-        piece = source.read(at, min(_PIECE, offset + length - at))
-        crc = zlib.crc32(piece, crc)
+    crc = crc32_of(source, offset, length)
     if crc != member.repeated[5]:
         found.add(
             f"the member {member.name!r} has the checksum {crc:08x}, and the directory states "
@@ -544,12 +540,20 @@ def _check_checksum(
         )
 
 
+def crc32_of(source: Source, offset: int, length: int) -> int:
+    """The checksum of a member's data."""
+    crc = 0
+    for at in range(offset, offset + length, _PIECE):
+        crc = zlib.crc32(source.read(at, min(_PIECE, offset + length - at)), crc)
+    return crc
+
+
 def _check_content(source: Source, member: Member, offset: int, length: int, found: Findings) -> None:
     if member.key is not None:
         check_byte_range(source, offset, length, found, member.key)
     elif member.name in (EMBED, LOCK) or member.name.startswith(RESERVED):
         found.advance(length)
-    elif length >= len(FRAME_MAGIC) and source.read(offset, len(FRAME_MAGIC)) == FRAME_MAGIC:
+    elif is_frame_at(source, offset, length):
         key = "/" + member.name.rpartition(".")[0]
         found.note(f"the frame {member.name!r} has an unusual suffix; it is the leaf {key!r}", key=key, offset=offset)
         check_byte_range(source, offset, length, found, key)

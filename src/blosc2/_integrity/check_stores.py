@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, Final
 
-from blosc2._backends import EMBED, FRAME_MAGIC, LEAF_SUFFIXES, LOCK, MAP, RESERVED, ByteRange, Embedded
+from blosc2._backends import EMBED, LEAF_SUFFIXES, LOCK, MAP, RESERVED, ByteRange, Embedded
 from blosc2._core.allocation import allowed
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._core.keys.folded_keys import folded
 from blosc2._frames import unpack
-from blosc2._integrity.check_frames import check_byte_range, check_whole_file, open_regular
+from blosc2._integrity.check_frames import check_byte_range, check_whole_file, is_frame_at, open_regular, size_of
 from blosc2._integrity.report import FAULTS, MOST, Findings
 from blosc2._options import absolute_path
 
@@ -59,13 +59,14 @@ def check_embedded(byte_range: ByteRange, found: Findings, *, tail: bool = False
     frame = check_byte_range(*byte_range, found)
     if frame is None:
         return EmbeddedKeys()
+    found = found.at(frame.source.path)
     if tail:
         check_whole_file(frame, found)
     try:
         embedded = Embedded(byte_range, verify=False)
         embedded.registry()
     except FAULTS as error:
-        found.caught(error, path=frame.source.path)
+        found.caught(error)
         return EmbeddedKeys()
     shared = _check_extents(embedded, found)
     # What is decoded for values that lie compressed: many may lie in one large chunk.
@@ -83,11 +84,10 @@ def check_embedded(byte_range: ByteRange, found: Findings, *, tail: bool = False
                     work -= max(length, frame.chunksize)
                     _check_decoded(source, frame, found, key)
                 if work < 0:
-                    found.unverified("its values are far larger than the file: those that follow are not decoded",
-                                     path=frame.source.path)  # fmt: skip
+                    found.unverified("its values are far larger than the file: those that follow are not decoded")
                     break
         except FAULTS as error:
-            found.caught(error, key=key, path=frame.source.path)
+            found.caught(error, key=key)
     keys = EmbeddedKeys(embedded.entries)
     keys.in_tree = embedded.kind == "b2tree"
     return keys
@@ -95,16 +95,15 @@ def check_embedded(byte_range: ByteRange, found: Findings, *, tail: bool = False
 
 def _check_decoded(source: Source, outer: Frame, found: Findings, key: str) -> None:
     """Check a value that lies compressed in the outer frame: offsets in it are no positions in the file."""
-    inner = Findings(found.path)
+    inner = found.apart()
     check_byte_range(source, 0, source.size, inner, key)
     for one in inner.found:
-        found.add(one.problem, key=key, offset=outer.offset, path=outer.source.path, kind=one.kind)
+        found.add(one.problem, one.kind, key=key, offset=outer.offset)
 
 
 def _check_extents(embedded: Embedded, found: Findings) -> set[str]:
     """Whether the values lie apart, and in what the map says is used; the keys of those that lie upon others."""
     frame = embedded.frame
-    path = frame.source.path
     extents: list[tuple[int, int, str]] = []
     for key, entry in embedded.entries.items():
         offset, length = entry.get("offset"), entry.get("length")
@@ -117,14 +116,13 @@ def _check_extents(embedded: Embedded, found: Findings) -> set[str]:
         if offset + length > start:
             shared.add(other)
             if len(shared) <= MOST:
-                found.add(f"the value lies upon that of {key!r}: the map of values is damaged", key=other, path=path)
+                found.add(f"the value lies upon that of {key!r}: the map of values is damaged", key=other)
     used = _used(frame)
     last = max((offset + length for offset, length, _ in extents), default=0)
     if used is not None and (not _is_size(used) or used < last):
         found.add(
             f"the map of values says that {used!r} bytes are used, and values reach to {last}: the next one that other "
-            "programs add would lie upon them",
-            path=path,
+            "programs add would lie upon them"
         )
     return shared
 
@@ -145,7 +143,7 @@ _WENT: Final = "it went while the store was checked: a writer is at work, so che
 def check_directory_store(root: str, found: Findings) -> None:
     """Check a directory that is to be a store."""
     files = list(walk(root, found))
-    found.total = sum(_size(os.path.join(root, name)) for name in files)
+    found.total = sum(size_of(os.path.join(root, name)) for name in files)
     embedded = EmbeddedKeys()
     if EMBED in files:
         path = os.path.join(root, EMBED)
@@ -202,28 +200,29 @@ def _check_file(root: str, name: str, found: Findings) -> str | None:
     path = os.path.join(root, name)
     suffix = os.path.splitext(name)[1]
     key = key_of(name)
+    of_key = found.at(path, key)
     try:
         key.encode()
         source = open_regular(path)
-        whole = source.size >= len(FRAME_MAGIC) and source.read(0, len(FRAME_MAGIC)) == FRAME_MAGIC
+        whole = is_frame_at(source, 0, source.size)
     except UnicodeEncodeError:
         found.note("its name is not UTF-8, so it is no leaf; rename it", path=path)
         return None
     except FAULTS as error:
         if isinstance(error, FileNotFoundError) and not os.path.lexists(path):
-            found.note(_WENT, key=key, path=path)
+            of_key.note(_WENT)
         else:
-            found.caught(error, key=key, path=path)
+            of_key.caught(error)
         return None
     if suffix == _TEMPORARY:
         found.note("a temporary file of a writer that was interrupted; it may be deleted", path=path)
     if suffix not in LEAF_SUFFIXES:
         if not whole:
             return None
-        found.note(f"the frame has an unusual suffix; it is the leaf {key!r}", key=key, path=path)
-    frame = check_byte_range(source, 0, -1, found, key)
+        of_key.note(f"the frame has an unusual suffix; it is the leaf {key!r}")
+    frame = check_byte_range(source, 0, -1, of_key, key)
     if frame is not None:
-        check_whole_file(frame, found, key)
+        check_whole_file(frame, of_key)
     return key
 
 
@@ -238,13 +237,6 @@ def _note_remains(root: str, found: Findings) -> None:
         if other.startswith(f".{name}.") and other.endswith((_TEMPORARY, ".old")):
             found.note("left by a writer that was interrupted, or of one at work; without one it may be deleted",
                        path=os.path.join(parent, other))  # fmt: skip
-
-
-def _size(path: str) -> int:
-    try:
-        return os.path.getsize(path)
-    except OSError:
-        return 0
 
 
 def note_clashes(keys: list[str], embedded: EmbeddedKeys, found: Findings) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeVar, overload
+from typing import Any, Final, Literal, TypeVar, overload
 
 from blosc2._files import file_identity
 from blosc2.exceptions import FormatError, UnsafeDeserializationError, UnsupportedKindError, legible
@@ -140,40 +141,53 @@ class Findings:
         self.found: list[Finding] = []
         self.done = self.total = 0
         self._progress = progress
+        self._root = self
+        self._file: str | None = None
+        self._key: str | None = None
+
+    def at(self, path: str | None, key: str | None = None) -> Findings:
+        """The list of these, for what is found in a file, and for a key, where nothing else is said."""
+        bound = copy(self)
+        bound._file, bound._key = path or self._file, key
+        return bound
+
+    def apart(self) -> Findings:
+        """A list of its own for the same place: of what may not be told."""
+        bound = copy(self)
+        bound.found, bound._root, bound._progress = [], bound, None
+        return bound
+
+    @property
+    def damage(self) -> list[Finding]:
+        """What is wrong."""
+        return [one for one in self.found if one.kind == "damage"]
 
     def add(
-        self,
-        problem: str,
-        *,
-        key: str | None = None,
-        offset: int | None = None,
+        self, problem: str, kind: Kind = "damage", *, key: str | None = None, offset: int | None = None,
         path: str | None = None,
-        kind: Kind = "damage",
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Note something."""
-        self.found.append(Finding(self.path if path is None else path, key, offset, problem, kind))
+        self.found.append(Finding(path or self._file or self.path, key or self._key, offset, problem, kind))
 
-    def unverified(
-        self, problem: str, *, key: str | None = None, offset: int | None = None, path: str | None = None
-    ) -> None:
-        """Note what nothing is known about."""
-        self.add(problem, key=key, offset=offset, path=path, kind="unverified")
+    def unverified(self, problem: str, **where: Any) -> None:
+        """Note what nothing is known about; `where` is as for `add`."""
+        self.add(problem, "unverified", **where)
 
-    def note(self, problem: str, *, key: str | None = None, offset: int | None = None, path: str | None = None) -> None:
+    def note(self, problem: str, **where: Any) -> None:
         """Note what is no fault."""
-        self.add(problem, key=key, offset=offset, path=path, kind="note")
+        self.add(problem, "note", **where)
 
     def caught(self, error: BaseException, *, key: str | None = None, path: str | None = None) -> None:
         """Note what reading something raised."""
         if isinstance(error, FormatError):
-            self.add(error.reason, key=error.key or key, offset=error.offset, path=path or error.path)
+            self.add(error.reason, key=error.key or key, offset=error.offset, path=path or self._file or error.path)
         elif isinstance(error, UnsupportedKindError):
-            self.unverified(error.reason, key=error.key or key, path=path or error.path)
+            self.unverified(error.reason, key=error.key or key, path=path or self._file or error.path)
         elif isinstance(error, UnsafeDeserializationError):
             self.unverified(f"{error.kind}: what it stands for is not looked at", key=key, path=path)
         elif isinstance(error, OSError) and error.errno not in _SCARCE:
             text = error.strerror or str(error)
-            self.add(f"it cannot be read: {text}", key=key, path=path or _name(error.filename))
+            self.add(f"it cannot be read: {text}", key=key, path=path or self._file or _name(error.filename))
         else:
             raise error
 
@@ -192,9 +206,10 @@ class Findings:
 
     def advance(self, nbytes: int) -> None:
         """So much more is done."""
-        self.done += nbytes
+        root = self._root
+        root.done += nbytes
         if self._progress is not None:
-            self._progress(min(self.done, self.total), self.total)
+            self._progress(min(root.done, root.total), root.total)
 
     def finish(self) -> None:
         """All is done."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import struct
-import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
@@ -34,8 +33,8 @@ from blosc2._core.io.source import Source
 from blosc2._core.zip.archive import Archive
 from blosc2._files import NewFile, Owner
 from blosc2._frames import FrameUpdate, buffers_with_checksums, is_directory_frame, unpack, verify_frame, write_frame
-from blosc2._integrity.check_archive import member_key, read_directory
-from blosc2._integrity.check_frames import check_byte_range, open_regular
+from blosc2._integrity.check_archive import DESCRIPTOR, LOCAL, crc32_of, far, member_key, read_directory
+from blosc2._integrity.check_frames import check_byte_range, is_frame_at, is_whole_frame, open_regular
 from blosc2._integrity.check_stores import key_of, walk
 from blosc2._integrity.report import DIRECTORY, EMBEDDED, FAULTS, Findings
 from blosc2._integrity.salvage_frames import Recovered, older_versions, recover_frame, without_end
@@ -72,7 +71,7 @@ def recover_embedded(byte_range: ByteRange, lost: Findings, fill: Any = None, *,
     """The values of a frame of embedded values; what of it is lost is told."""
     source, offset, length = byte_range
     stop = source.size if length < 0 else min(source.size, offset + length)
-    path = source.path
+    lost = lost.at(source.path)
     leaves: dict[str, ByteRange] = {}
     wanted: dict[str, str] | None = None
     kind: str | None = None
@@ -86,33 +85,28 @@ def recover_embedded(byte_range: ByteRange, lost: Findings, fill: Any = None, *,
             kind = kind_of(frame)
             registry = _registry_of(frame)
             if not current:
-                lost.note(
-                    "a map of values that the header does not lead to was used; later changes are lost",
-                    path=path,
-                )
+                lost.note("a map of values that the header does not lead to was used; later changes are lost")
         bad, sound = _damaged_chunks(frame)
         if not sound:
-            lost.add("the map of values is not the one that was written: keys are as it has them now", path=path)
+            lost.add("the map of values is not the one that was written: keys are as it has them now")
         for key in [key for key in wanted if key in entries]:
             found = _recover_value(frame, entries[key], key, bad, wanted, lost, fill)
             if found is not None:
                 leaves[key] = found
                 if wanted[key]:
-                    lost.note(
-                        f"an older value was recovered; the newest is damaged ({wanted[key]})", key=key, path=path
-                    )
+                    lost.note(f"an older value was recovered; the newest is damaged ({wanted[key]})", key=key)
                 del wanted[key]
         if not wanted:
             break
     moved = _moved(source, offset, stop) if wanted is None and again else None
     if moved is not None:
-        lost.note("the frame does not begin where it should", path=path, offset=moved[1])
+        lost.note("the frame does not begin where it should", offset=moved[1])
         return recover_embedded(moved, lost, fill, again=False)
     if wanted is None:
-        lost.add("the map of values is lost, and with it the keys", path=path, offset=offset)
+        lost.add("the map of values is lost, and with it the keys", offset=offset)
         leaves = _scan(source, offset, stop, lost)
     for key, why in (wanted or {}).items():
-        lost.add(why, key=key, path=path)
+        lost.add(why, key=key)
     return Values(kind, leaves, registry)
 
 
@@ -177,16 +171,15 @@ def _recover_value(
     """Where the frame of a value lies; None where it is not whole, and why in `wanted`."""
     try:
         byte_range = _locate(frame, entry)
-        trouble = Findings(str(frame.source.path))
+        trouble = lost.apart()
         check_byte_range(*byte_range, trouble, key)
-        damage = next((one.problem for one in trouble.found if one.kind == "damage"), None)
-        if damage is not None:
-            trouble.found.clear()
-            kept = recover_frame(*byte_range, trouble, key, fill)
+        if trouble.damage:
+            told = lost.apart()
+            kept = recover_frame(*byte_range, told, key, fill)
             if kept is None:
-                wanted[key] = wanted[key] or damage
+                wanted[key] = wanted[key] or trouble.damage[0].problem
                 return None
-            lost.found += trouble.found
+            lost.found += told.found
             byte_range = kept.stored()
     except FAULTS as error:
         wanted[key] = wanted[key] or (error.reason if isinstance(error, FormatError) else str(error))
@@ -194,9 +187,8 @@ def _recover_value(
     offset, length = entry["offset"], entry["length"]
     if not bad.isdisjoint(chunks_of_value(frame, offset, length)):
         lost.unverified(
-            "the value lies in a chunk whose checksum is wrong: it decodes, but may not be what was stored", key=key,
-            path=frame.source.path,
-        )  # fmt: skip
+            "the value lies in a chunk whose checksum is wrong: it decodes, but may not be what was stored", key=key
+        )
     return byte_range
 
 
@@ -221,7 +213,7 @@ def _locate(frame: Frame, entry: dict[str, Any]) -> ByteRange:
 
 def _moved(source: Source, offset: int, stop: int) -> ByteRange | None:
     """The frame of embedded values, if it begins somewhere else."""
-    for at in islice(_magics(source, offset, stop), _MOST_FRAMES):
+    for at in islice(_occurrences(FRAME_MAGIC, source, offset, stop), _MOST_FRAMES):
         try:
             frame = Frame.open(source, at)
             if kind_of(frame) is not None and frame.frame_len <= stop - at and at != offset:
@@ -234,9 +226,9 @@ def _moved(source: Source, offset: int, stop: int) -> ByteRange | None:
 def _scan(source: Source, offset: int, stop: int, lost: Findings) -> dict[str, ByteRange]:
     """Frames that lie verbatim somewhere, under new keys."""
     leaves: dict[str, ByteRange] = {}
-    work = 64 * source.size
-    for at in _magics(source, offset + 1, stop):
-        if leaves and at < _end_of(list(leaves.values())[-1]):
+    work, behind = _MOST_WORK * source.size, 0
+    for at in _occurrences(FRAME_MAGIC, source, offset + 1, stop):
+        if at < behind:
             continue
         try:
             frame = Frame.open(source, at)
@@ -244,39 +236,27 @@ def _scan(source: Source, offset: int, stop: int, lost: Findings) -> dict[str, B
             continue
         work -= frame.frame_len
         if work < 0:
-            lost.add(
-                "too much of the file looks like frames and is none: the search was ended", path=source.path, offset=at
-            )
+            lost.add("too much of the file looks like frames and is none: the search was ended", offset=at)
             break
-        trouble = Findings(str(source.path))
-        if frame.frame_len <= stop - at:
-            check_byte_range(source, at, frame.frame_len, trouble)
-            if not any(one.kind == "damage" for one in trouble.found):
-                leaves[f"/recovered/{len(leaves) + 1:04}"] = (source, at, frame.frame_len)
+        if frame.frame_len <= stop - at and is_whole_frame(source, at, frame.frame_len):
+            leaves[f"/recovered/{len(leaves) + 1:04}"] = (source, at, frame.frame_len)
+            behind = at + frame.frame_len
     return leaves
 
 
-def _end_of(byte_range: ByteRange) -> int:
-    return byte_range[1] + byte_range[2]
-
-
-def _magics(source: Source, start: int, stop: int) -> Iterator[int]:
-    """Where the first bytes of a frame occur."""
-    at = start
-    while at < stop:
-        piece = source.read(at, min(_PIECE + len(FRAME_MAGIC) - 1, stop - at))
-        found = piece.find(FRAME_MAGIC)
+def _occurrences(what: bytes, source: Source, start: int, stop: int) -> Iterator[int]:
+    """Where some bytes occur."""
+    for at in range(start, stop, _PIECE):
+        piece = source.read(at, min(_PIECE + len(what) - 1, stop - at))
+        found = piece.find(what)
         while found >= 0:
             yield at + found
-            found = piece.find(FRAME_MAGIC, found + 1)
-        at += _PIECE
+            found = piece.find(what, found + 1)
 
 
-_LOCAL: Final = struct.Struct("<4s5H3I2H")
 _SIGNATURE: Final = b"PK\3\4"
 _RECORD: Final = b"PK\1\2"
 _FULL: Final = 0xFFFFFFFF
-_DESCRIPTOR: Final = 0x8
 _MOST_WORK: Final = 64
 
 
@@ -347,7 +327,7 @@ def _recover_members(
     for name in [*wanted, *missing]:
         if name.endswith("/") or name == LOCK or name.startswith(RESERVED):
             continue
-        trouble = Findings(str(source.path))
+        trouble = lost.apart()
         byte_range = None
         if name in wanted:
             lost.advance(wanted[name].size)
@@ -394,14 +374,15 @@ def _is_leaf(source: Source, name: str, one: Found | None) -> bool:
     """Whether a member is a leaf, or should be, or has the embedded values."""
     if name == EMBED or member_key(name) is not None:
         return True
-    return one is not None and one.size >= 112 and source.read(one.data, len(FRAME_MAGIC)) == FRAME_MAGIC
+    return one is not None and one.size >= 112 and is_frame_at(source, one.data, one.size)
 
 
 def _recover(source: Source, one: Found, lost: Findings, fill: Any) -> ByteRange | None:
     """The frame of a member."""
     key = None if one.name == EMBED else _key_of(one.name)
+    lost = lost.at(None, key)
     if one.data + one.size > source.size:
-        lost.add("the file ends within the member", key=key, offset=one.data)
+        lost.add("the file ends within the member", offset=one.data)
         return None
     if one.name == EMBED and _sum_fits(source, one):
         return source, one.data, one.size
@@ -413,20 +394,17 @@ def _recover(source: Source, one: Found, lost: Findings, fill: Any) -> ByteRange
     if fill is not None and one.name != EMBED:
         kept = recover_frame(source, one.data, one.size, lost, key, fill)
         if kept is not None:
-            lost.add("the checksum of the member is wrong: what was not filled decodes, but may not be what was stored",
-                     key=key, offset=one.data)  # fmt: skip
+            lost.add(
+                "the checksum of the member is wrong: what was not filled decodes, but may not be what was stored",
+                offset=one.data,
+            )
             return kept.stored()
-    lost.add("the checksum of the member is wrong", key=key, offset=one.data)
+    lost.add("the checksum of the member is wrong", offset=one.data)
     return None
 
 
 def _sum_fits(source: Source, one: Found) -> bool:
-    if one.crc is None:
-        return True
-    crc = 0
-    for at in range(one.data, one.data + one.size, _PIECE):
-        crc = zlib.crc32(source.read(at, min(_PIECE, one.data + one.size - at)), crc)
-    return crc == one.crc
+    return one.crc is None or crc32_of(source, one.data, one.size) == one.crc
 
 
 def _is_whole(source: Source, one: Found) -> bool:
@@ -435,9 +413,7 @@ def _is_whole(source: Source, one: Found) -> bool:
         return False
     if one.name == EMBED or not _is_leaf(source, one.name, one):
         return True
-    trouble = Findings(str(source.path))
-    check_byte_range(source, one.data, one.size, trouble)
-    return not any(found.kind == "damage" for found in trouble.found)
+    return is_whole_frame(source, one.data, one.size)
 
 
 # ------------------------------------------------------------------ without a directory
@@ -445,7 +421,7 @@ def _members(source: Source, start: int, lost: Findings) -> Iterator[Found]:
     """Members by their local headers, from an offset on, in the order in which they lie."""
     work = _MOST_WORK * source.size
     behind = start
-    for at in _signatures(source, start):
+    for at in _occurrences(_SIGNATURE, source, start, source.size):
         if at < behind:
             continue
         one = _member_at(source, at)
@@ -460,55 +436,33 @@ def _members(source: Source, start: int, lost: Findings) -> Iterator[Found]:
         yield one
 
 
-def _signatures(source: Source, start: int) -> Iterator[int]:
-    at = start
-    while at < source.size:
-        piece = source.read(at, min(_PIECE + len(_SIGNATURE) - 1, source.size - at))
-        found = piece.find(_SIGNATURE)
-        while found >= 0:
-            yield at + found
-            found = piece.find(_SIGNATURE, found + 1)
-        at += _PIECE
-
-
 def _member_at(source: Source, at: int) -> Found | None:
     """The member whose local header is at an offset; None where there is none that a store would have."""
-    if at < 0 or at + _LOCAL.size > source.size:
+    if at < 0 or at + LOCAL.size > source.size:
         return None
-    fields = _LOCAL.unpack(source.read(at, _LOCAL.size))
+    fields = LOCAL.unpack(source.read(at, LOCAL.size))
     signature, _, flags, method, _, _, crc, csize, size, name_length, extra_length = fields
-    data = at + _LOCAL.size + name_length + extra_length
+    data = at + LOCAL.size + name_length + extra_length
     if signature != _SIGNATURE or method or not name_length or data > source.size:
         return None
-    raw = source.read(at + _LOCAL.size, name_length + extra_length)
+    raw = source.read(at + LOCAL.size, name_length + extra_length)
     try:
         name = raw[:name_length].decode("utf-8" if flags & 0x800 or raw[:name_length].isascii() else "cp437")
     except UnicodeDecodeError:
         return None
     if not is_safe("/" + name.rstrip("/")):
         return None
-    if flags & _DESCRIPTOR and not size:
+    if flags & DESCRIPTOR and not size:
         try:
             size = Frame.open(source, data).frame_len
         except FAULTS:
             return None
         return Found(name, at, data, size, None)
     if size == _FULL:
-        size = csize = _far_size(raw[name_length:])
-    if size != csize or size < 0:
+        size = csize = far(raw[name_length:], (size,))[0]
+    if size != csize or size == _FULL:
         return None
     return Found(name, at, data, size, crc)
-
-
-def _far_size(extra: bytes) -> int:
-    """The size in a zip64 extra field; -1 where there is none."""
-    at = 0
-    while len(extra) - at >= 4:
-        kind, length = struct.unpack_from("<HH", extra, at)
-        if kind == 1 and length >= 8 and len(extra) - at >= 12:
-            return int.from_bytes(extra[at + 4 : at + 12], "little")
-        at += 4 + length
-    return -1
 
 
 def _later_directory(source: Source, start: int, behind: list[Found]) -> dict[str, tuple[int, int]] | None:
@@ -562,7 +516,7 @@ def _opened(path: str, lost: Findings) -> Source:
 
 
 def _nothing(lost: Findings) -> FormatError:
-    reasons = [one.problem for one in lost.found if one.kind == "damage"] or [one.problem for one in lost.found]
+    reasons = [one.problem for one in lost.damage or lost.found]
     first = next((one for one in lost.found if one.offset is not None), None)
     notes = [one.problem for one in lost.found if one.kind == "note" and "fill=0" in one.problem]
     why = "; ".join(dict.fromkeys([*notes, *reasons[:3]]))
@@ -640,7 +594,7 @@ def _recover_file(root: str, name: str, lost: Findings, fill: Any) -> ByteRange 
     try:
         key.encode()
         source = open_regular(path)
-        if not name.endswith(LEAF_SUFFIXES) and not _is_frame(source):
+        if not name.endswith(LEAF_SUFFIXES) and not is_frame_at(source, 0, source.size):
             return None
         kept = recover_frame(source, 0, -1, lost, key, fill)
     except UnicodeEncodeError:
@@ -652,10 +606,6 @@ def _recover_file(root: str, name: str, lost: Findings, fill: Any) -> ByteRange 
     return None if kept is None else kept.stored()
 
 
-def _is_frame(source: Source) -> bool:
-    return source.size >= len(FRAME_MAGIC) and source.read(0, len(FRAME_MAGIC)) == FRAME_MAGIC
-
-
 def write_store_to(path: str, values: Values, lost: Findings) -> tuple[str, ...]:
     """Write what was recovered to a new store; its keys. `FormatError` where that is nothing."""
     leaves = {}
@@ -665,7 +615,7 @@ def write_store_to(path: str, values: Values, lost: Findings) -> tuple[str, ...]
             leaves[key] = byte_range
         else:
             lost.add(f"it can be read, but {reason}", key=key)
-    if not leaves and (values.kind is None or any(one.kind == "damage" for one in lost.found)):
+    if not leaves and (values.kind is None or lost.damage):
         raise _nothing(lost)
     recovered = []
     # All of it or nothing: a part of what is whole would look like all of it.

@@ -42,7 +42,7 @@ from blosc2._tools.selections import (
     read_picture,
     shape_of,
 )
-from blosc2._tools.viewer import web_page
+from blosc2._tools.viewer.html_page import web_page
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
 

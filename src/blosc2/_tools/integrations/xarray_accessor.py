@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any
 
-from blosc2._tools import integrations
+from blosc2 import _tools
 
 
 class XarrayAccessor:
@@ -21,7 +21,7 @@ class XarrayAccessor:
 
     def to_store(self, target: Any, key: str = "/", **options: Any) -> None:
         """Write to a group of a store: `blosc2.to_store` with this object."""
-        integrations.to_store(self._shown, target, key, **options)
+        _tools.to_store(self._shown, target, key, **options)
 
 
 def add_xarray_accessor() -> None:
