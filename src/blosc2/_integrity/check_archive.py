@@ -126,18 +126,7 @@ _NEW: Final = "no leaf is read by it alone; the next commit or compact() makes a
 
 
 def check_catalog(source: Source, offset: int, length: int, last: bool, found: Findings) -> None:
-    """Check the member that is named like a catalog.
-
-    Parameters
-    ----------
-    source : Source
-        The archive.
-    offset, length : int
-        Where the data of the member lies.
-    last : bool
-        Whether its record is the last of the directory.
-    found : Findings
-    """
+    """Check the member that is named like a catalog, whose data lies there; whether its record is the `last` one."""
     try:
         archive = Archive(source)
         if not last or offset + length != archive.directory_offset:

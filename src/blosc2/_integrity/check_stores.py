@@ -24,12 +24,8 @@ _WORK: Final = 16
 
 
 class EmbeddedKeys(set[str]):
-    """The keys of embedded values.
-
-    Attributes
-    ----------
-    in_tree : bool
-        Whether they are those of a `TreeStore`, in which no name is both a leaf and a group.
+    """The keys of embedded values; `in_tree` if they are those of a `TreeStore`, where no name is both leaf and
+    group.
     """
 
     in_tree = False
@@ -48,13 +44,7 @@ def check_embedded_file(path: str, found: Findings) -> EmbeddedKeys:
 def check_embedded(byte_range: ByteRange, found: Findings, *, tail: bool = False) -> EmbeddedKeys:
     """Check a frame of embedded values, its map, and each value; the keys that it has.
 
-    Parameters
-    ----------
-    byte_range : tuple
-        Where the frame lies.
-    found : Findings
-    tail : bool
-        Whether it is all of its file, so that nothing should lie behind it.
+    With `tail` it is all of its file, so that nothing should lie behind it.
     """
     frame = check_byte_range(*byte_range, found)
     if frame is None:
@@ -242,12 +232,7 @@ def _note_remains(root: str, found: Findings) -> None:
 def note_clashes(keys: list[str], embedded: EmbeddedKeys, found: Findings) -> None:
     """Note leaves of one key, or of keys that differ by case only; in a tree, find leaves below others.
 
-    Parameters
-    ----------
-    keys : list of str
-        One for each leaf with a file or member of its own.
-    embedded : EmbeddedKeys
-        The others.
+    `keys` has one for each leaf with a file or member of its own, `embedded` the others.
     """
     for key, count in Counter(keys).items():
         if count > 1:

@@ -116,13 +116,7 @@ def check_opened_handle(handle: FrameHandle, progress: Callable[[int, int], obje
 
 
 def kind_of_path(path: str) -> str:
-    """What is at a path, or should be by its name.
-
-    Raises
-    ------
-    FileNotFoundError
-        Nothing is there.
-    """
+    """What is at a path, or should be by its name; `FileNotFoundError` where nothing is."""
     if not os.path.exists(path):
         raise MissingFileError(errno.ENOENT, "No such file or directory: there is nothing to look at", path)
     suffix = os.path.splitext(path)[1]

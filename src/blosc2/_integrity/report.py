@@ -126,14 +126,9 @@ def first_lines(lines: list[str]) -> list[str]:
 
 
 class Findings:
-    """Where a check collects what it finds.
+    """Where a check collects what it finds: in the file of this path, where nothing else is said.
 
-    Parameters
-    ----------
-    path : str
-        What is said to be the file of a finding that does not name one.
-    progress : callable, optional
-        Called with the bytes done so far and the bytes in all.
+    `progress` is called with the bytes done so far and the bytes in all.
     """
 
     def __init__(self, path: str, progress: Callable[[int, int], object] | None = None) -> None:

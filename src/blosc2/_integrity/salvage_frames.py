@@ -58,17 +58,7 @@ _WORK: Final = 16
 
 
 class Recovered(NamedTuple):
-    """What was recovered of a frame.
-
-    Attributes
-    ----------
-    frame : Frame
-        It, whole.
-    update : FrameUpdate or None
-        What is to be written in its place, if it has to be written anew.
-    filled : bool
-        Whether something of it is made up.
-    """
+    """A frame that was recovered, whole; what is written in its place if that is not it; whether a part is made up."""
 
     frame: Frame
     update: FrameUpdate | None = None
@@ -88,16 +78,8 @@ def recover_frame(
 ) -> Recovered | None:
     """Recover the frame in a byte range, of which a note is taken if it is not the version that should be there.
 
-    Parameters
-    ----------
-    source, offset, length
-        The byte range; a length of -1 reaches to the end of the source.
-    lost : Findings
-        Where it is told what is lost, and why.
-    key : str, optional
-        The key in a store.
-    fill : number, optional
-        What to put into the place of items that are lost; without it, a frame that misses any is lost.
+    `lost` is told what is lost, and why. `fill` is put into the place of items that are lost; without it, a frame that
+    misses any is lost.
     """
     lost = lost.at(source.path, key)
     trouble = lost.apart()

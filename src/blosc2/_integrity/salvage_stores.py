@@ -50,16 +50,8 @@ _MOST_FRAMES: Final = 1000
 
 
 class Values(NamedTuple):
-    """What a store held, as far as it was recovered.
-
-    Attributes
-    ----------
-    kind : str or None
-        The metalayer that marks the kind of store; None where that is lost.
-    leaves : dict
-        Where the frame of each key lies.
-    registry : dict
-        Objects of other kinds.
+    """What a store held, as far as it was recovered: the metalayer that marks the kind of store, None where that is
+    lost; where the frame of each key lies; and objects of other kinds.
     """
 
     kind: str | None
@@ -261,16 +253,7 @@ _MOST_WORK: Final = 64
 
 
 class Found(NamedTuple):
-    """A member by its local header.
-
-    Attributes
-    ----------
-    name : str
-    header, data, size : int
-        Where its header and its data begin, and how long that is.
-    crc : int or None
-        The checksum of its data, where the header has it.
-    """
+    """A member by its local header: where that and its data begin, and the checksum of these if the header has it."""
 
     name: str
     header: int
@@ -653,16 +636,7 @@ def _new_store(path: str, values: Values) -> Store:
 # ------------------------------------------------------------------ which keys a new store can have
 # They are more than the keys that are allowed for new values, so that nothing is lost that can be read and written.
 def why_not(path: str, key: str, suffix: str) -> str | None:
-    """Why a new store cannot have a key; None where it can.
-
-    Parameters
-    ----------
-    path : str
-        The store, whose suffix says what it is.
-    key : str
-    suffix : str
-        That of the file of the leaf, or of its member.
-    """
+    """Why a new store cannot have a key, None where it can: by the suffixes of the store, and of the leaf's file."""
     if not is_safe(key):
         return "no store can have its key, which has an empty segment, '.' or '..', or a NUL"
     try:

@@ -360,16 +360,9 @@ def print_rates(output: Path, chosen: list[tuple[str, Box]]) -> None:
 
 # ------------------------------------------------------------------ all of it
 def run(output: Path, *, count: int, seed: int) -> int:
-    """Run the demo on a store at ``output``; return 0 when all that was read equals the source, 1 otherwise.
+    """Run the demo on a ``.b2z`` at ``output``, where nothing may be but what the demo wrote; check ``count`` patches.
 
-    Parameters
-    ----------
-    output : Path
-        The ``.b2z`` file to write. A file that is there already is replaced only if this demo wrote it.
-    count : int
-        How many random patches to check.
-    seed : int
-        Makes the choice of patches repeatable.
+    It returns 0 when all that was read equals the source, 1 otherwise.
     """
     check_output(output)
     pictures = list(_load())

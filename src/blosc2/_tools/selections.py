@@ -91,21 +91,10 @@ _STRIP = 16
 
 
 class Picture(NamedTuple):
-    """A plane that was read.
+    """A plane that was read: its items, and these as grey values or colours of uint8, which lie on a last axis.
 
-    Attributes
-    ----------
-    items : numpy.ndarray
-        What was read; colours lie on a last axis.
-    pixels : numpy.ndarray
-        The same as grey values or colours of uint8.
-    axes : list
-        What was read of each axis of the array.
-    whole : list of int
-        The lengths of the sides of the plane, read or not.
-    low, high : float
-        The numbers that became black and white.
-    in_colour : bool
+    `axes` is what was read of each axis of the array, `whole` the lengths of the sides of the plane, read or not; `low`
+    and `high` became black and white.
     """
 
     items: np.ndarray[Any, Any]

@@ -146,17 +146,9 @@ def _is_store_path(path: str) -> bool:
 
 
 def _planned(found: Any, source: Location, target: str, *, into: bool) -> Iterator[_Copy]:
-    """What is copied of one source.
+    """What is copied of one source, which is `found` at its path, to a key of the target, "" for the root.
 
-    Parameters
-    ----------
-    found : object
-        What is open at its path.
-    source : Location
-    target : str
-        The key of the target, "" for the root.
-    into : bool
-        Whether the target is a group that takes the source under its own name. Otherwise it is the new name.
+    With `into` the target is a group that takes the source under its own name. Otherwise it is the new name.
     """
     if not isinstance(found, Store):
         if source.key:

@@ -314,17 +314,7 @@ def _part(store: Store, key: str) -> Any:
 
 
 class Difference(NamedTuple):
-    """One difference.
-
-    Attributes
-    ----------
-    key : str
-        Where; "" for arrays that are no leaves.
-    what : str
-        "only in the first", "only in the second", "kind", "shape", "dtype", "attributes" or "values".
-    text : str
-        What is different.
-    """
+    """One difference: the key, "" for arrays that are no leaves; what differs, such as "shape"; and how, in words."""
 
     key: str
     what: str

@@ -29,16 +29,8 @@ from blosc2.exceptions import ConversionError, legible
 class Format(NamedTuple):
     """A file format.
 
-    Attributes
-    ----------
-    name : str
-    suffixes : tuple of str
-    source : str
-        What opens a path: a module of this package, and the class or function there.
-    target : str
-        What makes a new file, in the same module; "" if it cannot be written.
-    needs : tuple of str
-        The packages to import.
+    `source` is a module of this package, and the class or function there that opens a path; `target` what makes a new
+    file, in the same module, "" if it cannot be written; `needs` are the packages to import.
     """
 
     name: str
@@ -151,13 +143,7 @@ def partial_name(path: str, *, unique: bool) -> str:
 
 
 def put_in_place(partial: str, path: str, *, overwrite: bool) -> None:
-    """Give a complete target its name.
-
-    Raises
-    ------
-    FileExistsError
-        Somebody made a file of this name meanwhile.
-    """
+    """Give a complete target its name; `FileExistsError` where somebody made a file of this name meanwhile."""
     path, owner = path.rstrip("/"), Owner()
     if os.path.isfile(partial):
         sync_file(partial)
@@ -190,13 +176,7 @@ def remove(path: str) -> None:
 
 
 class UnresumedTarget:
-    """What targets share that are written in one run: nothing is kept of a run that was interrupted.
-
-    Attributes
-    ----------
-    partial, left_out
-        As in `Target`.
-    """
+    """What targets share that are written in one run: nothing is kept of a run that was interrupted."""
 
     def __init__(self, path: str) -> None:
         self.partial, self.left_out = partial_name(path, unique=True), list[LeftOut]()

@@ -9,12 +9,7 @@ from blosc2 import _tools
 
 
 class XarrayAccessor:
-    """What this package adds to objects of xarray.
-
-    Parameters
-    ----------
-    shown : Dataset, DataArray or DataTree
-    """
+    """What this package adds to objects of xarray."""
 
     def __init__(self, shown: Any) -> None:
         self._shown = shown

@@ -62,10 +62,7 @@ def names_of(key: str, ndim: int, attributes: Mapping[str, Any]) -> tuple[str, .
 def stored_attributes(attributes: Mapping[Any, Any], where: str) -> dict[str, Any]:
     """Attributes as they are stored: single NumPy values as 0-d arrays, so that their dtype comes back.
 
-    Raises
-    ------
-    UnsupportedValueError
-        An attribute that has no name, or a value that cannot be stored. A `TypeError`.
+    `UnsupportedValueError`, a `TypeError`, for one without a name, or with a value that cannot be stored.
     """
     kept: dict[str, Any] = {}
     for name, value in attributes.items():
@@ -121,10 +118,7 @@ def is_of_dask(variable: Any) -> bool:
 def checked_to_fit(name: str, variable: Any) -> Any:
     """A variable whose values fit the integers that its encoding names. Those of dask are checked when computed.
 
-    Raises
-    ------
-    ValueError
-        A value is out of range, or NaN or NaT without a ``_FillValue``.
+    `ValueError` where a value is out of range, or NaN or NaT without a ``_FillValue``.
     """
     dtype = variable.encoding.get("dtype")
     if dtype is None or dtype is str or variable.dtype.kind not in "iufmM" or np.dtype(dtype).kind not in "iu":
@@ -243,17 +237,9 @@ class LazyArray(BackendArray):
 
 
 class StoredGroup(AbstractDataStore):
-    """A group of an open store, or a single array, as what xarray decodes to a dataset.
+    """A group of an open store, or a single array with a name, as what xarray decodes to a dataset.
 
-    Parameters
-    ----------
-    opened : Store or NDArray
-    group : str
-        "" for the root, "/a/b" for another group.
-    name : str
-        What a single array is called.
-    owned : bool
-        Whether `close` closes what was opened.
+    `close` closes what was opened if it is `owned`.
     """
 
     def __init__(self, opened: Any, group: str, name: str, *, owned: bool) -> None:
@@ -333,13 +319,7 @@ def _texts(key: str, leaf: ObjectArray) -> Any:
 def opened_group(
     found: Any, group: str | None, *, mmap: bool, storage_options: dict[str, Any] | None = None
 ) -> StoredGroup:
-    """A group of a path, which is mapped or not, or of an open store or array.
-
-    Raises
-    ------
-    KeyError
-        There is no such group.
-    """
+    """A group of a path, which is mapped or not, or of an open store or array; `KeyError` where there is none."""
     owned = not isinstance(found, (Store, NDArray))
     opened = _opened(os.fspath(found), mmap=mmap, storage_options=storage_options) if owned else found
     prefix = getattr(opened, "_prefix", "")

@@ -43,13 +43,7 @@ def _moved(status: os.stat_result) -> int:
 
 
 class ArrayRows:
-    """Samples that are rows of arrays of one length: a field for each array.
-
-    Parameters
-    ----------
-    arrays : dict
-        Arrays by the name of their field; None names the only one.
-    """
+    """Samples that are rows of arrays of one length, by the name of their field; None names the only one."""
 
     def __init__(self, arrays: dict[str | None, NDArray]) -> None:
         self.arrays = arrays
@@ -122,14 +116,9 @@ class ArrayRows:
 class StoreLeaves:
     """Samples that are leaves of a store, or groups of leaves.
 
-    Parameters
-    ----------
-    store : Store or path
-        Open for reading, without ``locking=True``.
-    fields : sequence of str, dict of str, or None
-        Names of leaves below the key of a sample, or patterns with ``{}`` for the key. None: each leaf is a sample.
-    keys : iterable of str, optional
-        The keys of the samples. Otherwise all that have the first field.
+    Fields are names of leaves below the key of a sample, or patterns with ``{}`` for the key; without any each leaf is
+    a sample. Without keys, samples are all that have the first field. The store is open for reading, without
+    ``locking=True``.
     """
 
     def __init__(self, store: Any, fields: FieldNames, keys: Iterable[str] | None) -> None:

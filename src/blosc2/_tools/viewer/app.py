@@ -277,16 +277,9 @@ class Branch(NamedTuple):
 
 
 class Viewer(App[None]):
-    """Shows the tree of a store, and its arrays; or one array.
+    """Shows the tree of a store, and its arrays; or one array. It only reads.
 
-    Parameters
-    ----------
-    found : Store, NDArray, SChunk, ObjectArray or BatchArray
-        What is open; it is only read.
-    name : str
-        What it is called.
-    key : str, optional
-        The group that is shown as the root, or the only leaf.
+    The key is that of the group that is shown as the root, or of the only leaf.
     """
 
     TITLE = "blosc2 view"

@@ -71,16 +71,9 @@ class _Budget:
 
 
 def web_page(found: Any, name: str, key: str = "") -> str:
-    """A page with the tree of a store or group, and with its first arrays; or with one array.
+    """A page with the tree of an open store or group, and with its first arrays; or with one array.
 
-    Parameters
-    ----------
-    found : Store, NDArray, SChunk, ObjectArray or BatchArray
-        What is open.
-    name : str
-        What it is called.
-    key : str, optional
-        The group or leaf to show.
+    `name` is what it is called, and `key` the group or leaf to show.
     """
     budget = _Budget()
     title = f"{name}{key}"

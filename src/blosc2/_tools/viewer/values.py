@@ -98,14 +98,7 @@ _NARROWEST = {"b": 5, "u": 3, "i": 3, "f": 6, "c": 8, "M": 10, "m": 6, "U": 4, "
 
 
 class Cells(NamedTuple):
-    """A table of texts.
-
-    Attributes
-    ----------
-    rows, columns : list of str
-        What stands at the side and above.
-    texts : list of list of str
-    """
+    """A table of texts, with what stands at the side and above."""
 
     rows: list[str]
     columns: list[str]
@@ -308,10 +301,7 @@ def statistics(
 ) -> Rows:  # fmt: skip
     """Statistics of a part of an array. NaN and NaT count as missing, and only there.
 
-    Raises
-    ------
-    Stopped
-        `stopped` was true between two pieces.
+    `Stopped` is raised when `stopped` is true between two pieces.
     """
     counted = tallies(array.dtype)
     total, done = math.prod(shape_of(axes)), 0
@@ -414,14 +404,7 @@ def children(store: Store, group: str, shown: int) -> tuple[list[Node], str]:
 
 
 class Hits(NamedTuple):
-    """What a search found.
-
-    Attributes
-    ----------
-    keys : list of str
-    note : str
-        What was not looked at; "" if all was.
-    """
+    """The keys that a search found, and what was not looked at; "" if all was."""
 
     keys: list[str]
     note: str

@@ -39,21 +39,7 @@ LARGEST_TYPESIZE: Final = 255
 class ChunkCodec:
     """Decodes and encodes the chunks of arrays that have one chunk shape and one block shape.
 
-    Parameters
-    ----------
-    chunks, blocks : sequence of int
-        Items of a chunk and of a block along each axis.
-    itemsize : int
-        Bytes of an item.
-    codec : str
-        The codec of new chunks.
-    clevel : int
-        Their level, 0 to 9.
-
-    Raises
-    ------
-    ValueError
-        There are no such chunks, or no such codec.
+    `codec` and `clevel`, 0 to 9, are for new chunks. `ValueError` where there are no such chunks, or no such codec.
     """
 
     def __init__(
@@ -84,13 +70,7 @@ class ChunkCodec:
         }  # fmt: skip
 
     def decode(self, stored: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        """The bytes of all items of a chunk, in C order.
-
-        Raises
-        ------
-        FormatError
-            The bytes are damaged, or no chunk of this shape.
-        """
+        """The bytes of all items of a chunk, in C order; `FormatError` if it is damaged, or no chunk of this shape."""
         chunk = memoryview(stored).cast("B")
         if len(chunk) < EXTENDED_HEADER_LENGTH:
             raise FormatError(f"a chunk of an array has at least {EXTENDED_HEADER_LENGTH} bytes, not {len(chunk)}")
@@ -133,16 +113,7 @@ _NUMBERS: Final = "biufc"
 
 
 class DataType(NamedTuple):
-    """How zarr 3 calls a dtype, and a new item.
-
-    Attributes
-    ----------
-    name : str or dict
-    fill_value : object
-        Zero, as metadata say it.
-    endian : str or None
-        The order of bytes; None if the dtype has none.
-    """
+    """How zarr 3 calls a dtype and its zero; and the order of its bytes, None if it has none."""
 
     name: Any
     fill_value: Any
