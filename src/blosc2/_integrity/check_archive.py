@@ -111,6 +111,7 @@ def _checksum(source: Source, stop: int, more: bytes, found: Findings) -> int:
     return int(crc32c(more, crc))
 
 
+# ------------------------------------------------------------------ the catalog
 #: The member that holds it.
 CATALOG: Final[str] = NAME
 _SUFFIXES: Final = tuple(suffix.encode() for suffix in LEAF_SUFFIXES)
@@ -303,6 +304,7 @@ class _Check:
             self.found.add(problem, key=key, offset=at)
 
 
+# ------------------------------------------------------------------ members
 _CENTRAL: Final = struct.Struct("<4s6H3I5H2I")
 LOCAL: Final = struct.Struct("<4s5H3I2H")
 _FULL: Final = 0xFFFFFFFF

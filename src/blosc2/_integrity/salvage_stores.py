@@ -44,6 +44,7 @@ from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import FormatError, StoreLockedError, legible
 from blosc2.tree_store import TreeStore
 
+# ------------------------------------------------------------------ embedded values
 _PIECE: Final = 4 << 20
 # Frames that are looked at, to see whether one of them is that of the values.
 _MOST_FRAMES: Final = 1000
@@ -246,6 +247,7 @@ def _occurrences(what: bytes, source: Source, start: int, stop: int) -> Iterator
             found = piece.find(what, found + 1)
 
 
+# ------------------------------------------------------------------ archives
 _SIGNATURE: Final = b"PK\3\4"
 _RECORD: Final = b"PK\1\2"
 _FULL: Final = 0xFFFFFFFF

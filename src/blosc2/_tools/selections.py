@@ -82,6 +82,7 @@ def pieces(array: Any, axes: Sequence[Axis], most: int) -> Iterator[np.ndarray[A
         yield np.asarray(array[index_of([*axes[:first], items[start : start + height], *axes[first + 1 :]])])
 
 
+# ------------------------------------------------------------------ planes as pictures
 #: The largest number of pixels of one side: it bounds what is in memory.
 LONGEST = 2048
 # So many items of a short side are shown, however long the other is.

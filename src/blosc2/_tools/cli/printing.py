@@ -72,6 +72,7 @@ def writing(output: str | None, *, force: bool) -> Iterator[Write]:
         yield file.write
 
 
+# ------------------------------------------------------------------ cat
 # More than this is not read to print a shortened text.
 _MOST_SHOWN = 1 << 28
 # How many bytes of a .npy file, items of a table, and values of a list are in memory at a time.
@@ -232,6 +233,7 @@ def _texts(items: np.ndarray[Any, Any]) -> list[str]:
     ]
 
 
+# ------------------------------------------------------------------ show
 # The longest side of a PNG, if nothing else is asked for.
 _SIDE = 1024
 # Terminals that take colours of 24 bits, by $TERM; most others say so in $COLORTERM.
@@ -326,6 +328,7 @@ def takes_colours() -> bool:
     return any(name in os.environ.get("TERM", "") for name in _WITH_COLOURS)
 
 
+# ------------------------------------------------------------------ view
 _NEEDS_EXTRA = lacking("the viewer", "textual", "view", " (--html works without it)")
 _NEEDS_TERMINAL = "the viewer needs a terminal; 'blosc2 view --html' writes a page instead"
 

@@ -26,6 +26,7 @@ from blosc2._tools.equality import equal_items, same_value
 from blosc2.exceptions import ConversionError, legible
 
 
+# ------------------------------------------------------------------ formats
 class Format(NamedTuple):
     """A file format.
 
@@ -136,6 +137,7 @@ def new_target(path: str, name: str | None, **options: Any) -> Target:
     return made
 
 
+# ------------------------------------------------------------------ a target beside its place
 def partial_name(path: str, *, unique: bool) -> str:
     """Beside a path, with the same suffix: ``study.partial.b2z``; a `unique` one is that of no other program."""
     stem, suffix = os.path.splitext(path.rstrip("/"))
@@ -193,6 +195,7 @@ class UnresumedTarget:
         remove(self.partial)
 
 
+# ------------------------------------------------------------------ converting
 @dataclass
 class ConversionReport:
     """What `convert` did.

@@ -30,6 +30,9 @@ from blosc2.ndarray import NDArray
 from blosc2.objectarray import ObjectArray
 from blosc2.tree_store import TreeStore
 
+# ------------------------------------------------------------------ dimensions and attributes
+# Names of dimensions are kept as zarr 2 keeps them, in an attribute of the array.
+
 # How netCDF 4 keeps dimensions in HDF5.
 _OF_NETCDF: Final = ("_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "_NCProperties")
 # Attributes of CF that are one number.
@@ -107,6 +110,8 @@ def _shown(name: str, value: Any) -> Any:
     return value.reshape(())[()] if single else value
 
 
+# ------------------------------------------------------------------ numbers and times as integers
+# What does not fit is refused, where xarray would wrap it.
 _CODED = ("units", "calendar", "scale_factor", "add_offset", "dtype", "_FillValue", "missing_value")
 
 
@@ -211,6 +216,7 @@ def _cast(block: Any, name: str, dtype: np.dtype[Any]) -> Any:
     return cast
 
 
+# ------------------------------------------------------------------ groups and variables
 SUFFIXES = (".b2z", ".b2d", ".b2e", ".b2nd")
 #: The key of a variable whose name is None; xarray's other engines have the same.
 UNNAMED = "__values__"
@@ -368,6 +374,7 @@ def _groups_below(store: Any, group: str) -> Iterator[str]:
         waiting += [f"{found}/{name}" for name in reversed(children_of(store, found)[0])]
 
 
+# ------------------------------------------------------------------ the engine
 class Blosc2BackendEntrypoint(BackendEntrypoint):
     """What ``engine="blosc2"`` names: `.b2z`, `.b2d` and `.b2e` stores, and single arrays in `.b2nd`."""
 

@@ -28,6 +28,9 @@ from blosc2._tools.loading.order import mixed_all
 from blosc2.exceptions import StaleHandleError, StoreKeyError
 from blosc2.ndarray import NDArray
 
+# ------------------------------------------------------------------ what samples are read from
+# A source shows one version as long as it lives. Where it cannot, it raises `StaleHandleError`, which names the file.
+
 #: What a caller may name fields by: names below the key of a sample, or patterns by name.
 FieldNames: TypeAlias = "Sequence[str] | Mapping[str, str] | None"
 
@@ -313,6 +316,10 @@ def _found(store: Store, pattern: str) -> list[str]:
     ]
 
 
+# ------------------------------------------------------------------ memory of large batches
+# It is used again, or goes back to the system. What one thread allocates and another one frees stays in the allocator of
+# the C library, which has some memory for each thread: with loaders that read in threads, many times what all batches
+# take.
 #: Bytes above which memory is taken from the system. For less, the allocator keeps little.
 LARGE: Final = 1 << 20
 # Pieces that nobody has any more, which the next batches of the same size get: memory that was never touched costs as
@@ -384,6 +391,7 @@ def _new_pages(nbytes: int) -> mmap.mmap:
     return pages
 
 
+# ------------------------------------------------------------------ samples
 #: The number of a sample, or an epoch and a number.
 Number = int | tuple[int, int]
 #: A shape and a dtype.

@@ -46,6 +46,7 @@ from blosc2._tools.viewer.values import (
 )
 from blosc2.ndarray import NDArray
 
+# ------------------------------------------------------------------ text
 #: A picture decodes at most so many bytes.
 MOST_DECODED = 256 << 20
 _TALLEST_STRIP = 16
@@ -149,6 +150,7 @@ def too_large(size: int, keys: Sequence[str]) -> Text:
     )
 
 
+# ------------------------------------------------------------------ panes and questions
 class ValuesPane(Static):
     """Shows a window of values, and says how it is to be moved."""
 
@@ -259,6 +261,7 @@ class Choose(ModalScreen[str | None]):
         self.dismiss(self._hits.keys[event.option_index])
 
 
+# ------------------------------------------------------------------ the program
 # The statistics of a plane that takes more than this to read wait for a key.
 _LARGE_PLANE = 64 << 20
 _PANES = {"information": "Information", "values": "Values", "statistics": "Statistics", "picture": "Picture"}

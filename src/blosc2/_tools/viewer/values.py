@@ -21,6 +21,7 @@ from blosc2.objectarray import ObjectArray
 from blosc2.schunk import SChunk
 from blosc2.tree_store import TreeStore
 
+# ------------------------------------------------------------------ what is read of a leaf
 #: So many bytes of a super-chunk, or items of an array of one axis, are a row.
 BYTES_IN_ROW = 16
 # So many values of a batch are shown.
@@ -88,6 +89,7 @@ def source_of(thing: Any) -> Source | None:
     return None
 
 
+# ------------------------------------------------------------------ cells
 #: No cell is wider than this; those of lists take what there is.
 WIDEST = 24
 _LONGEST_VALUE = 500
@@ -216,6 +218,7 @@ def _ascii(data: bytes) -> str:
     return "".join(chr(byte) if 32 <= byte < 127 else "." for byte in data)
 
 
+# ------------------------------------------------------------------ statistics
 _PIECE = 16 << 20
 # So many fields of records are counted.
 _MOST_FIELDS = 40
@@ -333,6 +336,7 @@ def statistics_of_items(items: np.ndarray[Any, Any]) -> Rows:
     return rows_of(counted, items.dtype)
 
 
+# ------------------------------------------------------------------ properties and attributes
 #: How many attributes are shown, and how much of each.
 MOST_ATTRIBUTES = 200
 _LONGEST_ATTRIBUTE = 500
@@ -391,6 +395,7 @@ def shortened(text: str) -> str:
     return text if len(text) <= _LONGEST_ATTRIBUTE else text[:_LONGEST_ATTRIBUTE] + " ..."
 
 
+# ------------------------------------------------------------------ the tree
 #: So many groups and leaves of a group are listed at a time.
 AT_ONCE = 500
 #: A search gives up after so many hits, or keys.

@@ -30,6 +30,10 @@ from blosc2.ndarray import NDArray
 from blosc2.storage import EXTENDED_HEADER_LENGTH, Codec
 from blosc2.tree_store import TreeStore
 
+# ------------------------------------------------------------------ the codec of chunks
+# A chunk is stored block by block, and filled up to whole blocks, so its bytes do not say which item is where.
+# `ChunkCodec` holds the shapes that do. Others wrote bytes and shapes: both are checked as those of files are.
+
 #: Under this name the codecs of zarr and numcodecs are registered.
 NAME: Final = "blosc2_chunk"
 #: Items that are larger are bytes to codecs and filters.
@@ -109,6 +113,7 @@ _AT_START: Final = np.zeros(1, np.int64)
 _CODECS: Final = ("BLOSCLZ", "LZ4", "LZ4HC", "ZLIB", "ZSTD")
 
 
+# ------------------------------------------------------------------ zarr's metadata
 _NUMBERS: Final = "biufc"
 
 
@@ -225,6 +230,7 @@ def chunk_name(index: tuple[int, ...], zarr_format: int) -> str:
     return "/".join(("c", *map(str, index)))
 
 
+# ------------------------------------------------------------------ references
 # Bytes of chunks that are copied into the references, because they are no one byte range of a file.
 _MOST_COPIED: Final = 64 << 20
 # Chunks that are stored nowhere, and need an entry all the same.
