@@ -153,7 +153,7 @@ def test_what_is_still_written_to_is_removed(tmp_path: Path, monkeypatch: pytest
     def interrupted(*_: object) -> Any:
         raise KeyboardInterrupt
 
-    real = zarr_groups.UnresumedTarget.abandon
+    real = zarr_groups.Target.abandon
 
     def raced(self: Any, *, keep: bool) -> None:
         nonlocal left
@@ -164,7 +164,7 @@ def test_what_is_still_written_to_is_removed(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(zarr_groups, "boxes_of", interrupted)
     monkeypatch.setattr(zarr_groups, "_BETWEEN", 0.0)
-    monkeypatch.setattr(zarr_groups.UnresumedTarget, "abandon", raced)
+    monkeypatch.setattr(zarr_groups.Target, "abandon", raced)
     with pytest.raises(KeyboardInterrupt):
         blosc2.convert(tmp_path / "a.npz", tmp_path / "a.zarr")
     assert os.listdir(tmp_path) == ["a.npz"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import struct
 import zlib
 from collections import Counter
@@ -44,28 +43,20 @@ _PIECE: Final = 4 << 20
 # hexadecimal digits, and the CRC-32C of every byte of the file before the last 8 digits. An archive of another program
 # has no such comment, and one that another program changed has one for another position: both are unverified. A comment
 # with its own position and a wrong checksum means damage.
-class FileChecksum(enum.Enum):
-    """What the file checksum of an archive says."""
-
-    WHOLE = "whole"
-    BROKEN = "broken"
-    NONE = "none"
-
-
-def check_file_checksum(source: Source, archive: Archive | None, found: Findings) -> FileChecksum:
-    """Check an archive against its file checksum, reading all of it once."""
+def check_file_checksum(source: Source, archive: Archive | None, found: Findings) -> bool:
+    """Check an archive against its file checksum, reading all of it once; whether it has a wrong one."""
     positions = [end_position(source, archive)] if archive is not None else []
     if source.size >= END_WITH_CHECKSUM and source.size - END_WITH_CHECKSUM not in positions:
         positions.append(source.size - END_WITH_CHECKSUM)
     for position in reversed(positions):  # the end of the file first: an older checksum may be whole
-        state = _check_at(source, position, found)
-        if state is not FileChecksum.NONE:
-            return state
+        broken = _check_at(source, position, found)
+        if broken is not None:
+            return broken
     found.unverified(
         "the archive has no file checksum of this package for its last version: another program wrote or changed it. "
         "Members are verified by their own checksums, the bytes between them are not"
     )
-    return FileChecksum.NONE
+    return False
 
 
 def end_position(source: Source, archive: Archive) -> int:
@@ -76,30 +67,31 @@ def end_position(source: Source, archive: Archive) -> int:
     return at
 
 
-def _check_at(source: Source, position: int, found: Findings) -> FileChecksum:
+def _check_at(source: Source, position: int, found: Findings) -> bool | None:
+    """Whether the file checksum in the end record at an offset is wrong; None where there is none."""
     if position < 0 or position + END_WITH_CHECKSUM > source.size:
-        return FileChecksum.NONE
+        return None
     record = source.read(position, END_WITH_CHECKSUM)
     right = end_with_checksum(position, record)
     wrong = [n for n in range(len(right)) if right[n] != record[n]]
     bits = wrong_bits(right, record)
     if bits > FEW_BITS or (bits > 1 and is_half_written(position, record)):  # it was never written to its end
-        return FileChecksum.NONE
+        return None
     if record[-DIGITS:] == b"%08x" % _checksum(source, position, right, found):
         if not wrong:
-            return FileChecksum.WHOLE
+            return False
         found.add(
             "the end record of the archive is damaged, and nothing else",
             offset=position + wrong[0],
         )
-        return FileChecksum.BROKEN
+        return True
     if any(n >= END + 7 for n in wrong):  # it names another position: somebody moved it
-        return FileChecksum.NONE
+        return None
     found.add(
         "the file is not what was written: its bytes do not have the checksum that its end record states",
         offset=position + END_WITH_CHECKSUM - DIGITS,
     )
-    return FileChecksum.BROKEN
+    return True
 
 
 def _checksum(source: Source, stop: int, more: bytes, found: Findings) -> int:
@@ -350,11 +342,11 @@ def check_archive_file(path: str, found: Findings) -> None:
     except FAULTS as error:
         found.caught(error, path=path)
         archive = None
-    state = check_file_checksum(source, archive, found)
+    broken = check_file_checksum(source, archive, found)
     if archive is None:
         found.add("without a directory no leaf can be found")
         return
-    _check_tail(source, archive, state, found)
+    _check_tail(source, archive, broken, found)
     members = list(read_directory(source, archive))
     _check_records(source, archive, found)
     keys = _check_members(source, archive, members, found)
@@ -395,7 +387,7 @@ def far(extra: bytes, values: tuple[int, ...]) -> tuple[int, ...]:
     return values
 
 
-def _check_tail(source: Source, archive: Archive, state: FileChecksum, found: Findings) -> None:
+def _check_tail(source: Source, archive: Archive, broken: bool, found: Findings) -> None:
     """What lies behind the archive: nothing, the remains of an append, or a newer version that is damaged."""
     rest = source.size - archive.end
     if not rest:
@@ -404,7 +396,7 @@ def _check_tail(source: Source, archive: Archive, state: FileChecksum, found: Fi
     if position is not None:
         found.add("the newest version is damaged, in its directory or in the end record here; before it there is an "
                   "older one that is whole", offset=position)  # fmt: skip
-    elif state is not FileChecksum.BROKEN:
+    elif not broken:
         found.note(
             f"{rest} bytes behind the end of the archive belong to no version; they are what an append left that was "
             "not finished, and the next change removes them",

@@ -21,7 +21,7 @@ from blosc2._integrity.report import (
     CheckReport,
     Finding,
     Findings,
-    first_lines,
+    Report,
 )
 from blosc2._options import absolute_path, local_path
 from blosc2.exceptions import MissingFileError, legible
@@ -147,7 +147,7 @@ def _kind_of_file(path: str) -> str:
 _STORES: Final = (".b2z", ".b2d", ".b2e")
 
 
-class SalvageReport:
+class SalvageReport(Report):
     """The result of `salvage`: what it recovered, and what it did not.
 
     Attributes
@@ -175,12 +175,6 @@ class SalvageReport:
     def complete(self) -> bool:
         """Whether nothing is known to be lost."""
         return not self.lost
-
-    def __repr__(self) -> str:
-        return "\n  ".join(first_lines(self._lines()))
-
-    def __str__(self) -> str:
-        return "\n  ".join(self._lines())
 
     def _lines(self) -> list[str]:
         where = legible(f"{self.path} -> {self.out}")

@@ -63,7 +63,25 @@ class Finding:
         return legible(f"{self.kind}: {where}: {self.problem}")
 
 
-class CheckReport(Sequence[Finding]):
+class Report:
+    """What `check` and `salvage` give: a head and the lines of findings, of which the `repr` shows the first."""
+
+    __slots__ = ()
+
+    def _lines(self) -> list[str]:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        lines = self._lines()
+        more = len(lines) - 1 - _MOST_SHOWN
+        rest = [f"... and {more} more: print() shows all"] if more > 0 else []
+        return "\n  ".join([*lines[: 1 + _MOST_SHOWN], *rest])
+
+    def __str__(self) -> str:
+        return "\n  ".join(self._lines())
+
+
+class CheckReport(Report, Sequence[Finding]):
     """The result of `check`: a sequence of findings, which is empty, and so false, if nothing is wrong.
 
     Attributes
@@ -104,12 +122,6 @@ class CheckReport(Sequence[Finding]):
     def __len__(self) -> int:
         return len(self.findings)
 
-    def __repr__(self) -> str:
-        return "\n  ".join(first_lines(self._lines()))
-
-    def __str__(self) -> str:
-        return "\n  ".join(self._lines())
-
     def _lines(self) -> list[str]:
         state = "ok" if self.ok else f"{len(self.findings)} findings"
         counts = [
@@ -117,12 +129,6 @@ class CheckReport(Sequence[Finding]):
         ]
         lines = [legible(f"<CheckReport {self.path}: {', '.join([state, *counts])}>")]
         return [*lines, *map(str, (*self.findings, *self.unverified, *self.notes))]
-
-
-def first_lines(lines: list[str]) -> list[str]:
-    """The head and the first findings of a report, and how many more there are."""
-    more = len(lines) - 1 - _MOST_SHOWN
-    return lines if more <= 0 else [*lines[: 1 + _MOST_SHOWN], f"... and {more} more: print() shows all"]
 
 
 class Findings:

@@ -27,13 +27,13 @@ from blosc2._tools.converting.items import (
     boxes_of,
     bytes_of,
 )
-from blosc2._tools.converting.run import UnresumedTarget
+from blosc2._tools.converting.run import Target
 from blosc2.exceptions import ConversionError
 
 _LONGEST_HEADER = 1 << 20
 
 
-class _Npy:
+class _Npy(Source):
     def __init__(self, path: str) -> None:
         self._path = path
         self._items = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -45,7 +45,7 @@ class _Npy:
         del self._items
 
 
-class _Npz:
+class _Npz(Source):
     def __init__(self, path: str) -> None:
         # A file of our own, because that of a ZipFile stays open as long as a member that was not read to its end.
         self._file = open(path, "rb")  # noqa: SIM115
@@ -152,7 +152,7 @@ def open_numpy(path: str) -> Source:
     return _Npz(path) if zipfile.is_zipfile(path) else _Npy(path)
 
 
-class NewNpz(UnresumedTarget):
+class NewNpz(Target):
     """A new ``.npz`` file."""
 
     def __init__(self, path: str, **_: Any) -> None:
@@ -196,7 +196,7 @@ _NAMES = {
 _NAME_OF = {np.dtype(dtype): name for name, dtype in _NAMES.items()}
 
 
-class Tensors:
+class Tensors(Source):
     """A safetensors file: named arrays behind a header in JSON, with texts as metadata of the whole file."""
 
     def __init__(self, path: str) -> None:
@@ -226,7 +226,7 @@ class Tensors:
         return lambda box: np.asarray(part[box])
 
 
-class NewTensors(UnresumedTarget):
+class NewTensors(Target):
     """A new safetensors file. Its header says where each tensor lies, so the items wait until all are known."""
 
     def __init__(self, path: str, **_: Any) -> None:

@@ -27,10 +27,11 @@ from blosc2._tools.converting.items import (
     Items,
     LeftOut,
     ObjectItem,
+    Source,
     TakenChunks,
     boxes_of,
 )
-from blosc2._tools.converting.run import UnresumedTarget
+from blosc2._tools.converting.run import Target
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
 from blosc2.storage import Codec, Filter
@@ -137,7 +138,7 @@ _PLAIN = tuple(map(np.dtype, ("?", "i8", "f8")))
 
 
 # ------------------------------------------------------------------ source
-class Hdf5:
+class Hdf5(Source):
     """An HDF5 file."""
 
     def __init__(self, path: str) -> None:
@@ -304,7 +305,7 @@ def _stored(value: Any) -> Any:
 
 
 # ------------------------------------------------------------------ target
-class NewHdf5(UnresumedTarget):
+class NewHdf5(Target):
     """A new HDF5 file."""
 
     def __init__(self, path: str, **_: Any) -> None:

@@ -94,27 +94,21 @@ def _png_depth(path: str) -> int:
         return file.read(25)[24]
 
 
-class _Tiff:
+class _Tiff(Source):
     def __init__(self, path: str) -> None:
         self._path = path
 
     def items(self) -> Iterator[Item]:
         yield from read_tiff(self._path, "/" + os.path.basename(self._path).partition(".")[0])
 
-    def close(self) -> None:
-        pass
 
-
-class _Folder:
+class _Folder(Source):
     """A directory tree of images: each becomes a leaf with its name, each directory a group."""
 
     def __init__(self, path: str) -> None:
         if not os.path.isdir(path):
             raise ConversionError(f"{path} is no directory of images")
         self._path = path
-
-    def close(self) -> None:
-        pass
 
     def items(self) -> Iterator[Item]:
         for folder, folders, names in os.walk(self._path):
@@ -146,7 +140,7 @@ def open_images(path: str) -> Source:
     return _Folder(path) if os.path.isdir(path) else _Tiff(path)
 
 
-class Nifti:
+class Nifti(Source):
     """A ``.nii`` or ``.nii.gz`` file."""
 
     def __init__(self, path: str) -> None:

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -144,36 +144,12 @@ class GroupItem(NamedTuple):
 Item = ArrayItem | ObjectItem | GroupItem | LeftOut
 
 
-class Source(Protocol):
+class Source:
     """What is converted. Its items come in the same order each time."""
 
     def items(self) -> Iterator[Item]:
         """All items."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Let the files go."""
-
-
-class Target(Protocol):
-    """Where items are written, at the path `partial`. What it cannot hold it gives back.
-
-    `left_out` is what an interrupted run could not keep.
-    """
-
-    partial: str
-    left_out: list[LeftOut]
-
-    def has(self, key: str) -> bool:
-        """Whether an item was written already, by a run that was interrupted."""
-
-    def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
-        """Write one item."""
-
-    def finish(self) -> None:
-        """All items are there: close the file."""
-
-    def seal(self) -> None:
-        """All was read back, if that was asked for: nothing may remain that says that the target is not complete."""
-
-    def abandon(self, *, keep: bool) -> None:
-        """Something failed: remove what was written, or `keep` what can be resumed. May come after `finish`."""

@@ -33,7 +33,7 @@ def _bytes_item(key: str, value: bytes) -> Item:
     return ArrayItem.of(key, np.frombuffer(value, "u1"))
 
 
-class _Lmdb:
+class _Lmdb(Source):
     def __init__(self, path: str) -> None:
         import lmdb
 
@@ -78,12 +78,9 @@ class _Lmdb:
         return True
 
 
-class _Tar:
+class _Tar(Source):
     def __init__(self, path: str) -> None:
         self._path = path
-
-    def close(self) -> None:
-        pass
 
     def items(self) -> Iterator[Item]:
         yield GroupItem("/", {})
@@ -112,7 +109,7 @@ def open_records(path: str) -> Source:
     return _Lmdb(path)
 
 
-class Parquet:
+class Parquet(Source):
     """A Parquet file: columns of numbers, and of lists of numbers that have one length."""
 
     def __init__(self, path: str) -> None:

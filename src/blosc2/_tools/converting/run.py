@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -19,7 +20,6 @@ from blosc2._tools.converting.items import (
     LeftOut,
     ObjectItem,
     Source,
-    Target,
     boxes_of,
 )
 from blosc2._tools.equality import equal_items, same_value
@@ -177,21 +177,31 @@ def remove(path: str) -> None:
         Owner().unlink(path)
 
 
-class UnresumedTarget:
-    """What targets share that are written in one run: nothing is kept of a run that was interrupted."""
+class Target:
+    """Where items are written, at the path `partial`. What it cannot hold it gives back.
 
-    def __init__(self, path: str) -> None:
-        self.partial, self.left_out = partial_name(path, unique=True), list[LeftOut]()
+    Nothing is kept of a run that was interrupted, but by those that say so; `left_out` is what that could not keep.
+    """
+
+    def __init__(self, path: str, partial: str = "") -> None:
+        self.partial, self.left_out = partial or partial_name(path, unique=True), list[LeftOut]()
 
     def has(self, key: str) -> bool:  # noqa: ARG002 - of all targets
-        """No item is there before the run begins."""
+        """Whether an item was written already, by a run that was interrupted."""
         return False
 
+    def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
+        """Write one item."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """All items are there: close the file."""
+
     def seal(self) -> None:
-        """Nothing says that the target is not complete."""
+        """All was read back, if that was asked for: nothing may remain that says that the target is not complete."""
 
     def abandon(self, *, keep: bool) -> None:  # noqa: ARG002 - of all targets
-        """Remove what was written."""
+        """Something failed: remove what was written, or `keep` what can be resumed. May come after `finish`."""
         remove(self.partial)
 
 

@@ -21,17 +21,18 @@ from blosc2._tools.converting.items import (
     Item,
     LeftOut,
     ObjectItem,
+    Source,
     are_names,
     boxes_of,
 )
-from blosc2._tools.converting.run import UnresumedTarget
+from blosc2._tools.converting.run import Target
 from blosc2._tools.equality import is_json
 
 # How often what is written is removed while others still write to it, and the seconds in between.
 _MOST_TRIES, _BETWEEN = 20, 0.1
 
 
-class Zarr:
+class Zarr(Source):
     """A zarr array or group."""
 
     def __init__(self, path: str) -> None:
@@ -78,7 +79,7 @@ def _array(key: str, found: Any) -> Iterator[Item]:
     yield ArrayItem(key, found.shape, dtype, lambda box: np.asarray(found[box]), found.chunks, attributes)
 
 
-class NewZarr(UnresumedTarget):
+class NewZarr(Target):
     """A group of zarr 3 that is written under another name until it is complete."""
 
     def __init__(self, path: str, **_: Any) -> None:

@@ -317,9 +317,9 @@ def _found(store: Store, pattern: str) -> list[str]:
 
 
 # ------------------------------------------------------------------ memory of large batches
-# It is used again, or goes back to the system. What one thread allocates and another one frees stays in the allocator of
-# the C library, which has some memory for each thread: with loaders that read in threads, many times what all batches
-# take.
+# It is used again, or goes back to the system. What one thread allocates and another one frees stays in the allocator
+# of the C library, which has some memory for each thread: with loaders that read in threads, many times what all
+# batches take.
 #: Bytes above which memory is taken from the system. For less, the allocator keeps little.
 LARGE: Final = 1 << 20
 # Pieces that nobody has any more, which the next batches of the same size get: memory that was never touched costs as

@@ -151,7 +151,19 @@ def too_large(size: int, keys: Sequence[str]) -> Text:
 
 
 # ------------------------------------------------------------------ panes and questions
-class ValuesPane(Static):
+class TextPane(Static):
+    """Shows a text."""
+
+    #: What is shown, for tests and for copying.
+    text = Text()
+
+    def show(self, text: Text) -> None:
+        """Show another text."""
+        self.text = text
+        self.update(text)
+
+
+class ValuesPane(TextPane):
     """Shows a window of values, and says how it is to be moved."""
 
     can_focus = True
@@ -183,8 +195,6 @@ class ValuesPane(Static):
 
     #: How many columns of the last window did fit.
     columns = 1
-    #: What is shown, for tests and for copying.
-    text = Text()
 
     @property
     def height(self) -> int:
@@ -194,11 +204,6 @@ class ValuesPane(Static):
     @property
     def width(self) -> int:
         return max(1, self.content_size.width)
-
-    def show(self, text: Text) -> None:
-        """Show another text."""
-        self.text = text
-        self.update(text)
 
     def action_move(self, down: int, right: int) -> None:
         self.post_message(self.Moved(down, right))
@@ -211,17 +216,6 @@ class ValuesPane(Static):
 
     def on_resize(self, _: Resize) -> None:
         self.post_message(self.Resized())
-
-
-class TextPane(Static):
-    """Shows a text."""
-
-    text = Text()
-
-    def show(self, text: Text) -> None:
-        """Show another text."""
-        self.text = text
-        self.update(text)
 
 
 class Ask(ModalScreen[str | None]):
@@ -486,7 +480,7 @@ class Viewer(App[None]):
 
     def _show(self, name: str, text: Text) -> None:
         pane = self.query_one(f"#{name}-pane")
-        assert isinstance(pane, (ValuesPane, TextPane))
+        assert isinstance(pane, TextPane)
         pane.show(text)
 
     async def _refresh(self) -> None:
