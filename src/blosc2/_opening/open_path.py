@@ -180,14 +180,8 @@ def open(
         end = os.path.splitext(name)[1]
         return _opening.opened_store(name, end, mode, mmap_mode, policy, store_how, locking=locking)
     if status is None and not os.path.lexists(name):
-        for other in _STORE_SUFFIXES:
-            if os.path.lexists(name + other):
-                return _opening.opened_store(name + other, other, mode, mmap_mode, policy, store_how, locking=locking)
-        raise MissingFileError(
-            errno.ENOENT,
-            "No such file or directory: blosc2.open opens what is there; blosc2.asarray(..., urlpath=...) makes a file",
-            name,
-        )
+        suffix = _suffix_there(name)
+        return _opening.opened_store(name + suffix, suffix, mode, mmap_mode, policy, store_how, locking=locking)
     if effective == "x":
         raise ExistingFileError(
             errno.EEXIST, "mode='x' only creates, and the file exists: mode='r' or 'a' opens it", name
@@ -212,6 +206,18 @@ def open(
 
 
 schunk_module.open = open
+
+
+def _suffix_there(name: str) -> str:
+    """The suffix with which there is a store of this name."""
+    for suffix in _STORE_SUFFIXES:
+        if os.path.lexists(name + suffix):
+            return suffix
+    raise MissingFileError(
+        errno.ENOENT,
+        "No such file or directory: blosc2.open opens what is there; blosc2.asarray(..., urlpath=...) makes a file",
+        name,
+    )
 
 
 def _opened_again(

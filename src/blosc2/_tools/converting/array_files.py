@@ -1,8 +1,9 @@
-"""``.npy`` and ``.npz`` files."""
+"""Files of named arrays: ``.npy``, ``.npz`` and safetensors."""
 
 from __future__ import annotations
 
 import ast
+import json
 import math
 import os
 import struct
@@ -23,17 +24,16 @@ from blosc2._tools.converting.items import (
     LeftOut,
     ObjectItem,
     Source,
-    Target,
     boxes_of,
     bytes_of,
 )
-from blosc2._tools.converting.run import UnresumedTarget
+from blosc2._tools.converting.run import Target
 from blosc2.exceptions import ConversionError
 
 _LONGEST_HEADER = 1 << 20
 
 
-class _Npy:
+class _Npy(Source):
     def __init__(self, path: str) -> None:
         self._path = path
         self._items = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -45,7 +45,7 @@ class _Npy:
         del self._items
 
 
-class _Npz:
+class _Npz(Source):
     def __init__(self, path: str) -> None:
         # A file of our own, because that of a ZipFile stays open as long as a member that was not read to its end.
         self._file = open(path, "rb")  # noqa: SIM115
@@ -147,13 +147,15 @@ class _Member:
         return rows
 
 
-def open_source(path: str) -> Source:
+def open_numpy(path: str) -> Source:
     """A ``.npy`` or ``.npz`` file."""
     return _Npz(path) if zipfile.is_zipfile(path) else _Npy(path)
 
 
-class _NpzTarget(UnresumedTarget):
-    def __init__(self, path: str) -> None:
+class NewNpz(Target):
+    """A new ``.npz`` file."""
+
+    def __init__(self, path: str, **_: Any) -> None:
         super().__init__(path)
         self._file = NewFile(self.partial, replace=True)
         self._archive = zipfile.ZipFile(self._file.file, "w", zipfile.ZIP_STORED)
@@ -186,6 +188,84 @@ class _NpzTarget(UnresumedTarget):
         super().abandon(keep=keep)
 
 
-def new_target(path: str, **_: Any) -> Target:
-    """A new ``.npz`` file."""
-    return _NpzTarget(path)
+# https://huggingface.co/docs/safetensors: the names of dtypes, all of them little-endian
+_NAMES = {
+    "BOOL": "?", "U8": "u1", "I8": "i1", "I16": "<i2", "U16": "<u2", "F16": "<f2", "I32": "<i4", "U32": "<u4",
+    "F32": "<f4", "F64": "<f8", "I64": "<i8", "U64": "<u8", "C64": "<c8",
+}  # fmt: skip
+_NAME_OF = {np.dtype(dtype): name for name, dtype in _NAMES.items()}
+
+
+class Tensors(Source):
+    """A safetensors file: named arrays behind a header in JSON, with texts as metadata of the whole file."""
+
+    def __init__(self, path: str) -> None:
+        from safetensors import safe_open
+
+        self._file: Any = safe_open(path, framework="np")
+
+    def close(self) -> None:
+        self._file.__exit__(None, None, None)
+
+    def items(self) -> Iterator[Item]:
+        yield GroupItem("/", dict(self._file.metadata() or {}))
+        for name in sorted(self._file.keys()):
+            part = self._file.get_slice(name)
+            key = "/" + name.strip("/")
+            dtype = _NAMES.get(part.get_dtype())
+            if dtype is None:
+                yield LeftOut(key, WHOLE, f"NumPy has no dtype for {part.get_dtype()}")
+                continue
+            shape = tuple(part.get_shape())
+            whole = name if not shape or 0 in shape else None
+            yield ArrayItem(key, shape, np.dtype(dtype), self._reader(part, whole))
+
+    def _reader(self, part: Any, whole: str | None) -> Any:
+        if whole is not None:
+            return lambda _: np.asarray(self._file.get_tensor(whole))
+        return lambda box: np.asarray(part[box])
+
+
+class NewTensors(Target):
+    """A new safetensors file. Its header says where each tensor lies, so the items wait until all are known."""
+
+    def __init__(self, path: str, **_: Any) -> None:
+        super().__init__(path)
+        self._items: list[ArrayItem] = []
+        self._metadata: dict[str, str] = {}
+
+    def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
+        for name, value in item.attributes.items():
+            if item.key == "/" and isinstance(value, str):
+                self._metadata[name] = value
+            else:
+                yield LeftOut(item.key, f"attribute {name!r}", "safetensors has texts for the whole file only")
+        if isinstance(item, ObjectItem):
+            yield LeftOut(item.key, WHOLE, "safetensors holds arrays only")
+        elif isinstance(item, ArrayItem):
+            if item.key == "/__metadata__":
+                yield LeftOut(item.key, WHOLE, "safetensors needs this name for itself")
+            elif item.dtype in _NAME_OF:
+                self._items.append(item)
+            else:
+                yield LeftOut(item.key, WHOLE, f"safetensors has no {item.dtype.str}")
+
+    def finish(self) -> None:
+        header: dict[str, Any] = {"__metadata__": self._metadata} if self._metadata else {}
+        at = 0
+        self._items.sort(key=lambda item: -item.dtype.itemsize)  # so that each is aligned
+        for item in self._items:
+            header[item.key.strip("/")] = {
+                "dtype": _NAME_OF[item.dtype], "shape": list(item.shape), "data_offsets": [at, at + item.nbytes],
+            }  # fmt: skip
+            at += item.nbytes
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)
+        with NewFile(self.partial, replace=True) as file:
+            file.write(struct.pack("<Q", len(text)) + text)
+            for item in self._items:
+                if 0 in item.shape:
+                    continue
+                file.writelines(bytes_of(item.read(box)) for box in boxes_of(item, in_order=True))
+            if file.tell() != 8 + len(text) + at:
+                raise ConversionError(f"{self.partial}: an array has other bytes than its shape says")
