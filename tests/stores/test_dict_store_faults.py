@@ -27,19 +27,6 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 # ------------------------------------------------------------------------------------------------ file systems
-def test_keys_that_differ_in_case_only(path: Path) -> None:
-    with blosc2.DictStore(path) as store:
-        store["/g/Key"] = [1]
-        with pytest.raises(ValueError, match="in case only"):
-            store["/g/kEY"] = [2]
-        store.flush()
-    with blosc2.DictStore(path) as store:
-        with pytest.raises(ValueError, match="in case only"):
-            store["/g/key"] = [2]
-        store["/g/Key"] = [3]
-        del store["/g/Key"]
-        store["/g/key"] = [4]
-    assert list(blosc2.DictStore(path, mode="r")) == ["/g/key"]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need privileges there")
@@ -203,46 +190,6 @@ def test_a_failed_flush_keeps_the_changes(path: Path, monkeypatch: pytest.Monkey
         assert values_of(reader) == {"/a": [10], "/b": [20]}
 
 
-def test_threads_may_sweep_together(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with blosc2.DictStore(path) as store:
-        store["/a"] = [1]
-        store.flush()
-
-        class Dead:
-            def __call__(self) -> None:
-                store._leaves.held.pop("/dead", None)  # as another thread would
-
-        store._leaves.held["/dead"] = Dead()
-        store._sweep_at = 0
-        assert store["/a"][0] == 1
-        assert "/dead" not in store._leaves.held
-
-
-def test_a_lookup_sees_one_version_of_an_archive(tmp_path: Path) -> None:
-    path = tmp_path / "x.b2z"
-    with blosc2.DictStore(path) as store:
-        store.update({"/a": [1], "/b": [2], "/c": [3]})
-        store.flush()
-        backend = store._backend
-        assert backend.locate("/b") is not None
-        members = backend.members
-        members.table()
-        find = members._find
-
-        def flushing_find(key: str) -> int:
-            number = find(key)
-            members._find = find
-            del store["/a"]
-            store.flush()
-            return number
-
-        members._find = flushing_find
-        source, offset, length = backend.locate("/c")
-        assert source.read(offset, length) == store["/c"].to_cframe()
-    with pytest.raises(blosc2.exceptions.ClosedStoreError):
-        backend.locate("/c")
-
-
 # ------------------------------------------------------------------------------------------------ failing appends
 @pytest.mark.parametrize("staged", [False, True])
 @pytest.mark.parametrize("nth", [1, 2])
@@ -340,23 +287,6 @@ def test_two_appends_at_a_time_are_refused(tmp_path: Path, monkeypatch: pytest.M
 
 
 # ------------------------------------------------------------------------------------------------ names
-@pytest.mark.parametrize("pair", [("/x", "/x.b2nd/y"), ("/g/x", "/g/x.b2f/y/z"), ("/x", "/x.b2b/y.b2nd/z")])
-@pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("flushed", [False, True])
-def test_no_file_gets_the_name_of_a_folder(path: Path, pair: tuple[str, str], *, turned: bool, flushed: bool) -> None:
-    first, second = pair[::-1] if turned else pair
-    with blosc2.DictStore(path) as store:
-        store[first] = [1]
-        if flushed:
-            store.flush()
-        with pytest.raises(ValueError, match="name of the file"):
-            store[second] = [2]
-        store["/x.b2nd.y"] = [3]
-        del store[first]
-        store.flush()
-        store[second] = [2]
-    with blosc2.DictStore(path, mode="r") as store:
-        assert set(store) == {second, "/x.b2nd.y"}
 
 
 @pytest.mark.usefixtures("changes_wait")
