@@ -5,17 +5,11 @@ from __future__ import annotations
 import errno
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from store_makers import KINDS, Maker, values_of
-
-
-@pytest.fixture(params=KINDS)
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Maker:
-    return Maker(request.param, tmp_path)
+from store_makers import Maker, values_of
 
 
 def in_thread(function: Callable[[], Any]) -> None:

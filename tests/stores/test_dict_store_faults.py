@@ -16,8 +16,6 @@ from store_kit import tree_state
 
 import blosc2
 from blosc2._backends.embedded.changes import values_after
-from blosc2._backends.zip import members as zip_version
-from blosc2._core.zip.archive import Archive
 from blosc2.exceptions import FormatError
 
 
@@ -271,21 +269,6 @@ def test_what_another_wrote_during_an_append_stays(tmp_path: Path, monkeypatch: 
     assert path.read_bytes() == before
 
 
-@pytest.mark.skipif(os.name == "nt", reason="locks of POSIX")
-def test_two_appends_at_a_time_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "x.b2z"
-    with blosc2.DictStore(path) as store:
-        store["/a"] = [1]
-    monkeypatch.setattr("blosc2._stores.pending.MEMORY_LIMIT", 100)
-    first = blosc2.DictStore(path)
-    first["/b"] = np.arange(50)
-    with pytest.raises(blosc2.StoreLockedError, match="open for writing by another handle of this process"):
-        blosc2.DictStore(path)
-    first.close()
-    with blosc2.DictStore(path, mode="r") as reader:
-        assert list(reader) == ["/a", "/b"]
-
-
 # ------------------------------------------------------------------------------------------------ names
 
 
@@ -429,19 +412,11 @@ def test_an_embedded_value_has_its_new_key_before_a_file_takes_the_old_one(
         assert values_of(reader) == {"/b": list(range(100)), "/k": [1, 2]}
 
 
-def test_a_directory_of_many_members_is_gone_through_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_of_more_members_than_its_end_record_can_state(tmp_path: Path) -> None:
     """Above 65,534 members the end record does not state their number; that is no sign of an unfinished append."""
     path = tmp_path / "many.b2z"
     with blosc2.DictStore(str(path), mode="w") as store:
         store.write_many((f"/{n}", np.zeros(1, "i1")) for n in range(65535))
-    opened = []
-
-    class Counted(Archive):
-        def __init__(self, *_: Any) -> None:
-            opened.append(self)
-
-    monkeypatch.setattr(zip_version, "Archive", Counted)
     with blosc2.DictStore(str(path), mode="r", mmap_mode="r") as reader:
         assert len(reader) == 65535
         assert reader["/65534"][:] == [0]
-    assert len(opened) == 1

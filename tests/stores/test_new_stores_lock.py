@@ -14,20 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 from fixture_kit.isolated import environment
-from store_makers import KINDS, Maker
+from store_makers import Maker
 
 import blosc2
-from blosc2._backends import writer_lock as store_lock
 from blosc2._files import locks
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="locks of POSIX")
 
 MODES = pytest.mark.parametrize("mode", ["a", "w"])
-
-
-@pytest.fixture(params=KINDS)
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Maker:
-    return Maker(request.param, tmp_path)
 
 
 def outside(code: str, *arguments: str) -> subprocess.Popen[str]:
@@ -190,38 +184,6 @@ def test_the_file_of_another_creation_is_not_taken_for_ones_own(make: Maker, mon
         store["/a"] = [2]
     assert make.values() == {"/other": [1], "/a": [2]}
     assert os.listdir(make.path.parent) == [make.path.name]
-
-
-def test_the_lock_goes_over_to_the_store(tmp_path: Path) -> None:
-    path = tmp_path / "x.b2z"
-    lock = store_lock.WriterLock(str(path))
-    assert lock.held
-    assert os.listdir(tmp_path) == [".x.b2z.lock"]
-    with path.open("wb") as file:
-        lock.take(file.fileno())
-        lock.adopt()
-    assert os.listdir(tmp_path) == ["x.b2z"]
-    with pytest.raises(blosc2.exceptions.StoreLockedError):
-        store_lock.WriterLock(str(path))
-    lock.release()
-    store_lock.WriterLock(str(path)).release()
-    assert os.listdir(tmp_path) == ["x.b2z"]
-
-
-def test_a_forked_child_leaves_the_lock_alone(make: Maker) -> None:
-    store = make("w")
-    pid = os.fork()
-    if pid == 0:
-        try:
-            del store
-        finally:
-            os._exit(0)
-    os.waitpid(pid, 0)
-    with pytest.raises(blosc2.exceptions.StoreLockedError):
-        make("a")
-    store["/a"] = [1]
-    store.close()
-    assert make.values() == {"/a": [1]}
 
 
 def test_a_file_where_a_folder_should_be(tmp_path: Path) -> None:

@@ -15,12 +15,6 @@ from store_makers import KINDS, Maker, values_of
 
 import blosc2
 from blosc2._backends.embedded import file as embedded_file
-from blosc2._stores import changes
-
-
-@pytest.fixture(params=KINDS)
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Maker:
-    return Maker(request.param, tmp_path)
 
 
 @pytest.fixture
@@ -97,54 +91,6 @@ def test_a_refusal_that_a_transaction_catches(filled: Any, make: Maker) -> None:
         with pytest.raises(ZeroDivisionError):
             filled.write_many((f"/k{n}", [1 / (2 - n)]) for n in range(4))
     check_nothing_happened(filled, make, {**before, "/new": [3]})
-
-
-def test_a_rename_in_which_a_call_fails(filled: Any, make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
-    filled["/g/k1"] = [1, 2]
-    before = values_of(filled)
-    put, left = changes.put, [1]
-
-    def failing(store: Any, *arguments: Any) -> None:
-        if not left:
-            raise OSError(errno.EIO, "Input/output error")
-        left.pop()
-        put(store, *arguments)
-
-    monkeypatch.setattr(changes, "put", failing)
-    if make.is_tree:
-        with pytest.raises(OSError, match="Input"):
-            filled.rename("/g", "/h")
-    left.clear()
-    with pytest.raises(OSError, match="Input"):
-        filled.rename("/g/k1", "/h/k1")
-    monkeypatch.undo()
-    check_nothing_happened(filled, make, before)
-
-
-@pytest.mark.parametrize("what", ["clear", "delete"])
-def test_a_removal_in_which_a_call_fails(filled: Any, make: Maker, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
-    filled["/g/k1"][0] = 8
-    leaves = [filled["/g/k1"], filled["/keep"]]
-    before = values_of(filled)
-    remove, left = changes.remove, [1, 2]
-
-    def failing(store: Any, key: str) -> None:
-        if not left:
-            raise OSError(errno.EIO, "Input/output error")
-        left.pop()
-        remove(store, key)
-
-    monkeypatch.setattr(changes, "remove", failing)
-    with pytest.raises(OSError, match="Input"):
-        if what == "clear" or not make.is_tree:
-            filled.clear()
-        else:
-            del filled["/g"]
-    monkeypatch.undo()
-    assert [filled["/g/k1"], filled["/keep"]] == leaves
-    leaves[0][1] = 9
-    before["/g/k1"][1] = 9
-    check_nothing_happened(filled, make, before)
 
 
 # ------------------------------------------------------------------------------------------------ update
