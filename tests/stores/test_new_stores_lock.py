@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -112,25 +111,6 @@ def test_without_the_lock_nobody_is_kept_out(make: Maker) -> None:
         other.close()
         first["/a"] = [1]
     assert make.values()["/a"] == [1]
-
-
-@MODES
-def test_a_killed_creator_blocks_nobody(mode: str, make: Maker) -> None:
-    code = "store = cls(path, mode=mode)\nprint('open', flush=True)\ntime.sleep(60)"
-    program = outside(code, make.cls.__name__, str(make.path), mode, "0")
-    assert program.stdout is not None
-    assert program.stdout.readline() == "open\n"
-    with pytest.raises(blosc2.exceptions.StoreLockedError, match=f"process {program.pid}"):
-        make(mode)
-    program.send_signal(signal.SIGKILL)
-    program.wait()
-    for stream in (program.stdout, program.stdin):
-        assert stream is not None
-        stream.close()
-    with make(mode) as store:
-        store["/a"] = [1]
-    assert make.values() == {"/a": [1]}
-    assert os.listdir(make.path.parent) == [make.path.name]
 
 
 def test_nothing_is_left_where_nothing_is_made(make: Maker) -> None:

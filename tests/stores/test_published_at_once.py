@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-import random
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from fixture_kit.isolated import environment
 from store_makers import KINDS, Maker
 
-import blosc2
 from blosc2._backends import publish_pace as pace
 from blosc2._stores import leaf_publishing
 
@@ -234,39 +227,3 @@ def test_a_large_store_publishes_what_waits_at_flush(make: Maker, monkeypatch: p
         monkeypatch.setattr(pace, "_LONGEST_WAIT", 0.0)
         store["/newer"] = [2]  # a second has passed
         assert make.values()["/newer"] == [2]
-
-
-WRITER = """
-import sys, numpy as np, blosc2
-store = getattr(blosc2, sys.argv[1])(sys.argv[2], mode="a")
-n = len(store)
-print("open", flush=True)
-while True:
-    store[f"/k{n}"] = np.full(1 + 37 * n % 700, n)
-    n += 1
-    with getattr(blosc2, sys.argv[1])(sys.argv[2], mode="r") as reader:
-        print(len(reader), flush=True)
-"""
-
-
-@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-def test_a_killed_writer_loses_nothing_that_was_published(make: Maker) -> None:
-    """The store holds the first keys, each whole, and of the first ones all that other readers saw."""
-    rng = random.Random(7)
-    seen = 0
-    for _ in range(5):
-        with subprocess.Popen([sys.executable, "-c", WRITER, make.cls.__name__, str(make.path)], env=environment(),
-                              stdout=subprocess.PIPE, text=True) as writer:  # fmt: skip
-            assert writer.stdout is not None
-            assert writer.stdout.readline() == "open\n"
-            time.sleep(rng.uniform(0, 0.1))
-            writer.send_signal(signal.SIGKILL)
-            told = [int(line) for line in writer.stdout.read().split("\n")[:-1]]
-        if not seen and not told and not make.path.exists():
-            continue  # a new .b2d is there with its first leaf
-        values = make.values()
-        assert values == {f"/k{n}": [n] * (1 + 37 * n % 700) for n in range(len(values))}
-        assert blosc2.check(make.path).ok
-        assert len(values) >= max([seen, *told])
-        seen = len(values)
-    assert seen > 0
