@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fixture_kit.forks import in_child
+from store_makers import Maker
 
 import blosc2
 from blosc2._backends.zip.backend import ZipBackend
@@ -24,6 +25,7 @@ from blosc2.exceptions import ClosedStoreError
 COUNT = 8_000
 
 NOISE = np.random.default_rng(0).integers(0, 256, 5000, "u1")
+SIZES = (3, 100, 1000, 4095, 4096, 5000, 32 << 10, 64 << 10, 65537, 100_000, 300_000, 1 << 20)
 
 
 @pytest.fixture(params=["new", "beside others"])
@@ -262,3 +264,53 @@ def test_an_iterable_that_forks(path: Path) -> None:
     store.close()
     assert found(path) == before | expected(leaves(COUNT))
     assert blosc2.check(path).ok
+
+
+# ------------------------------------------------------------------ threads that compress
+def of_size(rng: np.random.Generator, nbytes: int, dtype: str = "i2") -> Any:
+    """An array that compresses to some part of it."""
+    count = -(-nbytes // np.dtype(dtype).itemsize)
+    return np.cumsum(rng.integers(-2, 3, count)).astype(dtype)
+
+
+def all_kinds() -> list[tuple[str, Any]]:
+    """Values of all sizes and kinds, in an order without any."""
+    rng = np.random.default_rng(4)
+    table = np.zeros(900, [("a", "i4"), ("b", "f8")])
+    table["a"] = np.arange(900)
+    values: list[Any] = [of_size(rng, size, dtype) for size in SIZES for dtype in ("i1", "i2", "i4", "f8", "u4", "i8")]
+    values += [of_size(rng, 32 << 10).reshape(64, -1) for _ in range(100)]
+    values += [np.zeros(5000), np.ones((40, 50)), np.zeros((9, 1000), "u1"), table, table[::2], np.empty((0, 5))]
+    values += [of_size(rng, 20_000).reshape(100, 100).T, of_size(rng, 40_000)[::-3], np.array(["text"] * 3000)]
+    values += [list(range(2000)), blosc2.arange(3000), blosc2.SChunk(data=b"12345678" * 900), np.float64(3.5)]
+    order = rng.permutation(len(values))
+    return [(f"/g{n % 3}/k{n}", values[n]) for n in order]
+
+
+@pytest.mark.parametrize("make", ["b2e", "b2z", "b2d", "b2d-mixed", "b2d-embedded", "tree-b2z"], indirect=True)
+def test_threads_make_the_leaves_of_single_assignments(make: Maker) -> None:
+    items = all_kinds()
+    with make("w") as store:
+        for key, value in items:
+            store[key] = value
+    before, made = blosc2.nthreads, []
+    for nthreads in (0, 1, 2, 4):
+        if nthreads:
+            blosc2.set_nthreads(nthreads)
+            told: list[tuple[int, int]] = []
+            with make("w") as store:
+                assert store.write_many(iter(items), progress=lambda *now, told=told: told.append(now)) == len(items)
+            assert told[-1] == (len(items), sum(getattr(v, "nbytes", np.asarray(v).nbytes) for _, v in items))
+        with make("r") as store:
+            made.append(
+                {key: leaf.to_cframe() for key, leaf in store.items() if not isinstance(leaf, blosc2.TreeStore)}
+            )
+        assert blosc2.check(make.path).ok
+    blosc2.set_nthreads(before)
+    assert made[1:] == made[:1] * 3
+    with make("r") as store:
+        for key, value in items:
+            is_array = not isinstance(value, blosc2.SChunk)
+            np.testing.assert_array_equal(
+                np.asarray(store[key]) if is_array else store[key][:], value if is_array else value[:]
+            )
