@@ -1,4 +1,4 @@
-"""Groups, objects of other packages and views: what a `TreeStore` has beyond other stores."""
+"""Views of groups: each is its tree, below a path."""
 
 from __future__ import annotations
 
@@ -11,11 +11,6 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._stores import ForeignObjects, Groups, has_group
-from blosc2.tree_store import SubtreeView
-
-#: What a view may not do, does for the whole tree, or says of itself.
-OWN_OF_A_VIEW = {"to_b2z", "to_b2d", "refresh", "close", "__init__", "__exit__", "__del__", "__reduce__"}
 
 
 @pytest.fixture(params=[".b2z", ".b2d"])
@@ -26,33 +21,6 @@ def tree(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
         yield tree
 
 
-def test_groups_count_what_is_added(tree: Any) -> None:
-    groups = Groups(tree._backend, tree._pending)
-    for key, change in (("/n/m/a", 1), ("/n/b", 1), ("/g/y", 0), ("/g/h/x", -1)):
-        groups.key_changed(key, change)
-    assert groups.added == {"/n": 2, "/n/m": 1, "/g": -1, "/g/h": -1}
-    assert has_group(tree._backend, "/g", groups.added["/g"])
-    assert not has_group(tree._backend, "/g/h", groups.added["/g/h"])
-    assert has_group(tree._backend, "/n/m", 1)
-    assert not has_group(tree._backend, "/n/m", 0)
-    assert not has_group(tree._backend, "/\ud800", 0)
-    groups.begin_version()
-    assert groups.added == {}
-
-
-def test_groups_are_counted_again(tmp_path: Path) -> None:
-    with blosc2.TreeStore(str(tmp_path / "t.b2z"), mode="w") as tree:
-        tree["/g/x"] = [1]
-        tree.flush()
-        tree["/g/y"], tree["/n/x"], tree["/g/x"] = [1], [2], [3]
-        del tree["/g/x"]
-        expected = {"/n": 1, "/g": 0}
-        assert {key: count for key, count in tree._groups.added.items() if count} == {"/n": 1}
-        tree._groups.added.update({"/wrong": 7})
-        tree._groups.recount()
-        assert tree._groups.added == expected
-
-
 def test_groups_of_a_directory_after_discarding(tmp_path: Path) -> None:
     with blosc2.TreeStore(str(tmp_path / "t.b2d"), mode="w") as tree:
         tree.flush()
@@ -61,51 +29,8 @@ def test_groups_of_a_directory_after_discarding(tmp_path: Path) -> None:
         assert ("/g" in tree) == ("/g/x" in tree) == ("/g" in list(tree))
 
 
-def test_declared_objects(tree: Any) -> None:
-    foreign: ForeignObjects = tree._foreign
-    assert foreign.registry == {}
-    tree._pending.registry = {"/g/h": {"kind": "thing"}}
-    foreign.recount()
-    assert foreign.at("/g/h", tree) == {"kind": "thing"}
-    assert foreign.at("/g", tree) is None
-    assert foreign.above("/g/h/x", tree) == "/g/h"
-    assert foreign.above("/g/h", tree) is None
-    assert foreign.keys(tree) == {"/g/h"}
-    foreign.rename("/g", "/k")
-    assert tree._pending.registry == {"/k/h": {"kind": "thing"}}
-    assert tree._pending.unwritten
-    foreign.remove("/k")
-    assert tree._pending.registry == {}
-
-
-def test_a_registry_that_stays_is_not_written(tree: Any) -> None:
-    tree._foreign.rename("/g", "/k")
-    tree._foreign.remove("/none")
-    assert tree._pending.registry is None
-    assert not tree._pending.unwritten
-
-
-def test_a_description_makes_an_object(tree: Any) -> None:
-    assert tree._foreign.above("/g/h/x", tree) is None
-    description = blosc2.SChunk(chunksize=64, cparams={"typesize": 1})
-    description.vlmeta["kind"] = "ctable"
-    tree["/g/h/_meta"] = description
-    assert tree._foreign.above("/g/h/x", tree) == "/g/h"
-    tree.discard()
-    if tree.is_zip_store:
-        assert tree._foreign.above("/g/h/x", tree) is None
-
-
-# ------------------------------------------------------------------ views
-def test_a_view_has_few_methods_of_its_own() -> None:
-    own = {name for name, value in vars(SubtreeView).items() if callable(value)}
-    assert own - {"_no_file"} == OWN_OF_A_VIEW
-
-
-def test_a_view_has_the_objects_of_its_tree(tree: Any) -> None:
+def test_a_view_has_the_leaves_of_its_tree(tree: Any) -> None:
     view = tree["/g"]
-    for name in ("_pending", "_contents", "_leaves", "_session", "_groups", "_foreign", "_publishing", "_backend"):
-        assert getattr(view, name) is getattr(tree, name)
     view["/new/z"] = np.arange(3)
     assert tree["/g/new/z"][:].tolist() == [0, 1, 2]
     leaf = view["/h/x"]
@@ -138,7 +63,6 @@ def test_a_refusal_names_the_key_in_the_whole_tree(tmp_path: Path) -> None:
 def test_a_view_of_a_view_is_one_of_the_tree(tree: Any) -> None:
     inner = tree["/g"]["/h"]
     assert inner.subtree_path == "/g/h"
-    assert inner._owner is tree
     assert list(inner) == ["/x"]
     assert inner.get_subtree("/") is inner
 
