@@ -15,7 +15,7 @@ import blosc2
 from blosc2._arrays import small_frames
 from blosc2._arrays.small_frames import cframe_of, forget_templates
 from blosc2._core.codec.codec import Encoding
-from blosc2._core.frame.small_frame import Template
+from blosc2._core.frame.frame_writer import Template
 
 Items = np.ndarray[Any, Any]
 

@@ -14,8 +14,7 @@ import numpy as np
 from blosc2._arrays.spec import ArrayPlan
 from blosc2._core.catalog_writing.descriptions import describe
 from blosc2._core.frame.frame import Frame
-from blosc2._core.frame.frame_writer import pack_header, pack_index, pack_trailer
-from blosc2._core.frame.small_frame import RawKinds, Template, forget_idle
+from blosc2._core.frame.frame_writer import RawKinds, Template, forget_idle, pack_header, pack_index, pack_trailer
 from blosc2._core.io.forking import in_child
 from blosc2._core.io.sharing import free_lock, item_of
 from blosc2._core.io.source import Source

@@ -11,8 +11,7 @@ import numpy as np
 from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.gaps import as_bytes
 from blosc2._core.ndim.geometry import Geometry
-from blosc2._core.ndim.grid_read import Read, check_out, read_basic_into, work_of
-from blosc2._core.ndim.grid_read_many import ReadMany
+from blosc2._core.ndim.grid_read import Read, ReadMany, check_out, read_basic_into, work_of
 from blosc2._frames import CHUNK_HEADER
 from blosc2._indexing.keys import (
     FancySelection,
@@ -124,7 +123,7 @@ _MOST_ROWS = 1 << 20
 
 
 class Points(NamedTuple):
-    """Points as `_core.grid` takes them.
+    """Points as `_core.ndim.geometry` takes them.
 
     Attributes
     ----------

@@ -11,8 +11,8 @@ import numpy as np
 
 from blosc2._backends import FRAME_MAGIC
 from blosc2._core.allocation import allowed, too_much
-from blosc2._core.frame.block_check import check_chunk as check_stored_chunk
 from blosc2._core.frame.frame import Frame
+from blosc2._core.frame.frame_checksums import check_chunk as check_stored_chunk
 from blosc2._core.io.source import Source
 from blosc2._frames import (
     CHUNK_HEADER,

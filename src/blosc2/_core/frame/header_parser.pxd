@@ -46,7 +46,7 @@ cdef class Header:
     cdef uint8_t header_holds           # whether the header is the one of the checksums, where there are such
     cdef uint8_t wholes                 # whether what is read as a whole is checked against them
     cdef uint8_t each_read              # whether chunks are checked at each read, of parts too
-    cdef readonly uint8_t by_member     # whether reading all of it is to be checked against the next; see member_checksum.pyx
+    cdef readonly uint8_t by_member     # whether reading all of it is to be checked against the next; see frame.pyx
     cdef uint32_t member_checksum            # CRC-32 of all of the frame
     # Chunks lie between these two, absolute; offsets count from the first.
     cdef int64_t chunks_start, chunks_stop

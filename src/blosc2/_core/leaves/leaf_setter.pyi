@@ -3,7 +3,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from blosc2._core.frame.small_frame import RawKinds
+from blosc2._core.frame.frame_writer import RawKinds
 from blosc2._core.io.forking import Lock
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyListing

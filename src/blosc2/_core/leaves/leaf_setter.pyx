@@ -18,7 +18,7 @@ from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp
 
-from blosc2._core.frame.small_frame cimport RawKind, RawKinds
+from blosc2._core.frame.frame_writer cimport RawKind, RawKinds
 from blosc2._core.io.source cimport Source
 from blosc2._core.io.steps cimport item_of, number_set, state_get, state_set
 from blosc2._core.keys.folded_keys cimport KeySet, KnownNames, folded_hash, path_hash, plain_parent

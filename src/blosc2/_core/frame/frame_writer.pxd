@@ -1,15 +1,16 @@
 cimport numpy as cnp
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint8_t
 
 from blosc2._core.codec.codec cimport Encoder
 from blosc2._core.io.source cimport Source
+
 
 cdef enum:
     MOST_AXES = 8
 
 
 cdef class RawKind:
-    """What is around the bytes of arrays of one kind; see small_frame.pyx."""
+    """What is around the bytes of arrays of one kind; see frame_writer.pyx."""
 
     cdef bytes before, behind
     cdef bytes description          # for a catalog
@@ -27,7 +28,7 @@ cdef class RawKind:
 
 
 cdef class RawKinds:
-    """The kinds met last of arrays that a store keeps as they are; see small_frame.pyx."""
+    """The kinds met last of arrays that a store keeps as they are; see frame_writer.pyx."""
 
     cdef object learn
     cdef dict now, made_from
@@ -42,7 +43,7 @@ cdef class RawKinds:
 
 
 cdef class Template:
-    """Everything of a frame but its one chunk; see small_frame.pyx."""
+    """Everything of a frame but its one chunk; see frame_writer.pyx."""
 
     cdef bytes header, tail, zeros
     cdef RawKind raw

@@ -1,3 +1,6 @@
+/* What C-Blosc2 takes from the process: memory, and variables of the environment. */
+#ifndef B2_LIBRARY_H
+#define B2_LIBRARY_H
 /* What the C library does when memory is short. It uses some of what it asked for without looking whether it got it
    (contexts of zstd and LZ4, the geometry in its plugins), tells a lack of memory as damage (zlib, dictionaries), or gives a
    chunk that nobody can decode (a dictionary of zstd). Where the linker can do it, its calls of `malloc` come here. What is
@@ -6,8 +9,6 @@
 
    A call of the library stands between `enter_library` and `leave_library`; if that says NO_MEMORY, the context is
    freed, and `leave_reserve` follows. */
-#ifndef B2_LIBRARY_MEMORY_H
-#define B2_LIBRARY_MEMORY_H
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -126,5 +127,20 @@ void *__wrap_memcpy(void *to, const void *from, size_t size) { return memmove(to
 #else
 static inline void leave_reserve(void) {}
 static inline void clear_reserve(void) {}
+#endif
+
+/* The C library reads BLOSC_* variables when a context is made and again while it compresses, and lets them override
+   the parameters that it was given. Where the linker can do it, its calls of getenv come here and find none of them. */
+#ifdef B2_WRAPS_LIBRARY
+char *__real_getenv(const char *name);
+char *__wrap_getenv(const char *name);
+
+char *__wrap_getenv(const char *name) {
+  return strncmp(name, "BLOSC_", 6) == 0 ? 0 : __real_getenv(name);
+}
+
+static inline int library_reads_environment(void) { return 0; }
+#else
+static inline int library_reads_environment(void) { return 1; }
 #endif
 #endif
