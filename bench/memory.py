@@ -212,7 +212,7 @@ def salvaged(path: str, out: str) -> None:
     blosc2.salvage(path, out)
 
 
-for _name, _make, _act, *_moved in (
+_rows: list[Any] = [
     ("copy(urlpath=)", array_to_read, lambda array, out: array.copy(urlpath=out)),
     ("copy(urlpath=), mapped", partial(array_to_read, mmap_mode="r"), lambda array, out: array.copy(urlpath=out)),
     ("save", array_to_read, lambda array, out: array.save(out)),
@@ -233,7 +233,8 @@ for _name, _make, _act, *_moved in (
     ("asarray of a mapped file", items_of, by_name("asarray")),
     ("concat with itself", array_to_read, twice("concat"), 2),
     ("stack with itself", array_to_read, twice("stack"), 2),
-):
+]
+for _name, _make, _act, *_moved in _rows:
     ROWS["array: " + _name] = ("array", _make, _act, *(_moved or [1]))
 
 
@@ -278,7 +279,7 @@ def let_grow(_: Any, leaf: Any) -> None:
 
 for _suffix in SUFFIXES:
     _change, _read = partial(store_to_change, _suffix), partial(store_to_read, _suffix)
-    for _name, _make, _act, *_moved in (
+    _rows = [
         ("one item of the leaf edited", _change, and_close(lambda _, leaf: edited(leaf, ""))),
         ("an attribute of the leaf set", _change, and_close(lambda _, leaf: leaf.attrs.update(a=1))),
         ("the leaf filled, 40 MB at a time", beside_noise(_change), and_close(fill)),
@@ -293,7 +294,8 @@ for _suffix in SUFFIXES:
         ("its leaf copied to a file", _read, lambda store, out: store["/big"].copy(urlpath=out)),
         *([("to_b2d", _read, lambda store, out: store.to_b2d(out[:-4] + "b2d"))] if _suffix != ".b2e" else []),
         *([("to_b2z", _read, lambda store, out: store.to_b2z(filename=out[:-4] + "b2z"))] if _suffix == ".b2d" else []),
-    ):
+    ]
+    for _name, _make, _act, *_moved in _rows:
         ROWS[f"{_suffix}: {_name}"] = (_suffix, _make, _act, *(_moved or [1]))
 
 
