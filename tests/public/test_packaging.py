@@ -132,12 +132,7 @@ def test_only_the_init_function_is_exported(extension: Path) -> None:
 def test_one_module_links_the_c_library() -> None:
     named = re.compile(r"^\s*(cimport|from|import)\b.*\bcblosc2\b", re.MULTILINE)
     users = {path.name for path in SOURCES if named.search(path.read_text("utf-8"))}
-    # A .pxd of inline functions is compiled into the module that uses it.
-    inline = users - {"codec.pyx", "codec.pxd"}
-    assert "codec.pyx" in users
-    assert all((CORE / "codec" / name).is_file() and name.endswith(".pxd") for name in inline)
-    uses_inline = re.compile(rf"\b({'|'.join(Path(name).stem for name in inline)}) cimport")
-    assert {path.name for path in SOURCES if uses_inline.search(path.read_text("utf-8"))} <= {"codec.pyx", *inline}
+    assert users == {"codec.pyx"}
 
 
 def test_extensions_import_no_python_layer() -> None:

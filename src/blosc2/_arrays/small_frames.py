@@ -2,7 +2,7 @@
 
 For an array of some bytes, nearly all work of `asarray` is bookkeeping. Arrays of one dtype, shape and compression
 differ only in one chunk and two lengths, so the rest is kept as a template. Stores make all frames of such arrays by
-them: one by one, several in threads (`_core.frame.frame_batch`), and those of a few bytes without Python (`RawKinds`).
+them: one by one, several in threads (`_core.frame.frame_writer`), and those of a few bytes without Python (`RawKinds`).
 """
 
 from __future__ import annotations

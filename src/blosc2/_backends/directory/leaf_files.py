@@ -130,6 +130,11 @@ _RANKS: Final = {suffix: rank for rank, suffix in enumerate(LEAF_SUFFIXES)}
 _name_of = attrgetter("name")
 
 
+def _is_unusual(entry: os.DirEntry[str]) -> bool:
+    """Whether a name does not end like the file of a leaf. Of one that begins with a dot, that is no suffix."""
+    return entry.name.startswith(".") or not entry.name.endswith(LEAF_SUFFIXES)
+
+
 class Folder:
     """What lies right in one folder.
 
@@ -156,12 +161,7 @@ class Folder:
         self.folders: list[str] = []
         top, inner = base == "/", base[1:]
         with os.scandir(root + base) as entries:
-            # Of what begins with a dot, that is no suffix.
-            found = [
-                entry for entry in entries
-                if not unusual or entry.name.startswith(".") or not entry.name.endswith(LEAF_SUFFIXES)
-            ]  # fmt: skip
-            for entry in sorted(found, key=_name_of):
+            for entry in sorted(filter(_is_unusual, entries) if unusual else entries, key=_name_of):
                 name = entry.name
                 dot = name.rfind(".")
                 usual = item_of(_RANKS, name[dot:]) if dot > 0 and name[0] != "." else None
