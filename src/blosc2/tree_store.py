@@ -110,7 +110,7 @@ class TreeStore(DictStore):
         return self._prefix if key == "/" else self._prefix + canonical_key(key)
 
     def _absolute_group(self, path: str) -> str:
-        """The same for a group; "" means the same as "/"."""
+        """The key of a group in the whole tree; "" stands for "/"."""
         return self._absolute(path or "/")
 
     def _relative(self, batches: Iterable[list[str]]) -> Iterator[list[str]]:
@@ -363,7 +363,7 @@ class TreeStore(DictStore):
 
     @property
     def attrs(self) -> GroupAttributes:
-        """The same as `vlmeta`."""
+        """The attributes, under the name of h5py and zarr; see `vlmeta`."""
         return self.vlmeta
 
     # ------------------------------------------------------------------ description

@@ -61,7 +61,7 @@ def remove(store: Store, key: str) -> LiveHandle | None:
         block = _note(store, key)
         try:
             pending.remove(key, block, is_published=is_published)
-            edited = store._leaves.forget(key)  # last: what comes in between may open the leaf
+            edited = store._leaves.forget(key)  # last: a finalizer may open the leaf
             store._publishing.forget_key(key, removed=True)
             embedded = store._backend.embedded
             if embedded is not None and key in embedded.entries:

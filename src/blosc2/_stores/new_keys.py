@@ -229,7 +229,7 @@ class NewKeys:
         return self.settle(key, self.admission.admit(key) if usual else UNKNOWN)
 
     def settle(self, key: object, found: int) -> str:
-        """The same for a key of which `KeyAdmission` has found something already."""
+        """The canonical form of a key of which `KeyAdmission` has found something already."""
         if found <= AGAIN:
             return cast("str", key)
         if found == LIKE_ANOTHER:

@@ -121,7 +121,7 @@ class Session(SessionState):
             self.check_open()
 
     def check_between(self, what: str) -> None:
-        """Raise an error if this thread is in the middle of a change or a publication, and this came in between."""
+        """Raise an error if this thread is in the middle of a change or a publication, and re-enters it."""
         if self.is_changing:
             raise RuntimeError(
                 f"cannot {what}: this thread is in the middle of changing or publishing the store, and a finalizer, a "

@@ -144,7 +144,7 @@ def _pairs(items: Items, more: Mapping[str, Any] | None = None) -> Iterator[tupl
 
 
 def _absolute(store: Store, items: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """The same items with keys of the whole store, if `store` is a view of a group."""
+    """The items with keys of the whole store, if `store` is a view of a group."""
     return ((store._absolute(key), value) for key, value in items) if store._prefix else items
 
 
@@ -237,7 +237,7 @@ def _stream_update(store: DictStore, items: Iterator[tuple[str, Any]]) -> None:
     except BaseException:
         if not store._backend.behind:  # nothing is published: the changes of other threads stay pending
             with Change(store._session):
-                # What came in between, such as a finalizer, may have set others.
+                # A finalizer may have set others meanwhile.
                 pending.frames, pending.tiers = before[0] | pending.frames, before[1] | pending.tiers
                 recount(store)
         raise

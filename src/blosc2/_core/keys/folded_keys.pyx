@@ -329,7 +329,7 @@ cdef class KeyAdmission:
         return self._is_like(hash_of(key), folded_hash(key))
 
     cdef bint _is_like(self, uint64_t hashed, uint64_t other) except -1:
-        """The same of its hash, and that without regard to case.
+        """Whether there is a key like the one of a hash, by that without regard to case.
 
         They are the same of most keys, which are written as the others are compared: `leaves` has these already.
         """

@@ -151,7 +151,7 @@ cdef class KeyTable:
         return self
 
     cdef KeyTable instead(self):
-        """The same keys without the catalog, in which something was wrong."""
+        """The keys without the catalog, in which something was wrong."""
         cdef KeyTable other
         if self.catalog is None:
             raise self._changed()

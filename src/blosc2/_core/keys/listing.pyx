@@ -231,7 +231,7 @@ cdef class KeyListing:
         return self._sound_children(path, &r, False, most)[:2]
 
     cdef tuple _sound_children(self, str path, Range *range, bint ranges, int64_t most=-1):
-        """The same for a range, with the ranges of the groups; without the catalog where that is damaged."""
+        """What lies in a range, with the ranges of the groups; without the catalog where that is damaged."""
         while True:
             try:
                 return self._children(path, range, ranges, most)

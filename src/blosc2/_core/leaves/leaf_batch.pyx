@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """Many leaves of an archive at once: several threads find, compare and decode them, without a Python object for any.
 
-The caller opens the first leaf in the general way. It becomes the template that the others are compared with (see
+The caller opens the first leaf on the slow path. It becomes the template that the others are compared with (see
 `leaf_template`). The batch leaves those that differ to the caller, who makes another one the template or opens them one
 by one.
 """
@@ -88,7 +88,7 @@ cdef enum State:
     ALIKE = 1
     DONE = 2
     OTHER = 3       # than this template
-    ALONE = 4       # like no template: to be opened in the general way, which says what is wrong with it
+    ALONE = 4       # like no template: to be opened on the slow path, which says what is wrong with it
 
 cdef enum Stage:
     FINDING

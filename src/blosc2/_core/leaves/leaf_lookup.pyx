@@ -103,7 +103,7 @@ cdef class LeafLookup:
     @cython.critical_section
     def _forget_answers(self):
         """Use no listing and no reader any more."""
-        # Counted first: when one of them goes, another thread may come in between, with one of the version before.
+        # Counted first: when one of them goes, another thread may set one of the version before.
         self._forgotten += 1
         self._listed = None
         self._leaves = None

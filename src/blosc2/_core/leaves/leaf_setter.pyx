@@ -173,7 +173,7 @@ cdef class LeafSetter:
     cdef int _collect(self) except -1:
         """Find the groups of pending leaves again."""
         cdef str key
-        # First: what comes in between, and changes the store, sets it again.
+        # First: a finalizer that changes the store sets it again.
         self.stale = self.some_gone = False
         try:
             self.parents, self.groups = KeySet(), KeySet(1 << 40)
@@ -187,7 +187,7 @@ cdef class LeafSetter:
         return 0
 
     cdef Py_ssize_t _parent_of(self, key, const uint8_t **text, Py_ssize_t *length) except -2:
-        """The text of a key, and the length of its group; -1 where the leaf has to be changed in the general way."""
+        """The text of a key, and the length of its group; -1 for one that takes the slow path."""
         if not state_get(&self.ready):
             return -1
         text[0] = ascii_text(<PyObject *> key, length)
@@ -201,7 +201,7 @@ cdef class LeafSetter:
         return self.process < 0 or self.process == b2_this_process()
 
     cdef bint _may_change(self) noexcept:
-        """Whether nothing speaks against a change, with the lock; if something does, the general way says what."""
+        """Whether nothing speaks against a change, with the lock; if something does, the slow path says what."""
         return (state_get(&self.ready) and not state_get(&self.session.closed_) and self.session.depth == 0
                 and not state_get(&self.session.unsure_))
 
@@ -549,7 +549,7 @@ cdef class LeafSetter:
         return True
 
     cdef object _frame(self, cnp.ndarray value):
-        """The byte range of the frame of a value; None for one that has to be made in the general way."""
+        """The byte range of the frame of a value; None for one that takes the slow path."""
         cdef RawKind kind = None
         cdef RawKinds kinds = self.kinds
         cdef tuple byte_range
@@ -588,6 +588,6 @@ cdef class LeafSetter:
             self.shared, self.shared_source, self.shared_room, self.shared_used = memory, source, room, size
         else:
             start = self.shared_used
-            self.shared_used += size    # its own from now on, whatever comes in between
+            self.shared_used += size    # its own from now on, whoever re-enters
         kind.write(<uint8_t *> PyBytes_AS_STRING(memory) + start, value)
         return source, start, size

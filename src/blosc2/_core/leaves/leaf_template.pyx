@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """A leaf of an archive that others are compared with, so that they need not be opened.
 
-Leaves that are read together are mostly alike. One is opened in the general way; its checks hold for each leaf whose
+Leaves that are read together are mostly alike. One is opened on the slow path; its checks hold for each leaf whose
 header has the same bytes, except for the lengths of frame and chunk. Other leaves are left to the caller, who makes one
 of them the template or opens them one by one. So everything that is accepted here is accepted there too.
 """
@@ -89,7 +89,7 @@ cdef class Template:
         # One chunk, right behind the header.
         if memcmp(p + self.header_len + cbytes, self.index, <size_t> self.index_len):
             return False
-        # What the general way looks at of a trailer: its length, at the end, and that it begins there.
+        # What the slow path looks at of a trailer: its length, at the end, and that it begins there.
         tail = read_once_big(p + size - TRAILER_TAIL) >> 24
         trailer_len = <uint32_t> tail
         if tail >> 32 != TRAILER_MARK or trailer_len < MIN_TRAILER or (
@@ -103,7 +103,7 @@ cdef class Template:
         return True
 
     cdef bint decode(self, DecodeContext *context, const uint8_t *p, int64_t size, uint8_t *to) noexcept nogil:
-        """Decode the chunk of such a leaf; False for one that has to be looked at in the general way."""
+        """Decode the chunk of such a leaf; False for one that takes the slow path."""
         cdef Chunk chunk
         if inspect(p, size, &chunk):
             return False

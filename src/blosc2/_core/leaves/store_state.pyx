@@ -263,7 +263,7 @@ cdef class HeldLeaves:
 
     # An edit takes the lock of its leaf, not that of the store. So whether it is refused is decided in the step that notes
     # it, and whoever has edits refused does that in a step, too. A lock would not do: a finalizer or a handler of a signal
-    # that came in between could wait for a thread that waits for this lock. Nothing comes in between in a step, as it makes
+    # that runs meanwhile could wait for a thread that waits for this lock. Nothing runs within a critical section, as it makes
     # no object and lets go of none.
     def show_edit(self, SessionState session not None, handle, tuple places not None, frame, array):
         """Let a leaf show an edit, and note that, unless edits of it are refused; whether it was done.

@@ -105,7 +105,7 @@ def sweep(dict held not None):
 
 
 cdef class Block:
-    """A context manager that ends whatever comes between.
+    """A context manager that ends whatever interrupts it.
 
     What `_leave` of a subclass has begun when an interrupt (Ctrl-C) stops it is done again: it is told then that the
     block failed, and does nothing when all is done. It must not be a method of Python that is called by the ``with``

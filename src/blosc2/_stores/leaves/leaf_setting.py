@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def set_small(store: Store, key: object, value: Any) -> bool:
-    """Give a key a small array in one native step; False, and nothing is done, where `set_leaf` has to look closer."""
+    """Give a key a small array in one native call; False, and nothing is done, where `set_leaf` has to look closer."""
     if type(value) is not np.ndarray or store._session.sharing is not None:
         return False
     with store._lock:
@@ -33,7 +33,7 @@ def set_small(store: Store, key: object, value: Any) -> bool:
 
 
 def remove_small(store: Store, key: object) -> bool:
-    """Remove a leaf in one native step; False, and nothing is done, where that takes more."""
+    """Remove a leaf in one native call; False, and nothing is done, where that takes more."""
     if store._prefix or store._session.sharing is not None:
         return False
     with store._lock:
@@ -84,7 +84,7 @@ def set_chunks(store: Store, key: str, plan: ArrayPlan, chunks: Iterable[AnyChun
 
 
 def ready_setter(store: Store) -> LeafSetter | None:
-    """What sets and removes leaves in one step, with all that it has to know of the version that is shown.
+    """What sets and removes leaves in one native call, with all that it has to know of the version that is shown.
 
     None for stores that need more steps, and where nothing may be changed now. With the store's lock held.
     """
@@ -110,7 +110,7 @@ def ready_setter(store: Store) -> LeafSetter | None:
 
 
 def _new_setter(store: Store) -> LeafSetter | None:
-    """What sets leaves of a store in one step; None for stores whose leaves may get files of their own.
+    """What sets leaves of a store in one native call; None for stores whose leaves may get files of their own.
 
     Nor for stores that others change, too.
     """

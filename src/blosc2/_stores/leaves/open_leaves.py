@@ -54,7 +54,7 @@ class OpenLeaves(HeldLeaves):
         return key in self.edited or key in self.collecting
 
     def has_any_edits(self) -> bool:
-        """The same, of any leaf."""
+        """Whether any leaf has."""
         return bool(self.edited or self.collecting)
 
     def find(self, key: str) -> Any | None:

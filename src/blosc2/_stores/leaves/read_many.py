@@ -347,7 +347,7 @@ def read_many(
 
 
 def read_named(self: Store, names: list[Any], out: Items | None, nthreads: int) -> Items | list[Items]:
-    """The same for a list of keys, or of pairs, of the version that is shown, in up to so many threads."""
+    """Read a list of keys, or of pairs, of the version that is shown, in up to so many threads."""
     if not names:
         return [] if out is None else _without_rows(out)
     if not isinstance(names[0], str):

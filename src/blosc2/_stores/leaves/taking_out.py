@@ -1,4 +1,4 @@
-"""Methods of a dictionary that find leaves and remove or set them, and nobody else comes between."""
+"""Methods of a dictionary that look for a leaf and change it, as one critical section."""
 
 from __future__ import annotations
 

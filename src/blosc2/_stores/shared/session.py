@@ -233,7 +233,7 @@ class SharedWriting(OuterBlock):
         if store is None:
             self._release(is_known=False)
             return
-        with Change(store._session):  # to its end: what came in between would belong to a change that is over
+        with Change(store._session):  # to its end: what re-enters would belong to a change that is over
             with self._following:
                 if failed:
                     self._drop(store)
