@@ -35,7 +35,7 @@ cdef inline str text_of(const uint8_t *key, Py_ssize_t length, Archive archive=N
 
 
 cdef inline str name_of(const uint8_t *name, Py_ssize_t length, Archive archive=None):
-    """Compare one segment of a key."""
+    """One segment of a key, on the same condition."""
     return _copied(name, length, 0, archive)
 
 
