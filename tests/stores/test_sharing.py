@@ -415,7 +415,7 @@ def test_a_store_that_is_gone(make: Maker) -> None:
             store["/b"] = [2]
         assert make.path.name in str(raised.value)
         assert os.listdir(make.path.parent) == []
-        store._publishing.clear_dropped()
+        store._publishing.clear(published=False)
 
 
 def test_modes(make: Maker) -> None:

@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 import warnings
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from blosc2 import _arrays, _files, _frames, _handles, _opening
@@ -135,7 +136,7 @@ def open(
             return again
     mode = "a" if mode == "r+" else mode  # as NumPy and h5py call it
     given = {"dataset": dataset, "hdf5_index": hdf5_index, "path": path, "shared_cache": shared_cache}
-    kwargs |= {name: value for name, value in given.items() if value}
+    kwargs |= filter(itemgetter(1), given.items())
     how = _check_keywords(kwargs) if kwargs else {}
     how |= {} if verify is None else {"verify": bool(verify)}
     if not kwargs.get("durable", True):

@@ -309,7 +309,7 @@ class LeafPublishing:
         If it were published alone, and these changes dropped, the store would have both.
         """
         if not store._pending.frames:
-            self._forget_gone()
+            self._gone, self._gone_groups, self._gone_leaves = set(), set(), {}
             return False
         while self._gone:
             gone = self._gone.pop()
@@ -323,18 +323,12 @@ class LeafPublishing:
             or not self._gone_leaves.keys().isdisjoint(_excluding(store, name))
         )
 
-    def _forget_gone(self) -> None:
-        self._gone, self._gone_groups, self._gone_leaves = set(), set(), {}
-
-    def clear_published(self) -> None:
-        """All pending changes were published."""
-        self.hidden = set()
-        self.clear_dropped()
-
-    def clear_dropped(self) -> None:
-        """All pending changes were dropped."""
+    def clear(self, *, published: bool) -> None:
+        """All pending changes were published, or dropped."""
+        if published:
+            self.hidden = set()
         self.waiting, self.origins, self.following = set(), set(), set()
-        self._forget_gone()
+        self._gone, self._gone_groups, self._gone_leaves = set(), set(), {}
 
 
 def _list_before(store: DictStore) -> None:

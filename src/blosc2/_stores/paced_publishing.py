@@ -79,8 +79,5 @@ class PacedPublishing:
     def forget_key(self, key: str, *, removed: bool = False) -> None:
         """Another change of this key is pending."""
 
-    def clear_published(self) -> None:
-        """All pending changes were published."""
-
-    def clear_dropped(self) -> None:
-        """All pending changes were dropped."""
+    def clear(self, *, published: bool) -> None:
+        """All pending changes were published, or dropped."""

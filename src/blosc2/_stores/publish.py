@@ -37,8 +37,7 @@ class Publishing(Protocol):
     def make_durable(self, store: Any, *, durable: bool) -> None: ...
     def is_unsettled(self, store: Any) -> bool: ...
     def forget_key(self, key: str, *, removed: bool = False) -> None: ...
-    def clear_published(self) -> None: ...
-    def clear_dropped(self) -> None: ...
+    def clear(self, *, published: bool) -> None: ...
 
 
 class _NoPublishing:
@@ -58,7 +57,7 @@ class _NoPublishing:
     def end_block(self, *_: object, **__: object) -> None:
         pass
 
-    make_durable = forget_key = clear_published = clear_dropped = end_block
+    make_durable = forget_key = clear = end_block
 
 
 NOTHING: Final[Publishing] = _NoPublishing()
@@ -87,8 +86,9 @@ def _forget_published(store: Store) -> None:
     # First forget the changes, then what holds their bytes.
     store._pending.clear()
     store._backend.forget_staged()
-    store._publishing.clear_published()
-    store._pending.forget_undo()
+    store._publishing.clear(published=True)
+    if store._pending.blocks:
+        store._pending.forget_undo()
 
 
 def flush_checked(store: Store, *, durable: bool) -> None:
@@ -98,7 +98,8 @@ def flush_checked(store: Store, *, durable: bool) -> None:
         raise session.closed_error()
     if session.mode == "r":
         return
-    session.check_between("flush")
+    if session.is_changing:
+        session.check_between("flush")
     _flush_now(store, durable=durable)
 
 
@@ -108,7 +109,8 @@ def _flush_now(store: Store, *, durable: bool) -> None:
     if session.writing is not None and (session.writing.is_gone or not store._needs_closing()):
         return  # and wait for nobody: all is published
     with store._lock:
-        session.check_not_streaming("flush")
+        if session.streaming:
+            session.check_not_streaming("flush")
         if session.unsure:
             session.check_open()
         if session.transaction is not None:
@@ -145,7 +147,8 @@ def compact(store: Store, progress: Progress | None) -> Compaction:
 
 def _publish(store: Store, *, durable: bool) -> None:
     backend, pending, publishing = store._backend, store._pending, store._publishing
-    load_if_behind(store)
+    if backend.behind:
+        load(store)
     new = NewVersion(
         pending.frames, pending.tiers, pending.registry, publishing.hidden, durable=durable, lazy=publishing.lazily
     )
@@ -354,7 +357,7 @@ def _drop_now(store: Store, touched: set[str]) -> None:
     """Drop all changes, which are of the keys in `touched`; it may be called again."""
     store._pending.clear()
     store._backend.discard()
-    store._publishing.clear_dropped()
+    store._publishing.clear(published=False)
     recount(store)
     store._leaves.reload_edited(touched, store._contents.byte_range)
 
