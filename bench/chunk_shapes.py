@@ -27,8 +27,7 @@ from figures import seconds
 
 import blosc2
 from blosc2._arrays.chunk_shapes import CHUNK_NBYTES, block_limit, default_partitions
-from blosc2._tools.demo.errors import DemoError
-from blosc2._tools.demo.images import load_photograph, load_scan
+from blosc2._tools.demo import DemoError, load_photograph, load_scan
 
 RESULTS = Path(__file__).resolve().parent / "results" / "chunk_shapes.json"
 KIB = 1 << 10

@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "io/crc_copy.h"
+#include "io/crc.h"
 
 enum { SIZE = 16 << 20, AREA = 64 << 20, REPEAT = 80, WAYS_TO_DO_IT = 4 };
 static const char *const NAMES[] = {"copied", "summed", "one after the other", "in one pass"};

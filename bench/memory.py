@@ -32,6 +32,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -40,22 +41,17 @@ import numpy as np
 RESULTS = Path(__file__).resolve().parent / "results" / "memory.json"
 GOAL_MB, GOAL_CHUNKS, GOAL_RATIO = 64, 4, 1.5
 ROW = 1 << 20  # bytes of the items [i]
+SUFFIXES = (".b2z", ".b2d", ".b2e")
 MB = 1 << 20
 
-#: Name -> (what it starts from, what is done, how many times the array is moved).
-ROWS: dict[str, tuple[str, Callable[[Any, Path], Callable[[], Any]], float]] = {}
+Act = Callable[[Any, str], Any]
+Make = Callable[[Path, Path], tuple[Any, str]]
+#: Name -> (what it starts from, what opens that, what is done with it, how many times the array is moved). What is done
+#: gets the path of what comes of it, too.
+ROWS: dict[str, tuple[str, Make, Act, float]] = {}
 
 
-def row(name: str, start: str = "array", moved: float = 1) -> Callable[[Any], Any]:
-    """Make a function a row: it prepares the operation, and returns what to measure."""
-
-    def add(make: Any) -> Any:
-        ROWS[name] = (start, make, moved)
-        return make
-
-    return add
-
-
+@cache
 def noise(rows: int) -> Any:
     """Items that no codec can compress."""
     return np.random.default_rng(rows).integers(0, 256, (rows, 1024, 1024), "u1")
@@ -99,343 +95,213 @@ def _copy(start: Path, suffix: str, folder: Path) -> Path:
 
 
 # ------------------------------------------------------------------------------------------------ rows
-def _blosc2() -> Any:
+def kind_of(suffix: str) -> Any:
     import blosc2
 
-    return blosc2
+    return blosc2.EmbedStore if suffix == ".b2e" else blosc2.TreeStore
 
 
-@row("array: copy(urlpath=)")
-def _(start: Path, folder: Path) -> Any:
-    array = _blosc2().open(str(start))
-    return lambda: array.copy(urlpath=str(folder / "out.b2nd"))
+def array_to_read(start: Path, folder: Path, mmap_mode: str | None = None) -> tuple[Any, str]:
+    import blosc2
+
+    return blosc2.open(str(start), mmap_mode=mmap_mode), str(folder / "out.b2nd")
 
 
-@row("array: copy(urlpath=), mapped")
-def _(start: Path, folder: Path) -> Any:
-    array = _blosc2().open(str(start), mmap_mode="r")
-    return lambda: array.copy(urlpath=str(folder / "out.b2nd"))
+def array_to_change(start: Path, folder: Path) -> tuple[Any, str]:
+    import blosc2
+
+    return blosc2.open(str(_copy(start, ".b2nd", folder)), mode="a"), str(start)
 
 
-@row("array: save")
-def _(start: Path, folder: Path) -> Any:
-    array = _blosc2().open(str(start))
-    return lambda: array.save(str(folder / "out.b2nd"))
+def items_of(start: Path, folder: Path) -> tuple[Any, str]:
+    """As many items as the array has, of a file that is mapped by NumPy."""
+    return np.memmap(start, "u1", "r", 0, (start.stat().st_size // ROW, 1024, 1024)), str(folder / "out.b2nd")
 
 
-@row("array: copy(urlpath=, contiguous=False)")
-def _(start: Path, folder: Path) -> Any:
-    array = _blosc2().open(str(start))
-    return lambda: array.copy(urlpath=str(folder / "out.b2nd"), contiguous=False)
+def beside_noise(make: Make) -> Make:
+    """The noise that is written is there before anything is measured."""
+    return lambda start, folder: (noise(40), make(start, folder))[1]
 
 
-@row("array: copy(urlpath=, other chunks)")
-def _(start: Path, folder: Path) -> Any:
-    array = _blosc2().open(str(start))
-    return lambda: array.copy(urlpath=str(folder / "out.b2nd"), chunks=(8, 512, 512))
+def path_of(start: Path, folder: Path) -> tuple[Any, str]:
+    return str(start), str(folder / "out.b2nd")
 
 
-def _into(suffix: str) -> None:
-    @row(f"array: into a {suffix}")
-    def _(start: Path, folder: Path) -> Any:
-        blosc2 = _blosc2()
-        array = blosc2.open(str(start))
+def into(suffix: str, value: Callable[[Any], Any] = lambda array: array, *, many: bool = False) -> Act:
+    """Store what is opened in a new store."""
 
-        def run() -> None:
-            kind = blosc2.EmbedStore if suffix == ".b2e" else blosc2.TreeStore
-            with kind(str(folder / f"out{suffix}"), mode="w") as store:
-                store["/a"] = array
+    def act(array: Any, out: str) -> None:
+        with kind_of(suffix)(out.removesuffix(".b2nd") + suffix, mode="w") as store:
+            if many:
+                store.write_many({"/a": value(array)})
+            else:
+                store["/a"] = value(array)
 
-        return run
-
-
-for _suffix in (".b2z", ".b2d", ".b2e"):
-    _into(_suffix)
+    return act
 
 
-def _items_into(suffix: str) -> None:
-    @row(f"array: items of a NumPy memmap into a {suffix}")
-    def _(start: Path, folder: Path) -> Any:
-        blosc2 = _blosc2()
-        items = np.memmap(start, "u1", "r", 0, (start.stat().st_size // ROW, 1024, 1024))
-
-        def run() -> None:
-            kind = blosc2.EmbedStore if suffix == ".b2e" else blosc2.TreeStore
-            with kind(str(folder / f"out{suffix}"), mode="w") as store:
-                store["/a"] = items
-
-        return run
-
-
-for _suffix in (".b2z", ".b2d", ".b2e"):
-    _items_into(_suffix)
-
-
-@row("array: write_many into a .b2z")
-def _(start: Path, folder: Path) -> Any:
-    blosc2 = _blosc2()
-    array = blosc2.open(str(start))
-
-    def run() -> None:
-        with blosc2.TreeStore(str(folder / "out.b2z"), mode="w") as store:
-            store.write_many({"/a": array})
-
-    return run
-
-
-@row("array: check", moved=0)
-def _(start: Path, folder: Path) -> Any:  # noqa: ARG001
-    blosc2 = _blosc2()
-    return lambda: blosc2.check(str(start)).ok or sys.exit("damaged")
-
-
-@row("array: salvage")
-def _(start: Path, folder: Path) -> Any:
-    blosc2 = _blosc2()
-    return lambda: blosc2.salvage(str(start), str(folder / "out.b2nd"))
-
-
-@row("array: compact after an edit")
-def _(start: Path, folder: Path) -> Any:
-    array = _blosc2().open(str(_copy(start, ".b2nd", folder)), mode="a")
+def edited(array: Any, _: str) -> None:
     array[5, 5, 5] = 1
-    return lambda: array.compact()
 
 
-@row("array: one item edited", moved=0)
-def _(start: Path, folder: Path) -> Any:
-    array = _blosc2().open(str(_copy(start, ".b2nd", folder)), mode="a")
-
-    def run() -> None:
-        array[5, 5, 5] = 1
-
-    return run
+def filled_with_noise(array: Any, start: str) -> None:
+    array[:-1] = np.memmap(start, "u1", "r", 0, (array.shape[0] - 1, 1024, 1024))
 
 
-@row("array: [:] = one value", moved=0)
-def _(start: Path, folder: Path) -> Any:
-    array = _blosc2().open(str(_copy(start, ".b2nd", folder)), mode="a")
-
-    def run() -> None:
-        array[:] = 7
-
-    return run
+def filled_with_one_value(array: Any, _: str) -> None:
+    array[:] = 7
 
 
-@row("array: [:] = a mapped array of noise")
-def _(start: Path, folder: Path) -> Any:
-    array = _blosc2().open(str(_copy(start, ".b2nd", folder)), mode="a")
-    items = np.memmap(start, "u1", "r", 4096)
-    items = np.memmap(start, "u1", "r", 0, (array.shape[0] - 1, 1024, 1024))
-
-    def run() -> None:
-        array[:-1] = items
-
-    return run
+def edited_before(start: Path, folder: Path) -> tuple[Any, str]:
+    array, out = array_to_change(start, folder)
+    edited(array, out)
+    return array, out
 
 
-@row("array: resize and fill, 40 MB at a time")
-def _(start: Path, folder: Path) -> Any:
-    blosc2 = _blosc2()
-    rows = start.stat().st_size // ROW
+def resized_and_filled(items: Any, out: str) -> None:
+    import blosc2
+
+    array, some = blosc2.empty((0, 1024, 1024), "u1", chunks=(4, 1024, 1024), urlpath=out), noise(40)
+    for first in range(0, len(items), 40):
+        stop = min(first + 40, len(items))
+        array.resize((stop, 1024, 1024))
+        array[first:stop] = some[: stop - first]
+
+
+def appended(items: Any, out: str) -> None:
+    import blosc2
+
+    array, some = blosc2.empty((0,), "u1", chunks=(4 << 20,), urlpath=out), noise(40).reshape(-1)
+    for first in range(0, items.size, len(some)):
+        array.append(some[: items.size - first])
+
+
+def from_an_iterable(items: Any, out: str) -> None:
+    import blosc2
+
+    some = noise(40)
+    blocks = (some[: len(items) - first] for first in range(0, len(items), 40))
+    blosc2.asarray(blocks, shape=items.shape, urlpath=out)
+
+
+def by_name(name: str, **how: Any) -> Act:
+    """A function of the package, of what is opened, that writes to a path."""
+
+    def act(opened: Any, out: str) -> Any:
+        import blosc2
+
+        return getattr(blosc2, name)(opened, urlpath=out, **how)
+
+    return act
+
+
+def twice(name: str) -> Act:
+    return lambda array, out: by_name(name, axis=0)([array, array], out)
+
+
+def sound(path: str, _: str) -> None:
+    import blosc2
+
+    if not blosc2.check(path).ok:
+        sys.exit("damaged")
+
+
+def salvaged(path: str, out: str) -> None:
+    import blosc2
+
+    blosc2.salvage(path, out)
+
+
+for _name, _make, _act, *_moved in (
+    ("copy(urlpath=)", array_to_read, lambda array, out: array.copy(urlpath=out)),
+    ("copy(urlpath=), mapped", partial(array_to_read, mmap_mode="r"), lambda array, out: array.copy(urlpath=out)),
+    ("save", array_to_read, lambda array, out: array.save(out)),
+    ("copy(urlpath=, contiguous=False)", array_to_read, lambda array, out: array.copy(urlpath=out, contiguous=False)),
+    ("copy(urlpath=, other chunks)", array_to_read, lambda array, out: array.copy(urlpath=out, chunks=(8, 512, 512))),
+    *((f"into a {suffix}", array_to_read, into(suffix)) for suffix in SUFFIXES),
+    *((f"items of a NumPy memmap into a {suffix}", items_of, into(suffix)) for suffix in SUFFIXES),
+    ("write_many into a .b2z", array_to_read, into(".b2z", many=True)),
+    ("check", path_of, sound, 0),
+    ("salvage", path_of, salvaged),
+    ("compact after an edit", edited_before, lambda array, _: array.compact()),
+    ("one item edited", array_to_change, edited, 0),
+    ("[:] = one value", array_to_change, filled_with_one_value, 0),
+    ("[:] = a mapped array of noise", array_to_change, filled_with_noise),
+    ("resize and fill, 40 MB at a time", beside_noise(items_of), resized_and_filled),
+    ("append, 40 MB at a time", beside_noise(items_of), appended),
+    ("asarray of an iterable of 40 MB each", beside_noise(items_of), from_an_iterable),
+    ("asarray of a mapped file", items_of, by_name("asarray")),
+    ("concat with itself", array_to_read, twice("concat"), 2),
+    ("stack with itself", array_to_read, twice("stack"), 2),
+):
+    ROWS["array: " + _name] = ("array", _make, _act, *(_moved or [1]))
+
+
+def store_to_read(suffix: str, start: Path, folder: Path) -> tuple[Any, str]:
+    return kind_of(suffix)(str(start), mode="r"), str(folder / "out.b2nd")
+
+
+def store_to_change(suffix: str, start: Path, folder: Path) -> tuple[Any, str]:
+    """The store and its leaf, which is open."""
+    store = kind_of(suffix)(str(_copy(start, suffix, folder)), mode="a")
+    return (store, store["/big"]), ""
+
+
+def store_to_compact(suffix: str, start: Path, folder: Path) -> tuple[Any, str]:
+    (store, _), out = store_to_change(suffix, start, folder)
+    store["/gone"] = noise(20)
+    store.flush()
+    del store["/gone"]
+    store.flush()
+    return store, out
+
+
+def and_close(act: Callable[[Any, Any], Any]) -> Act:
+    def acts(both: Any, _: str) -> None:
+        act(*both)
+        both[0].close()
+
+    return acts
+
+
+def fill(_: Any, leaf: Any) -> None:
     items = noise(40)
-
-    def run() -> None:
-        array = blosc2.empty((0, 1024, 1024), "u1", chunks=(4, 1024, 1024), urlpath=str(folder / "out.b2nd"))
-        for first in range(0, rows, 40):
-            stop = min(first + 40, rows)
-            array.resize((stop, 1024, 1024))
-            array[first:stop] = items[: stop - first]
-
-    return run
+    for first in range(0, len(leaf), 40):
+        leaf[first : first + 40] = items[: len(leaf) - first]
 
 
-@row("array: append, 40 MB at a time")
-def _(start: Path, folder: Path) -> Any:
-    blosc2 = _blosc2()
-    size = start.stat().st_size
-    items = noise(40).reshape(-1)
-
-    def run() -> None:
-        array = blosc2.empty((0,), "u1", chunks=(4 << 20,), urlpath=str(folder / "out.b2nd"))
-        for first in range(0, size, len(items)):
-            array.append(items[: size - first])
-
-    return run
+def let_grow(_: Any, leaf: Any) -> None:
+    rows = len(leaf)
+    leaf.resize((rows + 4, 1024, 1024))
+    leaf[rows:] = 5
 
 
-@row("array: asarray of an iterable of 40 MB each")
-def _(start: Path, folder: Path) -> Any:
-    blosc2 = _blosc2()
-    rows = start.stat().st_size // ROW
-    items = noise(40)
-    blocks = (items[: rows - first] for first in range(0, rows, 40))
-    return lambda: blosc2.asarray(blocks, shape=(rows, 1024, 1024), urlpath=str(folder / "out.b2nd"))
-
-
-@row("array: asarray of a mapped file")
-def _(start: Path, folder: Path) -> Any:
-    blosc2 = _blosc2()
-    items = np.memmap(start, "u1", "r", 0, (start.stat().st_size // ROW, 1024, 1024))
-    return lambda: blosc2.asarray(items, urlpath=str(folder / "out.b2nd"))
-
-
-@row("array: concat with itself", moved=2)
-def _(start: Path, folder: Path) -> Any:
-    blosc2 = _blosc2()
-    array = blosc2.open(str(start))
-    return lambda: blosc2.concat([array, array], axis=0, urlpath=str(folder / "out.b2nd"))
-
-
-@row("array: stack with itself", moved=2)
-def _(start: Path, folder: Path) -> Any:
-    blosc2 = _blosc2()
-    array = blosc2.open(str(start))
-    return lambda: blosc2.stack([array, array], axis=0, urlpath=str(folder / "out.b2nd"))
-
-
-def _of_store(suffix: str) -> None:
-    def opened(start: Path, folder: Path, mode: str) -> Any:
-        blosc2 = _blosc2()
-        kind = blosc2.EmbedStore if suffix == ".b2e" else blosc2.TreeStore
-        path = start if mode == "r" else _copy(start, suffix, folder)
-        return kind(str(path), mode=mode)
-
-    @row(f"{suffix}: one item of the leaf edited", suffix)
-    def _(start: Path, folder: Path) -> Any:
-        store = opened(start, folder, "a")
-        leaf = store["/big"]
-
-        def run() -> None:
-            leaf[5, 5, 5] = 1
-            store.close()
-
-        return run
-
-    @row(f"{suffix}: an attribute of the leaf set", suffix)
-    def _(start: Path, folder: Path) -> Any:
-        store = opened(start, folder, "a")
-        leaf = store["/big"]
-
-        def run() -> None:
-            leaf.attrs["a"] = 1
-            store.close()
-
-        return run
-
-    @row(f"{suffix}: the leaf filled, 40 MB at a time", suffix)
-    def _(start: Path, folder: Path) -> Any:
-        store = opened(start, folder, "a")
-        leaf = store["/big"]
-        items = noise(40)
-
-        def run() -> None:
-            for first in range(0, len(leaf), 40):
-                leaf[first : first + 40] = items[: len(leaf) - first]
-            store.close()
-
-        return run
-
-    @row(f"{suffix}: the leaf resized and appended to", suffix)
-    def _(start: Path, folder: Path) -> Any:
-        store = opened(start, folder, "a")
-        leaf = store["/big"]
-
-        def run() -> None:
-            rows = len(leaf)
-            leaf.resize((rows + 4, 1024, 1024))
-            leaf[rows:] = 5
-            store.close()
-
-        return run
-
-    @row(f"{suffix}: one item of the leaf read", suffix, 0)
-    def _(start: Path, folder: Path) -> Any:
-        store = opened(start, folder, "r")
-        return lambda: store["/big"][5, 5, 5]
-
-    @row(f"{suffix}: rename", suffix, 1 if suffix == ".b2z" else 0)
-    def _(start: Path, folder: Path) -> Any:
-        store = opened(start, folder, "a")
-
-        def run() -> None:
-            store.rename("/big", "/large")
-            store.close()
-
-        return run
-
-    @row(f"{suffix}: another small leaf", suffix, 0)
-    def _(start: Path, folder: Path) -> Any:
-        store = opened(start, folder, "a")
-
-        def run() -> None:
-            store["/small"] = np.arange(5)
-            store.close()
-
-        return run
-
-    @row(f"{suffix}: compact", suffix)
-    def _(start: Path, folder: Path) -> Any:
-        store = opened(start, folder, "a")
-        store["/gone"] = noise(20)
-        store.flush()
-        del store["/gone"]
-        store.flush()
-        return lambda: store.compact()
-
-    @row(f"{suffix}: check", suffix, 0)
-    def _(start: Path, folder: Path) -> Any:  # noqa: ARG001
-        blosc2 = _blosc2()
-        return lambda: blosc2.check(str(start)).ok or sys.exit("damaged")
-
-    @row(f"{suffix}: salvage", suffix)
-    def _(start: Path, folder: Path) -> Any:
-        blosc2 = _blosc2()
-        return lambda: blosc2.salvage(str(start), str(folder / f"out{suffix}"))
-
-    for other in (".b2z", ".b2d", ".b2e"):
-
-        @row(f"{suffix}: its leaf into a {other}", suffix)
-        def _(start: Path, folder: Path, other: str = other) -> Any:
-            blosc2 = _blosc2()
-            store = opened(start, folder, "r")
-
-            def run() -> None:
-                kind = blosc2.EmbedStore if other == ".b2e" else blosc2.TreeStore
-                with kind(str(folder / f"out{other}"), mode="w") as into:
-                    into["/a"] = store["/big"]
-
-            return run
-
-    @row(f"{suffix}: its leaf copied to a file", suffix)
-    def _(start: Path, folder: Path) -> Any:
-        store = opened(start, folder, "r")
-        return lambda: store["/big"].copy(urlpath=str(folder / "out.b2nd"))
-
-    if suffix == ".b2e":
-        return
-
-    @row(f"{suffix}: to_b2d", suffix)
-    def _(start: Path, folder: Path) -> Any:
-        store = opened(start, folder, "r")
-        return lambda: store.to_b2d(str(folder / "out.b2d"))
-
-    if suffix == ".b2d":
-
-        @row(f"{suffix}: to_b2z", suffix)
-        def _(start: Path, folder: Path) -> Any:
-            store = opened(start, folder, "r")
-            return lambda: store.to_b2z(filename=str(folder / "out.b2z"))
-
-
-for _suffix in (".b2z", ".b2d", ".b2e"):
-    _of_store(_suffix)
+for _suffix in SUFFIXES:
+    _change, _read = partial(store_to_change, _suffix), partial(store_to_read, _suffix)
+    for _name, _make, _act, *_moved in (
+        ("one item of the leaf edited", _change, and_close(lambda _, leaf: edited(leaf, ""))),
+        ("an attribute of the leaf set", _change, and_close(lambda _, leaf: leaf.attrs.update(a=1))),
+        ("the leaf filled, 40 MB at a time", beside_noise(_change), and_close(fill)),
+        ("the leaf resized and appended to", _change, and_close(let_grow)),
+        ("one item of the leaf read", _read, lambda store, _: store["/big"][5, 5, 5], 0),
+        ("rename", _change, and_close(lambda store, _: store.rename("/big", "/large")), int(_suffix == ".b2z")),
+        ("another small leaf", _change, and_close(lambda store, _: store.update({"/small": np.arange(5)})), 0),
+        ("compact", partial(store_to_compact, _suffix), lambda store, _: store.compact()),
+        ("check", path_of, sound, 0),
+        ("salvage", path_of, lambda path, out, suffix=_suffix: salvaged(path, out[:-5] + suffix)),
+        *((f"its leaf into a {other}", _read, into(other, lambda store: store["/big"])) for other in SUFFIXES),
+        ("its leaf copied to a file", _read, lambda store, out: store["/big"].copy(urlpath=out)),
+        *([("to_b2d", _read, lambda store, out: store.to_b2d(out[:-4] + "b2d"))] if _suffix != ".b2e" else []),
+        *([("to_b2z", _read, lambda store, out: store.to_b2z(filename=out[:-4] + "b2z"))] if _suffix == ".b2d" else []),
+    ):
+        ROWS[f"{_suffix}: {_name}"] = (_suffix, _make, _act, *(_moved or [1]))
 
 
 # ------------------------------------------------------------------------------------------------ measuring
 def work(name: str, folder: Path, start: Path, limit: int) -> None:
     """Run a row in this process, which reports when it begins and ends."""
-    run = ROWS[name][1](start, folder)
+    make, act = ROWS[name][1:3]
+    opened, out = make(start, folder)
     import blosc2
 
     blosc2.ones((3, 3))[:]  # what is only made once
@@ -444,7 +310,7 @@ def work(name: str, folder: Path, start: Path, limit: int) -> None:
     print("ready", flush=True)
     sys.stdin.readline()
     began = time.perf_counter()
-    run()
+    act(opened, out)
     print(json.dumps({"seconds": time.perf_counter() - began}), flush=True)
 
 
@@ -459,7 +325,7 @@ def private(pid: int) -> int:
 
 def measure(name: str, mb: int, folder: Path, limit: int) -> dict[str, Any]:
     """One row."""
-    kind, _, moved = ROWS[name]
+    kind, _, _, moved = ROWS[name]
     start = prepare(kind, mb, folder)
     place = Path(tempfile.mkdtemp(dir=folder))
     try:

@@ -94,32 +94,39 @@ def lmdb_bulk(path: str, names: list[str]) -> Timed | None:
 
 
 def make(kind: str, path: str, mode: str = "w") -> Any:
-    """A store."""
-    return (blosc2.EmbedStore if kind == ".b2e" else blosc2.TreeStore)(path, mode=mode)
+    """A store; a `.b2d` may embed its values."""
+    if kind == ".b2e":
+        return blosc2.EmbedStore(path, mode=mode)
+    return blosc2.TreeStore(path, mode=mode, threshold=10_000 if "embedded" in kind else 0)
 
 
 def single(folder: Path, repeat: int) -> None:
-    """One assignment after the other."""
-    number = 50_000
-    for kind in (".b2z", ".b2e"):
+    """One assignment after the other, and again to replace them all."""
+    for kind in (".b2z", ".b2e", ".b2d", ".b2d, embedded"):
+        number = 50_000 if kind in (".b2z", ".b2e") else 5000
         for layout in LAYOUTS:
-            names = keys(number, layout)
-            items = list(pairs(names))
-            times, closes = [], []
+            items = list(pairs(keys(number, layout)))
+            times: list[list[Timed]] = [[], [], [], []]
             for _ in range(repeat):
-                path = str(folder / f"s{kind}")
-                store = make(kind, path)
-                with Timed() as timed:
-                    for key, value in items:
-                        store[key] = value
-                with Timed() as close:
-                    store.close()
-                times.append(timed)
-                closes.append(close)
-                os.unlink(path)
+                path = str(folder / f"s{kind[:4]}")
+                for turn, mode in ((0, "w"), (2, "a")):
+                    store = make(kind, path, mode)
+                    with Timed() as timed:
+                        for key, value in items:
+                            store[key] = value
+                    with Timed() as close:
+                        store.close()
+                    times[turn].append(timed)
+                    times[turn + 1].append(close)
+                size = sum(file.stat().st_size for file in [Path(path), *Path(path).rglob("*")] if file.is_file())
+                blosc2.remove_urlpath(path)
             what = f"{kind} {layout}"
-            show(f"store[key] = value, {what}, without flush", times, number, "<= 5 us")
-            show(f"  its flush, {what}", closes, number)
+            show(
+                f"store[key] = value, {what}, without flush", times[0], number, "<= 5 us" if ".b2d" not in kind else ""
+            )
+            show(f"  its flush, {what}", times[1], number)
+            show("  to replace them all", times[2], number)
+            show("  its flush", times[3], number, f"{size / number:.0f} bytes on the disk for each")
 
 
 def bulk(folder: Path, repeat: int) -> None:

@@ -7,7 +7,6 @@ compares the sums, so a lazy or wrong result is noticed.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import json
 import math
@@ -239,54 +238,6 @@ def make_small(job: dict[str, Any]) -> dict[str, Any]:
     return {"keys": keys}
 
 
-# ------------------------------------------------------------------------------------------------ jobs that write
-
-
-def write_leaves(job: dict[str, Any]) -> dict[str, Any]:
-    """Write a new store of 64-byte leaves, from open to close; returns the time for one leaf."""
-    path, count = job["path"], job["count"]
-    blosc2.remove_urlpath(path)
-    values = [np.arange(16, dtype="f4") + i for i in range(count)]
-    with _Quiet():
-        start = _clock()
-        store = getattr(blosc2, job["call"])(path, mode="w")
-        # The reference publishes when it is closed, if at all in one step.
-        with getattr(store, "transaction", contextlib.nullcontext)():
-            for i, value in enumerate(values):
-                store[f"/group{i % 10}/leaf{i}"] = value
-        _close(store)
-        spent = _clock() - start
-    back = getattr(blosc2, job["call"])(path, mode="r")
-    found = sum(float(back[f"/group{i % 10}/leaf{i}"][5]) for i in range(0, count, 97))
-    _close(back)
-    return {"ns": spent / count, "sum": found}
-
-
-def make_large(job: dict[str, Any]) -> dict[str, Any]:
-    """A store of leaves that do not compress."""
-    rng = np.random.default_rng(1)
-    blosc2.remove_urlpath(job["path"])
-    store = blosc2.DictStore(job["path"], mode="w")
-    for i in range(job["count"]):
-        store[f"/group{i % 100}/leaf{i}"] = rng.integers(0, 256, job["bytes"], dtype="u1")
-    _close(store)
-    return {"bytes": os.path.getsize(job["path"])}
-
-
-def append_leaf(job: dict[str, Any]) -> dict[str, Any]:
-    """Append one leaf of 64 bytes, from opening the store to closing it."""
-    with _Quiet():
-        start = _clock()
-        store = blosc2.DictStore(job["path"], mode="a")
-        store[f"/new/{job['number']}"] = np.arange(16, dtype="f4")
-        _close(store)
-        spent = _clock() - start
-    back = blosc2.DictStore(job["path"], mode="r")
-    found = float(back[f"/new/{job['number']}"][5])
-    _close(back)
-    return {"ns": spent, "sum": found}
-
-
 def about(job: dict[str, Any]) -> dict[str, Any]:
     """Which package this side runs."""
     if job.get("threads"):
@@ -305,7 +256,7 @@ JOBS: dict[str, Job] = {
     job.__name__: job
     for job in (
         open_only, open_and_list, get_leaf, get_held, read_leaf, read_held, walk, full_scan, random_slices,
-        make_grid, make_small, write_leaves, make_large, append_leaf, about,
+        make_grid, make_small, about,
     )
 }  # fmt: skip
 

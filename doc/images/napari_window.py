@@ -24,7 +24,7 @@ def make(path: Path) -> None:
     noise = np.random.default_rng(0).normal(0, 20, radius.shape)
     scan = (900 * (radius < 0.8) - 500 * (radius < 0.7) + 250 * np.cos(9 * x * y) * (radius < 0.7) + noise).astype("i2")
     with blosc2.TreeStore(str(path), mode="w") as tree:
-        for number, level in enumerate(pyramid.levels(scan, 3)):
+        for number, level in enumerate(pyramid(scan, 3)):
             tree[f"/patient/ct/level{number}"] = blosc2.asarray(level, layout="planes")
         tree.get_subtree("/patient").attrs.update({"axes": ["z", "y", "x"], "voxel_sizes": [2.5, 1.0, 1.0]})
         tree["/patient/mask"] = ((radius < 0.5) & (x > 0)).astype("u1")

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 import blosc2
-from blosc2._tools.viewer import web_page
+from blosc2._tools.viewer.html_page import web_page
 from blosc2._tools.viewer.app import Viewer
 
 HERE = Path(__file__).resolve().parent

@@ -203,7 +203,10 @@ class DictStore(Store):
     # ------------------------------------------------------------------ reading
     def _shows_published_keys(self) -> bool:
         """Whether exactly the published keys are shown, so that their listing can answer."""
-        return self._session.sharing is None and self._backend.lists_cheaply and self._backend.embedded is not None
+        backend, foreign = self._backend, self._foreign
+        if self._session.sharing is not None or not backend.lists_cheaply or backend.embedded is None:
+            return False
+        return foreign is None or not (foreign.are_possible(self) if foreign.possible is None else foreign.possible)
 
     def _leaf(self, key: str) -> Any | None:
         if self._session.mode != "r":

@@ -81,25 +81,25 @@ class NDArray(ReadableArray):
         if type(key) is str:
             self._field(key)[...] = value
             return
-        self._assign(lambda version: _indexing.chunks_with(version, self._handle, key, value))
+        self._assign(_indexing.chunks_with, key, value)
 
-    def _assign(self, changed: Callable[[Version], Chunks]) -> None:
-        """Publish the chunks that a change gives for the current version."""
+    def _assign(self, chunks_with: Callable[[Version, FrameHandle, Any, Any], Chunks], key: Any, value: Any) -> None:
+        """Publish the chunks that a function gives for the current version, its handle, a key and a value."""
         handle = self._handle
         with handle.editing():
             version: Version = handle.array  # type: ignore[assignment]
             try:
-                chunks = changed(version)
+                chunks = chunks_with(version, handle, key, value)
             except IndexError:
                 if not handle.has_grown():
                     raise
                 version = handle.array  # type: ignore[assignment]
-                chunks = changed(version)
+                chunks = chunks_with(version, handle, key, value)
             if chunks:
                 update = _frames.FrameUpdate(version[2])
-                for nchunk, stored in chunks.items():
-                    update.replace(nchunk, stored)
-                _handles.mark_indexes_stale(self.vlmeta, update)
+                update.replace_all(chunks)
+                if _handles.INDEXES in update.vlmeta:
+                    _handles.mark_indexes_stale(self, update)
                 handle.publish(update)
 
     def resize(self, newshape: Any) -> None:
@@ -136,7 +136,8 @@ class NDArray(ReadableArray):
                 return
             update = _frames.FrameUpdate(frame)
             renumbered = _arrays.resize_update(handle, update, new)
-            _handles.mark_indexes_stale(self.vlmeta, update)
+            if _handles.INDEXES in update.vlmeta:
+                _handles.mark_indexes_stale(self, update)
             handle.publish(update, fresh=renumbered)
 
     def append(self, values: Any) -> int:
@@ -174,8 +175,10 @@ class NDArray(ReadableArray):
             update = _frames.FrameUpdate(frame)
             _arrays.resize_update(handle, update, new)
             if items.size:
-                _arrays.replace_appended(handle, update, new, start, items)
-            _handles.mark_indexes_stale(self.vlmeta, update)
+                end: Any = _indexing.basic_selection(slice(start, None), new.shape)
+                update.replace_all(_indexing.write_box((new, dtype, frame), handle, end, items))
+            if _handles.INDEXES in update.vlmeta:
+                _handles.mark_indexes_stale(self, update)
             handle.publish(update)
             return new.shape[0]
 

@@ -14,7 +14,15 @@ from enum import Enum
 from typing import Any, Protocol, TypeVar
 
 from blosc2._core.io.sharing import free_in_child, remembered
-from blosc2._options import FILTER_SLOTS, check_modes, check_nthreads, get_nthreads, keep_in_step, local_path, shares
+from blosc2._options import (
+    FILTER_SLOTS,
+    check_modes,
+    check_nthreads,
+    get_nthreads,
+    keep_in_step,
+    local_path,
+    shares_by_environment,
+)
 from blosc2._options import Codec as Codec
 from blosc2._options import DeserializeMode as DeserializeMode
 from blosc2._options import Filter as Filter
@@ -260,7 +268,7 @@ class Storage(_Parameters):
         self.urlpath = None if self.urlpath is None else local_path(self.urlpath)
         self.contiguous = self.urlpath is not None if self.contiguous is None else bool(self.contiguous)
         self.mode = check_modes(self.mode, self.mmap_mode, self.initial_mapping_size)
-        self.locking = shares(self.locking, self.urlpath, self.mmap_mode)
+        self.locking = bool(self.locking) or shares_by_environment(self.urlpath, self.mmap_mode)
         self.durable = bool(self.durable)
         if self.meta is not None and not isinstance(self.meta, dict):
             raise TypeError(f"meta must be a dictionary of names and values, not {self.meta!r}")

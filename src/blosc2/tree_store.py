@@ -187,12 +187,6 @@ class TreeStore(DictStore):
         error.reason, error.args = error.reason + more, (f"{error.args[0]}{more}",)
         return error
 
-    def _shows_published_keys(self) -> bool:
-        possible = self._foreign.possible
-        return (
-            not (self._foreign.are_possible(self) if possible is None else possible) and super()._shows_published_keys()
-        )
-
     def _contains(self, key: object) -> bool:
         if self._session.asks:
             self._session.check_open()
@@ -318,6 +312,8 @@ class TreeStore(DictStore):
         _stores.tree_changes.rename(self, old, new)
 
     def _delete(self, key: str) -> None:
+        if _stores.remove_small(self, key):
+            return
         path = self._absolute(key)
         self._session.check_writable("delete items", path or key)
         _stores.tree_changes.delete(self, path, path if self._prefix else key)

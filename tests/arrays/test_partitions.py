@@ -17,7 +17,6 @@ from blosc2._arrays.chunk_shapes import (
     block_limit,
     compute_chunks_blocks,
     default_partitions,
-    normalized_axes,
     padded_chunk_nbytes,
 )
 
@@ -141,12 +140,7 @@ def test_behaved_partitions(data: Any) -> None:
     assert are_partitions_behaved(shape, chunks, blocks) is brute_force_behaved(shape, chunks, blocks)
 
 
-def test_axes_and_sizes() -> None:
-    assert normalized_axes(-1, 3) == (2,)
-    assert normalized_axes((0, -1), 3) == (0, 2)
-    for axis in (3, -4, (0, 0), (0, -3)):
-        with pytest.raises(ValueError):
-            normalized_axes(axis, 3)
+def test_padded_sizes() -> None:
     assert padded_chunk_nbytes((60, 40), (16, 16), 8) == 24576
     assert padded_chunk_nbytes((3, 0), (3, 0), 8) == 0
     assert padded_chunk_nbytes((), (), 8) == 8

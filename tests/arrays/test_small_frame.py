@@ -15,7 +15,7 @@ import blosc2
 from blosc2._arrays import small_frames
 from blosc2._arrays.small_frames import cframe_of, forget_templates
 from blosc2._core.codec.codec import Encoding
-from blosc2._core.frame.small_frame import Template
+from blosc2._core.frame.frame_writer import Template
 
 Items = np.ndarray[Any, Any]
 
@@ -39,14 +39,14 @@ def _no_templates() -> None:
     forget_templates()
 
 
-def in_general(items: Items, keywords: dict[str, Any]) -> bytes:
+def by_asarray(items: Items, keywords: dict[str, Any]) -> bytes:
     cframe: bytes = blosc2.asarray(items, **keywords).to_cframe()
     return cframe
 
 
 def repeatedly(items: Items, keywords: dict[str, Any]) -> None:
-    """At first and for the second time the general way is gone, then that by the template."""
-    expected = in_general(items, keywords)
+    """At first a template is made."""
+    expected = by_asarray(items, keywords)
     for _ in range(4):
         assert cframe_of(items, keywords) == expected
 
@@ -108,7 +108,7 @@ def keywords(draw: st.DrawFn) -> dict[str, Any]:
 def test_the_bytes_are_those_of_asarray(items: list[Items], keywords: dict[str, Any]) -> None:
     for one in [*items, *items, *items]:
         try:
-            expected = in_general(one, keywords)
+            expected = by_asarray(one, keywords)
         except (ValueError, TypeError) as error:
             with pytest.raises(type(error)):
                 cframe_of(one, keywords)
@@ -138,9 +138,9 @@ def test_zeros_after_others_and_others_after_zeros() -> None:
         forget_templates()
         for value in order:
             items = np.full(20, value)
-            assert cframe_of(items, {}) == in_general(items, {})
+            assert cframe_of(items, {}) == by_asarray(items, {})
         items = np.full(20, np.nan)
-        assert cframe_of(items, {}) == in_general(items, {})
+        assert cframe_of(items, {}) == by_asarray(items, {})
 
 
 @pytest.mark.parametrize(
@@ -192,10 +192,10 @@ def test_equal_dtypes_with_other_texts() -> None:
     for _ in range(3):
         for dtype in (packed, aligned):
             items = np.zeros(3, dtype)
-            assert cframe_of(items, {}) == in_general(items, {})
+            assert cframe_of(items, {}) == by_asarray(items, {})
 
 
-def test_other_keywords_go_the_general_way() -> None:
+def test_other_keywords_make_no_templates() -> None:
     items = np.arange(100)
     for keywords in ({"chunks": (10,)}, {"cparams": None, "blocks": (5,)}, {"meta": {"a": 1}}):
         repeatedly(items, keywords)
@@ -218,13 +218,13 @@ def test_templates_are_bounded() -> None:
     for n in range(1, 300):
         items = np.arange(n)
         for _ in range(3):
-            assert cframe_of(items, {}) == in_general(items, {})
+            assert cframe_of(items, {}) == by_asarray(items, {})
 
 
 def test_many_kinds_take_turns() -> None:
     """More than there are encoders that wait."""
     kinds = [np.arange(n, dtype=dtype) for n in (5, 50, 500) for dtype in ("i2", "i4", "i8", "f4", "f8", "u1", "c8")]
-    expected = [in_general(items, {}) for items in kinds]
+    expected = [by_asarray(items, {}) for items in kinds]
     for _ in range(5):
         assert [cframe_of(items, {}) for items in kinds] == expected
 
@@ -232,7 +232,7 @@ def test_many_kinds_take_turns() -> None:
 @pytest.mark.parametrize("count", [8, 4000])
 def test_threads(count: int) -> None:
     arrays = [np.arange(count) * n for n in range(20)]
-    expected = [in_general(items, {}) for items in arrays]
+    expected = [by_asarray(items, {}) for items in arrays]
     wrong: list[int] = []
 
     def work() -> None:

@@ -30,7 +30,7 @@ from blosc2._frames.dtypes import parse_dtype
 
 SUFFIXES = (b".b2nd", b".b2f", b".b2b")
 SKIPPED = (b"embed.b2e", b"embed.b2e.b2lock", b".b2/")
-# Offsets in the footer of a catalog; see doc/design/catalog.md.
+# Offsets in the footer of a catalog; see doc/format/catalog.md.
 GROUPS, VAGUE, SLOTS, SLOT_COUNT, SUMS, SUMS_CRC, OWN = 56, 72, 168, 176, 192, 244, 248
 
 

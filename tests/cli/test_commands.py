@@ -250,9 +250,9 @@ def test_diff(folder: Path, run: Answer) -> None:
 
 
 def test_diff_reads_arrays_in_pieces(folder: Path, run: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
-    from blosc2._tools.cli import comparing
+    from blosc2._tools.cli import looking
 
-    monkeypatch.setattr(comparing, "_PIECE", 1000)
+    monkeypatch.setattr(looking, "_PIECE", 1000)
     big = np.arange(5000).reshape(100, 50)
     blosc2.asarray(big, urlpath="one.b2nd", chunks=(7, 50))
     big[93, 4] = -1

@@ -1,9 +1,12 @@
-"""Sources that are damaged, have odd names, or lie on a full disk: one clear line, and nothing that looks whole."""
+"""Sources that are broken, and runs that were interrupted."""
 
 from __future__ import annotations
 
 import errno
 import os
+import random
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -150,7 +153,7 @@ def test_what_is_still_written_to_is_removed(tmp_path: Path, monkeypatch: pytest
     def interrupted(*_: object) -> Any:
         raise KeyboardInterrupt
 
-    real = zarr_groups.UnresumedTarget.abandon
+    real = zarr_groups.Target.abandon
 
     def raced(self: Any, *, keep: bool) -> None:
         nonlocal left
@@ -161,28 +164,28 @@ def test_what_is_still_written_to_is_removed(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(zarr_groups, "boxes_of", interrupted)
     monkeypatch.setattr(zarr_groups, "_BETWEEN", 0.0)
-    monkeypatch.setattr(zarr_groups.UnresumedTarget, "abandon", raced)
+    monkeypatch.setattr(zarr_groups.Target, "abandon", raced)
     with pytest.raises(KeyboardInterrupt):
         blosc2.convert(tmp_path / "a.npz", tmp_path / "a.zarr")
     assert os.listdir(tmp_path) == ["a.npz"]
 
 
 def test_a_target_that_cannot_be_removed_hides_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from blosc2._tools.converting.numpy_files import _NpzTarget
+    from blosc2._tools.converting.array_files import NewNpz
 
     np.savez(tmp_path / "a.npz", x=ITEMS)
 
     def broken(self: Any, item: Any) -> Any:
         raise ValueError("the first error")
 
-    real = _NpzTarget.abandon
+    real = NewNpz.abandon
 
     def stuck(self: Any, *, keep: bool) -> None:
         real(self, keep=keep)
         raise OSError(errno.EACCES, "not allowed")
 
-    monkeypatch.setattr(_NpzTarget, "add", broken)
-    monkeypatch.setattr(_NpzTarget, "abandon", stuck)
+    monkeypatch.setattr(NewNpz, "add", broken)
+    monkeypatch.setattr(NewNpz, "abandon", stuck)
     with pytest.raises(ValueError, match="the first error") as caught:
         blosc2.convert(tmp_path / "a.npz", tmp_path / "b.npz")
     assert "could not be removed, and may be deleted: [Errno 13] not allowed" in caught.value.__notes__[0]
@@ -222,3 +225,102 @@ def test_open_says_how_other_formats_are_read(tmp_path: Path, name: str) -> None
             (np.save if name == "a.npy" else np.savez)(file, ITEMS)
     with pytest.raises(FormatError, match=rf"to make a store of it: blosc2\.convert\('{name}', 'a\.b2z'\)"):
         blosc2.open(str(path))
+
+
+# ---------------------------------------------------------------------- interrupted runs
+MAIN = "import sys, blosc2; blosc2.convert(sys.argv[1], sys.argv[2]); print('done')"
+# So that there is something to resume, and time to kill: published after each array, slowly.
+SLOW = (
+    "import time\nfrom blosc2._tools.converting import stores\nstores._PUBLISH_SECONDS = 0.0\n"
+    "real = stores.new_array\nstores.new_array = lambda *a: (time.sleep(0.01), real(*a))[1]\n"
+)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "a.npz", **{f"g{i % 3}/x{i:02}": rng.random(1000 + i) for i in range(60)})
+    return tmp_path / "a.npz"
+
+
+def interrupted_run(source: Path, target: Path, wait: float | None) -> int:
+    process = subprocess.Popen([sys.executable, "-c", SLOW + MAIN, str(source), str(target)], stdout=subprocess.PIPE)
+    try:
+        process.communicate(timeout=wait)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    return process.returncode
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="SIGKILL does not exist on every platform")
+@pytest.mark.parametrize("suffix", [".b2z", ".b2d"])
+def test_killed_and_resumed(tmp_path: Path, source: Path, suffix: str) -> None:
+    """`BLOSC2_KILLS` says how often it is killed, 4 times by default."""
+    target = tmp_path / f"a{suffix}"
+    rng = random.Random(1)
+
+    def check_complete() -> None:
+        assert blosc2.check(str(target)).ok
+        with np.load(source) as wanted, blosc2.open(str(target)) as found:
+            assert sorted(key for key, _, _ in found.walk()) == ["/", "/g0", "/g1", "/g2"]
+            assert len(wanted.files) == sum(len(leaves) for _, _, leaves in found.walk()) == 60
+            for name in wanted.files:
+                np.testing.assert_array_equal(found[f"/{name}"][...], wanted[name])
+            assert found.attrs[:] == {}
+
+    for _ in range(int(os.environ.get("BLOSC2_KILLS", "4"))):
+        interrupted_run(source, target, rng.uniform(0.3, 0.9))
+        if target.exists():  # it was fast enough, or killed after its last step
+            check_complete()
+            shutil.rmtree(target) if target.is_dir() else target.unlink()
+    report = blosc2.convert(source, target, verify=True)
+    assert report.arrays == 60
+    assert {path.name for path in tmp_path.iterdir()} == {"a.npz", target.name}
+    check_complete()
+
+
+def test_what_was_published_is_not_read_again(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from blosc2._tools.converting import stores
+
+    monkeypatch.setattr(stores, "_PUBLISH_SECONDS", 0.0)
+    real, made = stores.new_array, 0
+
+    def stop(*arguments: object) -> object:
+        nonlocal made
+        made += 1
+        if made == 30:
+            raise KeyboardInterrupt
+        return real(*arguments)
+
+    monkeypatch.setattr(stores, "new_array", stop)
+    with pytest.raises(KeyboardInterrupt):
+        blosc2.convert(source, tmp_path / "a.b2z")
+    assert sorted(os.listdir(tmp_path)) == ["a.npz", "a.partial.b2z"]
+    report = blosc2.convert(source, tmp_path / "a.b2z", verify=True)
+    assert (report.resumed, report.arrays, made) == (29, 60, 30 + 31)
+    assert sorted(os.listdir(tmp_path)) == ["a.b2z", "a.npz"]
+
+
+@pytest.mark.parametrize("change", ["source", "options", "resume", "garbage"])
+def test_another_source_begins_anew(tmp_path: Path, source: Path, change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from blosc2._tools.converting import stores
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stores, "_PUBLISH_SECONDS", 0.0)
+        calls = iter(range(5))
+        real = stores.new_array
+        patched.setattr(stores, "new_array", lambda *a: (next(calls), real(*a))[1])
+        with pytest.raises(RuntimeError):  # of an iterator that ends in a generator
+            blosc2.convert(source, tmp_path / "a.b2z")
+    if change == "source":
+        np.savez(source, **{"g0/x00": np.arange(3), "other": np.arange(4)})
+    if change == "garbage":
+        (tmp_path / "a.partial.b2z").write_bytes(b"no store")
+    report = blosc2.convert(
+        source, tmp_path / "a.b2z", verify=True, chunks="new" if change == "options" else "auto",
+        resume=change != "resume",
+    )  # fmt: skip
+    assert (report.resumed, report.arrays) == (0, 2 if change == "source" else 60)
+    old = ["a.partial.b2z"] if change == "resume" else []
+    assert sorted(os.listdir(tmp_path)) == ["a.b2z", "a.npz", *old]

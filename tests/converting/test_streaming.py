@@ -26,7 +26,7 @@ import json, os, sys, time, types
 import numpy as np
 
 import blosc2
-from blosc2._tools.converting.formats import FORMATS, Format
+from blosc2._tools.converting.run import FORMATS, Format
 from blosc2._tools.converting.items import ArrayItem
 
 target, planes = sys.argv[1], int(sys.argv[2])
@@ -49,6 +49,9 @@ def items_of(box):
 
 
 class Source:
+    def __init__(self, path):
+        pass
+
     def items(self):
         yield ArrayItem("/ramps", (planes, 512, 512), np.dtype("i4"), items_of)
 
@@ -57,9 +60,9 @@ class Source:
 
 
 module = types.ModuleType("blosc2._tools.converting.generated")
-module.open_source = lambda path: Source()
+module.Source = Source
 sys.modules[module.__name__] = module
-FORMATS["generated"] = Format("generated", (".generated",), "generated")
+FORMATS["generated"] = Format("generated", (".generated",), "generated:Source")
 open(target + ".generated", "w").close()
 
 

@@ -14,9 +14,9 @@ from fixture_kit.isolated import Worker
 
 import blosc2
 from blosc2._core.allocation import allowed
-from blosc2._core.frame.block_check import check_chunk
+from blosc2._core.frame.frame_checksums import check_chunk
 from blosc2._frames.msgpack_values import pack
-from blosc2._integrity import check_embedded
+from blosc2._integrity import check_stores
 from blosc2.exceptions import FormatError
 
 BIG = 2147483615
@@ -217,9 +217,9 @@ def test_values_that_share_bytes_are_checked_once(tmp_path: Path, monkeypatch: p
     schunk.vlmeta["estore_metadata"] = content
     plain.rename(path)
     checked: list[str | None] = []
-    real = check_embedded.check_byte_range
+    real = check_stores.check_byte_range
     monkeypatch.setattr(
-        check_embedded, "check_byte_range", lambda *args, **how: (checked.append(args[-1]), real(*args, **how))[1]
+        check_stores, "check_byte_range", lambda *args, **how: (checked.append(args[-1]), real(*args, **how))[1]
     )
     report = blosc2.check(path)
     assert 1 < len(report) <= 101

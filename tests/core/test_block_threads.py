@@ -14,7 +14,7 @@ import pytest
 import blosc2
 from blosc2 import Codec, Filter
 from blosc2._core.codec import thread_pool
-from blosc2._frames import encoder_pool
+from blosc2._frames import parameters
 from blosc2._options import compress, compressed, encoding_of
 
 SIZE = 5 << 18  # more than the bytes from which blocks are shared, whatever the codec
@@ -109,7 +109,7 @@ def test_assigned_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
         shared.append(args)
         return compressed(*args)
 
-    monkeypatch.setattr(encoder_pool, "compressed", counted)
+    monkeypatch.setattr(parameters, "compressed", counted)
     data = items("mixed", "u1").tobytes()[:SIZE]
     made = []
     for nthreads in (1, 4):
@@ -132,7 +132,7 @@ def test_one_buffer(codec: Codec, size: int, monkeypatch: pytest.MonkeyPatch) ->
         shared.append(args)
         return compressed(*args)
 
-    monkeypatch.setattr(encoder_pool, "compressed", counted)
+    monkeypatch.setattr(parameters, "compressed", counted)
     for kind in ("mixed", "bytes", "zeros"):
         data = (items(kind, "<f4").tobytes() * 2)[:size]
         made = [blosc2.compress2(data, codec=codec, clevel=2, typesize=4, nthreads=n) for n in (1, 4)]

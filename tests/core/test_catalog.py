@@ -1,6 +1,6 @@
 """Catalogs of `.b2z` files: the same answers as without, whatever is in them.
 
-The bytes are taken apart here by doc/design/catalog.md, not by the package.
+The bytes are taken apart here by doc/format/catalog.md, not by the package.
 """
 
 from __future__ import annotations

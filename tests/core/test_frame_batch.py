@@ -10,7 +10,7 @@ import pytest
 
 import blosc2
 from blosc2._arrays import cframe_of, template_of
-from blosc2._core.frame.frame_batch import FrameBatch
+from blosc2._core.frame.frame_writer import FrameBatch
 
 
 def arrays(count: int, nbytes: int, seed: int = 0) -> list[Any]:

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blosc2._core.io.remote import RemoteSource
-from blosc2._core.io.source import Source
+from blosc2._core.io.source import RemoteSource, Source
 from blosc2._files.remote import pieces, remote_file, servers
 from blosc2._files.remote.answers import Answer, Failure, Version, parse_range
 from blosc2._options import RemoteOptions, RemotePath

@@ -175,7 +175,7 @@ def test_xarray_and_dask(server: remote_kit.RangeServer, tmp_path: Path) -> None
     pytest.importorskip("dask.array")
     import dask.array
 
-    from blosc2._tools.integrations.xarray_backend import Blosc2BackendEntrypoint
+    from blosc2._tools.integrations.xarray_engine import Blosc2BackendEntrypoint
 
     url = server.put("a.b2z", make(tmp_path, "a.b2z", 0))
     engine = Blosc2BackendEntrypoint

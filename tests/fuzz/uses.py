@@ -194,8 +194,9 @@ def use_array(rec: Recorder, x: Any, rng: random.Random) -> None:
     elif kind == 11 and x.size <= most:
         rec("copy", "reshape", lambda: x.reshape((x.size,))[()], asked=4 * x.nbytes + 2 * x.chunksize + block)
     elif kind == 12:
-        rec("refresh", "refresh", lambda: x.refresh())
+        # The key is one of the version before: another one may be shorter.
         rec("read", "advise", lambda: x.advise("willneed", key), asked=block)
+        rec("refresh", "refresh", lambda: x.refresh())
     elif kind == 14:
         wide = (*[None] * rng.choice([16, 48, 60, 64, 65, 80, 1000]), *key)
         rec("wide", "a key of many axes", lambda: x[wide], asked=cost(key))

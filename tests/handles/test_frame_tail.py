@@ -13,7 +13,7 @@ import pytest
 
 import blosc2
 from blosc2._frames.append import end_of_versions
-from blosc2._handles import file as frame_file
+from blosc2._handles import changeable as frame_file
 from blosc2._handles import handle as frame_handle
 from blosc2._handles.handle import open_frame
 

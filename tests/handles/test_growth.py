@@ -169,39 +169,6 @@ def test_any_changes_of_a_super_chunk(tmp_path_factory: pytest.TempPathFactory, 
     assert blosc2.check(path).ok
 
 
-def test_long_tables_are_those_that_were_meant(tmp_path: Path, source: str | None) -> None:
-    """Blocks of a table that stay are copied: from 8,192 chunks on, across the ends of blocks, and after changes."""
-    path = str(tmp_path / "x.b2frame")
-    count = 8189
-    schunk = blosc2.SChunk(chunksize=4, data=noise(count), urlpath=path, cparams={"typesize": 4, "clevel": 0})
-    model = noise(count).tolist()
-    tables = append.PackedTable._continued
-    used = []
-
-    def continued(self: Any, offsets: Any) -> Any:
-        found = tables(self, offsets)
-        used.append(found is not None)
-        return found
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(append.PackedTable, "_continued", continued)
-        for n in range(2100):
-            schunk.append_data(np.array([n], "i4"))
-            model.append(n)
-            if n % 300 == 50:
-                schunk.update_data(n * 3, np.array([-n], "i4"))
-                model[n * 3] = -n
-            if n % 500 == 77:
-                schunk.delete_chunk(8000)
-                del model[8000]
-            if n % 97 == 0 or n in (2, 3, 4, 2050, 2051, 2052):
-                found = blosc2.open(path, mmap_mode=source)
-                assert np.frombuffer(found[:], "i4").tolist() == model
-    assert np.mean(used) > 0.9
-    assert np.frombuffer(schunk[:], "i4").tolist() == model
-    assert blosc2.check(path).ok
-
-
 def test_appends_cost_bytes_for_each(tmp_path: Path) -> None:
     """What is written for an append does not grow with the square."""
     path = tmp_path / "x.b2frame"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._tools.integrations.zarr_files.chunk_codec import ChunkCodec
+from blosc2._tools.integrations.zarr_files.references import ChunkCodec
 from blosc2.exceptions import FormatError
 
 # shape, chunks, blocks, dtype

@@ -24,7 +24,7 @@ def study(path: Path) -> str:
     """A store with pyramids as the demo has them, and other leaves."""
     with blosc2.TreeStore(str(path), mode="w") as store:
         for key, image, spatial in (("/mri", SCAN, 3), ("/photos/cat", PHOTO, 2)):
-            for number, level in enumerate(pyramid.levels(image, spatial)):
+            for number, level in enumerate(pyramid(image, spatial)):
                 store[f"{key}/level{number}"] = level
         store.get_subtree("/mri").attrs.update({"axes": ["x", "y", "z", "time"], "voxel_sizes": [1.0, 2.0, 3.5]})
         store.get_subtree("/photos/cat").attrs["axes"] = ["row", "column", "colour"]
@@ -52,14 +52,14 @@ def test_layers_of_a_store(tmp_path: Path, suffix: str) -> None:
     assert keywords["scale"] == [1.0, 3.5, 2.0, 1.0]
     assert keywords["multiscale"]
     assert data[0].shape == (3, 20, 36, 40)
-    smallest = list(pyramid.levels(SCAN, 3))[-1]
+    smallest = list(pyramid(SCAN, 3))[-1]
     assert keywords["contrast_limits"] == (smallest.min(), smallest.max())
-    for found, level in zip(data, pyramid.levels(SCAN, 3), strict=True):
+    for found, level in zip(data, pyramid(SCAN, 3), strict=True):
         np.testing.assert_array_equal(np.asarray(found), level.transpose(3, 2, 1, 0), strict=True)
 
     data, keywords, _ = layers["photos/cat"]
     assert (keywords["rgb"], keywords["axis_labels"]) == (True, ("row", "column"))
-    for found, level in zip(data, pyramid.levels(PHOTO, 2), strict=True):
+    for found, level in zip(data, pyramid(PHOTO, 2), strict=True):
         np.testing.assert_array_equal(found[...], level)
 
     data, keywords, _ = layers["plain/ct"]

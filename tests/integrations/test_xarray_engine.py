@@ -20,7 +20,8 @@ import blosc2
 
 xr = pytest.importorskip("xarray")
 
-from blosc2._tools.integrations import xarray_accessor, xarray_engine
+from blosc2._tools import add_xarray_accessor
+from blosc2._tools.integrations import xarray_engine
 
 OTHER = """
 import xarray
@@ -160,5 +161,5 @@ def test_an_engine_that_cannot_be_loaded(other: None, files: Path, tmp_path: Pat
 def test_an_accessor_that_is_taken_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in (xr.Dataset, xr.DataArray, xr.DataTree):
         monkeypatch.setattr(kind, "b2", "of another package", raising=False)
-    xarray_accessor.register()
+    add_xarray_accessor()
     assert {kind.b2 for kind in (xr.Dataset, xr.DataArray, xr.DataTree)} == {"of another package"}

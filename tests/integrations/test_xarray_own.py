@@ -17,7 +17,7 @@ backends = pytest.importorskip("xarray.tests.test_backends")
 import xarray
 
 from blosc2 import to_store
-from blosc2._tools.integrations.xarray_backend import Blosc2BackendEntrypoint
+from blosc2._tools.integrations.xarray_engine import Blosc2BackendEntrypoint
 
 
 class _Roundtrips:

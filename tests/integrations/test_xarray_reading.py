@@ -17,7 +17,7 @@ import pytest
 xarray = pytest.importorskip("xarray")
 
 import blosc2
-from blosc2._tools.integrations.xarray_backend import Blosc2BackendEntrypoint as Engine
+from blosc2._tools.integrations.xarray_engine import Blosc2BackendEntrypoint as Engine
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPERATURE = np.arange(60, dtype="i2").reshape(5, 4, 3)

@@ -14,7 +14,8 @@ pandas = pytest.importorskip("pandas")
 
 import blosc2
 from blosc2 import to_store
-from blosc2._tools.integrations.xarray_backend import Blosc2BackendEntrypoint as Engine
+from blosc2._tools import add_xarray_accessor
+from blosc2._tools.integrations.xarray_engine import Blosc2BackendEntrypoint as Engine
 
 
 def weather(days: int = 5, first: str = "2020-01-01") -> Any:
@@ -484,8 +485,7 @@ def test_targets_that_are_none(tmp_path: Path) -> None:
 
 
 def test_the_accessor(tmp_path: Path) -> None:
-    from blosc2._tools.integrations import xarray_accessor  # noqa: F401
-
+    add_xarray_accessor()
     weather().b2.to_store(tmp_path / "a.b2z", encoding={"t": {"chunks": (1, 4)}})
     weather().t.b2.to_store(tmp_path / "a.b2z", "/array")
     xarray.DataTree(weather()).b2.to_store(tmp_path / "a.b2z", "/tree")

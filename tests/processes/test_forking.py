@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 from fixture_kit.forks import in_child
+from fixture_kit.lines import AtLine, lines_of
 
 import blosc2
 from blosc2._core.io import forking
 from blosc2._core.io.forking import Lock, before_fork
 from blosc2._files.owner import Owner
-from blosc2._stores import Groups
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork"),
@@ -141,31 +141,48 @@ def test_a_child_reads_a_store_that_another_thread_was_changing(kind: str, tmp_p
         np.testing.assert_array_equal(store["/g/new"][:], np.arange(7))
 
 
-def test_groups_are_counted_anew_where_a_change_was_half_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class Stops(AtLine):
+    """Waits before the n-th line of the package."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__(at)
+        self.half, self.enough = threading.Event(), threading.Event()
+
+    def come(self) -> None:
+        self.half.set()
+        self.enough.wait(60)
+
+
+def test_a_child_finds_groups_where_a_change_was_half_done(tmp_path: Path) -> None:
+    """Another thread was at any line of it: the group is there with its leaf, or it is not."""
     store = blosc2.TreeStore(str(tmp_path / "tree.b2z"), mode="w")
-    store["/a"] = [1]
-    half, enough = threading.Event(), threading.Event()
+    store["/first/x"] = store["/second/x"] = [1]
+    lines = lines_of(lambda: store.__setitem__("/third/x", [1]))
+    for at in range(0, lines, 3):
+        group = f"/g{at:03}"
 
-    def stop_here(*args: Any) -> None:
-        half.set()
-        enough.wait(60)
+        def change(stops: Stops, group: str = group) -> None:
+            with stops:
+                store[group + "/x"] = [1]
 
-    monkeypatch.setattr(Groups, "key_changed", stop_here)
-    thread = threading.Thread(target=store.__setitem__, args=("/g/x", [1]))
-    thread.start()
-    assert half.wait(60)
-    monkeypatch.undo()
+        def read(group: str = group) -> None:
+            found = group + "/x" in store
+            assert (group in store) == found
+            assert list(store.get_subtree(group)) == ["/x"] * found
+            assert [key for key in store if key.startswith(group)] == [group, group + "/x"] * found
+            assert len(store) == len(list(store))
 
-    def read() -> None:
-        assert list(store["/g"]) == ["/x"]
-
-    try:
-        in_child(read)
-    finally:
-        enough.set()
-        thread.join()
-        store.discard()
-        store.close()
+        stops = Stops(at)
+        thread = threading.Thread(target=change, args=(stops,))
+        thread.start()
+        try:
+            assert stops.half.wait(60)
+            in_child(read)
+        finally:
+            stops.enough.set()
+            thread.join()
+    store.discard()
+    store.close()
 
 
 def arrays(tmp_path: Path) -> dict[str, Callable[[], Any]]:

@@ -17,16 +17,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import blosc2
+from blosc2._tools import demo
 from blosc2._tools.cli import main
-from blosc2._tools.demo import convert, images, patches, pyramid, timing
-from blosc2._tools.demo.progress import Progress
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(images, "PHOTOGRAPHS", ("camera", "chelsea"))
-    monkeypatch.setattr(timing, "ROUNDS", 1)
-    monkeypatch.setattr(timing, "SECONDS_A_ROUND", 0.01)
+    monkeypatch.setattr(demo, "PHOTOGRAPHS", ("camera", "chelsea"))
+    monkeypatch.setattr(demo, "ROUNDS", 1)
+    monkeypatch.setattr(demo, "SECONDS_A_ROUND", 0.01)
 
 
 def test_command(tmp_path: Path) -> None:
@@ -59,7 +58,7 @@ def test_command(tmp_path: Path) -> None:
 def test_store_has_the_images(tmp_path: Path) -> None:
     output = tmp_path / "images.b2z"
     assert main(["demo", "--output", str(output), "--patches", "1"]) == 0
-    scan = images.load_scan()
+    scan = demo.load_scan()
     with blosc2.open(output, mode="r", mmap_mode="r") as store:
         assert isinstance(store, blosc2.TreeStore)
         assert set(store.get_children("/photos")) == {"/photos/camera", "/photos/chelsea"}
@@ -79,23 +78,23 @@ def test_runs_again_over_its_own_store(tmp_path: Path) -> None:
 def test_a_wrong_pixel_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write = convert.write
+    write = demo.write
 
-    def write_wrongly(output: Path, pictures: Iterable[images.Image], *, total: int) -> None:
+    def write_wrongly(output: Path, pictures: Iterable[demo.Image], *, total: int) -> None:
         write(output, [dataclasses.replace(picture, data=picture.data ^ 1) for picture in pictures], total=total)
 
-    monkeypatch.setattr(convert, "write", write_wrongly)
+    monkeypatch.setattr(demo, "write", write_wrongly)
     assert main(["demo", "--output", str(tmp_path / "images.b2z"), "--patches", "20"]) == 1
     assert "differs from the source: /" in capsys.readouterr().out
 
 
 def test_a_missing_level_is_noticed(tmp_path: Path) -> None:
-    image = images.Image("/a", np.arange(6400, dtype="u1").reshape(80, 80), spatial=2)
-    convert.write(tmp_path / "a.b2z", [image], total=1)
-    expected = {f"/a/level{n}": patches.Level(level, 2) for n, level in enumerate(pyramid.levels(image.data, 2))}
+    image = demo.Image("/a", np.arange(6400, dtype="u1").reshape(80, 80), spatial=2)
+    demo.write(tmp_path / "a.b2z", [image], total=1)
+    expected = {f"/a/level{n}": demo.Level(level, 2) for n, level in enumerate(demo.pyramid(image.data, 2))}
     expected["/a/level9"] = expected["/a/level0"]
     with blosc2.open(tmp_path / "a.b2z", mode="r") as store:
-        assert patches.differences(store, expected, []) == ["/a/level9: missing or unexpected"]
+        assert demo.differences(store, expected, []) == ["/a/level9: missing or unexpected"]
 
 
 @pytest.mark.parametrize("content", [b"mine", b"", "store"])
@@ -144,7 +143,7 @@ def test_halve_is_the_rounded_mean(shape: tuple[int, ...], spatial: int, dtype: 
     limits = np.iinfo(dtype)
     count = int(np.prod(shape))
     image = np.array([random.randint(limits.min, limits.max) for _ in range(count)], dtype).reshape(shape)
-    half = pyramid.halve(image, spatial)
+    half = demo.halve(image, spatial)
     for index in np.ndindex(half.shape):
         corner = tuple(slice(2 * i, 2 * i + 2) if axis < spatial else slice(i, i + 1) for axis, i in enumerate(index))
         near = image[corner]
@@ -154,7 +153,7 @@ def test_halve_is_the_rounded_mean(shape: tuple[int, ...], spatial: int, dtype: 
 
 @given(st.lists(st.integers(1, 300), min_size=4, max_size=4), st.sampled_from([2, 3]))
 def test_tiles_fit(shape: list[int], spatial: int) -> None:
-    chunk, block = pyramid.tiles(tuple(shape), spatial)
+    chunk, block = demo.tiles(tuple(shape), spatial)
     assert len(chunk) == len(block) == 4
     assert all(1 <= small <= large <= length for small, large, length in zip(block, chunk, shape, strict=True))
 
@@ -166,7 +165,7 @@ def test_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    with Progress("work", 2) as progress:
+    with demo.Progress("work", 2) as progress:
         progress.step("one")
         progress.step("two")
     assert terminal.getvalue().endswith("work: 2 of 2 two\n")

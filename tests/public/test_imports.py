@@ -33,15 +33,14 @@ WRITERS = {
     "blosc2._backends.directory.publishing", "blosc2._backends.embedded.file",
     "blosc2._backends.embedded.frame_layout",
     "blosc2._core.leaves.leaf_stream", "blosc2._core.zip.archive_writer", "blosc2._core.catalog_writing.catalog_writer",
-    "blosc2._core.zip.external_sort", "blosc2._core.catalog_writing.leaf_merge",
-    "blosc2._core.catalog_writing.path_slots",
+    "blosc2._core.zip.external_sort",
 }  # fmt: skip
 # What `import blosc2` imports besides `_core`: each of these takes a program's time, and most only ever read.
 FIRST = {
     "blosc2", "blosc2._arrays", "blosc2._arrays.readable", "blosc2._arrays.ready", "blosc2._files", "blosc2._frames",
     "blosc2._frames.dtypes", "blosc2._frames.header_fields", "blosc2._functions", "blosc2._functions.from_frame",
     "blosc2._handles", "blosc2._handles.chunks", "blosc2._handles.frame_object", "blosc2._handles.handle",
-    "blosc2._handles.opening", "blosc2._indexing", "blosc2._indexing.fields",
+    "blosc2._handles.opening", "blosc2._indexing", "blosc2._indexing.views",
     "blosc2._opening", "blosc2._opening.hooks", "blosc2._opening.open_path", "blosc2._options",
     "blosc2._options.codecs", "blosc2._options.threads", "blosc2._options.modes",
     "blosc2._options.encoding", "blosc2._options.absent", "blosc2._options.paths",
@@ -51,9 +50,9 @@ FIRST = {
 # What changes arrays and super-chunks, in memory and in files.
 ARRAY_WRITERS = {
     "blosc2._arrays.resize", "blosc2._core.ndim.grid_write", "blosc2._files.copies",
-    "blosc2._frames.append", "blosc2._frames.update", "blosc2._frames.encoder_pool",
-    "blosc2._frames.parameters", "blosc2._handles.chunk_updates",
-    "blosc2._handles.file", "blosc2._handles.memory", "blosc2._handles.new_frame", "blosc2._indexing.write_items",
+    "blosc2._frames.append", "blosc2._frames.update", "blosc2._frames.parameters",
+    "blosc2._handles.chunk_updates",
+    "blosc2._handles.changeable", "blosc2._handles.new_frame", "blosc2._indexing.write_items",
 }  # fmt: skip
 # What few programs need.
 RARE = {

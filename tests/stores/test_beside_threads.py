@@ -5,19 +5,11 @@ from __future__ import annotations
 import errno
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from store_makers import KINDS, Maker, values_of
-
-import blosc2
-
-
-@pytest.fixture(params=KINDS)
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Maker:
-    return Maker(request.param, tmp_path)
+from store_makers import Maker, values_of
 
 
 def in_thread(function: Callable[[], Any]) -> None:
@@ -68,13 +60,6 @@ def test_an_update_whose_frames_were_moved_out_of_memory(make: Maker, monkeypatc
     assert make.values() == {"/k3": [5]}
 
 
-def test_what_is_pending_is_counted_again(make: Maker) -> None:
-    with make("w") as store:
-        with pytest.raises(TypeError):
-            store.update([("/a", np.arange(5000)), ("/b", object())])
-        assert store._pending.in_memory == 0
-
-
 def test_a_transaction_that_cannot_be_published(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread that waits for its end sets its key afterwards, and keeps it."""
     with make("w") as store:
@@ -118,15 +103,3 @@ def test_leaves_of_a_writer_stay_live_when_it_looks_for_changes(make: Maker) -> 
         leaf[0] = 5
         assert store["/a"][0] == 5
     assert make.values() == {"/a": [5, 1, 2]}
-
-
-def test_defaults_of_pop(make: Maker) -> None:
-    with make("w") as store:
-        assert store.pop("/none", 7) == store.pop("/none", default=7) == 7
-        with pytest.raises(KeyError):
-            store.pop("/none")
-        with pytest.raises(TypeError):
-            store.pop("/none", 1, 2)
-        store["/a"] = [1]
-        assert list(store.pop("/a", None)) == [1]
-        assert blosc2.asarray(store.pop("/a", [2]))[:] == [2]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fixture_kit.forks import in_child
+from store_makers import Maker
 
 import blosc2
 from blosc2._backends.zip.backend import ZipBackend
@@ -24,6 +25,7 @@ from blosc2.exceptions import ClosedStoreError
 COUNT = 8_000
 
 NOISE = np.random.default_rng(0).integers(0, 256, 5000, "u1")
+SIZES = (3, 100, 1000, 4095, 4096, 5000, 32 << 10, 64 << 10, 65537, 100_000, 300_000, 1 << 20)
 
 
 @pytest.fixture(params=["new", "beside others"])
@@ -50,17 +52,6 @@ def found(path: Path) -> dict[str, bytes]:
 
 def expected(*groups: Iterator[tuple[str, np.ndarray]]) -> dict[str, bytes]:
     return {key: value.tobytes() for group in groups for key, value in group}
-
-
-@pytest.mark.parametrize("size", [200, 600])
-@pytest.mark.parametrize("nthreads", [1, 2, 8])
-def test_all_arrive(nthreads: int, size: int, path: Path) -> None:
-    before = found(path)
-    blosc2.set_nthreads(nthreads)
-    with blosc2.DictStore(path, mode="a") as store:
-        assert store.write_many(leaves(COUNT, size=size)) == COUNT
-    assert found(path) == before | expected(leaves(COUNT, size=size))
-    assert blosc2.check(path).ok
 
 
 def test_small_and_large_by_turns(path: Path) -> None:
@@ -244,45 +235,6 @@ def test_an_interrupt_of_what_ends_a_failed_call(then: str, path: Path, monkeypa
     assert blosc2.check(path).ok
 
 
-@pytest.mark.parametrize("at", [5000, COUNT - 1])
-def test_an_iterable_that_closes_the_store(at: int, path: Path) -> None:
-    before, files = found(path), os.listdir(path.parent)
-    store = blosc2.DictStore(path, mode="a")
-
-    def closing() -> Iterator[tuple[str, np.ndarray]]:
-        for n, pair in enumerate(leaves(COUNT)):
-            if n == at:
-                store.close()
-            yield pair
-
-    with pytest.raises(RuntimeError, match="under way"):
-        store.write_many(closing())
-    store.close()
-    assert found(path) == before
-    assert {*os.listdir(path.parent)} - {*files} <= {"s.b2z"}  # the empty store, if it is new
-
-
-@pytest.mark.parametrize("error", [ArithmeticError, KeyboardInterrupt])
-@pytest.mark.parametrize("at", [2500, 7001])
-def test_an_iterable_that_raises(at: int, error: type[BaseException], path: Path) -> None:
-    before, files = found(path), os.listdir(path.parent)
-
-    def failing() -> Iterator[tuple[str, np.ndarray]]:
-        for n, pair in enumerate(leaves(COUNT)):
-            if n == at:
-                raise error
-            yield pair
-
-    with blosc2.DictStore(path, mode="a") as store:
-        with pytest.raises(error):
-            store.write_many(failing())
-        assert found(path) == before
-        store["/after"] = np.arange(3)
-        store.write_many(leaves(COUNT))
-    assert found(path) == before | expected(leaves(COUNT)) | {"/after": np.arange(3).tobytes()}
-    assert {*os.listdir(path.parent)} - {*files} <= {"s.b2z"}
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_an_iterable_that_forks(path: Path) -> None:
@@ -314,32 +266,51 @@ def test_an_iterable_that_forks(path: Path) -> None:
     assert blosc2.check(path).ok
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="a limit of the size of files stands for a full disk")
-def test_a_disk_that_is_full_for_a_while(path: Path) -> None:
-    code = """
-import errno, os, resource, sys
-sys.path.insert(0, sys.argv[1])
-from pathlib import Path
-import blosc2
-from stores.test_bulk_among_threads import COUNT, expected, found, leaves
-path = Path(sys.argv[2])
-before = found(path)
-hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-with blosc2.DictStore(path, mode="a") as store:
-    for room in (1_300_000, 3_000_000, 4_000_000):
-        resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
-        try:
-            store.write_many(leaves(COUNT))
-        except OSError as error:
-            assert error.errno == errno.EFBIG and str(path) in str(error), error
-        else:
-            raise AssertionError("there was no room for that")
-        assert found(path) == before
-    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    store.write_many(leaves(COUNT))
-assert found(path) == before | expected(leaves(COUNT))
-assert blosc2.check(path).ok
-"""
-    tests = str(Path(__file__).parents[1])
-    done = subprocess.run([sys.executable, "-c", code, tests, str(path)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+# ------------------------------------------------------------------ threads that compress
+def of_size(rng: np.random.Generator, nbytes: int, dtype: str = "i2") -> Any:
+    """An array that compresses to some part of it."""
+    count = -(-nbytes // np.dtype(dtype).itemsize)
+    return np.cumsum(rng.integers(-2, 3, count)).astype(dtype)
+
+
+def all_kinds() -> list[tuple[str, Any]]:
+    """Values of all sizes and kinds, in an order without any."""
+    rng = np.random.default_rng(4)
+    table = np.zeros(900, [("a", "i4"), ("b", "f8")])
+    table["a"] = np.arange(900)
+    values: list[Any] = [of_size(rng, size, dtype) for size in SIZES for dtype in ("i1", "i2", "i4", "f8", "u4", "i8")]
+    values += [of_size(rng, 32 << 10).reshape(64, -1) for _ in range(100)]
+    values += [np.zeros(5000), np.ones((40, 50)), np.zeros((9, 1000), "u1"), table, table[::2], np.empty((0, 5))]
+    values += [of_size(rng, 20_000).reshape(100, 100).T, of_size(rng, 40_000)[::-3], np.array(["text"] * 3000)]
+    values += [list(range(2000)), blosc2.arange(3000), blosc2.SChunk(data=b"12345678" * 900), np.float64(3.5)]
+    order = rng.permutation(len(values))
+    return [(f"/g{n % 3}/k{n}", values[n]) for n in order]
+
+
+@pytest.mark.parametrize("make", ["b2e", "b2z", "b2d", "b2d-mixed", "b2d-embedded", "tree-b2z"], indirect=True)
+def test_threads_make_the_leaves_of_single_assignments(make: Maker) -> None:
+    items = all_kinds()
+    with make("w") as store:
+        for key, value in items:
+            store[key] = value
+    before, made = blosc2.nthreads, []
+    for nthreads in (0, 1, 2, 4):
+        if nthreads:
+            blosc2.set_nthreads(nthreads)
+            told: list[tuple[int, int]] = []
+            with make("w") as store:
+                assert store.write_many(iter(items), progress=lambda *now, told=told: told.append(now)) == len(items)
+            assert told[-1] == (len(items), sum(getattr(v, "nbytes", np.asarray(v).nbytes) for _, v in items))
+        with make("r") as store:
+            made.append(
+                {key: leaf.to_cframe() for key, leaf in store.items() if not isinstance(leaf, blosc2.TreeStore)}
+            )
+        assert blosc2.check(make.path).ok
+    blosc2.set_nthreads(before)
+    assert made[1:] == made[:1] * 3
+    with make("r") as store:
+        for key, value in items:
+            is_array = not isinstance(value, blosc2.SChunk)
+            np.testing.assert_array_equal(
+                np.asarray(store[key]) if is_array else store[key][:], value if is_array else value[:]
+            )

@@ -1,4 +1,4 @@
-"""Many values in one call: keys that exclude each other, what else goes on, full disks, kills, memory."""
+"""Many values in one call: what else goes on, full disks, kills, memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ from store_kit import tree_state
 
 import blosc2
 from blosc2._core.zip.archive_writer import set_runs_budget
-from blosc2._stores.new_keys import NewKeys
 
 
 @pytest.fixture(params=MOST_KINDS)
@@ -53,103 +52,6 @@ def path(kind: str, tmp_path: Path) -> Path:
 
 
 # ---------------------------------------------------------------------- keys that exclude each other
-def _clashes() -> list[Any]:
-    tree = [
-        ("/a", "/a/b", "already contains data"),
-        ("/a/b", "/a", "already has children"),
-        ("/a/b/c/d", "/a/b", "already has children"),
-        ("/a/b", "/a/b/c/d", "already contains data"),
-        ("/g/k3", "/g/k3/x", "already contains data"),
-        ("/a/_x/b", "/a/_x", "already has children"),
-    ]
-    both = [
-        ("/Key", "/kEY", "differs from .* in case only"),
-        ("/Ünï/x", "/ünÏ/x", "differs from .* in case only"),
-        ("/x", "/x.b2nd/y", "name of the file of a leaf"),
-        ("/x.b2nd/y", "/x", "name of the file of a leaf"),
-        ("/p/x.b2f/y/z", "/p/x", "name of the file of a leaf"),
-        ("/p/x", "/p/x.b2b/y", "name of the file of a leaf"),
-    ]
-    return [("tree-zip", *c) for c in tree + both] + [("dict-zip", *c) for c in both]
-
-
-@pytest.mark.parametrize("where", ["stored", "stored among many", "earlier", "later", "pending", "not empty"])
-@pytest.mark.parametrize(("kind", "first", "second", "problem"), _clashes())
-def test_keys_that_exclude_each_other(
-    make: Maker, path: Path, where: str, first: str, second: str, problem: str
-) -> None:
-    with make("w") as store:
-        expected: dict[str, Any] = {}
-        given_items = [*numbered(MANY)]
-        if where in ("stored", "stored among many", "pending"):
-            store[first] = [1]
-            expected[first] = [1]
-            if where == "stored among many":
-                expected |= dict(numbered(MANY, group="/old"))
-                store.write_many(numbered(MANY, group="/old"))
-            elif where == "stored":
-                store.flush()
-        elif where == "not empty":
-            store["/there"] = expected["/there"] = [1]
-            given_items.append((first, np.array([1])))
-        else:
-            given_items.insert(0 if where == "earlier" else MANY, (first, np.array([1])))
-        for count in (0, None):  # few, and as they come
-            chosen = [item for item in given_items if item[0] in (first, "/g/k3")] if count == 0 else given_items
-            with pytest.raises(ValueError, match=problem):
-                store.write_many([*chosen, (second, [2])])
-            assert_holds(store, expected)
-        store.write_many([*given_items, ("/sound", [3])])
-        expected |= dict(given_items) | {"/sound": [3]}
-        with pytest.raises(ValueError, match=problem):
-            store[second] = [2]
-        assert_holds(store, expected)
-    with make("r") as store:
-        assert_holds(store, expected)
-
-
-@pytest.mark.parametrize("others", [0, MANY])
-def test_groups_of_embedded_values(tmp_path: Path, others: int) -> None:
-    path = str(tmp_path / "store.b2z")
-    kept = {"/g/x": np.arange(3), "/h/i/y": np.arange(4)}
-    with blosc2.TreeStore(path, mode="w", threshold=200) as store:
-        store.update(kept)
-        store.update({f"/old/k{n}": np.arange(n, n + 100) for n in range(others)})
-    for wrong in ("/g", "/h", "/h/i", "/g/x/z", "/h/i/y/z"):
-        with blosc2.TreeStore(path, mode="a", threshold=0) as store:
-            assert store._backend.embedded is not None
-            assert set(store._backend.embedded.entries) >= set(kept)
-            pairs = [("/first", np.array([1])), *numbered(MANY, group="/new"), (wrong, np.array([1]))]
-            with pytest.raises(ValueError, match="already"):
-                store.write_many(pairs)
-            assert "/first" not in store
-    with blosc2.TreeStore(path, mode="a", threshold=0) as store:
-        store.write_many([*numbered(MANY, group="/h/i"), ("/g/z", np.array([1]))])
-        for key, value in (kept | dict(numbered(MANY, group="/h/i")) | {"/g/z": [1]}).items():
-            assert store[key][...].tolist() == list(value), key
-
-
-@pytest.mark.parametrize("others", [1, MANY])
-def test_new_groups_beside_others_take_one_step(tmp_path: Path, others: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    checked: list[str] = []
-    check = NewKeys._check
-    with blosc2.TreeStore(str(tmp_path / "store.b2z"), mode="w") as store:
-        store.write_many(numbered(others, group="/old/ones"))
-        monkeypatch.setattr(NewKeys, "_check", lambda self, key, *rest: (checked.append(key), check(self, key, *rest)))
-        made = {f"/case{n // 2}/part/{n % 2}": np.full(4, n) for n in range(MANY)}
-        store.write_many({key[1:]: value for key, value in made.items()})
-        assert checked == []
-        assert_holds(store, dict(numbered(others, group="/old/ones")) | made)
-
-
-@pytest.mark.parametrize("kind", ["tree-zip", "tree-directory", "threshold"])
-@pytest.mark.parametrize("key", ["/__vlmeta__", "/a/__vlmeta__", "/__vlmeta__/a", "/_meta", "/"])
-def test_reserved_names_of_a_tree(make: Maker, key: str) -> None:
-    with make() as store:
-        for count in (0, MANY):
-            with pytest.raises(ValueError):
-                store.write_many([*numbered(count), (key, [1])])
-        assert leaves(store) == {}
 
 
 @pytest.mark.parametrize("kind", ["tree-zip", "tree-directory"])
@@ -165,28 +67,6 @@ def test_attributes_stay(make: Maker, path: Path) -> None:
     with make("r") as store:
         assert store["/g"].vlmeta[:] == {"unit": "mm", "more": 2}
         assert_holds(store, {"/g/a": [1], **dict(numbered(MANY))})
-
-
-@pytest.mark.parametrize("kind", ZIPS)
-def test_keys_that_were_deleted(make: Maker) -> None:
-    with make() as store:
-        store.write_many(numbered(MANY))
-        del store["/g/k5"]
-        store.write_many(numbered(MANY))
-        assert_holds(store, dict(numbered(MANY)))
-
-
-@pytest.mark.parametrize("kind", ["dict-zip", "tree-zip"])
-def test_case_is_looked_at_afterwards_too(make: Maker) -> None:
-    with make() as store:
-        store["/x"] = [1]  # the keys are known now
-        del store["/x"]
-        store.write_many(numbered(MANY))
-        with pytest.raises(ValueError, match="in case only"):
-            store["/g/K5"] = [1]
-        store.write_many(numbered(MANY, group="/h"))
-        with pytest.raises(ValueError, match="in case only"):
-            store["/h/K5"] = [1]
 
 
 # ---------------------------------------------------------------------- what else goes on

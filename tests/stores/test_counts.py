@@ -39,7 +39,7 @@ class Fails(Exception):
 class Beside:
     """A store, and what it must hold."""
 
-    def __init__(self, kind: str, folder: Path, rng: random.Random, *, locking: bool) -> None:
+    def __init__(self, kind: str, folder: Path, rng: random.Random, *, locking: bool = False) -> None:
         self.make, self.rng, self.locking = Maker(kind, folder), rng, locking
         self.store = self.make("w", **self._how())
         self.now: dict[str, list[int]] = {}
@@ -294,6 +294,30 @@ def test_acts_beside_a_dictionary(
         error.add_note("\n".join(store.log[-25:]))
         raise
     store.store.close()
+
+
+@pytest.mark.parametrize("number", [250, 256, 262, 600])
+@pytest.mark.parametrize("kind", ["tree-b2z", "tree-b2d", "b2z-mixed"])
+def test_acts_on_large_groups(kind: str, number: int, tmp_path: Path) -> None:
+    """From 256 leaves on an archive has a catalog, and what is done to large groups of it is noted in few words."""
+    rng = random.Random(f"{kind} {number} {SEED}")
+    for turn in range(3):
+        (tmp_path / str(turn)).mkdir()
+        store = Beside(kind, tmp_path / str(turn), rng)
+        store.now = {f"{GROUPS[n % 3 and n % len(GROUPS)]}/k{n:03}": [n] for n in range(number)}
+        store.store.write_many(store.now)
+        try:
+            for act in rng.choices(
+                (*OF_TREES, *OF_TREES, "put", "delete", "hold", "update", "write_many", "clear", "transaction", "flush",
+                 "discard", "compact", "reopen", "reopen"), k=9,
+            ):  # fmt: skip
+                store.act(act)
+            store.reopen()
+            store.look()
+        except BaseException as error:
+            error.add_note("\n".join(store.log))
+            raise
+        store.store.close()
 
 
 # ------------------------------------------------------------------ the first act on a store that was just opened

@@ -16,8 +16,6 @@ from store_kit import tree_state
 
 import blosc2
 from blosc2._backends.embedded.frame_layout import values_after
-from blosc2._backends.zip import members as zip_version
-from blosc2._core.zip.archive import Archive
 from blosc2.exceptions import FormatError
 
 
@@ -27,19 +25,6 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 # ------------------------------------------------------------------------------------------------ file systems
-def test_keys_that_differ_in_case_only(path: Path) -> None:
-    with blosc2.DictStore(path) as store:
-        store["/g/Key"] = [1]
-        with pytest.raises(ValueError, match="in case only"):
-            store["/g/kEY"] = [2]
-        store.flush()
-    with blosc2.DictStore(path) as store:
-        with pytest.raises(ValueError, match="in case only"):
-            store["/g/key"] = [2]
-        store["/g/Key"] = [3]
-        del store["/g/Key"]
-        store["/g/key"] = [4]
-    assert list(blosc2.DictStore(path, mode="r")) == ["/g/key"]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need privileges there")
@@ -203,46 +188,6 @@ def test_a_failed_flush_keeps_the_changes(path: Path, monkeypatch: pytest.Monkey
         assert values_of(reader) == {"/a": [10], "/b": [20]}
 
 
-def test_threads_may_sweep_together(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with blosc2.DictStore(path) as store:
-        store["/a"] = [1]
-        store.flush()
-
-        class Dead:
-            def __call__(self) -> None:
-                store._leaves.held.pop("/dead", None)  # as another thread would
-
-        store._leaves.held["/dead"] = Dead()
-        store._sweep_at = 0
-        assert store["/a"][0] == 1
-        assert "/dead" not in store._leaves.held
-
-
-def test_a_lookup_sees_one_version_of_an_archive(tmp_path: Path) -> None:
-    path = tmp_path / "x.b2z"
-    with blosc2.DictStore(path) as store:
-        store.update({"/a": [1], "/b": [2], "/c": [3]})
-        store.flush()
-        backend = store._backend
-        assert backend.locate("/b") is not None
-        members = backend.members
-        members.table()
-        find = members._find
-
-        def flushing_find(key: str) -> int:
-            number = find(key)
-            members._find = find
-            del store["/a"]
-            store.flush()
-            return number
-
-        members._find = flushing_find
-        source, offset, length = backend.locate("/c")
-        assert source.read(offset, length) == store["/c"].to_cframe()
-    with pytest.raises(blosc2.exceptions.ClosedStoreError):
-        backend.locate("/c")
-
-
 # ------------------------------------------------------------------------------------------------ failing appends
 @pytest.mark.parametrize("staged", [False, True])
 @pytest.mark.parametrize("nth", [1, 2])
@@ -324,39 +269,7 @@ def test_what_another_wrote_during_an_append_stays(tmp_path: Path, monkeypatch: 
     assert path.read_bytes() == before
 
 
-@pytest.mark.skipif(os.name == "nt", reason="locks of POSIX")
-def test_two_appends_at_a_time_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "x.b2z"
-    with blosc2.DictStore(path) as store:
-        store["/a"] = [1]
-    monkeypatch.setattr("blosc2._stores.pending.MEMORY_LIMIT", 100)
-    first = blosc2.DictStore(path)
-    first["/b"] = np.arange(50)
-    with pytest.raises(blosc2.StoreLockedError, match="open for writing by another handle of this process"):
-        blosc2.DictStore(path)
-    first.close()
-    with blosc2.DictStore(path, mode="r") as reader:
-        assert list(reader) == ["/a", "/b"]
-
-
 # ------------------------------------------------------------------------------------------------ names
-@pytest.mark.parametrize("pair", [("/x", "/x.b2nd/y"), ("/g/x", "/g/x.b2f/y/z"), ("/x", "/x.b2b/y.b2nd/z")])
-@pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("flushed", [False, True])
-def test_no_file_gets_the_name_of_a_folder(path: Path, pair: tuple[str, str], *, turned: bool, flushed: bool) -> None:
-    first, second = pair[::-1] if turned else pair
-    with blosc2.DictStore(path) as store:
-        store[first] = [1]
-        if flushed:
-            store.flush()
-        with pytest.raises(ValueError, match="name of the file"):
-            store[second] = [2]
-        store["/x.b2nd.y"] = [3]
-        del store[first]
-        store.flush()
-        store[second] = [2]
-    with blosc2.DictStore(path, mode="r") as store:
-        assert set(store) == {second, "/x.b2nd.y"}
 
 
 @pytest.mark.usefixtures("changes_wait")
@@ -499,19 +412,11 @@ def test_an_embedded_value_has_its_new_key_before_a_file_takes_the_old_one(
         assert values_of(reader) == {"/b": list(range(100)), "/k": [1, 2]}
 
 
-def test_a_directory_of_many_members_is_gone_through_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_of_more_members_than_its_end_record_can_state(tmp_path: Path) -> None:
     """Above 65,534 members the end record does not state their number; that is no sign of an unfinished append."""
     path = tmp_path / "many.b2z"
     with blosc2.DictStore(str(path), mode="w") as store:
         store.write_many((f"/{n}", np.zeros(1, "i1")) for n in range(65535))
-    opened = []
-
-    class Counted(Archive):
-        def __init__(self, *_: Any) -> None:
-            opened.append(self)
-
-    monkeypatch.setattr(zip_version, "Archive", Counted)
     with blosc2.DictStore(str(path), mode="r", mmap_mode="r") as reader:
         assert len(reader) == 65535
         assert reader["/65534"][:] == [0]
-    assert len(opened) == 1

@@ -26,19 +26,8 @@ from blosc2._core.io.source import Source
 from blosc2._files import atomic_file as new_file
 
 pytestmark = pytest.mark.usefixtures("changes_wait")
-KINDS = ("b2e", "b2z", "b2z-mixed", "tree-b2z", "b2d", "tree-b2d")
-FILES = [kind for kind in KINDS if "b2d" not in kind]
+FILES = ["b2e", "b2z", "b2z-mixed", "tree-b2z"]
 NOISE = np.random.default_rng(3).integers(0, 1 << 62, 40_000)
-
-
-@pytest.fixture(params=KINDS)
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Maker:
-    return Maker(request.param, tmp_path)
-
-
-@pytest.fixture
-def make_file(request: pytest.FixtureRequest, tmp_path: Path) -> Maker:
-    return Maker(request.param, tmp_path)
 
 
 def filled(make: Maker) -> Any:
@@ -82,9 +71,9 @@ def failing_close(path: Path) -> Iterator[list[int]]:
 
 
 @pytest.mark.parametrize("durable", [True, False])
-@pytest.mark.parametrize("make_file", ["b2z", "b2z-mixed", "tree-b2z"], indirect=True)
-def test_a_descriptor_is_closed_once(make_file: Maker, tmp_path: Path, durable: bool) -> None:
-    store = filled(make_file)
+@pytest.mark.parametrize("make", ["b2z", "b2z-mixed", "tree-b2z"], indirect=True)
+def test_a_descriptor_is_closed_once(make: Maker, tmp_path: Path, durable: bool) -> None:
+    store = filled(make)
     change(store)
     wanted = values_of(store)
     # A lock is on the same file, so only the one that changes it.
@@ -97,7 +86,7 @@ def test_a_descriptor_is_closed_once(make_file: Maker, tmp_path: Path, durable: 
         return writer
 
     store._backend._begin = begin
-    with failing_close(make_file.path) as closed, contextlib.suppress(OSError):
+    with failing_close(make.path) as closed, contextlib.suppress(OSError):
         store.flush(durable=durable)
     assert closed
     assert closed[0] in descriptors
@@ -111,7 +100,7 @@ def test_a_descriptor_is_closed_once(make_file: Maker, tmp_path: Path, durable: 
         other.write("mine")
         other.flush()
     assert (tmp_path / "other").read_text() == "mine"
-    assert make_file.values() == {**wanted, "/d": [4]}
+    assert make.values() == {**wanted, "/d": [4]}
 
 
 @pytest.mark.parametrize("nth", range(1, 12))
@@ -172,18 +161,18 @@ def failing_sync(nth: int, then: Callable[[], Any] = lambda: None, *, forever: b
 
 @pytest.mark.parametrize("after", ["again", "discard", "close", "another writer"])
 @pytest.mark.parametrize("forever", [False, True])
-@pytest.mark.parametrize("make_file", FILES, indirect=True)
-def test_what_was_visible_is_not_cut_off(make_file: Maker, forever: bool, after: str) -> None:
-    store = filled(make_file)
-    before = make_file.values()
+@pytest.mark.parametrize("make", FILES, indirect=True)
+def test_what_was_visible_is_not_cut_off(make: Maker, forever: bool, after: str) -> None:
+    store = filled(make)
+    before = make.values()
     change(store)
     pending = values_of(store)
     readers = []
 
     def look() -> None:
-        reader = make_file("r", mmap_mode="r")
+        reader = make("r", mmap_mode="r")
         leaves = {key: leaf for key in sorted(reader) if isinstance(leaf := reader[key], blosc2.NDArray)}
-        readers.append((reader, leaves, make_file.path.stat().st_size))
+        readers.append((reader, leaves, make.path.stat().st_size))
 
     with failing_sync(2, look, forever=forever), pytest.raises(OSError, match="Input/output") as raised:
         store.flush()
@@ -191,28 +180,28 @@ def test_what_was_visible_is_not_cut_off(make_file: Maker, forever: bool, after:
     (reader, leaves, size) = readers[0]
     assert values_of(reader) == pending
     if not forever:
-        assert make_file.values() == make_file.values(mmap_mode="r") == before
+        assert make.values() == make.values(mmap_mode="r") == before
         assert "nothing of the changes was published" in str(raised.value)
     assert values_of(store) == pending
     if after == "again":
         store["/d"] = [5]
         store.flush()
-        assert make_file.values() == {**pending, "/d": [5]}
+        assert make.values() == {**pending, "/d": [5]}
         store["/e"] = NOISE[:3000]
         store.close()
-        assert sorted(make_file.values()) == ["/a", "/b", "/big", "/c", "/d", "/e"]
+        assert sorted(make.values()) == ["/a", "/b", "/big", "/c", "/d", "/e"]
     else:
         store.discard()
-        assert values_of(store) == make_file.values()
+        assert values_of(store) == make.values()
         store.close()
     if after == "another writer":
-        with make_file() as store:
+        with make() as store:
             store["/d"] = NOISE[7:30_000]
-        assert make_file.values()["/d"] == NOISE[7:30_000].tolist()
-    assert make_file.path.stat().st_size >= size
+        assert make.values()["/d"] == NOISE[7:30_000].tolist()
+    assert make.path.stat().st_size >= size
     # All that was mapped is there, and what it was.
     assert {key: leaf[:].tolist() for key, leaf in leaves.items()} == pending
-    assert [one for one in blosc2.check(make_file.path) if one.kind == "damage"] == []
+    assert [one for one in blosc2.check(make.path) if one.kind == "damage"] == []
 
 
 def no_more_files(patched: pytest.MonkeyPatch) -> None:
@@ -260,10 +249,10 @@ def test_a_version_that_cannot_be_read_after_it_was_published(
     assert make.values()["/e"] == [3]
 
 
-@pytest.mark.parametrize("make_file", ["b2z", "tree-b2z"], indirect=True)
-def test_many_values_that_were_written_and_cannot_be_read(make_file: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("make", ["b2z", "tree-b2z"], indirect=True)
+def test_many_values_that_were_written_and_cannot_be_read(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of them waits any more: the next commit must not do without them."""
-    store = filled(make_file)
+    store = filled(make)
     real = tiers.read_embedded
     with monkeypatch.context() as patched:
         patched.setattr(tiers, "read_embedded", lambda byte_range: real(lambda: byte_range() and None))
@@ -271,7 +260,7 @@ def test_many_values_that_were_written_and_cannot_be_read(make_file: Maker, monk
             store.write_many((f"/m/{n}", [n]) for n in range(300))
     store["/d"] = [3]
     store.flush()
-    assert len(make_file.values()) == 304
+    assert len(make.values()) == 304
     store.close()
 
 

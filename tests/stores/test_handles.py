@@ -18,8 +18,6 @@ import pytest
 from fixture_kit import limits
 
 import blosc2
-from blosc2._core.leaves.weak_cache import hold, sweep
-from blosc2._handles import FrameHandle
 
 LEAVES = 20_000
 WITHOUT_GIL = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
@@ -39,27 +37,6 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def key_of(number: int) -> str:
     return f"/g{number // 1000:03d}/leaf{number:06d}"
-
-
-class _Leaf:
-    pass
-
-
-def test_a_reference_gives_way_only_when_its_object_is_gone() -> None:
-    held: dict[str, Any] = {}
-    first, second = _Leaf(), _Leaf()
-    assert hold(held, "/a", first) is first
-    assert hold(held, "/a", second) is first
-    assert hold(held, "/b", second) is second
-    sweep(held)
-    assert set(held) == {"/a", "/b"}
-    gone = weakref.ref(first)
-    del first
-    assert gone() is None
-    assert hold(held, "/a", second) is second
-    del second
-    sweep(held)
-    assert held == {}
 
 
 def test_threads_that_open_a_leaf_together_get_one_object(path: str, source: str | None) -> None:
@@ -119,22 +96,6 @@ def test_a_large_leaf_is_gone_at_once(tmp_path: Path, source: str | None) -> Non
     assert gone() is None
 
 
-def test_references_to_what_is_gone_do_not_pile_up(path: str) -> None:
-    store = blosc2.open(path, mode="r")
-    for number in range(LEAVES):
-        store[key_of(number)]
-        assert len(store._leaves.held) <= 1025
-    held = [store[key_of(number)] for number in range(5000)]
-    for number in range(LEAVES):
-        store[key_of(number)]
-        assert len(store._leaves.held) <= 2 * 6100
-    assert all(store[key_of(number)] is leaf for number, leaf in enumerate(held))
-    del held
-    for number in range(2 * LEAVES):
-        store[key_of(number % LEAVES)]
-    assert len(store._leaves.held) <= 1025
-
-
 def test_opening_and_letting_go_leaves_nothing(path: str, source: str | None) -> None:
     store = blosc2.open(path, mode="r", mmap_mode=source)
     keys = [key_of(number) for number in range(1000)]
@@ -157,18 +118,6 @@ def test_opening_and_letting_go_leaves_nothing(path: str, source: str | None) ->
         assert len(gc.get_objects()) - objects < 200
     finally:
         tracemalloc.stop()
-
-
-def test_a_store_open_for_writing_keeps_no_leaf_that_was_only_read(tmp_path: Path) -> None:
-    with blosc2.DictStore(str(tmp_path / "live.b2z"), mode="w") as store:
-        store.update({f"/k{number}": [number] for number in range(20)})
-        store.flush()
-        for number in range(2000):
-            leaf = store[f"/k{number % 20}"]
-            assert store[f"/k{number % 20}"] is leaf
-        del leaf
-        assert len(store._leaves.handles) == 0
-        assert len(store._leaves.held) == 20
 
 
 _HOLD = """
@@ -210,41 +159,3 @@ def test_what_a_held_leaf_costs(path: str, source: str | None) -> None:
     assert (
         again < 1.3 * MOST
     )  # old and new ones are there together for a moment, and memory comes back in larger pieces
-
-
-@pytest.mark.parametrize("verify", [None, False])
-@pytest.mark.parametrize("mmap_mode", [None, "r"])
-def test_a_leaf_has_all_that_its_classes_set(mmap_mode: str | None, verify: bool | None, tmp_path: Path) -> None:
-    """Slots of new handles and arrays are filled where they lie: with what `__init__` gives them."""
-    path = tmp_path / "s.b2z"
-    with blosc2.DictStore(str(path), mode="w") as store:
-        store.update({f"/{n}": np.arange(n + 3) for n in range(40)})
-    store = blosc2.DictStore(str(path), mode="r", mmap_mode=mmap_mode, verify=verify)
-    leaf = store["/7"]
-    handle = leaf._handle
-    assert type(handle) is FrameHandle
-    other = FrameHandle(handle.frame, handle.options, handle.urlpath, handle.key)
-    for name in {*FrameHandle.__slots__} - {"__weakref__", "array"}:
-        assert getattr(handle, name) == getattr(other, name), name
-    other.read_as_array()
-    assert handle.array[1:] == other.array[1:]
-    assert handle.array[0].shape == other.array[0].shape == (10,)
-    assert (handle.key, handle.verify, handle.options.verify) == ("/7", verify, verify)
-    assert handle.frame in gc.get_referents(handle)
-    assert handle in gc.get_referents(leaf)
-    # Each is let go of with its array: no reference is counted twice, or not at all.
-    key = "/" + str(len(store) - 1)
-
-    def opened() -> weakref.ref[Any]:
-        made = weakref.ref(store[key]._handle)
-        assert np.array_equal(store[key][:], np.arange(42))
-        store["/8"], store["/9"]
-        return made
-
-    opened()  # the store remembers the key for a while
-    before = sys.getrefcount(key), sys.getrefcount(handle.options)
-    gone = [opened() for _ in range(300)]
-    gc.collect()
-    assert not [made for made in gone if made() is not None]
-    after = sys.getrefcount(key), sys.getrefcount(handle.options)
-    assert all(abs(y - x) < 5 for x, y in zip(before, after, strict=True))

@@ -15,7 +15,7 @@ import pytest
 
 import blosc2
 from blosc2._arrays import ArrayPlan
-from blosc2._frames import ZERO_OFFSET, FrameUpdate, Stored
+from blosc2._frames import ZERO_OFFSET, AnyChunk, FrameUpdate
 from blosc2._stores import set_chunks
 
 ITEMS = np.random.default_rng(1).integers(0, 1 << 62, (40, 500))
@@ -36,7 +36,7 @@ def plan(**keywords: Any) -> ArrayPlan:
     return ArrayPlan(ITEMS.shape, ITEMS.dtype, {**KEYWORDS, **keywords})
 
 
-def chunks(plan: ArrayPlan, *, fail_after: int | None = None) -> Iterator[Stored]:
+def chunks(plan: ArrayPlan, *, fail_after: int | None = None) -> Iterator[AnyChunk]:
     for number, stored in enumerate(plan.compressed(ITEMS)):
         if number == fail_after:
             raise RuntimeError("no more of them")
@@ -166,7 +166,7 @@ def test_a_refused_key_takes_no_chunk(path: str) -> None:
         set_chunks(store, "/x", plan(), iter_of_errors(), {})
 
 
-def iter_of_errors() -> Iterator[Stored]:
+def iter_of_errors() -> Iterator[AnyChunk]:
     raise AssertionError("a chunk was taken")
     yield b""
 
@@ -188,7 +188,7 @@ def test_other_threads_wait(path: str) -> None:
     """What another thread sets meanwhile comes behind the array, not into it."""
     threads = []
 
-    def slow(plan: ArrayPlan) -> Iterator[Stored]:
+    def slow(plan: ArrayPlan) -> Iterator[AnyChunk]:
         for number, stored in enumerate(plan.compressed(ITEMS)):
             if number == 3:
                 threads.append(threading.Thread(target=store.__setitem__, args=("/other", ITEMS * 2)))
@@ -208,7 +208,7 @@ def test_other_threads_wait(path: str) -> None:
 def test_a_forked_child_writes_nothing(path: str) -> None:
     children: list[int] = []
 
-    def forking(plan: ArrayPlan) -> Iterator[Stored]:
+    def forking(plan: ArrayPlan) -> Iterator[AnyChunk]:
         for number, stored in enumerate(plan.compressed(ITEMS)):
             if number == 5 and (child := os.fork()):
                 children.append(child)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -14,20 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 from fixture_kit.isolated import environment
-from store_makers import KINDS, Maker
+from store_makers import Maker
 
 import blosc2
-from blosc2._backends import writer_lock as store_lock
 from blosc2._files import locks
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="locks of POSIX")
 
 MODES = pytest.mark.parametrize("mode", ["a", "w"])
-
-
-@pytest.fixture(params=KINDS)
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Maker:
-    return Maker(request.param, tmp_path)
 
 
 def outside(code: str, *arguments: str) -> subprocess.Popen[str]:
@@ -120,25 +113,6 @@ def test_without_the_lock_nobody_is_kept_out(make: Maker) -> None:
     assert make.values()["/a"] == [1]
 
 
-@MODES
-def test_a_killed_creator_blocks_nobody(mode: str, make: Maker) -> None:
-    code = "store = cls(path, mode=mode)\nprint('open', flush=True)\ntime.sleep(60)"
-    program = outside(code, make.cls.__name__, str(make.path), mode, "0")
-    assert program.stdout is not None
-    assert program.stdout.readline() == "open\n"
-    with pytest.raises(blosc2.exceptions.StoreLockedError, match=f"process {program.pid}"):
-        make(mode)
-    program.send_signal(signal.SIGKILL)
-    program.wait()
-    for stream in (program.stdout, program.stdin):
-        assert stream is not None
-        stream.close()
-    with make(mode) as store:
-        store["/a"] = [1]
-    assert make.values() == {"/a": [1]}
-    assert os.listdir(make.path.parent) == [make.path.name]
-
-
 def test_nothing_is_left_where_nothing_is_made(make: Maker) -> None:
     folder = make.path.parent / "new" / "folders"
     make.path = folder / make.path.name
@@ -190,38 +164,6 @@ def test_the_file_of_another_creation_is_not_taken_for_ones_own(make: Maker, mon
         store["/a"] = [2]
     assert make.values() == {"/other": [1], "/a": [2]}
     assert os.listdir(make.path.parent) == [make.path.name]
-
-
-def test_the_lock_goes_over_to_the_store(tmp_path: Path) -> None:
-    path = tmp_path / "x.b2z"
-    lock = store_lock.WriterLock(str(path))
-    assert lock.held
-    assert os.listdir(tmp_path) == [".x.b2z.lock"]
-    with path.open("wb") as file:
-        lock.take(file.fileno())
-        lock.adopt()
-    assert os.listdir(tmp_path) == ["x.b2z"]
-    with pytest.raises(blosc2.exceptions.StoreLockedError):
-        store_lock.WriterLock(str(path))
-    lock.release()
-    store_lock.WriterLock(str(path)).release()
-    assert os.listdir(tmp_path) == ["x.b2z"]
-
-
-def test_a_forked_child_leaves_the_lock_alone(make: Maker) -> None:
-    store = make("w")
-    pid = os.fork()
-    if pid == 0:
-        try:
-            del store
-        finally:
-            os._exit(0)
-    os.waitpid(pid, 0)
-    with pytest.raises(blosc2.exceptions.StoreLockedError):
-        make("a")
-    store["/a"] = [1]
-    store.close()
-    assert make.values() == {"/a": [1]}
 
 
 def test_a_file_where_a_folder_should_be(tmp_path: Path) -> None:

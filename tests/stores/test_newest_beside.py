@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from faults import FULL
 from fixture_kit.lines import Beside, lines_of
+from fixture_kit.recount import recount
 from store_makers import Maker
 
 import blosc2
@@ -91,6 +93,104 @@ def test_an_edit_that_is_just_taken_as_a_change(
         reading.join()
         assert found == [{"read": 777, "item": 777, "size": (60,), "pending": True}[what]]
     assert make.values()["/k3"] == [777] * 60
+
+
+def listed(store: Any) -> list[str]:
+    try:
+        return list(store)
+    except RuntimeError:  # as documented, where keys come on the way
+        return ["/first", "/x"]
+
+
+WHAT: dict[str, Callable[[Any], Any]] = {
+    "list": listed,
+    "find": lambda store: [key for key in ("/first", "/x") if key in store],
+}
+
+
+@pytest.mark.usefixtures("changes_wait")
+@pytest.mark.parametrize("what", WHAT)
+@pytest.mark.parametrize("change", ["flush", "set"])
+@pytest.mark.parametrize("kind", ["b2e", "b2z", "b2z-mixed", "tree-b2z", "b2d", "tree-b2d"])
+def test_a_key_that_comes_or_is_published_meanwhile(kind: str, change: str, what: str, tmp_path: Path) -> None:
+    """Another thread does so before a line of this one, which finds what was there all the time; later all is there."""
+    lines = 0
+    for at in (-1, *range(0, 200, 1 if FULL else 9)):
+        if at > lines:
+            break
+        with Maker(kind, tmp_path)("w") as store:
+            store["/first"] = np.arange(200)
+            store.flush()
+            store["/first"] = store["/x"] = np.arange(30)
+            now = {"/first": [*range(30)], "/x": [*range(30)]}
+
+            def act(store: Any = store) -> None:
+                if change == "flush":
+                    store.flush()
+                else:
+                    store["/newer"] = [1]
+
+            with Beside(act, at) as beside:
+                found = WHAT[what](store)
+            lines = max(lines, beside.lines)
+            assert {"/first", "/x"} <= {*found} <= {"/first", "/x", "/newer"}, beside.where
+            if beside.thread.ident is not None:
+                beside.thread.join()
+                now |= {"/newer": [1]} if change == "set" else {}
+            recount(store, now)
+
+
+# ------------------------------------------------------------------ other threads
+@pytest.fixture
+def others() -> Iterator[list[Callable[..., Any]]]:
+    """Ways to have something done in one thread each, always the same."""
+    pools = [ThreadPoolExecutor(1) for _ in range(3)]
+    yield [lambda act, *given, pool=pool: pool.submit(act, *given).result(30) for pool in pools]
+    for pool in pools:
+        pool.shutdown()
+
+
+def filled(path: Path, number: int) -> str:
+    with blosc2.DictStore(str(path), mode="w") as store:
+        for i in range(4):
+            store[f"/leaf{i}"] = np.full(9, number + i)
+    return str(path)
+
+
+def item(store: Any, i: int) -> int:
+    return int(store[f"/leaf{i}"][0])
+
+
+@pytest.mark.parametrize("mapped", ["r", None])
+def test_a_newer_version_is_shown_to_all_threads(
+    others: list[Callable[..., Any]], mapped: str | None, tmp_path: Path
+) -> None:
+    path = filled(tmp_path / "s.b2z", 100)
+    with blosc2.DictStore(path, mode="r", mmap_mode=mapped) as store:
+        assert [in_thread(item, store, 1) for in_thread in others] == [101] * 3
+        filled(tmp_path / "s.b2z", 200)
+        assert [in_thread(item, store, 2) for in_thread in others] == [102] * 3
+        assert others[0](store.refresh)
+        assert [in_thread(item, store, 2) for in_thread in others] == [202] * 3
+        assert item(store, 3) == 203
+        others[1](store.close)
+        for in_thread in others:
+            with pytest.raises(ValueError, match="closed"):
+                in_thread(item, store, 1)
+
+
+def test_threads_get_the_same_leaf_as_long_as_somebody_holds_it(
+    others: list[Callable[..., Any]], tmp_path: Path
+) -> None:
+    with blosc2.DictStore(filled(tmp_path / "s.b2z", 100), mode="r") as store:
+        for in_thread in others:
+            # The leaf that was opened before it is gone by then, and another one is opened after it.
+            in_thread(item, store, 0)
+            leaf = in_thread(store.__getitem__, "/leaf1")
+            in_thread(item, store, 2)
+            in_thread(item, store, 3)
+            assert all(other(store.__getitem__, "/leaf1") is leaf for other in others)
+            del leaf
 
 
 # ------------------------------------------------------------------ folders that go

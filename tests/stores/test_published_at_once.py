@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-import random
-import signal
-import subprocess
-import sys
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from fixture_kit.isolated import environment
 from store_makers import KINDS, Maker
 
-import blosc2
 from blosc2._backends import publish_pace as pace
 from blosc2._stores import leaf_publishing
 
@@ -199,29 +191,6 @@ def test_many_assignments_write_in_all_what_they_hold(length: int, make: Maker) 
     assert counts[1] - counts[0] < counts[0]  # four times as many values: a constant more
 
 
-def test_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 100.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-    one = pace.Pace()
-    assert one.is_due(1, 0)
-    assert one.is_due(1, 64)  # a small store
-    assert not one.is_due(12799, 100)
-    assert one.is_due(12800, 100)  # twice as much as the map
-    now += 1
-    assert one.is_due(1, 100)  # a second
-    with one:
-        now += 0.05
-    assert one.is_due(12800, 100)
-    with one:
-        now += 0.06
-    assert not one.is_due(12800, 100)  # more than a tenth of a second in all, and no twenty times the last
-    now += 1.19
-    assert not one.is_due(12800, 100)
-    now += 0.02
-    assert one.is_due(12800, 100)
-    assert one.count == 2
-
-
 @pytest.mark.parametrize("make", ["b2e", "b2d-embedded"], indirect=True)
 def test_a_fifth_of_a_store_is_replaced_before_it_publishes(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pace follows the size of the map: to publish more often would take longer than the assignments."""
@@ -258,77 +227,3 @@ def test_a_large_store_publishes_what_waits_at_flush(make: Maker, monkeypatch: p
         monkeypatch.setattr(pace, "_LONGEST_WAIT", 0.0)
         store["/newer"] = [2]  # a second has passed
         assert make.values()["/newer"] == [2]
-
-
-WRITER = """
-import sys, numpy as np, blosc2
-store = getattr(blosc2, sys.argv[1])(sys.argv[2], mode="a")
-n = len(store)
-print("open", flush=True)
-while True:
-    store[f"/k{n}"] = np.full(1 + 37 * n % 700, n)
-    n += 1
-    with getattr(blosc2, sys.argv[1])(sys.argv[2], mode="r") as reader:
-        print(len(reader), flush=True)
-"""
-
-
-@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-def test_a_killed_writer_loses_nothing_that_was_published(make: Maker) -> None:
-    """The store holds the first keys, each whole, and of the first ones all that other readers saw."""
-    rng = random.Random(7)
-    seen = 0
-    for _ in range(5):
-        with subprocess.Popen([sys.executable, "-c", WRITER, make.cls.__name__, str(make.path)], env=environment(),
-                              stdout=subprocess.PIPE, text=True) as writer:  # fmt: skip
-            assert writer.stdout is not None
-            assert writer.stdout.readline() == "open\n"
-            time.sleep(rng.uniform(0, 0.1))
-            writer.send_signal(signal.SIGKILL)
-            told = [int(line) for line in writer.stdout.read().split("\n")[:-1]]
-        if not seen and not told and not make.path.exists():
-            continue  # a new .b2d is there with its first leaf
-        values = make.values()
-        assert values == {f"/k{n}": [n] * (1 + 37 * n % 700) for n in range(len(values))}
-        assert blosc2.check(make.path).ok
-        assert len(values) >= max([seen, *told])
-        seen = len(values)
-    assert seen > 0
-
-
-@pytest.mark.skipif(os.name == "nt", reason="no forks on Windows")
-def test_a_forked_child_publishes_nothing(make: Maker) -> None:
-    store = make("w")
-    store["/a"] = [1]
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            store["/b"] = [2]
-        except blosc2.exceptions.StoreLockedError:
-            os.write(writer, b"refused")
-        finally:
-            os._exit(0)
-    os.waitpid(pid, 0)
-    os.close(writer)
-    assert os.read(reader, 100) == b"refused"
-    os.close(reader)
-    assert make.values() == {"/a": [1]}
-    store.close()
-
-
-def test_threads_assign_at_the_same_time(make: Maker) -> None:
-    store = make("w")
-
-    def fill(which: int) -> None:
-        for n in range(40):
-            store[f"/t{which}/{n}"] = [which, n]
-
-    threads = [threading.Thread(target=fill, args=(which,)) for which in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    expected = {f"/t{which}/{n}": [which, n] for which in range(4) for n in range(40)}
-    store.close()
-    assert make.values() == expected

@@ -18,13 +18,6 @@ from blosc2._backends import tiers
 from blosc2._backends.directory import leaf_files
 from blosc2._backends.embedded import backend as embedded_backend
 from blosc2._backends.embedded import file as embedded_file
-from blosc2._backends.zip import backend as zip_backend
-from blosc2._stores import changes
-
-
-@pytest.fixture(params=KINDS)
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Maker:
-    return Maker(request.param, tmp_path)
 
 
 @pytest.fixture
@@ -101,54 +94,6 @@ def test_a_refusal_that_a_transaction_catches(filled: Any, make: Maker) -> None:
         with pytest.raises(ZeroDivisionError):
             filled.write_many((f"/k{n}", [1 / (2 - n)]) for n in range(4))
     check_nothing_happened(filled, make, {**before, "/new": [3]})
-
-
-def test_a_rename_in_which_a_call_fails(filled: Any, make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
-    filled["/g/k1"] = [1, 2]
-    before = values_of(filled)
-    put, left = changes.put, [1]
-
-    def failing(store: Any, *arguments: Any) -> None:
-        if not left:
-            raise OSError(errno.EIO, "Input/output error")
-        left.pop()
-        put(store, *arguments)
-
-    monkeypatch.setattr(changes, "put", failing)
-    if make.is_tree:
-        with pytest.raises(OSError, match="Input"):
-            filled.rename("/g", "/h")
-    left.clear()
-    with pytest.raises(OSError, match="Input"):
-        filled.rename("/g/k1", "/h/k1")
-    monkeypatch.undo()
-    check_nothing_happened(filled, make, before)
-
-
-@pytest.mark.parametrize("what", ["clear", "delete"])
-def test_a_removal_in_which_a_call_fails(filled: Any, make: Maker, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
-    filled["/g/k1"][0] = 8
-    leaves = [filled["/g/k1"], filled["/keep"]]
-    before = values_of(filled)
-    remove, left = changes.remove, [1, 2]
-
-    def failing(store: Any, key: str) -> None:
-        if not left:
-            raise OSError(errno.EIO, "Input/output error")
-        left.pop()
-        remove(store, key)
-
-    monkeypatch.setattr(changes, "remove", failing)
-    with pytest.raises(OSError, match="Input"):
-        if what == "clear" or not make.is_tree:
-            filled.clear()
-        else:
-            del filled["/g"]
-    monkeypatch.undo()
-    assert [filled["/g/k1"], filled["/keep"]] == leaves
-    leaves[0][1] = 9
-    before["/g/k1"][1] = 9
-    check_nothing_happened(filled, make, before)
 
 
 # ------------------------------------------------------------------------------------------------ update
@@ -537,41 +482,3 @@ def test_a_change_that_waited_for_the_lock_is_kept_out_too(filled: Any, make: Ma
 
 
 # ------------------------------------------------------------------------------------------------ keys
-def test_keys_that_one_file_system_takes_for_the_same(make: Maker) -> None:
-    with make("w") as store:
-        store["/caf\xe9/x"], store["/stra\xdfe"] = [1], [2]
-        store.flush()
-        for key in ("/cafe\u0301/x", "/CAFE\u0301/X", "/STRASSE"):
-            if make.cls is blosc2.EmbedStore:
-                store[key] = [3]
-                continue
-            for attempt in (
-                lambda key=key: store.__setitem__(key, [3]),
-                lambda key=key: store.rename("/stra\xdfe" if "x" in key.lower() else "/caf\xe9/x", key),
-                lambda key=key: store.write_many({f"/{n}": [n] for n in range(300)} | {key: [3]}),
-            ):
-                with pytest.raises(ValueError, match="accents"):
-                    attempt()
-        assert len(values_of(store)) == (5 if make.cls is blosc2.EmbedStore else 2)
-
-
-@pytest.mark.parametrize("key", ["/a?b", "/con", "/nul.x/y", "/end.", "/blank /x"])
-def test_keys_of_others_can_be_read(make: Maker, monkeypatch: pytest.MonkeyPatch, source: str | None, key: str) -> None:
-    with make("w") as store:
-        with monkeypatch.context() as patch:
-            patch.setattr("blosc2._stores.store.new_key", lambda key: key)
-            store[key], store["/large"] = [1], np.arange(40)
-        store.flush()
-        store["/large"] = np.arange(41)
-        store.compact()
-        assert make.values(mmap_mode=source)[key] == [1]
-        store[key][0] = 5
-        store.flush()
-        with pytest.raises(ValueError, match="file everywhere"):
-            store[key] = [2]
-        with pytest.raises(ValueError, match="file everywhere"):
-            store.rename("/large", key + ".")
-        store.rename(key, "/good")
-        store.rename("/large", "/other")
-    assert make.values(mmap_mode=source) == {"/good": [5], "/other": list(range(41))}
-    assert not blosc2.check(make.path)

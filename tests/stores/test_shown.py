@@ -11,15 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from store_makers import KINDS, Maker
+from store_makers import Maker
 
 import blosc2
 from blosc2._stores.shown import completions as completing
-
-
-@pytest.fixture(params=KINDS)
-def maker(request: pytest.FixtureRequest, tmp_path: Path) -> Maker:
-    return Maker(request.param, tmp_path)
 
 
 def fill(store: Any, groups: int = 3, leaves: int = 4) -> None:
@@ -28,21 +23,21 @@ def fill(store: Any, groups: int = 3, leaves: int = 4) -> None:
             store[f"/g{group}/l{leaf:04}"] = np.arange(1000.0)
 
 
-def test_one_line(maker: Maker) -> None:
-    with maker("w") as store:
+def test_one_line(make: Maker) -> None:
+    with make("w") as store:
         fill(store)
         assert "12 leaves" in repr(store)
-    with maker("r") as store:
+    with make("r") as store:
         line = repr(store)
-        assert line.startswith(f"<{maker.cls.__name__} {maker.path}: mode 'r', 12 leaves")
-        assert ("in 3 groups" in line) == maker.is_tree
-        assert ("on disk" in line) == (not maker.is_directory)
+        assert line.startswith(f"<{make.cls.__name__} {make.path}: mode 'r', 12 leaves")
+        assert ("in 3 groups" in line) == make.is_tree
+        assert ("on disk" in line) == (not make.is_directory)
         assert "unpublished" not in line
-    assert repr(store) == f"<{maker.cls.__name__} {maker.path}, closed>"
+    assert repr(store) == f"<{make.cls.__name__} {make.path}, closed>"
 
 
-def test_one_line_of_a_writer(maker: Maker) -> None:
-    with maker("w") as store:
+def test_one_line_of_a_writer(make: Maker) -> None:
+    with make("w") as store:
         store["/a"] = np.arange(5)
         assert ("unpublished changes" in repr(store)) == store._unpublished
         store.flush()
@@ -50,7 +45,7 @@ def test_one_line_of_a_writer(maker: Maker) -> None:
         assert "unpublished" not in repr(store)
 
 
-def test_one_line_follows_changes_that_wait(maker: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_line_follows_changes_that_wait(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether changes are published at once depends on the speed of the disk; what is shown must not."""
     monkeypatch.setattr("blosc2._backends.publish_pace.Pace.is_due", lambda *_: False)
     monkeypatch.setattr("blosc2._backends.publish_pace.Pace.quiet_time", lambda *_: (1 << 62, float("inf")))
@@ -59,7 +54,7 @@ def test_one_line_follows_changes_that_wait(maker: Maker, monkeypatch: pytest.Mo
         found = re.search(r"\d+ (leaf|leaves)", repr(store))
         return found[0] if found else repr(store)
 
-    with maker("w") as store:
+    with make("w") as store:
         store["/a"] = np.arange(5)
         assert shown(store) == "1 leaf"
         store["/b"] = np.arange(5)
@@ -78,10 +73,10 @@ def test_one_line_follows_changes_that_wait(maker: Maker, monkeypatch: pytest.Mo
         assert shown(store) == "3 leaves"
 
 
-def test_one_line_opens_no_leaf(maker: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
-    with maker("w") as store:
+def test_one_line_opens_no_leaf(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    with make("w") as store:
         fill(store, 3, 400)
-    with maker("r") as store:
+    with make("r") as store:
 
         def refuse(*_: Any, **__: Any) -> None:
             raise AssertionError("a leaf was opened")
@@ -117,11 +112,11 @@ def test_sizes_are_those_of_the_catalog(tmp_path: Path) -> None:
         assert group.startswith(f"<TreeStore group '/g1' of {path}: mode 'r', mapped, 100 leaves, 781 KiB in ")
 
 
-def test_html(maker: Maker) -> None:
-    with maker("w") as store:
+def test_html(make: Maker) -> None:
+    with make("w") as store:
         fill(store)
         store._repr_html_()
-    with maker("r") as store:
+    with make("r") as store:
         html = store._repr_html_()
     assert "12 leaves" in html
     assert "l0003" in html
@@ -168,8 +163,8 @@ def test_damage_is_shown_as_such(tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------ completion
-def test_completions_without_what_was_typed(maker: Maker) -> None:
-    with maker("w") as store:
+def test_completions_without_what_was_typed(make: Maker) -> None:
+    with make("w") as store:
         fill(store)
         found = store._ipython_key_completions_()
         assert {"/g0", "/g2/l0003"} < set(found)

@@ -149,38 +149,6 @@ def test_in_a_large_store_listing_tells_of_it(make: Any, tmp_path: Path) -> None
     found[0].close()
 
 
-def test_opening_a_directory_looks_at_few_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from blosc2._backends.directory import leaf_files
-
-    path = directory(tmp_path, {f"/g{n % 40}/k{n:03d}": np.arange(2) for n in range(1000)})
-    for n in range(500):
-        (path / f"{n}.txt").write_bytes(b"text")
-    looked: list[str] = []
-    opened: list[str] = []
-    real, begins = os.scandir, leaf_files._begins_like_frame
-
-    class Looking:
-        def __init__(self, folder: str) -> None:
-            self.entries = real(folder)
-
-        def __enter__(self) -> Any:
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            self.entries.close()
-
-        def __iter__(self) -> Any:
-            for entry in self.entries:
-                looked.append(entry.name)
-                yield entry
-
-    monkeypatch.setattr(os, "scandir", Looking)
-    monkeypatch.setattr(leaf_files, "_begins_like_frame", lambda file: opened.append(file) or begins(file))
-    blosc2.DictStore(path, mode="r").close()
-    assert 16 <= len(looked) <= 257
-    assert len(opened) <= 17
-
-
 def test_a_warning_that_is_an_error_leaves_no_lock(tmp_path: Path) -> None:
     path = directory(tmp_path, {"/a": np.arange(4)})
     rename(path, "a.b2nd", "a.weird")

@@ -11,59 +11,116 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from store_makers import Maker, values_of
 
 import blosc2
 from sweeps.interrupted import count_lines, play_line
+from sweeps.lines import Model, Values, delete, put, update, write
 
-Values = dict[str, list[Any]]
+Step = Callable[[Any], object]
 
 OLD: Final[Values] = {"/a": [1, 2], "/b": list(range(50)), "/c": [3], "/d": list(range(9))}
-#: Steps from one version to the next, each for a store and for a dict.
-EDIT: Final = ("edit", "/a", 4)
-NEW: Final = ("set", "/f", [5])
-OVER: Final = ("set", "/c", list(range(40)))
-RENAME: Final = ("rename", "/b", "/e")
-DELETE: Final = ("delete", "/d", None)
-STEPS: Final = (EDIT, RENAME, OVER, NEW, DELETE)
 MANY: Final[Values] = {"/c": [7], "/m": list(range(30)), "/n": [1]}
 
 
-def do(store: Any, what: str, key: str, value: Any) -> None:
-    """A step, with a store."""
-    if what == "edit":
-        store[key][0] = value
-    elif what == "set":
-        store[key] = np.array(value)
-    elif what == "rename":
-        store.rename(key, value)
-    else:
-        del store[key]
+def edit(store: Any) -> None:
+    store["/a"][0] = 4
 
 
-def done(values: Values, what: str, key: str, value: Any) -> Values:
-    """The values after a step."""
-    values = dict(values)
-    if what == "edit":
-        values[key] = [value, *values[key][1:]]
-    elif what == "set":
-        values[key] = value
-    else:
-        before = values.pop(key)
-        if what == "rename":
-            values[value] = before
-    return values
+def rename(store: Any) -> None:
+    store.rename("/b", "/e")
 
 
-def after(*steps: Any, values: Values = OLD) -> list[Values]:
-    """The versions that come one after the other."""
-    versions = [values]
+NEW, OVER, DELETE = put(("/f", [5])), put(("/c", range(40))), delete("/d")
+#: Steps from one version to the next, of a store or of a `Model`.
+STEPS: Final[tuple[Step, ...]] = (edit, rename, OVER, NEW, DELETE)
+
+
+def do(store: Any, steps: tuple[Step, ...]) -> None:
     for step in steps:
-        versions.append(done(versions[-1], *step))
-    return versions
+        step(store)
+
+
+def transact(store: Any) -> None:
+    with store.transaction():
+        do(store, STEPS)
+
+
+def undo(store: Any) -> None:
+    with suppress(ZeroDivisionError), store.transaction():
+        do(store, STEPS)
+        1 / 0  # noqa: B018
+
+
+def leave(store: Any) -> None:
+    with store:
+        pass
+
+
+def leave_by_error(store: Any) -> None:
+    with suppress(ZeroDivisionError), store:
+        1 / 0  # noqa: B018
+
+
+class Operation(NamedTuple):
+    """What is interrupted.
+
+    Attributes
+    ----------
+    steps : tuple
+        Steps of which each is published at once, or that publish what waits.
+    act : callable
+        What a store does in their place.
+    before : tuple
+        Steps that wait when it begins.
+    flushed : bool
+        Whether they were published then.
+    values : dict
+        What the store has at first.
+    makes : bool
+        Whether the store is to be made; with `values`, in place of another one.
+    """
+
+    steps: tuple[Step, ...] = ()
+    act: Step | None = None
+    before: tuple[Step, ...] = ()
+    flushed: bool = False
+    values: Values = OLD
+    makes: bool = False
+
+
+OPERATIONS: Final[dict[str, Operation]] = {
+    "assign": Operation((NEW,)),
+    "assign the first": Operation((NEW,), values={}),
+    "assign again": Operation((OVER,)),
+    "assign twice": Operation((NEW, OVER)),
+    "delete": Operation((DELETE,)),
+    "rename": Operation((rename,)),
+    "pop": Operation((DELETE,), lambda store: store.pop("/d")),
+    "popitem": Operation((delete("/a"),), lambda store: store.popitem()),
+    "setdefault": Operation((NEW,), lambda store: store.setdefault("/f", np.array([5]))),
+    "clear": Operation((lambda store: store.clear(),)),
+    "steps": Operation(STEPS),
+    "update": Operation((update(MANY),)),
+    "write_many": Operation((write(MANY),)),
+    "edit, flush": Operation((lambda store: store.flush(),), before=(edit,)),
+    "flush": Operation((lambda store: store.flush(),), before=STEPS),
+    "quick flush": Operation((lambda store: store.flush(durable=False),), before=STEPS),
+    "close": Operation((lambda store: store.close(),), before=STEPS),
+    "leave": Operation((leave,), before=STEPS),
+    "leave by an error": Operation((leave_by_error,), before=STEPS),
+    "discard": Operation((lambda store: store.discard(),), before=STEPS),
+    "refresh": Operation((lambda store: store.refresh(),), before=STEPS, flushed=True),
+    "transaction": Operation((transact,)),
+    "undone": Operation((undo,)),
+    "compact": Operation((lambda store: store.compact(),), before=STEPS, flushed=True),
+    "compact with changes": Operation((lambda store: store.compact(),), before=STEPS),
+    "create": Operation(values={}, makes=True),
+    "create over": Operation(makes=True),
+}
 
 
 class Embedded:
@@ -76,24 +133,55 @@ class Embedded:
             self.make.options = {"threshold": None}
         if way:
             self.make.options = {**self.make.options, "locking": True}
-        self.versions = [OLD]
+        self.operation = OPERATIONS[operation]
+        self.versions = [self.operation.values]
         self.store: Any = None
-        self._begin, self._act = OPERATIONS[operation]
-        self._begin(self)
+        self.leaf: Any = None
+        if self.operation.values or not self.operation.makes:
+            with self.make("w") as store:
+                store.update({key: np.array(value) for key, value in self.operation.values.items()})
+        if self.operation.makes:
+            self.versions.append({})
+        else:
+            self._begin()
 
-    def fill(self, values: Values = OLD) -> Any:
-        """Open a store with these values."""
-        with self.make("w") as store:
-            store.update({key: np.array(value) for key, value in values.items()})
-        self.versions = [values]
-        self.store = self.make("a")
-        self.leaf = self.store["/a"] if values else None
-        return self.store
+    def _begin(self) -> None:
+        """Do what comes before the interrupt, and find out what comes of it."""
+        operation, model = self.operation, Model(self.operation.values)
+        self.store = store = self.make("a")
+        self.leaf = store.get("/a")
+        pace = store._publishing.pace
+        if operation.before:
+            pace._spent = pace._took = 1e12  # it waits
+            do(store, operation.before)
+            do(model, operation.before)
+            self.versions.append(model.values_now)
+            assert values_of(store) == model.values_now
+            if operation.flushed:
+                store.flush()
+            if operation.flushed or "locking" in self.make.options:  # where each change is published
+                del self.versions[0]
+            assert self.make.values() == self.versions[0]
+        else:
+            pace._spent = -1e9  # it is published at once
+        for step in operation.steps:
+            step(model)
+            if model.values_now != self.versions[-1]:
+                self.versions.append(model.values_now)
 
-    def act(self) -> object:
-        return self._act(self)
+    def act(self) -> None:
+        if self.operation.makes:
+            self.store = self.make("w")
+        else:
+            do(self.store, self.operation.steps if self.operation.act is None else (self.operation.act,))
 
     def check(self) -> None:
+        if self.operation.makes and not self.operation.values:  # there is a store or none
+            if self.store is None and not self.make.path.exists():
+                assert not os.listdir(self.make.path.parent)
+                self.act()
+            if not self.make.path.exists():  # which comes with the first change
+                self.store.flush()
         assert self.make.values() in self.versions
         if self.store is not None and not self.store.closed:
             self._check_open(self.store)
@@ -127,173 +215,6 @@ class Embedded:
         assert self.make.values() == shown
 
 
-def begin_steps(*steps: Any, values: Values = OLD) -> Callable[[Embedded], None]:
-    """A store, in which each of these steps is published at once."""
-
-    def begin(scene: Embedded) -> None:
-        at_once(scene.fill(values))
-        scene.versions = after(*steps, values=values)
-
-    return begin
-
-
-def in_steps(*steps: Any) -> Callable[[Embedded], None]:
-    def act(scene: Embedded) -> None:
-        for step in steps:
-            do(scene.store, *step)
-
-    return act
-
-
-def steps_at_once(*steps: Any, values: Values = OLD) -> Any:
-    return begin_steps(*steps, values=values), in_steps(*steps)
-
-
-def begin_pending(scene: Embedded) -> None:
-    """A store with changes that wait."""
-    store = scene.fill()
-    let_wait(store)
-    for step in STEPS:
-        do(store, *step)
-    last = after(*STEPS)[-1]
-    if "locking" in scene.make.options:  # each is published
-        scene.versions = [last]
-    else:
-        scene.versions = [OLD, last]
-        assert scene.make.values() == OLD
-    assert values_of(store) == last
-
-
-def begin_edited(scene: Embedded) -> None:
-    """A store with a leaf that was edited."""
-    store = scene.fill()
-    let_wait(store)
-    store["/a"][0] = 4
-    versions = after(EDIT)
-    scene.versions = versions[1:] if "locking" in scene.make.options else versions
-
-
-def begin_published(scene: Embedded) -> None:
-    begin_pending(scene)
-    scene.store.flush()
-    scene.versions = scene.versions[-1:]
-
-
-def at_once(store: Any) -> None:
-    store._publishing.pace._spent = -1e9
-
-
-def let_wait(store: Any) -> None:
-    store._publishing.pace._spent = store._publishing.pace._took = 1e12
-
-
-def begin_one_step(scene: Embedded) -> None:
-    at_once(scene.fill())
-    scene.versions = [OLD, after(*STEPS)[-1]]
-
-
-def begin_many(scene: Embedded) -> None:
-    at_once(scene.fill())
-    scene.versions = [OLD, {**OLD, **MANY}]
-
-
-def begin_empty(scene: Embedded) -> None:
-    at_once(scene.fill())
-    scene.versions = [OLD, {}]
-    scene.leaf = None
-
-
-def begin_new(scene: Embedded) -> None:
-    """Nothing is there yet."""
-    scene.versions = [{}]
-    scene.check = partial(check_made, scene)  # type: ignore[method-assign]
-    scene.leaf = None
-
-
-def begin_over(scene: Embedded) -> None:
-    """A store is there already, which stays until the first change of the new one."""
-    scene.fill().close()
-    scene.store = scene.leaf = None
-    scene.versions = [OLD, {}]
-
-
-def create(scene: Embedded) -> None:
-    scene.store = scene.make("w")
-
-
-def check_made(scene: Embedded) -> None:
-    """There is a store or none."""
-    if scene.store is None and not scene.make.path.exists():
-        assert not os.listdir(scene.make.path.parent)
-        create(scene)
-    if not scene.make.path.exists():  # which comes with the first change
-        scene.store.flush()
-    Embedded.check(scene)
-
-
-def transact(scene: Embedded) -> None:
-    with scene.store.transaction():
-        in_steps(*STEPS)(scene)
-
-
-def undo(scene: Embedded) -> None:
-    with suppress(ZeroDivisionError), scene.store.transaction():
-        in_steps(*STEPS)(scene)
-        1 / 0  # noqa: B018
-
-
-def begin_undone(scene: Embedded) -> None:
-    at_once(scene.fill())
-
-
-def update(scene: Embedded) -> None:
-    scene.store.update({key: np.array(value) for key, value in MANY.items()})
-
-
-def write_many(scene: Embedded) -> None:
-    scene.store.write_many((key, np.array(value)) for key, value in MANY.items())
-
-
-def leave(scene: Embedded) -> None:
-    with scene.store:
-        pass
-
-
-def leave_by_error(scene: Embedded) -> None:
-    with suppress(ZeroDivisionError), scene.store:
-        1 / 0  # noqa: B018
-
-
-#: What is prepared and what is interrupted.
-OPERATIONS: Final[dict[str, tuple[Callable[[Embedded], None], Callable[[Embedded], object]]]] = {
-    "assign": steps_at_once(NEW),
-    "assign the first": steps_at_once(NEW, values={}),
-    "assign again": steps_at_once(OVER),
-    "assign twice": steps_at_once(NEW, OVER),
-    "delete": steps_at_once(DELETE),
-    "rename": steps_at_once(RENAME),
-    "pop": (begin_steps(DELETE), lambda scene: scene.store.pop("/d")),
-    "popitem": (begin_steps(("delete", "/a", None)), lambda scene: scene.store.popitem()),
-    "setdefault": (begin_steps(NEW), lambda scene: scene.store.setdefault("/f", np.array([5]))),
-    "clear": (begin_empty, lambda scene: scene.store.clear()),
-    "steps": steps_at_once(*STEPS),
-    "update": (begin_many, update),
-    "write_many": (begin_many, write_many),
-    "edit, flush": (begin_edited, lambda scene: scene.store.flush()),
-    "flush": (begin_pending, lambda scene: scene.store.flush()),
-    "quick flush": (begin_pending, lambda scene: scene.store.flush(durable=False)),
-    "close": (begin_pending, lambda scene: scene.store.close()),
-    "leave": (begin_pending, leave),
-    "leave by an error": (begin_pending, leave_by_error),
-    "discard": (begin_pending, lambda scene: scene.store.discard()),
-    "refresh": (begin_published, lambda scene: scene.store.refresh()),
-    "transaction": (begin_one_step, transact),
-    "undone": (begin_undone, undo),
-    "compact": (begin_published, lambda scene: scene.store.compact()),
-    "compact with changes": (begin_pending, lambda scene: scene.store.compact()),
-    "create": (begin_new, create),
-    "create over": (begin_over, create),
-}
 _KINDS: Final = ("b2e", "b2d", "b2z") + (("b2e shared",) if os.name != "nt" else ())
 
 

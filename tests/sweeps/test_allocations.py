@@ -29,6 +29,15 @@ def test_some_allocations_fail(case: str) -> None:
         assert not wrong, f"allocation {at} of {positions}: {wrong}"
 
 
+@pytest.mark.parametrize("change", ["delete", "update"])
+def test_no_memory_from_the_end_of_a_publication_on(change: str) -> None:
+    """The new version is in the file and could not be read: the next change finds that, and no other writer."""
+    case = f"all: {change} dict.b2d"
+    for at in range(0, run.count("allocations", case)[0], 2):
+        wrong = run.play(run.Position("allocations", case, at))
+        assert not wrong, f"allocation {at}: {wrong}"
+
+
 def test_what_finds_no_room_in_a_list_is_released_once() -> None:
     """Cython released it twice; `cmake/compile_package.py` mends that."""
 

@@ -17,7 +17,7 @@ import pytest
 import blosc2
 from blosc2._stores import Store
 from blosc2._tools.viewer import html_page as making
-from blosc2._tools.viewer import web_page
+from blosc2._tools.viewer.html_page import web_page
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 EVIL = "<img src=x onerror=\"document.title='run'\"><script>document.title='run'</script>[red]\x1b\n"

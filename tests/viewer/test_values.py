@@ -1,4 +1,4 @@
-"""Windows of values as text, statistics, and the tree: what is read, and what it becomes."""
+"""What the viewer reads, and how it looks as text: pages, cells, statistics, properties, the tree."""
 
 from __future__ import annotations
 
@@ -8,14 +8,111 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import blosc2
-from blosc2._tools.viewer import branches
-from blosc2._tools.viewer.describing import MOST_ATTRIBUTES, attributes, properties
+from blosc2._tools.selections import index_of
+from blosc2._tools.viewer import values
 from blosc2._tools.viewer.pages import Page
-from blosc2._tools.viewer.sources import source_of
-from blosc2._tools.viewer.statistics import Stopped, statistics, statistics_of_items
-from blosc2._tools.viewer.values import Cells, item_text, read_cells
+from blosc2._tools.viewer.values import (
+    MOST_ATTRIBUTES,
+    Cells,
+    Stopped,
+    attributes,
+    item_text,
+    properties,
+    read_cells,
+    source_of,
+    statistics,
+    statistics_of_items,
+)
+
+FLOAT = np.dtype(float)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "axes"),
+    [
+        ((), "f8", []),
+        ((7,), "f8", [range(5)]),
+        ((7, 9), "f8", [range(5), range(3)]),
+        ((6, 7, 9), "f8", [3, range(5), range(3)]),
+        ((4, 6, 7, 9), "f8", [2, 3, range(5), range(3)]),
+        ((6, 7, 3), "u1", [range(5), range(3), 0]),
+        ((2, 2, 3), "f8", [1, range(2), range(3)]),
+        ((0, 3), "f8", [range(0), range(3)]),
+    ],
+)  # fmt: skip
+def test_the_first_window(shape: tuple[int, ...], dtype: str, axes: list[Any]) -> None:
+    assert Page.of(shape, np.dtype(dtype)).window(5, 3) == axes
+
+
+def test_moving() -> None:
+    page = Page.of((50, 200, 300), FLOAT)
+    assert page.scrolled(1, 2, 20, 6).window(20, 6) == [25, range(1, 21), range(2, 8)]
+    assert page.scrolled(-5, -5, 20, 6) == page
+    assert page.scrolled(1 << 62, 1 << 62, 20, 6).window(20, 6) == [25, range(180, 200), range(294, 300)]
+    assert page.scrolled(5, 5, 500, 500) == page
+    assert page.stepped(3).at[0] == 28
+    assert page.stepped(-100).at[0] == 0
+    assert page.stepped(100).at[0] == 49
+
+
+def test_any_two_axes_are_the_plane() -> None:
+    page = Page.of((4, 5, 6, 7), FLOAT)
+    planes, here = set(), page
+    for _ in range(3):
+        for _ in range(3):
+            planes.add((here.rows, here.columns))
+            here = here.next_columns()
+        here = here.next_rows()
+    planes |= {(columns, rows) for rows, columns in planes}
+    assert {frozenset(plane) for plane in planes} == {
+        frozenset((one, other)) for one in range(4) for other in range(4) if one != other
+    }
+    assert page.transposed().sides == [3, 2]
+    assert page.next_other().other == 1
+    assert page.next_other().next_other().other == 0
+
+
+def test_a_place_is_gone_to() -> None:
+    page = Page.of((4, 50, 60), FLOAT)
+    assert page.went((-1, 7, 9)).window(5, 5) == [3, range(7, 12), range(9, 14)]
+    for wrong in ((1, 2), (4, 0, 0), (0, 0, -61)):
+        with pytest.raises(IndexError):
+            page.went(wrong)
+
+
+def test_colours_lie_behind_the_plane() -> None:
+    page = Page.of((5, 8, 9, 3), np.dtype("u1"))
+    assert page.pictured(np.dtype("u1")) == [2, range(8), range(9), range(3)]
+    assert page.next_columns().pictured(np.dtype("u1"))[3] == range(3)
+    assert page.pictured(FLOAT)[3] == 0
+
+
+MOVES = st.lists(
+    st.sampled_from(["next_rows", "next_columns", "next_other", "transposed", "step", "scroll"]), max_size=12
+)
+
+
+@given(st.lists(st.integers(0, 9), max_size=5), MOVES, st.integers(-20, 20), st.integers(1, 6), st.integers(1, 6))
+def test_every_window_is_inside(shape: list[int], moves: list[str], by: int, height: int, width: int) -> None:
+    items, page = np.zeros(shape), Page.of(shape, FLOAT)
+    for move in moves:
+        if move == "step":
+            page = page.stepped(by)
+        elif move == "scroll":
+            page = page.scrolled(by, -by, height, width)
+        else:
+            page = getattr(page, move)()
+    assert sorted(page.sides + page.others) == list(range(len(shape)))
+    assert len(page.text().split(",")) == max(1, len(shape))
+    if not page.is_empty:
+        part = items[index_of(page.window(height, width))]
+        assert part.ndim == min(2, len(shape))
+        assert part.size > 0
+        assert items[index_of(page.plane())].ndim == part.ndim
 
 
 def cells(thing: Any, top: int = 0, left: int = 0, height: int = 3, width: int = 4) -> Cells:
@@ -110,7 +207,7 @@ def test_items_take_one_line(item: Any, text: str) -> None:
 # ------------------------------------------------------------------ statistics
 @pytest.mark.parametrize("dtype", ["?", "u1", "i2", "i8", "u8", "f2", "f4", "f8", ">f4", "g"])
 def test_statistics_of_numbers(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blosc2._tools.viewer.statistics._PIECE", 500)
+    monkeypatch.setattr("blosc2._tools.viewer.values._PIECE", 500)
     items = np.random.default_rng(3).normal(50, 20, (7, 11, 13)).astype(dtype)
     if items.dtype.kind == "f":
         items[2, 3, 4:9] = np.nan
@@ -144,7 +241,7 @@ def test_statistics_of_other_items() -> None:
 
 
 def test_statistics_stop_between_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blosc2._tools.viewer.statistics._PIECE", 80)
+    monkeypatch.setattr("blosc2._tools.viewer.values._PIECE", 80)
     array: Any = Watched(blosc2.asarray(np.arange(100.0), chunks=(10,), blocks=(10,)))
     done: list[int] = []
     with pytest.raises(Stopped):
@@ -177,7 +274,7 @@ def test_large_groups_come_in_parts(tmp_path: Path) -> None:
     with blosc2.open(path, mode="r", mmap_mode="r") as store:
         names: list[str] = []
         for expected in ("… 701 more leaves", "… 201 more leaves", ""):
-            nodes, more = branches.children(store, "/g", len(names))
+            nodes, more = values.children(store, "/g", len(names))
             assert more == expected
             names = [node.name for node in nodes]
         assert names == [f"l{n:04}" for n in range(1200)] + ["sub"]
@@ -190,18 +287,18 @@ def test_searching(tmp_path: Path, cls: Any, monkeypatch: pytest.MonkeyPatch) ->
         for n in range(30):
             store[f"/Group{n % 3}/leaf{n}"] = np.zeros(1)
     with blosc2.open(path, mode="r", mmap_mode="r") as store:
-        assert branches.search(store, "", "LEAF2") == (
+        assert values.search(store, "", "LEAF2") == (
             sorted(f"/Group{n % 3}/leaf{n}" for n in (2, *range(20, 30))), "",
         )  # fmt: skip
-        assert all(key.startswith("/Group1/") for key in branches.search(store, "/Group1", "leaf").keys)
-        assert branches.search(store, "/Group1", "group").keys == []
-        monkeypatch.setattr(branches, "MOST_HITS", 4)
-        keys, note = branches.search(store, "", "leaf")
+        assert all(key.startswith("/Group1/") for key in values.search(store, "/Group1", "leaf").keys)
+        assert values.search(store, "/Group1", "group").keys == []
+        monkeypatch.setattr(values, "MOST_HITS", 4)
+        keys, note = values.search(store, "", "leaf")
         assert len(keys) == 4
         assert "first 4" in note
-        monkeypatch.setattr(branches, "MOST_KEYS", 1)
-        assert "keys were searched" in branches.search(store, "", "none").note
-        assert branches.search(store, "", "leaf", lambda: True).keys == []
+        monkeypatch.setattr(values, "MOST_KEYS", 1)
+        assert "keys were searched" in values.search(store, "", "none").note
+        assert values.search(store, "", "leaf", lambda: True).keys == []
 
 
 def test_the_mean_of_large_integers() -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         taken,
         taken_along,
     )
-    from blosc2._arrays.resize import replace_appended, resize_update, resized_geometry, rows_to_append
+    from blosc2._arrays.resize import resize_update, resized_geometry, rows_to_append
     from blosc2._arrays.shown import html, one_line
     from blosc2._arrays.slabs import (
         Shape,
@@ -58,7 +58,7 @@ else:
         "readable": "ChunkInfo ReadableArray",
         "ready": "ready_in_children ready_to_change ready_to_read",
         "rearranging": "copied joined matrix_axes permuted reshaped selected shape_for taken taken_along",
-        "resize": "replace_appended resize_update resized_geometry rows_to_append",
+        "resize": "resize_update resized_geometry rows_to_append",
         "shown": "html one_line",
         "slabs": "Shape Snapshot compressed_box converted joined_rows made plan_like slab_height slabs_in slabs_of",
         "small_frames": "TINY cframe_of forget_templates raw_kinds template_of tiny_frame",

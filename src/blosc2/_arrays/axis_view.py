@@ -7,7 +7,7 @@ and writes the frame of the original array, with a geometry of more or fewer axe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -16,8 +16,8 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from blosc2._arrays.slabs import Snapshot, converted, plan_like
 from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.geometry import Geometry
-from blosc2._files import ByteRange, Spool
-from blosc2._frames import PADDING, FrameUpdate, Stored
+from blosc2._files import ByteRange
+from blosc2._frames import PADDING, AnyChunk
 from blosc2._handles import FrameHandle
 from blosc2.storage import CParams
 
@@ -74,6 +74,11 @@ def expanded_axes(ndim: int, axis: Any) -> Axes:
     return tuple(None if n in new else next(old) for n in range(ndim + many))
 
 
+def _below(name: str) -> Any:
+    """What the handle of the array below a view has of this name."""
+    return property(attrgetter(f"base._handle.{name}"))
+
+
 class ViewHandle(FrameHandle):
     """The handle of another array, with axes of length 1 added or removed.
 
@@ -128,37 +133,10 @@ class ViewHandle(FrameHandle):
             ) from None
 
     # ------------------------------------------------------------ changes
-    @property
-    def writable(self) -> bool:  # type: ignore[override]  # a constant of other kinds
-        return self.base._handle.writable
-
-    @property
-    def locking(self) -> bool:  # type: ignore[override]  # a constant of other kinds
-        return self.base._handle.locking
-
-    def editing(self) -> AbstractContextManager[Any]:
-        return self.base._handle.editing()
-
-    def holding(self) -> AbstractContextManager[Any]:
-        return self.base._handle.holding()
-
-    def transaction(self) -> AbstractContextManager[None]:
-        return self.base._handle.transaction()
-
-    def require_writable(self) -> None:
-        self.base._handle.require_writable()
-
-    def publish(self, update: FrameUpdate, *, fresh: bool = False) -> None:
-        self.base._handle.publish(update, fresh=fresh)
-
-    def refresh(self) -> bool:
-        return self.base.refresh()
-
-    def flush(self) -> None:
-        self.base._handle.flush()
-
-    def spool(self) -> Spool:
-        return self.base._handle.spool()
+    writable, locking = _below("writable"), _below("locking")
+    editing, holding, transaction = _below("editing"), _below("holding"), _below("transaction")
+    require_writable, publish, spool = _below("require_writable"), _below("publish"), _below("spool")
+    refresh, flush = _below("refresh"), _below("flush")
 
     # ------------------------------------------------------------ copies
     def byte_range(self) -> ByteRange:
@@ -180,7 +158,7 @@ class ViewHandle(FrameHandle):
         plan = plan_like(self.base, geometry.shape, dtype, keywords, **fitting)
         kept = {name: packed for name, packed in frame.metalayers().items() if name not in ("b2nd", PADDING)}
         plan.metalayers = {"b2nd": plan.metalayers["b2nd"], **kept, **plan.metalayers}
-        chunks: Iterator[Stored]
+        chunks: Iterator[AnyChunk]
         if as_stored and dtype == dtype_now and same_partitions(geometry, plan.geometry):
             chunks = (source.stored(number) for number in range(geometry.nchunks))
         else:

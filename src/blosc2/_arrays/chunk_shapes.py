@@ -273,19 +273,6 @@ def as_shape(value: Any, name: str) -> Shape:
     return tuple(lengths)
 
 
-def normalized_axes(axis: Any, ndim: int) -> tuple[int, ...]:
-    """One axis or several as numbers from 0 on, each at most once."""
-    axes = []
-    for n in axis if isinstance(axis, (tuple, list)) else (axis,):
-        number = operator.index(n)
-        if not -ndim <= number < ndim:
-            raise ValueError(f"axis {number} is out of bounds for an array of {ndim} axes")
-        axes.append(number % ndim)
-    if len(set(axes)) < len(axes):
-        raise ValueError(f"an axis is named twice: {axis}")
-    return tuple(axes)
-
-
 def _axes(value: Any, shape: Shape, name: str) -> Shape:
     lengths = as_shape(value, name)
     if len(lengths) != len(shape):

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from blosc2._arrays.axis_view import ViewHandle
-from blosc2._arrays.chunk_shapes import as_shape
+from blosc2._arrays.chunk_shapes import as_shape, can_hold_items
 from blosc2._arrays.slabs import Shape, Snapshot, compressed_bands, compressed_box, converted, plan_like, slabs_in
 from blosc2._arrays.spec import ArrayPlan
 from blosc2._core.ndim.gaps import clear_gaps
-from blosc2._frames import PADDING, FrameUpdate, Stored, check_declared
+from blosc2._frames import PADDING, AnyChunk, FrameUpdate, check_declared
 from blosc2._handles import FrameHandle, HandleOptions, copy_frame
 from blosc2._indexing import Items, Selection, plain, read
 
@@ -32,9 +32,18 @@ def copied(array: Any, dtype: Any, kwargs: dict[str, Any]) -> FrameHandle:
     if isinstance(handle, ViewHandle):
         return handle.copied(dtype, kwargs)
     frame = handle.frame
-    if kwargs.get("cparams") is None:
+    keywords = dict(kwargs)
+    if keywords.get("cparams") is None:
         check_declared(frame, array.dtype)
-    plan = ArrayPlan(array.shape, dtype, kwargs, array)
+        keywords["cparams"] = array.cparams
+    if (
+        all(keywords.get(name) is None for name in ("chunks", "blocks", "layout"))
+        and dtype.itemsize == array.dtype.itemsize
+        # Unchecked chunks of an array without items may be too large for any item.
+        and (array.size or can_hold_items(array.chunks, array.blocks, dtype.itemsize))
+    ):
+        keywords.update(chunks=array.chunks, blocks=array.blocks)
+    plan = ArrayPlan(array.shape, dtype, keywords)
     same = (
         dtype == array.dtype and plan.geometry.chunks == array.chunks and plan.geometry.blocks == array.blocks
         and kwargs.get("cparams") is None and "meta" not in kwargs
@@ -58,7 +67,7 @@ class _Origin(NamedTuple):
     row: int
 
 
-def joined(parts: Sequence[Snapshot], axis: int, plan: ArrayPlan, *, recompress: bool = False) -> Iterator[Stored]:
+def joined(parts: Sequence[Snapshot], axis: int, plan: ArrayPlan, *, recompress: bool = False) -> Iterator[AnyChunk]:
     """The chunks of an array that joins others along an axis.
 
     Parameters
@@ -78,7 +87,7 @@ def joined(parts: Sequence[Snapshot], axis: int, plan: ArrayPlan, *, recompress:
     origins = _origins(parts, ends, axis, plan, recompress)
     inner = int(np.prod(geometry.grid[axis + 1 :], dtype=np.int64))
     for slab in slabs_in(geometry):
-        made: dict[int, Stored] = {}
+        made: dict[int, AnyChunk] = {}
         chunk = geometry.chunks[axis]
         rows = range(slab.starts[axis] // chunk, -(-(slab.starts[axis] + slab.counts[axis]) // chunk))
         for copies, group in groupby(rows, lambda row: origins[row] is not None):

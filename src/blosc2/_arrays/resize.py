@@ -19,7 +19,6 @@ from blosc2._core.ndim.grid_read import Read
 from blosc2._core.ndim.grid_write import Write
 from blosc2._frames import UNINIT_OFFSET, ZERO_OFFSET, FrameUpdate, check_table
 from blosc2._handles import FrameHandle
-from blosc2._options import compressed
 
 # In b2nd, behind three bytes and a marker, each length is 8 bytes after a marker of its own.
 _NDIM, _FIRST_LENGTH = 2, 5
@@ -104,20 +103,6 @@ def resize_update(handle: FrameHandle, update: FrameUpdate, new: Geometry) -> bo
     return renumbered
 
 
-def replace_appended(
-    handle: FrameHandle, update: FrameUpdate, geometry: Geometry, start: int, items: np.ndarray[Any, Any]
-) -> None:
-    """Give an update of the current frame the chunks with new items, from `start` on along the first axis."""
-    ndim = geometry.ndim
-    encoding = handle.encoding(blocksize=int(geometry.block_nbytes))
-    operation = Write(
-        update.frame, geometry, (start, *[0] * (ndim - 1)), (1,) * ndim, items.shape, items, encoding, handle.plugin()
-    )
-    keep, nthreads = handle.spool().keep, handle.cparams.nthreads
-    for nchunk, stored in compressed(operation, geometry.chunk_nbytes, nthreads, keep).items():
-        update.replace(nchunk, stored)
-
-
 def _keep_chunks(update: FrameUpdate, old: tuple[int, ...], new: tuple[int, ...]) -> bool:
     """Give the table of an update the chunks of a new grid. Returns whether some that stay get another number."""
     offsets = np.full(math.prod(new), ZERO_OFFSET, np.int64)
@@ -178,7 +163,7 @@ def _with_zero_padding(handle: FrameHandle, geometry: Geometry, dtype: np.dtype[
     for operation in (
         Read(frame, geometry, starts, steps, counts, items),
         Write(None, geometry, starts, steps, counts, items,
-              handle.encoding(blocksize=int(geometry.block_nbytes)), handle.plugin()),
+              handle.encoding(blocksize=int(geometry.block_nbytes)), frame.plugin),
     ):  # fmt: skip
         operation.run()
         operation.finish()

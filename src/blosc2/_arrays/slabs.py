@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import chain, islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from blosc2._core.ndim.gaps import as_bytes, as_dtype
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_read import Read, work_of
 from blosc2._core.ndim.grid_write import Write
-from blosc2._frames import ZERO_OFFSET, FrameUpdate, Stored
+from blosc2._frames import ZERO_OFFSET, AnyChunk, FrameUpdate
 from blosc2._handles import FrameHandle
 from blosc2._indexing import Items, Version
 from blosc2._options import Codec, Filter, Support, compress, compressed, run
@@ -115,7 +115,7 @@ class Snapshot:
             run(operation, work_of(out.nbytes, self.frame), self.nthreads)
         return out
 
-    def stored(self, nchunk: int) -> Stored:
+    def stored(self, nchunk: int) -> AnyChunk:
         """A stored chunk, or the offset that stands for a special one."""
         if self._offsets is None:
             self._offsets = FrameUpdate(self.frame).offsets.tolist()
@@ -123,31 +123,29 @@ class Snapshot:
         return offset if offset < 0 else self.frame.chunk_stored_at(offset)
 
 
-def compressed_box(plan: ArrayPlan, starts: Shape, items: Items) -> dict[int, Stored]:
+def compressed_box(plan: ArrayPlan, starts: Shape, items: Items) -> dict[int, AnyChunk]:
     """The chunks, by number, of a box of whole chunks with these items, which may have any strides."""
     operation = Write(None, plan.geometry, starts, (1,) * items.ndim, items.shape, items, plan.encoding, plan.plugin())
     return dict(compressed(operation, plan.geometry.chunk_nbytes, plan.cparams.nthreads))
 
 
-def compressed_in_order(plan: ArrayPlan, starts: Shape, items: Items) -> Iterator[Stored]:
+def compressed_in_order(plan: ArrayPlan, starts: Shape, items: Items) -> Iterator[AnyChunk]:
     """The same for a slab, in the order of their numbers. Write or copy each chunk before taking the next."""
     for batch in batches_in_order(plan, starts, items):
-        batch.reverse()
-        while batch:
-            yield batch.pop()
+        yield from _emptied(batch)
 
 
-def batches_in_order(plan: ArrayPlan, starts: Shape, items: Items) -> Iterator[list[Stored]]:
+def batches_in_order(plan: ArrayPlan, starts: Shape, items: Items) -> Iterator[list[AnyChunk]]:
     """The same in lists of some chunks; let go of those of one list before taking the next but one."""
     operation = Write(None, plan.geometry, starts, (1,) * items.ndim, items.shape, items, plan.encoding, plan.plugin())
     operation.summed = plan.summed
     for chunks in compress(operation, plan.geometry.chunk_nbytes, plan.cparams.nthreads):
-        batch: list[Stored] = [chunks[number] for number in sorted(chunks)]
+        batch: list[AnyChunk] = [chunks[number] for number in sorted(chunks)]
         chunks.clear()  # the caller says when their memory can be used again
         yield batch
 
 
-def compressed_bands(plan: ArrayPlan, items_of: Callable[[Shape, Shape], Items]) -> Iterator[Stored]:
+def compressed_bands(plan: ArrayPlan, items_of: Callable[[Shape, Shape], Items]) -> Iterator[AnyChunk]:
     """The chunks of an array in their order.
 
     `items_of` gives the items of a box, from its first item and its number of items on each axis.
@@ -156,7 +154,7 @@ def compressed_bands(plan: ArrayPlan, items_of: Callable[[Shape, Shape], Items])
         yield from compressed_in_order(plan, slab.starts, items_of(slab.starts, slab.counts))
 
 
-def converted(source: Snapshot, plan: ArrayPlan) -> Iterator[Stored]:
+def converted(source: Snapshot, plan: ArrayPlan) -> Iterator[AnyChunk]:
     """The chunks of an array with the items of another of its shape, converted to its dtype."""
     return compressed_bands(plan, lambda starts, counts: as_dtype(source.read(starts, counts), plan.dtype))
 
@@ -202,11 +200,12 @@ def _parameters_like(old: CParams, old_dtype: np.dtype[Any], dtype: np.dtype[Any
     return {name: getattr(old, name) for name in names}
 
 
+_T = TypeVar("_T")
 #: Uncompressed bytes of a piece, unless its chunks or the threads need more.
 _PIECE_NBYTES: Final = 8 << 20
 
 
-def made(plan: ArrayPlan, make: Callable[[Box], Items | None], *, ahead: bool = False) -> Iterator[Stored]:
+def made(plan: ArrayPlan, make: Callable[[Box], Items | None], *, ahead: bool = False) -> Iterator[AnyChunk]:
     """The chunks of items that are made when they are needed.
 
     Parameters
@@ -218,75 +217,55 @@ def made(plan: ArrayPlan, make: Callable[[Box], Items | None], *, ahead: bool = 
         Whether threads make the next items and compress others, while the caller writes chunks.
     """
 
-    def items_of(slab: Slab) -> Items | None:
-        return make(tuple(slice(start, start + n) for start, n in zip(slab.starts, slab.counts, strict=True)))
-
     slabs = slabs_in(plan.geometry, _limit(plan))
     begin = list(islice(slabs, 2))
-    slabs = chain(begin, slabs)
-    if ahead and len(begin) == 2:
-        yield from _compressed_ahead(plan, _ahead(items_of, slabs))
-        return
-    for slab in slabs:
-        items = items_of(slab)
-        if items is None:
-            yield from [ZERO_OFFSET] * (slab.stop - slab.first)
-        else:
-            yield from compressed_in_order(plan, slab.starts, items)
+    pairs: Generator[tuple[Slab, Items | None], None, None] = (
+        (slab, make(tuple(slice(start, start + n) for start, n in zip(slab.starts, slab.counts, strict=True))))
+        for slab in chain(begin, slabs)
+    )
+    ahead = ahead and len(begin) == 2
+    batches = _batches(plan, _ahead(pairs, "blosc2-reading") if ahead else pairs)
+    with closing(_ahead(batches, "blosc2-compressing") if ahead else batches) as compressed:
+        for batch in compressed:
+            yield from _emptied(batch)
 
 
-def _compressed_ahead(plan: ArrayPlan, made: Generator[tuple[Slab, Items | None], None, None]) -> Iterator[Stored]:
-    """The chunks of slabs. A thread compresses the next batch while the caller writes one."""
-    from concurrent.futures import wait
-
-    from blosc2._files import Pool
-
-    def in_batches() -> Generator[list[Stored], None, None]:
-        for slab, items in made:
+def _batches(
+    plan: ArrayPlan, pairs: Generator[tuple[Slab, Items | None], None, None]
+) -> Generator[list[AnyChunk], None, None]:
+    """The chunks of slabs, some at a time."""
+    with closing(pairs):
+        for slab, items in pairs:
             if items is None:
                 yield [ZERO_OFFSET] * (slab.stop - slab.first)
             else:
                 yield from batches_in_order(plan, slab.starts, items)
 
-    batches = in_batches()
-    with Pool(1, "blosc2-compressing") as thread, closing(made), closing(batches):
-        waiting = thread.submit(next, batches, None)
+
+def _ahead(made: Generator[_T, None, None], name: str) -> Generator[_T, None, None]:
+    """What a generator gives. A thread makes the next of it while the caller works with one."""
+    from concurrent.futures import wait
+
+    from blosc2._files import Pool
+
+    with Pool(1, name) as thread, closing(made):
+        waiting = thread.submit(next, made, None)
         try:
-            while True:
-                batch = waiting.result()
-                if batch is None:
-                    break
-                waiting = thread.submit(next, batches, None)
-                yield from _emptied(batch)
+            while (one := waiting.result()) is not None:
+                waiting = thread.submit(next, made, None)
+                yield one
         finally:
-            wait((waiting,))  # the generators cannot be closed while they run
+            wait((waiting,))  # a generator cannot be closed while it runs
 
 
-def _emptied(chunks: list[Stored]) -> Iterator[Stored]:
+def _emptied(chunks: list[AnyChunk]) -> Iterator[AnyChunk]:
     """The items of a list, which is emptied meanwhile to free their memory."""
     chunks.reverse()
     while chunks:
         yield chunks.pop()
 
 
-def _ahead(
-    items_of: Callable[[Slab], Items | None], slabs: Iterator[Slab]
-) -> Generator[tuple[Slab, Items | None], None, None]:
-    """Slabs with their items. A thread makes those of the next slab while the caller works with one."""
-    from blosc2._files import Pool
-
-    slab = next(slabs)
-    with Pool(1, "blosc2-reading") as thread:
-        waiting = thread.submit(items_of, slab)
-        for following in slabs:
-            items = waiting.result()
-            waiting = thread.submit(items_of, following)
-            yield slab, items
-            slab = following
-        yield slab, waiting.result()
-
-
-def joined_rows(plan: ArrayPlan, slabs: Iterable[Items]) -> Iterator[Stored]:
+def joined_rows(plan: ArrayPlan, slabs: Iterable[Items]) -> Iterator[AnyChunk]:
     """The chunks of items that come in slabs of `slab_height` rows. The last slab may have fewer."""
     geometry = plan.geometry
     row = 0

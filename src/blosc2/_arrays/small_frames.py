@@ -1,8 +1,8 @@
 """Frames of small arrays, from templates: header, index and trailer are made once for each kind of array.
 
 For an array of some bytes, nearly all work of `asarray` is bookkeeping. Arrays of one dtype, shape and compression
-differ only in one chunk and two lengths, so the rest is kept as a template. A template is taken from a frame that was
-made in the general way, when its kind occurs for the second time, and only if it gives the same frame.
+differ only in one chunk and two lengths, so the rest is kept as a template. Stores make all frames of such arrays by
+them: one by one, several in threads (`_core.frame.frame_batch`), and those of a few bytes without Python (`RawKinds`).
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ import numpy as np
 from blosc2._arrays.spec import ArrayPlan
 from blosc2._core.catalog_writing.descriptions import describe
 from blosc2._core.frame.frame import Frame
-from blosc2._core.frame.frame_writer import pack_index, pack_trailer
-from blosc2._core.frame.small_frame import RawKinds, Template, forget_idle
+from blosc2._core.frame.frame_writer import RawKinds, Template, forget_idle, pack_header, pack_index, pack_trailer
 from blosc2._core.io.forking import in_child
 from blosc2._core.io.sharing import free_lock, item_of
 from blosc2._core.io.source import Source
-from blosc2._frames import ZERO_OFFSET, header_size, parse_dtype
+from blosc2._frames import ZERO_OFFSET, parse_dtype
 from blosc2.storage import CParams, cparams_dflts
 
 #: Uncompressed bytes up to which an array is one block of one chunk, whatever its items are.
@@ -35,7 +34,7 @@ Items = np.ndarray[Any, Any]
 
 
 class _Known:
-    """A template, or a frame that all arrays of one kind share, or neither. Without, arrays are written in general."""
+    """What the frames of one kind of arrays have in common: a template, or all bytes; or nothing."""
 
     __slots__ = ("description", "dtype", "frame", "names", "template")
 
@@ -58,8 +57,7 @@ class _Set:
         # A copy: callers can change their objects, and the defaults.
         self.made_from = {name: list(value) if isinstance(value, list) else value for name, value in made_from.items()}
         self.given = given
-        # None for a kind that was seen only once.
-        self.known: dict[tuple[Any, tuple[int, ...]], _Known | None] = {}
+        self.known: dict[tuple[Any, tuple[int, ...]], _Known] = {}
 
 
 _sets: list[_Set] = []
@@ -91,31 +89,18 @@ def cframe_of(items: Items, keywords: dict[str, Any]) -> bytes:
     >>> cframe_of(np.arange(3), {}) == blosc2.asarray(np.arange(3)).to_cframe()
     True
     """
-    templates = _set_of(keywords) if items.nbytes <= _SMALL else None
-    if templates is None:
-        return _in_general(items, keywords)[1]
-    dtype = items.dtype
-    # Names of fields can be assigned, and equal structures may be written differently, so only the same object counts.
-    key = (dtype if dtype.names is None else id(dtype), items.shape)
-    known = item_of(templates.known, key, ...)
-    if known is ...:
-        if len(templates.known) >= _MOST:
-            templates.known.clear()
-        templates.known[key] = None
-        return _in_general(items, keywords)[1]
-    if known is not None and known.names is dtype.names:
-        found = known.frame if known.template is None else known.template.frame(items)
-        return _in_general(items, keywords)[1] if found is None else found
-    plan, frame = _in_general(items, keywords)
-    templates.known[key] = _learn(items, plan, frame)
-    return frame
+    known = _kind_of(items, keywords) if items.nbytes <= _SMALL else None
+    frame = None
+    if known is not None:
+        frame = known.frame if known.template is None else known.template.frame(items)
+    return _written(ArrayPlan(items.shape, items.dtype, keywords), items) if frame is None else frame
 
 
 def tiny_frame(items: Items, keywords: dict[str, Any], *, asked: bool | None = None) -> tuple[bytes, bytes] | None:
     """The frame of an array that is not worth compressing, and its description. None for other arrays.
 
-    It is that of `cframe_of` with a chunk that is stored as it is, whatever was made before. `asked` says whether
-    somebody asked for compression; by default, whether there are any keywords.
+    It is that of `cframe_of` with a chunk that is stored as it is. `asked` says whether somebody asked for compression;
+    by default, whether there are any keywords.
     """
     if (bool(keywords) if asked is None else asked) or items.nbytes > TINY:
         return None
@@ -164,20 +149,19 @@ def _kind_of(items: Items, keywords: dict[str, Any]) -> _Known | None:
     if templates is None:
         return None
     dtype = items.dtype
+    # Names of fields can be assigned, and equal structures may be written differently, so only the same object counts.
     key = (dtype if dtype.names is None else id(dtype), items.shape)
     known = item_of(templates.known, key)
     if known is None or known.names is not dtype.names:
-        # At once, not at the second time as above: what is stored must not depend on what was stored before.
-        known = _learn(items, *_in_general(items, keywords))
+        known = _learn(items, ArrayPlan(items.shape, dtype, keywords))
         if len(templates.known) >= _MOST:
             templates.known.clear()
         templates.known[key] = known
     return known
 
 
-def _in_general(items: Items, keywords: dict[str, Any]) -> tuple[ArrayPlan, bytes]:
-    plan = ArrayPlan(items.shape, items.dtype, keywords)
-    return plan, plan.write(plan.compressed(items)).to_cframe()
+def _written(plan: ArrayPlan, items: Items) -> bytes:
+    return plan.write(plan.compressed(items)).to_cframe()
 
 
 def _set_of(keywords: dict[str, Any]) -> _Set | None:
@@ -202,21 +186,21 @@ def _set_of(keywords: dict[str, Any]) -> _Set | None:
     return one
 
 
-def _learn(items: Items, plan: ArrayPlan, frame: bytes) -> _Known:
-    """What a frame tells about those of other arrays of its kind."""
+def _learn(items: Items, plan: ArrayPlan) -> _Known:
+    """What arrays that are made by a plan have in common."""
     dtype = items.dtype
     geometry = plan.geometry
     if geometry.size == 0:
-        return _Known(dtype, frame=frame)
+        return _Known(dtype, frame=_written(plan, items))
     nested = any(dtype[name].base.names is not None for name in dtype.names or ())
     one_block = geometry.shape == geometry.chunks == geometry.blocks
     if nested or not one_block or plan.encoding.needs_geometry or plan.encoding.use_dict:
         return _Known(dtype)
-    header = frame[: header_size(frame)]
+    nbytes = int(geometry.chunk_nbytes)
+    header = pack_header(plan.fields, plan.metalayers, False, 0, nbytes, 0)
     trailer = pack_trailer({})
     tail, zeros = pack_index(np.zeros(1, np.int64), 1) + trailer, pack_index(ZERO_OFFSET, 1) + trailer
-    template = Template(header, tail, zeros, int(geometry.chunk_nbytes), plan.encoding)
-    return _Known(dtype, template if template.frame(items) == frame else None)
+    return _Known(dtype, Template(header, tail, zeros, nbytes, plan.encoding))
 
 
 def forget_templates() -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from blosc2._arrays.chunk_shapes import (
     Shape,
     as_shape,
-    can_hold_items,
     compute_chunks_blocks,
     geometry_of,
     padded_chunk_nbytes,
@@ -25,10 +24,10 @@ from blosc2._core.ndim.grid_write import Write
 from blosc2._frames import (
     ALIGNMENT,
     LOSSY_CODECS,
+    AnyChunk,
     ConstructorKeywords,
     Fields,
     Running,
-    Stored,
     array_keywords,
     check_lossy_codec,
     format_dtype,
@@ -66,23 +65,6 @@ def plain_dtype(dtype: Any) -> tuple[np.dtype[Any], Shape]:
 
 def _with_axes(lengths: Shape, more: Shape, ndim: int) -> Shape:
     return lengths + more if len(lengths) + len(more) == ndim else lengths
-
-
-class ArrayLike(Protocol):
-    """The properties that a new array may take over from another."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def dtype(self) -> np.dtype[Any]: ...
-    @property
-    def chunks(self) -> tuple[int, ...]: ...
-    @property
-    def blocks(self) -> tuple[int, ...]: ...
-    @property
-    def cparams(self) -> CParams: ...
 
 
 _NO_FILTERS: dict[str, Any] = {"filters": [], "filters_meta": [0] * 6}
@@ -169,11 +151,9 @@ class ArrayPlan:
         a shape follow those of the array, as in NumPy; chunks and blocks may leave them out, and have them whole then.
     kwargs : dict
         Keywords of a constructor.
-    like : optional
-        An array whose chunks, blocks and compression parameters are taken where no keyword says otherwise.
     """
 
-    def __init__(self, shape: Any, dtype: Any, kwargs: dict[str, Any], like: ArrayLike | None = None) -> None:
+    def __init__(self, shape: Any, dtype: Any, kwargs: dict[str, Any]) -> None:
         self.keywords: ConstructorKeywords = array_keywords(kwargs)
         self.dtype, more = plain_dtype(dtype)
         if self.dtype.itemsize == 0 and self.dtype.kind in "SU":
@@ -186,15 +166,6 @@ class ArrayPlan:
         chunks, blocks = self.keywords.chunks, self.keywords.blocks
         if self.keywords.layout is not None:
             chunks, blocks = compute_chunks_blocks(self.shape, chunks, blocks, self.dtype, layout=self.keywords.layout)
-        if (
-            like is not None
-            and like.shape == self.shape
-            and like.dtype.itemsize == self.dtype.itemsize
-            and (chunks is None and blocks is None)
-            # Unchecked chunks of an array without items may be too large for any item.
-            and (like.size or can_hold_items(like.chunks, like.blocks, like.dtype.itemsize))
-        ):
-            chunks, blocks = like.chunks, like.blocks
         chunks = None if chunks is None else _with_axes(as_shape(chunks, "chunks"), more, len(self.shape))
         blocks = None if blocks is None else _with_axes(as_shape(blocks, "blocks"), more, len(self.shape))
         # The names of a structured dtype can be assigned, so two that are equal now may differ later.
@@ -202,10 +173,7 @@ class ArrayPlan:
         layout = lay_out(self.shape, chunks, blocks, self.dtype)
         self.geometry: Geometry = layout.geometry
         self._chunksize = layout.chunksize
-        cparams = self.keywords.cparams
-        if cparams is None and like is not None:
-            cparams = like.cparams
-        self.cparams, self.encoding = self._parameters(cparams, layout.blocksize)
+        self.cparams, self.encoding = self._parameters(self.keywords.cparams, layout.blocksize)
         #: Whether each compressed chunk comes with its checksum, as files carry them.
         self.summed = self.keywords.storage.urlpath is not None
         self.metalayers = {"b2nd": layout.metalayer}
@@ -235,7 +203,7 @@ class ArrayPlan:
         check_lossy_codec(found, self.dtype)
         return found, encoding
 
-    def write(self, chunks: Iterable[Stored], *, vlmeta: dict[str, bytes] | None = None) -> FrameHandle:
+    def write(self, chunks: Iterable[AnyChunk], *, vlmeta: dict[str, bytes] | None = None) -> FrameHandle:
         """Make the array of its stored chunks."""
         ready_to_change()  # before anything is begun
         geometry = self.geometry
@@ -248,13 +216,21 @@ class ArrayPlan:
         return new_handle(self.keywords.storage, self.encoding, content, options)
 
     def lay_out(
-        self, chunks: Iterable[Stored], write: Callable[[Any], Any], vlmeta: dict[str, bytes], checksums: Running | None
+        self,
+        chunks: Iterable[AnyChunk],
+        write: Callable[[Any], Any],
+        vlmeta: dict[str, bytes],
+        checksums: Running | None,
     ) -> bytes:
         """Write the frame of these chunks but for its header, which is returned; with `checksums`, it carries them."""
-        fields = Fields(self.encoding, self._chunksize)
         count: int = self.geometry.nchunks
         nbytes = count * self.geometry.chunk_nbytes
-        return lay_out(write, fields, self.metalayers, vlmeta, chunks, count, nbytes, checksums)
+        return lay_out(write, self.fields, self.metalayers, vlmeta, chunks, count, nbytes, checksums)
+
+    @property
+    def fields(self) -> Fields:
+        """What the header of the frame says besides sizes."""
+        return Fields(self.encoding, self._chunksize)
 
     def most_nbytes(self, vlmeta: Mapping[str, bytes]) -> int:
         """Bytes that the frame may have, if nothing can be compressed."""
@@ -268,7 +244,7 @@ class ArrayPlan:
             return None
         return Plugin(self.encoding, self.metalayers["b2nd"], int(self.geometry.chunk_nbytes))
 
-    def compressed(self, source: np.ndarray[Any, Any]) -> Iterator[Stored]:
+    def compressed(self, source: np.ndarray[Any, Any]) -> Iterator[AnyChunk]:
         """The chunks of these items, compressed in parallel, a batch at a time."""
         geometry = self.geometry
         if geometry.size == 0:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         limits,
         line_of_blocks,
         number,
+        one_line,
         page,
         png_bytes,
         printable,
@@ -27,12 +28,12 @@ if TYPE_CHECKING:
         sizes_text,
         text_picture,
     )
-    from blosc2._display.outline import Node, as_html, as_text
+    from blosc2._display.outline import Node, as_html, as_text, html_list
 else:
     __getattr__ = on_demand(__name__, {
         "drawing": (
             "byte_bar chunk_grid colour_picture definition_table escaped grey human_size limits line_of_blocks number "
-            "page png_bytes printable ratio_text sizes_text text_picture"
+            "one_line page png_bytes printable ratio_text sizes_text text_picture"
         ),
-        "outline": "Node as_html as_text",
+        "outline": "Node as_html as_text html_list",
     })  # fmt: skip

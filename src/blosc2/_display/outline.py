@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from blosc2._display.drawing import escaped, human_size, number, printable, sizes_text
@@ -68,19 +69,22 @@ def _lines(node: Node, indent: str) -> Iterator[str]:
 
 def as_html(root: Node) -> str:
     """The tree as nested lists that can be folded; only the first level is open."""
-    return f'<div class="tree">{_list(root)}</div>'
+    return f'<div class="tree">{html_list(root)}</div>'
 
 
-def _list(node: Node) -> str:
-    items = "".join(f"<li>{_item(child)}</li>" for child in node.children)
+def html_list(node: Node, path: str = "", links: Mapping[str, str] = MappingProxyType({})) -> str:
+    """What is below a group of this path; `links` has the addresses of leaves, by their paths."""
+    items = "".join(f"<li>{_item(child, f'{path}/{child.name}', links)}</li>" for child in node.children)
     if node.more:
         items += f'<li class="note">{escaped(node.more)}</li>'
     return f"<ul>{items}</ul>" if items else ""
 
 
-def _item(node: Node) -> str:
-    summary = node.summary()
+def _item(node: Node, path: str, links: Mapping[str, str]) -> str:
     name = f"<code>{escaped(node.name)}{'/' if node.is_group else ''}</code>"
+    if path in links and not node.is_group:
+        name = f'<a href="{links[path]}">{name}</a>'
+    summary = node.summary()
     head = name + (f' <span class="note">{escaped(summary)}</span>' if summary else "")
-    inner = _list(node)
+    inner = html_list(node, path, links)
     return f"<details><summary>{head}</summary>{inner}</details>" if inner else head

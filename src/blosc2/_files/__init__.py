@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         file_identity,
         identity_of,
     )
-    from blosc2._files.locks import CreationLock, Sidecar, Turn, flock, locked
+    from blosc2._files.locks import CreationLock, LockedFile, Sidecar, Turn, flock
     from blosc2._files.owner import Descriptor, Owner, refusal
     from blosc2._files.pool import Pool, no_thread
     from blosc2._files.remote import RemoteFile, remote_source, renewed_source
@@ -57,7 +57,7 @@ else:
             "begins_with changed_by_others check_permission check_same_file check_writable_file file_identity "
             "identity_of"
         ),
-        "locks": "CreationLock Sidecar Turn flock locked",
+        "locks": "CreationLock LockedFile Sidecar Turn flock",
         "owner": "Descriptor Owner refusal",
         "pool": "Pool no_thread",
         "remote": "RemoteFile remote_source renewed_source",

@@ -335,20 +335,23 @@ class Spool:
 
     Parameters
     ----------
-    waiting : TemporaryFile or None
-        Where they go beyond a budget; None keeps them in memory, whatever they take.
+    beside : str, TemporaryFile or None
+        Where they go beyond a budget: to a new file beside this one, or to a temporary file. None keeps them in memory,
+        whatever they take.
     """
 
-    def __init__(self, waiting: TemporaryFile | None) -> None:
-        self._waiting = waiting
+    def __init__(self, beside: str | TemporaryFile | None) -> None:
+        self._beside = beside
         self._left = BUDGET
 
     def keep(self, stored: bytes | StoredChunk) -> bytes | Spooled:
         """Keep a stored chunk: return its bytes, or where they wait."""
-        if self._waiting is None or len(stored) <= self._left:
+        if self._beside is None or len(stored) <= self._left:
             self._left -= len(stored)
             return bytes(stored)
-        return self._waiting.keep(stored)
+        if isinstance(self._beside, str):
+            self._beside = TemporaryFile(self._beside)
+        return self._beside.keep(stored)
 
 
 def held(stored: bytes | Spooled) -> bytes:

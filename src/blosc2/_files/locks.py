@@ -11,8 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
-from io import FileIO
-from typing import Final
+from typing import BinaryIO, Final
 
 from blosc2._core.io.forking import Lock
 from blosc2._core.leaves.weak_cache import Block
@@ -27,26 +26,44 @@ if sys.platform != "win32":  # its own locks keep readers out too, which must no
 _NO_LOCKS: Final = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
-@as_block
-def locked(file: FileIO | int, path: str, *, exclusive: bool = True, stand_in: str = "") -> Iterator[None]:
-    """Wait for the lock of an open file, or of a descriptor, and hold it.
+class LockedFile(Block):
+    """Waits for the lock of an open file, or of a descriptor, and holds it. A file is closed at the end.
 
-    It belongs to this opening of the file: other openings wait, in any process. Without `exclusive` nothing is locked.
-    For `stand_in` see `flock`.
+    The lock belongs to this opening of the file: other openings wait, in any process. Without `exclusive` nothing is
+    locked. It is advisory: readers do not ask for it. On Windows there is none, and only the checks around it remain.
 
-    It is advisory: readers do not ask for it. On Windows there is none, and only the checks around it remain.
+    Parameters
+    ----------
+    file : file or int
+    path : str
+    owner : Owner
+        Of the change. In a forked child the lock is its parent's.
+    exclusive : bool
+    stand_in : str
+        See `flock`.
     """
-    if sys.platform == "win32" or not exclusive:
-        yield
-        return
-    descriptor = file if isinstance(file, int) else file.fileno()
-    flock(descriptor, fcntl.LOCK_EX, path, stand_in=stand_in)
-    owner = Owner()
-    try:
-        yield
-    finally:
-        if owner.is_here:  # in a forked child it is its parent's
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+    __slots__ = ("_file", "_number", "_owner")
+
+    def __init__(
+        self, file: BinaryIO | int, path: str, owner: Owner, *, exclusive: bool = True, stand_in: str = ""
+    ) -> None:
+        self._file, self._owner, self._number = file, owner, -1
+        if sys.platform != "win32" and exclusive:
+            number = file if isinstance(file, int) else file.fileno()
+            flock(number, fcntl.LOCK_EX, path, stand_in=stand_in)
+            self._number = number
+
+    def __enter__(self) -> None:
+        pass
+
+    def _leave(self, failed: bool) -> None:  # noqa: ARG002
+        if self._number >= 0 and self._owner.pid == os.getpid():
+            fcntl.flock(self._number, fcntl.LOCK_UN)
+        self._number = -1
+        if not isinstance(self._file, int):
+            with suppress(OSError):  # what was written is durable, or has failed already
+                self._file.close()
 
 
 def flock(descriptor: int, operation: int, path: str, *, stand_in: str = "", shared: bool = False) -> None:

@@ -53,7 +53,7 @@ class Owner:
         self.check(path)
         opened: BinaryIO = cast("BinaryIO", open(path, mode, -1 if buffered else 0))  # noqa: SIM115 - for the caller
         file = keep_from_child(opened)
-        if not self.is_here:  # forked before it was kept from children
+        if self.pid != os.getpid():  # forked before it was kept from children
             file.close()
             self.check(path)
         return file

@@ -27,7 +27,7 @@ from blosc2._frames.header_fields import (
 )
 
 if TYPE_CHECKING:
-    from blosc2._frames.append import TRAILER_START, TRAILER_TAIL, Growth, closed_quietly, end_of_versions, trailers
+    from blosc2._frames.append import TRAILER_START, TRAILER_TAIL, Growth, end_of_versions, trailers
     from blosc2._frames.checksums import (
         MARK,
         MARK_AT,
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
         write_chunk,
         write_directory,
     )
-    from blosc2._frames.encoder_pool import check_for_bytes, encode, forget_encoders
+    from blosc2._frames.edited import EditedChunks
     from blosc2._frames.keywords import (
         ConstructorKeywords,
         array_keywords,
@@ -83,17 +83,23 @@ if TYPE_CHECKING:
         which_has,
     )
     from blosc2._frames.msgpack_values import FEW_BYTES, Together, check_stored_readable, pack, pack_checked, unpack
-    from blosc2._frames.parameters import LOSSY_CODECS, check_declared, check_lossy_codec
+    from blosc2._frames.parameters import (
+        LOSSY_CODECS,
+        check_declared,
+        check_for_bytes,
+        check_lossy_codec,
+        encode,
+        forget_encoders,
+    )
     from blosc2._frames.payload_alignment import ALIGNMENT, PADDING, hole_before, with_padding
     from blosc2._frames.update import (
         NAN_OFFSET,
         SMALL_FRAME,
         UNINIT_OFFSET,
         ZERO_OFFSET,
+        AnyChunk,
         Fields,
         FrameUpdate,
-        JoinedChunks,
-        Stored,
         all_chunks,
         check_table,
         frame_byte_range,
@@ -107,7 +113,7 @@ if TYPE_CHECKING:
     )
 else:
     __getattr__ = on_demand(__name__, {
-        "append": "TRAILER_START TRAILER_TAIL Growth closed_quietly end_of_versions trailers",
+        "append": "TRAILER_START TRAILER_TAIL Growth end_of_versions trailers",
         "checksums": (
             "MARK MARK_AT Running as_table buffers_with_checksums carried check_body check_chunks check_reads "
             "from_table is_verifiable parts_with_checksums stated_at stored_numbers verify_frame"
@@ -116,18 +122,17 @@ else:
             "ChunkNumbers Directory Integers chunk_file chunk_number first_free frame_of_head from_file head_identity "
             "locked_directory pack_head publish_head read_directory read_head take_back write_chunk write_directory"
         ),
-        "encoder_pool": "check_for_bytes encode forget_encoders",
+        "edited": "EditedChunks",
         "keywords": "ConstructorKeywords array_keywords cparams_keywords dparams_keywords schunk_keywords",
         "metadata": (
             "MAX_ENTRIES Meta VLMeta pack_metalayers set_strict_compatibility strict_compatibility text_name "
             "which_has"
         ),
         "msgpack_values": "FEW_BYTES Together check_stored_readable pack pack_checked unpack",
-        "parameters": "LOSSY_CODECS check_declared check_lossy_codec",
+        "parameters": "LOSSY_CODECS check_declared check_for_bytes check_lossy_codec encode forget_encoders",
         "payload_alignment": "ALIGNMENT PADDING hole_before with_padding",
         "update": (
-            "NAN_OFFSET SMALL_FRAME UNINIT_OFFSET ZERO_OFFSET Fields FrameUpdate JoinedChunks Stored all_chunks "
-            "check_table frame_byte_range frame_bytes held_in_memory lay_out numbered plain_byte_range write_chunks "
-            "write_frame"
+            "NAN_OFFSET SMALL_FRAME UNINIT_OFFSET ZERO_OFFSET AnyChunk Fields FrameUpdate all_chunks check_table "
+            "frame_byte_range frame_bytes held_in_memory lay_out numbered plain_byte_range write_chunks write_frame"
         ),
     })  # fmt: skip

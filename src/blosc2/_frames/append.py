@@ -14,24 +14,30 @@ from __future__ import annotations
 import os
 import re
 import struct
-from array import array
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from io import FileIO
-from typing import Any, BinaryIO, Final, cast
+from contextlib import suppress
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 
 from blosc2._core.frame.frame import Frame
-from blosc2._core.frame.frame_checksums import stored_lengths, with_checksums
-from blosc2._core.frame.frame_writer import header_length, pack_header, pack_index, pack_trailer
-from blosc2._core.io.checksum import crc32c, crc32c_of_parts
+from blosc2._core.frame.frame_checksums import range_checksum, stored_lengths, with_checksums
+from blosc2._core.frame.frame_writer import header_length, pack_index, pack_trailer
+from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
-from blosc2._files import NewFile, Owner, Part, Spooled, remove_leftovers, sync_descriptor, write_parts
-from blosc2._frames.checksums import as_table, carried, from_table
-from blosc2._frames.header_fields import CHUNK_HEADER
-from blosc2._frames.payload_alignment import ALIGNMENT, PADDING
-from blosc2._frames.update import Fields, FrameUpdate, Integers, appended, check_table, runs, write_frame
+from blosc2._files import NewFile, Owner, Spooled, remove_leftovers, sync_descriptor, write_parts
+from blosc2._frames.checksums import MARK_AT, Running, carried, parts_with_checksums
+from blosc2._frames.header_fields import CHUNKSIZE_AT, FLAGS_AT, set_frame_fields
+from blosc2._frames.payload_alignment import ALIGNMENT, PADDING, hole_before
+from blosc2._frames.update import (
+    FrameUpdate,
+    Integers,
+    check_table,
+    checksums_by_number,
+    frame_byte_range,
+    frame_flags,
+    table_of,
+)
 from blosc2.exceptions import FormatError, StoreLockedError
 
 #: The end of a trailer that has a fixed size.
@@ -49,9 +55,6 @@ _PIECE: Final = 4 << 20
 # A file is written anew when its dead bytes exceed the live ones this many times, and this many bytes.
 _DEAD: Final = 2
 _SLACK: Final = 1 << 20
-# Entries in a block of a table, and in a table from which on blocks are used again.
-_IN_BLOCK: Final = 2048
-_LONG_TABLE: Final = 4 * _IN_BLOCK
 _NOTHING: Final = np.zeros(0, np.int64)
 # A file, and two of its sizes.
 _Between = tuple[tuple[int, int] | None, int, int]
@@ -66,7 +69,7 @@ class Growth:
     once, and not while a file is small.
     """
 
-    __slots__ = ("_failed", "_frame", "_later", "_lengths", "_packed", "_pending", "_table", "slack")
+    __slots__ = ("_failed", "_frame", "_later", "_lengths", "_pending", "_table", "slack")
 
     def __init__(self) -> None:
         #: Dead bytes that are always tolerated.
@@ -80,25 +83,23 @@ class Growth:
         # another one, to which the system gave the number of the old one.
         self._later: _Between = (None, 0, 0)
         self._failed: _Between = (None, 0, 0)
-        self._packed = PackedTable()
         # The offsets and checksums of the version that was appended last, until it is read.
         self._table: tuple[Any, bytes] | None = None
 
     def append_version(
-        self, file: FileIO, path: str, update: FrameUpdate, *, variable: bool, owner: Owner, durable: bool = True
+        self, file: BinaryIO, path: str, update: FrameUpdate, owner: Owner, *, durable: bool = True
     ) -> None:
         """Publish an update in its file.
 
         Parameters
         ----------
-        file : FileIO
+        file : file
             Open for writing, and locked.
         path : str
             Of the same file.
         update : FrameUpdate
-            Of the frame that the file shows. Bytes that an unfinished append left behind it stay, and are not read.
-        variable : bool
-            Whether its chunks are of several sizes.
+            Of the frame that the file shows, and settled. Bytes that an unfinished append left behind it stay, and are
+            not read.
         owner : Owner
             Of the change.
         durable : bool
@@ -110,15 +111,16 @@ class Growth:
             It could not be written, or not be made durable: the file shows what it showed before, as far as that can be
             written.
         """
-        frame = update.frame
-        start = end_of_versions(path, frame)
+        start = end_of_versions(path, update.frame)
         self._pending = self._table = None
-        parts, header, sums = appended(update, start, variable=variable, pack=self._packed.pack)
+        parts, header, sums = _appended(update, start)
+        size = start + sum(map(len, parts))
         tables = len(parts[-2]) + len(parts[-1])
-        if not self._written_anew(file, path, update, start + sum(map(len, parts)), tables, variable, owner):
-            _append(file, frame, start, parts, header, durable=durable)
-            if update.edits_chunks:
-                self._table = update.offsets, sums
+        if size > self.slack and self._written_anew(file, path, update, size, tables, sums, owner):
+            return
+        _append(file, update.frame, start, parts, header, durable=durable)
+        if update.table is not None:
+            self._table = update.table, sums or b""
 
     def published(self, frame: Frame) -> None:
         """Be told the frame that was read after `append_version`, before others know it."""
@@ -128,14 +130,12 @@ class Growth:
         self._pending = self._table = None
 
     def _written_anew(
-        self, file: FileIO, path: str, update: FrameUpdate, size: int, tables: int, variable: bool, owner: Owner
+        self, file: BinaryIO, path: str, update: FrameUpdate, size: int, tables: int, sums: bytes | None, owner: Owner
     ) -> bool:
         """Write a new file if the old one would have too many dead bytes. Returns whether that was done.
 
         What stands against it, such as a full disk or a folder that is not writable, makes it an append as usual.
         """
-        if size <= self.slack:
-            return False
         status = os.fstat(file.fileno())
         identity = _identity(status)
         if self._frame is not update.frame and _is_between(identity, size, self._later):
@@ -151,7 +151,7 @@ class Growth:
         if _is_between(identity, size, self._failed):
             return False
         try:
-            _write_anew(path, status, update, lengths, owner, variable=variable)
+            _write_anew(path, status, update, lengths, sums, owner)
         except StoreLockedError:
             raise
         except (OSError, FormatError, MemoryError):
@@ -162,83 +162,102 @@ class Growth:
         self._later = self._failed = (None, 0, 0)
         return True
 
-    def _of(self, frame: Frame) -> Integers:
-        """The lengths of the chunks of a frame."""
+    def _after(self, update: FrameUpdate) -> Integers:
+        """The lengths of the chunks after an update, whose new chunks have their offsets already."""
+        frame = update.frame
+        table = table_of(frame)
         if self._frame is not frame:
-            table = _table_of(frame)
             lengths = np.zeros(len(table), np.int64)
             stored = table >= 0
             lengths[stored] = np.frombuffer(stored_lengths(frame, table[stored]), np.int64)
             self._frame, self._lengths = frame, lengths
-        return self._lengths
-
-    def _after(self, update: FrameUpdate) -> Integers:
-        """The same after an update, whose new chunks have their offsets already."""
-        before = self._of(update.frame)
-        if not update.edits_chunks:
-            return before
-        table, offsets = _table_of(update.frame), update.offsets
-        lengths = np.zeros(len(offsets), np.int64)
-        new = list(update.new)
-        if np.array_equal(table, offsets[: len(table)]):  # chunks were appended
-            lengths[: len(table)] = before
-        else:
-            both = min(len(table), len(offsets))
-            same = table[:both] == offsets[:both]
-            lengths[:both][same] = before[:both][same]
-            moved = offsets >= 0
-            moved[:both] &= ~same
-            moved[new] = False
-            if moved.any():
-                order = np.argsort(table, kind="stable")
-                lengths[moved] = before[order[np.searchsorted(table, offsets[moved], sorter=order)]]
-        lengths[new] = [len(stored) for stored in update.new.values()]
+        if update.table is None:
+            return self._lengths
+        lengths = _kept(self._lengths, table, update.table, list(update.new))
+        lengths[list(update.new)] = [len(stored) for stored in update.new.values()]
         return lengths
 
 
-class PackedTable:
-    """Packs tables of chunks, of which each begins as the one before: what was compressed of that is used again.
+def _kept(before: np.ndarray[Any, Any], table: Integers, offsets: Integers, new: list[int]) -> np.ndarray[Any, Any]:
+    """What is known of each chunk of an edited table, by that of an old one; 0 for those that are new or not stored."""
+    after = np.zeros(len(offsets), before.dtype)
+    if np.array_equal(table, offsets[: len(table)]):  # chunks were appended
+        after[: len(table)] = before
+        return after
+    both = min(len(table), len(offsets))
+    same = table[:both] == offsets[:both]
+    after[:both][same] = before[:both][same]
+    moved = offsets >= 0
+    moved[:both] &= ~same
+    moved[new] = False
+    if moved.any():
+        order = np.argsort(table, kind="stable")  # which is quick where they are in order already
+        after[moved] = before[order[np.searchsorted(table, offsets[moved], sorter=order)]]
+    return after
 
-    A table is a chunk of blocks that are compressed each by itself. Blocks of offsets that have not changed are copied.
+
+def _appended(update: FrameUpdate, start: int) -> tuple[list[bytes | Spooled], bytes, bytes | None]:
+    """The bytes to append to a frame so that it shows an update (FORMATS 8.1).
+
+    The new version carries checksums if those of the old one hold.
+
+    Returns
+    -------
+    what goes into the file from `start` on, in its parts, of which the last two are the table and the trailer; the
+    header that then makes it current; and the checksums of its stored chunks, None if the frame carries none.
+
+    Raises
+    ------
+    FormatError
+        The checksums of the old version say that it is damaged.
     """
-
-    __slots__ = ("_chunk", "_offsets")
-
-    def __init__(self) -> None:
-        self._offsets: Integers = _NOTHING
-        self._chunk = b""
-
-    def pack(self, offsets: Any, count: int) -> bytes:
-        """The same as `pack_index`, perhaps in other bytes."""
-        if isinstance(offsets, int) or count < _LONG_TABLE:
-            return pack_index(offsets, count)
-        chunk = self._continued(offsets) or pack_index(offsets, count)
-        self._offsets, self._chunk = offsets, chunk
-        return chunk
-
-    def _continued(self, offsets: Integers) -> bytes | None:
-        """The chunk of a table by the blocks of the last one; None if there is too little to gain, or it is special."""
-        old = self._offsets
-        both = min(len(old), len(offsets))
-        unequal = old[:both] != offsets[:both]
-        same = int(unequal.argmax()) if unequal.any() else both
-        # What is compressed has a whole block at least: the block size of less would be smaller.
-        keep = min(same // _IN_BLOCK, len(offsets) // _IN_BLOCK - 1)
-        before = _blocks_of(self._chunk)
-        if keep < 2 or before is None:
-            return None
-        rest = pack_index(offsets[keep * _IN_BLOCK :], len(offsets) - keep * _IN_BLOCK)
-        after = _blocks_of(rest)
-        if after is None or _kind_of(rest) != _kind_of(self._chunk):
-            return None
-        kept = self._chunk[before[0] : before[keep]]
-        starts = np.concatenate([before[:keep] - before[0], after[:-1] - after[0] + len(kept)])
-        starts += CHUNK_HEADER + 4 * len(starts)
-        body = starts.astype("<i4").tobytes() + kept + rest[after[0] :]
-        header = bytearray(rest[:CHUNK_HEADER])
-        struct.pack_into("<i", header, 4, 8 * len(offsets))
-        struct.pack_into("<i", header, 12, CHUNK_HEADER + len(body))
-        return bytes(header) + body
+    frame = update.frame
+    checksums = carried(frame)
+    header_len = frame.header_len
+    position = start
+    running = Running()
+    if checksums is not None:
+        known = header_len if frame.nbytes == 0 else frame.frame_len - frame.trailer_len
+        source = frame.source if start <= frame.source.size else Source.open(str(frame.source.path))
+        running.body = range_checksum(source, known, start - known, checksums.body)
+    parts: list[Any] = []
+    numbers = sorted(update.new)
+    offsets, count = update.entries()
+    if not isinstance(offsets, int):
+        check_table(count, start)
+        for number in numbers:
+            stored = update.new[number]
+            hole = hole_before(position) if PADDING in update.metalayers else b""
+            parts += [hole, stored] if hole else [stored]
+            position += len(hole)
+            offsets[number] = position - header_len
+            position += len(stored)
+            if checksums is not None:
+                if hole:
+                    running.add(hole)
+                running.add_chunk(stored)
+    index = pack_index(offsets, count)
+    trailer = pack_trailer(update.vlmeta)
+    before = position + len(index)
+    header = bytearray(frame.header_bytes())
+    set_frame_fields(
+        header, before + len(trailer), update.nbytes, position - header_len, has_vlmeta=bool(update.vlmeta)
+    )
+    struct.pack_into(">i", header, CHUNKSIZE_AT, update.chunksize)
+    header[FLAGS_AT] = frame_flags(update.variable, update.vlblocks)
+    header[MARK_AT] = 0
+    if "b2nd" in update.metalayers:
+        content = frame.metalayer_offset("b2nd")
+        header[content : content + len(update.metalayers["b2nd"])] = update.metalayers["b2nd"]
+    if checksums is None:
+        return [*parts, index, trailer], bytes(header), None
+    table = checksums.chunks
+    if not isinstance(offsets, int):
+        every = _kept(checksums_by_number(frame, checksums, old := table_of(frame)), old, offsets, numbers)
+        every[numbers] = running.chunks
+        table = every[offsets >= 0].astype("<u4", copy=False).tobytes()
+    current, trailer = with_checksums(bytes(header), trailer, before, table, crc32c(index, running.body), crc32c(index))
+    return [*parts, index, trailer], current, table
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
@@ -250,35 +269,8 @@ def _is_between(identity: tuple[int, int], size: int, sizes: _Between) -> bool:
     return sizes[0] == identity and sizes[1] <= size < sizes[2]
 
 
-def _kind_of(chunk: bytes) -> bytes:
-    """What the header of a chunk says of how its blocks are compressed."""
-    return chunk[:4] + chunk[8:12] + chunk[16:CHUNK_HEADER]
-
-
-def _blocks_of(chunk: bytes) -> Integers | None:
-    """Where the blocks of a table begin, and where the last one ends; None if they are not one behind the other."""
-    if len(chunk) < CHUNK_HEADER + 4 or chunk[2] & 2 or chunk[31] & 0x70:  # stored as it is, or one value
-        return None
-    nbytes, blocksize, size = struct.unpack_from("<3i", chunk, 4)
-    if blocksize != 8 * _IN_BLOCK or size != len(chunk):
-        return None
-    count = -(-nbytes // blocksize)
-    starts = np.append(np.frombuffer(chunk, "<i4", count, CHUNK_HEADER), size).astype(np.int64)
-    if starts[0] != CHUNK_HEADER + 4 * count or (np.diff(starts) <= 0).any():
-        return None
-    return starts
-
-
-def _table_of(frame: Frame) -> Integers:
-    """The offset of each chunk of a frame; none where one value without a chunk stands for all."""
-    repeated = frame.repeated_offset
-    if repeated is None:
-        return np.frombuffer(frame.offsets_bytes(), np.int64)
-    return np.array([repeated] if repeated >= 0 else [], np.int64)
-
-
 def _append(
-    file: FileIO, frame: Frame, start: int, parts: list[bytes | Spooled], header: bytes, *, durable: bool
+    file: BinaryIO, frame: Frame, start: int, parts: list[bytes | Spooled], header: bytes, *, durable: bool
 ) -> None:
     """Write a version behind the others, and then the header that makes it the current one."""
     size = sum(map(len, parts))
@@ -308,11 +300,12 @@ def _append(
 
 
 def _write_anew(
-    path: str, status: os.stat_result, update: FrameUpdate, lengths: Integers, owner: Owner, *, variable: bool
+    path: str, status: os.stat_result, update: FrameUpdate, lengths: Integers, sums: bytes | None, owner: Owner
 ) -> None:
     """Put a new file without dead bytes in the place of one that has this status.
 
-    Always durably: if its name could come before its bytes, a power cut would take all of the file.
+    Chunks that stay keep their checksums, by which damage is still found. It is always made durable: if its name could
+    come before its bytes, a power cut would take all of the file.
 
     Raises
     ------
@@ -328,12 +321,9 @@ def _write_anew(
     remove_leftovers(beside, owner)
     with NewFile(path, replace=True, owner=owner, beside=beside) as file:
         _keep_owner(file.fileno(), status)
-        checksums = carried(update.frame)
-        if checksums is None or not update.edits_chunks or PADDING in update.metalayers:
-            write_frame(file, update)
-        else:
-            parts = _without_holes(update, lengths, from_table(checksums.chunks), variable=variable)
-            write_parts(file, parts)
+        checksums = None if sums is None else np.frombuffer(sums, "<u4")
+        source, _, _ = frame_byte_range(update, lengths[lengths > 0], checksums)
+        write_parts(file, parts_with_checksums(Frame.open(source)))
 
 
 def _keep_owner(descriptor: int, status: os.stat_result) -> None:
@@ -345,60 +335,7 @@ def _keep_owner(descriptor: int, status: os.stat_result) -> None:
         os.fchown(descriptor, status.st_uid, status.st_gid)
 
 
-def _without_holes(update: FrameUpdate, lengths: Integers, checksums: array[int], *, variable: bool) -> list[Part]:
-    """The next version of a frame with checksums, as buffers and byte ranges of its old chunks.
-
-    Chunks that stay keep their checksums, by which damage is still found.
-    """
-    frame = update.frame
-    fields = Fields(frame, update.chunksize, variable=variable, vlblocks=update.vlblocks)
-    table, offsets = _table_of(frame), update.offsets
-    stored = offsets >= 0
-    position = table[table >= 0]
-    if len(position) != len(checksums):
-        raise FormatError(f"{len(checksums)} checksums for {len(position)} stored chunks", path=frame.source.path)
-    sums = np.zeros(len(offsets), np.uint32)
-    old = stored.copy()
-    old[list(update.new)] = False
-    order = np.argsort(position, kind="stable")
-    sums[old] = np.array(checksums, np.uint32)[order[np.searchsorted(position, offsets[old], sorter=order)]]
-    # Runs of old chunks, and new ones between them.
-    parts: list[Any] = []
-    begin = 0
-    for number, kept in [*sorted(update.new.items()), (len(offsets), b"")]:
-        run = slice(begin, number)
-        parts += runs(frame, offsets[run][old[run]], lengths[run][old[run]])
-        if number < len(offsets):
-            parts.append(kept.byte_range if isinstance(kept, Spooled) else kept)
-            sums[number] = kept.sum if isinstance(kept, Spooled) else crc32c(kept)
-        begin = number + 1
-    start = header_length(update.metalayers)
-    held = lengths[stored]
-    positions = offsets.copy()
-    positions[stored] = np.cumsum(held) - held
-    size = int(held.sum())
-    check_table(len(positions), start + size)
-    index = pack_index(positions, len(positions)) if update.nbytes else b""
-    trailer = pack_trailer(update.vlmeta)
-    before = start + size + len(index)
-    header = pack_header(fields, update.metalayers, bool(update.vlmeta), before + len(trailer), update.nbytes, size)
-    body = crc32c(index, crc32c_of_parts(0, sums[stored], held))
-    packed = as_table(array("I", sums[stored].tobytes()))
-    header, trailer = with_checksums(header, trailer, before, packed, body, crc32c(index))
-    return [header, *parts, index, trailer]
-
-
-@contextmanager
-def closed_quietly(file: FileIO) -> Iterator[FileIO]:
-    """Close a file at the end of a block. Its bytes are durable by then, so errors of closing do not matter."""
-    try:
-        yield file
-    finally:
-        with suppress(OSError):
-            file.close()
-
-
-def _write_parts(file: FileIO, offset: int, parts: list[bytes | Spooled]) -> None:
+def _write_parts(file: BinaryIO, offset: int, parts: list[bytes | Spooled]) -> None:
     """Write parts one after another, some MB at a time."""
     waiting: list[bytes] = []
     size = 0
@@ -412,12 +349,12 @@ def _write_parts(file: FileIO, offset: int, parts: list[bytes | Spooled]) -> Non
             waiting, size = [], 0
         if isinstance(part, Spooled):
             file.seek(offset)
-            write_parts(cast("BinaryIO", file), (part.byte_range,))
+            write_parts(file, (part.byte_range,))
             offset += len(part)
     _write_at(file, offset, b"".join(waiting))
 
 
-def _write_at(file: FileIO, offset: int, data: bytes) -> None:
+def _write_at(file: BinaryIO, offset: int, data: bytes) -> None:
     """Write all of a buffer at a position of an unbuffered file."""
     file.seek(offset)
     view = memoryview(data)

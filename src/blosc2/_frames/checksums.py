@@ -5,6 +5,7 @@ A file that another program wrote or changed has no valid checksums. It is *unve
 
 from __future__ import annotations
 
+import struct
 from array import array
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -31,6 +32,7 @@ MARK: Final = 0xB5
 _MAGIC: Final = b"\xc1b2sums\x01"
 # Bytes of the fixed part at the end of the checksums, and of the trailer after them.
 _FIXED: Final = 28
+_NUMBERS: Final = struct.Struct("<5I")
 _TAIL: Final = 23
 # If at most so many of its 64 bits are wrong, a number is taken for a damaged magic number.
 _NEAR: Final = 8
@@ -284,7 +286,7 @@ def _carried(frame: Frame) -> tuple[Sums | None, list[Finding]]:
         return None, []
     header = frame.header_bytes()
     mark = header[MARK_AT]
-    if _distance(mark, MARK) > 1:
+    if (mark ^ MARK).bit_count() > 1:
         return None, []
     offset, end = frame.offset, frame.offset + frame.frame_len
     start = frame.header_len if frame.nbytes == 0 else frame.frame_len - frame.trailer_len
@@ -292,11 +294,11 @@ def _carried(frame: Frame) -> tuple[Sums | None, list[Finding]]:
     findings = []
     if mark == MARK and has_odd_parity(frame.frame_len):
         findings.append(Finding(offset + 16, None, f"the frame cannot have been {frame.frame_len} bytes long"))
-    if _distance(int.from_bytes(last[:8]), int.from_bytes(_MAGIC)) > _NEAR:
+    if (int.from_bytes(last[:8]) ^ int.from_bytes(_MAGIC)).bit_count() > _NEAR:
         return None, findings
     if mark != MARK:
         findings.append(Finding(offset + MARK_AT, None, "the mark of checksums in the header is damaged"))
-    size, body, index, own, whole = (int.from_bytes(last[i : i + 4], "little") for i in range(8, _FIXED, 4))
+    size, body, index, own, whole = _NUMBERS.unpack_from(last, 8)
     room = frame.trailer_len - 35
     if last[:8] != _MAGIC or not _FIXED <= size <= room or (size - _FIXED) % 4 == 3:
         findings.append(Finding(end - _TAIL - _FIXED, None, "the checksums of the frame are damaged"))
@@ -348,10 +350,6 @@ def _wrong_parts(frame: Frame, checksums: Sums) -> list[Finding]:
             position = frame.offset if error.offset is None else error.offset
             found.append(Finding(position, number, error.reason))
     return found
-
-
-def _distance(a: int, b: int) -> int:
-    return (a ^ b).bit_count()
 
 
 def _error(frame: Frame, finding: Finding) -> FormatError:

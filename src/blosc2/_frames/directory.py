@@ -27,6 +27,7 @@ from blosc2._core.ndim.grid_write import StoredChunk
 from blosc2._files import (
     ByteRange,
     Descriptor,
+    LockedFile,
     NewFile,
     Owner,
     Spooled,
@@ -34,7 +35,6 @@ from blosc2._files import (
     TemporaryFile,
     as_block,
     file_identity,
-    locked,
     sync_folder,
     sync_names,
     through_link,
@@ -49,7 +49,7 @@ from blosc2._frames.header_fields import (
     is_directory_frame,
     special_kind,
 )
-from blosc2._frames.update import NAN_OFFSET, SMALL_FRAME, UNINIT_OFFSET, ZERO_OFFSET, Fields, Stored, lay_out
+from blosc2._frames.update import NAN_OFFSET, SMALL_FRAME, UNINIT_OFFSET, ZERO_OFFSET, AnyChunk, Fields, lay_out
 from blosc2._options import absolute_path
 from blosc2.exceptions import ExistingFileError, FormatError, name_file
 
@@ -387,7 +387,7 @@ def publish_head(path: str, head: bytes, owner: Owner) -> None:
 
 
 def write_directory(
-    path: str, fields: Fields, metalayers: dict[str, bytes], vlmeta: dict[str, bytes], chunks: Iterable[Stored],
+    path: str, fields: Fields, metalayers: dict[str, bytes], vlmeta: dict[str, bytes], chunks: Iterable[AnyChunk],
     count: int, nbytes: int, *, replace: bool,
 ) -> None:  # fmt: skip
     """Write a new directory frame; see `lay_out` for the parameters. It appears whole or not at all."""
@@ -500,7 +500,7 @@ def locked_directory(path: str, *, exclusive: bool = True) -> Iterator[None]:
         return
     with (
         Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC)) as descriptor,
-        locked(descriptor.fileno(), path, exclusive=exclusive, stand_in=_LOCK_FILE),
+        LockedFile(descriptor.fileno(), path, Owner(), exclusive=exclusive, stand_in=_LOCK_FILE),
     ):
         yield
 

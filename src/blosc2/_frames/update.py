@@ -5,23 +5,21 @@ Small or new parts (header, table, trailer) are in memory; chunks stay where the
 
 from __future__ import annotations
 
-import struct
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, BinaryIO, Final
 
 import numpy as np
 
 from blosc2._core.allocation import FREE, allowed, table_limit
 from blosc2._core.frame.frame import Frame
-from blosc2._core.frame.frame_checksums import range_checksum, stored_lengths, with_checksums
+from blosc2._core.frame.frame_checksums import stored_lengths, with_checksums
 from blosc2._core.frame.frame_writer import header_length, pack_header, pack_index, pack_trailer, special_chunk
 from blosc2._core.io.checksum import crc32c, crc32c_joined, crc32c_of_parts
 from blosc2._core.io.source import Source
 from blosc2._core.ndim.grid_write import StoredChunk
-from blosc2._files import BUDGET, ByteRange, Spooled, TemporaryFile, check_unchanged, checked_pieces, held
-from blosc2._frames.checksums import MARK_AT, Known, Running, Sums, as_table, carried, from_table
-from blosc2._frames.header_fields import CHUNKSIZE_AT, FLAGS_AT, set_frame_fields
+from blosc2._files import ByteRange, Spooled, check_unchanged, checked_pieces, held
+from blosc2._frames.checksums import Known, Running, Sums, carried
 from blosc2._frames.payload_alignment import PADDING, aligned_offsets, hole_before
 from blosc2._options import FIELDS
 from blosc2.exceptions import FormatError
@@ -30,8 +28,7 @@ from blosc2.exceptions import FormatError
 SMALL_FRAME: Final = 8 << 20
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
-#: Gives the checksums of the chunks at offsets of a frame; None where they are not known.
-ChecksumsOf = Callable[[Integers], "np.ndarray[Any, np.dtype[np.uint32]] | None"]
+Checksums = np.ndarray[Any, np.dtype[np.uint32]]
 
 
 def plain_byte_range(frame: Frame, *, own: bool = False) -> ByteRange:
@@ -53,82 +50,91 @@ def plain_byte_range(frame: Frame, *, own: bool = False) -> ByteRange:
     return source, 0, source.size
 
 
-def frame_byte_range(frame: Frame, checksums_of: ChecksumsOf | None = None) -> ByteRange:
-    """A frame without holes of the chunks of another, as `blosc2._frames.update.frame_bytes` makes it.
+def frame_byte_range(
+    update: FrameUpdate, lengths: Integers | None = None, checksums: Checksums | None = None
+) -> ByteRange:
+    """The next version of a frame, without holes, as a byte range: its chunks stay where they are.
 
     Parameters
     ----------
-    frame : Frame
-    checksums_of : callable, optional
-        Gives the checksums of the chunks at offsets, where they are known. The result knows them then.
+    update : FrameUpdate
+        Settled, and with offsets of its new chunks, if there are any: they go where the order of the table says.
+    lengths, checksums : int64 and uint32 array, optional
+        Of the stored chunks, in their order. The result knows these checksums then.
     """
-    update = FrameUpdate(frame)
-    fields = Fields(frame, update.chunksize, variable=update.settle(), vlblocks=bool(frame.vlblocks))
     start = header_length(update.metalayers)
-    repeated = frame.repeated_offset
+    entries, count = update.entries()
     parts: list[ByteRange] = []
-    offsets: Any
-    position, count = 0, int(frame.nchunks)
-    checksums: np.ndarray[Any, np.dtype[np.uint32]] | None = None if checksums_of is None else np.zeros(0, np.uint32)
-    body = 0
-    if repeated is not None and repeated < 0:
-        offsets = int(repeated)
-    else:
-        offsets = np.array(update.offsets)
-        count = len(offsets)
-        stored = offsets >= 0
-        at = offsets[stored]
-        lengths = np.frombuffer(stored_lengths(frame, at), np.int64)
-        checksums = None if checksums_of is None else checksums_of(at)
+    position = body = 0
+    if isinstance(entries, int) and entries >= 0:
+        entries = np.array([entries], np.int64)
+    if not isinstance(entries, int):
+        numbers = np.flatnonzero(entries >= 0)
+        at = entries[numbers]
+        if lengths is None:
+            lengths = np.frombuffer(stored_lengths(update.frame, at), np.int64)
         if PADDING in update.metalayers:
             positions = aligned_offsets(start, lengths)
-            parts = list(_aligned(frame, at, lengths, positions))
+            parts = list(_aligned(update, numbers, at, lengths, positions))
             if checksums is not None:
                 body = _body_of_aligned(checksums, lengths, positions)
         else:
             positions = np.cumsum(lengths) - lengths
-            parts = list(runs(frame, at, lengths))
+            parts = list(_runs(update, numbers, at, lengths))
             if checksums is not None:
                 body = crc32c_of_parts(0, checksums, lengths)
-        offsets[stored] = positions
+        entries = entries.copy()
+        entries[numbers] = positions
         position = int(positions[-1] + lengths[-1]) if len(lengths) else 0
         check_table(count, start + position)
-    index_chunk = pack_index(offsets, count) if update.nbytes else b""
+    index_chunk = pack_index(entries, count) if update.nbytes else b""
     trailer = pack_trailer(update.vlmeta)
     stop = start + position + len(index_chunk)
-    header = pack_header(fields, update.metalayers, bool(update.vlmeta), stop + len(trailer), update.nbytes, position)
+    header = pack_header(
+        update.fields(), update.metalayers, bool(update.vlmeta), stop + len(trailer), update.nbytes, position
+    )
     known: Known | bool = False  # what is edited is not somebody else's
     if checksums is not None:
-        table = as_table(array("I", checksums.tobytes()))
-        known = Known(table, crc32c(index_chunk, body), crc32c(index_chunk), start, stop)
+        known = Known(
+            checksums.astype("<u4", copy=False).tobytes(), crc32c(index_chunk, body), crc32c(index_chunk), start, stop
+        )
     every = (_buffer(header), *parts, _buffer(index_chunk), _buffer(trailer))
     source = Source.joined(every, checksums=known)
     return source, 0, source.size
 
 
-def runs(frame: Frame, at: Integers, lengths: Integers) -> Iterator[ByteRange]:
-    """Where the chunks at offsets lie: those that lie one behind the other are one byte range."""
+def _runs(update: FrameUpdate, numbers: Integers, at: Integers, lengths: Integers) -> Iterator[ByteRange]:
+    """Where stored chunks lie: old ones that lie one behind the other are one byte range."""
     if not len(at):
         return
-    start = int(frame.chunks_range[0])
+    source, start = update.frame.source, int(update.frame.chunks_range[0])
     ends = at + lengths
-    first = np.concatenate([[0], np.flatnonzero(at[1:] != ends[:-1]) + 1])
-    last = np.concatenate([first[1:], [len(at)]]) - 1
-    for begin, end in zip(at[first].tolist(), ends[last].tolist(), strict=True):
-        yield frame.source, start + begin, end - begin
+    begins = np.ones(len(at), bool)
+    begins[1:] = at[1:] != ends[:-1]
+    fresh = np.searchsorted(numbers, sorted(update.new))
+    begins[fresh] = begins[fresh[fresh + 1 < len(at)] + 1] = True
+    first = np.flatnonzero(begins)
+    last = np.append(first[1:], len(at)) - 1
+    for number, begin, end in zip(numbers[first].tolist(), at[first].tolist(), ends[last].tolist(), strict=True):
+        stored = update.new.get(number)
+        yield (source, start + begin, end - begin) if stored is None else kept_range(stored)
 
 
-def _aligned(frame: Frame, at: Integers, lengths: Integers, positions: Integers) -> Iterator[ByteRange]:
+def _aligned(
+    update: FrameUpdate, numbers: Integers, at: Integers, lengths: Integers, positions: Integers
+) -> Iterator[ByteRange]:
     """Where the chunks of an aligned frame lie, and between them the holes before their new offsets."""
-    start, end = int(frame.chunks_range[0]), 0
-    for begin, length, position in zip(at.tolist(), lengths.tolist(), positions.tolist(), strict=True):
+    source, start, end = update.frame.source, int(update.frame.chunks_range[0]), 0
+    every = (numbers.tolist(), at.tolist(), lengths.tolist(), positions.tolist())
+    for number, begin, length, position in zip(*every, strict=True):
         if position > end:
             yield _buffer(bytes(position - end))
-        yield frame.source, start + begin, length
+        stored = update.new.get(number)
+        yield (source, start + begin, length) if stored is None else kept_range(stored)
         end = position + length
 
 
-def _body_of_aligned(checksums: np.ndarray[Any, np.dtype[np.uint32]], lengths: Integers, positions: Integers) -> int:
+def _body_of_aligned(checksums: Checksums, lengths: Integers, positions: Integers) -> int:
     """The checksum of chunks with holes of zeros between them."""
     body = end = 0
     for own, length, position in zip(checksums.tolist(), lengths.tolist(), positions.tolist(), strict=True):
@@ -156,121 +162,9 @@ def in_bytes(byte_range: ByteRange) -> bytes:
     return b"".join(checked_pieces(byte_range)) if byte_range[0].checksums else byte_range[0].read(*byte_range[1:])
 
 
-# Bytes of a temporary file that nobody needs any more, beyond as many as are needed, before it is written anew.
-_SLACK: Final = 256 << 20
-
-
-class JoinedChunks:
-    """Where the chunks of an array are that is edited: those of a frame in a file, and newer ones.
-
-    Parameters
-    ----------
-    frame : Frame
-        Its chunks stay where they are.
-    waiting : TemporaryFile or None
-        Where new chunks go beyond a budget; None keeps them in memory.
-    """
-
-    def __init__(self, frame: Frame, waiting: TemporaryFile | None) -> None:
-        start, stop = frame.chunks_range
-        self._base: ByteRange = (frame.source, start, stop - start)
-        self._frame = frame
-        # Offsets and checksums of its chunks, in order, where it carries any; read when they are asked for.
-        self._known: tuple[Integers, np.ndarray[Any, np.dtype[np.uint32]]] | None = None
-        self._has_asked = False
-        self.waiting = waiting
-        # Newer chunks by where they are in the source, one behind the other; some of them nobody needs any more.
-        self._fresh: dict[int, bytes | Spooled] = {}
-        self._end = stop - start
-        self._in_memory = 0
-        # Up to where the source may reach before such chunks are looked for.
-        self._room = self._end + self._slack
-        self._source: Source | None = None
-
-    @property
-    def _slack(self) -> int:
-        return BUDGET if self.waiting is None else _SLACK
-
-    def source(self) -> Source:
-        """A source of all current chunks."""
-        if self._source is None:
-            self._source = Source.joined((self._base, *map(_byte_range, self._fresh.values())))
-        return self._source
-
-    def source_after(self, update: FrameUpdate) -> Source:
-        """A source of all chunks after a change, which gets the offsets of its new chunks in that."""
-        source = self.source()
-        added: dict[int, bytes | Spooled] = {}
-        for index, stored in sorted(update.new.items()):
-            update.offsets[index] = self._end
-            added[self._end] = stored
-            self._end += len(stored)
-            self._in_memory += 0 if isinstance(stored, Spooled) else len(stored)
-        self._fresh.update(added)
-        if self._end > self._room:
-            self._tidy(update)
-        if self.waiting is not None and self._in_memory > BUDGET:
-            self._fresh = {
-                at: stored if isinstance(stored, Spooled) else self.waiting.keep(stored)
-                for at, stored in self._fresh.items()
-            }
-            self._in_memory, self._source = 0, None
-        elif self._source is not None:
-            # Of what was joined already, only the runs are gone through.
-            self._source = Source.joined(((source, 0, source.size), *map(_byte_range, added.values())))
-        return self.source()
-
-    def newer(self, offsets: Integers) -> dict[int, bytes | Spooled]:
-        """The chunks of a table that are not in the file, by their numbers."""
-        numbers = np.flatnonzero(offsets >= self._base[2])
-        return {n: self._fresh[at] for n, at in zip(numbers.tolist(), offsets[numbers].tolist(), strict=True)}
-
-    def _tidy(self, update: FrameUpdate) -> None:
-        """Leave out what an update does not need any more; so far, that is of no use in the temporary file."""
-        offsets, first = update.offsets, self._base[2]
-        used = np.sort(offsets[offsets >= first])
-        # Not by `np.unique`, which imports `numpy.ma`.
-        fresh = {at: self._fresh[at] for at in used[np.diff(used, prepend=-1) > 0].tolist()}
-        in_file = sum(len(stored) for stored in fresh.values() if isinstance(stored, Spooled))
-        waiting = self.waiting
-        if waiting is not None and waiting.size > 2 * in_file + _SLACK:
-            self.waiting = waiting = waiting.another()
-            fresh = {at: waiting.keep(kept) if isinstance(kept, Spooled) else kept for at, kept in fresh.items()}
-        lengths = np.array([len(stored) for stored in fresh.values()], np.int64)
-        starts = first + np.cumsum(lengths) - lengths
-        moved = offsets >= first
-        offsets[moved] = starts[np.searchsorted(np.array(list(fresh), np.int64), offsets[moved])]
-        self._fresh = dict(zip(starts.tolist(), fresh.values(), strict=True))
-        live = int(lengths.sum())
-        self._end, self._in_memory, self._source = first + live, live - in_file, None
-        self._room = first + 2 * live + self._slack
-
-    def checksums_of(self, offsets: Integers) -> np.ndarray[Any, np.dtype[np.uint32]] | None:
-        """The checksums of the chunks at offsets; None where the frame in the file carries none."""
-        if not self._has_asked:
-            found = positions_and_checksums(self._frame)
-            if found is not None:
-                order = np.argsort(found[0], kind="stable")  # which is quick where they are in order already
-                self._known = found[0][order], found[1][order]
-            self._has_asked = True
-        if self._known is None:
-            return None
-        positions, checksums = self._known
-        every = np.zeros(len(offsets), np.uint32)
-        old = offsets < self._base[2]
-        at = np.searchsorted(positions, offsets[old])
-        if not np.array_equal(positions[at[at < len(positions)]], offsets[old]):
-            return None
-        every[old] = checksums[at]
-        fresh = (self._fresh[at] for at in offsets[~old].tolist())
-        every[~old] = [stored.sum if isinstance(stored, Spooled) else crc32c(stored) for stored in fresh]
-        return every
-
-
-def _byte_range(stored: bytes | Spooled) -> ByteRange:
-    if isinstance(stored, Spooled):
-        return stored.byte_range
-    return Source.of_buffer(stored), 0, len(stored)
+def kept_range(stored: bytes | Spooled) -> ByteRange:
+    """Where a stored chunk lies."""
+    return stored.byte_range if isinstance(stored, Spooled) else _buffer(stored)
 
 
 #: Offsets of chunks for which nothing is stored (FORMATS 1.4).
@@ -287,10 +181,11 @@ _MAKING: Final = 40
 # Bytes of memory for a special chunk that must be stored because others differ in size.
 _MADE: Final = 256
 
-Stored = bytes | StoredChunk | Spooled | int  # a chunk, or one of the offsets above
+#: A chunk as it is stored, or one of the offsets above.
+AnyChunk = bytes | StoredChunk | Spooled | int
 
 
-def own(stored: Stored) -> bytes | Spooled | int:
+def own(stored: AnyChunk) -> bytes | Spooled | int:
     """A chunk to keep, copied from memory that will be used again."""
     return bytes(stored) if isinstance(stored, StoredChunk) else stored
 
@@ -300,6 +195,8 @@ class FrameUpdate:
 
     Attributes
     ----------
+    table : int64 array or None
+        `offsets`, as soon as they are edited or needed.
     offsets : int64 array
         One for each chunk; meaningless where `new` has the chunk.
     new : dict
@@ -310,6 +207,10 @@ class FrameUpdate:
         Name -> packed content; name -> stored chunk.
     vlblocks : bool
         Whether its chunks have blocks of variable length.
+    variable : bool
+        Whether its chunks are of several sizes, as of `settle`.
+    nbytes : int
+        Uncompressed bytes of all, as of `settle`.
     """
 
     def __init__(self, frame: Frame) -> None:
@@ -319,8 +220,10 @@ class FrameUpdate:
         self.new: dict[int, bytes | Spooled] = {}
         self.chunksize: int = frame.chunksize
         self.vlblocks = bool(frame.vlblocks)
-        self._offsets: np.ndarray[Any, np.dtype[np.int64]] | None = None
-        self._sizes: np.ndarray[Any, np.dtype[np.int64]] | None = None
+        self.variable = bool(frame.variable)
+        self.nbytes = int(frame.nbytes)
+        self.table: Integers | None = None
+        self._sizes: Integers | None = None
         self._appended = 0  # bytes of an appended last chunk, while `_sizes` is None
 
     def require_table(self, count: int) -> None:
@@ -336,28 +239,38 @@ class FrameUpdate:
         )  # fmt: skip
 
     @property
-    def offsets(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        if self._offsets is None:
+    def offsets(self) -> Integers:
+        if self.table is None:
             repeated = self.frame.repeated_offset
             if repeated is not None:
                 self.require_table(self.frame.nchunks)
-                self._offsets = np.full(self.frame.nchunks, repeated, np.int64)
+                self.table = np.full(self.frame.nchunks, repeated, np.int64)
             else:
-                self._offsets = np.frombuffer(self.frame.offsets_bytes(), np.int64).copy()
-        return self._offsets
+                self.table = np.frombuffer(self.frame.offsets_bytes(), np.int64).copy()
+        return self.table
 
     @offsets.setter
-    def offsets(self, value: np.ndarray[Any, np.dtype[np.int64]]) -> None:
-        self._offsets = value
+    def offsets(self, value: Integers) -> None:
+        self.table = value
+
+    def entries(self) -> tuple[Integers | int, int]:
+        """The offsets, or the one that stands for all chunks; and the number of chunks."""
+        table = self.table
+        if table is None:
+            repeated = self.frame.repeated_offset
+            if repeated is not None:
+                return int(repeated), int(self.frame.nchunks)
+            table = self.offsets
+        return table, len(table)
 
     @property
-    def sizes(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+    def sizes(self) -> Integers:
         if self._sizes is None:
             frame = self.frame
             if frame.variable and frame.nbytes:
                 self._sizes = np.frombuffer(frame.chunk_sizes(), np.int64).copy()
             else:
-                nbytes = self.nbytes
+                nbytes = int(frame.nbytes) + self._appended
                 self.require_table(frame.nchunks)
                 self._sizes = np.full(frame.nchunks + bool(self._appended), frame.chunksize, np.int64)
                 if nbytes and nbytes % frame.chunksize:
@@ -365,33 +278,30 @@ class FrameUpdate:
         return self._sizes
 
     @sizes.setter
-    def sizes(self, value: np.ndarray[Any, np.dtype[np.int64]]) -> None:
+    def sizes(self, value: Integers) -> None:
         self._sizes = value
 
-    @property
-    def nbytes(self) -> int:
-        if self._sizes is None:
-            return int(self.frame.nbytes) + self._appended
-        return int(self._sizes.sum())
+    def fields(self) -> Fields:
+        """What the header says besides sizes."""
+        return Fields(self.frame, self.chunksize, variable=self.variable, vlblocks=self.vlblocks)
 
-    @property
-    def edits_chunks(self) -> bool:
-        """Whether any chunk, or their number or order, changes."""
-        return self._offsets is not None
-
-    def replace(self, index: int, stored: Stored, nbytes: int | None = None) -> None:
+    def replace(self, index: int, stored: AnyChunk, nbytes: int | None = None) -> None:
         """Give a chunk new content."""
-        offsets = self.offsets
-        stored = own(stored)
-        if isinstance(stored, int):
-            offsets[index] = stored
-            self.new.pop(index, None)
-        else:
-            self.new[index] = stored
+        self.replace_all({index: own(stored)})
         if nbytes is not None:
             self.sizes[index] = nbytes
 
-    def splice(self, index: int, removed: int, added: Iterable[tuple[Stored, int]]) -> None:
+    def replace_all(self, chunks: Mapping[int, bytes | Spooled | int]) -> None:
+        """Give chunks new content, by their numbers; they keep their sizes."""
+        offsets = self.offsets
+        for index, stored in chunks.items():
+            if isinstance(stored, int):
+                offsets[index] = stored
+                self.new.pop(index, None)
+            else:
+                self.new[index] = stored
+
+    def splice(self, index: int, removed: int, added: Iterable[tuple[AnyChunk, int]]) -> None:
         """Put chunks, given with their sizes, instead of `removed` ones from `index` on."""
         chunks = [(own(stored), size) for stored, size in added]
         if not removed and len(chunks) == 1 and self._append(index, *chunks[0]):
@@ -405,7 +315,7 @@ class FrameUpdate:
         sizes = self.sizes
         offsets = self.offsets
         self._sizes = np.concatenate([sizes[:index], lengths, sizes[index + removed :]])
-        self._offsets = np.concatenate([offsets[:index], marks, offsets[index + removed :]])
+        self.table = np.concatenate([offsets[:index], marks, offsets[index + removed :]])
         for n, (stored, _) in enumerate(chunks):
             if not isinstance(stored, int):
                 self.new[index + n] = stored
@@ -414,7 +324,7 @@ class FrameUpdate:
         """Append a chunk after full chunks, the most common change. Returns False if this is another case."""
         frame = self.frame
         chunksize = int(frame.chunksize)
-        if self._offsets is not None or self._sizes is not None or frame.variable or index != frame.nchunks:
+        if self.table is not None or self._sizes is not None or frame.variable or index != frame.nchunks:
             return False
         if not 0 < size <= chunksize or frame.nbytes % chunksize:
             return False
@@ -425,37 +335,34 @@ class FrameUpdate:
         offsets[index] = stored if isinstance(stored, int) else 0
         if not isinstance(stored, int):
             self.new[index] = stored
-        self._offsets = offsets
+        self.table = offsets
         self._appended = size
         return True
 
-    def settle(self) -> bool:
-        """Decide by the current sizes whether chunks are equal or variable. Returns True for variable.
+    def settle(self) -> None:
+        """Decide by the current sizes whether chunks are equal or variable, and how many bytes they have.
 
         A frame of variable chunks cannot have offsets without a chunk: they become stored ones.
         """
-        frame = self.frame
-        if self._sizes is None:
-            return bool(frame.variable)
-        sizes = self._sizes
+        frame, sizes = self.frame, self._sizes
+        self.nbytes = int(frame.nbytes) + self._appended if sizes is None else int(sizes.sum())
+        if sizes is None:
+            return
         if len(sizes) == 0:
-            self.vlblocks = False
-            return False
+            self.vlblocks = self.variable = False
+            return
         size = int(sizes[0]) if frame.variable or self.chunksize < 1 else self.chunksize
-        variable = bool((sizes[:-1] != size).any() or sizes[-1] > size)
-        if not variable:
-            self.chunksize = size
-            return False
-        self.chunksize = 0
+        self.variable = bool((sizes[:-1] != size).any() or sizes[-1] > size)
+        self.chunksize = 0 if self.variable else size
+        if not self.variable:
+            return
         unstored = np.flatnonzero(self.offsets < 0)
         if _MADE * len(unstored) > allowed(frame.file_size):
             raise self._too_many(len(unstored))
-        for index in unstored:
-            if int(index) not in self.new:
+        for index in unstored.tolist():
+            if index not in self.new:
                 kind = int(self.offsets[index]) >> 56 & 7
-                nbytes = int(sizes[index])
-                self.new[int(index)] = special_chunk(kind, nbytes, frame.typesize, frame.blocksize)
-        return True
+                self.new[index] = special_chunk(kind, int(sizes[index]), frame.typesize, frame.blocksize)
 
 
 def frame_flags(variable: bool, vlblocks: bool) -> int:
@@ -480,7 +387,7 @@ def lay_out(
     fields: Fields,
     metalayers: dict[str, bytes],
     vlmeta: dict[str, bytes],
-    chunks: Iterable[Stored],
+    chunks: Iterable[AnyChunk],
     count: int,
     nbytes: int,
     checksums: Running | None = None,
@@ -520,7 +427,7 @@ def lay_out(
 
 
 def write_chunks(
-    write: Callable[[Any], Any], chunks: Iterable[Stored], start: int | None = None, checksums: Running | None = None
+    write: Callable[[Any], Any], chunks: Iterable[AnyChunk], start: int | None = None, checksums: Running | None = None
 ) -> tuple[array[int], int]:
     """Write chunks one after another. Returns their offsets from the first, and the bytes that they take.
 
@@ -549,23 +456,20 @@ def write_chunks(
 
 
 def _lay_out_update(write: Callable[[Any], Any], update: FrameUpdate, checksums: Running | None = None) -> bytes:
-    variable = update.settle()
-    frame = update.frame
-    fields = Fields(frame, update.chunksize, variable=variable, vlblocks=update.vlblocks)
-    repeated = None if update.edits_chunks else frame.repeated_offset
-    if repeated is not None and repeated < 0:
-        chunks: Iterable[Stored] = (int(repeated),)
-        count = int(frame.nchunks)
-    else:
-        chunks = all_chunks(update)
-        count = len(update.offsets)
-    return lay_out(write, fields, update.metalayers, update.vlmeta, chunks, count, update.nbytes, checksums)
+    update.settle()
+    entries, count = update.entries()
+    chunks = (entries,) if isinstance(entries, int) and entries < 0 else all_chunks(update)
+    return lay_out(write, update.fields(), update.metalayers, update.vlmeta, chunks, count, update.nbytes, checksums)
 
 
-def all_chunks(update: FrameUpdate) -> Iterator[Stored]:
+def all_chunks(update: FrameUpdate) -> Iterator[AnyChunk]:
     """The stored form of each chunk. A chunk with a wrong checksum raises an error."""
     frame = update.frame
-    known = sums_by_offset(frame)
+    checksums = carried(frame)
+    known: dict[int, int] = {}
+    if checksums is not None:
+        table = table_of(frame)
+        known = dict(zip(table.tolist(), checksums_by_number(frame, checksums, table).tolist(), strict=True))
     for index, offset in numbered(update.offsets):
         if index in update.new:
             yield held(update.new[index])
@@ -582,29 +486,26 @@ def all_chunks(update: FrameUpdate) -> Iterator[Stored]:
             yield stored
 
 
-def sums_by_offset(frame: Frame) -> dict[int, int]:
-    """The checksum of the chunk at each offset of a frame; none of one that is unverified."""
-    found = positions_and_checksums(frame)
-    return {} if found is None else dict(zip(found[0].tolist(), found[1].tolist(), strict=True))
+def checksums_by_number(frame: Frame, checksums: Sums, offsets: Integers) -> Checksums:
+    """The checksum of each chunk of a frame that carries them and has these offsets; 0 for what is not stored."""
+    stored = offsets >= 0
+    known, count = len(checksums.chunks) // 4, int(np.count_nonzero(stored))
+    if known != count:
+        raise FormatError(
+            f"{known} checksums for {count} stored chunks", path=frame.source.path, key=frame.key,
+            offset=frame.chunks_range[1],
+        )  # fmt: skip
+    every = np.zeros(len(offsets), np.uint32)
+    every[stored] = np.frombuffer(checksums.chunks, "<u4")
+    return every
 
 
-def positions_and_checksums(frame: Frame) -> tuple[Integers, np.ndarray[Any, np.dtype[np.uint32]]] | None:
-    """The offsets of the stored chunks of a frame, and their checksums; None for one that is unverified."""
-    checksums = carried(frame)
-    if checksums is None:
-        return None
-    positions = np.frombuffer(frame.offsets_bytes(), np.int64)
-    positions, known = positions[positions >= 0], from_table(checksums.chunks)
-    if len(known) != len(positions):
-        raise _other_number(frame, len(known), len(positions))
-    return positions, np.array(known, np.uint32)
-
-
-def _other_number(frame: Frame, known: int, stored: int) -> FormatError:
-    return FormatError(
-        f"{known} checksums for {stored} stored chunks", path=frame.source.path, key=frame.key,
-        offset=frame.chunks_range[1],
-    )  # fmt: skip
+def table_of(frame: Frame) -> Integers:
+    """The offset of each chunk of a frame; none where one value without a chunk stands for all."""
+    repeated = frame.repeated_offset
+    if repeated is None:
+        return np.frombuffer(frame.offsets_bytes(), np.int64)
+    return np.array([repeated] if repeated >= 0 else [], np.int64)
 
 
 def numbered(offsets: np.ndarray[Any, np.dtype[np.int64]]) -> Iterator[tuple[int, int]]:
@@ -615,105 +516,10 @@ def numbered(offsets: np.ndarray[Any, np.dtype[np.int64]]) -> Iterator[tuple[int
 
 def check_table(count: int, stored: int) -> None:
     """Refuse a table of offsets that readers would refuse in a file of so many bytes."""
-    if 8 * count > table_limit(stored):
+    if 8 * count > FREE // 2 and 8 * count > table_limit(stored):
         raise ValueError(
             f"{count} chunks, most of which take no room, are too many for one frame: choose larger chunks"
         )
-
-
-def appended(
-    update: FrameUpdate, start: int, *, variable: bool, pack: Callable[[Any, int], bytes] = pack_index
-) -> tuple[list[bytes | Spooled], bytes, bytes]:
-    """The bytes to append to a frame so that it shows an update (FORMATS 8.1).
-
-    The new version carries checksums if those of the old one hold.
-
-    Parameters
-    ----------
-    update : FrameUpdate
-    start : int
-        Where in the file of the frame it is to begin.
-    variable : bool
-        Whether its chunks are of several sizes.
-    pack : callable
-        Makes the table from the offsets and their number.
-
-    Returns
-    -------
-    what goes there, in its parts, of which the last two are the table and the trailer; the header that then makes it
-    current; and the checksums of its stored chunks, if the frame carries any.
-
-    Raises
-    ------
-    FormatError
-        The checksums of the old version say that it is damaged.
-    """
-    frame = update.frame
-    checksums = carried(frame)
-    header_len = frame.header_len
-    position = start
-    running = Running()
-    if checksums is not None:
-        known = header_len if frame.nbytes == 0 else frame.frame_len - frame.trailer_len
-        source = frame.source if start <= frame.source.size else Source.open(str(frame.source.path))
-        running.body = range_checksum(source, known, start - known, checksums.body)
-    parts: list[Any] = []
-    added: dict[int, int] = {}
-    if not update.edits_chunks and frame.repeated_offset is not None:
-        offsets: Any = int(frame.repeated_offset)
-        count = int(frame.nchunks)
-    else:
-        offsets, count = update.offsets, len(update.offsets)
-        check_table(count, start)
-        for number, stored in sorted(update.new.items()):
-            hole = hole_before(position) if PADDING in update.metalayers else b""
-            parts += [hole, stored]
-            position += len(hole)
-            offsets[number] = position - header_len
-            position += len(stored)
-            if checksums is not None:
-                running.add(hole)
-                running.add_chunk(stored)
-                added[number] = running.chunks[-1]
-    index = pack(offsets, count)
-    trailer = pack_trailer(update.vlmeta)
-    before = position + len(index)
-    header = bytearray(frame.header_bytes())
-    set_frame_fields(
-        header, before + len(trailer), update.nbytes, position - header_len, has_vlmeta=bool(update.vlmeta)
-    )
-    struct.pack_into(">i", header, CHUNKSIZE_AT, update.chunksize)
-    header[FLAGS_AT] = frame_flags(variable, update.vlblocks)
-    header[MARK_AT] = 0
-    if "b2nd" in update.metalayers:
-        content = frame.metalayer_offset("b2nd")
-        header[content : content + len(update.metalayers["b2nd"])] = update.metalayers["b2nd"]
-    current, table = bytes(header), b""
-    if checksums is not None:
-        running.add(index)
-        table = checksums.chunks if isinstance(offsets, int) else _table_after(update, checksums, added)
-        current, trailer = with_checksums(current, trailer, before, table, running.body, crc32c(index))
-    return [*parts, index, trailer], current, table
-
-
-def _table_after(update: FrameUpdate, checksums: Sums, added: dict[int, int]) -> bytes:
-    """The checksums of the chunks of an appended version. Chunks that stay keep theirs."""
-    frame, offsets = update.frame, update.offsets
-    repeated = frame.repeated_offset
-    old = np.frombuffer(frame.offsets_bytes(), np.int64) if repeated is None else np.full(frame.nchunks, repeated)
-    positions = old[old >= 0]
-    if 4 * len(positions) != len(checksums.chunks):
-        raise _other_number(frame, len(checksums.chunks) // 4, len(positions))
-    if np.array_equal(old, offsets[: len(old)]):  # chunks were appended
-        return checksums.chunks + as_table(array("I", added.values()))
-    kept = np.array(from_table(checksums.chunks), np.uint32)
-    every = np.zeros(len(offsets), np.uint32)
-    stays = offsets >= 0
-    stays[list(added)] = False
-    order = np.argsort(positions, kind="stable")  # which is quick where they are in order already
-    every[stays] = kept[order[np.searchsorted(positions, offsets[stays], sorter=order)]]
-    every[list(added)] = list(added.values())
-    return as_table(array("I", every[offsets >= 0].tobytes()))
 
 
 def frame_bytes(update: FrameUpdate) -> bytes:

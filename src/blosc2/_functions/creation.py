@@ -33,7 +33,7 @@ from blosc2._arrays import (
 from blosc2._core.frame.frame_writer import special_chunk
 from blosc2._core.ndim.gaps import clear_gaps, contiguous
 from blosc2._files import waiting_items
-from blosc2._frames import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, Stored, format_dtype
+from blosc2._frames import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, AnyChunk, format_dtype
 from blosc2._indexing import lossless
 from blosc2.exceptions import ChunkSizeError
 from blosc2.ndarray import NDArray
@@ -49,7 +49,7 @@ def one_by_one(item: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Itera
     return numbers
 
 
-def inserted(plan: ArrayPlan, items: Iterator[Any]) -> Iterator[Stored]:
+def inserted(plan: ArrayPlan, items: Iterator[Any]) -> Iterator[AnyChunk]:
     """The chunks of items that fill one chunk after the other."""
     for slab in slabs_in(plan.geometry, 1):
         chunks = compressed_box(plan, slab.starts, next_items(items, slab.counts, plan.shape, plan.dtype))

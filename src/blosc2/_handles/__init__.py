@@ -14,8 +14,10 @@ from blosc2._handles.handle import FrameHandle, HandleOptions, array_of, make_pl
 from blosc2._handles.opening import forget_recent_frames, open_handle, recent_frame, set_file_cache
 
 if TYPE_CHECKING:
+    from blosc2._handles.changeable import FileHandle, MemoryHandle
     from blosc2._handles.chunk_updates import (
         DEFAULT_CHUNK,
+        INDEXES,
         append_special,
         bytes_of,
         checked_chunk,
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
     )
     from blosc2._handles.chunks import lazy_chunk
     from blosc2._handles.directory import DirectoryHandle, ReadOnlyDirectoryHandle, directory_handle
-    from blosc2._handles.file import FileHandle
-    from blosc2._handles.memory import MemoryHandle
     from blosc2._handles.new_frame import FrameContent, check_target, copy_frame, new_handle
     from blosc2._handles.pickled import (
         LOST_ERRORS,
@@ -46,14 +46,13 @@ if TYPE_CHECKING:
     from blosc2._handles.shared import FollowingHandle, shared_handle
 else:
     __getattr__ = on_demand(__name__, {
+        "changeable": "FileHandle MemoryHandle",
         "chunk_updates": (
-            "DEFAULT_CHUNK append_special bytes_of checked_chunk chunk_nbytes compressed compressed_pieces "
+            "DEFAULT_CHUNK INDEXES append_special bytes_of checked_chunk chunk_nbytes compressed compressed_pieces "
             "mark_indexes_stale overwrite position_for_chunk reorder splice update_special"
         ),
         "chunks": "lazy_chunk",
         "directory": "DirectoryHandle ReadOnlyDirectoryHandle directory_handle",
-        "file": "FileHandle",
-        "memory": "MemoryHandle",
         "new_frame": "FrameContent check_target copy_frame new_handle",
         "pickled": "LOST_ERRORS FrameVersion LostHandle path_of_any_version path_to_pickle remote_version version_of",
         "shared": "FollowingHandle shared_handle",

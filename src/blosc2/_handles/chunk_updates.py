@@ -7,7 +7,7 @@ handle (`FrameHandle.editing`) meanwhile.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -24,19 +24,22 @@ from blosc2._frames import (
     NAN_OFFSET,
     UNINIT_OFFSET,
     ZERO_OFFSET,
+    AnyChunk,
     FrameUpdate,
-    Stored,
     encode,
     has_vl_blocks,
     pack,
     special_kind,
 )
 from blosc2._handles.chunks import existing_chunk
+from blosc2._handles.frame_object import Stored
 from blosc2._handles.handle import FrameHandle, vlmeta_chunk
 from blosc2._options import Encoding, compress
 from blosc2.exceptions import ChunkIndexError, ChunkSizeError, FormatError
 from blosc2.storage import MAX_BUFFERSIZE, SpecialValue
 
+#: The metadata where other programs keep indexes of an array.
+INDEXES: Final = "blosc2_indexes"
 #: Bytes of a chunk where nothing says how many.
 DEFAULT_CHUNK: Final = 16 << 20
 _LARGEST_DEFAULT_CHUNK: Final = 256 << 20
@@ -100,7 +103,7 @@ def compressed(handle: FrameHandle, data: Any, what: str) -> tuple[bytes, int]:
     return encode(handle.encoding(), view, handle.cparams.nthreads), size
 
 
-def compressed_pieces(encoding: Encoding, view: memoryview, chunksize: int, nthreads: int) -> Iterator[Stored]:
+def compressed_pieces(encoding: Encoding, view: memoryview, chunksize: int, nthreads: int) -> Iterator[AnyChunk]:
     """Chunks of this size, the last one shorter where need be; compressed in threads, a batch at a time."""
     count = len(view) // chunksize
     if nthreads > 1 and count > 1 and chunksize <= _LARGEST_IN_THREADS:
@@ -133,7 +136,7 @@ def checked_chunk(handle: FrameHandle, chunk: Any, what: str) -> tuple[bytes, in
     return stored, size
 
 
-def splice(handle: FrameHandle, index: int, removed: int, added: list[tuple[Stored, int]]) -> int:
+def splice(handle: FrameHandle, index: int, removed: int, added: list[tuple[AnyChunk, int]]) -> int:
     """Publish chunks, given with their sizes, instead of `removed` ones; returns the number of chunks."""
     _check_equal_blocks(handle)
     update = FrameUpdate(handle.frame)
@@ -185,7 +188,7 @@ def update_special(handle: FrameHandle, nchunk: Any, special: Any, value: Any) -
     return splice(handle, index, 1, [(special_stored(handle, _special(special), size, value), size)])
 
 
-def special_stored(handle: FrameHandle, special: SpecialValue, nbytes: int, value: Any) -> Stored:
+def special_stored(handle: FrameHandle, special: SpecialValue, nbytes: int, value: Any) -> AnyChunk:
     """What is stored for a chunk of zeros, NaN, undefined or one repeated item."""
     frame = handle.frame
     typesize = int(frame.typesize)
@@ -269,14 +272,12 @@ def _item_bytes(value: Any, typesize: int) -> bytes:
     return item
 
 
-def mark_indexes_stale(vlmeta: Mapping[str, Any], update: FrameUpdate) -> None:
+def mark_indexes_stale(array: Stored, update: FrameUpdate) -> None:
     """Mark indexes that other programs stored with an array as out of date."""
-    if "blosc2_indexes" not in update.vlmeta:
-        return
-    stored = vlmeta["blosc2_indexes"]
+    stored = array.vlmeta[INDEXES]
     indexes = stored.get("indexes") if isinstance(stored, dict) else None
     if isinstance(indexes, dict):
         for entry in indexes.values():
             if isinstance(entry, dict):
                 entry["stale"] = True
-        update.vlmeta["blosc2_indexes"] = vlmeta_chunk(pack(stored))
+        update.vlmeta[INDEXES] = vlmeta_chunk(pack(stored))

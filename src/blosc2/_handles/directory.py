@@ -7,17 +7,15 @@ rename; files of chunks that are gone are removed last. What is read are open fi
 from __future__ import annotations
 
 import contextlib
-from typing import Final
 
 import numpy as np
 
-from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock
 from blosc2._files import Owner, Spool, SyncsBeside, TemporaryFile, sync_names
 from blosc2._frames import (
     ChunkNumbers,
     Directory,
-    Fields,
+    EditedChunks,
     FrameUpdate,
     Integers,
     chunk_file,
@@ -32,12 +30,10 @@ from blosc2._frames import (
     take_back,
     write_chunk,
 )
+from blosc2._handles.changeable import Draft, Drafting
 from blosc2._handles.handle import FrameHandle, HandleOptions
-from blosc2._handles.memory import Draft, Drafting, MemoryHandle
 from blosc2._options import absolute_path
 from blosc2.exceptions import StaleHandleError
-
-_NO_NUMBERS: Final = np.zeros(0, np.int64)
 
 
 class ReadOnlyDirectoryHandle(FrameHandle):
@@ -72,21 +68,11 @@ class ReadOnlyDirectoryHandle(FrameHandle):
         return True
 
 
-class _Chunks(MemoryHandle):
-    """Where the chunks are of a directory frame that is changed: in memory while they are few, else in open files."""
-
-    __slots__ = ()
-
-    def __init__(self, frame: Frame, path: str) -> None:
-        super().__init__(frame)
-        self._waiting = TemporaryFile(path)
-
-
 class DirectoryHandle(Drafting, ReadOnlyDirectoryHandle):
     """A directory frame that can be changed."""
 
-    # `_next`: the files of the version that is being published; `_gone`: those that are still to be removed.
-    __slots__ = ("_behind", "_draft", "_exclusive", "_files", "_gone", "_lock", "_memory", "_next")
+    # `_gone`: the files that are still to be removed.
+    __slots__ = ("_behind", "_chunks", "_draft", "_exclusive", "_files", "_gone", "_lock")
 
     writable = True
 
@@ -97,29 +83,21 @@ class DirectoryHandle(Drafting, ReadOnlyDirectoryHandle):
         self._behind = False
         self._files: ChunkNumbers
         self._gone: set[int] = set()
-        self._next = _NO_NUMBERS, _NO_NUMBERS
         super().__init__(path, options)
 
     def _show(self, found: Directory) -> None:
         super()._show(found)
         if self._behind:  # what was published is known only now
             self._gone.update(self._files.without(found.numbers))
-        self._memory = _Chunks(found.frame, self._path)
+        # In memory while they are few, else in open files.
+        self._chunks = EditedChunks(TemporaryFile(self._path))
         self._files = ChunkNumbers(found.frame, found.numbers)
 
     def spool(self) -> Spool:
-        return Spool(TemporaryFile(self._path))
+        return Spool(self._path)
 
-    def publish(self, update: FrameUpdate, *, fresh: bool = False) -> None:  # noqa: ARG002 - nothing is ever overwritten
-        with self._lock:
-            self._check_own()
-            if not (self._in_transaction() and self._drafted(update, fresh=False)):
-                self._publish_alone(update)
-
-    def _publish_alone(self, update: FrameUpdate) -> None:
+    def _publish(self, update: FrameUpdate, *, fresh: bool) -> None:  # noqa: ARG002 - nothing is ever overwritten
         with locked_directory(self._path, exclusive=self._exclusive):
-            if update.frame is not self.frame:
-                raise RuntimeError("the array was changed by another thread at the same time; try again")
             if not self._is_current():
                 raise StaleHandleError(
                     "another handle or process changed this frame since it was opened: open it again, "
@@ -131,44 +109,41 @@ class DirectoryHandle(Drafting, ReadOnlyDirectoryHandle):
             is_published = False
             self._behind = True
             try:
-                head = self._write(update, written, owner)
+                head, files = self._write(update, written, owner)
                 publish_head(self._path, head, owner)
                 is_published = True
-                self._show_published(head, owner)
+                self._show_published(head, files, owner)
             except BaseException as error:
                 if not is_published:
                     take_back(self._path, self._head, written, owner)
                 self._look_again(error)
                 raise
 
-    def _write(self, update: FrameUpdate, written: set[int], owner: Owner) -> bytes:
-        """Write the files of the new chunks, and return what the header of the next version is to be."""
-        variable = update.settle()
-        fields = Fields(update.frame, update.chunksize, variable=variable, vlblocks=update.vlblocks)
-        one = update.frame.repeated_offset if not update.edits_chunks else None
+    def _write(self, update: FrameUpdate, written: set[int], owner: Owner) -> tuple[bytes, ChunkNumbers]:
+        """Write the files of the new chunks. Returns what the header of the next version is to be, and its files."""
+        entries, _ = update.entries()
         with SyncsBeside() as syncs:
             # One value that stands for all chunks stays one.
-            numbers, lengths = _NO_NUMBERS, _NO_NUMBERS
-            if one is None:
+            numbers, lengths = np.zeros(0, np.int64), np.zeros(0, np.int64)
+            if not isinstance(entries, int):
                 numbers, lengths = self._write_new(update, written, owner, syncs)
-            self._memory.publish(update)
+            frame = self._chunks.after(update)
             head = pack_head(
-                fields, update.metalayers, update.vlmeta, numbers if one is None else [int(one)],
-                int(self._memory.frame.nchunks), update.nbytes, int(lengths.sum()),
+                update.fields(), update.metalayers, update.vlmeta, [entries] if isinstance(entries, int) else numbers,
+                int(frame.nchunks), update.nbytes, int(lengths.sum()),
             )  # fmt: skip
         sync_names(self._path)
-        self._next = numbers, lengths
-        return head
+        return head, ChunkNumbers(frame, numbers, lengths)
 
-    def _show_published(self, head: bytes, owner: Owner) -> None:
+    def _show_published(self, head: bytes, files: ChunkNumbers, owner: Owner) -> None:
         """Show the version that was written, and remove the files that it does not use."""
-        numbers, lengths = self._next
-        self._gone.update(self._files.without(numbers))
-        self._files = ChunkNumbers(self._memory.frame, numbers, lengths)
-        self._adopt(self._memory.frame)
+        assert self._chunks.frame is not None
+        self._gone.update(self._files.without(files.numbers))
+        self._files = files
+        self._adopt(self._chunks.frame)
         self._identity = head_identity(self._path)
         self._head = head  # last: a child that is forked before this knows that it is behind
-        for number in sorted(self._gone.difference(numbers.tolist())):
+        for number in sorted(self._gone.difference(files.numbers.tolist())):
             # A file that cannot be removed takes disk space and does no harm.
             with contextlib.suppress(OSError):
                 owner.unlink(chunk_file(self._path, number))
@@ -183,7 +158,7 @@ class DirectoryHandle(Drafting, ReadOnlyDirectoryHandle):
     ) -> tuple[Integers, Integers]:
         """Write files for the new chunks; gives the number of each chunk's file, and the lengths of the stored ones."""
         number = first_free(self._files.numbers, len(update.new))
-        large = self._memory.joins(update)
+        large = self._chunks.joins(update)
         numbers = np.array(update.offsets)
         lengths = np.zeros_like(numbers)
         kept = numbers >= 0

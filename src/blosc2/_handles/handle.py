@@ -254,7 +254,10 @@ class FrameHandle:
 
     def encoding(self, *, blocksize: int | None = None) -> Encoding:
         """How new chunks are encoded, in the form that the codec takes."""
-        frame, cparams = self.frame, self.usable_cparams
+        frame, cparams = self.frame, self.options.cparams
+        if cparams is None:
+            _frames.check_declared(frame, None if self.array is None else self.array[1])
+            cparams = self.cparams
         # Filters of a super-chunk may work on numbers of another width than that of its items.
         plain = self.array is None and frame.metalayer("b2nd") is None
         typesize = cparams.typesize if plain else frame.typesize
@@ -265,10 +268,6 @@ class FrameHandle:
                 "copy(cparams=...) makes such an array"
             )
         return encoding
-
-    def plugin(self) -> Plugin | None:
-        """The C library's super-chunk that codecs and filters of array blocks need."""
-        return self.frame.plugin
 
     @property
     def published(self) -> Frame:
@@ -317,10 +316,10 @@ class FrameHandle:
     def unlock(self) -> None:
         """Leave what `lock` entered."""
 
-    def _check_own(self) -> None:
-        """Refuse to publish a change that began before this process was forked."""
-        if self._lock.inherited:
-            raise _files.refusal(self.urlpath, self._lock.holder)
+    def _check_current(self, update: FrameUpdate) -> None:
+        """Refuse a change of another version than the current one."""
+        if update.frame is not self.frame:
+            raise RuntimeError("the array was changed by another thread at the same time; try again")
 
     def set_vlmeta(self, changes: dict[str, bytes | None]) -> None:
         """Publish packed values of metadata entries together. None removes an entry."""
@@ -349,7 +348,10 @@ class FrameHandle:
         raise NotImplementedError(update, fresh)
 
     def _adopt(self, frame: Frame) -> None:
-        self._set_shown(frame, self._checked(frame))
+        """Show a version."""
+        self.array = self._checked(frame)
+        self.frame = frame
+        self.version += 1
 
     def _checked(self, frame: Frame) -> Any:
         """The array of a frame that is to be shown, None for a super-chunk; raises if the frame is damaged."""
@@ -358,11 +360,6 @@ class FrameHandle:
         elif self.verify is None:
             frame.check_wholes()
         return None if self.array is None else array_of(frame)
-
-    def _set_shown(self, frame: Frame, array: Any) -> None:
-        self.array = array
-        self.frame = frame
-        self.version += 1
 
     def flush(self) -> None:
         """Wait until all that was published through this handle is durable."""
@@ -393,7 +390,7 @@ class FrameHandle:
         return (
             _frames.plain_byte_range(frame, own=self._owns_file)
             if frame.serialised
-            else _frames.frame_byte_range(frame)
+            else _frames.frame_byte_range(_frames.FrameUpdate(frame))
         )
 
     def spool(self) -> Spool:

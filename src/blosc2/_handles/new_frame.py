@@ -15,10 +15,10 @@ from blosc2._core.frame.frame_writer import header_length
 from blosc2._core.io.source import Source
 from blosc2._files import ChunkBuffer, NewFile, write_parts
 from blosc2._frames import (
+    AnyChunk,
     Fields,
     FrameUpdate,
     Running,
-    Stored,
     all_chunks,
     check_chunks,
     is_directory_frame,
@@ -27,9 +27,8 @@ from blosc2._frames import (
     write_chunks,
     write_frame,
 )
-from blosc2._handles.file import FileHandle
+from blosc2._handles.changeable import FileHandle, MemoryHandle
 from blosc2._handles.handle import FrameHandle, HandleOptions, open_frame
-from blosc2._handles.memory import MemoryHandle
 from blosc2._options import Encoding, check_locking, check_new_modes, tell_of_mapping
 from blosc2.exceptions import ExistingFileError
 from blosc2.storage import MAX_OVERHEAD, Storage
@@ -56,7 +55,7 @@ class FrameContent(NamedTuple):
         Whether chunks differ in size.
     """
 
-    chunks: Iterable[Stored]
+    chunks: Iterable[AnyChunk]
     nchunks: int
     nbytes: int
     chunksize: int
@@ -116,7 +115,7 @@ def _handle_in_memory(frame: Frame, storage: Storage, options: HandleOptions) ->
 
 
 def _in_memory(
-    fields: Fields, chunks: Iterable[Stored], count: int, nbytes: int, metalayers: dict[str, bytes],
+    fields: Fields, chunks: Iterable[AnyChunk], count: int, nbytes: int, metalayers: dict[str, bytes],
     vlmeta: dict[str, bytes],
 ) -> Frame:  # fmt: skip
     buffer = ChunkBuffer(nbytes + MAX_OVERHEAD * count)

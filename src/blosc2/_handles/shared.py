@@ -20,8 +20,8 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._files import Sidecar
 from blosc2._frames import is_directory_frame
+from blosc2._handles.changeable import FileHandle
 from blosc2._handles.directory import DirectoryHandle, ReadOnlyDirectoryHandle
-from blosc2._handles.file import FileHandle
 from blosc2._handles.handle import FrameHandle, HandleOptions, open_frame
 from blosc2._options import absolute_path
 from blosc2.exceptions import MissingFileError
@@ -78,10 +78,10 @@ class _Shared(FollowingHandle):
     __slots__ = ()
     _sidecar: Sidecar
 
-    def _share(self, sidecar: Sidecar) -> None:
-        """Take the shared lock, before anything else."""
+    def __init__(self, sidecar: Sidecar, *given: Any) -> None:
         self._sidecar = sidecar  # type: ignore[misc]  # each kind has a slot for it
         sidecar.seen = sidecar.count()
+        super().__init__(*given)
 
     def _follow(self) -> None:
         if not self._sidecar.held and self._sidecar.count() != self._sidecar.seen:
@@ -136,33 +136,17 @@ _ARRAY: Any = FrameHandle.__dict__["array"]
 class _SharedReader(_Shared):
     __slots__ = ("_sidecar",)
 
-    def __init__(self, frame: Frame, options: HandleOptions, path: str, sidecar: Sidecar) -> None:
-        self._share(sidecar)
-        super().__init__(frame, options, path)
-
 
 class _SharedFile(_Shared, FileHandle):
     __slots__ = ("_sidecar",)
-
-    def __init__(self, frame: Frame, options: HandleOptions, path: str, sidecar: Sidecar) -> None:
-        self._share(sidecar)
-        FileHandle.__init__(self, frame, options, path)
 
 
 class _SharedDirectoryReader(_Shared, ReadOnlyDirectoryHandle):
     __slots__ = ("_sidecar",)
 
-    def __init__(self, path: str, options: HandleOptions, sidecar: Sidecar) -> None:
-        self._share(sidecar)
-        ReadOnlyDirectoryHandle.__init__(self, path, options)
-
 
 class _SharedDirectory(_Shared, DirectoryHandle):
     __slots__ = ("_sidecar",)
-
-    def __init__(self, path: str, options: HandleOptions, sidecar: Sidecar) -> None:
-        self._share(sidecar)
-        DirectoryHandle.__init__(self, path, options)
 
 
 def shared_handle(path: str, options: HandleOptions, *, new: bool = False) -> FrameHandle:
@@ -176,6 +160,6 @@ def shared_handle(path: str, options: HandleOptions, *, new: bool = False) -> Fr
     sidecar = Sidecar(path, writable=not reading)
     with sidecar.exclusive() if new else sidecar.shared():
         if is_directory_frame(path):
-            return (_SharedDirectoryReader if reading else _SharedDirectory)(path, options, sidecar)
+            return (_SharedDirectoryReader if reading else _SharedDirectory)(sidecar, path, options)
         frame = open_frame(absolute_path(path), None)
-        return (_SharedReader if reading else _SharedFile)(frame, options, path, sidecar)
+        return (_SharedReader if reading else _SharedFile)(sidecar, frame, options, path)

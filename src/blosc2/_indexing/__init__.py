@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from blosc2._core.ndim.grid_read import check_out
 from blosc2._core.on_demand import on_demand
-from blosc2._indexing.fields import FieldViews, NDField, short_text
+from blosc2._indexing.views import FieldViews, NDField, OrthogonalIndex, short_text
 
 if TYPE_CHECKING:
     from blosc2._indexing.keys import Selection, as_items, basic_selection, list_index, lossless, plain
-    from blosc2._indexing.oindex import OrthogonalIndex
     from blosc2._indexing.read_items import (
         Items,
         Reader,
@@ -20,16 +19,18 @@ if TYPE_CHECKING:
         planned,
         read,
         read_many,
+        read_orthogonal,
         read_other,
         read_whole,
         reading,
         view_items,
     )
-    from blosc2._indexing.write_items import Chunks, chunks_with, write_fancy
+    from blosc2._indexing.write_items import Chunks, chunks_with, orthogonal_chunks, write_box
 else:
     __getattr__ = on_demand(__name__, {
         "keys": "Selection as_items basic_selection list_index lossless plain",
-        "oindex": "OrthogonalIndex",
-        "read_items": "Items Reader Version planned read read_many read_other read_whole reading view_items",
-        "write_items": "Chunks chunks_with write_fancy",
+        "read_items": (
+            "Items Reader Version planned read read_many read_orthogonal read_other read_whole reading view_items"
+        ),
+        "write_items": "Chunks chunks_with orthogonal_chunks write_box",
     })  # fmt: skip

@@ -19,8 +19,9 @@ def as_items(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...] | None) ->
 
     Without a shape it keeps its own.
     """
-    _refuse_mask(value)
-    value = plain(value)
+    if type(value) is not np.ndarray and hasattr(type(value), "__array__"):
+        _refuse_mask(value)
+        value = plain(value)
     if not (isinstance(value, np.ndarray) and value.dtype == dtype):
         if dtype.names is not None and not isinstance(value, np.ndarray):
             value = np.array(value, dtype)  # tuples are items there, so only NumPy knows the shape
@@ -28,7 +29,8 @@ def as_items(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...] | None) ->
             items = np.empty(np.shape(value), dtype)
             items[...] = value
             value = items
-        clear_gaps(value)
+        if dtype.names is not None:
+            clear_gaps(value)
     if shape is None:
         return np.asarray(value)
     while value.ndim > len(shape) and value.shape[0] == 1:
@@ -132,7 +134,6 @@ _new = tuple.__new__
 
 _FORWARD = slice(None)
 _BACKWARD = slice(None, None, -1)
-_ONE = (1,)
 _FLIP_ONE = (_BACKWARD,)
 # All axes at step 1, for each number of dimensions that a key is likely to meet.
 _ONES = tuple((1,) * ndim for ndim in range(65))
@@ -167,7 +168,9 @@ def basic_selection(key: Any, shape: tuple[int, ...]) -> Selection | None:
     ((3, 4), (3, 1), (3, 1), (3,))
     """
     if type(key) is slice and len(shape) == 1:
-        return _of_one_axis(key, shape[0])
+        count, first, step, reverse = ascending(key, shape[0])
+        length = (count,)
+        return _new(Selection, ((first,), length, (step,), length, _FLIP_ONE if reverse else None, step == 1))
     if type(key) is not tuple:
         key = tuple(key) if isinstance(key, tuple) else (key,)
 
@@ -237,17 +240,6 @@ def basic_selection(key: Any, shape: tuple[int, ...]) -> Selection | None:
         flip = tuple([_BACKWARD if axis in reversed_axes else _FORWARD for axis in range(len(result))])
     all_steps = _ONES[ndim] if steps is None else tuple(steps)
     return _new(Selection, (tuple(starts), tuple(counts), all_steps, tuple(result), flip, steps is None))
-
-
-def _of_one_axis(key: slice, length: int) -> Selection:
-    """The selection of a slice in an array of one axis."""
-    first, end, stride = key.indices(length)
-    if stride == 1:
-        counts = (end - first if end > first else 0,)
-        return _new(Selection, ((first,), counts, _ONE, counts, None, True))
-    count, first, step, reverse = _strided(first, end, stride)
-    counts = (count,)
-    return _new(Selection, ((first,), counts, (step,), counts, _FLIP_ONE if reverse else None, step == 1))
 
 
 def _check_no_axis_left(key: tuple[Any, ...], ndim: int) -> None:
@@ -523,6 +515,10 @@ def advanced_selection(key: Any, shape: tuple[int, ...]) -> FancySelection:
 
 def orthogonal_selection(key: Any, shape: tuple[int, ...]) -> FancySelection:
     """Turn a key for each axis into points: all combinations of what they name; see `NDArray.oindex`."""
+    # A list of lists or arrays means the same as a tuple of them.
+    if isinstance(key, list) and key and all(isinstance(part, (list, tuple, slice, np.ndarray)) for part in key):
+        key = tuple(key)
+    key = plain_key(key)
     keys = key if isinstance(key, tuple) else (key,)
     if len(keys) != len(shape):
         raise ValueError(f"oindex takes a key for each of the {len(shape)} axes, not {len(keys)}")

@@ -11,8 +11,7 @@ import numpy as np
 from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.gaps import as_bytes
 from blosc2._core.ndim.geometry import Geometry
-from blosc2._core.ndim.grid_read import Read, check_out, read_basic_into, work_of
-from blosc2._core.ndim.grid_read_many import ReadMany
+from blosc2._core.ndim.grid_read import Read, ReadMany, check_out, read_basic_into, work_of
 from blosc2._frames import CHUNK_HEADER
 from blosc2._indexing.keys import (
     FancySelection,
@@ -20,6 +19,7 @@ from blosc2._indexing.keys import (
     Selection,
     advanced_selection,
     basic_selection,
+    orthogonal_selection,
     plain_key,
     with_rows,
 )
@@ -123,7 +123,7 @@ _MOST_ROWS = 1 << 20
 
 
 class Points(NamedTuple):
-    """Points as `_core.grid` takes them.
+    """Points as `_core.ndim.geometry` takes them.
 
     Attributes
     ----------
@@ -297,6 +297,14 @@ def read_other(version: Version, key: Any, nthreads: int, out: Items | None = No
     target = out if selection.flip is None else out[selection.flip]
     operation = Read(frame, geometry, selection.starts, selection.steps, selection.counts, as_box(target, selection))
     run(operation, work_of(out.nbytes, frame), nthreads)
+    return out
+
+
+def read_orthogonal(version: Version, key: Any, nthreads: int) -> Items:
+    """The items of a key for each axis, and all combinations of these; see `NDArray.oindex`."""
+    fancy = orthogonal_selection(key, version[0].shape)
+    out = np.empty(fancy.shape, version[1])
+    read_fancy(version, fancy, nthreads, out)
     return out
 
 

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from blosc2._core.ndim.gaps import contiguous
 from blosc2._core.ndim.grid_write import Write
-from blosc2._files import Spool, Spooled
+from blosc2._files import BUDGET, Spool, Spooled
 from blosc2._handles import FrameHandle
-from blosc2._indexing.keys import FancySelection, advanced_selection, as_items, basic_selection, plain_key, with_rows
+from blosc2._indexing.keys import (
+    FancySelection,
+    Selection,
+    advanced_selection,
+    as_items,
+    basic_selection,
+    orthogonal_selection,
+    plain_key,
+    with_rows,
+)
 from blosc2._indexing.read_items import (
+    BoundingBox,
     Version,
-    as_box,
     bounding_box,
     is_dense,
     is_mask,
@@ -29,6 +39,7 @@ from blosc2._indexing.read_items import (
 from blosc2._options import compressed
 
 Chunks = dict[int, bytes | Spooled | int]
+Box = Selection | BoundingBox | FancySelection
 Items = np.ndarray[Any, Any]
 
 
@@ -46,37 +57,38 @@ def chunks_with(version: Version, handle: FrameHandle, key: Any, value: Any) -> 
         source = as_items(value, dtype, selection.shape)
         if selection.flip is not None:
             source = source[selection.flip]
-        return _write_box(
-            version, handle, handle.spool(), selection.starts, selection.steps, selection.counts,
-            as_box(source, selection),
-        )  # fmt: skip
+        if source.shape != selection.counts:  # only axes of length 1 are added or removed
+            source = source.reshape(selection.counts)
+        return write_box(version, handle, selection, source)
     key = plain_key(key)
     if is_names(key):
         whole = read_whole(version, handle.nthreads)
         whole[key] = value
-        return _write_all(version, handle, whole)
+        everything: Any = basic_selection(..., geometry.shape)
+        return write_box(version, handle, everything, whole)
     if is_mask(key, geometry.shape):
         return _write_masked(version, handle, key, value)
     fancy = advanced_selection(key, geometry.shape)
-    return write_fancy(version, handle, fancy, as_items(value, dtype, fancy.shape))
+    return _write_fancy(version, handle, fancy, as_items(value, dtype, fancy.shape))
 
 
-def _write_all(version: Version, handle: FrameHandle, items: Items) -> Chunks:
-    geometry = version[0]
-    ndim = geometry.ndim
-    return _write_box(version, handle, handle.spool(), (0,) * ndim, (1,) * ndim, geometry.shape, items)
+def orthogonal_chunks(version: Version, handle: FrameHandle, key: Any, value: Any) -> Chunks:
+    """The chunks of an array after ``array.oindex[key] = value``; see `chunks_with`."""
+    fancy = orthogonal_selection(key, version[0].shape)
+    return _write_fancy(version, handle, fancy, as_items(value, version[1], fancy.shape))
 
 
-def _write_box(
-    version: Version, handle: FrameHandle, spool: Spool, starts: Any, steps: Any, counts: Any, source: Items,
-    points: Any = None,
-) -> Chunks:  # fmt: skip
+def write_box(
+    version: Version, handle: FrameHandle, box: Box, source: Items, spool: Spool | None = None, points: Any = None
+) -> Chunks:
+    """The new chunks after an assignment to a box of items, or to points in it."""
     geometry, _, frame = version
-    operation = Write(
-        frame, geometry, starts, steps, counts, source, handle.encoding(blocksize=int(geometry.block_nbytes)),
-        handle.plugin(), points,
-    )  # fmt: skip
-    return compressed(operation, geometry.chunk_nbytes, handle.cparams.nthreads, spool.keep)
+    encoding = handle.encoding(blocksize=int(geometry.block_nbytes))
+    operation = Write(frame, geometry, box.starts, box.steps, box.counts, source, encoding, frame.plugin, points)
+    keep: Callable[[Any], bytes | Spooled] = bytes
+    if spool is not None or operation.tasks * geometry.chunk_nbytes > BUDGET:
+        keep = (spool or handle.spool()).keep
+    return compressed(operation, geometry.chunk_nbytes, handle.cparams.nthreads, keep)
 
 
 def _write_masked(version: Version, handle: FrameHandle, mask: Items, value: Any) -> Chunks:
@@ -91,20 +103,19 @@ def _write_masked(version: Version, handle: FrameHandle, mask: Items, value: Any
         if reads_whole(end - begin, math.prod(source.shape[1:]) * dtype.itemsize, math.prod(rows) * dtype.itemsize):
             items = read(version, slice(first, stop), handle.nthreads)
             items[mask[first:stop]] = source[begin:end]
-            starts = (first,) + (0,) * (geometry.ndim - 1)
-            chunks |= _write_box(version, handle, spool, starts, (1,) * geometry.ndim, rows, items)
+            part: Any = basic_selection(slice(first, stop), geometry.shape)
+            chunks |= write_box(version, handle, part, items, spool)
         else:
             fancy = with_rows(advanced_selection(mask[first:stop], rows), first)
-            chunks |= write_fancy(version, handle, fancy, source[begin:end], spool)
+            chunks |= _write_fancy(version, handle, fancy, source[begin:end], spool)
     return chunks
 
 
-def write_fancy(
+def _write_fancy(
     version: Version, handle: FrameHandle, fancy: FancySelection, source: Items, spool: Spool | None = None
 ) -> Chunks:
     """The new chunks after an assignment to a selection with arrays."""
     geometry, dtype, _ = version
-    spool = handle.spool() if spool is None else spool
     if source.size == 0:
         return {}
     if fancy.flip is not None:
@@ -117,7 +128,6 @@ def write_fancy(
         )
         items = read(version, box, handle.nthreads)
         put(fancy, bounds, items, source)
-        return _write_box(version, handle, spool, bounds.starts, bounds.steps, bounds.counts, items)
+        return write_box(version, handle, bounds, items, spool)
     source = contiguous(source).reshape(source.shape)
-    points = points_of(fancy, geometry)
-    return _write_box(version, handle, spool, fancy.starts, fancy.steps, fancy.counts, source, points)
+    return write_box(version, handle, fancy, source, spool, points_of(fancy, geometry))

@@ -4,10 +4,5 @@
 whole to a new file. No lower layer imports this package.
 """
 
-from blosc2._integrity.check_path import check, check_opened_handle, check_store
+from blosc2._integrity.paths import SalvageReport, check, check_opened_handle, check_store, salvage
 from blosc2._integrity.report import CheckReport, Finding
-from blosc2._integrity.salvage_path import SalvageReport, salvage
-
-__all__ = [
-    "CheckReport", "Finding", "SalvageReport", "check", "check_opened_handle", "check_store", "salvage",
-]  # fmt: skip

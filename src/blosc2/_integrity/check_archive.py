@@ -1,29 +1,307 @@
-"""Checking a `.b2z`: its end, its directory, each member against its local header and checksum, and every frame."""
+"""Checking a `.b2z`: its file checksum, its end, its directory, its catalog, and each member."""
 
 from __future__ import annotations
 
 import struct
 import zlib
-from bisect import bisect_left
 from collections import Counter
 from typing import Final, NamedTuple
 
-from blosc2._backends import EMBED, FRAME_MAGIC, LEAF_SUFFIXES, LOCK, RESERVED, lost_end
+from blosc2._backends import (
+    DIGITS,
+    EMBED,
+    END,
+    END_WITH_CHECKSUM,
+    FEW_BITS,
+    LEAF_SUFFIXES,
+    LOCK,
+    RESERVED,
+    end_with_checksum,
+    is_half_written,
+    lost_end,
+    wrong_bits,
+)
+from blosc2._core.catalog_writing.descriptions import LEAF_OF_ATTRIBUTES, describe
+from blosc2._core.frame.frame import Frame
+from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
-from blosc2._core.keys.folded_keys import folded
+from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.zip.archive import Archive
-from blosc2._integrity.check_catalog import CATALOG, check_catalog
-from blosc2._integrity.check_embedded import EmbeddedKeys, check_embedded
-from blosc2._integrity.check_file_checksum import FileChecksum, check_file_checksum, end_position
-from blosc2._integrity.check_frames import check_byte_range, open_regular
+from blosc2._core.zip.catalog import MAGIC, NAME, VERSION, Catalog
+from blosc2._frames import parse_dtype
+from blosc2._integrity.check_frames import check_byte_range, is_frame_at, open_regular
+from blosc2._integrity.check_stores import EmbeddedKeys, check_embedded, note_clashes
 from blosc2._integrity.report import FAULTS, Findings
+from blosc2._stores import ATTRIBUTES
+from blosc2.exceptions import FormatError
 
-_CENTRAL: Final = struct.Struct("<4s6H3I5H2I")
-_LOCAL: Final = struct.Struct("<4s5H3I2H")
-_FULL: Final = 0xFFFFFFFF
-_DESCRIPTOR: Final = 0x8
-_ALIGNED: Final = 0xD935
 _PIECE: Final = 4 << 20
+
+
+# ------------------------------------------------------------------ the file checksum
+# It is in the comment of the end record, ``blosc2 <position> <checksum>``: the position of the end record, in 16
+# hexadecimal digits, and the CRC-32C of every byte of the file before the last 8 digits. An archive of another program
+# has no such comment, and one that another program changed has one for another position: both are unverified. A comment
+# with its own position and a wrong checksum means damage.
+def check_file_checksum(source: Source, archive: Archive | None, found: Findings) -> bool:
+    """Check an archive against its file checksum, reading all of it once; whether it has a wrong one."""
+    positions = [end_position(source, archive)] if archive is not None else []
+    if source.size >= END_WITH_CHECKSUM and source.size - END_WITH_CHECKSUM not in positions:
+        positions.append(source.size - END_WITH_CHECKSUM)
+    for position in reversed(positions):  # the end of the file first: an older checksum may be whole
+        broken = _check_at(source, position, found)
+        if broken is not None:
+            return broken
+    found.unverified(
+        "the archive has no file checksum of this package for its last version: another program wrote or changed it. "
+        "Members are verified by their own checksums, the bytes between them are not"
+    )
+    return False
+
+
+def end_position(source: Source, archive: Archive) -> int:
+    """Where the end record of an archive begins."""
+    at = int(archive.directory_offset + archive.directory_size)
+    if source.read(at, 4) == b"PK\6\6":
+        at += 12 + int.from_bytes(source.read(at + 4, 8), "little") + 20
+    return at
+
+
+def _check_at(source: Source, position: int, found: Findings) -> bool | None:
+    """Whether the file checksum in the end record at an offset is wrong; None where there is none."""
+    if position < 0 or position + END_WITH_CHECKSUM > source.size:
+        return None
+    record = source.read(position, END_WITH_CHECKSUM)
+    right = end_with_checksum(position, record)
+    wrong = [n for n in range(len(right)) if right[n] != record[n]]
+    bits = wrong_bits(right, record)
+    if bits > FEW_BITS or (bits > 1 and is_half_written(position, record)):  # it was never written to its end
+        return None
+    if record[-DIGITS:] == b"%08x" % _checksum(source, position, right, found):
+        if not wrong:
+            return False
+        found.add(
+            "the end record of the archive is damaged, and nothing else",
+            offset=position + wrong[0],
+        )
+        return True
+    if any(n >= END + 7 for n in wrong):  # it names another position: somebody moved it
+        return None
+    found.add(
+        "the file is not what was written: its bytes do not have the checksum that its end record states",
+        offset=position + END_WITH_CHECKSUM - DIGITS,
+    )
+    return True
+
+
+def _checksum(source: Source, stop: int, more: bytes, found: Findings) -> int:
+    crc = 0
+    for at in range(0, stop, _PIECE):
+        size = min(_PIECE, stop - at)
+        crc = crc32c(source.read(at, size), crc)
+        found.advance(size)
+    return int(crc32c(more, crc))
+
+
+# ------------------------------------------------------------------ the catalog
+#: The member that holds it.
+CATALOG: Final[str] = NAME
+_SUFFIXES: Final = tuple(suffix.encode() for suffix in LEAF_SUFFIXES)
+_SKIPPED: Final = tuple(name.encode() for name in (EMBED, LOCK, RESERVED))
+_PAGE: Final = 4096
+_FOOTER: Final = struct.Struct("<8sII25Q24xIIII")
+_LEAF: Final = struct.Struct("<QQQIIII")
+_TALLY: Final = struct.Struct("<QQQ")
+_TOGETHER: Final = 4096
+_TABLE: Final = "_meta"
+# It is no reason to restore or salvage anything.
+_NEW: Final = "no leaf is read by it alone; the next commit or compact() makes a new one"
+
+
+def check_catalog(source: Source, offset: int, length: int, last: bool, found: Findings) -> None:
+    """Check the member that is named like a catalog, whose data lies there; whether its record is the `last` one."""
+    try:
+        archive = Archive(source)
+        if not last or offset + length != archive.directory_offset:
+            found.note(
+                "the catalog does not lie right before the directory: another program changed the archive, and leaves "
+                "are read without it; the next commit or compact() makes a new one",
+                offset=offset,
+            )
+        elif _footer_holds(source, archive, found) and archive.catalog is not None:
+            _Check(source, archive, archive.catalog, found).run()
+    except FAULTS as error:
+        # What the directory itself has wrong is told where that is checked.
+        _wrong(found, f"the catalog does not lead to the leaves: {getattr(error, 'reason', error)}", offset)
+    found.advance(length)
+
+
+def _wrong(found: Findings, problem: str, offset: int, key: str | None = None) -> None:
+    found.add(f"{problem}; {_NEW}", key=key, offset=offset)
+
+
+def _footer_holds(source: Source, archive: Archive, found: Findings) -> bool:
+    """Whether a catalog right before the directory is one of this directory and of this release."""
+    at = archive.directory_offset - _FOOTER.size
+    footer = source.read(at, _FOOTER.size)
+    magic, version, length, *fields = _FOOTER.unpack(footer)
+    if magic != MAGIC or crc32c(footer[:248]) != fields[-2]:
+        _wrong(found, "the footer of the catalog is damaged", at)
+        return False
+    if (version, length) != (VERSION, _FOOTER.size):
+        found.unverified(f"the catalog is of version {version}, which this release does not know", offset=at)
+        return False
+    if fields[:3] != [archive.directory_offset, archive.directory_size, archive.count]:
+        found.note(
+            "the catalog is of another directory: another program changed the archive, and leaves are read without it; "
+            "the next commit or compact() makes a new one",
+            offset=at,
+        )
+        return False
+    if archive.catalog is None:
+        _wrong(found, "the catalog contradicts itself, or the records of its directory have changed", at)
+        return False
+    return True
+
+
+class _Check:
+    """The check of a catalog that fits its directory by what its footer says."""
+
+    def __init__(self, source: Source, archive: Archive, catalog: Catalog, found: Findings) -> None:
+        self.source = source
+        self.archive = archive
+        self.catalog = catalog
+        self.found = found
+        footer = source.read(archive.directory_offset - _FOOTER.size, _FOOTER.size)
+        fields = _FOOTER.unpack(footer)[3:]
+        self.tallies_at, self.sums_at = fields[17], fields[22]
+        self.sums_crc = fields[-3]
+
+    def run(self) -> None:
+        if not self._pages_hold():
+            return
+        table = KeyTable.of_archive(self.archive, _SUFFIXES, _SKIPPED)
+        # Without the catalog, by the directory alone.
+        other = Archive(self.source, False)
+        truth = KeyTable.of_archive(other, _SUFFIXES, _SKIPPED)
+        embed = other.find_offset(EMBED.encode())
+        if not truth.regular or table.sound() is not table or table.record_offsets() != truth.record_offsets():
+            _wrong(self.found, "the catalog does not have the keys that the directory has", self.catalog.start)
+        elif self.catalog.embed != embed:
+            _wrong(self.found, f"the catalog has the member {EMBED} at another offset than the directory",
+                   self.catalog.start + self.catalog.size - _FOOTER.size + 88)  # fmt: skip
+        else:
+            self._check_leaves(truth)
+
+    def _pages_hold(self) -> bool:
+        """Check each page against its checksum."""
+        start = self.catalog.start
+        count = -(-self.sums_at // _PAGE)
+        sums = self.source.read(start + self.sums_at, 4 * count)
+        if crc32c(sums) != self.sums_crc:
+            _wrong(self.found, "the checksums of the catalog's pages are damaged", start + self.sums_at)
+            return False
+        holds = True
+        for page, stated in enumerate(struct.unpack(f"<{count}I", sums)):
+            at = page * _PAGE
+            if crc32c(self.source.read(start + at, min(_PAGE, self.sums_at - at))) != stated:
+                _wrong(self.found, f"page {page} of the catalog does not have its checksum", start + at)
+                holds = False
+        return holds
+
+    def _check_leaves(self, truth: KeyTable) -> None:
+        """Compare what is said of each leaf with the leaf, and the sums with those of all leaves before."""
+        catalog, start = self.catalog, self.catalog.start
+        kinds = catalog.kinds()
+        tallies = [[0, 0, 0] for _ in kinds]
+        nbytes = cbytes = groups = hidden = undescribed = tables = 0
+        before = ""
+        # Lengths of the keys of leaves that the one before begins with, the longest last.
+        leaves: list[int] = []
+        for rank in range(catalog.count + 1):
+            at = rank * _LEAF.size
+            if rank % _TOGETHER == 0:
+                section = self.source.read(start + at, min(_TOGETHER, catalog.count + 1 - rank) * _LEAF.size)
+                offsets = truth.record_offsets(rank, rank + _TOGETHER)
+            if rank % catalog.tally_step == 0 and not self._tally_holds(rank // catalog.tally_step, tallies):
+                return
+            _, *sums, kind, _ = _LEAF.unpack_from(section, at % (_TOGETHER * _LEAF.size))
+            if sums != [nbytes, cbytes, groups, hidden]:
+                _wrong(
+                    self.found, f"the catalog's sums up to its leaf {rank} are not those of the leaves", start + at + 8
+                )
+                return
+            if rank == catalog.count:
+                break
+            offset = offsets[rank % _TOGETHER]
+            key = self._key_at(offset)
+            description = catalog.description(rank)
+            self._compare(key, offset, description, start + at)
+            size, csize = struct.unpack_from("<QQ", description, 8) if description else (0, 0)
+            nbytes += size
+            cbytes += csize
+            for tally, more in enumerate((1, size, csize)):
+                tallies[kind][tally] += more
+            undescribed += not description
+            # Groups that appear here, but for those that are named like a leaf.
+            pairs = enumerate(zip(before, key, strict=False))
+            common = next((i for i, (a, b) in pairs if a != b), min(len(before), len(key)))
+            while leaves and leaves[-1] > common:
+                leaves.pop()
+            named = set(leaves)
+            slash = key.find("/", max(common, 1))
+            while slash > 0:
+                groups += slash not in named
+                slash = key.find("/", slash + 1)
+            name = key[key.rfind("/") + 1 :]
+            if name != ATTRIBUTES:
+                leaves.append(len(key))
+            hidden += name == ATTRIBUTES
+            tables += name == _TABLE
+            before = key
+        if (catalog.groups, catalog.hidden, catalog.undescribed, catalog.tables) != (
+            groups,
+            hidden,
+            undescribed,
+            tables,
+        ):
+            _wrong(self.found, "the catalog's counts of groups and leaves are not those of the directory",
+                   start + catalog.size - _FOOTER.size + 56)  # fmt: skip
+
+    def _key_at(self, offset: int) -> str:
+        name = self.archive.name_at(offset)
+        return "/" + name[: name.rindex(".")]
+
+    def _tally_holds(self, row: int, tallies: list[list[int]]) -> bool:
+        at = self.catalog.start + self.tallies_at + row * len(tallies) * _TALLY.size
+        stated = self.source.read(at, len(tallies) * _TALLY.size)
+        if stated == b"".join(_TALLY.pack(*tally) for tally in tallies):
+            return True
+        _wrong(self.found, "the catalog's sums of a kind of leaves are not those of the leaves", at)
+        return False
+
+    def _compare(self, key: str, offset: int, description: bytes, at: int) -> None:
+        """Compare what the catalog says of a leaf with the leaf."""
+        if not description:
+            return
+        if key.endswith("/" + ATTRIBUTES):  # of which a catalog says no more
+            right = LEAF_OF_ATTRIBUTES
+        else:
+            try:
+                right = describe(Frame.of_member(self.archive, offset, key), parse_dtype)
+            except FormatError:  # told where the leaf is checked
+                return
+        if description != right:
+            problem = "the catalog describes the leaf as something that it is not; compact() makes a new one"
+            self.found.add(problem, key=key, offset=at)
+
+
+# ------------------------------------------------------------------ members
+_CENTRAL: Final = struct.Struct("<4s6H3I5H2I")
+LOCAL: Final = struct.Struct("<4s5H3I2H")
+_FULL: Final = 0xFFFFFFFF
+DESCRIPTOR: Final = 0x8
+_ALIGNED: Final = 0xD935
 # What a local header repeats of its record in the directory, in the order of both.
 _REPEATED: Final = ("version", "flags", "method", "time", "date", "checksum", "stored size", "size")
 
@@ -64,11 +342,11 @@ def check_archive_file(path: str, found: Findings) -> None:
     except FAULTS as error:
         found.caught(error, path=path)
         archive = None
-    state = check_file_checksum(source, archive, found)
+    broken = check_file_checksum(source, archive, found)
     if archive is None:
         found.add("without a directory no leaf can be found")
         return
-    _check_tail(source, archive, state, found)
+    _check_tail(source, archive, broken, found)
     members = list(read_directory(source, archive))
     _check_records(source, archive, found)
     keys = _check_members(source, archive, members, found)
@@ -84,14 +362,14 @@ def read_directory(source: Source, archive: Archive) -> list[Member]:
         fields = _CENTRAL.unpack_from(data, at)
         name_length, extra_length, comment_length = fields[10:13]
         extra = data[at + 46 + name_length : at + 46 + name_length + extra_length]
-        size, csize, header = _far(extra, (fields[9], fields[8], fields[16]))
+        size, csize, header = far(extra, (fields[9], fields[8], fields[16]))
         repeated = (*fields[2:8], csize, size)
         members.append(Member(number, archive.name(number), archive.directory_offset + at, repeated, header))
         at += 46 + name_length + extra_length + comment_length
     return members
 
 
-def _far(extra: bytes, values: tuple[int, ...]) -> tuple[int, ...]:
+def far(extra: bytes, values: tuple[int, ...]) -> tuple[int, ...]:
     """Values of 32 bits, from the zip64 extra field where they are full."""
     at = 0
     while len(extra) - at >= 4:
@@ -109,7 +387,7 @@ def _far(extra: bytes, values: tuple[int, ...]) -> tuple[int, ...]:
     return values
 
 
-def _check_tail(source: Source, archive: Archive, state: FileChecksum, found: Findings) -> None:
+def _check_tail(source: Source, archive: Archive, broken: bool, found: Findings) -> None:
     """What lies behind the archive: nothing, the remains of an append, or a newer version that is damaged."""
     rest = source.size - archive.end
     if not rest:
@@ -118,7 +396,7 @@ def _check_tail(source: Source, archive: Archive, state: FileChecksum, found: Fi
     if position is not None:
         found.add("the newest version is damaged, in its directory or in the end record here; before it there is an "
                   "older one that is whole", offset=position)  # fmt: skip
-    elif state is not FileChecksum.BROKEN:
+    elif not broken:
         found.note(
             f"{rest} bytes behind the end of the archive belong to no version; they are what an append left that was "
             "not finished, and the next change removes them",
@@ -183,12 +461,12 @@ def _check_members(source: Source, archive: Archive, members: list[Member], foun
 def _check_local(source: Source, member: Member, data: int, found: Findings) -> None:
     """Compare the header before a member with its record in the directory."""
     header = source.read(member.header, data - member.header)
-    fields = _LOCAL.unpack_from(header)
+    fields = LOCAL.unpack_from(header)
     name_length = fields[9]
     extra = header[30 + name_length :]
-    size, csize = _far(extra, (fields[8], fields[7]))
+    size, csize = far(extra, (fields[8], fields[7]))
     local = (*fields[1:7], csize, size)
-    later = fields[2] & _DESCRIPTOR
+    later = fields[2] & DESCRIPTOR
     for position, (here, there) in enumerate(zip(local, member.repeated, strict=True)):
         if here != there and not (later and position >= 5 and here == 0):
             found.add(
@@ -205,10 +483,10 @@ def _check_local(source: Source, member: Member, data: int, found: Findings) -> 
 
 def _check_folder(source: Source, member: Member, found: Findings) -> None:
     """Compare the local header of an entry that only names a folder, which no reader looks at, with its record."""
-    record, header = source.read(member.at, _CENTRAL.size), source.read(member.header, _LOCAL.size)
+    record, header = source.read(member.at, _CENTRAL.size), source.read(member.header, LOCAL.size)
     length, extra = struct.unpack_from("<2H", header, 26)
     name = source.read(member.at + _CENTRAL.size, int.from_bytes(record[28:30], "little"))
-    start = member.header + _LOCAL.size
+    start = member.header + LOCAL.size
     if any(record[34:36]):
         found.add(f"the folder {member.name!r} lies on another disk of a split archive", offset=member.at)
     if header[:4] != b"PK\3\4" or length != len(name) or source.read(start, length) != name:
@@ -235,10 +513,7 @@ def _extra_problem(extra: bytes) -> str | None:
 def _check_checksum(
     source: Source, member: Member, offset: int, length: int, found: Findings, advice: str = ""
 ) -> None:
-    crc = 0
-    for at in range(offset, offset + length, _PIECE):
-        piece = source.read(at, min(_PIECE, offset + length - at))
-        crc = zlib.crc32(piece, crc)
+    crc = crc32_of(source, offset, length)
     if crc != member.repeated[5]:
         found.add(
             f"the member {member.name!r} has the checksum {crc:08x}, and the directory states "
@@ -248,12 +523,20 @@ def _check_checksum(
         )
 
 
+def crc32_of(source: Source, offset: int, length: int) -> int:
+    """The checksum of a member's data."""
+    crc = 0
+    for at in range(offset, offset + length, _PIECE):
+        crc = zlib.crc32(source.read(at, min(_PIECE, offset + length - at)), crc)
+    return crc
+
+
 def _check_content(source: Source, member: Member, offset: int, length: int, found: Findings) -> None:
     if member.key is not None:
         check_byte_range(source, offset, length, found, member.key)
     elif member.name in (EMBED, LOCK) or member.name.startswith(RESERVED):
         found.advance(length)
-    elif length >= len(FRAME_MAGIC) and source.read(offset, len(FRAME_MAGIC)) == FRAME_MAGIC:
+    elif is_frame_at(source, offset, length):
         key = "/" + member.name.rpartition(".")[0]
         found.note(f"the frame {member.name!r} has an unusual suffix; it is the leaf {key!r}", key=key, offset=offset)
         check_byte_range(source, offset, length, found, key)
@@ -267,37 +550,3 @@ def _check_names(members: list[Member], embedded: EmbeddedKeys, found: Findings)
         if count > 1:
             found.note(f"{count} members have the name {name!r}; the last one counts")
     note_clashes([member.key for member in {m.name: m for m in members}.values() if member.key], embedded, found)
-
-
-def note_clashes(keys: list[str], embedded: EmbeddedKeys, found: Findings) -> None:
-    """Note leaves of one key, or of keys that differ by case only; in a tree, find leaves below others.
-
-    Parameters
-    ----------
-    keys : list of str
-        One for each leaf with a file or member of its own.
-    embedded : EmbeddedKeys
-        The others.
-    """
-    for key, count in Counter(keys).items():
-        if count > 1:
-            suffixes = ", ".join(LEAF_SUFFIXES)
-            found.note(f"{count} leaves have the key {key!r}; of the suffixes {suffixes} the first counts", key=key)
-        if key in embedded:
-            found.note(f"an embedded value has the key {key!r} too; it does not show", key=key)
-    names: dict[str, str] = {}
-    in_order = sorted({*keys, *embedded})
-    for key in in_order:
-        at = bisect_left(in_order, key + "/") if embedded.in_tree else len(in_order)
-        if at < len(in_order) and in_order[at].startswith(key + "/"):
-            found.add(
-                f"the name {key!r} is a leaf, and a group as well, of {in_order[at]!r}: open the store as a DictStore, "
-                "where del and rename act on the leaf alone, and give it another name",
-                key=key,
-            )
-        other = names.setdefault(folded(key), key)
-        if other != key:
-            found.note(
-                f"the keys {other!r} and {key!r} differ in case or accents only: some file systems take one of them",
-                key=key,
-            )

@@ -9,9 +9,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from blosc2._backends import FRAME_MAGIC
 from blosc2._core.allocation import allowed, too_much
-from blosc2._core.frame.block_check import check_chunk as check_stored_chunk
 from blosc2._core.frame.frame import Frame
+from blosc2._core.frame.frame_checksums import check_chunk as check_stored_chunk
 from blosc2._core.io.source import Source
 from blosc2._frames import (
     CHUNK_HEADER,
@@ -41,7 +42,7 @@ def check_path(path: str, found: Findings) -> None:
     if os.path.isdir(path) and is_directory_frame(path):
         check_directory_frame(path, found)
     else:
-        found.total = _size(path)
+        found.total = size_of(path)
         check_frame_file(path, found)
 
 
@@ -61,15 +62,8 @@ def check_opened(handle: FrameHandle, progress: Callable[[int, int], object] | N
         source, at = (frame.source, frame.offset) if frame.serialised else (Source.of_buffer(handle.to_cframe()), 0)
         check_byte_range(source, at, -1, found, handle.key)
     else:
-        check_frame(frame, found, handle.key)
+        check_frame(frame, found.at(frame.source.path, handle.key))
     return found.report()
-
-
-def _size(path: str) -> int:
-    try:
-        return os.path.getsize(path)
-    except OSError:
-        return 0
 
 
 # ------------------------------------------------------------------ directories of chunk files
@@ -82,7 +76,7 @@ def check_directory_frame(path: str, found: Findings) -> None:
     except FAULTS as error:
         found.caught(error, path=name)
         return
-    sound = check_metadata(frame, found, None)
+    sound = check_metadata(frame, found.at(frame.source.path))
     with os.scandir(path) as entries:
         there = {entry.name: entry.stat(follow_symlinks=False).st_size for entry in entries}
     there.pop(HEADER_FILE, None)
@@ -110,7 +104,7 @@ def _check_files(path: str, frame: Frame, numbers: Integers, found: Findings, so
             faults += 1
             if faults == MOST:
                 return
-        found.advance(_size(name))
+        found.advance(size_of(name))
     if sound and not faults and frame.variable and total != frame.nbytes:
         found.add(
             f"the chunks hold {total} bytes, the header says {frame.nbytes}", path=os.path.join(path, HEADER_FILE)
@@ -145,6 +139,19 @@ def _check_chunk_file(name: str, like: Frame, nbytes: int | None) -> int:
 _WORK: Final = 16
 
 
+def size_of(path: str) -> int:
+    """Bytes of a file; 0 where nobody can say."""
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
+
+
+def is_frame_at(source: Source, offset: int, length: int) -> bool:
+    """Whether so many bytes begin like a frame."""
+    return length >= len(FRAME_MAGIC) and source.read(offset, len(FRAME_MAGIC)) == FRAME_MAGIC
+
+
 def open_regular(path: str) -> Source:
     """A file for positional reads; `FormatError` where something else bears its name, which might never answer."""
     if not stat.S_ISREG(os.stat(path).st_mode):
@@ -161,11 +168,11 @@ def check_frame_file(path: str, found: Findings) -> Frame | None:
         return None
     frame = check_byte_range(source, 0, -1, found)
     if frame is not None:
-        check_whole_file(frame, found)
+        check_whole_file(frame, found.at(path))
     return frame
 
 
-def check_whole_file(frame: Frame, found: Findings, key: str | None = None) -> None:
+def check_whole_file(frame: Frame, found: Findings) -> None:
     """What there is to say of a frame that is all of a file: bytes behind it, and whether it carries checksums."""
     try:
         summed = is_verifiable(frame)
@@ -174,46 +181,52 @@ def check_whole_file(frame: Frame, found: Findings, key: str | None = None) -> N
     if not summed:
         found.unverified(
             "the frame carries no checksums of this package for its last version: it was written or changed by another "
-            "program. It decodes, which damage of raw bytes would not change",
-            key=key,
-            path=frame.source.path,
+            "program. It decodes, which damage of raw bytes would not change"
         )
-    _check_tail(frame, found, key)
+    _check_tail(frame, found)
 
 
 def check_byte_range(source: Source, offset: int, length: int, found: Findings, key: str | None = None) -> Frame | None:
     """Check the frame in a byte range of a source; the frame, if its header is sound."""
+    found = found.at(source.path, key)
     try:
         frame = Frame.open(source, offset, length, key)
     except FAULTS as error:
-        found.caught(error, key=key, path=source.path)
+        found.caught(error)
         return None
-    check_frame(frame, found, key)
+    check_frame(frame, found)
     return frame
 
 
-def check_frame(frame: Frame, found: Findings, key: str | None = None) -> None:
-    """Check a frame whose header was found sound."""
-    known = _check_checksums(frame, found, key)
-    sound = check_metadata(frame, found, key)
-    if _check_chunks(frame, found, key, known) and sound:
-        _check_values(frame, found, key)
+def is_whole_frame(source: Source, offset: int, length: int) -> bool:
+    """Whether nothing is wrong with the frame in a byte range."""
+    trouble = Findings("")
+    check_byte_range(source, offset, length, trouble)
+    return not trouble.damage
 
 
-def _check_checksums(frame: Frame, found: Findings, key: str | None) -> set[int]:
+def check_frame(frame: Frame, found: Findings) -> None:
+    """Check a frame whose header was found sound. `found` is for its file and key, here and in what follows."""
+    known = _check_checksums(frame, found)
+    sound = check_metadata(frame, found)
+    if _check_chunks(frame, found, known) and sound:
+        _check_values(frame, found)
+
+
+def _check_checksums(frame: Frame, found: Findings) -> set[int]:
     """Check a frame against the checksums that it carries; where chunks are damaged."""
     known = set()
     try:
         for wrong in verify_frame(frame):
-            found.add(wrong.what, key=key, offset=wrong.offset, path=frame.source.path)
+            found.add(wrong.what, offset=wrong.offset)
             if wrong.chunk is not None:
                 known.add(wrong.offset)
     except FAULTS as error:
-        found.caught(error, key=key, path=frame.source.path)
+        found.caught(error)
     return known
 
 
-def _check_tail(frame: Frame, found: Findings, key: str | None) -> None:
+def _check_tail(frame: Frame, found: Findings) -> None:
     """Tell of what lies behind a frame in its file."""
     end = stop = frame.offset + frame.frame_len
     size = frame.source.size
@@ -225,63 +238,62 @@ def _check_tail(frame: Frame, found: Findings, key: str | None) -> None:
         found.note(
             f"{stop - end} bytes behind the end of the frame end in a whole trailer: they may have been a version that "
             "was taken back, or are one whose header is damaged; they stay until the frame is written anew",
-            key=key,
             offset=end,
-            path=frame.source.path,
         )
     if size > stop:
         found.note(
             f"{size - stop} bytes behind the end of the frame belong to no version; they are what an append left that "
             "was not finished, and the next change overwrites them",
-            key=key,
             offset=stop,
-            path=frame.source.path,
         )
 
 
-def check_metadata(frame: Frame, found: Findings, key: str | None) -> bool:
+def check_metadata(frame: Frame, found: Findings) -> bool:
     """Check all but the chunks: metalayers, geometry, variable-length metadata. Whether chunks can be made sense of."""
-    sound = _check_metalayers(frame, found, key)
+    sound = _check_metalayers(frame, found)
     try:
-        if frame.metalayer("b2nd") is not None:
-            array_of(frame)
-        elif frame.needs_geometry:
-            frame.set_plugin(make_plugin(frame))
+        prepare(frame)
     except FAULTS as error:
-        found.caught(error, key=key, path=frame.source.path)
+        found.caught(error)
         sound = False
-    _check_vlmeta(frame, found, key)
+    _check_vlmeta(frame, found)
     return sound
 
 
-def _check_metalayers(frame: Frame, found: Findings, key: str | None) -> bool:
+def prepare(frame: Frame) -> None:
+    """Check the geometry of an array, and have the frame know what its codecs need of that."""
+    if frame.metalayer("b2nd") is not None:
+        array_of(frame)
+    elif frame.needs_geometry:
+        frame.set_plugin(make_plugin(frame))
+
+
+def _check_metalayers(frame: Frame, found: Findings) -> bool:
     """Whether the content of each metalayer is a value."""
     sound = True
     for name, content in frame.metalayers().items():
         if name == "b2nd":
             continue
         if "\0" in name:
-            found.add(f"a metalayer has the name {name!r}, with a NUL", key=key, path=frame.source.path)
+            found.add(f"a metalayer has the name {name!r}, with a NUL")
             sound = False
             continue
         at = frame.offset + frame.metalayer_offset(name) if frame.serialised else None
-        sound &= check_packed(content, f"the metalayer {name!r}", at, frame, found, key)
+        sound &= check_packed(content, f"the metalayer {name!r}", frame, found, at)
     return sound
 
 
-def check_packed(content: bytes, what: str, at: int | None, frame: Frame, found: Findings, key: str | None) -> bool:
+def check_packed(content: bytes, what: str, frame: Frame, found: Findings, at: int | None = None) -> bool:
     """Whether bytes are one packed value."""
-    path = frame.source.path
     try:
         try:
             unpack(content, location=what, file_size=frame.file_size)
         except UnsafeDeserializationError as error:
             unpack(content, deserialize="full", location=what, frame_opener=_open_inner, file_size=frame.file_size)
-            found.unverified(f"{what} holds an active value ({error.kind}), which is not followed", key=key, offset=at,
-                             path=path)  # fmt: skip
+            found.unverified(f"{what} holds an active value ({error.kind}), which is not followed", offset=at)
     except FormatError as error:
         reason = error.reason if what in error.reason else f"{what}: {error.reason}"
-        found.add(reason, key=key, offset=at, path=path)
+        found.add(reason, offset=at)
         return False
     return True
 
@@ -290,19 +302,18 @@ def _open_inner(data: bytes) -> Frame:
     """A frame that is a value of metadata; not what it holds in turn, which could go on for ever."""
     frame = Frame.open(Source.of_buffer(data))
     trouble = Findings("")
-    _check_chunks(frame, trouble, None, set())
+    _check_chunks(frame, trouble, set())
     frame.vlmeta_names()
     for one in trouble.found:
         raise FormatError(one.problem)
     return frame
 
 
-def _check_vlmeta(frame: Frame, found: Findings, key: str | None) -> None:
-    path = frame.source.path
+def _check_vlmeta(frame: Frame, found: Findings) -> None:
     try:
         names = frame.vlmeta_names()
     except FAULTS as error:
-        found.caught(error, key=key, path=path)
+        found.caught(error)
         return
     at = frame.offset + frame.frame_len - frame.trailer_len if frame.serialised else None
     work = _WORK * allowed(frame.file_size)
@@ -311,16 +322,15 @@ def _check_vlmeta(frame: Frame, found: Findings, key: str | None) -> None:
             content = frame.vlmeta(name)
             work -= len(content or b"")
             if work < 0:
-                found.unverified("its metadata is far larger than the file: entries that follow are not unpacked",
-                                 key=key, path=path)  # fmt: skip
+                found.unverified("its metadata is far larger than the file: entries that follow are not unpacked")
                 return
         except FAULTS as error:
-            found.caught(error, key=key, path=path)
+            found.caught(error)
             continue
-        check_packed(content or b"", f"the metadata entry {name!r}", at, frame, found, key)
+        check_packed(content or b"", f"the metadata entry {name!r}", frame, found, at)
 
 
-def _check_chunks(frame: Frame, found: Findings, key: str | None, known: set[int]) -> bool:
+def _check_chunks(frame: Frame, found: Findings, known: set[int]) -> bool:
     """Whether every stored chunk decodes to its size, and lies apart from the others."""
     try:
         repeated = frame.repeated_offset
@@ -328,13 +338,13 @@ def _check_chunks(frame: Frame, found: Findings, key: str | None, known: set[int
             return True
         table = frame.offsets_bytes()
     except FAULTS as error:
-        found.caught(error, key=key, path=frame.source.path)
+        found.caught(error)
         return False
     offsets = np.frombuffer(table, np.int64) if table else np.array([repeated], np.int64)
     stored = np.flatnonzero(offsets >= 0)
     # What lies upon something else is not decoded: any number of chunks can share the same bytes.
-    sizes, faults = _stored_sizes(frame, stored, found, key, known)
-    apart = _check_apart(frame, offsets[stored], sizes, found, key)
+    sizes, faults = _stored_sizes(frame, stored, found, known)
+    apart = _check_apart(frame, offsets[stored], sizes, found)
     if faults == MOST:
         return False
     for index in stored[apart & (sizes > 0)].tolist():
@@ -343,9 +353,9 @@ def _check_chunks(frame: Frame, found: Findings, key: str | None, known: set[int
         except FAULTS as error:
             size = 0
             if getattr(error, "offset", None) not in known:
-                found.caught(error, key=key, path=frame.source.path)
+                found.caught(error)
             faults += 1
-            if _are_too_many(faults, frame, found, key):
+            if _are_too_many(faults, found):
                 return False
         found.advance(size)
     if faults or not apart.all():
@@ -354,12 +364,12 @@ def _check_chunks(frame: Frame, found: Findings, key: str | None, known: set[int
         if frame.variable:
             frame.chunk_sizes()  # add up to the size that the header states
     except FAULTS as error:
-        found.caught(error, key=key, path=frame.source.path)
+        found.caught(error)
         return False
     return True
 
 
-def _stored_sizes(frame: Frame, stored: Any, found: Findings, key: str | None, known: set[int]) -> tuple[Any, int]:
+def _stored_sizes(frame: Frame, stored: Any, found: Findings, known: set[int]) -> tuple[Any, int]:
     """The stored size of each chunk, 0 where its header is damaged; and how many of these there are."""
     sizes = np.zeros(len(stored), np.int64)
     faults = 0
@@ -368,21 +378,21 @@ def _stored_sizes(frame: Frame, stored: Any, found: Findings, key: str | None, k
             sizes[row] = frame.chunk_info(index)[2]
         except FAULTS as error:
             if getattr(error, "offset", None) not in known:
-                found.caught(error, key=key, path=frame.source.path)
+                found.caught(error)
             faults += 1
-            if _are_too_many(faults, frame, found, key):
+            if _are_too_many(faults, found):
                 break
     return sizes, faults
 
 
-def _are_too_many(faults: int, frame: Frame, found: Findings, key: str | None) -> bool:
+def _are_too_many(faults: int, found: Findings) -> bool:
     """Whether so many chunks are damaged that no more are looked at."""
     if faults == MOST:
-        found.add("there are more chunks that are damaged; no more are looked at", key=key, path=frame.source.path)
+        found.add("there are more chunks that are damaged; no more are looked at")
     return faults == MOST
 
 
-def _check_apart(frame: Frame, starts: Any, sizes: Any, found: Findings, key: str | None) -> Any:
+def _check_apart(frame: Frame, starts: Any, sizes: Any, found: Findings) -> Any:
     """Which chunks lie upon no other that begins before them."""
     order = np.argsort(starts, kind="stable")
     starts, ends = starts[order], (starts + sizes)[order]
@@ -392,9 +402,7 @@ def _check_apart(frame: Frame, starts: Any, sizes: Any, found: Findings, key: st
     if len(shared):
         found.add(
             f"{len(shared)} chunks lie upon others, which no writer does: the offsets table is damaged",
-            key=key,
             offset=int(frame.chunks_range[0] + starts[shared[0]]),
-            path=frame.source.path,
         )
     return apart
 
@@ -410,35 +418,33 @@ def check_chunk(frame: Frame, index: int) -> int:
     return check_stored_chunk(frame, index)
 
 
-def _check_values(frame: Frame, found: Findings, key: str | None) -> None:
+def _check_values(frame: Frame, found: Findings) -> None:
     """What a frame holds besides an array or plain bytes."""
-    path = frame.source.path
     names = frame.metalayers()
     if any(name in names for name in OPAQUE_KINDS):
         kind = next(name for name in OPAQUE_KINDS if name in names)
-        found.unverified(f"an object of kind {kind!r}, of another package: its frame is whole", key=key, path=path)
+        found.unverified(f"an object of kind {kind!r}, of another package: its frame is whole")
         return
     if "vlarray" not in names and "batcharray" not in names:
         return
     faults = 0
     lengths: dict[int, int] = {}
     try:
-        for _, error in wrong_values(frame, key, lengths=lengths):
+        for _, error in wrong_values(frame, lengths=lengths):
             if error is None:
-                found.unverified("its values are far larger than the file: those that follow are not unpacked", key=key,
-                                 path=path)  # fmt: skip
+                found.unverified("its values are far larger than the file: those that follow are not unpacked")
                 break
-            found.caught(error, key=key, path=path)
+            found.caught(error)
             faults += 1
             if faults == MOST:
                 break
         if "batcharray" in names:
-            _check_lengths(frame, lengths, found, key)
+            _check_lengths(frame, lengths, found)
     except FAULTS as error:
-        found.caught(error, key=key, path=path)
+        found.caught(error)
 
 
-def _check_lengths(frame: Frame, lengths: dict[int, int], found: Findings, key: str | None) -> None:
+def _check_lengths(frame: Frame, lengths: dict[int, int], found: Findings) -> None:
     """Compare how many items batches have with what is written of that."""
     told = stored_lengths(frame)
     if told is None:
@@ -446,21 +452,18 @@ def _check_lengths(frame: Frame, lengths: dict[int, int], found: Findings, key: 
     wrong = [index for index, length in lengths.items() if index >= len(told) or told[index] != length]
     if wrong or len(told) != frame.nchunks:
         which = f"that of batch {wrong[0]} is wrong" if wrong else f"there are {frame.nchunks} batches"
-        found.add(
-            f"variable metadata {LENGTHS!r} has the lengths of {len(told)} batches, and {which}",
-            key=key, path=frame.source.path,
-        )  # fmt: skip
+        found.add(f"variable metadata {LENGTHS!r} has the lengths of {len(told)} batches, and {which}")
 
 
 def wrong_values(
-    frame: Frame, key: str | None, known: Container[int] = (), lengths: dict[int, int] | None = None
+    frame: Frame, known: Container[int] = (), lengths: dict[int, int] | None = None
 ) -> Iterator[tuple[int, Exception | None]]:
     """The numbers of the chunks of a list whose values cannot be unpacked, and why; None where it would take too long.
 
     Those whose numbers are `known` are not looked at. `lengths` is told how many items there are in each other one.
     """
     work = _WORK * allowed(frame.file_size)
-    values = wrap(FrameHandle(frame, HandleOptions(deserialize="full"), frame.source.path, key))
+    values = wrap(FrameHandle(frame, HandleOptions(deserialize="full"), frame.source.path, frame.key))
     count, repeated = len(values), frame.repeated_offset
     # Of any number of chunks that are one and the same, the last may be shorter.
     alike = repeated is not None and repeated < 0

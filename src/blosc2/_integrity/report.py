@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeVar, overload
+from typing import Any, Final, Literal, TypeVar, overload
 
 from blosc2._files import file_identity
 from blosc2.exceptions import FormatError, UnsafeDeserializationError, UnsupportedKindError, legible
@@ -15,6 +16,8 @@ _Result = TypeVar("_Result")
 
 Kind = Literal["damage", "unverified", "note"]
 
+#: Kinds of things at a path, as `open` tells them apart.
+ARCHIVE, DIRECTORY, EMBEDDED, FRAME = "archive", "directory", "embedded", "frame"
 #: How many findings of one frame are told; a file that is damaged all over does not need more.
 MOST: Final = 100
 # How often a file is looked at that is changed meanwhile.
@@ -60,7 +63,25 @@ class Finding:
         return legible(f"{self.kind}: {where}: {self.problem}")
 
 
-class CheckReport(Sequence[Finding]):
+class Report:
+    """What `check` and `salvage` give: a head and the lines of findings, of which the `repr` shows the first."""
+
+    __slots__ = ()
+
+    def _lines(self) -> list[str]:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        lines = self._lines()
+        more = len(lines) - 1 - _MOST_SHOWN
+        rest = [f"... and {more} more: print() shows all"] if more > 0 else []
+        return "\n  ".join([*lines[: 1 + _MOST_SHOWN], *rest])
+
+    def __str__(self) -> str:
+        return "\n  ".join(self._lines())
+
+
+class CheckReport(Report, Sequence[Finding]):
     """The result of `check`: a sequence of findings, which is empty, and so false, if nothing is wrong.
 
     Attributes
@@ -101,12 +122,6 @@ class CheckReport(Sequence[Finding]):
     def __len__(self) -> int:
         return len(self.findings)
 
-    def __repr__(self) -> str:
-        return "\n  ".join(first_lines(self._lines()))
-
-    def __str__(self) -> str:
-        return "\n  ".join(self._lines())
-
     def _lines(self) -> list[str]:
         state = "ok" if self.ok else f"{len(self.findings)} findings"
         counts = [
@@ -116,21 +131,10 @@ class CheckReport(Sequence[Finding]):
         return [*lines, *map(str, (*self.findings, *self.unverified, *self.notes))]
 
 
-def first_lines(lines: list[str]) -> list[str]:
-    """The head and the first findings of a report, and how many more there are."""
-    more = len(lines) - 1 - _MOST_SHOWN
-    return lines if more <= 0 else [*lines[: 1 + _MOST_SHOWN], f"... and {more} more: print() shows all"]
-
-
 class Findings:
-    """Where a check collects what it finds.
+    """Where a check collects what it finds: in the file of this path, where nothing else is said.
 
-    Parameters
-    ----------
-    path : str
-        What is said to be the file of a finding that does not name one.
-    progress : callable, optional
-        Called with the bytes done so far and the bytes in all.
+    `progress` is called with the bytes done so far and the bytes in all.
     """
 
     def __init__(self, path: str, progress: Callable[[int, int], object] | None = None) -> None:
@@ -138,40 +142,53 @@ class Findings:
         self.found: list[Finding] = []
         self.done = self.total = 0
         self._progress = progress
+        self._root = self
+        self._file: str | None = None
+        self._key: str | None = None
+
+    def at(self, path: str | None, key: str | None = None) -> Findings:
+        """The list of these, for what is found in a file, and for a key, where nothing else is said."""
+        bound = copy(self)
+        bound._file, bound._key = path or self._file, key
+        return bound
+
+    def apart(self) -> Findings:
+        """A list of its own for the same place: of what may not be told."""
+        bound = copy(self)
+        bound.found, bound._root, bound._progress = [], bound, None
+        return bound
+
+    @property
+    def damage(self) -> list[Finding]:
+        """What is wrong."""
+        return [one for one in self.found if one.kind == "damage"]
 
     def add(
-        self,
-        problem: str,
-        *,
-        key: str | None = None,
-        offset: int | None = None,
+        self, problem: str, kind: Kind = "damage", *, key: str | None = None, offset: int | None = None,
         path: str | None = None,
-        kind: Kind = "damage",
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Note something."""
-        self.found.append(Finding(self.path if path is None else path, key, offset, problem, kind))
+        self.found.append(Finding(path or self._file or self.path, key or self._key, offset, problem, kind))
 
-    def unverified(
-        self, problem: str, *, key: str | None = None, offset: int | None = None, path: str | None = None
-    ) -> None:
-        """Note what nothing is known about."""
-        self.add(problem, key=key, offset=offset, path=path, kind="unverified")
+    def unverified(self, problem: str, **where: Any) -> None:
+        """Note what nothing is known about; `where` is as for `add`."""
+        self.add(problem, "unverified", **where)
 
-    def note(self, problem: str, *, key: str | None = None, offset: int | None = None, path: str | None = None) -> None:
+    def note(self, problem: str, **where: Any) -> None:
         """Note what is no fault."""
-        self.add(problem, key=key, offset=offset, path=path, kind="note")
+        self.add(problem, "note", **where)
 
     def caught(self, error: BaseException, *, key: str | None = None, path: str | None = None) -> None:
         """Note what reading something raised."""
         if isinstance(error, FormatError):
-            self.add(error.reason, key=error.key or key, offset=error.offset, path=path or error.path)
+            self.add(error.reason, key=error.key or key, offset=error.offset, path=path or self._file or error.path)
         elif isinstance(error, UnsupportedKindError):
-            self.unverified(error.reason, key=error.key or key, path=path or error.path)
+            self.unverified(error.reason, key=error.key or key, path=path or self._file or error.path)
         elif isinstance(error, UnsafeDeserializationError):
             self.unverified(f"{error.kind}: what it stands for is not looked at", key=key, path=path)
         elif isinstance(error, OSError) and error.errno not in _SCARCE:
             text = error.strerror or str(error)
-            self.add(f"it cannot be read: {text}", key=key, path=path or _name(error.filename))
+            self.add(f"it cannot be read: {text}", key=key, path=path or self._file or _name(error.filename))
         else:
             raise error
 
@@ -190,9 +207,10 @@ class Findings:
 
     def advance(self, nbytes: int) -> None:
         """So much more is done."""
-        self.done += nbytes
+        root = self._root
+        root.done += nbytes
         if self._progress is not None:
-            self._progress(min(self.done, self.total), self.total)
+            self._progress(min(root.done, root.total), root.total)
 
     def finish(self) -> None:
         """All is done."""

@@ -42,8 +42,8 @@ from blosc2._frames import (
     trailers,
     verify_frame,
 )
-from blosc2._handles import array_of, make_plugin, vlmeta_chunk
-from blosc2._integrity.check_frames import check_chunk, check_frame, check_packed, wrong_values
+from blosc2._handles import array_of, vlmeta_chunk
+from blosc2._integrity.check_frames import check_chunk, check_frame, check_packed, prepare, wrong_values
 from blosc2._integrity.report import FAULTS, Findings
 from blosc2._lists import LENGTHS, packed_lengths
 from blosc2.exceptions import FormatError, UnsupportedKindError
@@ -58,17 +58,7 @@ _WORK: Final = 16
 
 
 class Recovered(NamedTuple):
-    """What was recovered of a frame.
-
-    Attributes
-    ----------
-    frame : Frame
-        It, whole.
-    update : FrameUpdate or None
-        What is to be written in its place, if it has to be written anew.
-    filled : bool
-        Whether something of it is made up.
-    """
+    """A frame that was recovered, whole; what is written in its place if that is not it; whether a part is made up."""
 
     frame: Frame
     update: FrameUpdate | None = None
@@ -88,64 +78,55 @@ def recover_frame(
 ) -> Recovered | None:
     """Recover the frame in a byte range, of which a note is taken if it is not the version that should be there.
 
-    Parameters
-    ----------
-    source, offset, length
-        The byte range; a length of -1 reaches to the end of the source.
-    lost : Findings
-        Where it is told what is lost, and why.
-    key : str, optional
-        The key in a store.
-    fill : number, optional
-        What to put into the place of items that are lost; without it, a frame that misses any is lost.
+    `lost` is told what is lost, and why. `fill` is put into the place of items that are lost; without it, a frame that
+    misses any is lost.
     """
-    trouble = Findings(str(source.path))
+    lost = lost.at(source.path, key)
+    trouble = lost.apart()
     kept = _newest((source, offset, length), trouble, lost, key, fill)
     try:
-        kept = kept or _newest_whole((source, offset, length), lost, key)
+        kept = kept or _newest_whole((source, offset, length), lost)
     except FAULTS as error:
         if not trouble.found:
-            trouble.caught(error, key=key, path=source.path)
+            trouble.caught(error)
     if kept is None:
-        lost.found += list(dict.fromkeys(one for one in trouble.found if one.kind == "damage"))
+        lost.found += list(dict.fromkeys(trouble.damage))
     return kept
 
 
 def _newest(byte_range: ByteRange, trouble: Findings, lost: Findings, key: str | None, fill: Any) -> Recovered | None:
     """The newest version, also without its end, and with a value in place of damaged chunks."""
-    path = byte_range[0].path
-    ending, found = Findings(lost.path), Findings(str(path))
+    ending, found = lost.apart(), lost.apart()
     frame: Frame | None
     try:
         try:
             frame = Frame.open(*byte_range, key)
         except FAULTS as error:
-            trouble.caught(error, key=key, path=path)
-            frame = without_end(byte_range, ending, key)
+            trouble.caught(error)
+            frame = without_end(byte_range, ending)
         if frame is None:
             return None
-        check_frame(frame, found, key)
-        if not any(one.kind == "damage" for one in found.found):
+        check_frame(frame, found)
+        if not found.damage:
             lost.found += ending.found
             return Recovered(frame, FrameUpdate(frame) if ending.found else None)
         trouble.found += found.found
-        kept = _repaired(frame, lost, key, fill)
+        kept = _repaired(frame, lost, fill)
         if kept is not None:
             lost.found += ending.found
-            left = Findings(trouble.path)
-            check_frame(kept.frame, left, key)
+            left = lost.apart()
+            check_frame(kept.frame, left)
             # Of chunks it was told already what becomes of them.
-            lost.found += [one for one in left.found if one.kind == "damage" and not kept.filled]
+            lost.found += [] if kept.filled else left.damage
     except FAULTS as error:
         if not trouble.found:
-            trouble.caught(error, key=key, path=path)
+            trouble.caught(error)
         return None
     return kept
 
 
-def _repaired(frame: Frame, lost: Findings, key: str | None, fill: Any) -> Recovered | None:
+def _repaired(frame: Frame, lost: Findings, fill: Any) -> Recovered | None:
     """What is left of a frame that can be opened, and of which something is damaged."""
-    path = frame.source.path
     bad: set[int] = set()
     trailer = False
     for wrong in verify_frame(frame):
@@ -156,62 +137,57 @@ def _repaired(frame: Frame, lost: Findings, key: str | None, fill: Any) -> Recov
         else:
             trailer = True
     count = frame.nchunks
-    _prepare(frame)
+    prepare(frame)
     for number in stored_numbers(frame):
         try:
             check_chunk(frame, number)
         except FAULTS:
             bad.add(number)
-    told = Findings(lost.path)
-    metalayers = _metalayers(frame, told, key)
+    told = lost.apart()
+    metalayers = _metalayers(frame, told)
     lengths: dict[int, int] = {}
-    dropped = _lost_entries(frame, metalayers, bad, told, key, lengths)
+    dropped = _lost_entries(frame, metalayers, bad, told, lengths)
     if dropped is None:
         return None
     if bad and fill is None and not dropped:
         if len(bad) < count:
             lost.note(
-                f"{len(bad)} of {count} chunks are damaged ({_numbers(bad)}); with fill=0 the others are recovered",
-                key=key,
-                path=path,
+                f"{len(bad)} of {count} chunks are damaged ({_numbers(bad)}); with fill=0 the others are recovered"
             )
         return None
     lost.found += told.found
-    vlmeta = _entries(frame, lost, key)
+    vlmeta = _entries(frame, lost)
     if "batcharray" in metalayers:
         _put_lengths_right(frame, vlmeta, dropped, lengths)
     if trailer:
-        lost.note("the end of the frame is damaged: its metadata entries are recovered as they are now", key=key,
-                  path=path)  # fmt: skip
+        lost.note("the end of the frame is damaged: its metadata entries are recovered as they are now")
     copy = _detached(frame, metalayers, vlmeta, dropped)
     update = FrameUpdate(copy)
     for number in sorted(bad - dropped):
         update.replace(number, _filling(copy, number, fill))
-        lost.add(f"chunk {number} is lost; it is filled with {fill!r}", key=key, path=path)
+        lost.add(f"chunk {number} is lost; it is filled with {fill!r}")
     return Recovered(copy, update, bool(bad - dropped))
 
 
-def _newest_whole(byte_range: ByteRange, lost: Findings, key: str | None) -> Recovered | None:
+def _newest_whole(byte_range: ByteRange, lost: Findings) -> Recovered | None:
     """The newest version that is whole, whatever the header says."""
-    path = byte_range[0].path
     bad: set[int] = set()  # where damaged chunks lie, which several versions may have
     for frame in older_versions(byte_range):
         if bad and np.isin(np.frombuffer(frame.offsets_bytes(), np.int64) + frame.chunks_range[0], list(bad)).any():
             continue
-        trouble = Findings(str(path))
-        check_frame(frame, trouble, key)
+        trouble = lost.apart()
+        check_frame(frame, trouble)
         bad.update(one.offset for one in trouble.found if one.offset is not None)
-        if not any(one.kind == "damage" for one in trouble.found):
+        if not trouble.damage:
             lost.note(
-                "a version that the header does not lead to was recovered; changes made after it, if any, are lost",
-                key=key, path=path,
-            )  # fmt: skip
+                "a version that the header does not lead to was recovered; changes made after it, if any, are lost"
+            )
             return Recovered(frame, FrameUpdate(frame))
     return None
 
 
 # ------------------------------------------------------------------ versions without a header that leads to them
-def without_end(byte_range: ByteRange, lost: Findings, key: str | None = None) -> Frame | None:
+def without_end(byte_range: ByteRange, lost: Findings) -> Frame | None:
     """The chunks of a frame by the offsets table that its header leads to, where its end is not where it should be.
 
     None where no table is there; also where a whole version ends behind it, whose checksums tell more than the header.
@@ -232,8 +208,7 @@ def without_end(byte_range: ByteRange, lost: Findings, key: str | None = None) -
         return None
     begin = behind[0][0] if behind else end
     trailer = source.read(begin, min(stop - begin, _LARGEST_TRAILER))
-    lost.note("the frame does not end where its header says: its chunks were found by the offsets table", key=key,
-              path=source.path)  # fmt: skip
+    lost.note("the frame does not end where its header says: its chunks were found by the offsets table")
     header[MARK_AT] = 0
     if trailer.startswith(TRAILER_START):
         size = len(trailer) + TRAILER_TAIL
@@ -246,7 +221,7 @@ def without_end(byte_range: ByteRange, lost: Findings, key: str | None = None) -
         except FAULTS:
             pass
     trailer = pack_trailer({})
-    lost.add("the metadata entries are lost, with the end of the frame", key=key, path=source.path)
+    lost.add("the metadata entries are lost, with the end of the frame")
     set_frame_fields(header, end + len(trailer) - offset, nbytes, cbytes, has_vlmeta=False)
     return _joined(header, (source, start, end - start), trailer)
 
@@ -364,52 +339,44 @@ def _table_before(source: Source, start: int, end: int) -> tuple[int, int] | Non
 
 
 # ------------------------------------------------------------------ parts of a frame
-def _prepare(frame: Frame) -> None:
-    if frame.metalayer("b2nd") is not None:
-        array_of(frame)
-    elif frame.needs_geometry:
-        frame.set_plugin(make_plugin(frame))
-
-
-def _entries(frame: Frame, lost: Findings, key: str | None) -> dict[str, bytes]:
+def _entries(frame: Frame, lost: Findings) -> dict[str, bytes]:
     """The metadata entries that can be read, as they are stored."""
     kept: dict[str, bytes] = {}
     try:
         names = frame.vlmeta_names()
     except FAULTS as error:
-        lost.caught(error, key=key, path=frame.source.path)
+        lost.caught(error)
         return kept
     for name in names:
         try:
-            if _is_value(frame.vlmeta(name) or b"", f"the metadata entry {name!r}", frame, lost, key):
+            if _is_value(frame.vlmeta(name) or b"", f"the metadata entry {name!r}", frame, lost):
                 kept[name] = frame.vlmeta_chunk(name) or b""
         except FAULTS as error:
-            lost.caught(error, key=key, path=frame.source.path)
+            lost.caught(error)
     return kept
 
 
-def _metalayers(frame: Frame, lost: Findings, key: str | None) -> dict[str, bytes]:
+def _metalayers(frame: Frame, lost: Findings) -> dict[str, bytes]:
     """The metalayers whose content is a value, and that of the array."""
     kept: dict[str, bytes] = {}
     for name, content in frame.metalayers().items():
         if "\0" in name:
-            lost.add(f"a metalayer has the name {name!r}, with a NUL", key=key, path=frame.source.path)
-        elif name == "b2nd" or _is_value(content, f"the metalayer {name!r}", frame, lost, key):
+            lost.add(f"a metalayer has the name {name!r}, with a NUL")
+        elif name == "b2nd" or _is_value(content, f"the metalayer {name!r}", frame, lost):
             kept[name] = content
     return kept
 
 
-def _is_value(content: bytes, what: str, frame: Frame, lost: Findings, key: str | None) -> bool:
+def _is_value(content: bytes, what: str, frame: Frame, lost: Findings) -> bool:
     """Whether packed metadata can be read; what cannot be is lost."""
-    trouble = Findings(lost.path)
-    if check_packed(content, what, None, frame, trouble, key):
-        return True
-    lost.found += trouble.found
-    return False
+    trouble = lost.apart()
+    fits = check_packed(content, what, frame, trouble)
+    lost.found += [] if fits else trouble.found
+    return fits
 
 
 def _lost_entries(
-    frame: Frame, metalayers: dict[str, bytes], bad: set[int], lost: Findings, key: str | None, lengths: dict[int, int]
+    frame: Frame, metalayers: dict[str, bytes], bad: set[int], lost: Findings, lengths: dict[int, int]
 ) -> set[int] | None:
     """The entries of a list of values that are left out, as their chunks or values are damaged; None if all are.
 
@@ -421,7 +388,7 @@ def _lost_entries(
     why = ""
     wrong.update(bad)
     try:
-        for number, error in wrong_values(frame, key, bad, lengths):
+        for number, error in wrong_values(frame, bad, lengths):
             if error is None:
                 break
             wrong.add(number)
@@ -434,9 +401,8 @@ def _lost_entries(
     if wrong:
         lost.add(
             f"{len(wrong)} of {count} entries are damaged and left out ({_numbers(wrong)}); those behind them move up"
-            + (f": {why}" if why else ""),
-            key=key, path=frame.source.path,
-        )  # fmt: skip
+            + (f": {why}" if why else "")
+        )
     return wrong
 
 

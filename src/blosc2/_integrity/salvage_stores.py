@@ -1,39 +1,485 @@
-"""Recovering a file or store of any kind, directories among them, and writing it to a new one."""
+"""Recovering a store of any kind, or a single array, and writing it to a new one."""
 
 from __future__ import annotations
 
 import os
+import struct
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, Final
+from itertools import islice
+from typing import Any, Final, NamedTuple
 
 from blosc2._backends import (
     EMBED,
     FRAME_MAGIC,
     LEAF_SUFFIXES,
     LOCK,
+    MAP,
     MAX_SEGMENTS,
+    REGISTRY,
     RESERVED,
     ByteRange,
+    chunks_of_value,
     is_own,
     is_path,
     is_safe,
+    joined_value,
+    kind_of,
     suffix_of,
 )
+from blosc2._core.allocation import allowed, too_much
+from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
+from blosc2._core.zip.archive import Archive
 from blosc2._files import NewFile, Owner
-from blosc2._frames import FrameUpdate, buffers_with_checksums, is_directory_frame, write_frame
-from blosc2._integrity.check_directory import key_of, walk
-from blosc2._integrity.check_frames import open_regular
-from blosc2._integrity.check_path import DIRECTORY, EMBEDDED
-from blosc2._integrity.report import FAULTS, Findings
-from blosc2._integrity.salvage_archive import recover_archive
-from blosc2._integrity.salvage_embedded import Values, recover_embedded
-from blosc2._integrity.salvage_frames import Recovered, recover_frame
+from blosc2._frames import FrameUpdate, buffers_with_checksums, is_directory_frame, unpack, verify_frame, write_frame
+from blosc2._integrity.check_archive import DESCRIPTOR, LOCAL, crc32_of, far, member_key, read_directory
+from blosc2._integrity.check_frames import check_byte_range, is_frame_at, is_whole_frame, open_regular
+from blosc2._integrity.check_stores import key_of, walk
+from blosc2._integrity.report import DIRECTORY, EMBEDDED, FAULTS, Findings
+from blosc2._integrity.salvage_frames import Recovered, older_versions, recover_frame, without_end
 from blosc2._stores import Store, changes
 from blosc2.dict_store import DictStore
 from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import FormatError, StoreLockedError, legible
 from blosc2.tree_store import TreeStore
+
+# ------------------------------------------------------------------ embedded values
+_PIECE: Final = 4 << 20
+# Frames that are looked at, to see whether one of them is that of the values.
+_MOST_FRAMES: Final = 1000
+
+
+class Values(NamedTuple):
+    """What a store held, as far as it was recovered: the metalayer that marks the kind of store, None where that is
+    lost; where the frame of each key lies; and objects of other kinds.
+    """
+
+    kind: str | None
+    leaves: dict[str, ByteRange]
+    registry: dict[str, Any]
+
+
+def recover_embedded(byte_range: ByteRange, lost: Findings, fill: Any = None, *, again: bool = True) -> Values:
+    """The values of a frame of embedded values; what of it is lost is told."""
+    source, offset, length = byte_range
+    stop = source.size if length < 0 else min(source.size, offset + length)
+    lost = lost.at(source.path)
+    leaves: dict[str, ByteRange] = {}
+    wanted: dict[str, str] | None = None
+    kind: str | None = None
+    registry: dict[str, Any] = {}
+    for frame, current in _outer_frames(byte_range, lost):
+        entries = _entries_of(frame)
+        if entries is None:
+            continue
+        if wanted is None:
+            wanted = dict.fromkeys(entries, "")
+            kind = kind_of(frame)
+            registry = _registry_of(frame)
+            if not current:
+                lost.note("a map of values that the header does not lead to was used; later changes are lost")
+        bad, sound = _damaged_chunks(frame)
+        if not sound:
+            lost.add("the map of values is not the one that was written: keys are as it has them now")
+        for key in [key for key in wanted if key in entries]:
+            found = _recover_value(frame, entries[key], key, bad, wanted, lost, fill)
+            if found is not None:
+                leaves[key] = found
+                if wanted[key]:
+                    lost.note(f"an older value was recovered; the newest is damaged ({wanted[key]})", key=key)
+                del wanted[key]
+        if not wanted:
+            break
+    moved = _moved(source, offset, stop) if wanted is None and again else None
+    if moved is not None:
+        lost.note("the frame does not begin where it should", offset=moved[1])
+        return recover_embedded(moved, lost, fill, again=False)
+    if wanted is None:
+        lost.add("the map of values is lost, and with it the keys", offset=offset)
+        leaves = _scan(source, offset, stop, lost)
+    for key, why in (wanted or {}).items():
+        lost.add(why, key=key)
+    return Values(kind, leaves, registry)
+
+
+def _outer_frames(byte_range: ByteRange, lost: Findings) -> Iterator[tuple[Frame, bool]]:
+    """The frame as it is, and versions that its header does not lead to, the newest first; which of both it is."""
+    frame: Frame | None
+    try:
+        try:
+            frame = Frame.open(*byte_range)
+        except FAULTS:
+            frame = without_end(byte_range, lost)
+        if frame is not None:
+            yield frame, True
+    except FAULTS:
+        pass
+    try:
+        for frame in older_versions(byte_range):
+            yield frame, False
+    except FAULTS:
+        return
+
+
+def _entries_of(frame: Frame) -> dict[str, dict[str, Any]] | None:
+    """The map of values; None where there is none."""
+    try:
+        content = unpack(frame.vlmeta(MAP) or b"", deserialize="full", file_size=frame.file_size)
+    except FAULTS:
+        return None
+    entries = content.get("embed_map") if isinstance(content, dict) else None
+    if not isinstance(entries, dict):
+        return None
+    return {key: entry for key, entry in entries.items() if is_safe(key) and isinstance(entry, dict)}
+
+
+def _registry_of(frame: Frame) -> dict[str, Any]:
+    try:
+        packed = frame.vlmeta(REGISTRY)
+        content = {} if packed is None else unpack(packed, file_size=frame.file_size)
+    except FAULTS:
+        return {}
+    return {key: value for key, value in content.items() if is_safe(key)} if isinstance(content, dict) else {}
+
+
+def _damaged_chunks(frame: Frame) -> tuple[set[int], bool]:
+    """Chunks whose checksum is wrong, and whether that of the map is not."""
+    bad: set[int] = set()
+    sound = True
+    try:
+        for wrong in verify_frame(frame):
+            if wrong.chunk is not None:
+                bad.add(wrong.chunk)
+            elif wrong.offset >= frame.offset + frame.frame_len - frame.trailer_len or not frame.nbytes:
+                sound = False
+    except FAULTS:
+        sound = False
+    return bad, sound
+
+
+def _recover_value(
+    frame: Frame, entry: dict[str, Any], key: str, bad: set[int], wanted: dict[str, str], lost: Findings, fill: Any
+) -> ByteRange | None:
+    """Where the frame of a value lies; None where it is not whole, and why in `wanted`."""
+    try:
+        byte_range = _locate(frame, entry)
+        trouble = lost.apart()
+        check_byte_range(*byte_range, trouble, key)
+        if trouble.damage:
+            told = lost.apart()
+            kept = recover_frame(*byte_range, told, key, fill)
+            if kept is None:
+                wanted[key] = wanted[key] or trouble.damage[0].problem
+                return None
+            lost.found += told.found
+            byte_range = kept.stored()
+    except FAULTS as error:
+        wanted[key] = wanted[key] or (error.reason if isinstance(error, FormatError) else str(error))
+        return None
+    offset, length = entry["offset"], entry["length"]
+    if not bad.isdisjoint(chunks_of_value(frame, offset, length)):
+        lost.unverified(
+            "the value lies in a chunk whose checksum is wrong: it decodes, but may not be what was stored", key=key
+        )
+    return byte_range
+
+
+def _locate(frame: Frame, entry: dict[str, Any]) -> ByteRange:
+    offset, length = entry.get("offset"), entry.get("length")
+    if "urlbase" in entry:
+        raise FormatError(f"the entry refers to {entry['urlbase']!r}, a server", path=frame.source.path)
+    if type(offset) is not int or type(length) is not int or not 0 <= offset <= frame.nbytes - length or length < 1:
+        raise FormatError("the map leads outside of the frame", path=frame.source.path)
+    start = frame.byte_range_of(offset, length)
+    if start is not None:
+        return frame.source, start, length
+    joined = joined_value(frame, offset, length)
+    if joined is not None:
+        return joined, 0, length
+    if length > allowed(frame.source.size):
+        raise FormatError(too_much(length, "the value", allowed(frame.source.size)))
+    if frame.read_bytes(offset, min(offset + len(FRAME_MAGIC), offset + length)) != FRAME_MAGIC:
+        raise FormatError("no frame begins where the value should", path=frame.source.path)
+    return Source.of_buffer(frame.read_bytes(offset, offset + length)), 0, length
+
+
+def _moved(source: Source, offset: int, stop: int) -> ByteRange | None:
+    """The frame of embedded values, if it begins somewhere else."""
+    for at in islice(_occurrences(FRAME_MAGIC, source, offset, stop), _MOST_FRAMES):
+        try:
+            frame = Frame.open(source, at)
+            if kind_of(frame) is not None and frame.frame_len <= stop - at and at != offset:
+                return source, at, frame.frame_len
+        except FAULTS:
+            continue
+    return None
+
+
+def _scan(source: Source, offset: int, stop: int, lost: Findings) -> dict[str, ByteRange]:
+    """Frames that lie verbatim somewhere, under new keys."""
+    leaves: dict[str, ByteRange] = {}
+    work, behind = _MOST_WORK * source.size, 0
+    for at in _occurrences(FRAME_MAGIC, source, offset + 1, stop):
+        if at < behind:
+            continue
+        try:
+            frame = Frame.open(source, at)
+        except FAULTS:
+            continue
+        work -= frame.frame_len
+        if work < 0:
+            lost.add("too much of the file looks like frames and is none: the search was ended", offset=at)
+            break
+        if frame.frame_len <= stop - at and is_whole_frame(source, at, frame.frame_len):
+            leaves[f"/recovered/{len(leaves) + 1:04}"] = (source, at, frame.frame_len)
+            behind = at + frame.frame_len
+    return leaves
+
+
+def _occurrences(what: bytes, source: Source, start: int, stop: int) -> Iterator[int]:
+    """Where some bytes occur."""
+    for at in range(start, stop, _PIECE):
+        piece = source.read(at, min(_PIECE + len(what) - 1, stop - at))
+        found = piece.find(what)
+        while found >= 0:
+            yield at + found
+            found = piece.find(what, found + 1)
+
+
+# ------------------------------------------------------------------ archives
+_SIGNATURE: Final = b"PK\3\4"
+_RECORD: Final = b"PK\1\2"
+_FULL: Final = 0xFFFFFFFF
+_MOST_WORK: Final = 64
+
+
+class Found(NamedTuple):
+    """A member by its local header: where that and its data begin, and the checksum of these if the header has it."""
+
+    name: str
+    header: int
+    data: int
+    size: int
+    crc: int | None
+
+
+def recover_archive(source: Source, lost: Findings, fill: Any = None) -> Values:
+    """The leaves of an archive; what of it is lost is told."""
+    try:
+        archive = Archive(source, False)
+    except FAULTS as error:
+        lost.note(f"the directory of the archive is lost ({error}): members were looked for one by one")
+        archive = None
+    start = 0 if archive is None else archive.end
+    listed = {} if archive is None else {m.name: (m.header, m.repeated[5]) for m in read_directory(source, archive)}
+    behind = list(_members(source, start, lost)) if start < source.size else []
+    later = _later_directory(source, start, behind)
+    published = set(later or ()) if archive is None else set(listed)
+    if later is not None:
+        for name in listed.keys() - later.keys():
+            lost.note("the version whose end is lost does not have the leaf any more; it was kept", key=_key_of(name))
+        listed = {**listed, **later}
+    wanted: dict[str, Found] = {}
+    missing: dict[str, str] = {}
+    for name, (header, crc) in listed.items():
+        one = _member_at(source, header)
+        if (one is None or one.name != name) and name in published:
+            missing[name] = "there is no local header where the directory says"
+        elif one is not None and one.name == name:
+            wanted[name] = one._replace(crc=crc)
+    if later is None:
+        if behind and archive is not None:
+            lost.note("members that were added after the last directory that is whole were recovered; what was deleted "
+                      "after it is back")  # fmt: skip
+        elif behind:
+            lost.note("leaves that were deleted may be back")
+        for one in behind:
+            if _is_whole(source, one) or (archive is None and one.name not in wanted):
+                wanted[one.name] = one
+            elif archive is not None:
+                lost.note("a member behind the end of the archive is not whole; it was not published, or is damaged",
+                          key=_key_of(one.name), offset=one.header)  # fmt: skip
+    return _recover_members(source, wanted, missing, lost, fill)
+
+
+def _recover_members(
+    source: Source, wanted: dict[str, Found], missing: dict[str, str], lost: Findings, fill: Any
+) -> Values:
+    leaves: dict[str, ByteRange] = {}
+    older: dict[str, list[Found]] | None = None
+    embed: ByteRange | None = None
+    for name in [*wanted, *missing]:
+        if name.endswith("/") or name == LOCK or name.startswith(RESERVED):
+            continue
+        trouble = lost.apart()
+        byte_range = None
+        if name in wanted:
+            lost.advance(wanted[name].size)
+            byte_range = _recover(source, wanted[name], trouble, fill)
+        else:
+            trouble.add(missing[name])
+        if byte_range is None and _is_leaf(source, name, wanted.get(name)):
+            if older is None:
+                older = {}
+                for one in _members(source, 0, lost):
+                    older.setdefault(one.name, []).append(one)
+            for one in reversed(older.get(name, [])):
+                if one != wanted.get(name) and _is_whole(source, one):
+                    byte_range = (source, one.data, one.size)
+                    trouble.found.clear()
+                    trouble.note("an older version of the leaf was recovered; the newest is damaged", key=_key_of(name))
+                    break
+        lost.found += trouble.found
+        if byte_range is None:
+            continue
+        if name == EMBED:
+            embed = byte_range
+        elif _is_leaf(source, name, wanted.get(name)):
+            leaves[_key_of(name)] = byte_range
+    damaged = embed is None and EMBED in wanted
+    if damaged:
+        embed = (source, wanted[EMBED].data, min(wanted[EMBED].size, source.size - wanted[EMBED].data))
+    if embed is None:
+        lost.note(f"{EMBED} is lost, and embedded values with it, if there were any")
+        return Values(None, leaves, {})
+    values = recover_embedded(embed, lost, fill)
+    for key in values.leaves if damaged else ():
+        lost.unverified(
+            f"the value lies in {EMBED}, whose checksum is wrong: it decodes, but may not be what was stored", key=key
+        )
+    return Values(values.kind, {**values.leaves, **leaves}, values.registry)
+
+
+def _key_of(name: str) -> str:
+    return member_key(name) or "/" + name.rpartition(".")[0]
+
+
+def _is_leaf(source: Source, name: str, one: Found | None) -> bool:
+    """Whether a member is a leaf, or should be, or has the embedded values."""
+    if name == EMBED or member_key(name) is not None:
+        return True
+    return one is not None and one.size >= 112 and is_frame_at(source, one.data, one.size)
+
+
+def _recover(source: Source, one: Found, lost: Findings, fill: Any) -> ByteRange | None:
+    """The frame of a member."""
+    key = None if one.name == EMBED else _key_of(one.name)
+    lost = lost.at(None, key)
+    if one.data + one.size > source.size:
+        lost.add("the file ends within the member", offset=one.data)
+        return None
+    if one.name == EMBED and _sum_fits(source, one):
+        return source, one.data, one.size
+    if not _is_leaf(source, one.name, one):
+        return None
+    if _sum_fits(source, one):
+        kept = recover_frame(source, one.data, one.size, lost, key, fill)
+        return None if kept is None else kept.stored()
+    if fill is not None and one.name != EMBED:
+        kept = recover_frame(source, one.data, one.size, lost, key, fill)
+        if kept is not None:
+            lost.add(
+                "the checksum of the member is wrong: what was not filled decodes, but may not be what was stored",
+                offset=one.data,
+            )
+            return kept.stored()
+    lost.add("the checksum of the member is wrong", offset=one.data)
+    return None
+
+
+def _sum_fits(source: Source, one: Found) -> bool:
+    return one.crc is None or crc32_of(source, one.data, one.size) == one.crc
+
+
+def _is_whole(source: Source, one: Found) -> bool:
+    """Whether a member has its checksum, and a leaf is a frame that is whole."""
+    if one.data + one.size > source.size or not _sum_fits(source, one):
+        return False
+    if one.name == EMBED or not _is_leaf(source, one.name, one):
+        return True
+    return is_whole_frame(source, one.data, one.size)
+
+
+# ------------------------------------------------------------------ without a directory
+def _members(source: Source, start: int, lost: Findings) -> Iterator[Found]:
+    """Members by their local headers, from an offset on, in the order in which they lie."""
+    work = _MOST_WORK * source.size
+    behind = start
+    for at in _occurrences(_SIGNATURE, source, start, source.size):
+        if at < behind:
+            continue
+        one = _member_at(source, at)
+        if one is None:
+            continue
+        work -= one.size
+        if work < 0:
+            lost.add("too much of the file looks like members and is none: the search was ended", offset=at)
+            return
+        if one.data + one.size <= source.size and _sum_fits(source, one):
+            behind = one.data + one.size
+        yield one
+
+
+def _member_at(source: Source, at: int) -> Found | None:
+    """The member whose local header is at an offset; None where there is none that a store would have."""
+    if at < 0 or at + LOCAL.size > source.size:
+        return None
+    fields = LOCAL.unpack(source.read(at, LOCAL.size))
+    signature, _, flags, method, _, _, crc, csize, size, name_length, extra_length = fields
+    data = at + LOCAL.size + name_length + extra_length
+    if signature != _SIGNATURE or method or not name_length or data > source.size:
+        return None
+    raw = source.read(at + LOCAL.size, name_length + extra_length)
+    try:
+        name = raw[:name_length].decode("utf-8" if flags & 0x800 or raw[:name_length].isascii() else "cp437")
+    except UnicodeDecodeError:
+        return None
+    if not is_safe("/" + name.rstrip("/")):
+        return None
+    if flags & DESCRIPTOR and not size:
+        try:
+            size = Frame.open(source, data).frame_len
+        except FAULTS:
+            return None
+        return Found(name, at, data, size, None)
+    if size == _FULL:
+        size = csize = far(raw[name_length:], (size,))[0]
+    if size != csize or size == _FULL:
+        return None
+    return Found(name, at, data, size, crc)
+
+
+def _later_directory(source: Source, start: int, behind: list[Found]) -> dict[str, tuple[int, int]] | None:
+    """A whole directory behind the last member, whose end record is lost; None where there is none."""
+    ends = (one.data + one.size for one in behind if one.data + one.size <= source.size and _sum_fits(source, one))
+    start = max([start, *ends])
+    rest = source.read(start, min(source.size - start, 256 << 20))
+    if rest[:4] != _RECORD:  # the first record is damaged, or the last member
+        return None
+    at = 0
+    found: dict[str, tuple[int, int]] = {}
+    while rest[at : at + 4] == _RECORD and at + 46 <= len(rest):
+        flags = int.from_bytes(rest[at + 8 : at + 10], "little")
+        name_length, extra_length, comment_length = struct.unpack_from("<3H", rest, at + 28)
+        crc, header = struct.unpack_from("<I", rest, at + 16)[0], struct.unpack_from("<I", rest, at + 42)[0]
+        stop = at + 46 + name_length + extra_length + comment_length
+        if stop > len(rest) or header == _FULL:
+            return None
+        try:
+            name = rest[at + 46 : at + 46 + name_length].decode("utf-8" if flags & 0x800 else "cp437")
+        except UnicodeDecodeError:
+            return None
+        if not is_safe("/" + name.rstrip("/")):
+            return None
+        found[name] = header, crc
+        at = stop
+    # Only what the end record follows, or a part of it, is all of the directory.
+    end = rest[at : at + 4]
+    if not end and any(one.name not in found for one in behind):
+        return None
+    return found if not end or b"PK\5\6".startswith(end) or end == b"PK\6\6" else None
+
 
 # What the name of a member may have.
 _MOST_IN_ARCHIVE: Final = 0xFFFF
@@ -55,7 +501,7 @@ def _opened(path: str, lost: Findings) -> Source:
 
 
 def _nothing(lost: Findings) -> FormatError:
-    reasons = [one.problem for one in lost.found if one.kind == "damage"] or [one.problem for one in lost.found]
+    reasons = [one.problem for one in lost.damage or lost.found]
     first = next((one for one in lost.found if one.offset is not None), None)
     notes = [one.problem for one in lost.found if one.kind == "note" and "fill=0" in one.problem]
     why = "; ".join(dict.fromkeys([*notes, *reasons[:3]]))
@@ -133,7 +579,7 @@ def _recover_file(root: str, name: str, lost: Findings, fill: Any) -> ByteRange 
     try:
         key.encode()
         source = open_regular(path)
-        if not name.endswith(LEAF_SUFFIXES) and not _is_frame(source):
+        if not name.endswith(LEAF_SUFFIXES) and not is_frame_at(source, 0, source.size):
             return None
         kept = recover_frame(source, 0, -1, lost, key, fill)
     except UnicodeEncodeError:
@@ -145,10 +591,6 @@ def _recover_file(root: str, name: str, lost: Findings, fill: Any) -> ByteRange 
     return None if kept is None else kept.stored()
 
 
-def _is_frame(source: Source) -> bool:
-    return source.size >= len(FRAME_MAGIC) and source.read(0, len(FRAME_MAGIC)) == FRAME_MAGIC
-
-
 def write_store_to(path: str, values: Values, lost: Findings) -> tuple[str, ...]:
     """Write what was recovered to a new store; its keys. `FormatError` where that is nothing."""
     leaves = {}
@@ -158,7 +600,7 @@ def write_store_to(path: str, values: Values, lost: Findings) -> tuple[str, ...]
             leaves[key] = byte_range
         else:
             lost.add(f"it can be read, but {reason}", key=key)
-    if not leaves and (values.kind is None or any(one.kind == "damage" for one in lost.found)):
+    if not leaves and (values.kind is None or lost.damage):
         raise _nothing(lost)
     recovered = []
     # All of it or nothing: a part of what is whole would look like all of it.
@@ -196,16 +638,7 @@ def _new_store(path: str, values: Values) -> Store:
 # ------------------------------------------------------------------ which keys a new store can have
 # They are more than the keys that are allowed for new values, so that nothing is lost that can be read and written.
 def why_not(path: str, key: str, suffix: str) -> str | None:
-    """Why a new store cannot have a key; None where it can.
-
-    Parameters
-    ----------
-    path : str
-        The store, whose suffix says what it is.
-    key : str
-    suffix : str
-        That of the file of the leaf, or of its member.
-    """
+    """Why a new store cannot have a key, None where it can: by the suffixes of the store, and of the leaf's file."""
     if not is_safe(key):
         return "no store can have its key, which has an empty segment, '.' or '..', or a NUL"
     try:

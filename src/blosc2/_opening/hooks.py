@@ -45,7 +45,7 @@ def _reduce(stored: Stored) -> tuple[Any, ...]:
 
 
 def _token(stored: Stored) -> tuple[Any, ...]:
-    from blosc2._opening.tokens import token_of
+    from blosc2._opening.pickles import token_of
 
     return token_of(stored)
 

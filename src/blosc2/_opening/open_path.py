@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from blosc2 import _arrays, _files, _frames, _handles, _opening
 from blosc2 import schunk as schunk_module
 from blosc2._core.frame.frame import Frame
+from blosc2._core.io.forking import environment_has
 from blosc2._core.io.source import Source
 from blosc2._frames import is_directory_frame
 from blosc2._functions import wrap
@@ -23,7 +24,7 @@ from blosc2._options import (
     local_path,
     remote_path,
     scheme_of,
-    shares,
+    shares_by_environment,
     tell_of_mapping,
 )
 from blosc2.exceptions import ExistingFileError, FormatError, MissingFileError
@@ -134,11 +135,9 @@ def open(
             return again
     mode = "a" if mode == "r+" else mode  # as NumPy and h5py call it
     given = {"dataset": dataset, "hdf5_index": hdf5_index, "path": path, "shared_cache": shared_cache}
-    if any(given.values()):
-        kwargs |= {name: value for name, value in given.items() if value}
+    kwargs |= {name: value for name, value in given.items() if value}
     how = _check_keywords(kwargs) if kwargs else {}
-    if verify is not None:
-        how["verify"] = bool(verify)
+    how |= {} if verify is None else {"verify": bool(verify)}
     if not kwargs.get("durable", True):
         how["durable"] = False
     # For stores; arrays take `exclusive` alone, for each change.
@@ -151,24 +150,24 @@ def open(
         if not kwargs.get("exclusive", True):
             how["exclusive"] = False
     policy = deserialize if deserialize == "safe" else str(deserialize_mode(deserialize))
-    locking = bool(kwargs.get("locking"))
+    locking, exclusive = bool(kwargs.get("locking")), "exclusive" not in how
+    mapped = kwargs.get("initial_mapping_size")
     if isinstance(urlpath, str) and (
         isinstance(urlpath, RemotePath) or ("://" in urlpath and scheme_of(urlpath) not in (None, "file"))
     ):
         path_there = remote_path(urlpath, storage_options, remote)
-        check_remote(path_there, mode, mmap_mode, kwargs.get("initial_mapping_size"), locking=locking)
+        check_remote(path_there, mode, mmap_mode, mapped, locking=locking)
         return _opening.opened_remote(path_there, offset, policy, how, store_how, kwargs.get("cparams"))
     if storage_options or remote:
         raise ValueError("storage_options and remote are for URLs, and this is the path of a file: leave them out")
     name = local_path(urlpath)
     effective = check_open_modes(
-        mode, mmap_mode, kwargs.get("initial_mapping_size"), path=name, offset=offset, locking=locking,
-        exclusive="exclusive" not in how,
-    )  # fmt: skip
-    locking = shares(locking, name, mmap_mode, offset=offset, exclusive="exclusive" not in how)
-    suffix = os.path.splitext(name)[1]
-    if suffix in _STORE_SUFFIXES and offset == 0:
-        return _opening.opened_store(name, suffix, mode, mmap_mode, policy, store_how, locking=locking)
+        mode, mmap_mode, mapped, path=name, offset=offset, locking=locking, exclusive=exclusive
+    )
+    if environment_has(b"BLOSC_LOCKING") and not locking:
+        locking = shares_by_environment(name, mmap_mode, offset, exclusive=exclusive)
+    if name.endswith(_STORE_SUFFIXES) and offset == 0:
+        return _opening.opened_store(name, name[-4:], mode, mmap_mode, policy, store_how, locking=locking)
     try:
         status = os.stat(name)
     except (OSError, ValueError):  # what is wrong is said below
@@ -178,16 +177,11 @@ def open(
             options = HandleOptions(effective, mmap_mode, policy, locking=locking, **how)
             handle = open_handle(name, options, directory=True)
             return opened_object(handle, effective, kwargs.get("cparams"))
-        return _opening.opened_store(name, suffix, mode, mmap_mode, policy, store_how, locking=locking)
+        end = os.path.splitext(name)[1]
+        return _opening.opened_store(name, end, mode, mmap_mode, policy, store_how, locking=locking)
     if status is None and not os.path.lexists(name):
-        for other in _STORE_SUFFIXES:
-            if os.path.lexists(name + other):
-                return _opening.opened_store(name + other, other, mode, mmap_mode, policy, store_how, locking=locking)
-        raise MissingFileError(
-            errno.ENOENT,
-            "No such file or directory: blosc2.open opens what is there; blosc2.asarray(..., urlpath=...) makes a file",
-            name,
-        )
+        suffix = _suffix_there(name)
+        return _opening.opened_store(name + suffix, suffix, mode, mmap_mode, policy, store_how, locking=locking)
     if effective == "x":
         raise ExistingFileError(
             errno.EEXIST, "mode='x' only creates, and the file exists: mode='r' or 'a' opens it", name
@@ -205,13 +199,25 @@ def open(
             return _opening.opened_store(name, ".b2z", mode, mmap_mode, policy, store_how, locking=locking)
         except FormatError as second:
             raise _of_another_format(second, name) from None
-    tell_of_mapping(name, mmap_mode, kwargs.get("initial_mapping_size"), handle.frame.source.size)
+    tell_of_mapping(name, mmap_mode, mapped, handle.frame.source.size)
     if advise is not None:
         _files.advise_frame(advise, handle.frame)
     return opened_object(handle, effective, kwargs.get("cparams"))
 
 
 schunk_module.open = open
+
+
+def _suffix_there(name: str) -> str:
+    """The suffix with which there is a store of this name."""
+    for suffix in _STORE_SUFFIXES:
+        if os.path.lexists(name + suffix):
+            return suffix
+    raise MissingFileError(
+        errno.ENOENT,
+        "No such file or directory: blosc2.open opens what is there; blosc2.asarray(..., urlpath=...) makes a file",
+        name,
+    )
 
 
 def _opened_again(

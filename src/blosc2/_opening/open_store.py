@@ -73,13 +73,9 @@ def opened_store(
         timeout=given.get("timeout", ...), exclusive=given.get("exclusive", True), locking=locking, path=path,
     )  # fmt: skip
     remote = isinstance(path, RemotePath)
-    if not remote and not os.path.lexists(path):
-        raise MissingFileError(
-            errno.ENOENT,
-            "No such file or directory: the store does not exist; blosc2.open opens what is there, "
-            "TreeStore, DictStore and EmbedStore create it in modes 'a' and 'w'",
-            path,
-        )
+    # Who reads an archive finds out when it is opened.
+    if not remote and (mode != "r" or suffix == ".b2e") and not os.path.lexists(path):
+        raise _missing(path)
     if suffix == ".b2e" and (remote or not os.path.isdir(path)):
         return _embed_store()(path, mode=mode, mmap_mode=mmap_mode, deserialize=policy, locking=locking, **given)
     lock = None
@@ -95,11 +91,22 @@ def opened_store(
         if lock is not None:
             backend.cut_tail()
         return _store_of(backend, path, options, given)
-    except BaseException:
+    except BaseException as error:
         # Now: the traceback keeps the objects alive for a while.
         if lock is not None:
             lock.release()
+        if isinstance(error, FileNotFoundError) and not os.path.lexists(path):
+            raise _missing(path) from None
         raise
+
+
+def _missing(path: str) -> MissingFileError:
+    return MissingFileError(
+        errno.ENOENT,
+        "No such file or directory: the store does not exist; blosc2.open opens what is there, "
+        "TreeStore, DictStore and EmbedStore create it in modes 'a' and 'w'",
+        path,
+    )
 
 
 def _embed_store() -> type[EmbedStore]:

@@ -1,4 +1,4 @@
-"""Pickling arrays and super-chunks: those in files as a path, those in memory as their bytes.
+"""Pickling arrays and super-chunks: those in files as a path, those in memory as their bytes. And tokens for dask.
 
 A pickle of a file states which version the handle showed. Unpickled, it has the same items or raises an error. Nothing
 raises while a pickle is read: a process pool loses a task whose arguments cannot be unpickled, and its caller waits
@@ -7,11 +7,13 @@ forever. What cannot be opened raises when it is used, see `LostHandle`.
 
 from __future__ import annotations
 
+import hashlib
 import os
+import uuid
 from typing import Any
 
 from blosc2._arrays import Axes, ViewHandle
-from blosc2._files import LASTING
+from blosc2._files import LASTING, pieces_of
 from blosc2._handles import (
     LOST_ERRORS,
     DirectoryHandle,
@@ -26,7 +28,7 @@ from blosc2._handles import (
     version_of,
 )
 from blosc2._opening.open_path import from_cframe, open, schunk_from_cframe
-from blosc2._options import RemotePath
+from blosc2._options import RemotePath, absolute_path
 from blosc2.exceptions import StaleHandleError, StoreKeyError
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
@@ -164,3 +166,22 @@ def _store(path: str, how: dict[str, Any]) -> Any:
     if known is None or known[0] != name:
         _last = known = (name, open(path, **how))
     return known[1]
+
+
+def token_of(stored: Stored) -> tuple[Any, ...]:
+    """What tells these items from all others: path, key and version, or a digest of the bytes of what is in memory.
+
+    Data that others may change at any time, with ``locking=True``, have a token that is equal to no other.
+    """
+    handle, kind = stored._handle, type(stored).__name__
+    if isinstance(handle, LostHandle) or handle.locking:
+        return kind, uuid.uuid4().hex
+    if isinstance(handle, ViewHandle):
+        return kind, "view", tuple(handle.axes), token_of(handle.base)
+    if isinstance(handle, MemoryHandle) or handle.urlpath is None:
+        digest = hashlib.blake2b(digest_size=20)
+        for piece in pieces_of(handle.byte_range()):
+            digest.update(piece)
+        return kind, digest.hexdigest()
+    offset = handle.published.offset if handle.key is None else 0
+    return kind, absolute_path(handle.urlpath), handle.key, offset, version_of(handle)

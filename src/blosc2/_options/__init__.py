@@ -31,7 +31,7 @@ from blosc2._options.modes import (
     check_target_mode,
     deserialize_mode,
     refuse_without_path,
-    shares,
+    shares_by_environment,
 )
 from blosc2._options.paths import (
     RemoteOptions,

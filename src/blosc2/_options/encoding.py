@@ -39,9 +39,13 @@ class Parameters(Protocol):
 
 def encoding_of(cparams: Parameters, typesize: int, blocksize: int) -> Encoding:
     """The encoding that parameters ask for, with items and blocks of these sizes in bytes."""
+    # Those that this package does not know are the numbers themselves.
+    codec, split, *filters = [
+        getattr(one, "_value_", one) for one in (cparams.codec, cparams.splitmode, *cparams.filters)
+    ]
     return Encoding(
-        _number(cparams.codec), cparams.codec_meta, cparams.clevel, cparams.use_dict, typesize, blocksize,
-        _number(cparams.splitmode), tuple([_number(f) for f in cparams.filters]), tuple(cparams.filters_meta),
+        codec, cparams.codec_meta, cparams.clevel, cparams.use_dict, typesize, blocksize, split, tuple(filters),
+        tuple(cparams.filters_meta),
     )  # fmt: skip
 
 
@@ -66,7 +70,3 @@ def with_metas(encoding: Encoding, metas: tuple[int, ...]) -> Encoding:
 def zstd_encoding(clevel: int, last_filter: Filter = Filter.NOFILTER) -> Encoding:
     """How the package compresses bytes of its own, such as metadata; level 0 stores them as they are."""
     return plain_encoding(Codec.ZSTD.value, clevel, last_filter=last_filter.value)
-
-
-def _number(value: Any) -> int:
-    return int(getattr(value, "value", value))

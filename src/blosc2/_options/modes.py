@@ -123,16 +123,10 @@ def check_new_modes(
         raise ValueError(f"mode 'r' creates nothing: the {what} must already exist ({legible(path)})")
 
 
-def shares(
-    locking: object, path: str | None, mmap_mode: str | None, *, offset: int = 0, exclusive: bool = True
-) -> bool:
-    """Whether to share a lock: `locking` asks for it, or `BLOSC_LOCKING` in the environment, where it is possible."""
-    return bool(locking) or (
-        environment_has(b"BLOSC_LOCKING")
-        and os.environ.get("BLOSC_LOCKING") not in (None, "", "0")
-        and not (path is None or mmap_mode is not None or offset or sys.platform == "win32")
-        and exclusive
-    )
+def shares_by_environment(path: str | None, mmap_mode: str | None, offset: int = 0, *, exclusive: bool = True) -> bool:
+    """Whether `BLOSC_LOCKING` in the environment asks for ``locking=True``, where that is possible."""
+    possible = exclusive and not (path is None or mmap_mode is not None or offset or sys.platform == "win32")
+    return possible and os.environ.get("BLOSC_LOCKING", "0") not in ("", "0")
 
 
 def check_locking(path: str | None, mmap_mode: str | None) -> None:
@@ -242,8 +236,9 @@ def store_options(
         deserialize = str(deserialize_mode(deserialize))
     if locking:
         check_store_locking(path, mmap_mode, exclusive=exclusive)
-    locking = shares(locking, path, mmap_mode, exclusive=exclusive)
+    elif environment_has(b"BLOSC_LOCKING"):
+        locking = shares_by_environment(path, mmap_mode, exclusive=exclusive)
     seconds: Any = timeout
     if seconds is ...:
         seconds = None if locking else 0
-    return StoreOptions(mmap_mode, verify, advise, mode, str(deserialize), seconds, exclusive, locking)
+    return StoreOptions(mmap_mode, verify, advise, mode, str(deserialize), seconds, exclusive, bool(locking))

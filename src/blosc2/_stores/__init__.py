@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from blosc2._stores.leaf_publishing import LeafPublishing, gets_file
     from blosc2._stores.leaves.advice import advise_all
     from blosc2._stores.leaves.leaf import leaf_reader
-    from blosc2._stores.leaves.leaf_setting import ready_setter, set_chunks, set_leaf
+    from blosc2._stores.leaves.leaf_setting import ready_setter, remove_small, set_chunks, set_leaf, set_small
     from blosc2._stores.leaves.live_leaf import live_leaf
     from blosc2._stores.leaves.many_frames import LEAST, FrameMaker, nbytes_of, with_frames
     from blosc2._stores.leaves.read_many import read_named, read_parts, read_selections
@@ -45,7 +45,7 @@ else:
         "leaf_publishing": "LeafPublishing gets_file",
         "leaves.advice": "advise_all",
         "leaves.leaf": "leaf_reader",
-        "leaves.leaf_setting": "ready_setter set_chunks set_leaf",
+        "leaves.leaf_setting": "ready_setter remove_small set_chunks set_leaf set_small",
         "leaves.live_leaf": "live_leaf",
         "leaves.many_frames": "LEAST FrameMaker nbytes_of with_frames",
         "leaves.read_many": "read_named read_parts read_selections",

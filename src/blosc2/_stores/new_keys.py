@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from blosc2._arrays import raw_kinds
 from blosc2._backends import EMBED, KEY_RULES, LEAF_SUFFIXES, RESERVED, new_key, suffixed_folders
-from blosc2._core.keys.folded_keys import AGAIN, GROUP, LIKE_ANOTHER, UNKNOWN, KeyAdmission, KeySet, same_folded
+from blosc2._core.keys.folded_keys import (
+    AGAIN,
+    GROUP,
+    LIKE_ANOTHER,
+    UNKNOWN,
+    KeyAdmission,
+    KeySet,
+    KnownNames,
+    same_folded,
+)
 from blosc2._options import get_nthreads
 from blosc2._stores.contents import Contents
 
@@ -52,22 +61,16 @@ def _check_catalog(table: KeyTable) -> None:
         table.sound()
 
 
-class NewNames:
+class NewNames(KnownNames):
     """Compares each new key with the keys of the store.
 
     It keeps hashes of the keys without regard to case, and the groups that are named like the file of a leaf. Both are
     made when the first key is checked.
     """
 
-    __slots__ = ("_folded", "_removed", "_some_removed", "_suffixed", "unchecked")
+    __slots__ = ("_some_removed",)
 
     def __init__(self) -> None:
-        #: Whether to allow keys that differ in case only, or are named like files of others.
-        self.unchecked = False
-        self._folded: KeySet | None = None
-        self._suffixed: set[str] = set()
-        # Keys that were removed, as long as no key was added that is like another removed one.
-        self._removed: set[str] = set()
         # Whether hashes of removed keys are still there: they cost time, and give no wrong answer.
         self._some_removed = False
 
@@ -83,31 +86,33 @@ class NewNames:
 
         While many leaves are `streaming`, keys that came before are not in `contents`.
         """
-        if self._folded is None:
-            self._collect(contents)
-        assert self._folded is not None
+        if self.folded is None:
+            self.collect(contents)
+        assert self.folded is not None
         self._check_folders(key, contents)
-        if self._folded.add_folded(key):
-            if key in self._removed:  # nothing else is like it, as it was there before
-                self._removed.discard(key)
+        if self.folded.add_folded(key):
+            if key in self.removed:  # nothing else is like it, as it was there before
+                self.removed.discard(key)
                 return
-            self._removed.clear()
+            self.removed.clear()
             for batch in contents.key_batches():
                 for other in same_folded(batch, key):
                     if other != key:
                         raise differs_in_case(key, repr(other))
             if streaming:
                 raise differs_in_case(key, "another new key")
-        self._suffixed.update(suffixed_folders(key))
+        self.suffixed.update(suffixed_folders(key))
 
     def hashes(self, contents: Contents) -> KeySet | None:
         """Hashes of all keys without regard to case; None if these alone do not tell which new key is possible."""
-        if self._folded is None:
-            self._collect(contents)
-        return None if self.unchecked or self._suffixed else self._folded
+        if self.folded is None:
+            self.collect(contents)
+        return None if self.unchecked or self.suffixed else self.folded
 
-    def _collect(self, contents: Contents) -> None:
-        self._folded, self._suffixed = folded, suffixed = KeySet(), set()
+    def collect(self, contents: Contents) -> None:
+        """Collect the names of the keys of a store."""
+        folded, suffixed = KeySet(), set[str]()
+        self.folded, self.suffixed = folded, suffixed
         self._some_removed = False
         listing = contents.listing()
         tables = listing.tables
@@ -130,8 +135,8 @@ class NewNames:
     def _check_folders(self, key: str, contents: Contents) -> None:
         """Refuse "/x.b2nd/y" beside "/x"."""
         clashes = [folder for folder in suffixed_folders(key) if contents.has(os.path.splitext(folder)[0])]
-        if self._suffixed:
-            groups = [key + suffix for suffix in LEAF_SUFFIXES if key + suffix in self._suffixed]
+        if self.suffixed:
+            groups = [key + suffix for suffix in LEAF_SUFFIXES if key + suffix in self.suffixed]
             clashes += [group for group in groups if contents.listing().count(group)]
         if clashes:
             raise folder_clash(key, clashes[0])
@@ -139,34 +144,34 @@ class NewNames:
     def forget_removed(self) -> None:
         """Collect the keys again if some were removed."""
         if self._some_removed:
-            self._folded = None
+            self.folded = None
 
     def forget(self) -> None:
         """Collect the keys again."""
-        self._folded = None
+        self.folded = None
 
     # ------------------------------------------------------------------ as a follower of the keys
     def key_changed(self, key: str, change: int) -> None:
         """A leaf was replaced (0), added (1) or removed (-1)."""
         if change < 0:
             self._some_removed = True
-            if self._folded is not None:
-                self._removed.add(key)
+            if self.folded is not None:
+                self.removed.add(key)
 
     def keys_removed(self, keys: list[str]) -> None:
         """The leaves of many keys were removed."""
         self._some_removed = True
-        if self._folded is not None:
-            self._removed.update(keys)
+        if self.folded is not None:
+            self.removed.update(keys)
 
     def recount(self) -> None:
         """Some of the noted keys may not exist."""
         self._some_removed = True
-        self._removed = set()
+        self.removed = set()
 
     def begin_version(self) -> None:
         """Another version of the store is shown: all of its keys were checked."""
-        self._removed = set()
+        self.removed = set()
 
 
 class NewKeys:

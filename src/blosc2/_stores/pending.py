@@ -5,7 +5,8 @@ from __future__ import annotations
 import _thread
 from typing import TYPE_CHECKING, Any
 
-from blosc2._backends import MEMORY_LIMIT, ByteRange, Renamed
+from blosc2._backends import MEMORY_LIMIT as MEMORY_LIMIT
+from blosc2._backends import ByteRange, Renamed
 from blosc2._core.io.sharing import item_of
 from blosc2._core.leaves.store_state import PendingFrames
 
@@ -37,16 +38,12 @@ class PendingChanges(PendingFrames):
         The innermost `AllOrNone` block of each thread that has one.
     """
 
-    __slots__ = ("registry", "removed_groups", "unwritten")
+    __slots__ = ()
 
     frames: dict[str, ByteRange | None]
     blocks: dict[int, AllOrNone]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.registry: dict[str, Any] | None = None
-        self.unwritten = False
-        self.removed_groups: tuple[str, ...] = ()
+    registry: dict[str, Any] | None
+    removed_groups: tuple[str, ...]
 
     def clear(self) -> None:
         """Forget all changes: they are published, or dropped."""

@@ -34,6 +34,7 @@ from blosc2._options import StoreOptions
 from blosc2._stores import publish
 from blosc2._stores.contents import Contents
 from blosc2._stores.followers import KeyFollower, forget_published_keys
+from blosc2._stores.leaves import open_leaves
 from blosc2._stores.leaves.advice import advise
 from blosc2._stores.leaves.leaf import read_only
 from blosc2._stores.leaves.open_leaves import OpenLeaves
@@ -86,7 +87,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
         self._followers: tuple[KeyFollower, ...] = (self._contents,)
         self._leaves = leaves = OpenLeaves()
         self._use_open_leaves(leaves.held, self._hidden_name, not locking)
-        self._sweep_at = leaves.limit
+        self._sweep_at = open_leaves.LEAST_SWEPT
         if locking:
             session.share(self, timeout)
         if mode != "r":
@@ -242,9 +243,11 @@ class Store(LeafLookup, MutableMapping[str, Any]):
 
     # ------------------------------------------------------------------ changing
     def _set(self, key: str, value: Any) -> None:
-        """Set a leaf, if `LeafSetter` cannot do that."""
+        """Set a leaf that `LeafSetter` has not set: it may not know this version of the store yet."""
         if self._prefix:
             self._owner[self._absolute(key)] = value
+            return
+        if _stores.set_small(self, key, value):
             return
         key = new_key(key)
         self._session.check_writable("set items", key)

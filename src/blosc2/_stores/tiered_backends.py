@@ -27,7 +27,7 @@ def backend_of(path: str, options: StoreOptions, kind: str = "b2dict") -> Tiered
     mode = options.mode
     if isinstance(path, RemotePath):
         return _backends.RemoteZipBackend(path, options, kind)
-    if not os.path.isabs(path):  # most are: opening a store is to take few calls
+    if not path.startswith(os.sep):  # most do: opening a store is to take few calls
         path = absolute_path(path)
     named = path.rstrip("/") or path
     # Readers follow a link anew at each `refresh`; a writer stays where it led when the lock was taken.

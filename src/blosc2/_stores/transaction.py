@@ -68,7 +68,7 @@ class AllOrNone(Block):
             return
         pending, leaves = self._store._pending, self._store._leaves
         change: Any = pending.frames.get(key, ...)
-        handle, leaf = leaves.handles.get(key), leaves.find(key)
+        handle, leaf = leaves.handle(key), leaves.find(key)
         self._before[key] = change, pending.tiers.get(key), handle, leaf, key in leaves.edited
 
     def note_together(self, changes: dict[str, Any]) -> None:

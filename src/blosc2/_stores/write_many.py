@@ -185,7 +185,7 @@ def _set_many(store: Store, items: Iterator[tuple[str, Any]], progress: Progress
     count = nbytes = 0
     pair: tuple[str, Any] | None
     while True:
-        setter = whole._setter
+        setter = _stores.ready_setter(whole)
         if setter is None:
             pair = next(items, None)
         else:

@@ -10,30 +10,27 @@ from blosc2._core.on_demand import on_demand
 
 if TYPE_CHECKING:
     from blosc2._tools.cli import main
-    from blosc2._tools.converting import ConversionReport, LeftOut, convert
-    from blosc2._tools.integrations import add_xarray_accessor, to_store, zarr_references
-    from blosc2._tools.loading import (
-        BatchList,
-        Loader,
-        PatchSampler,
-        Permutation,
-        Samples,
-        foreground_index,
-        large_memory,
-        stacked,
-    )  # fmt: skip
+    from blosc2._tools.converting.items import LeftOut
+    from blosc2._tools.converting.run import ConversionReport, convert
+    from blosc2._tools.integrations.writing import to_store
+    from blosc2._tools.integrations.xarray_accessor import add_xarray_accessor
+    from blosc2._tools.integrations.zarr_files.references import zarr_references
+    from blosc2._tools.loading.loader import Loader
+    from blosc2._tools.loading.order import Permutation
+    from blosc2._tools.loading.patches import PatchSampler, foreground_index
+    from blosc2._tools.loading.samples import BatchList, Samples, large_memory, stacked
     from blosc2._tools.merging import merge
 else:
     __getattr__ = on_demand(__name__, {
         "cli": "main",
-        "converting": "ConversionReport LeftOut convert",
-        "integrations": "add_xarray_accessor to_store zarr_references",
-        "loading": "BatchList Loader PatchSampler Permutation Samples foreground_index large_memory stacked",
+        "converting.items": "LeftOut",
+        "converting.run": "ConversionReport convert",
+        "integrations.writing": "to_store",
+        "integrations.xarray_accessor": "add_xarray_accessor",
+        "integrations.zarr_files.references": "zarr_references",
+        "loading.loader": "Loader",
+        "loading.order": "Permutation",
+        "loading.patches": "PatchSampler foreground_index",
+        "loading.samples": "BatchList Samples large_memory stacked",
         "merging": "merge",
     })  # fmt: skip
-
-__all__ = [
-    "BatchList", "ConversionReport", "LeftOut", "Loader", "PatchSampler", "Permutation", "Samples",
-    "add_xarray_accessor", "convert", "foreground_index", "large_memory", "main", "merge", "stacked", "to_store",
-    "zarr_references",
-]  # fmt: skip

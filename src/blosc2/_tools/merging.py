@@ -123,15 +123,9 @@ def _counted(clashes: list[str]) -> str:
 
 
 class _Part:
-    """A source: its leaves and groups, by their keys in the target.
+    """A source: its leaves and groups, by their keys in the target, where they are put below a group.
 
-    Parameters
-    ----------
-    opened : ExitStack
-        Closes what is opened here.
-    group : str
-        Below which its keys are put.
-    source : path or Store
+    `opened` closes what is opened here.
     """
 
     def __init__(self, opened: ExitStack, group: str, source: Any) -> None:
@@ -182,14 +176,8 @@ class _Part:
 
 
 class _Merged:
-    """What the target will have: checked before anything is copied.
-
-    Attributes
-    ----------
-    leaves : dict
-        The part of each leaf that is copied, and its key there.
-    groups : dict
-        The attributes of each group.
+    """What the target will have, checked before anything is copied: the part of each leaf and its key there, and the
+    attributes of each group.
     """
 
     def __init__(self, parts: list[_Part], target: _Part | None, on_clash: str) -> None:

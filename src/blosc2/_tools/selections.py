@@ -1,13 +1,14 @@
-"""What an index names of each axis of an array, and reading that in pieces."""
+"""What an index names of each axis of an array: reading it in pieces, and planes of it as pictures."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from blosc2._display import grey, human_size, limits
 from blosc2._indexing import basic_selection
 
 #: What is selected of an axis: one item, or several.
@@ -79,3 +80,157 @@ def pieces(array: Any, axes: Sequence[Axis], most: int) -> Iterator[np.ndarray[A
             break
     for start in range(0, len(items), height):
         yield np.asarray(array[index_of([*axes[:first], items[start : start + height], *axes[first + 1 :]])])
+
+
+# ------------------------------------------------------------------ planes as pictures
+#: The largest number of pixels of one side: it bounds what is in memory.
+LONGEST = 2048
+# So many items of a short side are shown, however long the other is.
+_FEWEST = 8
+# How many pixels high a picture of one axis is.
+_STRIP = 16
+
+
+class Picture(NamedTuple):
+    """A plane that was read: its items, and these as grey values or colours of uint8, which lie on a last axis.
+
+    `axes` is what was read of each axis of the array, `whole` the lengths of the sides of the plane, read or not; `low`
+    and `high` became black and white.
+    """
+
+    items: np.ndarray[Any, Any]
+    pixels: np.ndarray[Any, Any]
+    axes: list[Axis]
+    whole: list[int]
+    low: float
+    high: float
+    in_colour: bool
+
+    def size(self) -> str:
+        """How many items are shown, and of how many."""
+        shown = " x ".join(f"{length:,}" for length in self.items.shape[: len(self.whole)])
+        total = " x ".join(f"{length:,}" for length in self.whole)
+        return shown if shown == total else f"{shown} of {total}"
+
+    def scale(self) -> str:
+        """What black and white stand for."""
+        return "colours" if self.in_colour else f"{self.low:.6g} is black, {self.high:.6g} is white"
+
+    def opaque_where_known(self) -> np.ndarray[Any, Any]:
+        """The pixels of a file: one axis as a strip, and NaN without opacity."""
+        pixels, items = self.pixels, self.items
+        if items.ndim == 1:
+            pixels, items = np.repeat(pixels[None], _STRIP, axis=0), np.repeat(items[None], _STRIP, axis=0)
+        missing = np.isnan(items)
+        if self.in_colour or not missing.any():
+            return pixels
+        opacity = np.where(missing, 0, 255).astype(np.uint8)
+        return np.stack([pixels, pixels, pixels, opacity], axis=-1)
+
+
+def check_dtype(dtype: np.dtype[Any]) -> None:
+    """Refuse what is no number that can be a grey value."""
+    if dtype.kind == "c":
+        raise ValueError("complex numbers have no grey values; store their np.abs or np.angle, and show that")
+    if dtype.names:
+        raise ValueError("records have no grey values; store one of their fields, and show that")
+    if dtype.kind not in "biuf":
+        raise ValueError(f"items of dtype {dtype} have no grey values; 'blosc2 cat' prints them")
+
+
+def has_colours(dtype: np.dtype[Any], length: int) -> bool:
+    """Whether a last axis behind two others is taken for red, green, blue and opacity."""
+    return dtype == np.uint8 and length in (3, 4)
+
+
+def middle_plane(axes: list[Axis], dtype: np.dtype[Any]) -> tuple[list[Axis], list[int]]:
+    """The selection with the middle of all axes but the last one or two, and which these are; colours come behind."""
+    free = [number for number, axis in enumerate(axes) if isinstance(axis, range)]
+    if any(not range_of(axes[side]) for side in free):
+        raise ValueError("the selection has no items; 'blosc2 info' tells the shape")
+    if not free:
+        raise ValueError("this is one item, and no picture; 'blosc2 cat' prints it")
+    planes = free[:-1] if len(free) > 2 and has_colours(dtype, len(range_of(axes[free[-1]]))) else free
+    for side in planes[:-2]:
+        axis = range_of(axes[side])
+        axes[side] = axis[len(axis) // 2]
+    return axes, planes[-2:]
+
+
+def range_of(axis: Axis) -> range:
+    """The items of an axis of which several are selected."""
+    assert isinstance(axis, range)
+    return axis
+
+
+def with_steps(axes: Sequence[Axis], sides: Sequence[int], box: tuple[int, int]) -> list[Axis]:
+    """The selection with a step, the same for both sides, so that it fits; a short side keeps some of its items."""
+    found = list(axes)
+    most = box[-len(sides) :]
+    lengths = [len(range_of(axes[side])) for side in sides]
+    step = max(-(-length // limit) for length, limit in zip(lengths, most, strict=True))
+    for side, length, limit in zip(sides, lengths, most, strict=True):
+        fewest = max(1, min(_FEWEST, limit // 2))
+        found[side] = range_of(axes[side])[:: min(step, max(1, length // fewest))]
+    return found
+
+
+def decoded_bytes(array: Any, axes: Sequence[Axis]) -> int:
+    """About how many bytes are decoded to read a selection: those of the blocks that it touches."""
+    blocks = 1
+    for axis, block in zip(axes, array.blocks, strict=True):
+        if isinstance(axis, range):
+            first, last = sorted((axis[0], axis[-1])) if axis else (0, 0)
+            blocks *= min(len(axis), last // max(block, 1) - first // max(block, 1) + 1)
+    return blocks * int(math.prod(array.blocks) * array.dtype.itemsize)
+
+
+def read_picture(
+    array: Any, axes: Sequence[Axis], sides: Sequence[int], box: tuple[int, int], *,
+    span: tuple[float, float] | None = None, percentiles: tuple[float, float] | None = None, most: int | None = None,
+) -> Picture:  # fmt: skip
+    """Read a plane with a step, so that it fits into a box of pixels.
+
+    With `most`, the step grows until no more than so many bytes are decoded; complex numbers show their magnitude.
+    """
+    whole = [len(range_of(axes[side])) for side in sides]
+    small = with_steps(axes, sides, box)
+    while most is not None and (need := decoded_bytes(array, small)) > most:
+        box = box[0] // 2, box[1] // 2
+        if not all(box):
+            raise ValueError(f"a picture needs {human_size(need)} to be decoded; see 'blosc2 show'")
+        small = with_steps(axes, sides, box)
+    items = np.asarray(array[index_of(small)])
+    if items.dtype.kind == "c":
+        items = np.abs(items)
+    in_colour = items.ndim > len(sides)
+    low, high = _contrast(items, span, percentiles, in_colour=in_colour)
+    return Picture(items, grey(items, low, high), small, whole, low, high, in_colour)
+
+
+def _contrast(
+    items: np.ndarray[Any, Any], span: tuple[float, float] | None, percentiles: tuple[float, float] | None, *,
+    in_colour: bool,
+) -> tuple[float, float]:  # fmt: skip
+    """The numbers that become black and white."""
+    if span:
+        return span
+    if percentiles:
+        return limits(items, percentiles) or (0.0, 1.0)
+    if in_colour:
+        return 0.0, 255.0
+    if items.dtype.kind == "b":
+        return 0.0, 1.0
+    return limits(items) or (0.0, 1.0)
+
+
+def index_text(axes: Sequence[Axis]) -> str:
+    """An index as it is written for `cat`."""
+    texts = []
+    for part in index_of(axes):
+        if isinstance(part, slice):
+            stop = "" if part.stop is None else part.stop
+            texts.append(f"{part.start}:{stop}" + (f":{part.step}" if part.step != 1 else ""))
+        else:
+            texts.append(str(part))
+    return ", ".join(texts)

@@ -270,14 +270,25 @@ class DirectoryBackend(TieredBackend):
     def forget_shown_keys(self) -> None:
         """Look at the files again, and at the embedded values, if it can be told where they are now."""
         self._forget()
-        byte_range = None
         # What somebody else has put there stays refused.
         if self._embed_file.behind or file_identity(self._embed_file.path) == self._identity:
             with suppress(OSError, FormatError):
-                byte_range = self.embed_byte_range()
-        if byte_range is not None and self.embedded is not None:
-            self.embedded = Embedded(byte_range, verify=self.how.verify)
+                self._read_embedded_again()
         super().forget_shown_keys()  # last: a listing that is made meanwhile is of the embedded values before
+
+    def _read_embedded_again(self, entries: dict[str, dict[str, Any]] | None = None) -> None:
+        """Show the embedded values that are in the file now, whose map may be known from writing it.
+
+        If that fails, those before are shown, and the file stays unread.
+        """
+        before = self.shown()
+        try:
+            byte_range = self.embed_byte_range()
+            if self.embedded is not None:
+                self.embedded = self._written(byte_range, entries)
+        except BaseException:
+            self.show(before)
+            raise
 
     def _forget(self) -> None:
         self.files.forget()
@@ -324,8 +335,7 @@ class DirectoryBackend(TieredBackend):
             return
         kept.update((key, embedded.kept(key) if key in embedded.entries else None) for key in moved)
         directories.publishing.into(self, {}, self.changes_of(moved, new.registry), fresh=False, durable=new.durable)
-        entries = self._entries
-        self.embedded = self._written(self.embed_byte_range(), entries)
+        self._read_embedded_again(self._entries)
         for key in moved:
             del values[key]
 

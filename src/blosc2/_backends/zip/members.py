@@ -95,7 +95,7 @@ def _last_record(source: Source) -> bytes:
     return b""
 
 
-#: Members of more bytes get checksums of their own; `member_checksum.pxd` has the same number.
+#: Members of more bytes get checksums of their own; `archive.pxd` has the same number.
 SMALL_MEMBER: Final = 4096
 
 _SUFFIXES: Final = tuple(suffix.encode() for suffix in LEAF_SUFFIXES)

@@ -48,7 +48,7 @@ from blosc2.exceptions import FormatError, legible
 
 if TYPE_CHECKING:
     from blosc2._backends.zip.backend import ZipBackend
-    from blosc2._core.frame.small_frame import RawKinds
+    from blosc2._core.frame.frame_writer import RawKinds
     from blosc2._core.keys.folded_keys import KeyAdmission
 
 #: Archives of at least this many leaves carry a catalog.

@@ -4,6 +4,5 @@
 """
 
 __all__ = [
-    "catalog_pages", "catalog_patch", "catalog_writer", "descriptions", "leaf_kinds", "leaf_merge", "path_slots",
-    "slot_changes",
+    "catalog_writer", "descriptions",
 ]  # fmt: skip

@@ -9,8 +9,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
-from blosc2._core.codec.chunk cimport BAD_STREAM, CHUNK_OK, KIND_REGULAR, Chunk, block_bytes
-from blosc2._core.codec.chunk_checks cimport block_span, filter_keeps_run
+from blosc2._core.codec.chunk cimport (
+    BAD_STREAM, CHUNK_OK, KIND_REGULAR, Chunk, block_bytes, block_span, filter_keeps_run)
 from blosc2._core.codec.codec cimport DecodeContext, reserve_scratch
 from blosc2._core.io.little_endian cimport i32
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "../io/steps.h"
-#include "library_memory.h"
+#include "library.h"
 
 typedef void (*BlocksJob)(void *);
 typedef void (*RunBlocks)(void *helpers, BlocksJob job, int count, size_t size, void *data);

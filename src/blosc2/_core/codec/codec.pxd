@@ -1,12 +1,11 @@
 from cpython.pythread cimport PyThread_type_lock
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t, uint8_t
 from libc.stdlib cimport realloc
 
 from blosc2._core.codec.chunk cimport (
-    BAD_LENGTH, BAD_SPECIAL, BAD_SUM, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, MOST_STEPS, NO_MEMORY,
-    Chunk, block_bytes)
-from blosc2._core.codec.chunk_checks cimport block_span
-from blosc2._core.codec.special_chunks cimport fill
+    BAD_LENGTH, BAD_SPECIAL, BAD_SUM, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, MOST_STEPS,
+    NO_MEMORY, Chunk, block_bytes, block_span, fill)
+
 
 cdef extern from "codec/block_threads.h" nogil:
     ctypedef void (*BlocksJob)(void *) noexcept nogil

@@ -17,24 +17,339 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from blosc2._core.codec cimport cblosc2 as c
+from blosc2._core.codec.cblosc2 cimport blosc2_unshuffle
 from blosc2._core.codec.chunk cimport (
-    BAD_CBYTES, BAD_DECODED, BAD_LENGTH, BAD_ROOM, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, MAX_BUFFER,
-    NEEDS_GEOMETRY, NO_MEMORY, Chunk, block_bytes, chunk_error_text)
-from blosc2._core.codec.chunk_checks cimport (
-    FILTER_DELTA, FILTER_NDMEAN, FIRST_PLUGIN, check_block, check_starts, filter_asks_array, inspect,
-    largest_codec_meta)
-from blosc2._core.codec.idle_contexts cimport (
-    KEEP, POOL, TEMPORARIES, Idle, free_context, let_go, new_context, put_idle, take_idle)
-from blosc2._core.codec.near_limit cimport compress_chunk
-from blosc2._core.codec.padded_chunks cimport new_schunk, padded_copy
-from blosc2._core.codec.plain_chunks cimport ZSTD_freeDCtx, decode_here, is_decoded_here, streams_of
-from blosc2._core.codec.special_chunks cimport fill
-from blosc2._core.codec.vl_encoding cimport compress_vl_chunk, raw_vl_chunk, vl_total
-from blosc2._core.io.buffer cimport Buffer, readable
+    BAD_CBYTES, BAD_DECODED, BAD_LENGTH, BAD_ROOM, CHUNK_HEADER, CHUNK_OK, CODEC_ZSTD, FILTER_DELTA, FILTER_NDMEAN,
+    FIRST_PLUGIN, KIND_RAW, KIND_REGULAR, MAX_BUFFER, NEEDS_GEOMETRY, NO_MEMORY, Chunk, block_bytes, block_span,
+    check_block, check_starts, chunk_error_text, decodes_starts, fill, filter_asks_array, inspect, is_split,
+    is_unfiltered, largest_codec_meta)
 from blosc2._core.io.little_endian cimport i32
+from blosc2._core.io.source cimport Buffer, readable
+from blosc2._core.io.steps cimport step_begin, step_end, step_lock
 
 from blosc2._core.io.forking import each, in_child
 from blosc2.exceptions import CompressionError, FormatError, codec_error_text
+
+# Blocks of plain chunks, which own_decoder.h decodes.
+
+
+cdef extern from "codec/own_decoder.h" nogil:
+    int decode_stream(int codec, void *zstd, const uint8_t **source, const uint8_t *stop, uint8_t *to, int32_t size,
+                      int32_t wanted, const uint8_t *next)
+    void *ZSTD_createDCtx()
+    void ZSTD_freeDCtx(void *context)
+
+
+cdef inline int streams_of(
+        DecodeContext *context, const Chunk *chunk, int32_t block, uint8_t *to, int32_t wanted) noexcept nogil:
+    """The streams of one loaded block, one behind the other: its bytes before their filter is undone.
+
+    The first `wanted` bytes of each stream are enough.
+    """
+    cdef int32_t nbytes = block_bytes(chunk, block)
+    cdef int32_t streams = 1
+    cdef int32_t start = 0, stop = 0, i
+    cdef const uint8_t *source
+    cdef const uint8_t *next
+    cdef int status = block_span(chunk, block, &start, &stop)
+    if status:
+        return status
+    if is_split(chunk, nbytes):
+        streams = chunk.typesize
+        nbytes //= streams
+    if chunk.codec == CODEC_ZSTD and context.zstd == NULL:
+        context.zstd = ZSTD_createDCtx()
+        if context.zstd == NULL:
+            return NO_MEMORY
+    source = chunk.data + start
+    next, context.next = context.next, NULL
+    for i in range(streams):
+        status = decode_stream(chunk.codec, context.zstd, &source, chunk.data + stop, to + <int64_t> i * nbytes, nbytes,
+                               min(wanted, nbytes), next if i == streams - 1 else NULL)
+        if status:
+            return status
+    return CHUNK_OK
+
+
+cdef inline bint is_decoded_here(const Chunk *chunk) noexcept nogil:
+    """Whether whole blocks are decoded here: all plain ones that are shuffled, and those of LZ4.
+
+    For BloscLZ and zstd without a filter, the C library takes a twentieth less time.
+    """
+    return chunk.plain and (chunk.filter != 0 or decodes_starts(chunk.codec))
+
+
+cdef inline int decode_here(DecodeContext *context, const Chunk *chunk, int32_t block, uint8_t *to) noexcept nogil:
+    """The bytes of one loaded block, whose filter is undone."""
+    cdef int32_t nbytes = block_bytes(chunk, block)
+    cdef uint8_t *streams
+    cdef int status
+    if is_unfiltered(chunk):
+        return streams_of(context, chunk, block, to, nbytes)
+    streams = reserve(&context.unfiltered, &context.unfiltered_size, nbytes)
+    if streams == NULL:
+        return NO_MEMORY
+    status = streams_of(context, chunk, block, streams, nbytes)
+    if status == CHUNK_OK:
+        blosc2_unshuffle(chunk.typesize, nbytes, streams, to)
+    return status
+
+
+# Decode contexts, and how they wait to be used again.
+
+
+cdef enum:
+    POOL = 64       # that wait
+    KEEP = 8 << 20  # scratch and temporaries above this are not kept between calls
+    TEMPORARIES = 4 # blocks that a context of the library keeps room for
+
+
+cdef struct Idle:
+    step_lock turn
+    int count
+    DecodeContext *contexts[POOL]
+
+
+cdef inline DecodeContext *take_idle(Idle *idle, int32_t blocksize) noexcept:
+    """A context that waits, one of that block size if there is one; NULL if none waits."""
+    cdef DecodeContext *context = NULL
+    cdef int i, chosen
+    step_begin(&idle.turn)
+    chosen = idle.count - 1
+    for i in range(idle.count - 1, -1, -1):
+        if idle.contexts[i].blocksize == blocksize:
+            chosen = i
+            break
+    if chosen >= 0:
+        context = idle.contexts[chosen]
+        idle.count -= 1
+        idle.contexts[chosen] = idle.contexts[idle.count]
+    step_end(&idle.turn)
+    return context
+
+
+cdef inline bint put_idle(Idle *idle, DecodeContext *context) noexcept:
+    """Let a context wait; whether there was room."""
+    cdef bint fits
+    step_begin(&idle.turn)
+    fits = idle.count < POOL
+    if fits:
+        idle.contexts[idle.count] = context
+        idle.count += 1
+    step_end(&idle.turn)
+    return fits
+
+
+cdef inline void free_context(DecodeContext *context) noexcept:
+    if context.dctx != NULL:
+        c.blosc2_free_ctx(<c.blosc2_context *> context.dctx)
+    context.dctx = NULL
+    cdef int i
+    for i in range(CACHED_BLOCKS):
+        free(context.cached[i].data)
+    if context.zstd != NULL:
+        ZSTD_freeDCtx(context.zstd)
+    free(context.stored)
+    free(context.unfiltered)
+    free(context.scratch)
+    free(context)
+
+
+cdef inline void new_context(DecodeContext *context) noexcept:
+    """Replace the context of the C library by a new one, which keeps nothing of the old one."""
+    cdef c.blosc2_dparams dparams = c.blosc2_get_blosc2_dparams_defaults()
+    dparams.nthreads = 1
+    if context.dctx != NULL:
+        c.blosc2_free_ctx(<c.blosc2_context *> context.dctx)
+    leave_reserve()
+    context.dctx = c.blosc2_create_dctx(dparams)
+    context.blocksize = 0
+
+
+cdef inline void let_go(uint8_t **buffer, int64_t *size) noexcept nogil:
+    if size[0] > KEEP:
+        free(buffer[0])
+        buffer[0], size[0] = NULL, 0
+
+
+# Chunks for codecs that work on the blocks of arrays.
+
+
+cdef enum:
+    # Bytes from which the C library gives fresh pages, which are zeros already.
+    LARGE = 8 << 20
+
+
+cdef inline int padded_copy(const Chunk *chunk, uint8_t **copy) noexcept nogil:
+    """Make a copy of a loaded chunk with zeros behind it; a status. It is what the chunk was, whatever a file shows by now.
+
+    Codecs that work on array blocks do not stop at the end of damaged input: what lies behind it must be ours, and
+    always the same.
+    """
+    cdef size_t behind = 2 * <size_t> chunk.blocksize + 4096
+    cdef size_t size = <size_t> chunk.cbytes + behind
+    cdef uint8_t *padded
+    cdef Chunk own
+    cdef int status
+    if size > LARGE:
+        padded = <uint8_t *> calloc(1, size)    # pages that nobody touches take no memory
+    else:
+        padded = <uint8_t *> malloc(size)
+        if padded != NULL:
+            memset(padded + chunk.cbytes, 0, behind)
+    if padded == NULL:
+        return NO_MEMORY
+    memcpy(padded, chunk.data, <size_t> chunk.cbytes)
+    status = inspect(padded, chunk.cbytes, &own)
+    if status == CHUNK_OK and (own.kind != chunk.kind or own.variable != chunk.variable or own.cbytes != chunk.cbytes
+                               or own.nbytes != chunk.nbytes or own.blocksize != chunk.blocksize):
+        status = BAD_LENGTH
+    if status == CHUNK_OK and own.kind == KIND_REGULAR:
+        status = check_starts(&own)
+    if status:
+        free(padded)
+    else:
+        copy[0] = padded
+    return status
+
+
+cdef inline void *new_schunk(c.blosc2_cparams *cparams, bytes geometry, int32_t chunksize) except NULL:
+    """The C library's super-chunk that tells such codecs about the array."""
+    cdef c.blosc2_dparams dparams = c.blosc2_get_blosc2_dparams_defaults()
+    cdef c.blosc2_storage storage = c.blosc2_get_blosc2_storage_defaults()
+    cdef c.blosc2_schunk *schunk
+    cdef int status = 0
+    dparams.nthreads = 1
+    storage.cparams = cparams
+    storage.dparams = &dparams
+    enter_library()
+    schunk = c.blosc2_schunk_new(&storage)
+    if schunk != NULL:
+        schunk.chunksize = chunksize
+        status = c.blosc2_meta_add(schunk, b"b2nd", geometry, <int32_t> len(geometry))
+    status = leave_library(status)
+    if schunk != NULL and status >= 0:
+        return schunk
+    if schunk != NULL:
+        c.blosc2_schunk_free(schunk)
+    leave_reserve()
+    if status == NO_MEMORY:
+        raise MemoryError
+    raise ValueError("the C library does not take these compression parameters, or this array geometry")
+
+
+# Buffers of almost 2 GiB, for which the C library adds sizes in 32 bits, and writes behind its room when they overflow.
+
+
+cdef enum:
+    LARGEST_INT = 0x7FFFFFFF
+    CHECKED = 1 << 30           # more room than this is limited
+    LARGEST_DEFAULT_BLOCK = 32 << 20
+    BESIDE_BLOCK = 4096         # the sizes of its streams, and more
+
+
+cdef inline int compress_chunk(c.blosc2_context *context, const uint8_t *source, int32_t nbytes, uint8_t *to,
+                               int32_t room) noexcept nogil:
+    """Size of the chunk, 0 where there is no room, or a negative status."""
+    cdef c.blosc2_cparams cparams
+    cdef c.blosc2_context *storing
+    cdef int32_t safe
+    cdef int status
+    if room <= CHECKED or c.blosc2_ctx_get_cparams(context, &cparams) < 0:
+        return c.blosc2_compress_ctx(context, source, nbytes, to, room)
+    # What was stored and one block more must not overflow.
+    safe = LARGEST_INT - max(cparams.blocksize, LARGEST_DEFAULT_BLOCK) - BESIDE_BLOCK
+    status = c.blosc2_compress_ctx(context, source, nbytes, to, min(room, safe))
+    if status or room <= safe:
+        return status
+    # With all of its room the library would have stored the bytes as they are.
+    cparams.clevel = 0
+    storing = c.blosc2_create_cctx(cparams)
+    if storing == NULL:
+        return 0
+    status = c.blosc2_compress_ctx(storing, source, nbytes, to, room)
+    c.blosc2_free_ctx(storing)
+    return status
+
+
+# Making chunks whose blocks have lengths of their own.
+
+
+cdef enum:
+    BEYOND = 1 << 18        # more than a dictionary takes
+
+
+cdef inline int64_t vl_total(list blocks) except -1:
+    """The bytes of blocks of a chunk together."""
+    cdef int64_t total = sum(map(len, blocks))
+    if not blocks or total > MAX_BUFFER - 16 * <int64_t> len(blocks) - BEYOND:
+        raise ValueError(f"{len(blocks)} blocks of together {total} bytes do not make a chunk")
+    return total
+
+
+cdef inline bytes compress_vl_chunk(c.blosc2_cparams cparams, list blocks, int64_t total):
+    """Compress buffers of `total` bytes to a chunk, each to a block of its own."""
+    cdef int32_t count = <int32_t> len(blocks), i, size = 0
+    cdef int64_t room = CHUNK_HEADER + 16 * <int64_t> count + total + BEYOND
+    cdef Buffer view
+    cdef c.blosc2_context *context
+    cdef uint8_t *copy = <uint8_t *> malloc(<size_t> total + 1)
+    cdef uint8_t *out = <uint8_t *> malloc(<size_t> room)
+    cdef const void **sources = <const void **> malloc(count * sizeof(void *))
+    cdef int32_t *sizes = <int32_t *> malloc(count * sizeof(int32_t))
+    try:
+        if copy == NULL or out == NULL or sources == NULL or sizes == NULL:
+            raise MemoryError
+        total = 0
+        for i in range(count):
+            view = readable(blocks[i])
+            if view.size == 0:
+                raise ValueError("a block of variable length cannot be empty")
+            sizes[i] = <int32_t> view.size
+            sources[i] = copy + total
+            memcpy(copy + total, view.data, <size_t> sizes[i])
+            total += sizes[i]
+        # One for each chunk: the library does not forget blocks of variable length.
+        with nogil:
+            enter_library()
+            context = c.blosc2_create_cctx(cparams)
+            if context != NULL:
+                size = c.blosc2_vlcompress_ctx(context, sources, sizes, count, out, <int32_t> room)
+                c.blosc2_free_ctx(context)
+            size = leave_library(size)
+            leave_reserve()
+        if context == NULL and size != NO_MEMORY:
+            raise ValueError("the C library does not take these compression parameters")
+        if size <= CHUNK_HEADER:
+            from blosc2._core.codec.codec import encoding_error
+
+            raise encoding_error(size)
+        return PyBytes_FromStringAndSize(<const char *> out, size)
+    finally:
+        free(copy)
+        free(out)
+        free(sources)
+        free(sizes)
+
+
+cdef inline bytes raw_vl_chunk(list blocks):
+    """A chunk of blocks that are stored as they are."""
+    total = sum(map(len, blocks))
+    count = len(blocks)
+    at = CHUNK_HEADER + 4 * count
+    size = at + 4 * count + total
+    if not blocks or 0 in map(len, blocks) or size > MAX_BUFFER:
+        raise ValueError(f"{count} blocks of together {total} bytes do not make a chunk")
+    # Flags of zstd: each block says by its size that it is not compressed.
+    parts = [b"\x06\x01\x95\x01", *[n.to_bytes(4, "little") for n in (total, count, size)], bytes(6), b"\x05",
+             bytes(7), b"\x01\0"]
+    for block in blocks:
+        parts.append(at.to_bytes(4, "little"))
+        at += 4 + len(block)
+    for block in blocks:
+        parts += (len(block).to_bytes(4, "little"), block)
+    return b"".join(parts)
+
 
 MINIMUM_LIBRARY = (3, 3, 5)
 cdef int NO_CODEC = -7      # BLOSC2_ERROR_CODEC_SUPPORT
@@ -60,10 +375,8 @@ def reason(int code):
 cdef extern from "codec/early_zstd.h":  # decoders of formats that no chunk has are not linked
     pass
 
-cdef extern from "codec/library_environment.h":
+cdef extern from "codec/library.h" nogil:
     int library_reads_environment()
-
-cdef extern from "codec/library_memory.h" nogil:
     void enter_library()
     int leave_library(int status)
     void leave_reserve()

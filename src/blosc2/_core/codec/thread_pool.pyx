@@ -6,7 +6,7 @@ they are first needed, no more of them than the process has other cores, and sle
 group of them, runs in the group and in its own thread, and releases the group. It does not wait for a worker that has
 not begun by the end.
 
-Readers that come from Python hand the GIL to each other here, if there is one: see gil_handoff.h.
+Readers that come from Python hand the GIL to each other here, if there is one: see native_thread.h.
 """
 
 from blosc2._core.io.forking import in_child
@@ -35,7 +35,7 @@ cdef extern from "io/native_thread.h" nogil:
 cdef extern from "pythread.h":
     unsigned long PYTHREAD_INVALID_THREAD_ID
 
-cdef extern from "io/gil_handoff.h" nogil:
+cdef extern from "io/native_thread.h" nogil:
     void gil_offered(atomic_state *taken)
     void wait_for_gil(atomic_state *taken)
 

@@ -5,6 +5,5 @@ that it is a member of an archive.
 """
 
 __all__ = [
-    "block_check", "chunk_table", "frame", "frame_batch", "frame_checksums", "frame_writer", "header_parser",
-    "member_chunks", "packed", "small_frame",
+    "chunk_table", "frame", "frame_checksums", "frame_writer", "header_parser", "packed",
 ]  # fmt: skip

@@ -1,7 +1,8 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint8_t
 
-from blosc2._core.codec.codec cimport DecodeContext, Plugin
 from blosc2._core.codec.chunk cimport Chunk
+from blosc2._core.codec.codec cimport DecodeContext, Plugin
+from blosc2._core.codec.thread_pool cimport is_quick
 from blosc2._core.frame.header_parser cimport Header
 
 
@@ -42,3 +43,11 @@ cdef class ChunkTable(Header):
     cdef int load_block(self, int64_t index, DecodeContext *context, Chunk *chunk, int32_t block) noexcept nogil
     cdef int decode_chunk_into(self, int64_t index, DecodeContext *context, uint8_t *destination, int64_t size) noexcept nogil
     cdef int fail(self, int status, int64_t index) except -1
+
+
+cdef inline bint stays_with_gil(ChunkTable frame) noexcept nogil:
+    """Whether a frame is read in less time than other threads need to take the GIL and to give it back: then it is not released.
+
+    To open it was to read it, or to touch its page.
+    """
+    return is_quick(frame.frame_len, frame.nbytes) and (frame.whole or frame.source.base != NULL)

@@ -3,27 +3,55 @@
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
-from blosc2._core.io.checksum cimport checksum
-from blosc2._core.codec.codec cimport DecodeContext, Plugin, borrow, decode_whole, give_back, reserve_stored
 from blosc2._core.codec.chunk cimport (
     BAD_LENGTH, BAD_SUM, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, KIND_ZERO, NO_MEMORY, Chunk,
-    ChunkKind)
-from blosc2._core.codec.chunk_checks cimport block_span, decoding_bytes, in_order, inspect, reads_in_streams
-from blosc2._core.frame.header_parser cimport CHECKSUMS_TAIL, TRAILER_TAIL, Header
-from blosc2._core.io.buffer cimport Buffer, integers, readable
-from blosc2._core.io.little_endian cimport u32
+    ChunkKind, block_span, decoding_bytes, in_order, inspect, reads_in_streams)
+from blosc2._core.codec.codec cimport DecodeContext, Plugin, borrow, decode_whole, give_back, reserve_stored
+from blosc2._core.codec.thread_pool cimport is_quick
 from blosc2._core.frame.ask_chunks cimport open_asked
-from blosc2._core.frame.quick_reads cimport read_table
+from blosc2._core.frame.header_parser cimport CHECKSUMS_TAIL, TRAILER_TAIL, Header
+from blosc2._core.io.checksum cimport checksum
+from blosc2._core.io.little_endian cimport u32
 from blosc2._core.io.readahead cimport PAGE, ask_range
+from blosc2._core.io.source cimport Buffer, integers, readable
 from blosc2._core.io.steps cimport address_get, flag_get, flag_set, publish_once
 
-from blosc2._core.codec import codec
 from blosc2._core.allocation import table_limit, too_much
+from blosc2._core.codec import codec
 from blosc2.exceptions import FormatError
+
+
+cdef inline int read_table(
+        ChunkTable frame, int64_t at, Chunk *chunk, const uint8_t *header, uint8_t *raw, int64_t *table, int64_t count) except -1:
+    """The entries of the offsets table at `at`, whose header was read and checked; `raw` gets its stored bytes."""
+    cdef DecodeContext *context
+    cdef bint quick = is_quick(chunk.cbytes, 8 * count)     # its header was just read: the rest is there
+    cdef int status
+    if quick:
+        status = frame.fetch(frame.offset + at, chunk.cbytes, raw)
+    else:
+        with nogil:
+            status = frame.fetch(frame.offset + at, chunk.cbytes, raw)
+    frame.source.check(status, frame.offset + at, chunk.cbytes)
+    # What was checked is what is decoded, whatever the file shows by now.
+    memcpy(raw, header, CHUNK_HEADER)
+    chunk.data = raw
+    chunk.loaded = chunk.cbytes
+    context = borrow(chunk.blocksize)
+    if quick:
+        status = decode_whole(context, chunk, <uint8_t *> table)
+    else:
+        with nogil:
+            status = decode_whole(context, chunk, <uint8_t *> table)
+    give_back(context)
+    if status:
+        frame.bad(at, f"the offsets table: {codec.reason(status)}")
+    return 0
+
 
 cdef extern from "io/prefetch.h" nogil:
     void prefetch(const uint8_t *start, int64_t length)

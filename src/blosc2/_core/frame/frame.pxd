@@ -1,11 +1,21 @@
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint8_t
 
-from blosc2._core.zip.archive cimport Archive
-from blosc2._core.io.source cimport Source
-from blosc2._core.frame.chunk_table cimport ChunkTable
-from blosc2._core.codec.codec cimport DecodeContext
 from blosc2._core.codec.chunk cimport Chunk
-from blosc2._core.frame.member_chunks cimport ChunkChecksum
+from blosc2._core.codec.codec cimport DecodeContext
+from blosc2._core.frame.chunk_table cimport ChunkTable
+from blosc2._core.io.source cimport Source
+from blosc2._core.zip.archive cimport Archive
+
+
+cdef struct ChunkChecksum:
+    # Of a stored chunk, as it was read; 0 bytes for one that is not stored.
+    uint32_t crc
+    int32_t size
+
+
+cdef bytes chunk_checksums(ChunkTable frame)
+cdef void note_checksum(ChunkChecksum *own, const Chunk *chunk) noexcept nogil
+cdef int check_chunk_checksums(ChunkTable frame, const ChunkChecksum *own) except -1
 
 
 cdef class Frame(ChunkTable):

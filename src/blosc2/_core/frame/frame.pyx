@@ -7,35 +7,182 @@ checks the header and finds the trailer; offsets and metadata are checked when f
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uint8_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
-from blosc2._core.zip.archive cimport Archive
-from blosc2._core.zip.central_record cimport Member
-from blosc2._core.frame.chunk_table cimport ChunkTable
-from blosc2._core.codec.codec cimport DecodeContext, borrow, decode_block, decode_whole, give_back, reserve_scratch
-from blosc2._core.codec.special_chunks cimport fill
-from blosc2._core.codec.vl_blocks cimport ALONE, copy_block
 from blosc2._core.codec.chunk cimport (
-    BAD_LENGTH, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, MAX_BUFFER, MOST_STEPS, NO_MEMORY, Chunk, block_bytes)
-from blosc2._core.codec.chunk_checks cimport decoding_bytes, inspect
+    BAD_LENGTH, BAD_STARTS, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, MAX_BUFFER, MOST_STEPS, NO_MEMORY, Chunk,
+    block_bytes, decoding_bytes, fill, inspect)
+from blosc2._core.codec.codec cimport DecodeContext, borrow, decode_block, decode_whole, give_back, reserve_scratch
 from blosc2._core.codec.thread_pool cimport await_gil, offer_gil
 from blosc2._core.frame.ask_chunks cimport open_asked
+from blosc2._core.frame.chunk_table cimport ChunkTable, stays_with_gil
 from blosc2._core.frame.header_parser cimport PREFIX_READ
 from blosc2._core.frame.part_blocks cimport part_block
-from blosc2._core.frame.quick_reads cimport stays_with_gil
-from blosc2._core.frame.vl_reading cimport locate_vl, open_vl, vl_parts
-from blosc2._core.frame.member_chunks cimport ChunkChecksum, check_chunk_checksums, chunk_checksums, note_checksum
-from blosc2._core.zip.member_checksum cimport SMALL_MEMBER, check_member
-from blosc2._core.io.buffer cimport Buffer, integers, writable
+from blosc2._core.io.checksum cimport zip_checksum, zip_joined
+from blosc2._core.io.little_endian cimport i32, put32
 from blosc2._core.io.readahead cimport LOCAL, ask_for_frame
-from blosc2._core.io.source cimport Source
+from blosc2._core.io.source cimport Buffer, Source, integers, writable
 from blosc2._core.io.steps cimport flag_get, flag_set
+from blosc2._core.zip.archive cimport SMALL_MEMBER, Archive, check_member, sum_range, wrong_checksum
+from blosc2._core.zip.central_record cimport Member
 
-from blosc2._core.codec import codec
 from blosc2._core.allocation import FREE as _free_bytes, allowed, too_much
+from blosc2._core.codec import codec
 from blosc2.exceptions import FormatError
+
+# Chunks whose blocks have lengths of their own.
+
+
+cdef enum:
+    ALONE = 36          # bytes before the dictionary and the one block of a chunk
+
+
+cdef inline int64_t dictionary_size(const Chunk *chunk) noexcept nogil:
+    """Bytes of the dictionary of a chunk, with those that tell its size; 0 without one, or a negative status."""
+    cdef int64_t table = CHUNK_HEADER + 4 * <int64_t> chunk.nblocks
+    cdef int64_t size
+    if not chunk.dictionary:
+        return 0
+    if table + 4 > chunk.cbytes:
+        return BAD_STARTS
+    size = i32(chunk.data + table)
+    return 4 + size if 0 <= size <= chunk.cbytes - table - 4 else <int64_t> BAD_STARTS
+
+
+cdef inline int copy_block(const Chunk *chunk, int64_t dictionary, int32_t start, int32_t stop, int32_t nbytes,
+                           uint8_t *to, Chunk *own) noexcept nogil:
+    """Make a chunk of its own of one block of variable length, whose bytes and size in memory these are.
+
+    The library then sees nothing else of the file, and nothing that may change meanwhile. There must be room for
+    ``ALONE + dictionary + stop - start`` bytes.
+    """
+    cdef int64_t at = CHUNK_HEADER + 4
+    cdef int64_t size = at + dictionary + stop - start
+    memcpy(to, chunk.data, CHUNK_HEADER)
+    if dictionary:
+        memcpy(to + at, chunk.data + CHUNK_HEADER + 4 * <int64_t> chunk.nblocks, <size_t> dictionary)
+        put32(to + at, <int32_t> (dictionary - 4))
+        at += dictionary
+    memcpy(to + at, chunk.data + start, <size_t> (stop - start))
+    put32(to + 4, nbytes)
+    put32(to + 8, 1)
+    put32(to + 12, <int32_t> size)
+    put32(to + CHUNK_HEADER, <int32_t> at)
+    put32(to + at, nbytes)
+    return inspect(to, size, own)
+
+
+# Finding the blocks of a chunk whose blocks have lengths of their own.
+
+
+cdef inline int open_vl(Frame frame, int64_t index, DecodeContext *context, Chunk *chunk) noexcept nogil:
+    """Open a chunk of blocks of variable length, and bring its table of starts."""
+    cdef int64_t table
+    cdef int status = frame.open_chunk(index, context, chunk)
+    if status:
+        return status
+    if not chunk.variable or chunk.needs_geometry or chunk.data == NULL:
+        return BAD_LENGTH
+    table = CHUNK_HEADER + 4 * <int64_t> chunk.nblocks
+    if chunk.loaded < table:
+        status = frame.load_span(index, chunk, chunk.loaded, table)
+        if status == CHUNK_OK:
+            chunk.loaded = table
+    return status
+
+
+cdef inline int locate_vl(Frame frame, int64_t index, Chunk *chunk, int32_t block, int32_t *start, int32_t *stop,
+                          int32_t *size, int64_t *dictionary) noexcept nogil:
+    """Bring one block of variable length, and the dictionary; say where they lie. What is read is checked."""
+    cdef const uint8_t *starts = chunk.data + CHUNK_HEADER + 4 * <int64_t> block
+    cdef int64_t table = CHUNK_HEADER + 4 * <int64_t> chunk.nblocks
+    cdef int64_t lowest
+    cdef int32_t first = i32(starts)
+    cdef int32_t end = chunk.cbytes
+    cdef int status
+    if block + 1 < chunk.nblocks:
+        end = i32(starts + 4)
+    if chunk.dictionary:
+        status = frame.load_span(index, chunk, table, min(table + 4, <int64_t> chunk.cbytes))
+        if status:
+            return status
+    dictionary[0] = dictionary_size(chunk)
+    if dictionary[0] < 0:
+        return <int> dictionary[0]
+    lowest = table + dictionary[0]
+    if first < lowest or end > chunk.cbytes or end - 4 < first:
+        return BAD_STARTS
+    status = frame.load_span(index, chunk, table, lowest)
+    if status == CHUNK_OK:
+        status = frame.load_span(index, chunk, first, end)
+    if status:
+        return status
+    size[0] = i32(chunk.data + first)
+    if size[0] < 0 or size[0] > chunk.nbytes:
+        return BAD_STARTS
+    start[0] = first
+    stop[0] = end
+    return CHUNK_OK
+
+
+cdef inline list vl_parts(bytes stored, bytes data):
+    """The uncompressed blocks of a chunk that was decoded, which checked its table of starts."""
+    cdef int32_t start, size, i
+    cdef Py_ssize_t at = 0
+    cdef list blocks = []
+    for i in range(int.from_bytes(stored[8:12], "little")):
+        start = int.from_bytes(stored[CHUNK_HEADER + 4 * i:CHUNK_HEADER + 4 * i + 4], "little")
+        size = int.from_bytes(stored[start:start + 4], "little")
+        blocks.append(data[at:at + size])
+        at += size
+    return blocks
+
+
+# Leaves of an archive, read as a whole, against the CRC-32 that its directory states of each member.
+#
+# Each chunk is summed when it is brought, what lies between them at the end, and the checksums are joined. Frames with
+# checksums of their own are checked by these instead, which tell of each chunk alone; small members are checked when they are
+# opened (`check_member` of `zip.archive`).
+
+
+cdef bytes chunk_checksums(ChunkTable frame):
+    """Room for the checksums of all chunks of a frame."""
+    cdef bytes room
+    frame.load_index()
+    room = PyBytes_FromStringAndSize(NULL, max(<int64_t> 1, frame.chunk_count) * sizeof(ChunkChecksum))
+    memset(PyBytes_AS_STRING(room), 0, PyBytes_GET_SIZE(room))
+    return room
+
+
+cdef void note_checksum(ChunkChecksum *own, const Chunk *chunk) noexcept nogil:
+    """Sum a stored chunk, all of which was brought."""
+    own.crc, own.size = zip_checksum(0, chunk.data, <size_t> chunk.cbytes), chunk.cbytes
+
+
+cdef int check_chunk_checksums(ChunkTable frame, const ChunkChecksum *own) except -1:
+    """Check a member all of whose chunks were summed."""
+    cdef uint32_t crc = zip_checksum(0, frame.header, <size_t> frame.header_len)
+    cdef int64_t start = frame.offset + frame.header_len, stop = frame.offset + frame.frame_len
+    cdef int64_t cursor = start, at, i
+    for i in range(frame.chunk_count):
+        if frame.entry(i) < 0:
+            continue
+        at = frame.chunks_start + frame.entry(i)
+        if at < cursor or own[i].size == 0 or own[i].size > stop - at:
+            # Not in the order of their numbers, or one upon the other: all once more.
+            crc = zip_checksum(0, frame.header, <size_t> frame.header_len)
+            cursor = start
+            break
+        sum_range(frame.source, cursor, at - cursor, &crc)
+        crc = zip_joined(crc, own[i].crc, <uint64_t> own[i].size)
+        cursor = at + own[i].size
+    sum_range(frame.source, cursor, stop - cursor, &crc)
+    if crc != frame.member_checksum:
+        raise wrong_checksum(frame.source.path, frame.key, frame.offset)
+    return 0
+
 
 cdef enum:
     SMALL_CHUNK = 1 << 20   # of small frames: it is checked when the first of them is opened

@@ -9,7 +9,7 @@ cdef enum:
     MIN_TRAILER = 35
     PREFIX_READ = 4096  # of a frame read by position; one that is not larger stays in memory, and its data costs no read of its own
     TRAILER_TAIL = 23   # trailer_len and fingerprint, at the very end
-    # Checksums (doc/design/checksums.md) lie before these, and end with a part of fixed size.
+    # Checksums (doc/format/checksums.md) lie before these, and end with a part of fixed size.
     CHECKSUMS_TAIL = 28
     CHECKSUMS_MARK_AT = 86   # byte of the header that says whether they hold
     CHECKSUMS_MARK = 0xB5
@@ -46,7 +46,7 @@ cdef class Header:
     cdef uint8_t header_holds           # whether the header is the one of the checksums, where there are such
     cdef uint8_t wholes                 # whether what is read as a whole is checked against them
     cdef uint8_t each_read              # whether chunks are checked at each read, of parts too
-    cdef readonly uint8_t by_member     # whether reading all of it is to be checked against the next; see member_checksum.pyx
+    cdef readonly uint8_t by_member     # whether reading all of it is to be checked against the next; see frame.pyx
     cdef uint32_t member_checksum            # CRC-32 of all of the frame
     # Chunks lie between these two, absolute; offsets count from the first.
     cdef int64_t chunks_start, chunks_stop

@@ -8,8 +8,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
 from blosc2._core.io.checksum cimport checksum
-from blosc2._core.codec.chunk cimport CHUNK_HEADER, MAX_BLOCK, MAX_BUFFER
-from blosc2._core.codec.chunk_checks cimport FIRST_PLUGIN, filter_asks_array
+from blosc2._core.codec.chunk cimport CHUNK_HEADER, FIRST_PLUGIN, MAX_BLOCK, MAX_BUFFER, filter_asks_array
 from blosc2._core.io.little_endian cimport u32
 from blosc2._core.io.readahead cimport (
     Wanted, ask_for_frame, begin_asking, fine_ns, is_absent, note_found, note_wait, state_get, stop_guessing)

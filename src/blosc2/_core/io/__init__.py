@@ -4,5 +4,5 @@ A source gives bytes by their offset; nothing here knows a format. Every other p
 """
 
 __all__ = [
-    "buffer", "checksum", "forking", "sharing", "source",
+    "checksum", "forking", "sharing", "source",
 ]  # fmt: skip

@@ -3,22 +3,18 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from blosc2._core.io.buffer cimport Buffer, integers, readable
+from blosc2._core.io.source cimport Buffer, integers, readable
 
-cdef extern from "io/crc32c.h" nogil:
+cdef extern from "io/crc.h" nogil:
     void crc32c_prepare()
     void crc32c_choose()
     int b2_crc_way
     uint32_t crc32c_of(uint32_t before, const uint8_t *data, size_t size)
     uint32_t crc32c_by_way(int way, uint32_t before, const uint8_t *data, size_t size)
-
-cdef extern from "io/crc32.h" nogil:
     void crc32_prepare()
     int b2_crc32_way
     uint32_t crc32_of(uint32_t before, const uint8_t *data, size_t size)
     uint32_t crc32_by_way(int way, uint32_t before, const uint8_t *data, size_t size)
-
-cdef extern from "io/crc_copy.h" nogil:
     bint b2_folds_rows()
     uint32_t crc_copy_rows(int zip, uint32_t crc, uint8_t *to, const int64_t *strides, const int64_t *count, int axes,
                            const uint8_t *source, size_t run)

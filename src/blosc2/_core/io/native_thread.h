@@ -1,7 +1,6 @@
 /* What a thread without Python has to see to itself: signals, and where it runs. */
 #ifndef B2_NATIVE_THREAD_H
 #define B2_NATIVE_THREAD_H
-
 #ifdef _MSC_VER
 #define B2_INLINE static __inline
 #else
@@ -62,5 +61,28 @@ typedef int cpu_mask;
 B2_INLINE long current_thread(void) { return 0; }
 B2_INLINE int elsewhere(cpu_mask *allowed, cpu_mask *mask) { (void) allowed; (void) mask; return 0; }
 B2_INLINE void send_to(long thread, const cpu_mask *mask) { (void) thread; (void) mask; }
+#endif
+
+/* Handing the GIL from reader to reader, without being put to sleep.
+ *
+ * A short read leaves the GIL for some microseconds. When it comes back while another reader holds it, the interpreter
+ * puts it to sleep, and being woken takes longer than the whole read: two threads that decode small blocks are then no
+ * faster than one. The other reader mostly leaves the GIL again at once, so a reader waits a little in a loop before it
+ * asks for the GIL. This is a hint only: nothing depends on it being right, and nobody waits for longer than PATIENCE. */
+#include "atomics.h"
+
+#ifdef Py_GIL_DISABLED
+/* Nobody waits for what is not there. */
+B2_INLINE void gil_offered(atomic_state *taken) { (void)taken; }
+B2_INLINE void wait_for_gil(atomic_state *taken) { (void)taken; }
+#else
+enum { B2_HANDOFF_PATIENCE = 400 };  /* some 10 to 20 us */
+
+B2_INLINE void gil_offered(atomic_state *taken) { state_set(taken, 0); }
+
+B2_INLINE void wait_for_gil(atomic_state *taken) {
+    int i;
+    for (i = 0; i < B2_HANDOFF_PATIENCE && !state_change(taken, 0, 1); i++) relax();
+}
 #endif
 #endif

@@ -1,7 +1,45 @@
+cimport cython
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint64_t, uint8_t
 
-from blosc2._core.io.runs cimport Run
+
+cdef class Buffer:
+    """The memory of an object that has a C-contiguous buffer of bytes or numbers, held as long as this lives.
+
+    Cython's typed memoryviews do the same, but each module that uses one, or another module that does, compiles ten
+    thousand lines more.
+    """
+    cdef Py_buffer _view
+    cdef uint8_t *data
+    cdef Py_ssize_t size            # in bytes
+
+
+cdef Buffer readable(object data)
+cdef Buffer writable(object data)
+# Integers on one axis; `count` is how many.
+cdef Buffer integers(object data, Py_ssize_t itemsize, Py_ssize_t *count)
+
+
+cdef struct Run:
+    # Of a source that is joined of others: where it begins there, and where its bytes lie.
+    int64_t start
+    int64_t offset
+    const uint8_t *base
+    int fd
+    void *remote        # the source itself, if that is on a server; `_joined` keeps it
+
+
+cdef inline int64_t run_at(const Run *runs, int64_t count, int64_t offset) noexcept nogil:
+    """The run that holds a byte of joined ones."""
+    cdef int64_t low = 0, high = count, middle
+    while high - low > 1:
+        middle = (low + high) // 2
+        if runs[middle].start <= offset:
+            low = middle
+        else:
+            high = middle
+    return low
+
 
 # Why a read of a source failed; codes above zero are errno values. No other module of `_core` uses -200.
 cdef enum:
@@ -84,8 +122,8 @@ cdef class Source:
     cdef bint _holds_buffer
     cdef readonly tuple identity
     cdef readonly object checksums
-    cdef readonly bint far  # whether the bytes are on a server: see remote.pyx
-    cdef object failure     # why the last fetch failed, for `check`: see failures.pxd
+    cdef readonly bint far  # whether the bytes are on a server: see `RemoteSource`
+    cdef object failure     # why the last fetch failed, for `check`: see `note_failure`
     cdef object lost        # the same of pages of a directory, where nobody could tell, for `raise_lost`
     cdef Run *runs
     cdef int64_t run_count
@@ -103,3 +141,35 @@ cdef class Source:
     cdef int check(self, int status, int64_t offset, int64_t length) except -1
     cdef int show(self, OpenFile file, int64_t size) except -1
     cdef void number(self) noexcept
+
+
+# Why bytes on a server could not be fetched: who reads them without the interpreter notes it for whoever tells it.
+#
+# Several threads may do so with one source, so these fields of it are touched here only.
+
+cdef inline int note_failure(Source source, failure) except -1:
+    with cython.critical_section(source):
+        source.failure = failure
+    return 0
+
+
+cdef inline object failure_of(Source source, bint taken=False):
+    """The last one; if it is taken, for another source to tell, it is gone here."""
+    with cython.critical_section(source):
+        failure = source.failure
+        if taken:
+            source.failure = None
+    return failure
+
+
+cdef inline int note_lost(Source source) except -1:
+    """Pages of a directory could not be fetched, where nobody could tell."""
+    with cython.critical_section(source):
+        source.lost = source.failure
+    return 0
+
+
+cdef inline object take_lost(Source source):
+    with cython.critical_section(source):
+        lost, source.lost = source.lost, None
+    return lost

@@ -1,8 +1,11 @@
 from collections.abc import Iterable
 from os import PathLike
-from typing import Any, Final
+from typing import Any, Final, Self, final
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer as _Buffer
+
+@final
+class Buffer: ...  # the memory of an object with a C-contiguous buffer; only native code makes one
 
 ADVICE: Final[tuple[str, ...]]
 
@@ -29,7 +32,7 @@ class Source:
     @staticmethod
     def of_small_file(path: str, limit: int) -> Source | None: ...
     @staticmethod
-    def of_buffer(buffer: Buffer, path: str | None = None) -> Source: ...
+    def of_buffer(buffer: _Buffer, path: str | None = None) -> Source: ...
     @staticmethod
     def joined(parts: Iterable[tuple[Source, int, int]], path: str | None = None, checksums: Any = None) -> Source: ...
     @staticmethod
@@ -51,3 +54,8 @@ class Source:
     def advise(self, advice: str, offset: int = 0, length: int = -1) -> None: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def __len__(self) -> int: ...
+
+class RemoteSource(Source):
+    def __new__(cls, remote: Any, path: str | None = None) -> Self: ...
+    @property
+    def remote(self) -> Any: ...

@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
-"""A read-only file, mapped or read by position, a buffer in memory, or runs of bytes of these joined; see also remote.pyx.
+"""A read-only file, mapped or read by position, a buffer in memory, or runs of bytes of these joined;
+an object on a server; and the memory of objects that have a buffer.
 
 One source serves every leaf of a file: frames are byte ranges (source, offset, length). A source never
 changes what it shows and has no file position, so any number of threads read it without a lock, and a
@@ -15,32 +16,73 @@ import sys
 from contextlib import suppress
 
 cimport cython
-
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport (
+    PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_SIMPLE, PyBUF_WRITABLE, PyBUF_WRITE, PyBuffer_FillInfo, PyBuffer_Release,
+    PyObject_GetBuffer)
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.errno cimport EISDIR, ENAMETOOLONG, ENOENT, ENOTDIR, errno
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcpy
+from libc.string cimport memcpy, strchr
 
-from blosc2._core.io.failures cimport failure_of, note_failure, take_lost
-from blosc2._core.io.runs cimport Run, run_at
-from blosc2._core.io.steps cimport counter_next, state_change
 from blosc2._core.io.large_pages cimport LARGE_READ, use_large_pages
-from blosc2._core.io.readahead cimport B2_RANDOM, GUESSED, STAYS_SLOW, drops_requests, is_due, state_get, state_set
+from blosc2._core.io.readahead cimport B2_RANDOM, GUESSED, STAYS_SLOW, drops_requests, is_due
+from blosc2._core.io.steps cimport counter_next, state_change, state_get, state_set
 
 from blosc2.exceptions import FormatError, ShortReadError
 
-cdef extern from "io/positional_read.h" nogil:
+# The memory of objects that have a buffer: bytes, arrays, memory views.
+
+
+@cython.final
+@cython.freelist(8)
+cdef class Buffer:
+    def __dealloc__(self):
+        PyBuffer_Release(&self._view)   # does nothing where no buffer was taken
+
+
+cdef Buffer _held(object data, int flags, const char *formats):
+    cdef Buffer self = Buffer.__new__(Buffer)
+    cdef const char *format
+    PyObject_GetBuffer(data, &self._view, flags | PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)
+    format = self._view.format
+    if format == NULL:
+        format = b"B"
+    elif format[0] == c"@":
+        format += 1
+    # References to objects are no bytes.
+    if format[0] == 0 or format[1] or strchr(formats, format[0]) == NULL:
+        raise TypeError(f"a buffer of items of the format {self._view.format.decode()!r} is no such buffer of numbers")
+    self.data = <uint8_t *> self._view.buf
+    self.size = self._view.len
+    return self
+
+
+cdef Buffer readable(object data):
+    return _held(data, 0, b"?bBhHiIlLqQnNefdc")
+
+
+cdef Buffer writable(object data):
+    return _held(data, PyBUF_WRITABLE, b"?bBhHiIlLqQnNefdc")
+
+
+cdef Buffer integers(object data, Py_ssize_t itemsize, Py_ssize_t *count):
+    cdef Buffer self = _held(data, 0, b"iIlLqQ")
+    if self._view.ndim != 1 or self._view.itemsize != itemsize:
+        raise TypeError(f"an array on one axis with integers of {itemsize} bytes is needed")
+    count[0] = self.size // itemsize
+    return self
+
+
+cdef extern from "io/file_calls.h" nogil:
     int64_t positional_read(int fd, void *destination, int64_t length, int64_t offset)
     void close_descriptor(int fd)
+    const bint B2_READS_SMALL_FILES
+    int64_t read_small_file(const char *path, int flags, void *into, int64_t limit)
 
 cdef extern from "Python.h":
     bytes PyUnicode_EncodeFSDefault(str)
-
-cdef extern from "io/small_file.h" nogil:
-    const bint B2_READS_SMALL_FILES
-    int64_t read_small_file(const char *path, int flags, void *into, int64_t limit)
 
 cdef extern from "io/mapping.h" nogil:
     const bint B2_MAPS_FILES
@@ -616,3 +658,58 @@ cdef Source _mapped_whole(path, Source old):
         _advise_again(file, old)
     self.show(file, size)
     return self
+
+
+# A source whose bytes are on a server.
+#
+# Native code reads it as it reads a file by position. Each read takes the GIL and asks an object of Python's for the bytes,
+# which has them or fetches them: next to a request that costs nothing. There is no address at which bytes that were not
+# fetched could be looked at.
+
+
+@cython.no_gc_clear
+cdef class RemoteSource(Source):
+    """Bytes on a server.
+
+    Parameters
+    ----------
+    remote : object
+        With `size`; `read_into`, which takes an offset and a buffer, and fills that or raises; and `ask`, which takes
+        pairs of start and stop that are read soon, and does not wait.
+    path : str, optional
+        What messages call it.
+    """
+
+    cdef readonly object remote     # what fetches the bytes
+    cdef OpenFile _asked            # whose state `asking` is
+
+    def __cinit__(self, remote, path=None):
+        self.path, self.remote, self.far = path, remote, True
+        self.size = remote.size
+        self.number()
+        self._asked = OpenFile.__new__(OpenFile)
+        self.asking = self._asked.asking
+        state_set(&self.asking[0].told, ELSEWHERE)
+        state_set(&self.asking[1].told, ELSEWHERE)
+
+    cdef int read_runs(self, int64_t offset, int64_t length, uint8_t *destination) noexcept nogil:
+        with gil:
+            try:
+                self.remote.read_into(offset, PyMemoryView_FromMemory(<char *> destination, length, PyBUF_WRITE))
+                return READ_OK
+            except BaseException as error:     # an interrupt, too, is for whoever waits for the bytes
+                note_failure(self, error.with_traceback(None))
+                return READ_SHORT
+
+    def advise(self, str advice, int64_t offset=0, int64_t length=-1):
+        """Fetch bytes ahead with "willneed"; other advice is for files."""
+        if advice == "willneed" and 0 <= offset < self.size and length:
+            self.remote.ask([(offset, self.size if length < 0 or length > self.size - offset else offset + length)])
+
+    def __repr__(self):
+        return f"<Source {self.path}: {self.size} bytes, remote>"
+
+    def reopen(self):
+        """The object as it is now: this source, or one of another version."""
+        remote = self.remote.renewed()
+        return self if remote is self.remote else RemoteSource(remote, self.path)

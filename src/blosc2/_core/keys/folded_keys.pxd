@@ -18,6 +18,14 @@ cdef class KeySet:
     cdef int _add_groups(self, str key) except -1
 
 
+cdef class KnownNames:
+    """What a new key is compared with; see folded_keys.pyx."""
+
+    cdef public KeySet folded
+    cdef public set suffixed, removed
+    cdef public bint unchecked
+
+
 cdef class KeyAdmission:
     """Says of most new keys at once that they may be taken; see folded_keys.pyx."""
 

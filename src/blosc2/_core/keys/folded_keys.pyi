@@ -1,5 +1,5 @@
 from collections.abc import Callable, Iterable
-from typing import Self
+from typing import Any, Self
 
 from blosc2._core.keys.keytable import KeyTable
 
@@ -13,6 +13,13 @@ class KeySet:
     def admits(self, names: Iterable[str], check: Callable[[str], object]) -> bool: ...
     def add_groups(self, key: str) -> None: ...
     def add_groups_of(self, table: KeyTable) -> bool: ...
+
+class KnownNames:
+    folded: KeySet | None
+    suffixed: set[str]
+    removed: set[str]
+    unchecked: bool
+    def collect(self, contents: Any) -> None: ...
 
 NEW: int
 AGAIN: int

@@ -231,6 +231,29 @@ cdef class KeySet:
         return 0
 
 
+cdef class KnownNames:
+    """The names of a store with which a new key is compared. A subclass collects and keeps them.
+
+    Attributes
+    ----------
+    folded : KeySet or None
+        Hashes of the keys without regard to case; None as long as nobody needs them.
+    suffixed : set of str
+        The groups that are named like the file of a leaf.
+    removed : set of str
+        Keys that were removed, as long as no key was added that is like another removed one.
+    unchecked : bool
+        Whether to allow keys that differ in case only, or are named like files of others.
+    """
+
+    def __cinit__(self):
+        self.suffixed, self.removed = set(), set()
+
+    def collect(self, contents):
+        """Collect the names of the keys of a store."""
+        raise NotImplementedError
+
+
 #: What a new key is: fine; one that came before; one to be looked at; like another but for case; a group.
 NEW, AGAIN, UNKNOWN, LIKE_ANOTHER, GROUP = range(5)
 

@@ -1,8 +1,8 @@
 cimport numpy as cnp
 from libc.stdint cimport int64_t, uint8_t
 
-from blosc2._core.frame.small_frame cimport RawKind, RawKinds
-from blosc2._core.keys.folded_keys cimport KeySet
+from blosc2._core.frame.frame_writer cimport RawKind, RawKinds
+from blosc2._core.keys.folded_keys cimport KeySet, KnownNames
 from blosc2._core.keys.keytable cimport KeyTable
 from blosc2._core.keys.listing cimport KeyListing
 from blosc2._core.leaves.leaf_reader cimport LeafReader
@@ -15,7 +15,8 @@ cdef class LeafSetter:
     cdef SessionState session
     cdef PendingFrames pending
     cdef HeldLeaves leaves
-    cdef object contents, lock, names, foreign, frame_of
+    cdef object contents, lock, foreign, frame_of
+    cdef KnownNames names
     cdef type kind
     cdef int64_t memory_limit
     cdef long process
@@ -42,17 +43,16 @@ cdef class LeafSetter:
     cdef LeafReader reads
     cdef int64_t map_bytes
 
-    cdef bint remove(self, key) except -1
+    cpdef bint remove(self, key) except -1
     cdef bint _remove(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent) except -1
     cdef object _read_pending(self, RawKinds kinds, byte_range)
     cdef bint _is_group(self, str key, const uint8_t *text, Py_ssize_t length) except -1
     cdef int _collect(self) except -1
     cdef Py_ssize_t _parent_of(self, key, const uint8_t **text, Py_ssize_t *length) except -2
     cdef int _recount_all(self) except -1
-    cdef bint set(self, key, value) except -1
+    cpdef bint set(self, key, value) except -1
     cdef bint _set(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent, cnp.ndarray value) except -1
-    cdef bint _change(self, str key, Py_ssize_t parent, bint is_new, bint opens_group, bint is_pending, object frame,
-                      object block, dict frames, dict tiers, dict held, dict edited, object handles) except -1
+    cdef bint _change(self, str key, Py_ssize_t parent, bint is_new, bint opens_group, frame, block) except -1
     cdef bint _may_change(self) noexcept
     cdef bint _fits(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent, dict frames,
                     bint *opens_group) except -1

@@ -18,10 +18,10 @@ from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp
 
-from blosc2._core.frame.small_frame cimport RawKind, RawKinds
+from blosc2._core.frame.frame_writer cimport RawKind, RawKinds
 from blosc2._core.io.source cimport Source
 from blosc2._core.io.steps cimport item_of, number_set, state_get, state_set
-from blosc2._core.keys.folded_keys cimport KeySet, folded_hash, path_hash, plain_parent
+from blosc2._core.keys.folded_keys cimport KeySet, KnownNames, folded_hash, path_hash, plain_parent
 from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, KeyTable
 from blosc2._core.keys.listing cimport KeyListing
 from blosc2._core.leaves.leaf_reader cimport LeafReader
@@ -74,11 +74,12 @@ cdef str _suffix = ".b2nd"
 cdef tuple _unchanged = (..., None, None, None, False)
 
 
+@cython.final
 cdef class LeafSetter:
     """Sets small leaves of one store, which it does not refer to, and follows its keys.
 
-    It takes note of groups in which a leaf was set, here or in the general way (`learn`), and of paths that are groups.
-    A key of which it cannot tell what it would exclude is left to the general way.
+    It takes note of groups in which it has set a leaf, and of paths that are groups. A key of which it cannot tell what it
+    would exclude is left to the slow path.
 
     Parameters
     ----------
@@ -88,16 +89,14 @@ cdef class LeafSetter:
         Held while a leaf is set.
     kind : type
         The class of new byte ranges: made from a tuple, it has the attributes `suffix` and `description`.
-    memory_limit : int
-        Bytes of pending frames that may be in memory.
     process : int
         The process that may change the store; -1 for any.
     """
 
     def __cinit__(self, SessionState session not None, PendingFrames pending not None, contents, HeldLeaves leaves not None,
-                  lock, type kind not None, int64_t memory_limit, long process):
+                  lock, type kind not None, long process):
         self.session, self.pending, self.contents, self.leaves = session, pending, contents, leaves
-        self.lock, self.kind, self.memory_limit, self.process = lock, kind, memory_limit, process
+        self.lock, self.kind, self.process = lock, kind, process
         self.parents, self.groups = KeySet(), KeySet(1 << 40)
         self.stale = True
 
@@ -119,12 +118,14 @@ cdef class LeafSetter:
         return self.frame_of is None or (self.kinds is not None and not self.kinds.serves())
 
     @cython.critical_section
-    def keep(self, names, GroupCounts counts, foreign, bint tiered, int64_t map_bytes):
+    def keep(self, KnownNames names, GroupCounts counts, foreign, bint tiered, int64_t memory_limit, int64_t map_bytes):
         """What keys are compared with: names, and groups and objects of other packages where there are groups.
 
-        `map_bytes` is what has to be written anew for each embedded value that is removed.
+        `memory_limit` is how many bytes of pending frames may be in memory, `map_bytes` what has to be written anew for
+        each embedded value that is removed.
         """
-        self.names, self.counts, self.foreign, self.tiered, self.map_bytes = names, counts, foreign, tiered, map_bytes
+        self.names, self.counts, self.foreign, self.tiered = names, counts, foreign, tiered
+        self.memory_limit, self.map_bytes = memory_limit, map_bytes
 
     @cython.critical_section
     def read_by(self, LeafReader reader):
@@ -145,13 +146,6 @@ cdef class LeafSetter:
     def be_quiet(self, int64_t nbytes, double until):
         """Publish nothing as long as fewer bytes are pending, and until some time."""
         self.quiet_bytes, self.quiet_until = nbytes, until
-
-    def learn(self, key):
-        """A key was given a leaf in the general way: its group may have others."""
-        cdef Py_ssize_t length
-        cdef const uint8_t *text = ascii_text(<PyObject *> key, &length)
-        if text != NULL and not self.stale and not self.some_gone and plain_parent(text, length) > 0:
-            self.parents._add_groups(key)
 
     # ------------------------------------------------------------------ as a follower of the keys
     def key_changed(self, str key not None, int change):
@@ -220,8 +214,8 @@ cdef class LeafSetter:
         return 0
 
     # ------------------------------------------------------------------ setting a leaf
-    cdef bint set(self, key, value) except -1:
-        """Give a key a leaf; False where that has to be done in the general way. Then nothing was done."""
+    cpdef bint set(self, key, value) except -1:
+        """Give a key a leaf; False where that is left to the slow path. Then nothing was done."""
         cdef Py_ssize_t length = 0, parent
         cdef const uint8_t *text = NULL
         cdef bint done
@@ -290,18 +284,14 @@ cdef class LeafSetter:
 
     cdef bint _set(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent, cnp.ndarray value) except -1:
         cdef PendingFrames pending = self.pending
-        cdef HeldLeaves leaves = self.leaves
-        cdef dict frames, tiers, blocks, held, edited
-        cdef object handles, transaction
+        cdef dict frames, blocks
+        cdef object transaction = self.session.transaction
         cdef PyObject *change = NULL
         cdef object block = None, frame
         cdef int64_t nbytes, found, begun = self.session.count
         cdef bint is_new, opens_group = False
         with cython.critical_section(pending):
-            frames, tiers, blocks = pending.frames_, pending.tiers_, pending.blocks_
-        with cython.critical_section(leaves):
-            held, edited, handles = leaves.held_, leaves.edited_, leaves.handles_
-        transaction = self.session.transaction
+            frames, blocks = pending.frames_, pending.blocks_
         # The key.
         if transaction is not None and transaction.thread != get_ident():
             return False
@@ -334,23 +324,25 @@ cdef class LeafSetter:
             return False
         begin_change(self.session)
         try:
-            return self._change(key, parent, is_new, opens_group, change != NULL, frame, block, frames, tiers, held, edited,
-                                handles)
+            return self._change(key, parent, is_new, opens_group, frame, block)
         finally:
             end_change(self.session)
 
-    cdef bint _change(self, str key, Py_ssize_t parent, bint is_new, bint opens_group, bint is_pending, object frame,
-                      object block, dict frames, dict tiers, dict held, dict edited, object handles) except -1:
+    cdef bint _change(self, str key, Py_ssize_t parent, bint is_new, bint opens_group, frame, block) except -1:
         cdef PendingFrames pending = self.pending
+        cdef HeldLeaves leaves = self.leaves
         cdef int64_t nbytes = frame[2]
         cdef object before
-        cdef dict made = None
+        cdef dict frames, tiers, held, edited, handles, made = None
         cdef bint is_held
         if is_new and self.names is not None and not self._is_free(key):
             return False
+        with cython.critical_section(pending):
+            frames, tiers = pending.frames_, pending.tiers_
+        with cython.critical_section(leaves):
+            held, edited, handles = leaves.held_, leaves.edited_, leaves.handles_
         # Before the first step everything is allocated that can be.
-        is_held = PyDict_Contains(held, key) or PyDict_Contains(edited, key) or (
-            key in <dict> handles.data)
+        is_held = PyDict_Contains(held, key) or PyDict_Contains(edited, key) or PyDict_Contains(handles, key)
         if block is not None:
             made = <dict> block._made
             if is_held:
@@ -358,7 +350,7 @@ cdef class LeafSetter:
             elif not PyDict_Contains(<dict> block._before, key):
                 # What `note` finds of a key whose leaf nobody holds.
                 before = _unchanged
-                if is_pending or PyDict_Contains(tiers, key):
+                if PyDict_Contains(frames, key) or PyDict_Contains(tiers, key):
                     before = frames.get(key, ...), tiers.get(key), None, None, False
                 PyDict_SetItem(<dict> block._before, key, before)
         try:
@@ -385,8 +377,8 @@ cdef class LeafSetter:
         return True
 
     # ------------------------------------------------------------------ removing a leaf
-    cdef bint remove(self, key) except -1:
-        """Remove a leaf; False where that has to be done in the general way. Then nothing was done."""
+    cpdef bint remove(self, key) except -1:
+        """Remove a leaf; False where that is left to the slow path. Then nothing was done."""
         cdef Py_ssize_t length = 0, parent
         cdef const uint8_t *text = NULL
         cdef bint done
@@ -410,8 +402,8 @@ cdef class LeafSetter:
     cdef bint _remove(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent) except -1:
         cdef PendingFrames pending = self.pending
         cdef HeldLeaves leaves = self.leaves
-        cdef dict frames, tiers, blocks, held, edited
-        cdef object handles, transaction
+        cdef dict frames, tiers, blocks, held, edited, handles
+        cdef object transaction
         cdef PyObject *change
         cdef object block = None
         cdef bint is_embedded, is_published
@@ -442,7 +434,7 @@ cdef class LeafSetter:
         if block is not None:
             block.note(key)
         try:
-            if PyDict_Contains(held, key) or PyDict_Contains(edited, key) or key in <dict> handles.data:
+            if PyDict_Contains(held, key) or PyDict_Contains(edited, key) or PyDict_Contains(handles, key):
                 (<object> leaves).forget(key)
             number_set(&pending.revision_, pending.revision_ + 1)
             if is_published:
@@ -543,14 +535,17 @@ cdef class LeafSetter:
 
     cdef bint _is_free(self, str key) except -1:
         """Whether no other key differs from a new one in case only; it is noted then."""
-        cdef KeySet folded = self.names._folded
-        if folded is None or self.names._suffixed or self.names.unchecked:
+        cdef KnownNames names = self.names
+        cdef KeySet folded
+        if names.folded is None:
+            names.collect(self.contents)
+        folded = names.folded
+        if names.suffixed or names.unchecked:
             return False
         if folded._add(folded_hash(key)):
-            removed = <set> self.names._removed
-            if key not in removed:
+            if key not in names.removed:
                 return False
-            removed.discard(key)    # nothing else is like it, as it was there before
+            names.removed.discard(key)    # nothing else is like it, as it was there before
         return True
 
     cdef object _frame(self, cnp.ndarray value):

@@ -14,14 +14,13 @@ from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from blosc2._core.frame.small_frame cimport RawKind, RawKinds
+from blosc2._core.frame.frame_writer cimport RawKind, RawKinds
 from blosc2._core.io.checksum cimport zip_checksum
 from blosc2._core.io.source cimport Source
 from blosc2._core.keys.folded_keys cimport KeyAdmission, KeySet, folded_hash, path_hash, plain_parent
 from blosc2._core.keys.keytable cimport NO_KEY, KeyTable
 from blosc2._core.zip.archive cimport Archive
-from blosc2._core.zip.archive_writer cimport ArchiveWriter
-from blosc2._core.zip.file_appender cimport COLLECTED
+from blosc2._core.zip.archive_writer cimport COLLECTED, ArchiveWriter
 from blosc2._core.zip.catalog cimport stem_length
 from blosc2._core.zip.central_record cimport Member
 

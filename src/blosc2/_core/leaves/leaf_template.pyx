@@ -14,8 +14,7 @@ from libc.string cimport memcmp, memcpy
 from blosc2._core.zip.end_record cimport LOCAL_LENGTH
 from blosc2._core.zip.central_record cimport read_once, read_once_big
 from blosc2._core.codec.codec cimport DecodeContext, decode_whole
-from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, KIND_RAW, Chunk
-from blosc2._core.codec.chunk_checks cimport inspect
+from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, KIND_RAW, Chunk, inspect
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.ndim.geometry cimport Geometry
 from blosc2._core.frame.header_parser cimport MIN_TRAILER, TRAILER_TAIL

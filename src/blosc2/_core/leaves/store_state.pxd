@@ -34,15 +34,16 @@ cdef class PendingFrames:
     """The new frames of a store; see store_state.pyx."""
 
     cdef dict frames_, tiers_, blocks_
+    cdef object registry_, removed_groups_
     cdef int64_t in_memory_, revision_
+    cdef long unwritten_
 
 
 cdef class HeldLeaves:
     """The leaves of a store that somebody holds; see store_state.pyx."""
 
-    cdef dict held_, edited_
+    cdef dict held_, handles_, edited_
     cdef readonly dict collecting
-    cdef object handles_
     # Of the steps in which an edit is noted, or edits begin to be refused.
     cdef step_lock noting
 

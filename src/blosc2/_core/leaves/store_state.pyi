@@ -26,6 +26,9 @@ class PendingFrames:
     frames: dict[str, Any]
     tiers: dict[str, bool]
     blocks: dict[int, Any]
+    registry: Any
+    removed_groups: Any
+    unwritten: bool
     in_memory: int
     revision: int
 
@@ -33,7 +36,7 @@ class HeldLeaves:
     held: dict[str, Any]
     edited: dict[str, Any]
     collecting: dict[str, Any]
-    handles: Any
+    handles: dict[str, Any]
     def show_edit(
         self, session: SessionState, handle: Any, places: tuple[Any, Any], frame: Any, array: Any
     ) -> bool: ...

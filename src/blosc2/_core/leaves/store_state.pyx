@@ -136,11 +136,42 @@ cdef class PendingFrames:
     Attributes
     ----------
     frames, tiers, blocks : dict
+    registry : dict or None
+    removed_groups : tuple
+    unwritten : bool
     in_memory, revision : int
     """
 
     def __cinit__(self):
-        self.frames_, self.tiers_, self.blocks_ = {}, {}, {}
+        self.frames_, self.tiers_, self.blocks_, self.removed_groups_ = {}, {}, {}, ()
+
+    @property
+    @cython.critical_section
+    def registry(self):
+        return self.registry_
+
+    @registry.setter
+    @cython.critical_section
+    def registry(self, value):
+        self.registry_ = value
+
+    @property
+    @cython.critical_section
+    def removed_groups(self):
+        return self.removed_groups_
+
+    @removed_groups.setter
+    @cython.critical_section
+    def removed_groups(self, tuple value not None):
+        self.removed_groups_ = value
+
+    @property
+    def unwritten(self):
+        return state_get(&self.unwritten_) != 0
+
+    @unwritten.setter
+    def unwritten(self, bint value):
+        state_set(&self.unwritten_, value)
 
     @property
     @cython.critical_section
@@ -194,12 +225,11 @@ cdef class HeldLeaves:
 
     Attributes
     ----------
-    held, edited, collecting : dict
-    handles : WeakValueDictionary
+    held, handles, edited, collecting : dict
     """
 
     def __cinit__(self):
-        self.collecting = {}
+        self.held_, self.handles_, self.edited_, self.collecting = {}, {}, {}, {}
 
     @property
     @cython.critical_section

@@ -5,5 +5,5 @@ about the bytes between the fields of items.
 """
 
 __all__ = [
-    "gaps", "geometry", "grid", "grid_read", "grid_read_many", "grid_write",
+    "gaps", "geometry", "grid_read", "grid_write",
 ]  # fmt: skip

@@ -1,44 +1,686 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
-"""Reading a selection: decoded blocks are scattered into a NumPy array, or decoded straight into it.
+"""Reading one selection (`Read`), or many of one array together (`ReadMany`), and asking for their bytes ahead.
 
-The latter where a block, or a whole chunk, is one run of the array.
+Decoded blocks are scattered into a NumPy array, or decoded straight into it, where a block, or a whole chunk, is one run of
+the array.
 """
 
 cimport numpy as cnp
 from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.ref cimport Py_INCREF
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint32_t, uint64_t, uint8_t
+from libc.stdlib cimport free, malloc, qsort, realloc
+from libc.string cimport memcpy, memmove, memset
 
-from blosc2._core.codec.codec cimport (
-    BAD_LENGTH, BAD_SPECIAL, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, MOST_STEPS, NO_MEMORY,
-    Chunk, DecodeContext, Encoder, block_bytes, borrow, decode_block, decode_whole, fill, give_back, reserve_scratch)
-from blosc2._core.codec.chunk_checks cimport FILTER_SHUFFLE
 from blosc2._core.codec.block_runs cimport LARGE_BLOCK
-from blosc2._core.codec.thread_pool cimport worth_threads
-from blosc2._core.frame.ask_chunks cimport is_most
-from blosc2._core.frame.frame cimport Frame
-from blosc2._core.frame.quick_reads cimport stays_with_gil
+from blosc2._core.codec.chunk cimport (
+    BAD_LENGTH, BAD_SPECIAL, BAD_SUM, CHUNK_HEADER, CHUNK_OK, FILTER_SHUFFLE, KIND_RAW, KIND_REGULAR, KIND_VALUE,
+    MOST_STEPS, NO_MEMORY, Chunk, block_bytes, block_span, block_start, fill, in_order, reads_in_streams)
+from blosc2._core.codec.codec cimport (
+    DecodeContext, Encoder, borrow, decode_block, decode_whole, give_back, reserve_scratch)
+from blosc2._core.codec.shared_blocks cimport (
+    SharedBlock, cache_is_on, foresee_block, foresee_bucket, is_block, leave_block, new_block, put_block, take_block)
+from blosc2._core.codec.thread_pool cimport Job, WorkerGroup, acquire_group, release_group, run_in_group, worth_threads
+from blosc2._core.frame.ask_chunks cimport find_blocks, is_most, is_wanted_whole, want_beginning, want_block, want_chunk
+from blosc2._core.frame.chunk_table cimport ChunkTable, stays_with_gil
+from blosc2._core.frame.frame cimport ChunkChecksum, Frame, check_chunk_checksums, chunk_checksums, note_checksum
 from blosc2._core.frame.part_blocks cimport part_block
-from blosc2._core.io.readahead cimport is_cold
-from blosc2._core.io.steps cimport number_get, state_change, state_set
-from blosc2._core.codec.shared_blocks cimport SharedBlock, leave_block
-from blosc2._core.frame.shared_block cimport is_shared, shared_block
-from blosc2._core.ndim.ask_ahead cimport asks, begin_tasks
-from blosc2._core.ndim.cold_start cimport begin_cold
-from blosc2._core.ndim.foresee_parts cimport foresee_touched, foresees_blocks
-from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
-from blosc2._core.ndim.grid cimport REVERSED, Box, Operation, copy_items, locate, parse_key
+from blosc2._core.io.checksum cimport checksum, copy_and_checksum, joined, zip_checksum, zip_joined
 from blosc2._core.io.large_pages cimport FRESH_LEAST, FRESH_MOST, bring_pages, is_fresh
-from blosc2._core.ndim.piece_checks cimport CHUNK_CHECKED, SUMMED, PieceSum, begin_piece, is_last
-from blosc2._core.ndim.read_parts cimport clip_to_block
-from blosc2._core.ndim.special_boxes cimport fill_special
-from blosc2._core.ndim.read_checks cimport compare, join_pieces, sum_block, sum_more, takes_all, whole
-from blosc2._core.frame.member_chunks cimport ChunkChecksum, check_chunk_checksums, chunk_checksums, note_checksum
+from blosc2._core.io.little_endian cimport u32
+from blosc2._core.io.readahead cimport (
+    AHEAD_BYTES, PAGE, Wanted, begin_asking, end_asking, goes_without, is_cold, is_due, is_trusted, note_found,
+    send_early, send_requests)
+from blosc2._core.io.steps cimport counter_next, number_get, number_set, state_change, state_get, state_set
+from blosc2._core.ndim.geometry cimport (
+    MAX_DIM, REVERSED, Ahead, Box, Geometry, Grid, Operation, clip, copy_items, locate, parse_key)
+
+# Sorting by the bytes of numbers, which compares nothing: hundreds of numbers take a fifth of the time.
+
+
+cdef enum:
+    DIGITS = 256
+
+
+cdef struct Numbered:
+    uint64_t number
+    int64_t at
+
+
+cdef inline Numbered *sort_numbers(Numbered *items, Numbered *room, int64_t count, uint64_t most) noexcept nogil:
+    """Sort by numbers up to `most`; the same ones stay in their order. Returns where they are then: one of both arrays."""
+    cdef int64_t starts[DIGITS]
+    cdef int64_t i, sum, many
+    cdef int shift = 0
+    cdef uint64_t digit
+    cdef Numbered *sorted
+    while True:
+        memset(starts, 0, sizeof(starts))
+        for i in range(count):
+            starts[items[i].number >> shift & <uint64_t> (DIGITS - 1)] += 1
+        sum = 0
+        for i in range(DIGITS):
+            many = starts[i]
+            starts[i] = sum
+            sum += many
+        for i in range(count):
+            digit = items[i].number >> shift & <uint64_t> (DIGITS - 1)
+            room[starts[digit]] = items[i]
+            starts[digit] += 1
+        sorted, room = room, items
+        items = sorted
+        shift += 8
+        if shift == 64 or most >> shift == 0:
+            return sorted
+
+
+# The parts that selections fall into: one for each chunk that a selection touches, in the order of chunks and blocks.
+
+
+cdef enum:
+    # Bytes of a chunk that is decoded at once for several parts.
+    MOST_TOGETHER = 8 << 20
+    # What a part costs besides its blocks, in bytes of these.
+    PART = 256
+    # Parts from which on they are sorted by the bytes of their numbers.
+    MANY = 64
+
+
+cdef struct Part:
+    int64_t chunk
+    int32_t block       # the first that it touches there
+    int32_t selection
+    int32_t touched     # blocks
+    bint together       # the chunk is decoded once for all of its parts
+
+
+cdef inline int part_order(const void *a, const void *b) noexcept nogil:
+    cdef const Part *x = <const Part *> a
+    cdef const Part *y = <const Part *> b
+    if x.chunk != y.chunk:
+        return -1 if x.chunk < y.chunk else 1
+    if x.block != y.block:
+        return -1 if x.block < y.block else 1
+    return (x.selection > y.selection) - (x.selection < y.selection)
+
+
+cdef inline void sort_parts(Part *parts, int64_t count, int64_t blocks) noexcept nogil:
+    """Put parts, which are in the order of their selections, in the order of their blocks, of which a chunk has so many."""
+    cdef size_t nbytes = <size_t> count * sizeof(Part)
+    cdef Numbered *order = NULL
+    cdef Numbered *sorted
+    cdef Part *copy
+    cdef uint64_t least, most
+    cdef int64_t i
+    if count >= MANY:
+        order = <Numbered *> malloc(2 * <size_t> count * sizeof(Numbered) + nbytes)
+    if order == NULL:
+        qsort(parts, <size_t> count, sizeof(Part), part_order)
+        return
+    least, most = ~<uint64_t> 0, 0
+    for i in range(count):
+        order[i].number = <uint64_t> parts[i].chunk * <uint64_t> blocks + <uint64_t> parts[i].block
+        order[i].at = i
+        least = min(least, order[i].number)
+        most = max(most, order[i].number)
+    for i in range(count):
+        order[i].number -= least
+    copy = <Part *> (order + 2 * count)
+    memcpy(copy, parts, nbytes)
+    sorted = sort_numbers(order, order + count, count, most - least)
+    for i in range(count):
+        parts[i] = copy[sorted[i].at]
+    free(order)
+
+
+cdef inline bint is_repeated(const Part *parts, int64_t i) noexcept nogil:
+    """Whether a part needs just the block that the part before it has left decoded."""
+    return (i > 0 and parts[i].touched == 1 and parts[i - 1].touched == 1
+            and parts[i].chunk == parts[i - 1].chunk and parts[i].block == parts[i - 1].block)
+
+
+cdef inline int64_t cost_of(const Part *parts, const Grid *g, int64_t i) noexcept nogil:
+    """The work for a part, in bytes to be decoded."""
+    cdef const Part *part = &parts[i]
+    cdef int64_t touched = part.touched * g.block_nbytes
+    if part.together:
+        if i == 0 or parts[i - 1].chunk != part.chunk:
+            return PART + g.chunk_nbytes
+        return PART + touched // 8
+    return PART if is_repeated(parts, i) else PART + touched
+
+
+cdef inline int64_t list_parts(
+        const Grid *g, const int64_t *all_axes, const int64_t *rooms, int64_t first, int64_t stop, Part *parts) noexcept nogil:
+    """Put the parts of selections ``first .. stop`` in the order of chunks and blocks; returns how many there are.
+
+    For each selection `all_axes` has start, step, count and stride of each axis, and `rooms` how many chunks it may touch.
+    """
+    cdef int64_t low[MAX_DIM]
+    cdef int64_t many[MAX_DIM]
+    cdef int64_t i, task, rest, c, begin, taken, index, block, last, nblock, nchunk, touched, count = 0
+    cdef int64_t blocks = 1, sum
+    cdef const int64_t *axes
+    cdef Part *part
+    cdef bint hit, sorted = True
+    cdef int d
+    for d in range(g.ndim):
+        blocks *= g.block_grid[d]
+    for i in range(first, stop):
+        if rooms[i] == 0:
+            continue
+        axes = all_axes + 4 * i * g.ndim
+        for d in range(g.ndim):
+            low[d] = axes[4 * d] // g.chunks[d]
+            many[d] = (axes[4 * d] + (axes[4 * d + 2] - 1) * axes[4 * d + 1]) // g.chunks[d] - low[d] + 1
+        for task in range(rooms[i]):
+            rest = task
+            nblock = nchunk = 0
+            touched = 1
+            hit = True
+            for d in range(g.ndim - 1, -1, -1):
+                c = low[d]
+                if many[d] > 1:
+                    c += rest % many[d]
+                    rest //= many[d]
+                hit = clip(axes[4 * d], axes[4 * d + 1], axes[4 * d + 2], c * g.chunks[d], g.chunks[d],
+                           &begin, &taken, &index)
+                if not hit:
+                    break  # steps pass over the chunk
+                nchunk += c * g.chunk_strides[d]
+                block = begin // g.blocks[d]
+                last = (begin + (taken - 1) * axes[4 * d + 1]) // g.blocks[d]
+                nblock += block * g.block_strides[d]
+                touched *= last - block + 1
+            if not hit:
+                continue
+            part = &parts[count]
+            part.chunk = nchunk
+            part.block = <int32_t> nblock
+            part.selection = <int32_t> i
+            part.touched = <int32_t> touched
+            part.together = False
+            sorted = sorted and (count == 0 or part_order(part - 1, part) < 0)
+            count += 1
+    if not sorted:
+        sort_parts(parts, count, blocks)
+    # Where the parts of a chunk touch more blocks than it has, some are touched more than once.
+    i = 0
+    while i < count:
+        begin = i
+        sum = 0
+        while i < count and parts[i].chunk == parts[begin].chunk:
+            if not is_repeated(parts, i):
+                sum += parts[i].touched
+            i += 1
+        if sum > blocks and i - begin > 1 and g.chunk_nbytes <= MOST_TOGETHER:
+            for task in range(begin, i):
+                parts[task].together = True
+    return count
+
+
+cdef inline int64_t nth_block(const Grid *g, const int64_t *low, const int64_t *many, int64_t i) noexcept nogil:
+    """The number of the `i`-th of the blocks that a box touches: on each axis `many`, from `low` on."""
+    cdef int64_t block = 0
+    cdef int d
+    for d in range(g.ndim - 1, -1, -1):
+        block += (low[d] + i % many[d]) * g.block_strides[d]
+        i //= many[d]
+    return block
+
+
+cdef inline bint clip_to_block(Operation self, const Box *box, const int64_t *low, const int64_t *many, int64_t i,
+                               int64_t *nblock, Box *part, int64_t *offset) noexcept nogil:
+    """What a box takes of the `i`-th block that it touches, and where that begins in the block, in bytes; False for nothing."""
+    cdef Grid *g = &self.geometry.c
+    cdef int64_t b
+    cdef int d
+    nblock[0] = offset[0] = 0
+    for d in range(g.ndim - 1, -1, -1):
+        b = low[d] + i % many[d]
+        i //= many[d]
+        nblock[0] += b * g.block_strides[d]
+        if not clip(box.first[d], self.step[d], box.count[d], b * g.blocks[d], g.blocks[d],
+                    &part.first[d], &part.count[d], &part.index[d]):
+            return False
+        part.index[d] += box.index[d]
+        offset[0] += part.first[d] * g.item_strides[d]
+    return True
+
+
+# Checking a chunk that several threads read in pieces: each sums the stored bytes that it reads, the last one joins them.
+
+
+cdef enum PieceState:
+    NOT_SUMMED
+    SUMMED
+    CHUNK_CHECKED   # all of the chunk, by this piece
+
+
+cdef struct PieceSum:
+    # The stored bytes of a chunk that one piece reads, and their checksum.
+    int64_t start
+    int64_t stop
+    uint32_t crc
+    PieceState state
+
+
+cdef inline bint is_last(long *left) noexcept nogil:
+    """Count a piece that was read; whether the others were read before, and what their threads wrote is seen here."""
+    cdef long count
+    while True:
+        count = state_get(left)
+        if state_change(left, count, count - 1):
+            return count == 1
+
+
+cdef inline bint blocks_follow(const Chunk *chunk) noexcept nogil:
+    """Whether blocks lie in the order of their numbers; the table of their starts is loaded."""
+    cdef int32_t b
+    if chunk.kind == KIND_RAW:
+        return True
+    if block_start(chunk, 0) < CHUNK_HEADER + 4 * <int64_t> chunk.nblocks or block_start(chunk, chunk.nblocks - 1) > chunk.cbytes:
+        return False
+    for b in range(chunk.nblocks - 1):
+        if not in_order(chunk, b):
+            return False
+    return True
+
+
+cdef inline int64_t stored_start(const Grid *g, const Chunk *chunk, const int64_t *low, const int64_t *many, int64_t i,
+                                 int64_t touched) noexcept nogil:
+    """Where the `i`-th of the blocks that a selection touches begins; the first one with the header before it."""
+    cdef int64_t nblock = 0
+    cdef int d
+    if i == 0:
+        return 0
+    if i == touched:
+        return chunk.cbytes
+    for d in range(g.ndim - 1, -1, -1):
+        nblock += (low[d] + i % many[d]) * g.block_strides[d]
+        i //= many[d]
+    return CHUNK_HEADER + nblock * g.block_nbytes if chunk.kind == KIND_RAW else block_start(chunk, <int32_t> nblock)
+
+
+cdef inline bint begin_piece(
+        ChunkTable table, int64_t index, Chunk *chunk, const Grid *g, const int64_t *low, const int64_t *many,
+        int64_t first, int64_t last, int64_t touched, PieceSum *piece, int *status) noexcept nogil:
+    """Bring the stored bytes of blocks ``first .. last`` of those that a selection touches, which is all that has items.
+
+    False if blocks do not follow each other: then one thread has to check the chunk by itself.
+    """
+    cdef int64_t starts = CHUNK_HEADER + (4 * <int64_t> chunk.nblocks if chunk.kind != KIND_RAW else 0)
+    if chunk.loaded < starts:
+        status[0] = table.load_span(index, chunk, chunk.loaded, starts)
+        if status[0]:
+            return False
+        chunk.loaded = <int32_t> starts
+    if not blocks_follow(chunk):
+        return False
+    piece.start = stored_start(g, chunk, low, many, first, touched)
+    piece.stop = stored_start(g, chunk, low, many, last, touched)
+    if piece.start < 0 or piece.stop < piece.start or piece.stop > chunk.cbytes:
+        return False
+    status[0] = table.load_span(index, chunk, piece.start, piece.stop)
+    if status[0]:
+        return False
+    chunk.loaded = chunk.cbytes     # what the blocks of other pieces need is not read
+    return True
+
+
+cdef inline bint pieces_join(const PieceSum *pieces, int64_t count, bint zip, uint32_t *crc, int64_t *size) noexcept nogil:
+    """Join the checksums of pieces; False if they are not those of one chunk, which another program changes."""
+    cdef int64_t i
+    crc[0] = 0
+    size[0] = 0
+    for i in range(count):
+        if pieces[i].state != SUMMED or pieces[i].start != size[0]:
+            return False
+        size[0] = pieces[i].stop
+        if zip:
+            crc[0] = zip_joined(crc[0], pieces[i].crc, <uint64_t> (size[0] - pieces[i].start))
+        else:
+            crc[0] = joined(crc[0], pieces[i].crc, <uint64_t> (size[0] - pieces[i].start))
+    return True
+
+
+# Asking for the chunks and blocks that an operation reads, ahead of it: a batch of tasks at a time.
+#
+# What lies where is known in two steps: where chunks lie from the table of offsets, and where their blocks lie from their
+# own first bytes. Each step asks for all that it knows, so that a read waits twice, however many blocks it needs. When the
+# first task of a batch is begun, the next batch is asked for.
+#
+# One thread asks at a time: `busy` guards how far was asked, and how large a batch is. All threads look at `resume` before
+# each task, and it may change meanwhile. It orders nothing: who comes too early or too late finds out behind `busy`.
+
+
+cdef enum:
+    # Stored bytes of an array of which nothing is worth asking for.
+    FEW_BYTES = 16384
+    # Tasks of a read that is not looked at any further where bytes are in memory anyway.
+    FEW_TASKS = 16
+    # The first bytes of all chunks are asked for with blocks that have so many times their bytes.
+    HEADS_PART = 8
+
+
+cdef struct Touched:
+    # The blocks that a box touches in a chunk, and which of its steps.
+    int64_t low[MAX_DIM]
+    int64_t many[MAX_DIM]
+    int64_t count
+
+
+cdef inline int64_t blocks_of(const Grid *g) noexcept nogil:
+    cdef int64_t blocks = 1
+    cdef int d
+    for d in range(g.ndim):
+        blocks *= g.block_grid[d]
+    return blocks
+
+
+cdef inline void touch(const Grid *g, const Box *box, const int64_t *step, int64_t apart, Touched *touched) noexcept nogil:
+    cdef int d
+    touched.count = 1
+    for d in range(g.ndim):
+        touched.low[d] = box.first[d] // g.blocks[d]
+        touched.many[d] = (box.first[d] + (box.count[d] - 1) * step[d * apart]) // g.blocks[d] - touched.low[d] + 1
+        touched.count *= touched.many[d]
+
+
+cdef inline int64_t last_of(const Grid *g, const int64_t *step, const Touched *touched) noexcept nogil:
+    """The number of the last block that a box touches in a chunk; -1 if its steps may pass over blocks."""
+    cdef int64_t last = 0
+    cdef int d
+    for d in range(g.ndim):
+        if step[d] > g.blocks[d]:
+            return -1
+        last += (touched.low[d] + touched.many[d] - 1) * g.block_strides[d]
+    return last
+
+
+cdef inline void want_blocks(Frame frame, Wanted *wanted, int64_t nchunk, const Chunk *chunk, const Grid *g, const Box *box,
+                             const int64_t *step, int64_t apart, const Touched *touched) noexcept nogil:
+    """Want the blocks that a box touches in a chunk that was found."""
+    cdef int64_t i, rest, b, nblock, first, taken, index
+    cdef bint hit
+    cdef int d
+    for i in range(touched.count):
+        rest = i
+        nblock = 0
+        hit = True
+        for d in range(g.ndim - 1, -1, -1):
+            b = touched.low[d] + rest % touched.many[d]
+            rest //= touched.many[d]
+            nblock += b * g.block_strides[d]
+            if step[d * apart] > g.blocks[d]:   # steps may pass over blocks
+                hit = hit and clip(box.first[d], step[d * apart], box.count[d], b * g.blocks[d], g.blocks[d],
+                                   &first, &taken, &index)
+        if hit:
+            want_block(frame, wanted, nchunk, chunk, nblock, g.block_nbytes)
+
+
+cdef inline void want_heads(Frame frame, Wanted *wanted, int64_t blocks, int64_t nblocks) noexcept nogil:
+    """Want what says where the blocks of all chunks lie, once, when `blocks` blocks were not in memory that have far more bytes.
+
+    Reads of other parts of the array then wait once and not twice.
+    """
+    cdef int64_t i, nbytes = frame.chunk_count * (PAGE + CHUNK_HEADER + 4 * nblocks)
+    if (wanted.late == 0 or wanted.left or frame.chunk_count < 2
+            or nbytes > blocks * (frame.cbytes // (frame.chunk_count * nblocks)) // HEADS_PART
+            or not state_change(&frame.heads_wanted, 0, 1)):
+        return
+    for i in range(frame.chunk_count):
+        if frame.entry(i) >= 0:
+            want_chunk(frame, wanted, i, nblocks, False)
+
+
+# ---------------------------------------------------------------------- one selection
+cdef inline bint find_task(Operation self, int64_t task, int64_t *nchunk, Box *box, Touched *touched,
+                           int64_t *begin, int64_t *end) noexcept nogil:
+    """The chunk of a task and how many of its blocks are needed; False where none is."""
+    if self.by_points:
+        if not self.task_points(task, nchunk, box, begin, end):
+            return False
+    elif not self.box_of(task, nchunk, box):
+        return False
+    if self.frame.entry(nchunk[0]) < 0:
+        return False
+    touch(&self.geometry.c, box, self.step, 1, touched)
+    if self.by_points:
+        touched.count *= end[0] - begin[0]
+    return True
+
+
+cdef inline void ask_for_tasks(Operation self, DecodeContext *context, int64_t first, int64_t stop) noexcept nogil:
+    """Ask for what tasks need that are not divided."""
+    cdef Grid *g = &self.geometry.c
+    cdef Wanted wanted
+    cdef Touched touched
+    cdef Box box
+    cdef Chunk chunk
+    cdef int64_t task, point, begin = 0, end = 0, nchunk = 0, nblocks = blocks_of(g), blocks = 0
+    cdef bint whole, again = False
+    cdef int d
+    begin_asking(self.frame.source, self.frame.source.asking, &wanted)
+    for task in range(first, stop):
+        if find_task(self, task, &nchunk, &box, &touched, &begin, &end):
+            whole = is_wanted_whole(self.frame, nchunk, touched.count, nblocks)
+            # The only one is read at once, and then nothing is gained by asking.
+            if whole or stop - first > 1:
+                want_chunk(self.frame, &wanted, nchunk, nblocks, whole)
+            if not (whole or self.by_points or wanted.far) and state_get(&wanted.state.slow):
+                want_beginning(self.frame, &wanted, nchunk, nblocks, touched.count, last_of(g, self.step, &touched))
+            again = again or not whole
+    wanted.leaf = not again and stop - first == self.frame.chunk_count
+    send_requests(&wanted)
+    if again:
+        for task in range(first, stop):
+            if (not find_task(self, task, &nchunk, &box, &touched, &begin, &end)
+                    or is_wanted_whole(self.frame, nchunk, touched.count, nblocks)
+                    or not find_blocks(self.frame, &wanted, nchunk, context, &chunk)):
+                continue
+            if self.by_points:
+                touched.count //= end - begin
+                for point in range(begin, end):
+                    for d in range(g.ndim):
+                        if self.pointed[d]:
+                            touched.low[d] = self.indices[d][point] % g.chunks[d] // g.blocks[d]
+                    want_blocks(self.frame, &wanted, nchunk, &chunk, g, &box, self.step, 1, &touched)
+            else:
+                want_blocks(self.frame, &wanted, nchunk, &chunk, g, &box, self.step, 1, &touched)
+                blocks += touched.count
+            send_early(&wanted)
+        want_heads(self.frame, &wanted, blocks, nblocks)
+    end_asking(&wanted, 1)
+
+
+cdef inline int64_t batch_of(const Ahead *ahead, int64_t units, int64_t stored) noexcept nogil:
+    """How many of so many tasks, which need so many stored bytes, are asked for at a time."""
+    return units if stored <= AHEAD_BYTES else max(<int64_t> (<double> units * AHEAD_BYTES / stored), 1)
+
+
+cdef inline bint asks(Operation self) noexcept nogil:
+    """Whether an operation may have to ask; most need not look any further."""
+    return not (self.frame.source.asking == NULL or self.frame.cbytes <= FEW_BYTES or self.tasks == 0 or (
+        self.tasks <= FEW_TASKS and goes_without(self.frame.source.asking)))
+
+
+cdef inline void begin_batches(Operation self) noexcept nogil:
+    """Find out with which task asking begins, and for how many it is done at a time."""
+    cdef int64_t units = self.tasks // self.pieces, nbytes
+    cdef int64_t stored = <int64_t> (<double> self.frame.cbytes * units / max(self.frame.chunk_count, 1))
+    cdef int d
+    if stored > AHEAD_BYTES and not self.by_points:
+        # Of large chunks of which little is needed there may be many; blocks take more than their items.
+        nbytes = 4 * self.geometry.c.itemsize
+        for d in range(self.geometry.c.ndim):
+            nbytes *= self.count[d]
+        stored = min(stored, <int64_t> (<double> nbytes * self.frame.cbytes / max(self.frame.nbytes, 1)))
+    # Others draw tasks meanwhile. Which of them they have drawn matters little: of these, too, bytes may be asked for.
+    self.ahead.asked = number_get(&self.next_task) // self.pieces
+    self.ahead.batch = batch_of(&self.ahead, units, stored)
+
+
+cdef inline void begin_tasks(Operation self, DecodeContext *context) noexcept nogil:
+    """Ask for the first tasks, or for the next, unless another thread does."""
+    cdef Ahead *ahead = &self.ahead
+    cdef int64_t first, stop
+    if not state_change(&ahead.busy, 0, 1):
+        return
+    if ahead.batch == 0:
+        begin_batches(self)
+    first = ahead.asked
+    stop = min(first + ahead.batch, self.stop_task // self.pieces)
+    if first >= stop:
+        number_set(&ahead.resume, INT64_MAX)
+    else:
+        ahead.asked = stop
+        number_set(&ahead.resume, first * self.pieces)
+        if is_due(self.frame.source.asking):
+            ask_for_tasks(self, context, first, stop)
+    state_set(&ahead.busy, 0)
+
+
+# Having the processor bring what the next parts need, while one of them is decoded or copied.
+#
+# Nobody else foresees small blocks in random order, and to wait for one takes as long as to decode it. Blocks of the block
+# cache stand in its table. Where stored ones begin stands in their chunk: that is brought first, and some parts later the
+# block. What is read here is a hint and nothing else: whoever decodes a block reads it anew, and checks it.
+
+
+cdef extern from "io/prefetch.h" nogil:
+    void prefetch(const uint8_t *start, int64_t length)
+    void prefetch_starts(const uint8_t *start, int64_t length)
+
+cdef enum:
+    # Parts ahead of the one at hand whose blocks are brought, and what tells where these are.
+    BLOCKS_AHEAD = 2
+    PLACES_AHEAD = 5
+    # Bytes of a block from which on decoding or copying it takes so long that nothing is gained.
+    SMALL_BLOCK = 1 << 15
+
+
+cdef struct Foreseen:
+    bint cached     # blocks of the block cache
+    int64_t stored  # else the bytes of a stored block, on average; 0 if nothing is to be brought
+
+
+cdef inline Foreseen what_is_foreseen(Frame frame, const Grid *g) noexcept nogil:
+    cdef Foreseen found
+    found.cached = state_get(&cache_is_on) != 0 and frame.source.serial != 0 and g.block_nbytes <= SMALL_BLOCK
+    found.stored = 0
+    if not found.cached and frame.source.base != NULL and frame.nbytes > 0 and g.block_nbytes <= SMALL_BLOCK:
+        # What a file says of its size may be anything.
+        found.stored = 1 + <int64_t> min(
+            <double> g.block_nbytes * <double> frame.cbytes / <double> frame.nbytes, <double> SMALL_BLOCK)
+    return found
+
+
+cdef inline int64_t chunk_of_next(Frame frame, const Part *parts, int64_t i, int64_t stop) noexcept nogil:
+    """Where the chunk of a part begins, if the part needs another block than the one before it; else -1."""
+    if (i >= stop or parts[i].touched != 1 or parts[i].together or frame.entry(parts[i].chunk) < 0
+            or (parts[i].block == parts[i - 1].block and parts[i].chunk == parts[i - 1].chunk)):
+        return -1
+    return frame.chunks_start + frame.entry(parts[i].chunk)
+
+
+cdef inline const uint8_t *place_of(Frame frame, int64_t at, int64_t block) noexcept nogil:
+    """Where a mapped chunk says that a block begins; NULL if the frame ends before that."""
+    cdef const uint8_t *chunk = frame.memory(at)
+    if chunk == NULL or frame.chunks_stop - at < CHUNK_HEADER + 4 * (block + 1):
+        return NULL
+    return chunk + CHUNK_HEADER + 4 * block
+
+
+cdef inline void foresee_parts(Frame frame, Foreseen what, const Part *parts, int64_t i, int64_t stop) noexcept nogil:
+    """Have the processor bring what the parts behind part `i` need."""
+    cdef int64_t at = chunk_of_next(frame, parts, i + PLACES_AHEAD, stop)
+    cdef const uint8_t *place
+    if at >= 0 and what.cached:
+        foresee_bucket(frame.source.serial, at, parts[i + PLACES_AHEAD].block)
+    elif at >= 0:
+        place = place_of(frame, at, parts[i + PLACES_AHEAD].block)
+        if place != NULL:
+            prefetch(place, 4)
+            if parts[i + PLACES_AHEAD].chunk != parts[i + PLACES_AHEAD - 1].chunk:
+                prefetch(frame.memory(at), CHUNK_HEADER)
+    at = chunk_of_next(frame, parts, i + BLOCKS_AHEAD, stop)
+    if at >= 0 and what.cached:
+        foresee_block(frame.source.serial, at, parts[i + BLOCKS_AHEAD].block)
+    elif at >= 0:
+        place = place_of(frame, at, parts[i + BLOCKS_AHEAD].block)
+        if place != NULL:
+            prefetch_starts(frame.memory(at) + u32(place), what.stored)
+
+
+cdef inline bint foresees_blocks(Frame frame, const Chunk *chunk) noexcept nogil:
+    """Whether blocks of a mapped chunk that a box touches are brought one ahead: where the decoder runs through them."""
+    return (frame.source.base != NULL and chunk.data != NULL and not reads_in_streams(chunk)
+            and chunk.blocksize <= SMALL_BLOCK)
+
+
+cdef inline const uint8_t *foresee_touched(
+        const Chunk *chunk, const Grid *g, const int64_t *low, const int64_t *many, int64_t i) noexcept nogil:
+    """Have the processor bring the `i`-th block that a box touches in a chunk: where that is, NULL if nowhere."""
+    cdef int64_t nblock = nth_block(g, low, many, i)
+    cdef int32_t start = 0, stop = 0
+    if nblock < chunk.nblocks and block_span(chunk, <int32_t> nblock, &start, &stop) == CHUNK_OK:
+        prefetch_starts(chunk.data + start, min(stop - start, <int32_t> SMALL_BLOCK))
+        return chunk.data + start
+    return NULL
+
+
+# Blocks through the block cache of the process.
+
+
+cdef inline bint is_shared(ChunkTable table, int64_t index, const Chunk *chunk) noexcept nogil:
+    """Whether the blocks of a chunk are cached. Special chunks, raw ones and those in memory are at hand anyway."""
+    return (state_get(&cache_is_on) != 0 and chunk.kind == KIND_REGULAR and chunk.data != NULL and chunk.blocksize <= LARGE_BLOCK
+            and table.source.serial != 0 and not chunk.needs_geometry and not chunk.variable)
+
+
+cdef inline int shared_block(
+        ChunkTable table, int64_t index, DecodeContext *context, Chunk *chunk, int32_t block, SharedBlock **found) noexcept nogil:
+    """A block of a chunk that `is_shared`, for `leave_block`; NULL where it has to be decoded in another way.
+
+    `found` has the block that was read before, or NULL. It is left, unless it is the same.
+    """
+    cdef int64_t position = table.chunks_start + table.entry(index)
+    cdef SharedBlock *entry = found[0]
+    cdef int status
+    if entry != NULL:
+        if is_block(entry, table.source.serial, position, chunk, block):
+            return CHUNK_OK
+        leave_block(entry)
+    found[0] = entry = take_block(table.source.serial, position, chunk, block)
+    if entry != NULL:
+        return CHUNK_OK
+    entry = new_block(table.source.serial, position, chunk, block)
+    if entry == NULL:
+        return CHUNK_OK
+    status = table.load_block(index, context, chunk, block)
+    if status == CHUNK_OK:
+        status = decode_block(context, chunk, block, entry.data)
+    if status:
+        leave_block(entry)
+        return status
+    put_block(entry, chunk)
+    found[0] = entry
+    return CHUNK_OK
+
+
+cdef enum:
+    # Of a shuffled block: items that are undone together, and which part of a block is few items.
+    SHORTEST_RUN = 8
+    FEW = 32
+
 
 cnp.import_array()
 
 cdef extern from "codec/unshuffle.h" nogil:
     bint unshuffles_parts(int itemsize)
+    void unshuffle_items(uint8_t *to, const uint8_t *planes, int64_t plane, int64_t n, int itemsize)
     void unshuffle_box(uint8_t *to, const int64_t *to_strides, const uint8_t *planes, int64_t plane,
                        const int64_t *strides, const int64_t *count, int ndim, int itemsize)
 
@@ -59,6 +701,24 @@ cdef enum:
 
 cdef class Read(Operation):
     """Read a selection into a NumPy array: one with an axis for each of the array, of any strides, or a C-contiguous one."""
+
+    # Of a reader that one thread has for itself, and turns to one selection after another:
+    cdef bint by_turns
+    cdef bint together              # whether the chunk at hand is to be decoded once, for all that read of it
+    cdef const uint8_t *aside       # that chunk, once it is decoded
+    cdef SharedBlock *held          # the block of the block cache that it read last; others need it, too
+    cdef ChunkChecksum *own              # of each chunk, where all are read and the sum of all is known; else NULL
+    # Where chunks are read in pieces: what each summed, and how many of each chunk are left.
+    cdef PieceSum *sums
+    cdef long *left
+    cdef object keep_sums
+    cdef int32_t *order_room        # for the order of tasks, if bytes are likely not to be in memory
+
+    cdef uint32_t flags             # of `parse_key`
+    # Memory that was made for the result, whose pages are to be brought while bytes of the file are on their way.
+    cdef void *fresh
+    cdef int64_t fresh_nbytes
+    cdef long unbrought
 
     def finish(self):
         """Raise what went wrong in any thread, or in the checksums of all chunks together."""
@@ -593,3 +1253,1006 @@ def read_basic_into(tuple version not None, key, int nthreads, out):
             _bring_result(self, new)
         _go(self, nthreads)
     return out
+
+
+# The beginning of a read by several threads whose bytes are likely not to be in memory.
+#
+# All bytes are asked for before other threads are woken: they would wait for pages that were not asked for yet, one by one.
+# Then tasks whose bytes are in memory are done first, while those of the others are on their way.
+
+
+cdef extern from "io/readahead.h" nogil:
+    bint is_there(int fd, const uint8_t *base, int64_t offset)
+
+
+cdef inline bint byte_is_there(Operation self, int64_t offset) noexcept nogil:
+    return is_there(self.frame.source.fd, self.frame.source.base, min(offset, self.frame.source.size - 1))
+
+
+cdef inline bint blocks_are_known(Operation self, DecodeContext *context, int64_t nchunk, Chunk *chunk) noexcept nogil:
+    """Find where the blocks of a chunk lie, if that is in memory."""
+    cdef int64_t head = CHUNK_HEADER + 4 * blocks_of(&self.geometry.c)
+    cdef int64_t at = self.frame.chunks_start + self.frame.entry(nchunk)
+    return (
+        byte_is_there(self, at) and byte_is_there(self, at + head - 1)
+        and self.frame.find_chunk(nchunk, context, chunk) == CHUNK_OK and chunk.data != NULL
+        and chunk.kind == KIND_REGULAR and not chunk.whole and not chunk.needs_geometry
+        and self.frame.load_span(nchunk, chunk, chunk.loaded, CHUNK_HEADER + 4 * <int64_t> chunk.nblocks) == CHUNK_OK)
+
+
+cdef inline bint block_is_there(Operation self, int64_t nchunk, const Chunk *chunk, int64_t block) noexcept nogil:
+    """Whether the middle of a block is in memory; its ends share their pages with others."""
+    cdef int32_t start = 0, stop = 0
+    return (
+        block < chunk.nblocks and block_span(chunk, <int32_t> block, &start, &stop) == CHUNK_OK
+        and byte_is_there(self, self.frame.chunks_start + self.frame.entry(nchunk) + start + (stop - start) // 2))
+
+
+cdef inline void order_tasks(Operation self, DecodeContext *context, int32_t *order) noexcept nogil:
+    """Number the tasks in the order in which they are to be done: those whose bytes are in memory before the others."""
+    cdef int64_t unit, piece, i, nchunk = 0, begin = 0, end = 0, first = 0, last = self.tasks
+    cdef Touched touched
+    cdef Box box
+    cdef Chunk chunk
+    cdef bint stored, known
+    for unit in range(self.tasks // self.pieces):
+        stored = find_task(self, unit, &nchunk, &box, &touched, &begin, &end)
+        known = stored and blocks_are_known(self, context, nchunk, &chunk)
+        for piece in range(self.pieces):
+            i = piece * touched.count // self.pieces if stored else 0
+            if not stored or (known and block_is_there(self, nchunk, &chunk, nth_block(
+                    &self.geometry.c, touched.low, touched.many, i))):
+                order[first] = <int32_t> (unit * self.pieces + piece)
+                first += 1
+            else:
+                last -= 1
+                order[last] = <int32_t> (unit * self.pieces + piece)
+    last = self.tasks - 1
+    while first < last:     # these were put in from the end
+        order[first], order[last] = order[last], order[first]
+        first += 1
+        last -= 1
+
+
+cdef inline void begin_cold(Operation self, DecodeContext *context, int32_t *order) noexcept nogil:
+    """Ask for what a read needs, and put its tasks in order; `order` has room for their numbers."""
+    begin_tasks(self, context)
+    # Where only a part was asked for, or a part is read, or there is no file, the tasks stay as they are.
+    if (order != NULL and self.ahead.asked == self.tasks // self.pieces and self.next_task == 0
+            and self.stop_task == self.tasks and (self.frame.source.base != NULL or self.frame.source.fd >= 0)):
+        order_tasks(self, context, order)
+        self.order = order
+        self.ahead.resume = INT64_MAX
+
+
+# Checking chunks that a selection reads as a whole against their checksums.
+
+
+cdef inline int whole(Read self, int64_t nchunk, DecodeContext *context, Chunk *chunk) noexcept nogil:
+    """Bring and check a chunk all of which is wanted."""
+    if self.own == NULL:
+        return self.frame.load_whole(nchunk, context, chunk)
+    return self.bring_whole(nchunk, context, chunk)
+
+
+cdef inline bint takes_all(Read self, int64_t nchunk, const Box *box) noexcept nogil:
+    """Whether a box takes all items that a chunk has; what it has beyond the end of an axis does not count."""
+    cdef Grid *g = &self.geometry.c
+    cdef int64_t start
+    cdef int d
+    for d in range(g.ndim):
+        start = nchunk // g.chunk_strides[d] % g.grid[d] * g.chunks[d]
+        if box.count[d] != min(g.chunks[d], g.shape[d] - start):
+            return False
+    return True
+
+
+cdef inline uint32_t sum_more(Read self, uint32_t crc, const uint8_t *data, int64_t size) noexcept nogil:
+    """Go on with the checksum of a chunk."""
+    return zip_checksum(crc, data, size) if self.own != NULL else checksum(crc, data, size)
+
+
+cdef inline bint sum_block(Read self, const Chunk *chunk, int32_t nblock, const Box *part, uint8_t *to, uint32_t *crc,
+                    int64_t *summed) noexcept nogil:
+    """Go on with the checksum of a chunk as far as the end of a block; True if that has copied the block, too."""
+    cdef Grid *g = &self.geometry.c
+    cdef int32_t start = 0, stop = 0
+    if chunk.kind == KIND_RAW:
+        start = <int32_t> (CHUNK_HEADER + nblock * g.block_nbytes)
+        if self.covers(part, g.blocks):
+            if summed[0] < start:   # the header of the chunk
+                crc[0] = sum_more(self, crc[0], chunk.data + summed[0], start - summed[0])
+                summed[0] = start
+            if summed[0] == start and copy_and_checksum(
+                    self.own != NULL, crc, to, self.strides, part.count, g.ndim, chunk.data + start, g.itemsize):
+                summed[0] += g.block_nbytes
+                return True
+        stop = <int32_t> (CHUNK_HEADER + (nblock + 1) * g.block_nbytes)
+    elif block_span(chunk, nblock, &start, &stop):
+        stop = 0    # decoding it says what is wrong
+    if stop > summed[0]:
+        crc[0] = sum_more(self, crc[0], chunk.data + summed[0], stop - summed[0])
+        summed[0] = stop
+    return False
+
+
+cdef inline int compare(Read self, int64_t nchunk, uint32_t crc, int64_t size) noexcept nogil:
+    """Check the checksum of a stored chunk, or keep it, to check those of all chunks together."""
+    if self.own == NULL:
+        return CHUNK_OK if crc == self.frame.checksums[nchunk] else BAD_SUM
+    self.own[nchunk].crc, self.own[nchunk].size = crc, size
+    return CHUNK_OK
+
+
+cdef inline int join_pieces(Read self, DecodeContext *context, int64_t first, int64_t nchunk) noexcept nogil:
+    """Check a chunk all of whose pieces were read."""
+    cdef Chunk chunk
+    cdef bint summed = False
+    cdef int64_t i, size = 0
+    cdef uint32_t crc = 0
+    cdef int status
+    for i in range(first, first + self.pieces):
+        if self.sums[i].state == CHUNK_CHECKED:
+            return CHUNK_OK
+        summed = summed or self.sums[i].state == SUMMED
+    if not summed:
+        return CHUNK_OK
+    if pieces_join(self.sums + first, self.pieces, self.own != NULL, &crc, &size):
+        return compare(self, nchunk, crc, size)
+    status = self.open_padded(nchunk, context, &chunk)
+    return status if status else whole(self, nchunk, context, &chunk)
+
+
+# Chunks all of whose items are one value, of which no bytes are stored, or only that value.
+
+
+cdef enum:
+    # Bytes of a row of items that is made first, and then copied.
+    LONGEST_ROW = 1 << 20
+
+
+cdef inline int fill_special(Read self, DecodeContext *context, int64_t nchunk, Chunk *chunk, const Box *box) noexcept nogil:
+    """Zeros, NaN or one value into a box, without decoding anything."""
+    cdef Grid *g = &self.geometry.c
+    cdef int64_t row_strides[MAX_DIM]
+    cdef uint8_t *row
+    cdef int d, last = g.ndim - 1
+    cdef int status = whole(self, nchunk, context, chunk)
+    cdef int64_t total = g.itemsize
+    if status:
+        return status
+    if chunk.kind == KIND_VALUE and g.itemsize % (chunk.cbytes - CHUNK_HEADER):
+        return BAD_SPECIAL
+    if self.is_one_run(box):
+        for d in range(g.ndim):
+            total *= box.count[d]
+        return fill(chunk, 0, self.at(box), total)
+    for d in range(g.ndim):
+        row_strides[d] = 0
+    if self.strides[last] == g.itemsize and box.count[last] <= LONGEST_ROW // g.itemsize:
+        row_strides[last] = g.itemsize
+        total *= box.count[last]
+    row = reserve_scratch(context, total)
+    if row == NULL:
+        return NO_MEMORY
+    status = fill(chunk, 0, row, total)
+    if status:
+        return status
+    copy_items(self.at(box), self.strides, row, row_strides, box.count, g.ndim, g.itemsize)
+    return CHUNK_OK
+
+
+# Asking for the chunks and blocks of the parts that selections fall into; see above.
+
+
+cdef enum:
+    # Parts that are asked for where all of a file was in memory for long.
+    TRIED = 16
+
+
+cdef inline void box_of_part(const Grid *g, const int64_t *axes, int64_t nchunk, Box *box) noexcept nogil:
+    """What a selection takes of a chunk; `axes` has start, step, count and another number for each axis."""
+    cdef int64_t c
+    cdef int d
+    for d in range(g.ndim):
+        c = nchunk // g.chunk_strides[d] % g.grid[d]
+        clip(axes[4 * d], axes[4 * d + 1], axes[4 * d + 2], c * g.chunks[d], g.chunks[d],
+             &box.first[d], &box.count[d], &box.index[d])
+
+
+cdef inline int64_t same_chunk(const Part *parts, int64_t i, int64_t stop, int64_t nblocks, int64_t *touched) noexcept nogil:
+    """Where the parts end that need the chunk of part `i`, and how many blocks one of them touches at most."""
+    cdef int64_t nchunk = parts[i].chunk
+    touched[0] = 0
+    while i < stop and parts[i].chunk == nchunk:
+        touched[0] = max(touched[0], nblocks if parts[i].together else parts[i].touched)
+        i += 1
+    return i
+
+
+cdef inline bint are_found(Operation self, DecodeContext *context, const Part *parts, const int64_t *axes,
+                           int64_t first, int64_t stop) noexcept nogil:
+    """Whether some of many parts are in memory, of a file of which all was for long; then the rest is not asked for."""
+    cdef Wanted wanted
+    cdef int64_t i, part
+    begin_asking(self.frame.source, self.frame.source.asking, &wanted)
+    wanted.noted = True     # where a read lies cannot be told by some of its parts
+    for i in range(TRIED):
+        part = first + (stop - first) * i // TRIED
+        if self.frame.entry(parts[part].chunk) >= 0:
+            want_chunk(self.frame, &wanted, parts[part].chunk, blocks_of(&self.geometry.c), False)
+    send_requests(&wanted)
+    for i in range(TRIED):
+        part = first + (stop - first) * i // TRIED
+        if wanted.late == 0:
+            want_part(self, &wanted, context, parts, axes, part, part + 1)
+    send_requests(&wanted)
+    if wanted.late:
+        return False
+    note_found(wanted.state, False, 1)
+    return True
+
+
+cdef inline void want_part(Operation self, Wanted *wanted, DecodeContext *context, const Part *parts, const int64_t *axes,
+                           int64_t first, int64_t stop) noexcept nogil:
+    """Want the blocks of parts of one chunk, or all of it."""
+    cdef Grid *g = &self.geometry.c
+    cdef Touched touched
+    cdef Box box
+    cdef Chunk chunk
+    cdef int64_t i
+    if self.frame.entry(parts[first].chunk) < 0 or not find_blocks(self.frame, wanted, parts[first].chunk, context, &chunk):
+        return
+    for i in range(first, stop):
+        box_of_part(g, axes + 4 * parts[i].selection * g.ndim, parts[i].chunk, &box)
+        touch(g, &box, axes + 4 * parts[i].selection * g.ndim + 1, 4, &touched)
+        want_blocks(self.frame, wanted, parts[i].chunk, &chunk, g, &box,
+                    axes + 4 * parts[i].selection * g.ndim + 1, 4, &touched)
+
+
+cdef inline void ask_for_parts(Operation self, DecodeContext *context, const Part *parts, const int64_t *axes,
+                               int64_t first, int64_t stop) noexcept nogil:
+    """Ask for what parts need."""
+    cdef Grid *g = &self.geometry.c
+    cdef Wanted wanted
+    cdef int64_t i = first, end, count = 0, nblocks = blocks_of(g)
+    cdef bint whole, again = False
+    if stop - first > 2 * TRIED and is_trusted(self.frame.source) and are_found(self, context, parts, axes, first, stop):
+        return
+    begin_asking(self.frame.source, self.frame.source.asking, &wanted)
+    while i < stop:
+        end = same_chunk(parts, i, stop, nblocks, &count)
+        if self.frame.entry(parts[i].chunk) >= 0:
+            whole = is_wanted_whole(self.frame, parts[i].chunk, count, nblocks)
+            if whole or end - i < stop - first:
+                want_chunk(self.frame, &wanted, parts[i].chunk, nblocks, whole)
+            again = again or not whole
+        i = end
+    send_requests(&wanted)
+    i = first
+    while again and i < stop:
+        end = same_chunk(parts, i, stop, nblocks, &count)
+        if not is_wanted_whole(self.frame, parts[i].chunk, count, nblocks):
+            want_part(self, &wanted, context, parts, axes, i, end)
+            send_early(&wanted)
+        i = end
+    end_asking(&wanted, 1)
+
+
+cdef inline void begin_parts(Operation self, DecodeContext *context, const Part *parts, const int64_t *axes, int64_t count,
+                             int64_t nbytes) noexcept nogil:
+    """Ask for the first of some parts, which touch blocks of `nbytes` uncompressed bytes.
+
+    Others do not ask before `resume` is set, which is behind `busy`: then they see what is set here.
+    """
+    if self.frame.source.asking == NULL or self.frame.cbytes <= FEW_BYTES or count == 0:
+        return
+    self.ahead.asked = 0
+    self.ahead.batch = batch_of(
+        &self.ahead, count, <int64_t> (<double> nbytes * self.frame.cbytes / max(self.frame.nbytes, 1)))
+    go_on_with_parts(self, context, parts, axes, count)
+
+
+cdef inline void go_on_with_parts(
+        Operation self, DecodeContext *context, const Part *parts, const int64_t *axes, int64_t count) noexcept nogil:
+    """Ask for the next parts."""
+    cdef Ahead *ahead = &self.ahead
+    cdef int64_t first, stop
+    if not state_change(&ahead.busy, 0, 1):
+        return
+    first = ahead.asked
+    stop = min(first + ahead.batch, count)
+    if first >= stop:
+        number_set(&ahead.resume, INT64_MAX)
+    else:
+        ahead.asked = stop
+        number_set(&ahead.resume, first)
+        if is_due(self.frame.source.asking):
+            ask_for_parts(self, context, parts, axes, first, stop)
+    state_set(&ahead.busy, 0)
+
+
+# Rows of an array, in any order, where each lies in one block: samples of a batch, items of a 1-d array.
+#
+# A row is what an integer selects on the first axis. It needs no arithmetic for the other axes, and of a block that several
+# rows need they are all taken at once.
+
+
+cdef inline bint rows_are_runs(const Grid *g) noexcept nogil:
+    """Whether each row of an array is one run of bytes in one block."""
+    cdef int d
+    for d in range(1, g.ndim):
+        if g.blocks[d] != g.shape[d] or g.grid[d] != 1:
+            return False
+    return g.ndim > 0 and g.size > 0
+
+
+cdef inline bint is_row(const Grid *g, const int64_t *axes) noexcept nogil:
+    """Whether a selection is one row, and goes to one run of bytes; `axes` has start, step, count and stride of each axis."""
+    cdef int64_t run = g.itemsize
+    cdef int d
+    for d in range(g.ndim - 1, 0, -1):
+        if axes[4 * d + 2] != g.shape[d] or (g.shape[d] != 1 and axes[4 * d + 3] != run):
+            return False
+        run *= g.shape[d]
+    return axes[2] == 1
+
+
+cdef inline int64_t list_rows(
+        const Grid *g, const int64_t *axes, const int64_t *rooms, int64_t first, int64_t stop, Part *parts) noexcept nogil:
+    """What `list_parts` does, for selections that are rows."""
+    cdef int64_t i, row, nchunk, count = 0
+    cdef Part *part
+    cdef bint sorted = True
+    for i in range(first, stop):
+        if rooms[i] == 0:
+            continue
+        row = axes[4 * i * g.ndim]
+        nchunk = row // g.chunks[0]
+        part = &parts[count]
+        part.chunk = nchunk * g.chunk_strides[0]
+        part.block = <int32_t> ((row - nchunk * g.chunks[0]) // g.blocks[0] * g.block_strides[0])
+        part.selection = <int32_t> i
+        part.touched = 1
+        part.together = False
+        sorted = sorted and (count == 0 or part_order(part - 1, part) < 0)
+        count += 1
+    if not sorted:
+        sort_parts(parts, count, g.block_grid[0] * g.block_strides[0])
+    return count
+
+
+cdef inline bint has_rows(Read self, int64_t nchunk, const Chunk *chunk) noexcept nogil:
+    """Whether the rows of a chunk can be had without decoding or checking all of it."""
+    cdef Grid *g = &self.geometry.c
+    cdef int64_t start = nchunk // g.chunk_strides[0] * g.chunks[0]
+    if self.aside != NULL or self.own != NULL or (
+            self.frame.checksums != NULL and min(g.chunks[0], g.shape[0] - start) == 1):
+        return False
+    return chunk.kind == KIND_RAW or (
+        chunk.kind == KIND_REGULAR and not chunk.whole and not chunk.needs_geometry
+        and chunk.blocksize == g.block_nbytes and chunk.nblocks <= MOST_STEPS)
+
+
+cdef inline int64_t same_block(const Part *parts, int64_t i, int64_t stop) noexcept nogil:
+    """Where the parts end that need the same block as part `i`."""
+    cdef int64_t end = i + 1
+    while end < stop and parts[end].block == parts[i].block and parts[end].chunk == parts[i].chunk:
+        end += 1
+    return end
+
+
+cdef inline int read_rows(Read self, DecodeContext *context, Chunk *chunk, const Part *parts, int64_t count,
+                          uint8_t **targets, const int64_t *axes) noexcept nogil:
+    """The rows of some parts that need the same block of a chunk that `has_rows`."""
+    cdef Grid *g = &self.geometry.c
+    cdef int64_t nchunk = parts.chunk, length = g.item_strides[0], items = length // g.itemsize, last = 0, i
+    cdef int64_t first = nchunk // g.chunk_strides[0] * g.chunks[0] + parts.block // g.block_strides[0] * g.blocks[0]
+    cdef const uint8_t *source = NULL
+    cdef bint shuffled = False
+    cdef int status = CHUNK_OK
+    if chunk.kind == KIND_RAW:
+        source = chunk.data + CHUNK_HEADER + parts.block * g.block_nbytes
+        status = self.frame.load_span(nchunk, chunk, CHUNK_HEADER + parts.block * g.block_nbytes,
+                                      CHUNK_HEADER + (parts.block + 1) * g.block_nbytes)
+    elif is_shared(self.frame, nchunk, chunk):
+        status = shared_block(self.frame, nchunk, context, chunk, parts.block, &self.held)
+        if self.held != NULL:
+            source = self.held.data
+    elif is_most(1, chunk.nblocks):
+        status = self.frame.load_chunk(nchunk, context, chunk)
+    if status:
+        return status
+    if source == NULL and g.blocks[0] == 1:
+        status = self.frame.load_block(nchunk, context, chunk, parts.block)
+        if status == CHUNK_OK:
+            status = decode_block(context, chunk, parts.block, targets[parts.selection])
+        if status:
+            return status
+        for i in range(1, count):   # the same row again
+            memmove(targets[parts[i].selection], targets[parts.selection], <size_t> length)
+        return CHUNK_OK
+    if source == NULL:
+        for i in range(count):
+            last = max(last, axes[4 * parts[i].selection * g.ndim] - first)
+        shuffled = (chunk.plain and chunk.filter == FILTER_SHUFFLE and chunk.typesize == g.itemsize
+                    and unshuffles_parts(<int> g.itemsize) and chunk.blocksize <= LARGE_BLOCK
+                    and (items >= SHORTEST_RUN or count * length <= g.block_nbytes // FEW))
+        status = part_block(self.frame, nchunk, context, chunk, parts.block, shuffled,
+                            <int32_t> ((last + 1) * (items if shuffled else length)), &source)
+        if status:
+            return status
+    for i in range(count):
+        last = axes[4 * parts[i].selection * g.ndim] - first
+        if shuffled:
+            unshuffle_items(targets[parts[i].selection], source + last * items, chunk.blocksize // g.itemsize, items,
+                            <int> g.itemsize)
+        else:
+            memcpy(targets[parts[i].selection], source + last * length, <size_t> length)
+    return CHUNK_OK
+
+
+# Reading many selections of one array together.
+#
+# Each selection falls into parts, one for each chunk that it touches. The parts of all selections are put in the order of
+# chunks and blocks, so that those which need the same block follow each other, and are shared out to threads in groups of
+# about the same work. Each thread has a reader of its own, which it turns to one selection after another.
+
+
+cdef enum:
+    # Chunks of a selection above which it has nothing to gain from the others.
+    MOST_CHUNKS = 1 << 16
+    # Parts that are in memory at a time, with those of one selection more.
+    MOST_PARTS = 1 << 20
+    # Groups for each thread: they do not all take the same time, and a thread that has none left waits for the last.
+    GROUPS = 16
+    MOST_READERS = 65
+    MOST_AXES = 64  # of a NumPy array
+
+
+cdef class ReadMany(Operation):
+    """Read many selections of one array.
+
+    Parameters
+    ----------
+    frame : Frame
+    geometry : Geometry
+    keys : list
+        What is selected, as NumPy has it.
+    selection_of : callable
+        Gives a `blosc2.indexing.Selection`, or None, for a number and its key: asked for keys that are not just integers
+        and slices, and for those that are wrong, for which it raises.
+
+    Attributes
+    ----------
+    others : list of int
+        The numbers of keys for which it gave None.
+    large : list of int
+        Those of selections that touch so many chunks that each is better read by itself.
+    shape : tuple or None
+        The shape of each selection, where all but `others` have the same.
+    touched_nbytes : int
+        Of the parts that are read next: the bytes of blocks that they touch, and something for each of them.
+    """
+
+    cdef readonly list others
+    cdef readonly list large
+    cdef readonly object shape
+    cdef readonly int64_t touched_nbytes
+    cdef int64_t number             # of selections
+    cdef int64_t *axes              # for each selection and axis: start, step, count, stride in the NumPy array
+    cdef uint32_t *flags            # for each selection: axes of integers, and from REVERSED on those read backwards
+    cdef int64_t *rooms             # for each selection: how many chunks it may touch; 0 where it is read otherwise
+    cdef uint8_t **targets          # for each selection: where its first item goes
+    cdef set left_out               # `others`
+    cdef bint by_rows               # whether each selection is one row; see `read_rows`
+    cdef dict shapes                # of selections by other keys than integers and slices
+    cdef Part *parts
+    cdef int64_t parts_room, part_count
+    cdef int64_t *groups            # the first part of each, and the number of parts
+    cdef int64_t group_count
+    cdef list readers
+    cdef void **reader_table
+    cdef int64_t reader_count, next_reader
+
+    def __init__(self, Frame frame not None, Geometry geometry not None, list keys not None, selection_of):
+        cdef int64_t i, d
+        cdef int64_t *axes
+        cdef bint simple
+        self.frame = frame
+        self.geometry = geometry
+        self.number = PyList_GET_SIZE(keys)
+        if self.number >= 1 << 31:
+            raise ValueError(f"{self.number} selections are too many for one call")
+        self.pieces = 1
+        self.by_rows = rows_are_runs(&geometry.c)
+        self.others = []
+        self.large = []
+        self.shapes = {}
+        self.axes = <int64_t *> malloc((4 * self.number * geometry.c.ndim + 1) * sizeof(int64_t))
+        self.flags = <uint32_t *> malloc((self.number + 1) * sizeof(uint32_t))
+        self.rooms = <int64_t *> malloc((self.number + 1) * sizeof(int64_t))
+        self.targets = <uint8_t **> malloc((self.number + 1) * sizeof(uint8_t *))
+        if self.axes == NULL or self.flags == NULL or self.rooms == NULL or self.targets == NULL:
+            raise MemoryError
+        frame.load_index()
+        for i in range(self.number):
+            key = <object> PyList_GET_ITEM(keys, i)
+            try:
+                simple = self.parse(i, key)
+            except (TypeError, ValueError):
+                simple = False
+            if not simple:
+                selection = selection_of(i, key)
+                if selection is None:
+                    self.others.append(i)
+                    self.rooms[i] = 0
+                    continue
+                self.take_selection(i, selection)
+            axes = self.axes + 4 * i * geometry.c.ndim
+            self.rooms[i] = 0
+            if geometry.c.size == 0:
+                continue    # and its chunks may be of no items: there is nothing to divide by
+            self.rooms[i] = 1
+            for d in range(geometry.c.ndim):
+                if axes[4 * d + 2] == 0:
+                    self.rooms[i] = 0
+                    break
+                self.rooms[i] *= ((axes[4 * d] + (axes[4 * d + 2] - 1) * axes[4 * d + 1]) // geometry.c.chunks[d]
+                                  - axes[4 * d] // geometry.c.chunks[d] + 1)
+            if self.rooms[i] > MOST_CHUNKS:
+                self.large.append(i)
+                self.rooms[i] = 0
+        self.left_out = set(self.others)
+        self.compare_shapes()
+
+    def __dealloc__(self):
+        free(self.axes)
+        free(self.flags)
+        free(self.rooms)
+        free(self.targets)
+        free(self.parts)
+        free(self.groups)
+        free(self.reader_table)
+
+    # ------------------------------------------------------------ keys
+
+    cdef bint parse(self, int64_t number, object key) except -1:
+        """Take a key of integers and slices; False when it is another one, or wrong."""
+        cdef int64_t *axes = self.axes + 4 * number * self.geometry.c.ndim
+        return parse_key(&self.geometry.c, key, axes, axes + 1, axes + 2, 4, self.flags + number)
+
+    cdef int take_selection(self, int64_t number, object selection) except -1:
+        """Take what the selection of another key says."""
+        cdef Grid *g = &self.geometry.c
+        cdef int64_t *axis = self.axes + 4 * number * g.ndim
+        cdef int d
+        cdef Py_ssize_t k = 0
+        shape = selection.shape
+        flip = selection.flip
+        if len(shape) > MOST_AXES:
+            raise IndexError(f"selection {number} of the batch: the result would have {len(shape)} axes; "
+                             f"at most {MOST_AXES} are possible")
+        self.shapes[number] = shape
+        self.flags[number] = 0
+        for d in range(g.ndim):
+            axis[0] = selection.starts[d]
+            axis[1] = selection.steps[d]
+            axis[2] = selection.counts[d]
+            if axis[2] and (axis[0] < 0 or axis[1] < 1 or axis[2] < 0
+                            or axis[0] + (axis[2] - 1) * axis[1] >= g.shape[d]):
+                raise IndexError(f"a selection reaches outside axis {d} of length {g.shape[d]}")
+            if flip is not None and axis[2] > 1:
+                # Axes of another length than 1 are the same, in the same order, in the array and in the result.
+                while shape[k] == 1:
+                    k += 1
+                if flip[k].step == -1:
+                    self.flags[number] |= <uint32_t> 1 << (REVERSED + d)
+                k += 1
+            elif flip is not None and axis[2] == 0:
+                while shape[k] != 0:
+                    k += 1
+                k += 1
+            axis += 4
+        return 0
+
+    def shape_of(self, int64_t number):
+        """The shape of a selection."""
+        cdef int d
+        cdef int64_t *axes = self.axes + 4 * number * self.geometry.c.ndim
+        if not 0 <= number < self.number or number in self.left_out:
+            raise IndexError(f"there is no selection {number}")
+        known = self.shapes.get(number)
+        if known is not None:
+            return known
+        return tuple([axes[4 * d + 2] for d in range(self.geometry.c.ndim) if not self.flags[number] >> d & 1])
+
+    cdef int compare_shapes(self) except -1:
+        """Find out whether all selections have one shape."""
+        cdef int64_t common[MAX_DIM]
+        cdef int64_t i
+        cdef int64_t *axes
+        cdef int ndim = self.geometry.c.ndim, length = -1, d, k
+        cdef bint same
+        self.shape = None
+        for i in range(self.number):
+            if self.left_out and i in self.left_out:
+                continue
+            if self.shape is None:
+                self.shape = self.shape_of(i)
+                length = <int> len(self.shape)
+                for k in range(min(length, MAX_DIM)):
+                    common[k] = self.shape[k]
+                continue
+            if self.shapes and i in self.shapes:
+                same = self.shapes[i] == self.shape
+            else:
+                axes = self.axes + 4 * i * ndim
+                same = length <= MAX_DIM
+                k = 0
+                for d in range(ndim):
+                    if not same:
+                        break
+                    if not self.flags[i] >> d & 1:
+                        same = k < length and common[k] == axes[4 * d + 2]
+                        k += 1
+                same = same and k == length
+            if not same:
+                self.shape = None
+                return 0
+        return 0
+
+    # ------------------------------------------------------------ where items go
+
+    def into(self, cnp.ndarray out not None):
+        """Read into the rows of an array: a selection into the row of its number."""
+        cdef int64_t moving[MAX_DIM]
+        cdef int64_t i
+        cdef int k, count = 0
+        self.check_items(out)
+        if cnp.PyArray_NDIM(out) < 1 or cnp.PyArray_DIM(out, 0) != self.number:
+            raise ValueError(f"the result must have {self.number} rows")
+        self.keep = out
+        if len(self.others) == self.number:
+            return
+        if self.shape is None or cnp.PyArray_NDIM(out) != 1 + len(self.shape):
+            raise ValueError("the result must have rows of the shape of the selections")
+        for k in range(1, cnp.PyArray_NDIM(out)):
+            if cnp.PyArray_DIM(out, k) != self.shape[k - 1]:
+                raise ValueError("the result must have rows of the shape of the selections")
+            if cnp.PyArray_DIM(out, k) != 1 and count < MAX_DIM:
+                moving[count] = cnp.PyArray_STRIDE(out, k)
+                count += 1
+        for i in range(self.number):
+            self.put(i, <uint8_t *> cnp.PyArray_DATA(out) + i * cnp.PyArray_STRIDE(out, 0), moving)
+
+    def into_arrays(self, cnp.dtype dtype not None):
+        """Read into new arrays: a list with one for each selection, and None for `others`."""
+        cdef cnp.npy_intp dims[MOST_AXES]
+        cdef int64_t moving[MAX_DIM]
+        cdef int64_t i
+        cdef int k, count
+        cdef cnp.ndarray items
+        arrays = []
+        for i in range(self.number):
+            if i in self.left_out:
+                arrays.append(None)
+                continue
+            shape = self.shape_of(i)
+            if len(shape) > MOST_AXES:
+                raise IndexError(f"selection {i} has {len(shape)} axes; at most {MOST_AXES} are possible")
+            for k in range(len(shape)):
+                dims[k] = shape[k]
+            Py_INCREF(dtype)  # the next call steals one reference
+            items = PyArray_Empty(<int> len(shape), dims, dtype, 0)
+            self.check_items(items)
+            count = 0
+            for k in range(len(shape)):
+                if dims[k] != 1 and count < MAX_DIM:
+                    moving[count] = cnp.PyArray_STRIDE(items, k)
+                    count += 1
+            self.put(i, <uint8_t *> cnp.PyArray_DATA(items), moving)
+            arrays.append(items)
+        self.keep = tuple(arrays)
+        return arrays
+
+    def into_rows(self, list rows not None):
+        """Read into arrays that are there: a list with one for each selection, of its shape."""
+        cdef int64_t moving[MAX_DIM]
+        cdef int64_t i
+        cdef int k, count
+        cdef cnp.ndarray items
+        if len(rows) != self.number:
+            raise ValueError(f"{len(rows)} arrays for {self.number} selections")
+        for i in range(self.number):
+            if i in self.left_out:
+                continue
+            items = rows[i]
+            self.check_items(items)
+            shape = self.shape_of(i)
+            if cnp.PyArray_NDIM(items) != len(shape):
+                raise ValueError("the results must have the shapes of the selections")
+            count = 0
+            for k in range(len(shape)):
+                if cnp.PyArray_DIM(items, k) != shape[k]:
+                    raise ValueError("the results must have the shapes of the selections")
+                if shape[k] != 1 and count < MAX_DIM:
+                    moving[count] = cnp.PyArray_STRIDE(items, k)
+                    count += 1
+            self.put(i, <uint8_t *> cnp.PyArray_DATA(items), moving)
+        self.keep = tuple(rows)
+
+    cdef int check_items(self, cnp.ndarray out) except -1:
+        if not cnp.PyArray_ISWRITEABLE(out):
+            raise ValueError("the result must be writable")
+        if cnp.PyArray_ITEMSIZE(out) != self.geometry.c.itemsize:
+            raise ValueError("the result has items of another size than the array")
+        return 0
+
+    cdef void put(self, int64_t number, uint8_t *target, const int64_t *moving) noexcept:
+        """Set where a selection is read to; `moving` are the strides there of the axes longer than 1."""
+        cdef int64_t *axis = self.axes + 4 * number * self.geometry.c.ndim
+        cdef int d, k = 0
+        if self.rooms[number]:
+            for d in range(self.geometry.c.ndim):
+                axis[3] = 0
+                if axis[2] != 1:
+                    axis[3] = moving[k]
+                    k += 1
+                    if self.flags[number] >> (REVERSED + d) & 1:
+                        target += (axis[2] - 1) * axis[3]
+                        axis[3] = -axis[3]
+                axis += 4
+            self.by_rows = self.by_rows and is_row(&self.geometry.c, axis - 4 * self.geometry.c.ndim)
+        self.targets[number] = target
+
+    # ------------------------------------------------------------ parts
+
+    def prepare(self, int64_t first):
+        """Have `run` read the selections from `first` on, as far as there is room; returns the first that is left."""
+        cdef int64_t stop, i, room = 0
+        cdef Part *parts
+        if self.keep is None or first < 0:
+            raise ValueError("there is nothing to read into")
+        stop = first
+        while stop < self.number and (room == 0 or room + self.rooms[stop] <= MOST_PARTS):
+            room += self.rooms[stop]
+            stop += 1
+        if room > self.parts_room:
+            parts = <Part *> realloc(self.parts, room * sizeof(Part))
+            if parts == NULL:
+                raise MemoryError
+            self.parts = parts
+            self.parts_room = room
+        self.touched_nbytes = 0
+        with nogil:
+            if self.by_rows:
+                self.part_count = list_rows(&self.geometry.c, self.axes, self.rooms, first, stop, self.parts)
+            else:
+                self.part_count = list_parts(&self.geometry.c, self.axes, self.rooms, first, stop, self.parts)
+            for i in range(self.part_count):
+                self.touched_nbytes += cost_of(self.parts, &self.geometry.c, i)
+        self.pieces = 1
+        self.need_readers(1)
+        self.need_groups(1)
+        self.groups[0] = 0
+        self.groups[1] = self.part_count
+        self.group_count = 1 if self.part_count else 0
+        self.next_task = 0
+        self.ahead.begun, self.ahead.resume = 0, INT64_MAX
+        self.tasks = self.stop_task = self.group_count
+        return stop
+
+    cdef int need_readers(self, int64_t count) except -1:
+        """Have a reader for each thread."""
+        cdef Read reader
+        cdef int64_t i
+        if self.reader_table == NULL:
+            self.readers = []
+            self.reader_table = <void **> malloc(MOST_READERS * sizeof(void *))
+            if self.reader_table == NULL:
+                raise MemoryError
+        self.reader_count = min(count, MOST_READERS)
+        while len(self.readers) < self.reader_count:
+            reader = Read.__new__(Read)
+            reader.frame = self.frame
+            reader.geometry = self.geometry
+            reader.by_turns = True
+            self.reader_table[len(self.readers)] = <void *> reader
+            self.readers.append(reader)
+        for i in range(self.reader_count):
+            (<Read> self.reader_table[i]).pieces = self.pieces
+        self.next_reader = 0
+        return 0
+
+    cdef int need_groups(self, int64_t count) except -1:
+        cdef int64_t *groups = <int64_t *> realloc(self.groups, (count + 1) * sizeof(int64_t))
+        if groups == NULL:
+            raise MemoryError
+        self.groups = groups
+        return 0
+
+    cdef int share(self, int64_t threads) except -1:
+        """Divide the parts into groups, and the parts themselves when there are too few."""
+        cdef Grid *g = &self.geometry.c
+        cdef int64_t i, chunks = 0, cost = 0, target, wanted = GROUPS * threads, blocks = 1
+        cdef Part *part
+        cdef int d
+        if self.part_count == 0:
+            return 0
+        for i in range(self.part_count):
+            chunks += i == 0 or self.parts[i].chunk != self.parts[i - 1].chunk
+        if chunks < 2 * threads:
+            # One thread would decode while the others wait.
+            for i in range(self.part_count):
+                self.parts[i].together = False
+        if self.part_count < wanted // 4:
+            for d in range(g.ndim):
+                blocks *= g.block_grid[d]
+            self.pieces = max(min(blocks, (wanted // 4 + self.part_count - 1) // self.part_count), 1)
+        target = 0
+        for i in range(self.part_count):
+            target += cost_of(self.parts, &self.geometry.c, i)
+        target = target // wanted + 1
+        # A group is closed when it costs as much as `target`, so that there are not more than wanted, or parts.
+        self.need_groups(min(wanted + 1, self.part_count))
+        self.group_count = 0
+        self.groups[0] = 0
+        for i in range(self.part_count):
+            part = &self.parts[i]
+            if cost >= target and (
+                    self.pieces > 1 or part.chunk != self.parts[i - 1].chunk
+                    or (not part.together and (part.block != self.parts[i - 1].block or cost >= 2 * target))):
+                self.group_count += 1
+                self.groups[self.group_count] = i
+                cost = 0
+            cost += cost_of(self.parts, &self.geometry.c, i)
+        self.group_count += 1
+        self.groups[self.group_count] = self.part_count
+        self.tasks = self.stop_task = self.group_count * self.pieces
+        self.need_readers(threads)
+        return 0
+
+    # ------------------------------------------------------------ work
+
+    cdef void begin(self, DecodeContext *context) noexcept nogil:
+        """Ask for the first bytes that are needed, unless that was done."""
+        if not state_change(&self.ahead.begun, 0, 1):
+            return
+        begin_parts(self, context, self.parts, self.axes, self.part_count, self.touched_nbytes)
+
+    cdef void work(self, DecodeContext *context, Encoder encoder) noexcept nogil:
+        cdef int64_t mine = counter_next(&self.next_reader)
+        self.begin(context)     # while one thread asks the others begin to read
+        if mine < self.reader_count:
+            self.read_parts(<Read> self.reader_table[mine], context)
+
+    cdef void read_parts(self, Read reader, DecodeContext *context) noexcept nogil:
+        """Read groups of parts until none is left."""
+        self.read_groups(reader, context)
+        if reader.held != NULL:
+            leave_block(reader.held)
+            reader.held = NULL
+
+    cdef void read_groups(self, Read reader, DecodeContext *context) noexcept nogil:
+        cdef Chunk chunk
+        cdef Part *part
+        cdef int64_t task, i, end, stop, opened = -1
+        cdef int status
+        cdef Foreseen ahead = what_is_foreseen(self.frame, &self.geometry.c)
+        while True:
+            task = self.draw()
+            if task < 0:
+                return
+            i = self.groups[task // self.pieces]
+            stop = self.groups[task // self.pieces + 1]
+            while i < stop:
+                part = &self.parts[i]
+                if ahead.cached or ahead.stored:
+                    foresee_parts(self.frame, ahead, self.parts, i, stop)
+                if i >= number_get(&self.ahead.resume):
+                    go_on_with_parts(self, context, self.parts, self.axes, self.part_count)
+                status = CHUNK_OK
+                if part.chunk != opened:
+                    opened = -1
+                    reader.aside = NULL
+                    status = reader.open_padded(part.chunk, context, &chunk)
+                    opened = part.chunk
+                i += 1
+                if status == CHUNK_OK and self.by_rows and self.pieces == 1 and has_rows(reader, part.chunk, &chunk):
+                    end = same_block(self.parts, i - 1, stop)
+                    for i in range(i, end):
+                        if ahead.cached or ahead.stored:
+                            foresee_parts(self.frame, ahead, self.parts, i, stop)
+                    i = end
+                    status = read_rows(reader, context, &chunk, part, end - (part - self.parts), self.targets, self.axes)
+                elif status == CHUNK_OK:
+                    status = self.read_part(reader, context, &chunk, part, task % self.pieces)
+                if status:
+                    self.note_failure(status, part.chunk)
+                if number_get(&self.status):
+                    return
+
+    cdef int read_part(
+            self, Read reader, DecodeContext *context, Chunk *chunk, const Part *part, int64_t piece) noexcept nogil:
+        """A part, or a piece of it, of a chunk that is opened."""
+        cdef Grid *g = &self.geometry.c
+        cdef int64_t *axes = self.axes + 4 * part.selection * g.ndim
+        cdef int64_t c
+        cdef Box box
+        cdef int d
+        for d in range(g.ndim):
+            reader.start[d] = axes[4 * d]
+            reader.step[d] = axes[4 * d + 1]
+            reader.count[d] = axes[4 * d + 2]
+            reader.strides[d] = axes[4 * d + 3]
+            c = part.chunk // g.chunk_strides[d] % g.grid[d]
+            clip(reader.start[d], reader.step[d], reader.count[d], c * g.chunks[d], g.chunks[d],
+                 &box.first[d], &box.count[d], &box.index[d])
+        reader.data = self.targets[part.selection]
+        reader.together = part.together
+        return reader.read_opened(context, part.chunk, chunk, &box, piece, NULL)
+
+
+cdef class ReadTogether:
+    """Reading of several arrays, shared by threads: each has one of them at a time.
+
+    Parameters
+    ----------
+    operations : list of ReadMany
+        Prepared, and not run yet.
+    """
+
+    cdef list operations
+    cdef void **table
+    cdef int64_t count, next_one
+    cdef long begun
+
+    def __init__(self, list operations not None):
+        cdef int64_t i
+        self.operations = operations
+        self.count = len(operations)
+        self.table = <void **> malloc(max(self.count, 1) * sizeof(void *))
+        if self.table == NULL:
+            raise MemoryError
+        for i in range(self.count):
+            self.table[i] = <void *> <ReadMany?> operations[i]
+
+    def __dealloc__(self):
+        free(self.table)
+
+    def run(self, int threads=1):
+        """Read until nothing is left, in up to as many threads; releases the GIL."""
+        cdef WorkerGroup group
+        try:
+            acquire_group(&group, min(threads, self.count) - 1, <void *> self, <Job> _together, 0)
+            with nogil:
+                run_in_group(&group, <void *> self, <Job> _together, NULL)
+        finally:
+            release_group(&group)
+
+    cdef void begin(self, DecodeContext *context) noexcept nogil:
+        """Have the first of the arrays ask for their bytes at once; the others ask when their turn comes."""
+        cdef int64_t i, nbytes = 0
+        if not state_change(&self.begun, 0, 1):
+            return
+        for i in range(self.count):
+            if nbytes >= AHEAD_BYTES:
+                return
+            nbytes += (<ReadMany> self.table[i]).touched_nbytes
+            (<ReadMany> self.table[i]).begin(context)
+
+    def finish(self):
+        """Raise what went wrong first, in the order of the arrays."""
+        for operation in self.operations:
+            operation.finish()
+
+
+cdef void _together(ReadTogether all, DecodeContext *context, void *tool) noexcept nogil:
+    cdef int64_t i
+    all.begin(context)
+    while True:
+        i = counter_next(&all.next_one)
+        if i >= all.count:
+            return
+        (<ReadMany> all.table[i]).work(context, None)

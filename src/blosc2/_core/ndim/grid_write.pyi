@@ -6,8 +6,7 @@ from typing_extensions import Buffer
 
 from blosc2._core.codec.codec import Encoding, Plugin
 from blosc2._core.frame.frame import Frame
-from blosc2._core.ndim.geometry import Geometry
-from blosc2._core.ndim.grid import Operation
+from blosc2._core.ndim.geometry import Geometry, Operation
 
 class Slots: ...
 

@@ -13,8 +13,7 @@ from blosc2._core.codec.codec cimport BlocksJob, BlockThreads, DecodeContext, En
 from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, NO_MEMORY
 from blosc2._core.codec.thread_pool cimport (
     Job, WorkerGroup, acquire_group, await_gil, finish, offer_gil, release_group, start)
-from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
-from blosc2._core.ndim.grid cimport Box, Operation, clip, copy_items
+from blosc2._core.ndim.geometry cimport MAX_DIM, Box, Geometry, Grid, Operation, clip, copy_items
 
 from blosc2._core.codec.codec import encoding_error
 

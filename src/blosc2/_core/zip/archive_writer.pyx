@@ -4,28 +4,190 @@
 The caller decides when to sync, and what a half-written archive means.
 """
 
+import os
 import time
 
 from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcpy, memmove, memset
 
+from blosc2._core.io.checksum cimport checksum, joined, zip_joined
+from blosc2._core.io.little_endian cimport put, put16, put32, put64, u16, u32
+from blosc2._core.io.source cimport Buffer, readable
+from blosc2._core.zip.catalog cimport stem_length
+from blosc2._core.zip.central_record cimport CENTRAL_LENGTH, FLAG_UTF8
 from blosc2._core.zip.end_record cimport (
     COMMENT_COVERED, COMMENT_LENGTH, END64_LENGTH, END_LENGTH, LOCAL_LENGTH, LOCATOR_LENGTH, four_bytes, is_wide,
     write_comment)
-from blosc2._core.zip.catalog cimport stem_length
-from blosc2._core.zip.central_record cimport CENTRAL_LENGTH
-from blosc2._core.io.buffer cimport Buffer, readable
-from blosc2._core.io.checksum cimport checksum, joined, zip_joined
-from blosc2._core.io.little_endian cimport put, put16, put32, put64, u32
 from blosc2._core.zip.external_sort cimport SortedRuns
-from blosc2._core.zip.file_appender cimport Collected, FileAppender
-from blosc2._core.zip.new_record cimport put_fields, wide_length, written_length
 
 from blosc2._core.io.checksum import crc32
-from blosc2._core.zip.file_appender import write_at
+
+# Append bytes to a file in large pieces.
+
+
+cdef enum:
+    # Bytes whose checksum is not worth letting others run meanwhile.
+    SHORT = 1 << 16
+    # Bytes that the system is asked to write to the disk while others are made.
+    ASKED = 4 << 20
+
+cdef extern from "io/file_calls.h" nogil:
+    void begin_write_back(int fd, int64_t offset, int64_t length)
+
+
+cdef class Collected:
+    """Bytes that grow."""
+
+    def __dealloc__(self):
+        PyMem_Free(self.data)
+
+    cdef uint8_t *more(self, int64_t size) except NULL:
+        """Where the next so many bytes go; they count as used when the caller says so."""
+        cdef int64_t room = self.room
+        cdef uint8_t *data
+        if self.used + size > room:
+            room = max(self.used + size, 2 * room, 4096)
+            data = <uint8_t *> PyMem_Realloc(self.data, <size_t> room)
+            if data == NULL:
+                raise MemoryError
+            self.data = data
+            self.room = room
+        return self.data + self.used
+
+
+cdef class FileAppender:
+    """Append bytes to a file.
+
+    Parameters
+    ----------
+    descriptor : int
+        A file open for writing. It stays the caller's.
+    position : int
+        Where the first new byte goes.
+    align : object
+        For subclasses.
+    file_checksum : int, optional
+        CRC-32C of the file up to `position`, 0 for a new file. None where it is not known.
+
+    Attributes
+    ----------
+    eager : bool
+        Whether the disk is to begin to write before the caller syncs.
+
+    Notes
+    -----
+    When a write fails, the rest is kept, and the next write goes on with it.
+    """
+
+    def __cinit__(self, int descriptor, int64_t position=0, align=None, file_checksum=None):
+        self._descriptor, self._written, self._asked = descriptor, position, position
+        self._pending = Collected.__new__(Collected)
+        self._has_checksum, self._checksum = file_checksum is not None, file_checksum or 0
+
+    @property
+    def position(self):
+        """Where the next byte goes."""
+        return self._written + self._pending.used
+
+    @property
+    def written(self):
+        """Where the next byte goes that is not collected yet: the size of the file."""
+        return self._written
+
+    @property
+    def file_checksum(self):
+        """CRC-32C of the file up to `position`; None where that of its beginning is not known."""
+        return checksum(self._checksum, self._pending.data, self._pending.used) if self._has_checksum else None
+
+    def drain(self):
+        """Write what was collected, so that all of it can be read from the file."""
+        self._drain()
+
+    cdef int _add(self, const uint8_t *data, int64_t size) except -1:
+        """Write bytes, or collect them where they are few."""
+        if size >= COLLECTED:
+            self._drain()
+            self._write(data, size)
+        elif size:
+            memcpy(self._pending.more(size), data, <size_t> size)
+            self._pending.used += size
+            if self._pending.used >= COLLECTED:
+                self._drain()
+        return 0
+
+    cdef int _drain(self) except -1:
+        cdef Collected pending
+        cdef int64_t before, done
+        pending, before = self._pending, self._written
+        if pending.used == 0:
+            return 0
+        try:
+            self._write(pending.data, pending.used)
+        finally:
+            done = self._written - before
+            memmove(pending.data, pending.data + done, <size_t> (pending.used - done))
+            pending.used -= done
+        return 0
+
+    cdef int _write(self, const uint8_t *data, int64_t size) except -1:
+        """Write bytes behind those that were written; nothing may be collected."""
+        cdef int64_t done
+        while size:
+            # Linux writes at most 2 GiB - 4096 bytes at a time.
+            view = PyMemoryView_FromMemory(<char *> data, min(size, 1 << 30), PyBUF_READ)
+            done = write_at(self._descriptor, view, self._written)
+            self._written += done
+            if self._has_checksum:
+                if done < SHORT:
+                    self._checksum = checksum(self._checksum, data, done)
+                else:
+                    with nogil:
+                        self._checksum = checksum(self._checksum, data, done)
+            view.release()  # so that nobody looks at the memory later
+            if self.eager and self._written - self._asked >= ASKED:
+                begin_write_back(self._descriptor, self._asked, self._written - self._asked)
+                self._asked = self._written
+            data += done
+            size -= done
+        return 0
+
+
+def write_at(int descriptor, view, int64_t position):
+    """Write bytes at a position; how many were written."""
+    if hasattr(os, "pwrite"):
+        return os.pwrite(descriptor, view, position)
+    os.lseek(descriptor, position, os.SEEK_SET)
+    return os.write(descriptor, view)
+
+
+# What records of new members have in common: `archive_writer` writes them, `central_record` reads those of any archive.
+
+
+cdef inline uint32_t wide_length(int64_t size, int64_t header) noexcept nogil:
+    """Bytes of the zip64 field of a record."""
+    return 4 + 16 * is_wide(size) + 8 * is_wide(header) if is_wide(size) or is_wide(header) else 0
+
+
+cdef inline int64_t written_length(const uint8_t *record) noexcept nogil:
+    """Bytes of a record that was written here, without a comment."""
+    return CENTRAL_LENGTH + u16(record + 28) + u16(record + 30)
+
+
+cdef inline uint8_t *put_fields(uint8_t *p, const uint8_t *text, uint32_t length, int64_t header, int64_t size, uint32_t stamp,
+                                uint32_t crc) noexcept nogil:
+    """What local header and central record have in common: from the version needed to the sizes."""
+    cdef uint32_t size32 = four_bytes(size)
+    cdef uint8_t seen = 0
+    cdef uint32_t i
+    for i in range(length):
+        seen |= text[i]
+    p = put16(put16(put16(p, 45 if is_wide(size) or is_wide(header) else 20), FLAG_UTF8 if seen & 0x80 else 0), 0)
+    return put32(put32(put32(put32(p, stamp), crc), size32), size32)
+
 
 cdef enum:
     # Of a record, what states sizes and offsets of more than 32 bits.

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """The catalog of a `.b2z`: with it, opening the file, finding a key and listing groups cost nothing per leaf.
 
-doc/design/catalog.md has the bytes. A catalog is a cache, never an authority: it says where in the central directory
+doc/format/catalog.md has the bytes. A catalog is a cache, never an authority: it says where in the central directory
 the records of keys are, in which order they come, and what their leaves are. It is used only if it lies right before the
 directory that it describes, and each of its pages is checked before it is first used. Code that finds anything wrong
 with it goes back to the directory.
@@ -10,16 +10,14 @@ with it goes back to the directory.
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_RawCalloc, PyMem_RawFree, PyMem_RawMalloc
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcmp, memcpy
 
-from blosc2._core.zip.central_record cimport read_once
 from blosc2._core.io.checksum cimport checksum
-from blosc2._core.io.failures cimport failure_of, note_lost
-from blosc2._core.zip.description cimport NO_SHAPE
 from blosc2._core.io.little_endian cimport u32, u64
-from blosc2._core.io.source cimport READ_SHORT, Source
+from blosc2._core.io.source cimport READ_SHORT, Source, failure_of, note_lost
 from blosc2._core.io.steps cimport address_get, address_set, flag_get, flag_set, state_get, state_set
+from blosc2._core.zip.central_record cimport read_once
 
 from blosc2.exceptions import FormatError
 

@@ -4,28 +4,25 @@
 Items are copied into blocks of memory as they come. When these reach a budget, they are sorted and written to a
 temporary file as one run; in the end the runs are merged. Keys are compared as bytes; of two keys of which one begins
 with the other, the shorter one comes first. Of items with equal keys only the one that was added last is returned.
-sort_items.pxd compares and sorts items.
+external_sort.pxd compares and sorts items.
 """
 
 import errno
 import io
 import os
 
-from blosc2._core.io.forking import keep_from_child
-
 from cpython.buffer cimport PyBUF_READ
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from libc.stdint cimport UINT32_MAX, int64_t, uint8_t, uint32_t
+from libc.stdint cimport UINT32_MAX, int64_t, uint32_t, uint8_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 
 from blosc2._core.io.large_pages cimport bring_pages
-from blosc2._core.zip.sort_items cimport (
-    LENGTHS, SortCursor, SortEntry, SortedItem, common_length, comes_before, compare_from, equal_keys, key_length_of,
-    length_of, open_record, prefetch, same_key, sift_down, sort_keys, digit_of)
 
-cdef extern from "io/positional_read.h" nogil:
+from blosc2._core.io.forking import keep_from_child
+
+cdef extern from "io/file_calls.h" nogil:
     int64_t positional_read(int fd, void *destination, int64_t length, int64_t offset)
     void close_descriptor(int fd)
 

@@ -9,7 +9,7 @@ from blosc2._arrays import ArrayPlan
 from blosc2._backends import NewFrame
 from blosc2._core.frame.frame_writer import header_length
 from blosc2._core.leaves.store_state import Change
-from blosc2._frames import Running, Stored
+from blosc2._frames import AnyChunk, Running
 
 if TYPE_CHECKING:
     from blosc2._stores.store import Store
@@ -20,7 +20,7 @@ def takes_chunks(store: Store) -> bool:
     return store._session.sharing is None and store._backend.streaming is not None
 
 
-def lay_out(store: Store, key: str, plan: ArrayPlan, chunks: Iterable[Stored], vlmeta: dict[str, bytes]) -> NewFrame:
+def lay_out(store: Store, key: str, plan: ArrayPlan, chunks: Iterable[AnyChunk], vlmeta: dict[str, bytes]) -> NewFrame:
     """The frame of an array, written where it stays; the store's lock is held.
 
     What would refuse the key later is asked before the first chunk is made.

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from blosc2._arrays import ArrayPlan, raw_kinds
-from blosc2._backends import MAP_BYTES, MEMORY_LIMIT, NewFrame, new_key
+from blosc2._backends import MAP_BYTES, NewFrame, new_key
 from blosc2._core.leaves.leaf_setter import LeafSetter
 from blosc2._core.leaves.store_state import Change
-from blosc2._frames import Stored, held_in_memory
+from blosc2._frames import AnyChunk, held_in_memory
+from blosc2._stores import pending
 from blosc2._stores.changes import put
 from blosc2._stores.leaves import value_to_frame
 from blosc2._stores.leaves.laid_out import lay_out, takes_chunks
@@ -20,6 +21,24 @@ from blosc2._stores.transaction import AllOrNone
 
 if TYPE_CHECKING:
     from blosc2._stores.store import Store
+
+
+def set_small(store: Store, key: object, value: Any) -> bool:
+    """Give a key a small array in one native step; False, and nothing is done, where `set_leaf` has to look closer."""
+    if type(value) is not np.ndarray or store._session.sharing is not None:
+        return False
+    with store._lock:
+        setter = ready_setter(store)
+        return setter is not None and setter.set(key, value)
+
+
+def remove_small(store: Store, key: object) -> bool:
+    """Remove a leaf in one native step; False, and nothing is done, where that takes more."""
+    if store._prefix or store._session.sharing is not None:
+        return False
+    with store._lock:
+        setter = ready_setter(store)
+        return setter is not None and setter.remove(key)
 
 
 def set_leaf(store: Store, key: str, value: Any) -> None:
@@ -43,12 +62,9 @@ def set_leaf(store: Store, key: str, value: Any) -> None:
         else:  # something is to be written, which may fail
             with AllOrNone(store):
                 put(store, key, byte_range, value)
-        setter = ready_setter(store)
-        if setter is not None:
-            setter.learn(key)
 
 
-def set_chunks(store: Store, key: str, plan: ArrayPlan, chunks: Iterable[Stored], vlmeta: dict[str, bytes]) -> bool:
+def set_chunks(store: Store, key: str, plan: ArrayPlan, chunks: Iterable[AnyChunk], vlmeta: dict[str, bytes]) -> bool:
     """Give a key an array whose compressed chunks come one by one, without keeping them meanwhile.
 
     Returns
@@ -68,20 +84,29 @@ def set_chunks(store: Store, key: str, plan: ArrayPlan, chunks: Iterable[Stored]
 
 
 def ready_setter(store: Store) -> LeafSetter | None:
-    """Let the setter of a store know what it needs for the next leaf."""
-    setter = store._setter
-    if setter is None:
-        setter = _new_setter(store)
+    """What sets and removes leaves in one step, with all that it has to know of the version that is shown.
+
+    None for stores that need more steps, and where nothing may be changed now. With the store's lock held.
+    """
+    session = store._session
+    if session.closed or session.mode == "r" or session.streaming or session.unsure or session.is_changing:
+        return None
+    with Change(session):  # no finalizer shows another version meanwhile
+        setter = store._setter
         if setter is None:
-            return None
-        store._setter = setter
-        store._followers = (*store._followers, setter)
-    if not setter.is_ready:
-        _show_version(store, setter)
-    if setter.wants_kinds:
-        _tell_kinds(store, setter)
-    setter.be_quiet(*store._publishing.quiet_time(store))
-    return setter
+            setter = _new_setter(store)
+            if setter is None:
+                return None
+            store._setter = setter
+            store._followers = (*store._followers, setter)
+        if not setter.is_ready:
+            _show_version(store, setter)
+        if setter.wants_kinds:
+            _tell_kinds(store, setter)
+        if store._foreign is not None:
+            store._foreign.are_possible(store)
+        setter.be_quiet(*store._publishing.quiet_time(store))
+        return setter
 
 
 def _new_setter(store: Store) -> LeafSetter | None:
@@ -96,11 +121,16 @@ def _new_setter(store: Store) -> LeafSetter | None:
     if store._threshold != 0 or not (is_archive or backend.suffix == ".b2e"):
         return None
     owner = None if session.writer_lock is None else session.writer_lock.owner
-    setter = LeafSetter(
-        session, store._pending, store._contents, store._leaves, store._lock, NewFrame, MEMORY_LIMIT,
-        -1 if owner is None else owner.pid,
-    )  # fmt: skip
-    setter.keep(store._names, store._groups, store._foreign, tiered=is_archive, map_bytes=MAP_BYTES)
+    process = -1 if owner is None else owner.pid
+    setter = LeafSetter(session, store._pending, store._contents, store._leaves, store._lock, NewFrame, process)
+    setter.keep(
+        store._names,
+        store._groups,
+        store._foreign,
+        tiered=is_archive,
+        memory_limit=pending.MEMORY_LIMIT,
+        map_bytes=MAP_BYTES,
+    )
     return setter
 
 

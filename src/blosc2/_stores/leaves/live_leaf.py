@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from blosc2 import _stores
 from blosc2._backends import ByteRange
 from blosc2._core.frame.frame import Frame
+from blosc2._core.leaves.weak_cache import hold
 from blosc2._files import Spool, TemporaryFile
 from blosc2._functions import wrap
 from blosc2._handles import FrameHandle, HandleOptions, MemoryHandle
@@ -38,10 +39,10 @@ class LiveHandle(MemoryHandle):
         #: Whether edits waited for publication when the key got another leaf.
         self.had_edits = False
         if self.urlpath is not None:
-            self._waiting = TemporaryFile(absolute_path(self.urlpath))
+            self._chunks.waiting = TemporaryFile(absolute_path(self.urlpath))
 
     def spool(self) -> Spool:
-        return Spool(self._waiting)
+        return Spool(self._chunks.waiting)
 
     def require_writable(self) -> None:
         self._writable_store()
@@ -60,7 +61,8 @@ class LiveHandle(MemoryHandle):
         store._session.check_thread("change a leaf")
         return store
 
-    def _set_shown(self, frame: Frame, array: Any) -> None:
+    def _adopt(self, frame: Frame) -> None:
+        array = self._checked(frame)
         # The change began a while ago: another thread may have closed the store or replaced the leaf since then.
         store = self._writable_store()
         while not store._leaves.show_edit(store._session, self, _PLACES, frame, array):
@@ -73,9 +75,7 @@ class LiveHandle(MemoryHandle):
         if frame.metalayers().keys() != self.frame.metalayers().keys():
             return False
         with self._lock:
-            self._buffer, self._used = None, 0
-            self._joined = self._joined_of = None
-            super()._set_shown(frame, self._checked(frame))
+            super()._adopt(frame)
             self.forget_cparams()
         return True
 
@@ -89,8 +89,8 @@ def live_leaf(store: Store, key: str) -> Any | None:
     session = store._session
     with session.lock:
         # Array, super-chunk and metadata views of one leaf share one handle, or an edit would get lost.
-        handles = store._leaves.handles
-        handle = handles.get(key)
+        leaves = store._leaves
+        handles, handle = leaves.handles, leaves.handle(key)
         if handle is None:
             frame = store._contents.frame(key)
             if frame is None:
@@ -103,5 +103,5 @@ def live_leaf(store: Store, key: str) -> Any | None:
                 store._backend.verify(key, made.frame)
                 made.verify = True
             # A finalizer or a signal handler may have opened it meanwhile.
-            handle = handles.setdefault(key, made)
+            handle = hold(handles, key, made)
         return store._hold(key, wrap(handle), store._holding)

@@ -15,7 +15,7 @@ import numpy as np
 
 from blosc2._arrays import TINY, template_of, tiny_frame
 from blosc2._backends import ByteRange, filed_as
-from blosc2._core.frame.frame_batch import FrameBatch
+from blosc2._core.frame.frame_writer import FrameBatch
 from blosc2._core.ndim.gaps import as_bytes
 from blosc2._files import Owner
 from blosc2._options import COMPRESSED_BESIDE, get_nthreads

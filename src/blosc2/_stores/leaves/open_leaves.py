@@ -34,28 +34,20 @@ class OpenLeaves(HeldLeaves):
     held : dict
         Weak references to leaves. Dead ones are removed by a sweep now and then, which costs less than a callback for
         each leaf.
-    handles : mapping
-        The handle of each live leaf. The array, the super-chunk and the metadata of a leaf share one handle, or an edit
-        would get lost.
-    limit : int
-        How many references there may be before the first sweep.
+    handles : dict
+        Weak references to the handles of live leaves. The array, the super-chunk and the metadata of a leaf share one
+        handle, or an edit would get lost.
     edited : dict
         The handles of leaves that were edited since they were published.
     collecting : dict
         The key whose edits become a pending change just now: `edited` no longer has it, the changes not yet.
     """
 
-    __slots__ = ("limit",)
+    __slots__ = ()
 
     held: dict[str, weakref.ref[Any]]
-    handles: weakref.WeakValueDictionary[str, LiveHandle]
+    handles: dict[str, weakref.ref[LiveHandle]]
     edited: dict[str, LiveHandle]
-
-    def __init__(self) -> None:
-        self.held = {}
-        self.limit = LEAST_SWEPT
-        self.handles = weakref.WeakValueDictionary()
-        self.edited = {}
 
     def has_edits(self, key: str) -> bool:
         """Whether a leaf has edits that are no pending change yet. Ask before looking for that change."""
@@ -69,6 +61,14 @@ class OpenLeaves(HeldLeaves):
         """The leaf of a key if somebody holds it; None otherwise."""
         held = item_of(self.held, key)
         return None if held is None else held()
+
+    def handle(self, key: str) -> LiveHandle | None:
+        """The handle of a leaf if somebody holds it; None otherwise."""
+        reference = item_of(self.handles, key)
+        return None if reference is None else reference()
+
+    def _live_handles(self) -> list[tuple[str, LiveHandle]]:
+        return [(key, handle) for key, one in self.handles.copy().items() if (handle := one()) is not None]
 
     def find_all(self, keys: Iterable[str]) -> Iterator[Any]:
         """The leaves of some keys that somebody holds."""
@@ -84,11 +84,12 @@ class OpenLeaves(HeldLeaves):
         """
         held = self.held
         sweep(held)
+        sweep(self.handles)
         return max(LEAST_SWEPT, 2 * len(held))
 
     def all_keys(self) -> set[str]:
         """The keys of all open leaves."""
-        return {*self.held.copy(), *(key for key, _ in living(self.handles)), *self.edited.copy()}
+        return {*self.held.copy(), *(key for key, _ in self._live_handles()), *self.edited.copy()}
 
     def forget(self, key: str) -> LiveHandle | None:
         """The key gets another leaf, or is removed. Its open leaf can still be read.
@@ -96,7 +97,8 @@ class OpenLeaves(HeldLeaves):
         Returns its handle if it has edits that `collect` has not taken.
         """
         self.held.pop(key, None)
-        handle = self.handles.pop(key, None)
+        handle = self.handle(key)
+        self.handles.pop(key, None)
         if handle is None:
             return None
         handle.had_edits = self.refuse_edits(handle)
@@ -106,9 +108,9 @@ class OpenLeaves(HeldLeaves):
         """All keys get other leaves. `held` is another dictionary afterwards."""
         self.held = {}
         if self.handles:
-            for _, handle in living(self.handles):
+            for _, handle in self._live_handles():
                 self.refuse_edits(handle)
-            self.handles = weakref.WeakValueDictionary()
+            self.handles = {}
         self.edited = {}
         self.collecting.clear()  # an interrupt may have left a key, here and below
 
@@ -131,7 +133,7 @@ class OpenLeaves(HeldLeaves):
         """The changes of some keys were dropped: their open leaves show what the store has now, if it has the key."""
         for key in keys:
             self.edited.pop(key, None)
-            handle = self.handles.get(key)
+            handle = self.handle(key)
             if handle is not None:
                 with suppress(OSError, FormatError, UnsupportedKindError):  # a damaged leaf is not shown
                     byte_range = byte_range_of(key)
@@ -146,7 +148,7 @@ class OpenLeaves(HeldLeaves):
 
     def follow(self, byte_range_of: Callable[[str], ByteRange | None]) -> None:
         """Another version of the store is shown: open leaves show what it has, as in `reload`."""
-        shared: list[tuple[str, Any]] = living(self.handles)
+        shared: list[tuple[str, Any]] = self._live_handles()
         for key, handle in shared:
             with suppress(OSError, FormatError, UnsupportedKindError):  # a damaged leaf is not shown
                 byte_range = byte_range_of(key)
@@ -158,7 +160,7 @@ class OpenLeaves(HeldLeaves):
         """The key gets back a leaf that was open before; `edited` says whether it had edits then."""
         if handle is not None:
             handle.reattach(store)
-            self.handles[key] = handle
+            self.handles[key] = weakref.ref(handle)
             if edited or handle.had_edits:  # perhaps by another thread, later
                 self.edited[key] = handle
         if leaf is not None:

@@ -11,8 +11,7 @@ from blosc2 import _indexing, _stores
 from blosc2._backends import canonical_key
 from blosc2._core.frame.frame import Frame
 from blosc2._core.leaves.leaf_batch import LeafBatch
-from blosc2._core.ndim.grid_read import work_of
-from blosc2._core.ndim.grid_read_many import ReadMany, ReadTogether
+from blosc2._core.ndim.grid_read import ReadMany, ReadTogether, work_of
 from blosc2._handles import array_of
 from blosc2._indexing import Items, Reader, Selection, Version, basic_selection, check_out, planned, reading
 from blosc2._options import get_nthreads, reads_beside, run, worth_threads
@@ -272,9 +271,7 @@ def read_and_learn(store: Store, key: str) -> Items:
     if store._session.sharing is not None:
         return items
     with store._lock:
-        session = store._session
-        is_busy = session.closed or session.streaming or session.is_changing
-        setter = None if is_busy else _stores.ready_setter(store)
+        setter = _stores.ready_setter(store)
         if setter is not None:
             reader = setter.reader
             members = store._backend.members

@@ -105,7 +105,7 @@ class ForeignObjects:
         """Whether there may be objects of other packages. This costs little, and is mostly False."""
         possible = self.possible
         if possible is None:
-            possible = bool(self.registry) or not self._backend.lists_cheaply
+            possible = not self._backend.lists_cheaply or bool(self.registry)
             if not possible:
                 listing = self._backend.listing() if store._session.mode == "r" else self._contents.listing()
                 possible = bool(listing.named(DESCRIPTION))

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from blosc2._backends import new_key
 from blosc2._core.leaves.store_state import Change
 from blosc2._stores import changes
-from blosc2._stores.leaves.leaf_setting import ready_setter
 from blosc2._stores.leaves.value_to_frame import metadata_frame
 from blosc2._stores.new_keys import below_leaf
 from blosc2._stores.transaction import AllOrNone
@@ -64,7 +63,6 @@ def delete(store: TreeStore, path: str, key: str) -> None:
         is_leaf = bool(path) and not path.endswith(HIDDEN) and store._contents.has(path)
         if is_leaf and not store._has_group(path):
             changes.remove_at_once(store, path)
-            ready_setter(store._owner)
             return
         listing = store._contents.listing()
         if path and not is_leaf and listing.count(path) == 0 and store._foreign.at(path, store) is None:

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import click
 
-from blosc2._display import printable
+from blosc2._display import one_line, printable
 from blosc2._tools import demo
-from blosc2._tools.cli import basics, changing, conversion, looking, printing, showing, viewing
-from blosc2._tools.error_text import one_line
+from blosc2._tools.cli import basics, changing, looking, printing
 from blosc2.version import __version__
 
 _HELP = """Look into compressed arrays and stores, and change them.
@@ -68,7 +67,7 @@ def _completion(shell: str) -> None:
     click.echo(kind(blosc2, {}, "blosc2", "_BLOSC2_COMPLETE").source())
 
 
-for _module in (looking, printing, showing, viewing, changing, conversion):
+for _module in (looking, printing, changing):
     for _command in _module.COMMANDS:
         blosc2.add_command(_command)
 

@@ -1,8 +1,9 @@
-"""Commands that write: cp, mv, rm, pack, unpack, compact."""
+"""Commands that write: cp, mv, rm, pack, unpack, compact, import, export."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from blosc2._display import human_size, number, printable
+from blosc2._display import human_size, number, one_line, printable
 from blosc2._files import Progress
 from blosc2._opening import open as open_path
 from blosc2._stores import Store
@@ -28,6 +29,7 @@ from blosc2._tools.cli.locations import (
     opened,
     with_slashes,
 )
+from blosc2._tools.converting.run import FORMATS, convert
 from blosc2._tools.equality import same_value
 from blosc2.embed_store import EmbedStore
 from blosc2.tree_store import TreeStore
@@ -144,17 +146,9 @@ def _is_store_path(path: str) -> bool:
 
 
 def _planned(found: Any, source: Location, target: str, *, into: bool) -> Iterator[_Copy]:
-    """What is copied of one source.
+    """What is copied of one source, which is `found` at its path, to a key of the target, "" for the root.
 
-    Parameters
-    ----------
-    found : object
-        What is open at its path.
-    source : Location
-    target : str
-        The key of the target, "" for the root.
-    into : bool
-        Whether the target is a group that takes the source under its own name. Otherwise it is the new name.
+    With `into` the target is a group that takes the source under its own name. Otherwise it is the new name.
     """
     if not isinstance(found, Store):
         if source.key:
@@ -305,4 +299,78 @@ def compact(paths: tuple[str, ...], timeout: float) -> None:
         click.echo(f"{path}: {human_size(before)} -> {human_size(after)}")
 
 
-COMMANDS = (cp, mv, rm, pack, unpack, compact)
+_OURS = FORMATS["blosc2"].suffixes
+_OPTIONS = [
+    click.argument("source"),
+    click.argument("target"),
+    click.option("-f", "--force", is_flag=True, help="Replace a target that exists."),
+    click.option("--verify", is_flag=True, help="Read all back, and compare it with the source."),
+    click.option("--format", "name", type=click.Choice(sorted(FORMATS)), help="The other format, if no suffix tells."),
+]
+
+
+def _with_options(command: Any) -> Any:
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.command("import")
+@_with_options
+@click.option("--chunks", type=click.Choice(["auto", "keep", "new"]), default="auto", show_default=True,
+              help="Whether chunk shapes of the source are kept.")  # fmt: skip
+@click.option("--no-resume", is_flag=True, help="Begin anew, even if an interrupted run left something.")
+def import_(**options: Any) -> int:
+    """Convert HDF5, zarr, npz, images and other formats to a store or an array.
+
+    TARGET ends in .b2z, .b2d, .b2e or .b2nd. What it cannot hold is listed, and the exit code is 1 then.
+    """
+    if not options["target"].rstrip("/").endswith(_OURS):
+        raise LocationError(_no_target(options["source"], options["target"]))
+    how = {"chunks": options["chunks"], "resume": not options["no_resume"], "source_format": options["name"]}
+    return _convert_file(options, **how)
+
+
+@click.command()
+@_with_options
+def export(**options: Any) -> int:
+    """Convert a store or an array to HDF5, zarr 3, npz or safetensors.
+
+    What the target cannot hold is listed, and the exit code is 1 then.
+    """
+    return _convert_file(options, target_format=options["name"])
+
+
+def _no_target(source: str, target: str) -> str:
+    """What to say of a target that is no new store or array."""
+    store, suffix = next(((target[: target.find(s) + len(s)], s) for s in _OURS if f"{s}/" in target), ("", ""))
+    if suffix:
+        return f"{target}: import makes a new file, and this is a place in a store; {_to_add(source, store, target)}"
+    return f"{target}: the target of import ends in {', '.join(_OURS)}; `blosc2 export` writes other formats"
+
+
+def _to_add(source: str, target: str, place: str | None = None) -> str:
+    """How a source gets into a store that there is."""
+    if not target.rstrip("/").endswith(_OURS):
+        return "name another one"
+    name = os.path.splitext(os.path.basename(source.rstrip("/")))[0]
+    first, into = shlex.quote(f"{name}-new.b2z"), shlex.quote(place or f"{target.rstrip('/')}/{name}")
+    return f"to add to it: blosc2 import {shlex.quote(source)} {first}, then blosc2 cp {first} {into}"
+
+
+def _convert_file(options: dict[str, Any], **how: Any) -> int:
+    source, target = options["source"], options["target"]
+    if os.path.lexists(target) and not options["force"]:
+        raise FileExistsError(f"{target} exists: -f replaces it; {_to_add(source, target)}")
+    try:
+        with progress_bar(source) as progress:
+            report = convert(
+                source, target, overwrite=options["force"], verify=options["verify"], progress=progress, **how
+            )
+    except EOFError as error:  # which click would take for an interrupt
+        raise LocationError(one_line(error)) from error
+    click.echo(str(report))
+    return 0 if report.complete else 1
+
+
+COMMANDS = (cp, mv, rm, pack, unpack, compact, import_, export)

@@ -137,10 +137,7 @@ def has_leaf(store: Store, key: str) -> bool:
 def matches(store: Store, where: Location) -> Iterator[str]:
     """The keys of leaves and groups that a location names; several if its key has ``*``, ``?``, ``[...]`` or ``**``.
 
-    Raises
-    ------
-    LocationError
-        There are none.
+    `LocationError` where there are none.
     """
     if is_group(store, where.key) or has_leaf(store, where.key):
         yield where.key  # before it is taken for a pattern: names may have brackets

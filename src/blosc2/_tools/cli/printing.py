@@ -1,4 +1,4 @@
-"""What commands print: tables, trees, values, and where that goes."""
+"""Commands that show items: cat, show, view; and where their output goes."""
 
 from __future__ import annotations
 
@@ -6,19 +6,43 @@ import csv
 import io
 import math
 import os
+import re
 import struct
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from shutil import get_terminal_size
 from typing import Any
 
 import click
 import numpy as np
 
-from blosc2._display import human_size
+from blosc2._display import colour_picture, human_size, line_of_blocks, png_bytes, printable, text_picture
 from blosc2._files import NewFile
-from blosc2._tools.cli.locations import LocationError, located, one_leaf, parsed_selection
-from blosc2._tools.selections import Axis, axes_of, index_of, pieces, shape_of
+from blosc2._options import absolute_path, lacking
+from blosc2._tools.cli.locations import (
+    Location,
+    LocationError,
+    located,
+    need_store,
+    one_key,
+    one_leaf,
+    opened,
+    parsed_selection,
+)
+from blosc2._tools.selections import (
+    LONGEST,
+    Axis,
+    axes_of,
+    check_dtype,
+    index_of,
+    index_text,
+    middle_plane,
+    pieces,
+    read_picture,
+    shape_of,
+)
+from blosc2._tools.viewer.html_page import web_page
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
 
@@ -48,6 +72,7 @@ def writing(output: str | None, *, force: bool) -> Iterator[Write]:
         yield file.write
 
 
+# ------------------------------------------------------------------ cat
 # More than this is not read to print a shortened text.
 _MOST_SHOWN = 1 << 28
 # How many bytes of a .npy file, items of a table, and values of a list are in memory at a time.
@@ -208,4 +233,156 @@ def _texts(items: np.ndarray[Any, Any]) -> list[str]:
     ]
 
 
-COMMANDS = (cat,)
+# ------------------------------------------------------------------ show
+# The longest side of a PNG, if nothing else is asked for.
+_SIDE = 1024
+# Terminals that take colours of 24 bits, by $TERM; most others say so in $COLORTERM.
+_WITH_COLOURS = ("direct", "kitty", "alacritty", "ghostty", "foot", "wezterm")
+
+
+@click.command(context_settings={"ignore_unknown_options": True})  # a selection may begin with "-"
+@click.argument("location")
+@click.argument("selection", default="...")
+@click.option("--range", "span", type=float, nargs=2, metavar="LOW HIGH", help="The numbers shown as black and white.")
+@click.option(
+    "--percentiles", type=click.FloatRange(0, 100), nargs=2, metavar="LOW HIGH", help="The same as shares of the items."
+)
+@click.option("-w", "--width", type=click.IntRange(1, LONGEST), help="At most so many columns, or pixels of a PNG.")
+@click.option("--colour/--plain", default=None, help="Whether the terminal takes colours of 24 bits.")
+@click.option("-o", "--output", help="A new PNG file instead; '-' is the standard output.")
+@click.option("--force", is_flag=True, help="Replace the output if it exists.")
+def show(
+    location: str, selection: str, span: tuple[float, float] | None, percentiles: tuple[float, float] | None,
+    width: int | None, colour: bool | None, output: str | None, force: bool,
+) -> None:  # fmt: skip
+    """Show a plane of an array as a picture.
+
+    SELECTION is a NumPy index such as '40, ::2, 100:300'. Of axes that it leaves before the last two, the middle is
+    shown. Three or four uint8 on a last axis are colours. Large planes are read with a step.
+    """
+    _check_options(span, percentiles, output)
+    check_output(output, force=force)
+    key = parsed_selection(selection)
+    where = located(location)
+    with one_leaf(where) as leaf:
+        if not isinstance(leaf, NDArray):
+            raise LocationError(f"{where} is one {type(leaf).__name__}, not an array; 'blosc2 cat' prints it")
+        check_dtype(leaf.dtype)
+        axes, sides = middle_plane(axes_of(key, leaf.shape), leaf.dtype)
+        picture = read_picture(leaf, axes, sides, _box(output, width), span=span, percentiles=percentiles)
+    caption = f"{where}[{index_text(picture.axes)}]: {picture.size()} items, {leaf.dtype}, {picture.scale()}"
+    if output is not None:
+        _write_png(output, picture.opaque_where_known(), force=force)
+    else:
+        _print(picture.pixels, colour)
+    click.echo(printable(caption), err=True)
+
+
+def _check_options(
+    span: tuple[float, float] | None, percentiles: tuple[float, float] | None, output: str | None
+) -> None:
+    if span and percentiles:
+        raise click.UsageError("--range and --percentiles are two ways to say the same: use one")
+    for name, pair in (("--range", span), ("--percentiles", percentiles)):
+        if pair and not (np.isfinite(pair).all() and pair[0] < pair[1]):
+            raise click.BadParameter("LOW must be less than HIGH", param_hint=name)
+    if output not in (None, "-") and not output.lower().endswith(".png"):
+        raise LocationError(f"{output}: pictures are written as PNG; name a file that ends in .png")
+    if output is not None:
+        check_no_terminal(output, ".png")
+
+
+# ------------------------------------------------------------------ where it goes
+def _box(output: str | None, width: int | None) -> tuple[int, int]:
+    """How many pixels there may be: rows and columns."""
+    if output is not None:
+        side = width or _SIDE
+        return side, side
+    columns, lines = get_terminal_size()
+    if width is not None:
+        return 2 * width, width
+    return 2 * max(lines - 2, 4), max(1, min(columns, LONGEST))  # with room for the line below, and for the prompt
+
+
+def _write_png(output: str, pixels: np.ndarray[Any, Any], *, force: bool) -> None:
+    with writing(output, force=force) as write:
+        write(png_bytes(pixels))
+
+
+def _print(pixels: np.ndarray[Any, Any], colour: bool | None) -> None:
+    blocks = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
+    if pixels.ndim == 1:
+        click.echo(line_of_blocks(pixels) if blocks else text_picture(pixels[None]))
+    elif colour or (colour is None and blocks and takes_colours()):
+        click.echo(colour_picture(pixels), color=True)
+    else:
+        click.echo(text_picture(pixels))
+
+
+def takes_colours() -> bool:
+    """Whether the standard output is a terminal that shows colours of 24 bits, as far as it says so."""
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+        return False
+    if "WT_SESSION" in os.environ or os.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
+        return True
+    return any(name in os.environ.get("TERM", "") for name in _WITH_COLOURS)
+
+
+# ------------------------------------------------------------------ view
+_NEEDS_EXTRA = lacking("the viewer", "textual", "view", " (--html works without it)")
+_NEEDS_TERMINAL = "the viewer needs a terminal; 'blosc2 view --html' writes a page instead"
+
+
+@click.command()
+@click.argument("location")
+@click.argument("out", required=False)
+@click.option("--html", is_flag=True, help="Write one HTML page instead; OUT is '-' for the standard output.")
+@click.option("-f", "--force", is_flag=True, help="Replace OUT if it exists.")
+def view(location: str, out: str | None, html: bool, force: bool) -> None:
+    """Look into a store or an array in the terminal.
+
+    It shows the tree, and of an array its values, statistics and a picture, and reads only what it shows. With --html
+    it writes a page that needs no other file: to OUT, or to the location's name with .html in the working directory.
+    """
+    if not html and (out is not None or force):
+        raise click.UsageError("OUT and --force are for --html")
+    where = located(location)
+    if html:
+        target = out or _page_name(where)
+        check_output(target, force=force)
+        _write_page(where, target, force=force)
+        return
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise LocationError(_NEEDS_TERMINAL)
+    try:
+        from blosc2._tools.viewer.app import Viewer
+    except ModuleNotFoundError as error:
+        if str(error.name).split(".")[0] not in ("textual", "rich"):
+            raise
+        raise LocationError(_NEEDS_EXTRA) from None
+    with opened(where.path) as found:
+        Viewer(found, where.path, _key(found, where)).run()
+
+
+def _key(found: object, where: Location) -> str:
+    """The group or leaf that a location names, "" for all of it."""
+    return one_key(need_store(found, where), where) if where.key else ""
+
+
+def _page_name(where: Location) -> str:
+    """A name for the page: that of the file, and of the key with "-" for what is in no name."""
+    stem = os.path.splitext(os.path.basename(where.path.rstrip("/")) or "page")[0]
+    return re.sub(r"[^\w.-]+", "-", stem + where.key).strip("-") + ".html"
+
+
+def _write_page(where: Location, target: str, *, force: bool) -> None:
+    with opened(where.path) as found:
+        name = os.path.basename(absolute_path(where.path))
+        page = web_page(found, name, _key(found, where)).encode("utf-8", "backslashreplace")
+    with writing(target, force=force) as write:
+        write(page)
+    if target != "-":
+        click.echo(f"{target}: {len(page):,} bytes", err=True)
+
+
+COMMANDS = (cat, show, view)

@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 
 from blosc2._arrays import ArrayPlan, compressed_box
-from blosc2._frames import Stored
+from blosc2._frames import AnyChunk
 from blosc2._opening import schunk_from_cframe
 from blosc2._tools.converting.items import (
     DEEPEST,
@@ -29,10 +29,9 @@ from blosc2._tools.converting.items import (
     ObjectItem,
     Source,
     TakenChunks,
-    Target,
     boxes_of,
 )
-from blosc2._tools.converting.run import UnresumedTarget
+from blosc2._tools.converting.run import Target
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
 from blosc2.storage import Codec, Filter
@@ -55,7 +54,7 @@ def taken_chunks(found: Any, dtype: np.dtype[Any]) -> TakenChunks | None:
         return None
     keywords = {"chunks": found.chunks, "blocks": blocks, "cparams": first.cparams}
 
-    def chunks(plan: ArrayPlan) -> Iterator[Stored]:
+    def chunks(plan: ArrayPlan) -> Iterator[AnyChunk]:
         """Each chunk as it is stored, or compressed anew where it is not like the first one."""
         expected = int(plan.geometry.chunk_nbytes)
         for index in np.ndindex(*plan.geometry.grid):
@@ -139,7 +138,9 @@ _PLAIN = tuple(map(np.dtype, ("?", "i8", "f8")))
 
 
 # ------------------------------------------------------------------ source
-class _File:
+class Hdf5(Source):
+    """An HDF5 file."""
+
     def __init__(self, path: str) -> None:
         # Chunks that several boxes need are kept: the cache holds some large ones.
         self._file = h5py.File(path, "r", rdcc_nbytes=64 << 20, rdcc_nslots=10_007)
@@ -303,14 +304,11 @@ def _stored(value: Any) -> Any:
     return None
 
 
-def open_source(path: str) -> Source:
-    """An HDF5 file."""
-    return _File(path)
-
-
 # ------------------------------------------------------------------ target
-class _NewFile(UnresumedTarget):
-    def __init__(self, path: str) -> None:
+class NewHdf5(Target):
+    """A new HDF5 file."""
+
+    def __init__(self, path: str, **_: Any) -> None:
         super().__init__(path)
         self._file = h5py.File(self.partial, "w")
 
@@ -410,8 +408,3 @@ def _set_attributes(key: str, found: Any, attributes: Mapping[str, Any]) -> Iter
             continue
         if numbers:
             yield LeftOut(key, f"the type of attribute {name!r}", "the list became an array")
-
-
-def new_target(path: str, **_: Any) -> Target:
-    """A new HDF5 file."""
-    return _NewFile(path)

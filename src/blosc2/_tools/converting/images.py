@@ -1,4 +1,4 @@
-"""TIFF files, and directories of images."""
+"""TIFF files, directories of images, and NIfTI images of medicine."""
 
 from __future__ import annotations
 
@@ -94,27 +94,21 @@ def _png_depth(path: str) -> int:
         return file.read(25)[24]
 
 
-class _Tiff:
+class _Tiff(Source):
     def __init__(self, path: str) -> None:
         self._path = path
 
     def items(self) -> Iterator[Item]:
         yield from read_tiff(self._path, "/" + os.path.basename(self._path).partition(".")[0])
 
-    def close(self) -> None:
-        pass
 
-
-class _Folder:
+class _Folder(Source):
     """A directory tree of images: each becomes a leaf with its name, each directory a group."""
 
     def __init__(self, path: str) -> None:
         if not os.path.isdir(path):
             raise ConversionError(f"{path} is no directory of images")
         self._path = path
-
-    def close(self) -> None:
-        pass
 
     def items(self) -> Iterator[Item]:
         for folder, folders, names in os.walk(self._path):
@@ -141,7 +135,40 @@ class _Folder:
             yield LeftOut(key, WHOLE, "it is no image")
 
 
-def open_source(path: str) -> Any:
+def open_images(path: str) -> Source:
     """A TIFF file, or a directory of images."""
-    made: Source = _Folder(path) if os.path.isdir(path) else _Tiff(path)
-    return made
+    return _Folder(path) if os.path.isdir(path) else _Tiff(path)
+
+
+class Nifti(Source):
+    """A ``.nii`` or ``.nii.gz`` file."""
+
+    def __init__(self, path: str) -> None:
+        import nibabel
+
+        self._path = path
+        self._image: Any = nibabel.load(path)
+
+    def close(self) -> None:
+        self._image.uncache()
+
+    def items(self) -> Iterator[Item]:
+        """The values as they are stored, with what scales them as attributes."""
+        name = os.path.basename(self._path).partition(".")[0]
+        header, values = self._image.header, self._image.dataobj
+        slope, inter = float(values.slope), float(values.inter)
+        attributes: dict[str, Any] = {
+            "affine": np.asarray(self._image.affine), "zooms": [float(zoom) for zoom in header.get_zooms()],
+            "description": bytes(header["descrip"].item()).decode(errors="replace"),
+        }  # fmt: skip
+        try:
+            attributes["units"] = list(header.get_xyzt_units())
+        except KeyError:
+            yield LeftOut(f"/{name}", "the units", "their code is not known")
+        yield LeftOut(f"/{name}", "the other fields of the header", "such as qform, sform and intent")
+        if (slope, inter) != (1.0, 0.0):
+            attributes |= {"scl_slope": slope, "scl_inter": inter}
+        if header.extensions:
+            yield LeftOut(f"/{name}", "extensions of the header", "they have no counterpart")
+        items = np.asanyarray(values.get_unscaled())
+        yield ArrayItem.of(f"/{name}", items, attributes)

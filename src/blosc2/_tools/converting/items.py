@@ -6,12 +6,12 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from blosc2._arrays import ArrayPlan
-from blosc2._frames import Stored
+from blosc2._frames import AnyChunk
 from blosc2.ndarray import NDArray
 
 # Bytes of a box, unless a single chunk has more; rows of chunks may be so much larger where items must come in order.
@@ -19,15 +19,10 @@ _BOX, _ROWS = 8 << 20, 64 << 20
 
 
 def boxes_of(item: ArrayItem, chunks: tuple[int, ...] | None = None, *, in_order: bool = False) -> Iterator[Box]:
-    """All items in boxes of some MB, made of whole chunks.
+    """All items in boxes of some MB, made of whole chunks: of these, or of those of the item.
 
-    Parameters
-    ----------
-    item : ArrayItem
-    chunks : tuple of int, optional
-        By default those of the item.
-    in_order : bool
-        Whether the items of all boxes, one after the other, are in C order. Then boxes need not be of whole chunks.
+    With `in_order`, the items of all boxes, one after the other, are in C order; then boxes need not be of whole
+    chunks.
     """
     chunks = chunks or item.chunks or (1,) * len(item.shape)
     counts = [max(1, min(c, n)) for c, n in zip(chunks, item.shape, strict=True)]
@@ -91,39 +86,20 @@ class LeftOut(NamedTuple):
 
 
 class TakenChunks(NamedTuple):
-    """Compressed chunks that can be stored as they are.
-
-    Attributes
-    ----------
-    keywords : dict
-        Keywords of a constructor for an array of such chunks.
-    chunks : callable
-        Gives the chunks, in order, for the plan of the new array.
+    """Compressed chunks that can be stored as they are: keywords of a constructor for an array of such chunks, and what
+    gives the chunks, in order, for the plan of the new array.
     """
 
     keywords: dict[str, Any]
-    chunks: Callable[[ArrayPlan], Iterator[Stored]]
+    chunks: Callable[[ArrayPlan], Iterator[AnyChunk]]
 
 
 @dataclass
 class ArrayItem:
     """An array of a source, which is read box by box.
 
-    Attributes
-    ----------
-    key : str
-        Absolute, such as "/mri/raw".
-    shape : tuple of int
-    dtype : dtype
-    read : callable
-        Takes a box and gives its items.
-    chunks : tuple of int, optional
-        Those of the source.
-    attributes : mapping
-    taken : TakenChunks, optional
-        If the chunks can be taken over without decoding.
-    array : NDArray, optional
-        The array itself, if it is one of this package.
+    Its key is absolute, such as "/mri/raw"; `chunks` are those of the source. `taken` is there if chunks can be taken
+    over without decoding, and `array` if it is one of this package.
     """
 
     key: str
@@ -168,41 +144,12 @@ class GroupItem(NamedTuple):
 Item = ArrayItem | ObjectItem | GroupItem | LeftOut
 
 
-class Source(Protocol):
+class Source:
     """What is converted. Its items come in the same order each time."""
 
     def items(self) -> Iterator[Item]:
         """All items."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Let the files go."""
-
-
-class Target(Protocol):
-    """Where items are written. What it cannot hold it gives back.
-
-    Attributes
-    ----------
-    partial : str
-        The path at which it is written.
-    left_out : list of LeftOut
-        What an interrupted run could not keep.
-    """
-
-    partial: str
-    left_out: list[LeftOut]
-
-    def has(self, key: str) -> bool:
-        """Whether an item was written already, by a run that was interrupted."""
-
-    def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
-        """Write one item."""
-
-    def finish(self) -> None:
-        """All items are there: close the file."""
-
-    def seal(self) -> None:
-        """All was read back, if that was asked for: nothing may remain that says that the target is not complete."""
-
-    def abandon(self, *, keep: bool) -> None:
-        """Something failed: remove what was written, or `keep` what can be resumed. May come after `finish`."""

@@ -1,15 +1,17 @@
-"""How a target is named while it is written, and the step that gives it its own name."""
+"""`convert`: the formats, which of them a path has, and how a target is written beside its place and put there."""
 
 from __future__ import annotations
 
+import importlib
 import os
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from blosc2 import _display
 from blosc2._files import Owner, Progress, remove_leftovers, sync_file, sync_folder
-from blosc2._tools.converting.formats import format_of, new_target, open_source
+from blosc2._options import lacking
 from blosc2._tools.converting.items import (
     WHOLE,
     ArrayItem,
@@ -18,13 +20,124 @@ from blosc2._tools.converting.items import (
     LeftOut,
     ObjectItem,
     Source,
-    Target,
     boxes_of,
 )
 from blosc2._tools.equality import equal_items, same_value
 from blosc2.exceptions import ConversionError, legible
 
 
+# ------------------------------------------------------------------ formats
+class Format(NamedTuple):
+    """A file format.
+
+    `source` is a module of this package, and the class or function there that opens a path; `target` what makes a new
+    file, in the same module, "" if it cannot be written; `needs` are the packages to import.
+    """
+
+    name: str
+    suffixes: tuple[str, ...]
+    source: str
+    target: str = ""
+    needs: tuple[str, ...] = ()
+
+    def load(self, what: str) -> Any:
+        """The class or function, once all that it needs is there."""
+        for package in self.needs:
+            try:
+                importlib.import_module(package)
+            except ImportError:
+                raise ConversionError(lacking(self.name, package, "convert")) from None
+        module = self.source.partition(":")[0]
+        return getattr(importlib.import_module(f"blosc2._tools.converting.{module}"), what.partition(":")[2] or what)
+
+
+#: By name. A format without a suffix is found by what is in a directory.
+FORMATS = {
+    found.name: found
+    for found in (
+        Format("blosc2", (".b2z", ".b2d", ".b2e", ".b2nd"), "stores:Opened", "new_target"),
+        Format("hdf5", (".h5", ".hdf5", ".he5"), "hdf5:Hdf5", "NewHdf5", ("h5py",)),
+        Format("netcdf", (".nc", ".mat"), "hdf5:Hdf5", needs=("h5py",)),
+        Format("zarr", (".zarr", ".zarr.zip"), "zarr_groups:Zarr", "NewZarr", ("zarr",)),
+        Format("npy", (".npy",), "array_files:open_numpy"),
+        Format("npz", (".npz",), "array_files:open_numpy", "NewNpz"),
+        Format("safetensors", (".safetensors",), "array_files:Tensors", "NewTensors", ("safetensors",)),
+        Format("nifti", (".nii", ".nii.gz"), "images:Nifti", needs=("nibabel",)),
+        Format("tiff", (".tif", ".tiff"), "images:open_images", needs=("tifffile",)),
+        Format("images", (), "images:open_images", needs=("PIL",)),
+        Format("lmdb", (".lmdb", ".mdb"), "records:open_records", needs=("lmdb",)),
+        Format("webdataset", (".tar",), "records:open_records"),
+        Format("parquet", (".parquet",), "records:Parquet", needs=("pyarrow",)),
+    )
+}
+_PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
+
+
+def format_of(path: str, name: str | None, *, target: bool = False) -> Format:
+    """The format with this name, or that of a path."""
+    if name is not None:
+        if name not in FORMATS:
+            raise ConversionError(f"there is no format {name!r}; there are {', '.join(FORMATS)}")
+        found = FORMATS[name]
+    else:
+        found = _by_suffix(path) or (None if target else _by_contents(path)) or _unknown(path, target=target)
+    if target and not found.target:
+        able = ", ".join(each.name for each in FORMATS.values() if each.target)
+        raise ConversionError(f"{path}: {found.name} files cannot be written; these can: {able}")
+    return found
+
+
+def _by_suffix(path: str) -> Format | None:
+    lower = os.path.basename(path.rstrip("/")).lower()
+    fits = [(len(suffix), found) for found in FORMATS.values() for suffix in found.suffixes if lower.endswith(suffix)]
+    return max(fits, key=lambda fit: fit[0])[1] if fits else None
+
+
+def _by_contents(path: str) -> Format | None:
+    """The format of a directory by what is in it."""
+    if not os.path.isdir(path):
+        return None
+    with os.scandir(path) as entries:
+        names = {entry.name.lower() for entry in entries}
+    if names & {"zarr.json", ".zgroup", ".zarray"}:
+        return FORMATS["zarr"]
+    if "data.mdb" in names:
+        return FORMATS["lmdb"]
+    if any(name.endswith(_PICTURES) for name in names) or _has_pictures(path):
+        return FORMATS["images"]
+    return None
+
+
+def _has_pictures(path: str) -> bool:
+    return any(name.lower().endswith(_PICTURES) for _, _, names in os.walk(path) for name in names)
+
+
+def _unknown(path: str, *, target: bool) -> Format:
+    fits = [found for found in FORMATS.values() if found.target or not target]
+    suffixes = ", ".join(suffix for found in fits for suffix in found.suffixes)
+    raise ConversionError(
+        f"{path}: its format is not known by its name; known are {suffixes}; "
+        f"{'target' if target else 'source'}_format= names one"
+    )
+
+
+def open_source(path: str, name: str | None) -> Source:
+    """The source at a path."""
+    if not os.path.exists(path):
+        raise FileNotFoundError(f"{legible(path)} does not exist")
+    found = format_of(path, name)
+    opened: Source = found.load(found.source)(path)
+    return opened
+
+
+def new_target(path: str, name: str | None, **options: Any) -> Target:
+    """A target that becomes the file at a path."""
+    found = format_of(path, name, target=True)
+    made: Target = found.load(found.target)(path, **options)
+    return made
+
+
+# ------------------------------------------------------------------ a target beside its place
 def partial_name(path: str, *, unique: bool) -> str:
     """Beside a path, with the same suffix: ``study.partial.b2z``; a `unique` one is that of no other program."""
     stem, suffix = os.path.splitext(path.rstrip("/"))
@@ -32,13 +145,7 @@ def partial_name(path: str, *, unique: bool) -> str:
 
 
 def put_in_place(partial: str, path: str, *, overwrite: bool) -> None:
-    """Give a complete target its name.
-
-    Raises
-    ------
-    FileExistsError
-        Somebody made a file of this name meanwhile.
-    """
+    """Give a complete target its name; `FileExistsError` where somebody made a file of this name meanwhile."""
     path, owner = path.rstrip("/"), Owner()
     if os.path.isfile(partial):
         sync_file(partial)
@@ -70,30 +177,35 @@ def remove(path: str) -> None:
         Owner().unlink(path)
 
 
-class UnresumedTarget:
-    """What targets share that are written in one run: nothing is kept of a run that was interrupted.
+class Target:
+    """Where items are written, at the path `partial`. What it cannot hold it gives back.
 
-    Attributes
-    ----------
-    partial, left_out
-        As in `Target`.
+    Nothing is kept of a run that was interrupted, but by those that say so; `left_out` is what that could not keep.
     """
 
-    def __init__(self, path: str) -> None:
-        self.partial, self.left_out = partial_name(path, unique=True), list[LeftOut]()
+    def __init__(self, path: str, partial: str = "") -> None:
+        self.partial, self.left_out = partial or partial_name(path, unique=True), list[LeftOut]()
 
     def has(self, key: str) -> bool:  # noqa: ARG002 - of all targets
-        """No item is there before the run begins."""
+        """Whether an item was written already, by a run that was interrupted."""
         return False
 
+    def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
+        """Write one item."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """All items are there: close the file."""
+
     def seal(self) -> None:
-        """Nothing says that the target is not complete."""
+        """All was read back, if that was asked for: nothing may remain that says that the target is not complete."""
 
     def abandon(self, *, keep: bool) -> None:  # noqa: ARG002 - of all targets
-        """Remove what was written."""
+        """Something failed: remove what was written, or `keep` what can be resumed. May come after `finish`."""
         remove(self.partial)
 
 
+# ------------------------------------------------------------------ converting
 @dataclass
 class ConversionReport:
     """What `convert` did.

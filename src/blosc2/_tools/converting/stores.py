@@ -17,8 +17,8 @@ from blosc2._functions import zeros
 from blosc2._opening import open as open_path
 from blosc2._options import absolute_path
 from blosc2._stores import Store, children_of, set_chunks
-from blosc2._tools.converting.items import WHOLE, ArrayItem, GroupItem, Item, LeftOut, ObjectItem, Source, Target
-from blosc2._tools.converting.run import UnresumedTarget, partial_name, remove
+from blosc2._tools.converting.items import WHOLE, ArrayItem, GroupItem, Item, LeftOut, ObjectItem, Source
+from blosc2._tools.converting.run import Target, partial_name, remove
 from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import ConversionError, FormatError, legible
 from blosc2.ndarray import NDArray
@@ -39,7 +39,7 @@ _LEFT_OUT = "blosc2.convert: left out"
 
 
 # ------------------------------------------------------------------ source
-class _Opened:
+class Opened(Source):
     """A store, or a single array or list."""
 
     def __init__(self, path: str) -> None:
@@ -81,11 +81,6 @@ def _item_of(key: str, leaf: Any) -> Item:
     if isinstance(leaf, ObjectArray):
         return ObjectItem(key, list(leaf), attributes)
     return LeftOut(key, WHOLE, f"a {type(leaf).__name__} is no array with a shape and a dtype")
-
-
-def open_source(path: str) -> Source:
-    """A store or array."""
-    return _Opened(path)
 
 
 # ------------------------------------------------------------------ target
@@ -174,11 +169,11 @@ def _kept_chunks(item: ArrayItem, chunks: str) -> dict[str, Any]:
     return {"chunks": tuple(min(c, n) for c, n in zip(item.chunks, item.shape, strict=True))}
 
 
-class _StoreTarget:
+class _StoreTarget(Target):
     """A store that is written under another name until it is complete."""
 
     def __init__(self, partial: str, chunks: str, keywords: Mapping[str, Any], made_of: Any) -> None:
-        self.partial, self.left_out = partial, list[LeftOut]()
+        super().__init__("", partial)
         self._beside = f"{partial}.array"
         self._chunks, self._keywords = chunks, keywords
         self._made_of, self._noted = made_of, 0
@@ -317,7 +312,7 @@ class _StoreTarget:
             remove(self.partial)  # else a later run goes on from here
 
 
-class _ArrayTarget(UnresumedTarget):
+class _ArrayTarget(Target):
     """A file of one array."""
 
     def __init__(self, path: str, chunks: str, keywords: Mapping[str, Any]) -> None:

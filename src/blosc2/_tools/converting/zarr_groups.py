@@ -22,18 +22,19 @@ from blosc2._tools.converting.items import (
     LeftOut,
     ObjectItem,
     Source,
-    Target,
     are_names,
     boxes_of,
 )
-from blosc2._tools.converting.run import UnresumedTarget
+from blosc2._tools.converting.run import Target
 from blosc2._tools.equality import is_json
 
 # How often what is written is removed while others still write to it, and the seconds in between.
 _MOST_TRIES, _BETWEEN = 20, 0.1
 
 
-class _Zarr:
+class Zarr(Source):
+    """A zarr array or group."""
+
     def __init__(self, path: str) -> None:
         self._path = path
         self._store = zarr.storage.ZipStore(path, mode="r") if os.path.isfile(path) else None
@@ -78,15 +79,10 @@ def _array(key: str, found: Any) -> Iterator[Item]:
     yield ArrayItem(key, found.shape, dtype, lambda box: np.asarray(found[box]), found.chunks, attributes)
 
 
-def open_source(path: str) -> Source:
-    """A zarr array or group."""
-    return _Zarr(path)
-
-
-class _NewZarr(UnresumedTarget):
+class NewZarr(Target):
     """A group of zarr 3 that is written under another name until it is complete."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, **_: Any) -> None:
         super().__init__(path)
         is_zip = path.endswith(".zip")
         self._store = zarr.storage.ZipStore(self.partial, mode="w") if is_zip else None
@@ -157,8 +153,3 @@ def _plain_attributes(key: str, attributes: Mapping[str, Any], kept: dict[str, A
             kept[name] = value
         else:
             yield LeftOut(key, f"attribute {name!r}", f"JSON has no {type(value).__name__}")
-
-
-def new_target(path: str, **_: Any) -> Target:
-    """A new group of zarr 3; a ZIP file if the path ends in ``.zip``."""
-    return _NewZarr(path)

@@ -3,15 +3,3 @@
 Modules that import such a library are imported when they are used, or by plug-ins of the library; `_options.needed`
 says what to install where it is missing.
 """
-
-from typing import TYPE_CHECKING
-
-from blosc2._core.on_demand import on_demand
-
-if TYPE_CHECKING:
-    from blosc2._tools.integrations.writing import add_xarray_accessor, to_store
-    from blosc2._tools.integrations.zarr_files import zarr_references
-else:
-    __getattr__ = on_demand(__name__, {"zarr_files": "zarr_references", "writing": "add_xarray_accessor to_store"})
-
-__all__ = ["add_xarray_accessor", "to_store", "zarr_references"]

@@ -34,16 +34,9 @@ _MOST_OPEN: Final = 64
 class Part(NamedTuple):
     """What a task has to know to write the chunks of its block.
 
-    Attributes
-    ----------
-    folder : str
-        Absolute; the same for all processes.
-    token : bytes
-        16 bytes that tell this array and its compression from others.
-    shape, dtype, keywords
-        Of the new array.
-    bounds : tuple of tuple of int
-        Where blocks begin on each axis, and the end of the last.
+    The folder is absolute, and the same for all processes; `token` has 16 bytes that tell this array and its
+    compression from others; shape, dtype and keywords are those of the new array; `bounds` says where blocks begin on
+    each axis, and where the last one ends.
     """
 
     folder: str
@@ -152,13 +145,7 @@ def _read(file: Any, offset: int, length: int) -> bytes:
 
 
 class Parts:
-    """The whole parts in a folder.
-
-    Parameters
-    ----------
-    part : Part
-        Of the array.
-    """
+    """The whole parts of an array in a folder."""
 
     def __init__(self, part: Part) -> None:
         self._part = part
@@ -190,10 +177,7 @@ class Parts:
     def chunks(self, count: int) -> Iterator[Any]:
         """All chunks of the array in their order, each checked.
 
-        Raises
-        ------
-        FormatError
-            A part is damaged. It is removed, so that another run writes it again.
+        A part that is damaged is a `FormatError`; it is removed, so that another run writes it again.
         """
         where, paths = np.zeros((count, 3), np.int64), list(self.paths.values())
         source = np.full(count, -1, np.int64)
@@ -245,13 +229,7 @@ Reader = Callable[[tuple[slice, ...]], Any]
 
 
 class ScratchFolder:
-    """A folder beside a store, in which arrays wait until they are published. It is made when first needed.
-
-    Parameters
-    ----------
-    beside : str
-        The store.
-    """
+    """A folder beside a store, in which arrays wait until they are published. It is made when first needed."""
 
     def __init__(self, beside: str) -> None:
         self._beside = absolute_path(beside)
@@ -308,16 +286,7 @@ def where_to(shape: tuple[int, ...], dtype: Any, scratch: ScratchFolder) -> dict
 
 
 def write_box(array: NDArray, starts: tuple[int, ...], shape: tuple[int, ...], read: Reader) -> None:
-    """Write items to a box of an existing array, slab by slab.
-
-    Parameters
-    ----------
-    array : NDArray
-    starts, shape : tuple of int
-        The box in the array.
-    read : callable
-        Takes a box relative to the first item of this one.
-    """
+    """Write items to a box of an existing array, slab by slab; `read` takes a box relative to the first item of it."""
     if not shape:
         array[()] = np.asarray(read(()))
         return

@@ -48,22 +48,10 @@ def bounds_of(blocks: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...
 
 
 def aligned_keywords(array: Any, keywords: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """Keywords of a constructor with chunks of which each lies in one block.
+    """Keywords of a constructor with chunks of which each lies in one block of a dask array, which errors call `what`.
 
-    Parameters
-    ----------
-    array : dask.array.Array
-    keywords : mapping
-        With ``chunks``, these are checked; without, they are chosen.
-    what : str
-        For errors.
-
-    Raises
-    ------
-    ValueError
-        A block would end inside of a chunk; the message says which blocks would do.
-    TypeError
-        The array has a mask.
+    Chunks among the keywords are checked; else they are chosen. It raises `ValueError` where a block would end inside
+    of a chunk, with blocks that would do, and `TypeError` for an array with a mask.
     """
     if is_masked(array._meta):
         raise TypeError(
@@ -149,15 +137,9 @@ _COMPUTE = {
 
 
 class StagedArray:
-    """A new array whose chunks are written by the tasks of dask.
+    """A new array whose chunks are written by the tasks of dask, to part files in a folder that exists.
 
-    Parameters
-    ----------
-    array : dask.array.Array
-    keywords : dict
-        Of a constructor, with aligned chunks.
-    folder : str
-        For its part files. It exists.
+    The keywords are those of a constructor, with aligned chunks.
     """
 
     def __init__(self, array: Any, keywords: dict[str, Any], folder: str) -> None:

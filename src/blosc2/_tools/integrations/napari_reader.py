@@ -179,15 +179,9 @@ def _limits(level: NDArray) -> tuple[float, float] | None:
 
 
 class Reordered:
-    """An array with its axes in another order. Items are read when they are asked for.
+    """An array with its axes in another order, of which items are read when they are asked for.
 
-    Parameters
-    ----------
-    array : NDArray
-    order : list of int
-        The axis of the array that each axis shows.
-    dtype : dtype, optional
-        Of the items as they are shown, for an array of bool.
+    `order` has the axis of the array that each axis shows; `dtype` is that of the items of an array of bool as shown.
     """
 
     def __init__(self, array: NDArray, order: list[int], dtype: np.dtype[Any] | None = None) -> None:

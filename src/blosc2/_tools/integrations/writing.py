@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -100,8 +99,3 @@ def to_store(data: Any, target: Any, key: str = "/", **options: Any) -> None:
 
 def _is_of_dask(value: Any) -> bool:
     return type(value).__module__.partition(".")[0] == "dask"
-
-
-def add_xarray_accessor() -> None:
-    """Give datasets, arrays and trees of xarray, which is imported already, the accessor ``b2``."""
-    importlib.import_module("blosc2._tools.integrations.xarray_accessor")

@@ -1,29 +1,468 @@
-"""The engine ``"blosc2"`` of xarray beside another package that claims this name, as `xarray-blosc2` does.
-
-xarray takes one engine of a name, by chance in each process. So each of the two gives the other what is the other's:
-this one by itself, and the other one because its methods are wrapped when xarray has taken it. Then it makes no
-difference which one was taken. The name ``"python-blosc2"`` is this package's alone.
-"""
+"""What xarray reads: dimensions, variables, groups, and the engines ``"blosc2"`` and ``"python-blosc2"``."""
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
 import sys
 import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import pandas as pd
+import xarray
+from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint, StoreBackendEntrypoint
+from xarray.coding.times import CFDatetimeCoder, CFTimedeltaCoder
+from xarray.coding.variables import CFScaleOffsetCoder
+from xarray.core import indexing
 
 from blosc2._backends import EMBED
 from blosc2._opening import open as open_path
-from blosc2._stores import Store
-from blosc2._tools.converting.items import DIMENSIONS
-from blosc2._tools.integrations.xarray_backend import SUFFIXES, Blosc2BackendEntrypoint
-from blosc2.exceptions import FormatError
+from blosc2._stores import Store, children_of
+from blosc2._tools.converting.items import DIMENSIONS, are_names
+from blosc2._tools.integrations.xarray_accessor import add_xarray_accessor
+from blosc2.exceptions import FormatError, StoreKeyError, UnsupportedValueError
 from blosc2.ndarray import NDArray
+from blosc2.objectarray import ObjectArray
+from blosc2.tree_store import TreeStore
 
+# ------------------------------------------------------------------ dimensions and attributes
+# Names of dimensions are kept as zarr 2 keeps them, in an attribute of the array.
+
+# How netCDF 4 keeps dimensions in HDF5.
+_OF_NETCDF: Final = ("_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "_NCProperties")
+# Attributes of CF that are one number.
+_SINGLE: Final = ("_FillValue", "missing_value", "scale_factor", "add_offset", "valid_min", "valid_max")
+# Single values of these dtypes become those of Python, and come back with the same dtype.
+_PLAIN: Final = tuple(map(np.dtype, ("?", "i8", "f8")))
+
+
+def names_of(key: str, ndim: int, attributes: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of the axes of an array, for a key and its attributes.
+
+    An array without names gets some of its own, so that no axis is taken for that of another array.
+
+    Examples
+    --------
+    >>> names_of("/t/pressure", 2, {"_ARRAY_DIMENSIONS": ["time", "x"]})
+    ('time', 'x')
+    >>> names_of("/t/pressure", 2, {})
+    ('pressure_0', 'pressure_1')
+    """
+    name = key.rpartition("/")[2]
+    own = tuple(f"{name}_{axis}" for axis in range(ndim))
+    given: Any = attributes.get(DIMENSIONS)
+    if not are_names(given, ndim):
+        return own
+    found = tuple(mine if theirs is None else theirs for theirs, mine in zip(given, own, strict=True))
+    return found if len(set(found)) == ndim else own
+
+
+def stored_attributes(attributes: Mapping[Any, Any], where: str) -> dict[str, Any]:
+    """Attributes as they are stored: single NumPy values as 0-d arrays, so that their dtype comes back.
+
+    `UnsupportedValueError`, a `TypeError`, for one without a name, or with a value that cannot be stored.
+    """
+    kept: dict[str, Any] = {}
+    for name, value in attributes.items():
+        if not isinstance(name, str):
+            raise UnsupportedValueError(f"attribute {name!r} of {where}: names of attributes are strings")
+        if isinstance(value, np.generic):
+            value = np.asarray(value)
+        if isinstance(value, np.ndarray):
+            if value.dtype == object:
+                value = value.tolist()
+            elif (not value.shape and value.dtype in _PLAIN) or (not value.shape and value.dtype.kind in "US"):
+                value = value.item()
+        if not _is_storable(value):
+            raise UnsupportedValueError(
+                f"attribute {name!r} of {where}: a {type(value).__name__} cannot be stored; give numbers, texts, "
+                "bytes, or lists, tuples, dicts and arrays of these"
+            )
+        kept[name] = value
+    return kept
+
+
+def _is_storable(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_storable, value))
+    if isinstance(value, dict):
+        return all(isinstance(name, str) and _is_storable(inner) for name, inner in value.items())
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind in "?bBiufcUS"
+    return value is None or isinstance(value, (bool, int, float, complex, str, bytes, np.generic))
+
+
+def shown_attributes(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes that were stored: 0-d arrays as single values again, and nothing that netCDF added."""
+    scale = stored.get("CLASS") in ("DIMENSION_SCALE", b"DIMENSION_SCALE")
+    hidden = {DIMENSIONS, *_OF_NETCDF, *(("CLASS", "NAME") if scale else ())}
+    return {name: _shown(name, value) for name, value in stored.items() if name not in hidden}
+
+
+def _shown(name: str, value: Any) -> Any:
+    # netCDF files have arrays of one item where CF means that item.
+    single = isinstance(value, np.ndarray) and (not value.shape or (value.shape == (1,) and name in _SINGLE))
+    return value.reshape(())[()] if single else value
+
+
+# ------------------------------------------------------------------ numbers and times as integers
+# What does not fit is refused, where xarray would wrap it.
+_CODED = ("units", "calendar", "scale_factor", "add_offset", "dtype", "_FillValue", "missing_value")
+
+
+def is_of_dask(variable: Any) -> bool:
+    """Whether an array of dask holds the values of a variable."""
+    return variable.chunks is not None and type(variable.data).__module__.partition(".")[0] == "dask"
+
+
+def checked_to_fit(name: str, variable: Any) -> Any:
+    """A variable whose values fit the integers that its encoding names. Those of dask are checked when computed.
+
+    `ValueError` where a value is out of range, or NaN or NaT without a ``_FillValue``.
+    """
+    dtype = variable.encoding.get("dtype")
+    if dtype is None or dtype is str or variable.dtype.kind not in "iufmM" or np.dtype(dtype).kind not in "iu":
+        return variable
+    if variable.dtype.kind in "mM" and np.dtype(dtype) == np.int64:
+        return variable  # holds all of them, and NaT
+    encoding = {key: variable.encoding[key] for key in _CODED if variable.encoding.get(key) is not None}
+    limits = np.iinfo(_meant(np.dtype(dtype), variable.encoding.get("_Unsigned")))
+    if not is_of_dask(variable):
+        _check(variable.values, name, encoding, limits)
+        return variable
+    data = variable.data
+    checked = data.map_blocks(_check, name, encoding, limits, dtype=data.dtype, meta=data._meta)
+    found = variable.copy(deep=False, data=checked)
+    found.encoding = variable.encoding
+    return found
+
+
+def _meant(dtype: np.dtype[Any], unsigned: Any) -> np.dtype[Any]:
+    """The integers that CF takes those of a dtype for."""
+    kind = {"true": "u", "false": "i"}.get(str(unsigned).lower(), dtype.kind)
+    return np.dtype(f"{kind}{dtype.itemsize}")
+
+
+def _check(values: Any, name: str, encoding: dict[str, Any], limits: Any) -> Any:
+    """The values as they are, if they fit what is stored; else an error."""
+    if not values.size:
+        return values
+    what = f"variable {name!r}"
+    # What xarray stores for NaN. It checks itself that it fits.
+    fill = encoding.get("_FillValue", encoding.get("missing_value"))
+    if (fill is None or pd.isnull(fill)) and values.dtype.kind in "fmM" and pd.isnull(values).any():
+        missing, other = ("NaN", "a floating dtype") if values.dtype.kind == "f" else ("NaT", "int64")
+        raise ValueError(
+            f"{what} has {missing}, which {limits.dtype} cannot hold: give an encoding with a _FillValue, or {other}"
+        )
+    numbers = _counted(values, name, encoding) if values.dtype.kind in "mM" else values
+    if not numbers.size:
+        return values
+    ends = np.array([np.fmin.reduce(numbers, axis=None), np.fmax.reduce(numbers, axis=None)], numbers.dtype)
+    if numbers.dtype.kind == "f" and np.isnan(ends).any():
+        return values  # nothing else
+    stored = np.round(_scaled(ends, encoding))
+    if not all(_is_within(end, limits) for end in stored):
+        raise ValueError(
+            f"{what}: its values, from {ends[0]} to {ends[1]}, would be stored as {stored[0]} to {stored[1]}, and "
+            f"{limits.dtype} has {limits.min} to {limits.max}: give an encoding that can hold them, with another "
+            "dtype, scale_factor or add_offset (what was read from a file keeps its own until drop_encoding())"
+        )
+    return values
+
+
+def _counted(times: Any, name: str, encoding: dict[str, Any]) -> Any:
+    """The times but for NaT as xarray counts them, before it cuts these numbers to the dtype."""
+    coder = CFDatetimeCoder() if times.dtype.kind == "M" else CFTimedeltaCoder()
+    how: dict[str, Any] = {key: encoding[key] for key in ("units", "calendar") if key in encoding}
+    how["dtype"] = np.dtype("i8")
+    known = xarray.Variable(("time",), times[~np.isnat(times)], {}, how)
+    return coder.encode(known, name=name).values if known.size else known.values
+
+
+def _scaled(ends: Any, encoding: dict[str, Any]) -> Any:
+    """Numbers as xarray scales them: in the same precision, as it may round up to what does not fit."""
+    is_filled = "_FillValue" in encoding or "missing_value" in encoding
+    encoding = {key: value for key, value in encoding.items() if key not in ("units", "calendar")}
+    if ends.dtype.kind in "iu" and is_filled and ("scale_factor" in encoding or "add_offset" in encoding):
+        ends = ends.astype("f8")
+    return CFScaleOffsetCoder().encode(xarray.Variable(("end",), ends, {}, encoding)).values
+
+
+def _is_within(number: Any, limits: Any) -> bool:
+    return bool(np.isfinite(number)) and limits.min <= int(number) <= limits.max
+
+
+def of_its_dtype(name: str, variable: Any) -> Any:
+    """A variable of dask whose blocks have the dtype that it states: dates that xarray counts stay int64 in them."""
+    if variable.dtype.kind not in "iu" or not is_of_dask(variable):
+        return variable
+    data = variable.data
+    cast = data.map_blocks(_cast, name, data.dtype, dtype=data.dtype, meta=data._meta)
+    return variable.copy(deep=False, data=cast)
+
+
+def _cast(block: Any, name: str, dtype: np.dtype[Any]) -> Any:
+    if block.dtype == dtype:
+        return block
+    cast = block.astype(dtype)
+    if not np.array_equal(cast, block):
+        raise ValueError(f"variable {name!r} has values that {dtype} cannot hold: give an encoding with another dtype")
+    return cast
+
+
+# ------------------------------------------------------------------ groups and variables
+SUFFIXES = (".b2z", ".b2d", ".b2e", ".b2nd")
+#: The key of a variable whose name is None; xarray's other engines have the same.
+UNNAMED = "__values__"
+
+
+class LazyArray(BackendArray):
+    """An array that is read where it is indexed. It pickles as the array does, by path and key."""
+
+    def __init__(self, leaf: NDArray) -> None:
+        self._leaf = leaf
+        self.shape, self.dtype = leaf.shape, leaf.dtype
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
+
+    async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
+        """The same in a thread, for `load_async`: reads do not hold the GIL."""
+        return await asyncio.to_thread(self.__getitem__, key)
+
+    def _read(self, key: tuple[Any, ...]) -> Any:
+        if any(isinstance(part, np.ndarray) for part in key):
+            return np.asarray(self._leaf.oindex[key])
+        return np.asarray(self._leaf[key])
+
+
+class StoredGroup(AbstractDataStore):
+    """A group of an open store, or a single array with a name, as what xarray decodes to a dataset.
+
+    `close` closes what was opened if it is `owned`.
+    """
+
+    def __init__(self, opened: Any, group: str, name: str, *, owned: bool) -> None:
+        self.opened, self.group = opened, group
+        self._name, self._owned = name, owned
+
+    def leaves(self) -> Iterator[tuple[str, Any]]:
+        """The leaves right in the group, by name."""
+        if not isinstance(self.opened, Store):
+            yield self._name, self.opened
+            return
+        for name in children_of(self.opened, self.group)[1]:
+            yield name, self.opened[f"{self.group}/{name}"]
+
+    def get_variables(self) -> dict[Any, Any]:
+        """Variables by name, not decoded. What is no array is left out, with a warning."""
+        found: dict[Any, Any] = {}
+        for name, leaf in self.leaves():
+            variable = variable_of(f"{self.group}/{name}", leaf)
+            if variable is None:
+                warnings.warn(
+                    f"{self.group}/{name} is a {type(leaf).__name__}, and no array: xarray is not given it",
+                    stacklevel=2,
+                )
+            else:
+                found[None if name == UNNAMED else name] = variable
+        return found
+
+    def get_attrs(self) -> dict[str, Any]:
+        """The attributes of the group."""
+        if not isinstance(self.opened, TreeStore):
+            return {}
+        return shown_attributes(self.opened.get_subtree(self.group or "/").attrs[:])
+
+    def get_dimensions(self) -> dict[str, int]:
+        """Lengths of the dimensions."""
+        lengths: dict[str, int] = {}
+        for variable in self.get_variables().values():
+            lengths.update(variable.sizes)
+        return lengths
+
+    def get_encoding(self) -> dict[str, Any]:
+        """Nothing: any dimension can grow."""
+        return {}
+
+    def close(self) -> None:
+        """Close the store. Arrays that somebody holds stay readable."""
+        if self._owned and isinstance(self.opened, Store):
+            self.opened.close()
+
+
+def variable_of(key: str, leaf: Any) -> Any:
+    """A leaf as a variable, not decoded; None for what is no array, and no list of texts."""
+    if isinstance(leaf, ObjectArray):
+        return _texts(key, leaf)
+    if not isinstance(leaf, NDArray):
+        return None
+    attributes = leaf.vlmeta[:]
+    names = names_of(key, leaf.ndim, attributes)
+    encoding = {"chunks": leaf.chunks, "blocks": leaf.blocks, "cparams": leaf.cparams}
+    if leaf.size:
+        encoding["preferred_chunks"] = dict(zip(names, leaf.chunks, strict=True))
+    lazy = indexing.LazilyIndexedArray(LazyArray(leaf))
+    return xarray.Variable(names, lazy, shown_attributes(attributes), encoding)
+
+
+def _texts(key: str, leaf: ObjectArray) -> Any:
+    """A list of texts, as conversions make them of texts of variable length."""
+    values = list(leaf)
+    if not all(isinstance(value, str) for value in values):
+        return None
+    attributes = leaf.vlmeta[:]
+    texts = np.array([*values, None], object)[:-1]
+    return xarray.Variable(names_of(key, 1, attributes), texts, shown_attributes(attributes))
+
+
+def opened_group(
+    found: Any, group: str | None, *, mmap: bool, storage_options: dict[str, Any] | None = None
+) -> StoredGroup:
+    """A group of a path, which is mapped or not, or of an open store or array; `KeyError` where there is none."""
+    owned = not isinstance(found, (Store, NDArray))
+    opened = _opened(os.fspath(found), mmap=mmap, storage_options=storage_options) if owned else found
+    prefix = getattr(opened, "_prefix", "")
+    name = os.path.splitext(os.path.basename(os.fspath(found)))[0] if owned else "values"
+    path = prefix + group_path(group)
+    try:
+        if isinstance(opened, Store):
+            opened = opened._owner
+            if not has_group(opened, path):
+                raise StoreKeyError(f"Key {path!r} not found in the store: there is no such group", path=opened._path)
+        elif path or not isinstance(opened, NDArray):
+            raise StoreKeyError(f"{path or '/'!r} is no group: the file holds one {type(opened).__name__}")
+    except BaseException:
+        if owned and isinstance(opened, Store):
+            opened.close()
+        raise
+    return StoredGroup(opened, path, name, owned=owned)
+
+
+def _opened(path: str, *, mmap: bool, storage_options: dict[str, Any] | None) -> Any:
+    is_url = "://" in path
+    how: dict[str, Any] = {} if storage_options is None else {"storage_options": storage_options}
+    if mmap and not is_url:
+        how["mmap_mode"] = "r"
+    return open_path(path if is_url else os.path.expanduser(path), mode="r", **how)
+
+
+def group_path(group: str | None) -> str:
+    """The path of a group as stores know it: "" for the root, "/a/b" for another group."""
+    path = "/".join(part for part in (group or "").split("/") if part)
+    return f"/{path}" if path else ""
+
+
+def has_group(store: Any, path: str) -> bool:
+    """Whether a store has a group; there is always a root."""
+    above, _, name = path.rpartition("/")
+    return not path or name in children_of(store, above)[0]
+
+
+def _groups_below(store: Any, group: str) -> Iterator[str]:
+    """A group and all groups below it."""
+    waiting = [group]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        waiting += [f"{found}/{name}" for name in reversed(children_of(store, found)[0])]
+
+
+# ------------------------------------------------------------------ the engine
+class Blosc2BackendEntrypoint(BackendEntrypoint):
+    """What ``engine="blosc2"`` names: `.b2z`, `.b2d` and `.b2e` stores, and single arrays in `.b2nd`."""
+
+    description: ClassVar[str] = "Open stores and arrays of Blosc2 (.b2z, .b2d, .b2e, .b2nd)"
+    supports_groups: ClassVar[bool] = True
+    # What xarray reads from the signature of an engine that it has found by itself.
+    open_dataset_parameters: ClassVar[tuple[str, ...]] = (
+        "filename_or_obj", "mask_and_scale", "decode_times", "concat_characters", "decode_coords", "drop_variables",
+        "use_cftime", "decode_timedelta", "group", "mmap", "storage_options",
+    )  # fmt: skip
+
+    def guess_can_open(self, filename_or_obj: Any) -> bool:
+        """Whether a path has a suffix of this package, or an object is a store or array of it."""
+        if isinstance(filename_or_obj, (str, os.PathLike)):
+            return os.fspath(filename_or_obj).rstrip("/").endswith(SUFFIXES)
+        return isinstance(filename_or_obj, (Store, NDArray))
+
+    def open_dataset(
+        self,
+        filename_or_obj: Any,
+        *,
+        mask_and_scale: Any = True,
+        decode_times: Any = True,
+        concat_characters: Any = True,
+        decode_coords: Any = True,
+        drop_variables: str | Iterable[str] | None = None,
+        use_cftime: Any = None,
+        decode_timedelta: Any = None,
+        group: str | None = None,
+        mmap: bool = True,
+        storage_options: dict[str, Any] | None = None,
+    ) -> Any:
+        """Open one group as a dataset."""
+        found = opened_group(filename_or_obj, group, mmap=mmap, storage_options=storage_options)
+        try:
+            return StoreBackendEntrypoint().open_dataset(
+                found, mask_and_scale=mask_and_scale, decode_times=decode_times, concat_characters=concat_characters,
+                decode_coords=decode_coords, drop_variables=drop_variables, use_cftime=use_cftime,
+                decode_timedelta=decode_timedelta,
+            )  # fmt: skip
+        except BaseException:
+            found.close()
+            raise
+
+    def open_datatree(self, filename_or_obj: Any, **how: Any) -> Any:
+        """Open a group and all groups below it as a tree."""
+        groups = self.open_groups_as_dict(filename_or_obj, **how)
+        try:
+            tree = xarray.DataTree.from_dict(groups)
+        except BaseException:
+            for dataset in groups.values():
+                dataset.close()
+            raise
+        for path, dataset in groups.items():
+            tree[path].set_close(dataset._close)
+        return tree
+
+    def open_groups_as_dict(
+        self,
+        filename_or_obj: Any,
+        *,
+        group: str | None = None,
+        mmap: bool = True,
+        storage_options: dict[str, Any] | None = None,
+        **decoding: Any,
+    ) -> dict[str, Any]:
+        """The dataset of a group and of each group below it, by its path."""
+        first = opened_group(filename_or_obj, group, mmap=mmap, storage_options=storage_options)
+        datasets: dict[str, Any] = {}
+        try:
+            is_store = isinstance(first.opened, Store)
+            paths = list(_groups_below(first.opened, first.group)) if is_store else [""]
+            for path in paths:
+                # The store is closed with the dataset that was given first, the root of the tree.
+                part = first if path == first.group else StoredGroup(first.opened, path, first._name, owned=False)
+                shown = path[len(first.group) :] or "/"
+                datasets[shown] = StoreBackendEntrypoint().open_dataset(part, **decoding)
+        except BaseException:
+            first.close()
+            raise
+        return datasets
+
+
+# ------------------------------------------------------------------ beside another engine "blosc2"
+# The package `xarray-blosc2` claims this name, too, and xarray takes one engine of a name, by chance in each process.
+# So each of the two gives the other what is the other's: this one by itself, and the other one because its methods are
+# wrapped when xarray has taken it. Then it makes no difference which one was taken. The name "python-blosc2" is this
+# package's alone.
 NAME: Final = "blosc2"
 #: What xarray passes on to engines by itself, if they take it.
 _DECODERS: Final = (
@@ -140,3 +579,6 @@ class OwnEntrypoint(Blosc2BackendEntrypoint):
         entry = other_entry()
         if entry is not None and entry.module in sys.modules:
             other_engine()
+
+
+add_xarray_accessor()

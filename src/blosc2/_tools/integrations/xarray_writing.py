@@ -22,14 +22,15 @@ from blosc2._stores import children_of
 from blosc2._tools.converting.items import DIMENSIONS
 from blosc2._tools.converting.run import partial_name, put_in_place, remove
 from blosc2._tools.integrations.array_writing import ScratchFolder, new_array, where_to, write_box
-from blosc2._tools.integrations.dimensions import names_of, stored_attributes
-from blosc2._tools.integrations.xarray_backend import (
+from blosc2._tools.integrations.xarray_engine import (
     UNNAMED,
     checked_to_fit,
     group_path,
     has_group,
     is_of_dask,
+    names_of,
     of_its_dtype,
+    stored_attributes,
     variable_of,
 )
 from blosc2.exceptions import legible
@@ -50,19 +51,9 @@ def checked_region(
 ) -> dict[Any, slice]:
     """The slices of a region, with start and stop.
 
-    Parameters
-    ----------
-    dataset : Dataset
-        What is written there.
-    region : mapping or "auto"
-        Slices by dimension; "auto" finds where the coordinates of the dataset are among those of the store.
-    coordinates : mapping
-        The stored variables that have the names of dimensions.
-    lengths : mapping
-        Of all stored dimensions.
-    append_dim : optional
-    where : str
-        For errors.
+    A region has slices by dimension; "auto" finds where the coordinates of the dataset are among `coordinates`, the
+    stored variables that have the names of dimensions. `lengths` are those of all stored dimensions, `where` is for
+    errors.
     """
     if region == "auto":
         region = dict.fromkeys(dataset.dims, "auto")
@@ -135,10 +126,7 @@ def fit_to_existing(
 ) -> Any:
     """A variable with the encoding and the order of dimensions of the one that exists.
 
-    Raises
-    ------
-    ValueError
-        Dimensions, lengths, types or attributes differ, so that the values would mean something else.
+    `ValueError` where dimensions, lengths, types or attributes differ, so that the values would mean something else.
     """
     what = f"{where}: {name!r}"
     if set(variable.dims) != set(stored.dims):
@@ -180,10 +168,7 @@ def fit_to_existing(
 def check_unchanged(name: str, encoded: Any, stored: Any, append_dim: Hashable, where: str) -> None:
     """Refuse another coordinate along a dimension that does not grow: it would name older values anew.
 
-    Parameters
-    ----------
-    encoded, stored : Variable
-        What would be written, as it is stored, and what there is, of the same shape.
+    Both are as they are stored, and of one shape.
     """
     new, old = encoded.values, stored.values
     if not np.array_equal(new, old, equal_nan=new.dtype.kind in "fc" and old.dtype.kind in "fc"):
@@ -364,18 +349,8 @@ def _prepare(store: TreeStore, group: str, mode: str) -> None:
 
 
 class _GroupWriter:
-    """Writes datasets to one group.
-
-    Parameters
-    ----------
-    store : TreeStore
-        In a transaction.
-    group : str
-        Absolute, "" for the root.
-    scratch : ScratchFolder
-        Where large arrays wait.
-    mode : str
-    append_dim : optional
+    """Writes datasets to one group of a store that is in a transaction, "" for the root. Large arrays wait in
+    `scratch`.
     """
 
     def __init__(

@@ -3,29 +3,3 @@
 Nothing here needs another library than NumPy; `blosc2.torch` makes tensors of the same batches. What is drawn at random
 depends on a seed, the epoch and the number of a sample alone, so that all kinds and numbers of workers give the same.
 """
-
-from typing import TYPE_CHECKING
-
-from blosc2._core.on_demand import on_demand
-
-if TYPE_CHECKING:
-    from blosc2._tools.loading.batch_memory import large_memory
-    from blosc2._tools.loading.foreground import foreground_index
-    from blosc2._tools.loading.loader import Loader
-    from blosc2._tools.loading.order import Order, Permutation
-    from blosc2._tools.loading.patches import PatchSampler
-    from blosc2._tools.loading.samples import BatchList, Samples, stacked
-else:
-    __getattr__ = on_demand(__name__, {
-        "batch_memory": "large_memory",
-        "foreground": "foreground_index",
-        "loader": "Loader",
-        "order": "Order Permutation",
-        "patches": "PatchSampler",
-        "samples": "BatchList Samples stacked",
-    })  # fmt: skip
-
-__all__ = [
-    "BatchList", "Loader", "Order", "PatchSampler", "Permutation", "Samples", "foreground_index", "large_memory",
-    "stacked",
-]  # fmt: skip

@@ -12,9 +12,8 @@ from typing import Any, Self
 
 from blosc2._files import no_thread
 from blosc2._options import get_nthreads
-from blosc2._tools.loading.batch_memory import begin_loop, end_loop
 from blosc2._tools.loading.order import Order
-from blosc2._tools.loading.samples import Dataset, naming, stacked
+from blosc2._tools.loading.samples import Dataset, begin_loop, end_loop, naming, stacked
 
 
 class _Failure:
@@ -94,15 +93,7 @@ def _end_all() -> None:
 class ReadAhead(Iterator[Any]):
     """The results of a function for the numbers ``first .. stop``, made by threads in any order and given in this one.
 
-    Parameters
-    ----------
-    make : callable
-        Called with a number, in several threads at the same time.
-    first, stop : int
-    workers : int
-        Threads.
-    prefetch : int
-        Results for each thread that may be made before they are taken.
+    Each of the workers may be so many results ahead of who takes them.
     """
 
     def __init__(self, make: Callable[[int], Any], first: int, stop: int, workers: int, prefetch: int) -> None:

@@ -163,18 +163,9 @@ def _part(length: int, seed: int, epoch: int, rank: int, replicas: int, part: in
 class Order:
     """The order of samples: epoch after epoch, batch after batch, for one of several replicas.
 
-    Parameters
-    ----------
-    length : int
-        Samples in an epoch.
-    batch_size : int
-    shuffle : bool
-    seed : int
-    drop_last : bool
-        Whether samples are left out that do not fill a batch.
-    rank, replicas : int
-        Which of how many processes this is that train together. Each takes every `replicas`-th sample. All have the
-        same number: with `drop_last` the rest is left out, else some samples come twice.
+    Replicas are processes that train together: each takes every `replicas`-th sample, from its rank on. All have the
+    same number of samples: with `drop_last` the rest is left out, as are samples that do not fill a batch, else some
+    come twice.
     """
 
     def __init__(

@@ -4,30 +4,258 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
+from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, VerticalScroll
-from textual.widgets import Footer, TabbedContent, TabPane, Tree
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.events import Resize
+from textual.message import Message
+from textual.screen import ModalScreen
+from textual.widgets import Footer, Input, Label, OptionList, Static, TabbedContent, TabPane, Tree
+from textual.widgets.option_list import Option
 from textual.widgets.tree import TreeNode
 
-from blosc2._display import number, printable
+from blosc2._display import colour_picture, grey, human_size, number, one_line, printable
 from blosc2._stores import Store
-from blosc2._tools.error_text import one_line
-from blosc2._tools.viewer.branches import children, search
-from blosc2._tools.viewer.drawing import information, picture_text, plane_bytes, table_of, too_large, window_text
-from blosc2._tools.viewer.finding import Ask, Choose
+from blosc2._tools.selections import check_dtype, decoded_bytes, read_picture
 from blosc2._tools.viewer.pages import Page
-from blosc2._tools.viewer.sources import Source, Values, source_of
-from blosc2._tools.viewer.statistics import Rows, Stopped, statistics
-from blosc2._tools.viewer.table import TextPane, ValuesPane
-from blosc2._tools.viewer.values import columns_that_may_fit, read_cells, rows_and_columns
+from blosc2._tools.viewer.values import (
+    WIDEST,
+    Bytes,
+    Cells,
+    Hits,
+    Rows,
+    Source,
+    Stopped,
+    Values,
+    attributes,
+    children,
+    columns_that_may_fit,
+    properties,
+    read_cells,
+    rows_and_columns,
+    search,
+    source_of,
+    statistics,
+)
+from blosc2.ndarray import NDArray
 
+# ------------------------------------------------------------------ text
+#: A picture decodes at most so many bytes.
+MOST_DECODED = 256 << 20
+_TALLEST_STRIP = 16
+
+
+def table_of(rows: Rows, title: str = "") -> Text:
+    """Names and values in two columns."""
+    found = Text()
+    if title:
+        found.append(printable(title) + "\n", "bold")
+    width = min(WIDEST, max((cell_len(printable(name)) for name, _ in rows), default=0))
+    for name, value in rows:
+        found.append(fitted(printable(name), max(width, cell_len(printable(name)))), "dim")
+        found.append("  " + printable(value) + "\n")
+    return found
+
+
+def information(thing: Any, name: str) -> Text:
+    """Properties and attributes."""
+    found = table_of(properties(thing), name)
+    rows = attributes(thing)
+    if rows:
+        found.append("\n")
+        found.append_text(table_of(rows, "Attributes"))
+    return found
+
+
+def fitted(text: str, width: int) -> str:
+    """A text in so many columns of the terminal, with an ellipsis where it is cut."""
+    if cell_len(text) <= width:
+        return set_cell_size(text, width)
+    return set_cell_size(text, max(0, width - 1)) + "…"
+
+
+def window_text(cells: Cells, width: int, source: Source) -> tuple[Text, int]:
+    """A window of values as aligned columns, and how many columns fit."""
+    side = max(map(cell_len, cells.rows), default=0)
+    widest = width if isinstance(source, (Bytes, Values)) else WIDEST
+    columns = list(zip(*cells.texts, strict=True))
+    widths: list[int] = []
+    used = side
+    for heading, column in zip(cells.columns, columns, strict=True):
+        need = min(widest, max(cell_len(heading), *map(cell_len, column)))
+        if widths and used + 2 + need > width:
+            break
+        widths.append(min(need, max(1, width - used - 2)))
+        used += 2 + widths[-1]
+    found = Text(no_wrap=True)
+    line = "".join("  " + _aligned(text, size, source) for text, size in zip(cells.columns, widths))
+    found.append(" " * side + line + "\n", "bold")
+    for label, texts in zip(cells.rows, cells.texts, strict=True):
+        found.append(label.rjust(side), "dim")
+        found.append("".join("  " + _aligned(text, size, source) for text, size in zip(texts, widths)) + "\n")
+    return found, max(1, len(widths))
+
+
+def _aligned(text: str, width: int, source: Source) -> str:
+    if source.dtype.kind in "biufcmM" and not isinstance(source, Bytes) and cell_len(text) <= width:
+        return " " * (width - cell_len(text)) + text
+    return fitted(text, width)
+
+
+def picture_text(source: Source, page: Page, box: tuple[int, int]) -> Text:
+    """The plane of a page with half blocks, and what it shows; what is no picture says why."""
+    if not isinstance(source, NDArray):
+        raise ValueError("only arrays have pictures")
+    if source.dtype.kind != "c":
+        check_dtype(source.dtype)
+    if page.is_empty or page.rows is None:
+        raise ValueError("this array has no plane to draw")
+    axes = page.pictured(source.dtype)
+    picture = read_picture(source, axes, page.sides, box, most=MOST_DECODED)
+    pixels = picture.pixels
+    if len(page.sides) == 1:
+        pixels = _line(picture.items, picture.low, picture.high, min(box[0], _TALLEST_STRIP))
+    elif page.columns is not None and page.rows > page.columns:
+        pixels = pixels.swapaxes(0, 1)
+    found = Text.from_ansi(colour_picture(pixels))
+    found.no_wrap = True
+    what = "magnitudes, " if source.dtype.kind == "c" else ""
+    found.append(f"\n{picture.size()} items, {what}{picture.scale()}", "dim")
+    return found
+
+
+def _line(items: Any, low: float, high: float, height: int) -> Any:
+    """Items of one axis as columns of pixels, the higher the larger."""
+    tall = np.round(grey(items, low, high) / 255 * (height - 1)).astype(int)
+    shown = np.arange(height)[::-1, None] <= tall
+    return np.where(shown, 200, 0).astype(np.uint8)
+
+
+def plane_bytes(source: Source, page: Page) -> int:
+    """About how many bytes are decoded to read the whole plane."""
+    return decoded_bytes(source, page.plane())
+
+
+def too_large(size: int, keys: Sequence[str]) -> Text:
+    """What stands where statistics would take a while."""
+    return Text(
+        f"The plane takes {human_size(size)} to read. Press {keys[0]} to read it, {keys[1]} for all of the array."
+    )
+
+
+# ------------------------------------------------------------------ panes and questions
+class TextPane(Static):
+    """Shows a text."""
+
+    #: What is shown, for tests and for copying.
+    text = Text()
+
+    def show(self, text: Text) -> None:
+        """Show another text."""
+        self.text = text
+        self.update(text)
+
+
+class ValuesPane(TextPane):
+    """Shows a window of values, and says how it is to be moved."""
+
+    can_focus = True
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "move(-1, 0)", "up", show=False),
+        Binding("down", "move(1, 0)", "down", show=False),
+        Binding("left", "move(0, -1)", "left", show=False),
+        Binding("right", "move(0, 1)", "right", show=False),
+        Binding("pageup", "page(-1, 0)", "page up", show=False),
+        Binding("pagedown", "page(1, 0)", "page down", show=False),
+        Binding("shift+left,ctrl+left", "page(0, -1)", "page left", show=False),
+        Binding("shift+right,ctrl+right", "page(0, 1)", "page right", show=False),
+        Binding("home", "end(0, -1)", "first column", show=False),
+        Binding("end", "end(0, 1)", "last column", show=False),
+        Binding("ctrl+home", "end(-1, 0)", "first row", show=False),
+        Binding("ctrl+end", "end(1, 0)", "last row", show=False),
+    ]
+
+    class Moved(Message):
+        """The window is to be moved by so many rows and columns."""
+
+        def __init__(self, down: int, right: int) -> None:
+            super().__init__()
+            self.down, self.right = down, right
+
+    class Resized(Message):
+        """Another number of rows and columns fits."""
+
+    #: How many columns of the last window did fit.
+    columns = 1
+
+    @property
+    def height(self) -> int:
+        """How many rows fit, below two lines of headings."""
+        return max(1, self.content_size.height - 2)
+
+    @property
+    def width(self) -> int:
+        return max(1, self.content_size.width)
+
+    def action_move(self, down: int, right: int) -> None:
+        self.post_message(self.Moved(down, right))
+
+    def action_page(self, down: int, right: int) -> None:
+        self.post_message(self.Moved(down * self.height, right * self.columns))
+
+    def action_end(self, down: int, right: int) -> None:
+        self.post_message(self.Moved(down << 62, right << 62))
+
+    def on_resize(self, _: Resize) -> None:
+        self.post_message(self.Resized())
+
+
+class Ask(ModalScreen[str | None]):
+    """One line to type."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "cancel")]
+
+    def __init__(self, question: str) -> None:
+        super().__init__()
+        self._question = question
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="box"):
+            yield Label(Text(self._question))
+            yield Input()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self.dismiss(event.value)
+
+
+class Choose(ModalScreen[str | None]):
+    """The keys that were found."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "cancel")]
+
+    def __init__(self, hits: Hits) -> None:
+        super().__init__()
+        self._hits = hits
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="box"):
+            found = f"{len(self._hits.keys):,} found"
+            yield Label(Text(f"{found}; {self._hits.note}" if self._hits.note else found))
+            yield OptionList(*(Option(Text(printable(key))) for key in self._hits.keys))
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(self._hits.keys[event.option_index])
+
+
+# ------------------------------------------------------------------ the program
 # The statistics of a plane that takes more than this to read wait for a key.
 _LARGE_PLANE = 64 << 20
 _PANES = {"information": "Information", "values": "Values", "statistics": "Statistics", "picture": "Picture"}
@@ -46,16 +274,9 @@ class Branch(NamedTuple):
 
 
 class Viewer(App[None]):
-    """Shows the tree of a store, and its arrays; or one array.
+    """Shows the tree of a store, and its arrays; or one array. It only reads.
 
-    Parameters
-    ----------
-    found : Store, NDArray, SChunk, ObjectArray or BatchArray
-        What is open; it is only read.
-    name : str
-        What it is called.
-    key : str, optional
-        The group that is shown as the root, or the only leaf.
+    The key is that of the group that is shown as the root, or of the only leaf.
     """
 
     TITLE = "blosc2 view"
@@ -259,7 +480,7 @@ class Viewer(App[None]):
 
     def _show(self, name: str, text: Text) -> None:
         pane = self.query_one(f"#{name}-pane")
-        assert isinstance(pane, (ValuesPane, TextPane))
+        assert isinstance(pane, TextPane)
         pane.show(text)
 
     async def _refresh(self) -> None:

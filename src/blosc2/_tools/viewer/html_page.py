@@ -5,17 +5,24 @@ from __future__ import annotations
 import os
 from base64 import b64encode
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
-from blosc2._display import Node, chunk_grid, definition_table, escaped, human_size, number, png_bytes
+from blosc2._display import (
+    Node,
+    chunk_grid,
+    definition_table,
+    escaped,
+    html_list,
+    human_size,
+    number,
+    one_line,
+    png_bytes,
+)
 from blosc2._stores import Store, outline
-from blosc2._tools.error_text import one_line
-from blosc2._tools.planes import check_dtype, decoded_bytes, index_text, read_picture
-from blosc2._tools.viewer.describing import attributes, properties
+from blosc2._tools.selections import check_dtype, decoded_bytes, index_text, read_picture
 from blosc2._tools.viewer.pages import Page
-from blosc2._tools.viewer.sources import source_of
-from blosc2._tools.viewer.statistics import statistics_of_items
-from blosc2._tools.viewer.values import item_text
+from blosc2._tools.viewer.values import attributes, item_text, properties, source_of, statistics_of_items
 from blosc2.ndarray import NDArray
 
 #: How many lines the tree has, how many of them in one group, and how deep it is.
@@ -64,31 +71,18 @@ class _Budget:
 
 
 def web_page(found: Any, name: str, key: str = "") -> str:
-    """A page with the tree of a store or group, and with its first arrays; or with one array.
+    """A page with the tree of an open store or group, and with its first arrays; or with one array.
 
-    Parameters
-    ----------
-    found : Store, NDArray, SChunk, ObjectArray or BatchArray
-        What is open.
-    name : str
-        What it is called.
-    key : str, optional
-        The group or leaf to show.
+    `name` is what it is called, and `key` the group or leaf to show.
     """
     budget = _Budget()
     title = f"{name}{key}"
     if not isinstance(found, Store) or (key and found._contents.has(key)):
-        body = _leaf_section(found, key, title, budget, "h2")
-        return _page(title, body)
+        return _page(title, _leaf_section(found, key, title, budget))
     root = outline(found, key, DEPTH, MOST_NODES, MOST_IN_GROUP)
-    numbers: dict[str, int] = {}
-    keys = list(_leaves(root, key))
-    for leaf in keys[:MOST_ARRAYS]:
-        numbers[leaf] = len(numbers)
-    sections = "".join(
-        _leaf_section(found, leaf, leaf, budget, "h2", f' id="leaf-{at}"') for leaf, at in numbers.items()
-    )
-    left = (root.leaves or 0) - len(numbers)
+    links = {leaf: f"#leaf-{at}" for at, leaf in enumerate(islice(_leaves(root, key), MOST_ARRAYS))}
+    sections = "".join(_leaf_section(found, leaf, leaf, budget, link[1:]) for leaf, link in links.items())
+    left = (root.leaves or 0) - len(links)
     note = (
         f'<p class="note">{number(left, "more leaf has", "more leaves have")} no section on this page.</p>'
         if left > 0
@@ -97,9 +91,8 @@ def web_page(found: Any, name: str, key: str = "") -> str:
     group = found[key] if key and found._hidden_name else found
     rows = [("kind", "group" if key else type(found).__name__), ("contents", root.summary())]
     head = _with_attributes(definition_table(rows), group)
-    tree = (
-        f'<h2 id="tree">Tree</h2><nav aria-labelledby="tree">{_tree(root, key, numbers) or "<p>It is empty.</p>"}</nav>'
-    )
+    shown = html_list(root, key, links) or "<p>It is empty.</p>"
+    tree = f'<h2 id="tree">Tree</h2><nav aria-labelledby="tree">{shown}</nav>'
     return _page(title, head + tree + note + sections)
 
 
@@ -124,32 +117,15 @@ def _leaves(node: Node, path: str) -> Iterator[str]:
             yield here
 
 
-def _tree(node: Node, path: str, numbers: dict[str, int]) -> str:
-    """The tree as nested lists that can be folded; leaves with a section of their own are links."""
-    items = "".join(f"<li>{_item(child, f'{path}/{child.name}', numbers)}</li>" for child in node.children)
-    if node.more:
-        items += f'<li class="note">{escaped(node.more)}</li>'
-    return f"<ul>{items}</ul>" if items else ""
-
-
-def _item(node: Node, path: str, numbers: dict[str, int]) -> str:
-    name = f"<code>{escaped(node.name)}{'/' if node.is_group else ''}</code>"
-    if path in numbers and not node.is_group:
-        name = f'<a href="#leaf-{numbers[path]}">{name}</a>'
-    summary = node.summary()
-    head = name + (f' <span class="note">{escaped(summary)}</span>' if summary else "")
-    inner = _tree(node, path, numbers)
-    return f"<details><summary>{head}</summary>{inner}</details>" if inner else head
-
-
 # ------------------------------------------------------------------ a leaf
-def _leaf_section(found: Any, key: str, heading: str, budget: _Budget, level: str, more: str = "") -> str:
+def _leaf_section(found: Any, key: str, heading: str, budget: _Budget, anchor: str = "") -> str:
     try:
         thing = found[key] if isinstance(found, Store) else found
         inner = _tables(thing) + _picture(thing, heading, budget)
     except Exception as error:  # noqa: BLE001 - the page says it, and goes on
         inner = f"<p>This cannot be read: {escaped(_without_folder(one_line(error), found))}</p>"
-    return f"<section{more}><{level}>{escaped(heading)}</{level}>{inner}</section>"
+    begin = f'<section id="{anchor}">' if anchor else "<section>"
+    return f"{begin}<h2>{escaped(heading)}</h2>{inner}</section>"
 
 
 def _without_folder(text: str, found: Any) -> str:

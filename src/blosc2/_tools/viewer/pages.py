@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from blosc2._tools.planes import has_colours
-from blosc2._tools.selections import Axis
+from blosc2._tools.selections import Axis, has_colours
 
 
 @dataclass(frozen=True)
@@ -117,13 +116,7 @@ class Page:
         return replace(self, at=tuple(at))
 
     def went(self, place: Sequence[int]) -> Page:
-        """The place that an index of all axes names.
-
-        Raises
-        ------
-        IndexError
-            The array has no such item.
-        """
+        """The place that an index of all axes names; `IndexError` where the array has no such item."""
         if len(place) != len(self.shape):
             raise IndexError(f"the array has {len(self.shape)} axes, the place has {len(place)}")
         at = []

@@ -1,17 +1,95 @@
-"""The items of a window as text: what is read, and how each item looks."""
+"""What is read of a store or a leaf, and how it looks as text: windows of items, statistics, properties, the tree."""
 
 from __future__ import annotations
 
+import math
 import reprlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from blosc2._display import printable
-from blosc2._tools.selections import index_of
+from blosc2._display import Node, human_size, one_line, printable, ratio_text
+from blosc2._stores import ForeignObject, Store, outline, walking
+from blosc2._tools.selections import Axis, index_of, pieces, shape_of
 from blosc2._tools.viewer.pages import Page
-from blosc2._tools.viewer.sources import BYTES_IN_ROW, Bytes, Source, Values
+from blosc2.batch_array import BatchArray
+from blosc2.exceptions import FormatError
+from blosc2.ndarray import NDArray
+from blosc2.objectarray import ObjectArray
+from blosc2.schunk import SChunk
+from blosc2.tree_store import TreeStore
 
+# ------------------------------------------------------------------ what is read of a leaf
+#: So many bytes of a super-chunk, or items of an array of one axis, are a row.
+BYTES_IN_ROW = 16
+# So many values of a batch are shown.
+_OF_BATCH = 8
+
+
+class Bytes:
+    """The bytes of a super-chunk as rows of sixteen."""
+
+    def __init__(self, schunk: SChunk) -> None:
+        self._schunk = schunk
+        self.nbytes = int(schunk.nbytes)
+        self.shape = (self.nbytes,)
+        self.dtype = np.dtype(np.uint8)
+        self.chunks = self.blocks = (max(1, int(schunk.chunksize)),)
+
+    def __getitem__(self, index: Any) -> np.ndarray[Any, Any]:
+        start, stop, step = index[0].indices(self.nbytes)
+        size = int(self._schunk.typesize)
+        first = start // size
+        data = self._schunk[first : -(-stop // size)] if stop > start else b""
+        assert isinstance(data, bytes)
+        found: np.ndarray[Any, Any] = np.frombuffer(data, np.uint8)[start - first * size : stop - first * size : step]
+        return found
+
+
+class Values:
+    """The values of a list."""
+
+    def __init__(self, values: ObjectArray | BatchArray) -> None:
+        self._values = values
+        self.shape = (len(values),)
+        self.dtype = np.dtype(object)
+
+    def __getitem__(self, index: Any) -> list[Any]:
+        found = self._values[index[0]]
+        if isinstance(self._values, BatchArray):
+            return [_Start(list(islice(batch, _OF_BATCH)), len(batch)) for batch in found]
+        return list(found)
+
+
+class _Start(NamedTuple):
+    """The first values of a batch, and how many it has."""
+
+    values: list[Any]
+    length: int
+
+    def __repr__(self) -> str:
+        more = ", ..." if self.length > len(self.values) else ""
+        return f"{self.length:,}: {', '.join(map(reprlib.repr, self.values))}{more}"
+
+
+#: What has items to show.
+Source = NDArray | Bytes | Values
+
+
+def source_of(thing: Any) -> Source | None:
+    """What can be read of a leaf; None of a group or of an object of another package."""
+    if isinstance(thing, NDArray):
+        return thing
+    if isinstance(thing, (ObjectArray, BatchArray)):
+        return Values(thing)
+    if isinstance(thing, SChunk):
+        return Bytes(thing)
+    return None
+
+
+# ------------------------------------------------------------------ cells
 #: No cell is wider than this; those of lists take what there is.
 WIDEST = 24
 _LONGEST_VALUE = 500
@@ -22,14 +100,7 @@ _NARROWEST = {"b": 5, "u": 3, "i": 3, "f": 6, "c": 8, "M": 10, "m": 6, "U": 4, "
 
 
 class Cells(NamedTuple):
-    """A table of texts.
-
-    Attributes
-    ----------
-    rows, columns : list of str
-        What stands at the side and above.
-    texts : list of list of str
-    """
+    """A table of texts, with what stands at the side and above."""
 
     rows: list[str]
     columns: list[str]
@@ -145,3 +216,228 @@ def _texts(items: Any) -> list[str]:
 
 def _ascii(data: bytes) -> str:
     return "".join(chr(byte) if 32 <= byte < 127 else "." for byte in data)
+
+
+# ------------------------------------------------------------------ statistics
+_PIECE = 16 << 20
+# So many fields of records are counted.
+_MOST_FIELDS = 40
+
+#: Names and values, as they are shown.
+Rows = list[tuple[str, str]]
+
+
+class Stopped(Exception):  # noqa: N818 - it is no error
+    """Nobody wants the statistics any more."""
+
+
+class Tally:
+    """The smallest and largest item, the mean, and how many are missing."""
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self._kind = dtype.kind
+        self.count = self.missing = self.infinite = 0
+        self.least: Any = None
+        self.largest: Any = None
+        self._sum: Any = 0
+        self._empty = self._longest = 0
+
+    def add(self, items: np.ndarray[Any, Any]) -> None:
+        """Count more items."""
+        self.count += items.size
+        if self._kind in "US":
+            lengths = np.strings.str_len(items)
+            self._empty += int((lengths == 0).sum())
+            self._longest = max(self._longest, int(lengths.max(initial=0)))
+            return
+        if self._kind not in "biufcmM":
+            return
+        if self._kind in "fcmM":
+            gone = np.isnat(items) if self._kind in "mM" else np.isnan(items)
+            self.missing += int(gone.sum())
+            items = items[~gone]
+        if not items.size:
+            return
+        if self._kind == "c":
+            self._sum += items.sum(dtype=np.clongdouble)
+            items = np.abs(items)
+        least, largest = items.min(), items.max()
+        self.least = least if self.least is None else min(self.least, least)
+        self.largest = largest if self.largest is None else max(self.largest, largest)
+        if self._kind == "f":
+            self.infinite += int(np.isinf(items).sum())
+        if self._kind in "biuf":
+            with np.errstate(invalid="ignore", over="ignore"):
+                self._sum += items.sum(dtype=np.longdouble)
+
+    def rows(self) -> Rows:
+        """What is shown."""
+        found = [("items", f"{self.count:,}")]
+        if self._kind in "US":
+            return [*found, ("empty texts", f"{self._empty:,}"), ("longest", f"{self._longest:,}")]
+        if self.least is not None:
+            what = " magnitude" if self._kind == "c" else ""
+            found += [(f"min{what}", item_text(self.least)), (f"max{what}", item_text(self.largest))]
+            if self._kind in "biufc":
+                with np.errstate(invalid="ignore", over="ignore"):
+                    mean = self._sum / (self.count - self.missing)
+                found.append(("mean", item_text(complex(mean) if self._kind == "c" else float(mean))))
+        if self._kind in "fc":
+            found.append(("NaN", f"{self.missing:,}"))
+        if self._kind in "mM":
+            found.append(("NaT", f"{self.missing:,}"))
+        if self.infinite:
+            found.append(("infinite", f"{self.infinite:,}"))
+        return found
+
+
+def tallies(dtype: np.dtype[Any]) -> dict[str, Tally]:
+    """An empty tally for each field of records, or one under ""."""
+    if dtype.names is None:
+        return {"": Tally(dtype)}
+    return {name: Tally(dtype[name].base) for name in dtype.names[:_MOST_FIELDS]}
+
+
+def statistics(
+    array: Any, axes: Sequence[Axis], stopped: Callable[[], bool] = lambda: False,
+    progress: Callable[[int, int], object] = lambda *_: None,
+) -> Rows:  # fmt: skip
+    """Statistics of a part of an array. NaN and NaT count as missing, and only there.
+
+    `Stopped` is raised when `stopped` is true between two pieces.
+    """
+    counted = tallies(array.dtype)
+    total, done = math.prod(shape_of(axes)), 0
+    if total:
+        for piece in pieces(array, axes, _PIECE):
+            for name, tally in counted.items():
+                tally.add(np.asarray(piece[name] if name else piece))
+            done += int(np.asarray(piece).size)
+            progress(done, total)
+            if stopped():
+                raise Stopped
+    return rows_of(counted, array.dtype)
+
+
+def rows_of(counted: dict[str, Tally], dtype: np.dtype[Any]) -> Rows:
+    """The rows of all tallies."""
+    if dtype.names is None:
+        return counted[""].rows()
+    found = [(f"{name}: {what}", text) for name, tally in counted.items() for what, text in tally.rows()]
+    left = len(dtype.names) - len(counted)
+    return [*found, ("more fields", f"{left:,}")] if left > 0 else found
+
+
+def statistics_of_items(items: np.ndarray[Any, Any]) -> Rows:
+    """The same of items that were read already."""
+    counted = tallies(items.dtype)
+    for name, tally in counted.items():
+        tally.add(np.asarray(items[name] if name else items))
+    return rows_of(counted, items.dtype)
+
+
+# ------------------------------------------------------------------ properties and attributes
+#: How many attributes are shown, and how much of each.
+MOST_ATTRIBUTES = 200
+_LONGEST_ATTRIBUTE = 500
+
+
+def properties(thing: Any) -> Rows:
+    """Names and values of what an array, a store or a group is."""
+    if isinstance(thing, ForeignObject):
+        return [("kind", f"{thing.kind}, an object of another package"), *_text_rows(thing.description.items())]
+    if isinstance(thing, Store):
+        return [("contents", printable(repr(thing)))]
+    return _text_rows(_properties(thing))
+
+
+def _properties(thing: Any) -> Iterator[tuple[str, Any]]:
+    yield "kind", type(thing).__name__
+    items = dict(thing.info_items)
+    for name in ("shape", "dtype", "chunks", "blocks"):
+        if name in items:
+            yield name, items.pop(name)
+    sizes = int(thing.nbytes), int(thing.cbytes)
+    yield "bytes", human_size(sizes[0])
+    yield "compressed", human_size(sizes[1])
+    yield "ratio", ratio_text(*sizes) or "-"
+    cparams = thing.cparams
+    filters = [getattr(filter, "name", str(filter)).lower() for filter in cparams.filters]
+    yield "codec", f"{getattr(cparams.codec, 'name', cparams.codec)}, level {cparams.clevel}"
+    yield "filters", ", ".join(name for name in filters if name != "nofilter") or "none"
+    left_out = {"type", "nbytes", "cbytes", "cratio", "cparams", "dparams", "urlpath"}
+    yield from ((name.replace("_", " "), value) for name, value in items.items() if name not in left_out)
+
+
+def attributes(thing: Any) -> Rows:
+    """Names and values of attributes; one that cannot be read says why."""
+    found: Any = getattr(thing, "vlmeta", None)
+    if not isinstance(found, Mapping):
+        return []
+    names = list(found)
+    rows = []
+    for name in names[:MOST_ATTRIBUTES]:
+        try:
+            text = shortened(item_text(found[name], _LONGEST_ATTRIBUTE))
+        except (OSError, ValueError, FormatError, KeyError) as error:
+            text = f"cannot be read: {one_line(error)}"
+        rows.append((shortened(printable(str(name))), text))
+    left = len(names) - len(rows)
+    return [*rows, ("...", f"{left:,} more")] if left > 0 else rows
+
+
+def _text_rows(items: Any) -> Rows:
+    return [(printable(str(name)), shortened(printable(str(value)))) for name, value in islice(items, MOST_ATTRIBUTES)]
+
+
+def shortened(text: str) -> str:
+    """A text of a file, cut if it is long."""
+    return text if len(text) <= _LONGEST_ATTRIBUTE else text[:_LONGEST_ATTRIBUTE] + " ..."
+
+
+# ------------------------------------------------------------------ the tree
+#: So many groups and leaves of a group are listed at a time.
+AT_ONCE = 500
+#: A search gives up after so many hits, or keys.
+MOST_HITS, MOST_KEYS = 200, 1_000_000
+
+
+def children(store: Store, group: str, shown: int) -> tuple[list[Node], str]:
+    """The next nodes of a group, of which so many are shown, and what is left in words."""
+    node = outline(store, group, 1, shown + AT_ONCE)
+    return list(node.children), node.more.replace("...", "…")
+
+
+class Hits(NamedTuple):
+    """The keys that a search found, and what was not looked at; "" if all was."""
+
+    keys: list[str]
+    note: str
+
+
+def search(store: Store, group: str, text: str, stopped: Callable[[], bool] = lambda: False) -> Hits:
+    """The keys below a group that contain a text; capital letters make no difference."""
+    wanted = text.casefold()
+    found: list[str] = []
+    seen = 0
+    for batch in _key_batches(store, group):
+        if stopped():
+            break
+        for key in batch:
+            if wanted in key[len(group) :].casefold():
+                if len(found) == MOST_HITS:
+                    return Hits(found, f"the first {MOST_HITS} are shown")
+                found.append(key)
+        seen += len(batch)
+        if seen >= MOST_KEYS:
+            return Hits(found, f"the first {seen:,} keys were searched")
+    return Hits(found, "")
+
+
+def _key_batches(store: Store, group: str) -> Iterator[list[str]]:
+    if isinstance(store, TreeStore):
+        yield from walking.descendants(store, group)
+        return
+    below = group + "/"
+    for batch in store._contents.key_batches():
+        yield [key for key in batch if key.startswith(below)] if group else batch

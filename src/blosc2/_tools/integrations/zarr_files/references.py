@@ -1,11 +1,11 @@
-"""What zarr's metadata say of an array of this package: formats 2 and 3, written without zarr."""
+"""References by which zarr reads arrays and stores where they are, and the codec of their chunks; without zarr."""
 
 from __future__ import annotations
 
 import base64
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -13,32 +13,112 @@ import numpy as np
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_checksums import stored_lengths
 from blosc2._core.frame.frame_writer import special_chunk
+from blosc2._core.io.source import Source
+from blosc2._core.ndim.geometry import Geometry
+from blosc2._core.ndim.grid_read import read_basic_into
 from blosc2._files import NewFile
-from blosc2._frames import is_directory_frame
+from blosc2._frames import chunk_encoding, is_directory_frame
+from blosc2._functions import asarray
+from blosc2._handles import array_of
 from blosc2._opening import open as open_path
-from blosc2._options import absolute_path
+from blosc2._options import FIELDS, Encoding, absolute_path, fields_of, get_nthreads
 from blosc2._stores import Store, children_of
 from blosc2._tools.converting.items import DIMENSIONS, WHOLE, LeftOut
 from blosc2._tools.equality import is_json
-from blosc2._tools.integrations.zarr_files.chunk_codec import NAME
 from blosc2.exceptions import ConversionError, FormatError, legible
 from blosc2.ndarray import NDArray
+from blosc2.storage import EXTENDED_HEADER_LENGTH, Codec
 from blosc2.tree_store import TreeStore
 
+# ------------------------------------------------------------------ the codec of chunks
+# A chunk is stored block by block, and filled up to whole blocks, so its bytes do not say which item is where.
+# `ChunkCodec` holds the shapes that do. Others wrote bytes and shapes: both are checked as those of files are.
+
+#: Under this name the codecs of zarr and numcodecs are registered.
+NAME: Final = "blosc2_chunk"
+#: Items that are larger are bytes to codecs and filters.
+LARGEST_TYPESIZE: Final = 255
+
+
+class ChunkCodec:
+    """Decodes and encodes the chunks of arrays that have one chunk shape and one block shape.
+
+    `codec` and `clevel`, 0 to 9, are for new chunks. `ValueError` where there are no such chunks, or no such codec.
+    """
+
+    def __init__(
+        self, chunks: Sequence[int], blocks: Sequence[int], itemsize: Any, codec: Any = "ZSTD", clevel: Any = 5
+    ) -> None:
+        self.chunks, self.blocks = _shape(chunks, "chunks"), _shape(blocks, "blocks")
+        if isinstance(itemsize, bool) or not isinstance(itemsize, int):
+            raise ValueError(f"itemsize must be an integer, not {itemsize!r}")
+        if isinstance(clevel, bool) or not isinstance(clevel, int) or not 0 <= clevel <= 9:
+            raise ValueError(f"clevel must be an integer from 0 to 9, not {clevel!r}")
+        if not isinstance(codec, str) or codec not in _CODECS:
+            raise ValueError(f"codec must be one of {', '.join(_CODECS)}, not {codec!r}")
+        self.itemsize, self.codec, self.clevel = itemsize, codec, clevel
+        self._geometry = Geometry(self.chunks, self.chunks, self.blocks, itemsize)
+        self._dtype = np.dtype(f"V{itemsize}")
+        self._metalayer = self._geometry.metalayer(self._dtype.str)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all items of a chunk."""
+        return self._geometry.size * self.itemsize
+
+    def configuration(self) -> dict[str, Any]:
+        """The arguments that make the same codec, as JSON has them."""
+        return {
+            "chunks": list(self.chunks), "blocks": list(self.blocks), "itemsize": self.itemsize, "codec": self.codec,
+            "clevel": self.clevel,
+        }  # fmt: skip
+
+    def decode(self, stored: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """The bytes of all items of a chunk, in C order; `FormatError` if it is damaged, or no chunk of this shape."""
+        chunk = memoryview(stored).cast("B")
+        if len(chunk) < EXTENDED_HEADER_LENGTH:
+            raise FormatError(f"a chunk of an array has at least {EXTENDED_HEADER_LENGTH} bytes, not {len(chunk)}")
+        geometry = self._geometry
+        size = int(geometry.chunk_nbytes)
+        typesize = self.itemsize if self.itemsize <= LARGEST_TYPESIZE else 1
+        fields = dict(zip(FIELDS, fields_of(chunk_encoding(chunk)), strict=True))
+        encoding = Encoding(**{**fields, "typesize": typesize, "blocksize": int(geometry.block_nbytes)})
+        metalayers = {"b2nd": self._metalayer}
+        frame = Frame.assemble(Source.of_buffer(chunk), _AT_START, 1, size, size, encoding, metalayers, {})
+        out = np.empty(self.chunks, self._dtype)
+        read_basic_into(array_of(frame), ..., get_nthreads(), out)
+        return out.reshape(-1).view(np.uint8)
+
+    def encode(self, items: Any) -> bytes:
+        """The stored form of all items of a chunk, given as bytes in C order."""
+        given = memoryview(items)
+        if given.nbytes != self.nbytes:
+            raise ValueError(f"a chunk of {self.chunks} items has {self.nbytes} bytes, not {given.nbytes}")
+        values = np.frombuffer(given, np.uint8).view(self._dtype).reshape(self.chunks)
+        how = {"codec": Codec[self.codec], "clevel": self.clevel}
+        array = asarray(values, chunks=self.chunks, blocks=self.blocks, cparams=how)
+        found: bytes = array.schunk.get_chunk(0)
+        return found
+
+
+def _shape(lengths: Any, name: str) -> tuple[int, ...]:
+    if not isinstance(lengths, (list, tuple)):
+        raise ValueError(f"{name} must be a list of integers, not {lengths!r}")
+    if any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in lengths):
+        raise ValueError(f"{name} must be integers of 1 or more, not {lengths!r}")
+    return tuple(lengths)
+
+
+_AT_START: Final = np.zeros(1, np.int64)
+_CODECS: Final = ("BLOSCLZ", "LZ4", "LZ4HC", "ZLIB", "ZSTD")
+
+
+# ------------------------------------------------------------------ zarr's metadata
 _NUMBERS: Final = "biufc"
 
 
 class DataType(NamedTuple):
-    """How zarr 3 calls a dtype, and a new item.
-
-    Attributes
-    ----------
-    name : str or dict
-    fill_value : object
-        Zero, as metadata say it.
-    endian : str or None
-        The order of bytes; None if the dtype has none.
-    """
+    """How zarr 3 calls a dtype and its zero; and the order of its bytes, None if it has none."""
 
     name: Any
     fill_value: Any
@@ -150,6 +230,7 @@ def chunk_name(index: tuple[int, ...], zarr_format: int) -> str:
     return "/".join(("c", *map(str, index)))
 
 
+# ------------------------------------------------------------------ references
 # Bytes of chunks that are copied into the references, because they are no one byte range of a file.
 _MOST_COPIED: Final = 64 << 20
 # Chunks that are stored nowhere, and need an entry all the same.

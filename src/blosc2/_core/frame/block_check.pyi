@@ -1,3 +1,0 @@
-from blosc2._core.frame.chunk_table import ChunkTable
-
-def check_chunk(frame: ChunkTable, index: int) -> int: ...

@@ -1,1 +1,0 @@
-# For other modules of Cython: see member_chunks.pxd. Python sees nothing of it.

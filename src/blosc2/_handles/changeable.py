@@ -1,0 +1,340 @@
+"""Handles that publish changes, of frames in memory and in files; transactions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any, BinaryIO, Self
+
+from blosc2._core.frame.frame import Frame
+from blosc2._core.io.forking import Lock
+from blosc2._core.io.source import Source
+from blosc2._core.leaves.weak_cache import Block
+from blosc2._core.on_demand import import_now
+from blosc2._files import (
+    ByteRange,
+    Compaction,
+    LockedFile,
+    NewFile,
+    Owner,
+    Spool,
+    TemporaryFile,
+    as_block,
+    refusal,
+    sync_file,
+    sync_folder,
+)
+from blosc2._frames import FRAME_HEADER, EditedChunks, FrameUpdate, Growth, write_frame
+from blosc2._handles.handle import IN_MEMORY, SECTOR, FrameHandle, HandleOptions, array_of, open_frame
+from blosc2._options import absolute_path
+from blosc2.exceptions import FormatError, StaleHandleError, explain, name_file
+
+# Each handle that can be changed is one of those below. What changes need of these packages is imported now.
+import_now("blosc2._frames", "VLMeta", "check_declared", "encode")
+import_now("blosc2._handles", "lazy_chunk", "splice")
+
+
+class MemoryHandle(FrameHandle):
+    """A frame in memory that nobody else sees; `EditedChunks` says where its chunks are."""
+
+    __slots__ = ("_chunks", "_contiguous", "_lock")
+
+    writable = True
+
+    def __init__(
+        self,
+        frame: Frame,
+        options: HandleOptions = IN_MEMORY,
+        urlpath: str | None = None,
+        key: str | None = None,
+        *,
+        contiguous: bool | None = None,
+    ) -> None:
+        super().__init__(frame, options, urlpath, key)
+        # As asked for, or else as the frame came. In memory it makes no difference.
+        self._contiguous = bool(frame.serialised) if contiguous is None else contiguous
+        self._chunks = EditedChunks()
+        self._lock = Lock()
+
+    @property
+    def contiguous(self) -> bool:
+        return self._contiguous
+
+    def detach(self) -> None:
+        """Copy the frame to memory, so that it no longer depends on its file."""
+        self.frame = Frame.open(Source.of_buffer(self.to_cframe()))
+
+    @as_block
+    def transaction(self) -> Iterator[None]:
+        """See `Stored.transaction`. Changes are made at once, and taken back if the block raises."""
+        with self.editing():
+            if self.key is not None:
+                raise RuntimeError(
+                    "the changes of a leaf are published with its store: use the transaction() of the store"
+                )
+            with _TakenBack(self):
+                yield
+
+    def publish(self, update: FrameUpdate, *, fresh: bool = False) -> None:  # noqa: ARG002
+        with self._lock:
+            self._check_current(update)
+            self._adopt(self._chunks.after(update))
+
+    def byte_range(self) -> ByteRange:
+        return self._chunks.byte_range(self.frame) or super().byte_range()
+
+
+class _TakenBack(Block):
+    """Has a frame in memory show again what it showed, if the block raises."""
+
+    __slots__ = ("_before", "_handle")
+
+    def __init__(self, handle: MemoryHandle) -> None:
+        self._handle = handle
+        self._before = handle.frame, handle.array
+
+    def __enter__(self) -> None:
+        pass
+
+    def _leave(self, failed: bool) -> None:
+        handle = self._handle
+        if failed and not handle._lock.inherited:
+            handle.frame, handle.array = self._before
+            handle.version += 1
+
+
+class Draft:
+    """The version that a transaction makes of a frame on disk: old chunks stay there, new ones wait beside it."""
+
+    __slots__ = ("_broken", "_chunks", "_edits_chunks", "_fresh", "base", "frame", "owner")
+
+    def __init__(self, frame: Frame, path: str) -> None:
+        self.base = self.frame = frame
+        self._chunks = EditedChunks(TemporaryFile(path), joins=True)
+        self._broken = self._edits_chunks = self._fresh = False
+        self.owner = Owner()
+
+    def after(self, update: FrameUpdate, *, fresh: bool) -> Frame:
+        """The frame after a change."""
+        try:
+            self.frame = self._chunks.after(update)
+        except BaseException:
+            # If it was interrupted in its middle, it is not known any more where the new chunks are.
+            self._broken = self._broken or (self._chunks.frame is not self.frame is not self.base)
+            raise
+        self._edits_chunks |= update.table is not None
+        self._fresh |= fresh
+        return self.frame
+
+    def changes(self) -> tuple[FrameUpdate, bool] | None:
+        """All changes as one of the frame on disk, and whether it has to be written anew; None without any."""
+        if self._broken:
+            raise RuntimeError("a change in this transaction ended in its middle: none of its changes is published")
+        if self.frame is self.base:
+            return None
+        update, now = FrameUpdate(self.base), FrameUpdate(self.frame)
+        update.metalayers, update.vlmeta = now.metalayers, now.vlmeta
+        if self._edits_chunks:
+            update.offsets, update.sizes = now.offsets, now.sizes
+            update.chunksize, update.vlblocks = now.chunksize, now.vlblocks
+            update.new = self._chunks.newer(update.offsets)
+        return update, self._fresh
+
+
+class _Drafted(Block):
+    """Ends the draft of a handle, which shows what is on disk again; `changes` is what the draft has changed."""
+
+    __slots__ = ("_array", "_handle", "changes", "draft")
+
+    def __init__(self, handle: Drafting) -> None:
+        self._handle = handle
+        self.draft, self._array = Draft(handle.frame, str(handle.urlpath)), handle.array
+        self.changes: tuple[FrameUpdate, bool] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def _leave(self, failed: bool) -> None:
+        handle, draft = self._handle, self.draft
+        if not failed and draft.owner.is_here:
+            self.changes = draft.changes()
+        # The draft last: what is left out by an interrupt is done again.
+        if (handle.frame, handle.array) != (draft.base, self._array):
+            handle.frame, handle.array = draft.base, self._array
+            handle.version += 1
+        handle._draft = None  # type: ignore[misc]
+
+
+class Drafting(FrameHandle):
+    """What handles of frames on disk share: transactions, and looking at the disk after a change that failed."""
+
+    __slots__ = ()
+    _draft: Draft | None  # each kind has slots for these
+    _path: str
+    # Whether the last change failed, so that another version may be on disk than the one shown.
+    _behind: bool
+
+    def editing(self) -> AbstractContextManager[Any]:
+        """See `FrameHandle.editing`. If the last change failed, the file is read again first."""
+        if self._behind or (self._draft is not None and not self._in_transaction()):
+            self.refresh()
+        return self._lock
+
+    def refresh(self) -> bool:
+        """Take up the version that is on disk now; True when it is another one."""
+        with self._lock:
+            if self._in_transaction():
+                return False  # it shows its own version until it ends
+            changed = super().refresh()
+            self._behind = False  # type: ignore[misc]
+            return changed
+
+    def _version(self) -> bytes:
+        """Bytes that tell the version shown from others."""
+        raise NotImplementedError
+
+    def _look_again(self, error: BaseException) -> None:
+        """After a failed change, show what is on disk, and say so in the error."""
+        before = self._version()
+        try:
+            self.refresh()
+        except (OSError, FormatError, MemoryError):
+            what = "the change may be in the file: refresh() tells"
+        else:
+            shows = self._version() != before
+            what = "the change is in the file all the same, and shows" if shows else "the file is what it was"
+        explain(error, what)
+        name_file(error, self._path)
+
+    @as_block
+    def transaction(self) -> Iterator[None]:
+        """See `Stored.transaction`."""
+        with self.editing():
+            if self._draft is not None:
+                raise RuntimeError("transactions do not nest: the changes belong to the one that began before")
+            with _Drafted(self) as drafted:
+                self._draft = drafted.draft  # type: ignore[misc]
+                yield
+            if drafted.changes is not None:
+                update, fresh = drafted.changes
+                self.publish(update, fresh=fresh)
+
+    @property
+    def published(self) -> Frame:
+        return self.frame if self._draft is None else self._draft.base
+
+    def publish(self, update: FrameUpdate, *, fresh: bool = False) -> None:
+        with self._lock:
+            if self._lock.inherited:  # the change began before this process was forked
+                raise refusal(self.urlpath, self._lock.holder)
+            if self._draft is not None and self._in_transaction():
+                self._check_current(update)
+                self._adopt(self._draft.after(update, fresh=fresh))
+                return
+            self._check_current(update)
+            update.settle()
+            self._publish(update, fresh=fresh)
+
+    def _publish(self, update: FrameUpdate, *, fresh: bool) -> None:
+        """Publish a change on disk."""
+        raise NotImplementedError
+
+    def _in_transaction(self) -> bool:
+        """Whether a transaction has begun. That of a parent process, in another thread, is none."""
+        draft = self._draft
+        if draft is not None and not draft.owner.is_here and not self._lock.inherited:
+            self._draft = None  # type: ignore[misc]
+            if self.array is not None:
+                self.array = array_of(draft.base)
+            self.frame = draft.base
+        return self._draft is not None
+
+
+class FileHandle(Drafting):
+    """A frame that is a file of its own, changed by "append, then publish" (FORMATS 8.1)."""
+
+    __slots__ = ("_behind", "_draft", "_durable", "_exclusive", "_growth", "_lock", "_path")
+
+    writable = True
+
+    def __init__(self, frame: Frame, options: HandleOptions, path: str) -> None:
+        super().__init__(frame, options, path)
+        self._behind = False
+        self._draft: Draft | None = None
+        # Whether a change waits for the lock of the file. If not, nobody else may change the file.
+        self._exclusive = options.exclusive
+        self._durable = options.durable
+        self._growth: Growth | None = None  # made for the first change
+        self._lock = Lock()
+        self._path = absolute_path(path)  # stays right when the process changes its working directory
+
+    def spool(self) -> Spool:
+        return Spool(self._path)
+
+    def _publish(self, update: FrameUpdate, *, fresh: bool) -> None:
+        # The trailer of a frame without data must follow the header: metadata alone cannot be appended,
+        # nor can the last chunk go.
+        fresh = fresh or update.nbytes == 0 or len(self.frame.header_bytes()) > SECTOR
+        # The lock is taken for each change. It also excludes other handles of the file, in any process.
+        owner = Owner()
+        growth = self._growth = self._growth or Growth()
+        file = owner.open(self._path, "r+b", buffered=False)
+        # Closed by itself as well, which lets the lock go: an interrupt may keep the other from ending.
+        with file, LockedFile(file, self._path, owner, exclusive=self._exclusive):
+            self._check_unchanged(file)
+            self._behind = True
+            try:
+                if fresh:
+                    self._rewrite(update, owner)
+                else:
+                    growth.append_version(file, self._path, update, owner, durable=self._durable)
+                frame = open_frame(self._path, self.options.mmap_mode, old=self.frame.source)
+                if self.verify is None:
+                    frame.check_wholes()
+                if not self.verify and not fresh and owner.is_here:  # a forked child reads the old version
+                    growth.published(frame)
+                self._adopt(frame)
+            except BaseException as error:
+                self._look_again(error)
+                raise
+            self._behind = False
+
+    def _version(self) -> bytes:
+        header: bytes = self.frame.header_bytes()
+        return header
+
+    def flush(self) -> None:
+        sync_file(self._path)
+        sync_folder(os.path.realpath(self._path))
+
+    def compact(self) -> Compaction:
+        with self.editing():
+            if self._in_transaction():
+                raise RuntimeError("compact() is not possible in a transaction")
+            before = self.frame.source.size
+            self.publish(FrameUpdate(self.frame), fresh=True)
+            return Compaction(before, self.frame.source.size)
+
+    def _rewrite(self, update: FrameUpdate, owner: Owner) -> None:
+        with NewFile(self._path, replace=True, owner=owner) as file:
+            write_frame(file, update)
+
+    def _check_unchanged(self, file: BinaryIO) -> None:
+        """Refuse to write into a file that is no longer the one that was read."""
+        status = os.fstat(file.fileno())
+        identity = self.frame.source.identity
+        fixed = self.frame.header_bytes()[:FRAME_HEADER]
+        own = (status.st_dev, status.st_ino)
+        now = os.stat(self._path)  # another file may have been renamed over it while the lock was waited for
+        if (
+            identity is None
+            or own != identity[:2]
+            or own != (now.st_dev, now.st_ino)
+            or (file.read(len(fixed)) != fixed)
+        ):
+            raise StaleHandleError(
+                "another handle or process changed this file since it was opened: open it again, "
+                "or call refresh(), before writing; with locking=True handles wait for each other and follow",
+                path=self.urlpath,
+            )

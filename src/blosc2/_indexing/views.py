@@ -1,0 +1,129 @@
+"""Views of an array that are indexed themselves: its fields, and each axis by a key of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from blosc2 import _indexing
+from blosc2._core.ndim.grid_read import check_out
+from blosc2.exceptions import some_of
+from blosc2.schunk import SChunk
+
+
+class FieldViews(Mapping[str, "NDField"]):
+    """Field name -> view; assign through a view."""
+
+    def __init__(self, views: dict[str, NDField]) -> None:
+        self._views = MappingProxyType(views)
+
+    def __getitem__(self, name: str) -> NDField:
+        if name not in self._views:
+            raise KeyError(f"no field {name!r}; there are {some_of(self._views) or 'none'}")
+        return self._views[name]
+
+    def __repr__(self) -> str:
+        return repr(dict(self._views))
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        raise TypeError(
+            f'fields cannot be replaced: assign through the field view, e.g. array.fields["{name}"][:] = values'
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._views)
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+
+class NDField:
+    """A live view of one field of a structured array."""
+
+    def __init__(self, array: Any, name: str) -> None:
+        if name not in (array.dtype.names or ()):
+            raise KeyError(f"no field {name!r}; there are {some_of(array.dtype.names or ())}")
+        self._array = array
+        self.field = name
+        self.dtype = array.dtype[name]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The length of each axis of the array."""
+        shape: tuple[int, ...] = self._array.shape
+        return shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes of the array."""
+        ndim: int = self._array.ndim
+        return ndim
+
+    @property
+    def schunk(self) -> SChunk:
+        """The super-chunk of the array."""
+        schunk: SChunk = self._array.schunk
+        return schunk
+
+    def __getitem__(self, key: Any) -> Any:
+        return np.asarray(self._array[key][self.field], order="C")  # which has no axes where one item is read
+
+    def read(self, key: Any = ..., out: np.ndarray[Any, Any] | None = None) -> Any:
+        """Read the items that a key selects, into `out` (of their shape and dtype) if given. All fields are decoded."""
+        if out is None:
+            return self[key]
+        found = np.asarray(self._array[key])[self.field]
+        check_out(out, found.shape, found.dtype)
+        out[...] = found
+        return out
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        with self._array._handle.editing():
+            items = self._array[key]
+            items[self.field] = value
+            self._array[key] = items
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if copy is False:
+            raise ValueError("the items are compressed and cannot be had without a copy")
+        result: np.ndarray[Any, Any] = self[...]
+        return result if dtype is None else result.astype(dtype)
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (item[self.field] for item in self._array)
+
+    def __repr__(self) -> str:
+        return f"<NDField {self.field!r} {short_text(self.dtype)} of {self._array!r}>"
+
+
+class OrthogonalIndex:
+    """The result of `NDArray.oindex`: ``array.oindex[[0, 2], 1:3]`` selects rows 0 and 2 of columns 1 and 2.
+
+    A key has a list, integer array, boolean array, slice or integer for each axis; an integer drops its axis. A list of
+    such keys means a tuple of them.
+    """
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def __getitem__(self, key: Any) -> np.ndarray[Any, Any]:
+        handle = self._array._handle
+        try:
+            return _indexing.read_orthogonal(handle.array, key, handle.nthreads)
+        except IndexError:
+            return handle.once_grown(_indexing.read_orthogonal, key)  # type: ignore[no-any-return]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._array._assign(_indexing.orthogonal_chunks, key, value)
+
+
+def short_text(dtype: np.dtype[Any]) -> str:
+    """A dtype as text of bounded length."""
+    text = str(dtype)
+    return text if len(text) <= 80 else f"{text[:80]}..."

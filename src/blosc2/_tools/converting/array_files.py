@@ -1,0 +1,271 @@
+"""Files of named arrays: ``.npy``, ``.npz`` and safetensors."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import os
+import struct
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from blosc2._files import NewFile
+from blosc2._tools.converting.items import (
+    WHOLE,
+    ArrayItem,
+    GroupItem,
+    Item,
+    LeftOut,
+    ObjectItem,
+    Source,
+    boxes_of,
+    bytes_of,
+)
+from blosc2._tools.converting.run import Target
+from blosc2.exceptions import ConversionError
+
+_LONGEST_HEADER = 1 << 20
+
+
+class _Npy(Source):
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._items = np.load(path, mmap_mode="r", allow_pickle=False)
+
+    def items(self) -> Iterator[Item]:
+        yield ArrayItem.of("/" + os.path.splitext(os.path.basename(self._path))[0], self._items)
+
+    def close(self) -> None:
+        del self._items
+
+
+class _Npz(Source):
+    def __init__(self, path: str) -> None:
+        # A file of our own, because that of a ZipFile stays open as long as a member that was not read to its end.
+        self._file = open(path, "rb")  # noqa: SIM115
+        try:
+            self._archive = zipfile.ZipFile(self._file)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def items(self) -> Iterator[Item]:
+        for name in sorted(self._archive.namelist()):
+            key = "/" + name.removesuffix(".npy").strip("/")
+            with self._archive.open(name) as member:
+                try:
+                    shape, fortran, dtype = read_header(member)
+                except ValueError as error:
+                    yield LeftOut(key, WHOLE, str(error))
+                    continue
+            if dtype.hasobject:
+                yield LeftOut(key, WHOLE, "its items are pickled Python objects")
+            else:
+                yield ArrayItem(key, shape, dtype, _Member(self._archive, name, shape, dtype, fortran=fortran).read)
+
+    def close(self) -> None:
+        self._archive.close()
+        self._file.close()
+
+
+def read_header(member: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    version = np.lib.format.read_magic(member)
+    if version == (1, 0):
+        return np.lib.format.read_array_header_1_0(member)
+    if version == (2, 0):
+        return np.lib.format.read_array_header_2_0(member)
+    # Version 3 has names in UTF-8: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+    (length,) = struct.unpack("<I", member.read(4))
+    if version != (3, 0) or length > _LONGEST_HEADER:
+        raise ValueError(f"its header is of version {version} and {length} bytes")
+    header = ast.literal_eval(member.read(length).decode())
+    return tuple(header["shape"]), bool(header["fortran_order"]), np.lib.format.descr_to_dtype(header["descr"])
+
+
+class _Member:
+    """An array in a ``.npz`` file, read from its beginning to its end if boxes follow each other."""
+
+    def __init__(
+        self, archive: zipfile.ZipFile, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], *, fortran: bool
+    ) -> None:
+        self._archive, self._name = archive, name
+        self._shape, self._dtype = shape, dtype
+        self._is_fortran = fortran and len(shape) > 1 and 0 not in shape
+        self._is_whole = not shape or 0 in shape
+        self._member: Any = None
+        self._unpacked: np.ndarray[Any, Any] | None = None
+        # Rows `start` to `stop`, which were read last: several boxes lie beside each other in them.
+        self._start = self._stop = 0
+        self._rows: np.ndarray[Any, Any] = np.empty(0, dtype)
+
+    def read(self, box: tuple[slice, ...]) -> np.ndarray[Any, Any]:
+        if self._is_whole:
+            with self._archive.open(self._name) as member:
+                items: np.ndarray[Any, Any] = np.lib.format.read_array(member, allow_pickle=False)[box]
+            return items
+        if self._is_fortran:
+            return self._columns()[box]
+        start, stop = box[0].start, box[0].stop
+        if (start, stop) != (self._start, self._stop):
+            if self._member is None or start < self._stop:
+                self._member = self._archive.open(self._name)
+                read_header(self._member)
+                self._stop = 0
+            for first in range(self._stop, start, 1024):
+                self._take(min(1024, start - first))
+            self._rows = self._take(stop - start)
+            self._start, self._stop = start, stop
+        return self._rows[(slice(None), *box[1:])]
+
+    def _columns(self) -> np.ndarray[Any, Any]:
+        """All items of an array in Fortran order: boxes cross its bytes, so these go to a file without a name."""
+        if self._unpacked is None:
+            with tempfile.TemporaryFile() as file, self._archive.open(self._name) as member:
+                read_header(member)
+                file.writelines(iter(partial(member.read, 1 << 20), b""))
+                if file.tell() != math.prod(self._shape) * self._dtype.itemsize:
+                    raise ConversionError(f"{self._archive.filename}: {self._name} has not the bytes of its shape")
+                self._unpacked = np.memmap(file, self._dtype, "r", shape=self._shape, order="F")
+        return self._unpacked
+
+    def _take(self, count: int) -> np.ndarray[Any, Any]:
+        """The next rows of the member."""
+        rows = np.empty((count, *self._shape[1:]), self._dtype)
+        view, filled = rows.reshape(-1).view("u1").data, 0
+        while filled < len(view):
+            part = self._member.read(min(len(view) - filled, 1 << 20))
+            if not part:
+                raise ConversionError(f"{self._archive.filename}: {self._name} ends too early")
+            view[filled : filled + len(part)] = part
+            filled += len(part)
+        return rows
+
+
+def open_numpy(path: str) -> Source:
+    """A ``.npy`` or ``.npz`` file."""
+    return _Npz(path) if zipfile.is_zipfile(path) else _Npy(path)
+
+
+class NewNpz(Target):
+    """A new ``.npz`` file."""
+
+    def __init__(self, path: str, **_: Any) -> None:
+        super().__init__(path)
+        self._file = NewFile(self.partial, replace=True)
+        self._archive = zipfile.ZipFile(self._file.file, "w", zipfile.ZIP_STORED)
+
+    def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
+        if isinstance(item, ObjectItem):
+            yield LeftOut(item.key, WHOLE, "an .npz file holds arrays, and no lists of objects")
+            return
+        if item.attributes:
+            yield LeftOut(item.key, f"attributes {', '.join(map(repr, item.attributes))}", "an .npz file has none")
+        if isinstance(item, GroupItem):
+            return
+        if item.dtype.names is not None and not str(item.dtype).isascii():
+            yield LeftOut(item.key, WHOLE, "it has fields whose names are not ASCII")
+            return
+        with self._archive.open(f"{item.key.strip('/')}.npy", "w", force_zip64=True) as member:
+            header = {"descr": np.lib.format.dtype_to_descr(item.dtype), "fortran_order": False, "shape": item.shape}
+            np.lib.format.write_array_header_2_0(member, header)
+            if 0 not in item.shape:
+                for box in boxes_of(item, in_order=True):
+                    member.write(bytes_of(item.read(box)))
+
+    def finish(self) -> None:
+        self._archive.close()
+        self._file.commit()
+
+    def abandon(self, *, keep: bool) -> None:
+        self._archive.fp = None  # else it would write its directory when it is collected
+        self._file.abandon()
+        super().abandon(keep=keep)
+
+
+# https://huggingface.co/docs/safetensors: the names of dtypes, all of them little-endian
+_NAMES = {
+    "BOOL": "?", "U8": "u1", "I8": "i1", "I16": "<i2", "U16": "<u2", "F16": "<f2", "I32": "<i4", "U32": "<u4",
+    "F32": "<f4", "F64": "<f8", "I64": "<i8", "U64": "<u8", "C64": "<c8",
+}  # fmt: skip
+_NAME_OF = {np.dtype(dtype): name for name, dtype in _NAMES.items()}
+
+
+class Tensors(Source):
+    """A safetensors file: named arrays behind a header in JSON, with texts as metadata of the whole file."""
+
+    def __init__(self, path: str) -> None:
+        from safetensors import safe_open
+
+        self._file: Any = safe_open(path, framework="np")
+
+    def close(self) -> None:
+        self._file.__exit__(None, None, None)
+
+    def items(self) -> Iterator[Item]:
+        yield GroupItem("/", dict(self._file.metadata() or {}))
+        for name in sorted(self._file.keys()):
+            part = self._file.get_slice(name)
+            key = "/" + name.strip("/")
+            dtype = _NAMES.get(part.get_dtype())
+            if dtype is None:
+                yield LeftOut(key, WHOLE, f"NumPy has no dtype for {part.get_dtype()}")
+                continue
+            shape = tuple(part.get_shape())
+            whole = name if not shape or 0 in shape else None
+            yield ArrayItem(key, shape, np.dtype(dtype), self._reader(part, whole))
+
+    def _reader(self, part: Any, whole: str | None) -> Any:
+        if whole is not None:
+            return lambda _: np.asarray(self._file.get_tensor(whole))
+        return lambda box: np.asarray(part[box])
+
+
+class NewTensors(Target):
+    """A new safetensors file. Its header says where each tensor lies, so the items wait until all are known."""
+
+    def __init__(self, path: str, **_: Any) -> None:
+        super().__init__(path)
+        self._items: list[ArrayItem] = []
+        self._metadata: dict[str, str] = {}
+
+    def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
+        for name, value in item.attributes.items():
+            if item.key == "/" and isinstance(value, str):
+                self._metadata[name] = value
+            else:
+                yield LeftOut(item.key, f"attribute {name!r}", "safetensors has texts for the whole file only")
+        if isinstance(item, ObjectItem):
+            yield LeftOut(item.key, WHOLE, "safetensors holds arrays only")
+        elif isinstance(item, ArrayItem):
+            if item.key == "/__metadata__":
+                yield LeftOut(item.key, WHOLE, "safetensors needs this name for itself")
+            elif item.dtype in _NAME_OF:
+                self._items.append(item)
+            else:
+                yield LeftOut(item.key, WHOLE, f"safetensors has no {item.dtype.str}")
+
+    def finish(self) -> None:
+        header: dict[str, Any] = {"__metadata__": self._metadata} if self._metadata else {}
+        at = 0
+        self._items.sort(key=lambda item: -item.dtype.itemsize)  # so that each is aligned
+        for item in self._items:
+            header[item.key.strip("/")] = {
+                "dtype": _NAME_OF[item.dtype], "shape": list(item.shape), "data_offsets": [at, at + item.nbytes],
+            }  # fmt: skip
+            at += item.nbytes
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)
+        with NewFile(self.partial, replace=True) as file:
+            file.write(struct.pack("<Q", len(text)) + text)
+            for item in self._items:
+                if 0 in item.shape:
+                    continue
+                file.writelines(bytes_of(item.read(box)) for box in boxes_of(item, in_order=True))
+            if file.tell() != 8 + len(text) + at:
+                raise ConversionError(f"{self.partial}: an array has other bytes than its shape says")
