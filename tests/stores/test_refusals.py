@@ -18,6 +18,7 @@ from blosc2._backends import tiers
 from blosc2._backends.directory import leaf_files
 from blosc2._backends.embedded import backend as embedded_backend
 from blosc2._backends.embedded import file as embedded_file
+from blosc2._backends.zip import backend as zip_backend
 
 
 @pytest.fixture
