@@ -24,11 +24,10 @@ from blosc2.exceptions import FormatError
 pytestmark = pytest.mark.filterwarnings("ignore:.*another tool has compressed its member:UserWarning")
 
 
-@pytest.fixture(autouse=True, params=[False, True], ids=["one by one", "together"])
-def together(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Records are looked for in two ways, which must find the same."""
+@pytest.fixture(autouse=True, params=[False, True], ids=["usual", "small"])
+def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of a file is gone through in pieces."""
     if request.param:
-        monkeypatch.setattr(archive_tail, "_FEW_POSITIONS", 0)
         monkeypatch.setattr(archive_tail, "_PIECE", 1 << 10)
         monkeypatch.setattr(archive_tail, "_AT_ONCE", 3)
 

@@ -317,7 +317,7 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Limits so small that every road is taken by small stores."""
     monkeypatch.setattr("blosc2._backends.embedded.frame_layout._LEAST_CHUNK", 1 << 10)
     monkeypatch.setattr("blosc2._backends.embedded.frame_layout.LARGEST_CHUNK", 1 << 13)
-    for module in ("frame_layout", "append"):
+    for module in ("frame_layout", "file"):
         monkeypatch.setattr(f"blosc2._backends.embedded.{module}._PIECE", 1 << 9)
     monkeypatch.setattr("blosc2._backends.embedded.frame_layout._ZEROS", bytes(1 << 9))
     monkeypatch.setattr("blosc2._backends.embedded.file._SHORT_TAIL", 1 << 10)

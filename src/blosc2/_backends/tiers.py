@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class TieredBackend(Backend):
-    """Files or members by key, and the embedded values beside them.
+    """Files or members by key, and the embedded values beside them. Methods without words of their own: see `Backend`.
 
     Attributes
     ----------
@@ -72,7 +72,6 @@ class TieredBackend(Backend):
 
     # ------------------------------------------------------------------ open, list
     def load(self) -> None:
-        """Show the published version. If that fails, the version shown before stays."""
         before = self.shown()
         try:
             self.open()
@@ -94,7 +93,6 @@ class TieredBackend(Backend):
         return embedded
 
     def close(self) -> None:
-        """Release everything. Leaves keep the sources that they need."""
         super().close()
         self._newer = None
 
@@ -104,12 +102,10 @@ class TieredBackend(Backend):
         return self.lock is not None and self.lock.is_alone
 
     def keys(self) -> list[str]:
-        """All keys, in their order."""
         found: list[str] = self.listing().below()
         return found
 
     def listing(self) -> KeyListing:
-        """A listing of all keys with their groups. It is kept until other keys are published."""
         kept = self._listings  # another thread may replace it meanwhile
         if not kept:
             embedded = self.embedded
@@ -173,7 +169,6 @@ class TieredBackend(Backend):
         return frames.frame_layout.EmbeddedChanges(kind, old, changes, metadata=metadata)
 
     def stage(self, changes: dict[str, ByteRange], tiers: Mapping[str, bool]) -> dict[str, ByteRange]:
-        """Move unpublished frames out of memory. Returns where they are now."""
         files = {key: byte_range for key, byte_range in changes.items() if tiers.get(key, True)}
         values = {key: byte_range for key, byte_range in changes.items() if key not in files}
         return {**super().stage(values, {}), **self.stage_files(files)}

@@ -107,7 +107,6 @@ class DirectoryBackend(TieredBackend):
         return os.path.exists(os.path.join(self.root, EMBED)) or not is_empty(self.root)
 
     def warn_early(self) -> None:
-        """See `TieredBackend`."""
         self.files.warn_early()
 
     def check_replaceable(self) -> None:
@@ -116,7 +115,6 @@ class DirectoryBackend(TieredBackend):
             raise taken(self.root, f"a directory that is not empty and no store (it has no {EMBED}) is not replaced")
 
     def embed_byte_range(self) -> ByteRange:
-        """Where the frame of embedded values lies."""
         # Before it is read: a change meanwhile is then noticed too.
         self._seen, self._read_at = file_identity(self.root), time.time_ns()
         self._latest = file_identity(self._embed_file.path)
@@ -159,25 +157,20 @@ class DirectoryBackend(TieredBackend):
         return byte_range[0], 0, -1
 
     def shown(self) -> tuple[Any, ...]:
-        """What is shown, for `show`."""
         return super().shown(), self._seen, self._embed_source, self._embed_file.state()
 
     def show(self, shown: tuple[Any, ...]) -> None:
-        """Show an earlier version again, because the newer one that was read is unusable."""
         common, self._seen, self._embed_source, state = shown
         self._embed_file.bring_back(state)
         super().show(common)
 
     def locate_file(self, key: str) -> ByteRange | None:
-        """The file of a key, opened; None where there is none."""
         return self.files.locate(key)
 
     def file_byte_range(self, key: str) -> ByteRange | None:
-        """The file of a key, opened but not read; None where there is none."""
         return self.files.stored_range(key)
 
     def open_frame(self, key: str) -> Frame | None:
-        """The frame of a key, in a file or embedded; None where there is none."""
         byte_range = None if self.replaces else self.files.locate(key)
         if byte_range is None:
             return super().open_frame(key)
@@ -197,11 +190,9 @@ class DirectoryBackend(TieredBackend):
             )  # fmt: skip
 
     def has_file(self, key: str) -> bool:
-        """Whether a key has a file of its own."""
         return self.files.has(key)
 
     def table(self) -> KeyTable:
-        """The keys of all files."""
         return self.files.table()
 
     def advise(self, advice: str) -> bool:
@@ -425,11 +416,9 @@ class DirectoryBackend(TieredBackend):
         return self.aside.stage(changes)
 
     def discard(self) -> None:
-        """Remove what was staged."""
         self.aside.discard()
 
     def forget_staged(self) -> None:
-        """All that was moved out of memory is published and read."""
         self._waiting = None
         self.discard()
 
@@ -460,7 +449,6 @@ class DirectoryBackend(TieredBackend):
         return changed
 
     def size(self) -> int:
-        """Bytes of all files."""
         return sum(map(size_of, self._all_files()))
 
     def _all_files(self) -> list[str]:

@@ -130,11 +130,6 @@ _RANKS: Final = {suffix: rank for rank, suffix in enumerate(LEAF_SUFFIXES)}
 _name_of = attrgetter("name")
 
 
-def _is_unusual(entry: os.DirEntry[str]) -> bool:
-    """Whether a name does not end like the file of a leaf. Of one that begins with a dot, that is no suffix."""
-    return entry.name.startswith(".") or not entry.name.endswith(LEAF_SUFFIXES)
-
-
 class Folder:
     """What lies right in one folder.
 
@@ -161,7 +156,8 @@ class Folder:
         self.folders: list[str] = []
         top, inner = base == "/", base[1:]
         with os.scandir(root + base) as entries:
-            for entry in sorted(filter(_is_unusual, entries) if unusual else entries, key=_name_of):
+            found = _with_unusual_suffix(entries) if unusual else list(entries)
+            for entry in sorted(found, key=_name_of):
                 name = entry.name
                 dot = name.rfind(".")
                 usual = item_of(_RANKS, name[dot:]) if dot > 0 and name[0] != "." else None
@@ -186,6 +182,11 @@ class Folder:
                 if not key.isascii():
                     _check_name(root, key)
                 self.ranked[rank][key] = inner + name
+
+
+def _with_unusual_suffix(entries: Iterable[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
+    # Of what begins with a dot, that is no suffix.
+    return [entry for entry in entries if entry.name.startswith(".") or not entry.name.endswith(LEAF_SUFFIXES)]
 
 
 def is_empty(root: str) -> bool:

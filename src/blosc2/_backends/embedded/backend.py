@@ -71,18 +71,15 @@ class EmbeddedBackend(Backend):
 
     @property
     def behind(self) -> bool:  # type: ignore[override]  # never assigned
-        """Whether a newer version was published than the shown one."""
         return self._file is not None and self._file.behind
 
     @property
     def unsettled(self) -> EmbeddedFile | None:  # type: ignore[override]  # never assigned
-        """What was published, and may not be durable yet."""
         file = self._file
         return file if file is not None and file.unsettled else None
 
     # ------------------------------------------------------------------ open
     def exists(self) -> bool:
-        """Whether there is a file."""
         # A link that leads nowhere is followed when the file is made.
         exists = self.root is not None and (isinstance(self.root, RemotePath) or os.path.exists(self.root))
         if self._file is not None:
@@ -106,7 +103,6 @@ class EmbeddedBackend(Backend):
             return False
 
     def load(self) -> None:
-        """Show the published version. If that fails, the version shown before stays."""
         if self.root is not None:
             self._load(None)
 
@@ -139,7 +135,6 @@ class EmbeddedBackend(Backend):
             source.advise(self.advice)
 
     def reload(self) -> bool:
-        """Show the published version. Returns whether it is another one."""
         path, before = self.root, self.embedded
         if isinstance(path, RemotePath):
             if _files.renewed_source(path):
@@ -158,18 +153,15 @@ class EmbeddedBackend(Backend):
         return before is None or after is None or not _are_same(before.frame, after.frame)
 
     def shown(self) -> tuple[Any, ...]:
-        """The version that is shown, for `show`."""
         return super().shown(), None if self._file is None else self._file.state()
 
     def show(self, shown: tuple[Any, ...]) -> None:
-        """Show an earlier version again, because the newer one that was read is unusable."""
         common, state = shown
         super().show(common)
         if self._file is not None:
             self._file.bring_back(state)
 
     def cut_tail(self) -> None:
-        """Cut off the bytes of an unfinished append."""
         if self._file is not None and self.embedded is not None and self.lock is not None and self.lock.held:
             self._file.cut_tail(self.embedded.frame)
             self._identity = self._file.identity
@@ -191,7 +183,6 @@ class EmbeddedBackend(Backend):
         return embedded is not None and key in embedded.entries
 
     def contains_now(self, key: str) -> bool:
-        """Whether there is a leaf."""
         return key in self
 
     def size(self) -> int:
@@ -210,7 +201,6 @@ class EmbeddedBackend(Backend):
         )
 
     def publish(self, new: NewVersion) -> None:
-        """Publish changes; `show_published` shows them."""
         changes = self.changes_of(new.changes)
         if self._file is None:
             self._composed = Source.of_buffer(changes.compose())

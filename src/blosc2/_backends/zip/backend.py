@@ -173,18 +173,15 @@ class ZipBackend(TieredBackend):
         return open_version(self.root, self.how.mmap_mode, None if members is None else members.source, self.advice)
 
     def table(self) -> KeyTable:
-        """The keys of all members."""
         if self.members is None:
             self._check_open()
             return KeyTable.of_keys(())
         return self.members.table()
 
     def warn_early(self) -> None:
-        """See `TieredBackend`."""
         self.table()
 
     def locate_file(self, key: str) -> ByteRange | None:
-        """The member of a key; None where there is none."""
         members = self.members
         if members is None:
             self._check_open()
@@ -192,17 +189,14 @@ class ZipBackend(TieredBackend):
         return members.locate(key)
 
     def open_frame(self, key: str) -> Frame | None:
-        """The frame of a key, in a member or embedded, opened in as few reads as possible; None where there is none."""
         members = self.members
         frame = None if members is None or self.replaces else members.open_frame(key)
         return super().open_frame(key) if frame is None else frame
 
     def file_byte_range(self, key: str) -> ByteRange | None:
-        """The byte range of the member of a key, by the directory. None if there is no member."""
         return None if self.members is None else self.members.stored_range(key)
 
     def has_file(self, key: str) -> bool:
-        """Whether a key has a member of its own."""
         members = self.members
         if members is None:
             self._check_open()
@@ -210,7 +204,6 @@ class ZipBackend(TieredBackend):
         return key in members
 
     def name_of(self, key: str) -> str | None:
-        """The name of a leaf's member."""
         return None if self.members is None else self.members.name_of(key)
 
     def verify(self, key: str, frame: Frame) -> None:
@@ -233,11 +226,9 @@ class ZipBackend(TieredBackend):
 
     @property
     def can_remove_groups(self) -> bool:  # type: ignore[override]  # never assigned
-        """Whether one more group of members can be removed as it is."""
         return self.members is not None and not self.replaces and self.members.can_remove_groups
 
     def remove_groups(self, groups: tuple[str, ...]) -> bool:
-        """Show all members but those below some groups; whether others were shown before."""
         members = self.members
         if members is None or members.removed_groups == groups:
             return False
@@ -277,7 +268,6 @@ class ZipBackend(TieredBackend):
         archives.publishing.publish(self, files, embed, fresh, durable)
 
     def compact(self, progress: Progress | None) -> None:
-        """Rewrite the archive without dead bytes."""
         archives.publishing.compact(self, progress)
 
     def _begin(self, fresh: bool | None = None) -> ArchiveWriter:
@@ -408,7 +398,6 @@ class ZipBackend(TieredBackend):
             self._end_writing(quietly=False)
 
     def reload(self) -> bool:
-        """Show the published version. Returns whether it is another one."""
         members, old, new = self.members, self._identity, file_identity(self.root)
         if (
             not (members is None or old is None or new is None or self.behind)
@@ -426,7 +415,6 @@ class ZipBackend(TieredBackend):
         return True
 
     def size(self) -> int:
-        """Bytes of the file."""
         return os.stat(self.root).st_size
 
     def forget_shown_keys(self) -> None:
@@ -533,7 +521,6 @@ class RemoteZipBackend(ZipBackend):
         """Servers have none."""
 
     def reload(self) -> bool:
-        """Show the version that is there now. Returns whether it is another one."""
         if not _files.renewed_source(self.root):
             return False
         self._told.clear()
@@ -541,5 +528,4 @@ class RemoteZipBackend(ZipBackend):
         return True
 
     def size(self) -> int:
-        """Bytes of the object."""
         return _files.remote_source(self.root).size

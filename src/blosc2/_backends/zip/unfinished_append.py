@@ -38,8 +38,7 @@ _DIGITS: Final = np.frombuffer(b"0123456789abcdef", np.uint8)
 _BITS: Final = np.array([byte.bit_count() for byte in range(256)], np.uint8)
 _FAR_MARK: Final = int.from_bytes(b"PK\6\6", "little")
 _LOCATOR_MARK: Final = int.from_bytes(b"PK\6\7", "little")
-# Positions of a piece that are checked one by one; of more, how many together.
-_FEW_POSITIONS: Final = 1000
+# Positions of a piece that are looked at together.
 _AT_ONCE: Final = 50_000
 _SECTOR: Final = 512
 _LOCATOR: Final = 20
@@ -104,7 +103,8 @@ def _candidates(source: Source, end: int) -> Iterator[int]:
         piece = source.read(first, min(at + _PIECE + behind, source.size) - first)
         positions = sorted({*_found(piece, _SIGNATURE, 0, first), *_found(piece, _CHECKSUM_MARK, END, first)})
         positions = positions[bisect_left(positions, at) : bisect_left(positions, at + _PIECE)]
-        yield from positions if len(positions) <= _FEW_POSITIONS else _possible(piece, first, np.array(positions))
+        if positions:
+            yield from _possible(piece, first, np.array(positions))
 
 
 def _found(piece: bytes, mark: bytes, behind: int, first: int) -> Iterator[int]:
@@ -116,7 +116,7 @@ def _found(piece: bytes, mark: bytes, behind: int, first: int) -> Iterator[int]:
 
 
 def _possible(piece: bytes, first: int, positions: np.ndarray[Any, Any]) -> Iterator[int]:
-    """Those of many positions where a record may be. At the others there is certainly none."""
+    """Those of some positions where a record may be. At the others there is certainly none."""
     before = _LOCATOR + _FAR_END
     rows = np.frombuffer(bytes(before) + piece + bytes(END_WITH_CHECKSUM), np.uint8)
     rows = np.lib.stride_tricks.sliding_window_view(rows, before + END_WITH_CHECKSUM)

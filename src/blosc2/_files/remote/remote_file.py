@@ -1,6 +1,7 @@
-"""Threads that fetch, shared by all objects of a process; a forked child gets its own.
+"""One version of an object on a server: bytes are fetched when somebody reads them, or before, by threads.
 
-They are daemons: a program ends although a server does not answer.
+The threads are shared by all objects of a process; a forked child gets its own. They are daemons: a program ends
+although a server does not answer.
 """
 
 from __future__ import annotations
