@@ -251,7 +251,10 @@ def _ahead(made: Generator[_T, None, None], name: str) -> Generator[_T, None, No
     with Pool(1, name) as thread, closing(made):
         waiting = thread.submit(next, made, None)
         try:
-            while (one := waiting.result()) is not None:
+            while True:
+                one = waiting.result()
+                if one is None:
+                    return
                 waiting = thread.submit(next, made, None)
                 yield one
         finally:
