@@ -12,7 +12,7 @@ from fixture_kit import claims, manifest
 import blosc2
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
-from blosc2._frames.msgpack_values import pack
+from blosc2._frames.metadata import pack
 from blosc2.exceptions import FormatError
 
 LIST = {"vlarray": pack({"version": 1, "serializer": "msgpack"})}
