@@ -13,7 +13,7 @@ from blosc2._backends.embedded import changes as embedded_changes
 from blosc2._backends.zip import publishing as member_writing
 from blosc2._files import copies
 from blosc2._files import copies as byte_copies
-from blosc2._frames import directory, edited
+from blosc2._frames import directory, update
 from blosc2._indexing import write_items
 from blosc2._stores import pending, write_many
 from blosc2._stores.leaves import value_to_frame
@@ -21,9 +21,9 @@ from blosc2._stores.leaves import value_to_frame
 #: Where a limit is, its name, and what it becomes.
 LIMITS = (
     (byte_copies, "_PIECE", 1 << 12), (byte_copies, "_AT_ONCE", 1 << 14), (byte_copies, "_WORTH_ASKING", 1),
-    (_frames, "SMALL_FRAME", 0), (edited, "SMALL_FRAME", 0), (embedded, "_LONG", 0),
+    (_frames, "SMALL_FRAME", 0), (update, "SMALL_FRAME", 0), (embedded, "_LONG", 0),
     (embedded_changes, "_IN_MEMORY", 0),
-    (edited, "BUDGET", 0), (edited, "_SLACK", 1 << 14), (write_items, "BUDGET", 0), (copies, "BUDGET", 0),
+    (update, "BUDGET", 0), (update, "_SLACK", 1 << 14), (write_items, "BUDGET", 0), (copies, "BUDGET", 0),
     (directory, "SMALL_FRAME", 0),
     (member_writing, "_LARGE", 0),
     (pending, "MEMORY_LIMIT", 0), (temporary, "_WORTH_MOVING", 0), (temporary, "MEMORY_LIMIT", 0),

@@ -15,7 +15,7 @@ from fixture_kit.isolated import Worker
 import blosc2
 from blosc2._core.allocation import allowed
 from blosc2._core.frame.frame_checksums import check_chunk
-from blosc2._frames.msgpack_values import pack
+from blosc2._frames.metadata import pack
 from blosc2._integrity import check_stores
 from blosc2.exceptions import FormatError
 

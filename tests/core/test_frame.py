@@ -18,7 +18,7 @@ from blosc2._core.codec.codec import Encoding
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_writer import header_length, pack_header, pack_index, pack_trailer, special_chunk
 from blosc2._core.io.source import Source
-from blosc2._frames.msgpack_values import pack
+from blosc2._frames.metadata import pack
 from blosc2._handles.handle import vlmeta_chunk
 from blosc2.exceptions import FormatError
 

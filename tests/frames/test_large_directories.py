@@ -13,7 +13,7 @@ import pytest
 import blosc2
 from blosc2._core.io.checksum import crc32c
 from blosc2._files import Spooled, TemporaryFile
-from blosc2._frames import directory, edited
+from blosc2._frames import directory, update
 from blosc2.exceptions import FormatError
 
 SHAPE, CHUNKS = (40, 100), (3, 100)
@@ -23,7 +23,7 @@ SHAPE, CHUNKS = (40, 100), (3, 100)
 def everything_large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is small; of chunk files all are kept open, or some, or none."""
     monkeypatch.setattr(directory, "SMALL_FRAME", 0)
-    monkeypatch.setattr(edited, "SMALL_FRAME", 0)
+    monkeypatch.setattr(update, "SMALL_FRAME", 0)
     if request.param != "descriptors":
         at = os.open(os.devnull, os.O_RDONLY)
         os.close(at)

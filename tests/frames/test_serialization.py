@@ -21,7 +21,7 @@ from fixture_kit.names import shown
 from hypothesis import given
 
 import blosc2
-from blosc2._frames.msgpack_values import pack, unpack
+from blosc2._frames.metadata import pack, unpack
 from blosc2.exceptions import FormatError, UnsafeDeserializationError
 
 

@@ -21,7 +21,7 @@ from hypothesis.extra import numpy as hnp
 
 import blosc2
 from blosc2 import Codec, Filter, FormatError
-from blosc2._frames.msgpack_values import pack
+from blosc2._frames.metadata import pack
 from blosc2.exceptions import UnsafeDeserializationError
 
 ENTRY = "__pack_tensor__"

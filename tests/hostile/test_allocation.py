@@ -20,7 +20,7 @@ from blosc2._core.allocation import FREE, Allowance, allowed
 from blosc2._core.frame.frame_writer import pack_trailer
 from blosc2._core.frame.packed import MOST_PER_BYTE, unpacked_size
 from blosc2._frames.dtypes import dtype_from_description
-from blosc2._frames.msgpack_values import FEW_BYTES, pack, unpack
+from blosc2._frames.metadata import FEW_BYTES, pack, unpack
 from blosc2._frames.update import ZERO_OFFSET
 from blosc2._integrity import salvage_frames
 from blosc2.exceptions import FormatError

@@ -515,5 +515,5 @@ def test_any_damaged_byte(tmp_path: Path) -> None:
 
 def test_nothing_is_pickled() -> None:
     for name in ("objectarray", "batch_array", "_lists.batches",
-                 "_lists.lists",  "_lists.arrow_blocks", "_frames.msgpack_values"):  # fmt: skip
+                 "_lists.lists",  "_lists.arrow_blocks", "_frames.metadata"):  # fmt: skip
         assert "pickle" not in vars(sys.modules[f"blosc2.{name}"])

@@ -12,7 +12,13 @@ import numpy as np
 import pytest
 
 from blosc2 import storage
-from blosc2._frames.keywords import ARRAY_KEYWORDS, array_keywords, cparams_keywords, dparams_keywords, schunk_keywords
+from blosc2._frames.parameters import (
+    ARRAY_KEYWORDS,
+    array_keywords,
+    cparams_keywords,
+    dparams_keywords,
+    schunk_keywords,
+)
 from blosc2._options import check_modes, local_path, threads
 from blosc2._options.modes import DeserializeMode, deserialize_mode
 from blosc2._options.threads import get_nthreads, set_nthreads

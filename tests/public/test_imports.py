@@ -39,7 +39,7 @@ WRITERS = {
 FIRST = {
     "blosc2", "blosc2._arrays", "blosc2._arrays.readable", "blosc2._arrays.ready", "blosc2._files", "blosc2._frames",
     "blosc2._frames.dtypes", "blosc2._frames.header_fields", "blosc2._functions", "blosc2._functions.from_frame",
-    "blosc2._handles", "blosc2._handles.chunks", "blosc2._handles.frame_object", "blosc2._handles.handle",
+    "blosc2._handles", "blosc2._handles.chunks", "blosc2._handles.handle",
     "blosc2._handles.opening", "blosc2._indexing", "blosc2._indexing.views",
     "blosc2._opening", "blosc2._opening.hooks", "blosc2._opening.open_path", "blosc2._options",
     "blosc2._options.codecs", "blosc2._options.threads", "blosc2._options.modes",

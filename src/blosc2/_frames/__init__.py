@@ -16,6 +16,7 @@ from blosc2._frames.header_fields import (
     FRAME_HEADER,
     HEADER_FILE,
     HEADER_SIZE_AT,
+    PADDING,
     chunk_encoding,
     frame_chunksize,
     frame_nbytes,
@@ -64,40 +65,43 @@ if TYPE_CHECKING:
         write_chunk,
         write_directory,
     )
-    from blosc2._frames.edited import EditedChunks
-    from blosc2._frames.keywords import (
-        ConstructorKeywords,
-        array_keywords,
-        cparams_keywords,
-        dparams_keywords,
-        schunk_keywords,
-    )
     from blosc2._frames.metadata import (
+        FEW_BYTES,
         MAX_ENTRIES,
         Meta,
+        Together,
         VLMeta,
+        check_stored_readable,
+        pack,
+        pack_checked,
         pack_metalayers,
         set_strict_compatibility,
         strict_compatibility,
         text_name,
+        unpack,
         which_has,
     )
-    from blosc2._frames.msgpack_values import FEW_BYTES, Together, check_stored_readable, pack, pack_checked, unpack
     from blosc2._frames.parameters import (
         LOSSY_CODECS,
+        ConstructorKeywords,
+        array_keywords,
         check_declared,
         check_for_bytes,
         check_lossy_codec,
+        cparams_keywords,
+        dparams_keywords,
         encode,
         forget_encoders,
+        schunk_keywords,
     )
-    from blosc2._frames.payload_alignment import ALIGNMENT, PADDING, hole_before, with_padding
     from blosc2._frames.update import (
+        ALIGNMENT,
         NAN_OFFSET,
         SMALL_FRAME,
         UNINIT_OFFSET,
         ZERO_OFFSET,
         AnyChunk,
+        EditedChunks,
         Fields,
         FrameUpdate,
         all_chunks,
@@ -105,9 +109,11 @@ if TYPE_CHECKING:
         frame_byte_range,
         frame_bytes,
         held_in_memory,
+        hole_before,
         lay_out,
         numbered,
         plain_byte_range,
+        with_padding,
         write_chunks,
         write_frame,
     )
@@ -122,17 +128,17 @@ else:
             "ChunkNumbers Directory Integers chunk_file chunk_number first_free frame_of_head from_file head_identity "
             "locked_directory pack_head publish_head read_directory read_head take_back write_chunk write_directory"
         ),
-        "edited": "EditedChunks",
-        "keywords": "ConstructorKeywords array_keywords cparams_keywords dparams_keywords schunk_keywords",
         "metadata": (
-            "MAX_ENTRIES Meta VLMeta pack_metalayers set_strict_compatibility strict_compatibility text_name "
-            "which_has"
+            "FEW_BYTES MAX_ENTRIES Meta Together VLMeta check_stored_readable pack pack_checked pack_metalayers "
+            "set_strict_compatibility strict_compatibility text_name unpack which_has"
         ),
-        "msgpack_values": "FEW_BYTES Together check_stored_readable pack pack_checked unpack",
-        "parameters": "LOSSY_CODECS check_declared check_for_bytes check_lossy_codec encode forget_encoders",
-        "payload_alignment": "ALIGNMENT PADDING hole_before with_padding",
+        "parameters": (
+            "LOSSY_CODECS ConstructorKeywords array_keywords check_declared check_for_bytes check_lossy_codec "
+            "cparams_keywords dparams_keywords encode forget_encoders schunk_keywords"
+        ),
         "update": (
-            "NAN_OFFSET SMALL_FRAME UNINIT_OFFSET ZERO_OFFSET AnyChunk Fields FrameUpdate all_chunks check_table "
-            "frame_byte_range frame_bytes held_in_memory lay_out numbered plain_byte_range write_chunks write_frame"
+            "ALIGNMENT NAN_OFFSET SMALL_FRAME UNINIT_OFFSET ZERO_OFFSET AnyChunk EditedChunks Fields FrameUpdate "
+            "all_chunks check_table frame_byte_range frame_bytes held_in_memory hole_before lay_out numbered "
+            "plain_byte_range with_padding write_chunks write_frame"
         ),
     })  # fmt: skip

@@ -27,15 +27,16 @@ from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
 from blosc2._files import NewFile, Owner, Spooled, remove_leftovers, sync_descriptor, write_parts
 from blosc2._frames.checksums import MARK_AT, Running, carried, parts_with_checksums
-from blosc2._frames.header_fields import CHUNKSIZE_AT, FLAGS_AT, set_frame_fields
-from blosc2._frames.payload_alignment import ALIGNMENT, PADDING, hole_before
+from blosc2._frames.header_fields import CHUNKSIZE_AT, FLAGS_AT, PADDING, set_frame_fields
 from blosc2._frames.update import (
+    ALIGNMENT,
     FrameUpdate,
     Integers,
     check_table,
     checksums_by_number,
     frame_byte_range,
     frame_flags,
+    hole_before,
     table_of,
 )
 from blosc2.exceptions import FormatError, StoreLockedError

@@ -49,7 +49,7 @@ from blosc2._frames.header_fields import (
     is_directory_frame,
     special_kind,
 )
-from blosc2._frames.update import NAN_OFFSET, SMALL_FRAME, UNINIT_OFFSET, ZERO_OFFSET, AnyChunk, Fields, lay_out
+from blosc2._frames.update import NAN_OFFSET, SMALL_FRAME, UNINIT_OFFSET, ZERO_OFFSET, AnyChunk, Fields, FrameUpdate
 from blosc2._options import absolute_path
 from blosc2.exceptions import ExistingFileError, FormatError, name_file
 
@@ -107,11 +107,9 @@ class ChunkFiles:
 
     def source(self, path: str) -> Source:
         """One source of all files, one after another."""
-        return Source.joined(self.byte_ranges, path)
-
-    def bytes(self) -> Iterator[bytes]:
-        """The bytes of the files of a small frame, one after another."""
-        return (source.read(offset, length) for source, offset, length in self.byte_ranges)
+        if not self.is_small:
+            return Source.joined(self.byte_ranges, path)
+        return Source.of_buffer(b"".join([source.read(*at) for source, *at in self.byte_ranges]), path)
 
 
 class ChunkNumbers:
@@ -327,22 +325,17 @@ def _size_of_files(path: str) -> int:
 
 def _read(path: str, head: bytes) -> Directory:
     frame, numbers = frame_of_head(os.path.join(path, HEADER_FILE), head)
-    fields = Fields(frame, frame.chunksize, variable=bool(frame.variable), vlblocks=bool(frame.vlblocks))
-    metalayers, vlmeta = frame.metalayers(), frame.vlmeta_chunks()
-    count, nbytes = _count(frame, numbers), int(frame.nbytes)
+    fields = FrameUpdate(frame).fields()
     files = ChunkFiles(path)
     sizes = np.array([files.add(chunk_file(path, number)) for number in numbers.tolist() if number >= 0], np.int64)
-    if files.is_small:
-        parts: list[bytes] = []
-        chunks = files.bytes()
-        stored = (number if number < 0 else next(chunks) for number in numbers.tolist())
-        header = lay_out(parts.append, fields, metalayers, vlmeta, stored, count, nbytes)
-        return Directory(head, numbers, Frame.open(Source.of_buffer(b"".join([header, *parts]), path)))
-    offsets = numbers.copy()
-    offsets[numbers >= 0] = np.cumsum(sizes) - sizes
+    entries: Any = numbers.copy()
+    if len(numbers) == 1 and numbers[0] < 0:
+        entries = int(numbers[0])
+    else:
+        entries[numbers >= 0] = np.cumsum(sizes) - sizes
     assembled = Frame.assemble(
-        files.source(path), offsets, count, nbytes, int(frame.chunksize), fields, metalayers, vlmeta,
-        vlblocks=bool(frame.vlblocks), variable=bool(frame.variable),
+        files.source(path), entries, _count(frame, numbers), int(frame.nbytes), int(frame.chunksize), fields,
+        frame.metalayers(), frame.vlmeta_chunks(), vlblocks=bool(frame.vlblocks), variable=bool(frame.variable),
     )  # fmt: skip
     return Directory(head, numbers, assembled)
 

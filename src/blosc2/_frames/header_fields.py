@@ -12,6 +12,9 @@ from blosc2._options import FILTER_SLOTS, Encoding
 FRAME_HEADER: Final = 87
 CHUNK_HEADER: Final = 32
 
+#: The metalayer that fills a header up; frames that have it keep their chunks aligned (FORMATS 8.4).
+PADDING: Final = "_pad"
+
 #: The file of a directory frame that is its header.
 HEADER_FILE: Final = "chunks.b2frame"
 

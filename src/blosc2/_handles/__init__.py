@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from blosc2._core.on_demand import on_demand
 from blosc2._handles.chunks import ChangeableChunks, chunk_range, chunks_as_items, existing_chunk, read_bytes, read_into
-from blosc2._handles.frame_object import Stored, StoredFrame
-from blosc2._handles.handle import FrameHandle, HandleOptions, array_of, make_plugin, vlmeta_chunk
+from blosc2._handles.handle import FrameHandle, HandleOptions, Stored, StoredFrame, array_of, make_plugin, vlmeta_chunk
 from blosc2._handles.opening import forget_recent_frames, open_handle, recent_frame, set_file_cache
 
 if TYPE_CHECKING:

@@ -32,8 +32,7 @@ from blosc2._frames import (
     special_kind,
 )
 from blosc2._handles.chunks import existing_chunk
-from blosc2._handles.frame_object import Stored
-from blosc2._handles.handle import FrameHandle, vlmeta_chunk
+from blosc2._handles.handle import FrameHandle, Stored, vlmeta_chunk
 from blosc2._options import Encoding, compress
 from blosc2.exceptions import ChunkIndexError, ChunkSizeError, FormatError
 from blosc2.storage import MAX_BUFFERSIZE, SpecialValue

@@ -16,8 +16,7 @@ from blosc2._core.allocation import allowed, too_much
 from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_read import Read, work_of
-from blosc2._handles.frame_object import StoredFrame
-from blosc2._handles.handle import FrameHandle
+from blosc2._handles.handle import FrameHandle, StoredFrame
 from blosc2._options import run, worth_threads
 from blosc2.exceptions import ChunkIndexError, FormatError
 from blosc2.storage import EXTENDED_HEADER_LENGTH, MAX_BUFFERSIZE, SpecialValue

@@ -135,9 +135,8 @@ def copy_frame(frame: Frame, storage: Storage, options: HandleOptions) -> FrameH
         return handle
     if not storage.contiguous:
         update = FrameUpdate(frame)
-        fields = Fields(frame, frame.chunksize, variable=bool(frame.variable), vlblocks=bool(frame.vlblocks))
         _frames.write_directory(
-            storage.urlpath, fields, update.metalayers, update.vlmeta, all_chunks(update), int(frame.nchunks),
+            storage.urlpath, update.fields(), update.metalayers, update.vlmeta, all_chunks(update), int(frame.nchunks),
             int(frame.nbytes), replace=storage.mode == "w",
         )  # fmt: skip
         return _opened_again(storage, options)

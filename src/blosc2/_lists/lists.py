@@ -53,7 +53,7 @@ def packed_value(value: Any) -> bytes:
     Raises
     ------
     TypeError, OverflowError, ValueError
-        It cannot be stored; see `blosc2._frames.msgpack_values.pack`.
+        It cannot be stored; see `blosc2._frames.metadata.pack`.
     """
     packed = pack(value)
     if TUPLE_MARK in packed and type(value) is not tuple:
