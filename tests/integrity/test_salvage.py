@@ -19,7 +19,7 @@ from store_kit import tree_state
 import blosc2
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
-from blosc2._frames.msgpack_values import pack
+from blosc2._frames.metadata import pack
 from blosc2._integrity.salvage_stores import why_not
 from blosc2._tools.cli import main
 from blosc2.exceptions import FormatError

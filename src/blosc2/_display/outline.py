@@ -10,23 +10,11 @@ from blosc2._display.drawing import escaped, human_size, number, printable, size
 
 
 class Node(NamedTuple):
-    """A group or a leaf.
+    """A group or a leaf, by the last part of its key; "/" is the root.
 
-    Attributes
-    ----------
-    name : str
-        The last part of its key; "/" for the root.
-    is_group : bool
-    text : str
-        What a leaf is: its shape and dtype, or its kind; "" if that is not known.
-    leaves : int or None
-        How many leaves there are below a group.
-    nbytes, cbytes : int or None
-        The bytes of the leaves, uncompressed and compressed; of a single leaf, `cbytes` is what it takes in the file.
-    children : tuple of Node
-        Those that are shown.
-    more : str
-        What else the group contains, in words; "" if all of it is shown.
+    `text` is what a leaf is: its shape and dtype, or its kind. `leaves` are those below a group; the bytes are theirs,
+    uncompressed and compressed, but `cbytes` of a single leaf is what it takes in the file. `children` are those that
+    are shown, and `more` says in words what else the group contains.
     """
 
     name: str

@@ -29,7 +29,7 @@ from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.zip.archive import Archive
 from blosc2._core.zip.catalog import MAGIC, NAME, VERSION, Catalog
 from blosc2._frames import parse_dtype
-from blosc2._integrity.check_frames import check_byte_range, is_frame_at, open_regular
+from blosc2._integrity.check_frames import check_byte_range, is_frame_at, opened
 from blosc2._integrity.check_stores import EmbeddedKeys, check_embedded, note_clashes
 from blosc2._integrity.report import FAULTS, Findings
 from blosc2._stores import ATTRIBUTES
@@ -331,10 +331,8 @@ def member_key(name: str) -> str | None:
 
 def check_archive_file(path: str, found: Findings) -> None:
     """Check a file that is to be a `.b2z`."""
-    try:
-        source = open_regular(path)
-    except FAULTS as error:
-        found.caught(error, path=path)
+    source = opened(path, found)
+    if source is None:
         return
     found.total = 2 * source.size
     try:

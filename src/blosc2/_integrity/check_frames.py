@@ -159,14 +159,19 @@ def open_regular(path: str) -> Source:
     return Source.open(path)
 
 
-def check_frame_file(path: str, found: Findings) -> Frame | None:
-    """Check a file that is to be one frame; the frame, if its header is sound."""
+def opened(path: str, found: Findings) -> Source | None:
+    """A file for positional reads; None where it cannot be read, which is told."""
     try:
-        source = open_regular(path)
+        return open_regular(path)
     except FAULTS as error:
         found.caught(error, path=path)
         return None
-    frame = check_byte_range(source, 0, -1, found)
+
+
+def check_frame_file(path: str, found: Findings) -> Frame | None:
+    """Check a file that is to be one frame; the frame, if its header is sound."""
+    source = opened(path, found)
+    frame = None if source is None else check_byte_range(source, 0, -1, found)
     if frame is not None:
         check_whole_file(frame, found.at(path))
     return frame

@@ -15,7 +15,14 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._core.keys.folded_keys import folded
 from blosc2._frames import unpack
-from blosc2._integrity.check_frames import check_byte_range, check_whole_file, is_frame_at, open_regular, size_of
+from blosc2._integrity.check_frames import (
+    check_byte_range,
+    check_whole_file,
+    is_frame_at,
+    open_regular,
+    opened,
+    size_of,
+)
 from blosc2._integrity.report import FAULTS, MOST, Findings
 from blosc2._options import absolute_path
 
@@ -33,12 +40,8 @@ class EmbeddedKeys(set[str]):
 
 def check_embedded_file(path: str, found: Findings) -> EmbeddedKeys:
     """Check a file of embedded values; the keys that it has."""
-    try:
-        source = open_regular(path)
-    except FAULTS as error:
-        found.caught(error, path=path)
-        return EmbeddedKeys()
-    return check_embedded((source, 0, -1), found, tail=True)
+    source = opened(path, found)
+    return EmbeddedKeys() if source is None else check_embedded((source, 0, -1), found, tail=True)
 
 
 def check_embedded(byte_range: ByteRange, found: Findings, *, tail: bool = False) -> EmbeddedKeys:

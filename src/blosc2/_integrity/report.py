@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeVar, overload
 
@@ -148,13 +147,14 @@ class Findings:
 
     def at(self, path: str | None, key: str | None = None) -> Findings:
         """The list of these, for what is found in a file, and for a key, where nothing else is said."""
-        bound = copy(self)
+        bound = Findings.__new__(Findings)
+        bound.__dict__.update(self.__dict__)
         bound._file, bound._key = path or self._file, key
         return bound
 
     def apart(self) -> Findings:
         """A list of its own for the same place: of what may not be told."""
-        bound = copy(self)
+        bound = self.at(self._file, self._key)
         bound.found, bound._root, bound._progress = [], bound, None
         return bound
 

@@ -34,7 +34,7 @@ from blosc2._core.zip.archive import Archive
 from blosc2._files import NewFile, Owner
 from blosc2._frames import FrameUpdate, buffers_with_checksums, is_directory_frame, unpack, verify_frame, write_frame
 from blosc2._integrity.check_archive import DESCRIPTOR, LOCAL, crc32_of, far, member_key, read_directory
-from blosc2._integrity.check_frames import check_byte_range, is_frame_at, is_whole_frame, open_regular
+from blosc2._integrity.check_frames import check_byte_range, is_frame_at, is_whole_frame, open_regular, opened
 from blosc2._integrity.check_stores import key_of, walk
 from blosc2._integrity.report import DIRECTORY, EMBEDDED, FAULTS, Findings
 from blosc2._integrity.salvage_frames import Recovered, older_versions, recover_frame, without_end
@@ -491,11 +491,9 @@ _BESIDE: Final = 64
 
 def _opened(path: str, lost: Findings) -> Source:
     """A file to recover from; `FormatError` if it cannot be read."""
-    try:
-        source = open_regular(path)
-    except FAULTS as error:
-        lost.caught(error, path=path)
-        raise _nothing(lost) from None
+    source = opened(path, lost)
+    if source is None:
+        raise _nothing(lost)
     lost.total = source.size
     return source
 

@@ -28,13 +28,7 @@ _RECORDS, _DICTIONARY = 3, 2  # kinds of messages, in `Message.fbs` of Arrow
 
 
 def arrow_blocks() -> type[ArrowBlocks]:
-    """What packs and unpacks Arrow blocks.
-
-    Raises
-    ------
-    ImportError
-        There is no pyarrow.
-    """
+    """What packs and unpacks Arrow blocks; `ImportError` where there is no pyarrow."""
     global pa, pc
     if pa is None:
         try:

@@ -30,15 +30,7 @@ BUDGETS: Final = {1: 1 << 20, 2: 1 << 20, 3: 1 << 20, 4: 8 << 20, 5: 8 << 20, 6:
 
 
 class Layout(NamedTuple):
-    """What the metalayer of a list of batches says.
-
-    Attributes
-    ----------
-    serializer : str
-    items_per_block : int or None
-        None until the first batch.
-    arrow_schema : bytes or None
-    """
+    """What the metalayer of a list of batches says. How many items a block has is None until the first batch."""
 
     serializer: str
     items_per_block: int | None
@@ -53,19 +45,9 @@ class Layout(NamedTuple):
 
 
 class NewBatch(NamedTuple):
-    """A compressed batch that is to be stored.
+    """A compressed batch that is to be stored: its uncompressed bytes, how many items it has, and what it was made for.
 
-    Attributes
-    ----------
-    stored : bytes
-    nbytes : int
-        Uncompressed.
-    length : int
-        Its items.
-    layout : Layout
-        What it was made for.
-    items : object
-        What it was made of, where the layout is its own proposal; else None.
+    `items` is what it was made of, where the layout is its own proposal; else None.
     """
 
     stored: bytes
@@ -243,12 +225,7 @@ class MsgpackBlocks:
 def serializer_of(name: str) -> Any:
     """What packs and unpacks blocks in this way.
 
-    Raises
-    ------
-    ValueError
-        There is no such way.
-    ImportError
-        It needs a package that is not there.
+    `ValueError` where there is no such way, and `ImportError` where it needs a package that is not there.
     """
     if name == "msgpack":
         return MsgpackBlocks

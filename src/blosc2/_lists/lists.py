@@ -48,13 +48,7 @@ _KINDS = (int, float, str, bytes, bool, type(None))
 
 
 def packed_value(value: Any) -> bytes:
-    """A value, packed, after a look whether it will come back as it is.
-
-    Raises
-    ------
-    TypeError, OverflowError, ValueError
-        It cannot be stored; see `blosc2._frames.metadata.pack`.
-    """
+    """A value, packed, after a look whether it will come back as it is; else an error, see `pack`."""
     packed = pack(value)
     if TUPLE_MARK in packed and type(value) is not tuple:
         _refuse_marked(value)

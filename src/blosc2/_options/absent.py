@@ -15,13 +15,7 @@ def lacking(what: str, package: str, extra: str, note: str = "") -> str:
 
 
 def needed(package: str, extra: str, what: str) -> Any:
-    """Import a package that is an extra.
-
-    Raises
-    ------
-    ImportError
-        It is not installed; the message says what to install.
-    """
+    """Import a package that is an extra; an `ImportError` says what to install."""
     try:
         return importlib.import_module(package)
     except ImportError as error:

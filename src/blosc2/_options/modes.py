@@ -177,24 +177,9 @@ def check_target_mode(mode: object, legal: tuple[str, ...]) -> None:
 class StoreOptions(NamedTuple):
     """The options of an open store, checked together.
 
-    Attributes
-    ----------
-    mmap_mode : {None, 'r'}
-        Whether files are mapped.
-    verify : bool or None
-        What is checked against checksums: each read, what is read as a whole (None), or nothing.
-    advise : str or None
-        What the system is told when files are opened.
-    mode : {'r', 'a', 'w', 'x'}
-        Read; read and write; start empty; create only.
-    deserialize : {'safe', 'full'}
-        Whether to refuse active values in the metadata of leaves, or to open them.
-    timeout : float or None
-        How many seconds to wait for another writer.
-    exclusive : bool
-        Whether other writers are kept out.
-    locking : bool
-        Whether handles change the store in turns, and follow each other.
+    `verify` says what is checked against checksums: each read, what is read as a whole (None), or nothing. `advise` is
+    told to the system when files are opened. `timeout` is how many seconds to wait for another writer, whom `exclusive`
+    keeps out. With `locking`, handles change the store in turns, and follow each other.
     """
 
     mmap_mode: str | None = None

@@ -104,20 +104,9 @@ _SCHEME: Final = r"([A-Za-z][A-Za-z0-9+.-]+)(::[A-Za-z][A-Za-z0-9+.-]*)*://"
 class RemoteOptions(NamedTuple):
     """How an object on a server is read.
 
-    Attributes
-    ----------
-    memory : int
-        Bytes of fetched blocks that are kept in memory.
-    disk : str or None
-        A folder in which fetched blocks are kept, for other processes, too.
-    disk_bytes : int
-        How many bytes of them.
-    requests : int
-        How many requests are under way at a time.
-    retries : int
-        How often a request is repeated where that can help.
-    timeout : float
-        Seconds that one request may take.
+    `memory` and `disk_bytes` are the bytes of fetched blocks that are kept, in memory and in the folder `disk`, where
+    other processes find them, too; `requests` are under way at a time, and each is repeated up to `retries` times where
+    that can help, and may take `timeout` seconds.
     """
 
     memory: int = 64 << 20
