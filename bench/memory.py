@@ -95,6 +95,11 @@ def _copy(start: Path, suffix: str, folder: Path) -> Path:
 
 
 # ------------------------------------------------------------------------------------------------ rows
+def row(name: str, make: Make, act: Act, moved: float = 1, start: str = "array") -> None:
+    """A row that starts from an array, or from a store of a kind with an array in it."""
+    ROWS[name if start == "array" else f"{start}: {name}"] = (start, make, act, moved)
+
+
 def kind_of(suffix: str) -> Any:
     import blosc2
 
@@ -206,36 +211,42 @@ def sound(path: str, _: str) -> None:
         sys.exit("damaged")
 
 
-def salvaged(path: str, out: str) -> None:
+def salvaged(path: str, out: str, suffix: str = ".b2nd") -> None:
     import blosc2
 
-    blosc2.salvage(path, out)
+    blosc2.salvage(path, out.removesuffix(".b2nd") + suffix)
 
 
-_rows: list[Any] = [
-    ("copy(urlpath=)", array_to_read, lambda array, out: array.copy(urlpath=out)),
-    ("copy(urlpath=), mapped", partial(array_to_read, mmap_mode="r"), lambda array, out: array.copy(urlpath=out)),
-    ("save", array_to_read, lambda array, out: array.save(out)),
-    ("copy(urlpath=, contiguous=False)", array_to_read, lambda array, out: array.copy(urlpath=out, contiguous=False)),
-    ("copy(urlpath=, other chunks)", array_to_read, lambda array, out: array.copy(urlpath=out, chunks=(8, 512, 512))),
-    *((f"into a {suffix}", array_to_read, into(suffix)) for suffix in SUFFIXES),
-    *((f"items of a NumPy memmap into a {suffix}", items_of, into(suffix)) for suffix in SUFFIXES),
-    ("write_many into a .b2z", array_to_read, into(".b2z", many=True)),
-    ("check", path_of, sound, 0),
-    ("salvage", path_of, salvaged),
-    ("compact after an edit", edited_before, lambda array, _: array.compact()),
-    ("one item edited", array_to_change, edited, 0),
-    ("[:] = one value", array_to_change, filled_with_one_value, 0),
-    ("[:] = a mapped array of noise", array_to_change, filled_with_noise),
-    ("resize and fill, 40 MB at a time", beside_noise(items_of), resized_and_filled),
-    ("append, 40 MB at a time", beside_noise(items_of), appended),
-    ("asarray of an iterable of 40 MB each", beside_noise(items_of), from_an_iterable),
-    ("asarray of a mapped file", items_of, by_name("asarray")),
-    ("concat with itself", array_to_read, twice("concat"), 2),
-    ("stack with itself", array_to_read, twice("stack"), 2),
-]
-for _name, _make, _act, *_moved in _rows:
-    ROWS["array: " + _name] = ("array", _make, _act, *(_moved or [1]))
+row("array: copy(urlpath=)", array_to_read, lambda array, out: array.copy(urlpath=out))
+row("array: copy(urlpath=), mapped", partial(array_to_read, mmap_mode="r"), lambda array, out: array.copy(urlpath=out))
+row("array: save", array_to_read, lambda array, out: array.save(out))
+row(
+    "array: copy(urlpath=, contiguous=False)",
+    array_to_read,
+    lambda array, out: array.copy(urlpath=out, contiguous=False),
+)
+row(
+    "array: copy(urlpath=, other chunks)",
+    array_to_read,
+    lambda array, out: array.copy(urlpath=out, chunks=(8, 512, 512)),
+)
+for _suffix in SUFFIXES:
+    row(f"array: into a {_suffix}", array_to_read, into(_suffix))
+for _suffix in SUFFIXES:
+    row(f"array: items of a NumPy memmap into a {_suffix}", items_of, into(_suffix))
+row("array: write_many into a .b2z", array_to_read, into(".b2z", many=True))
+row("array: check", path_of, sound, 0)
+row("array: salvage", path_of, salvaged)
+row("array: compact after an edit", edited_before, lambda array, _: array.compact())
+row("array: one item edited", array_to_change, edited, 0)
+row("array: [:] = one value", array_to_change, filled_with_one_value, 0)
+row("array: [:] = a mapped array of noise", array_to_change, filled_with_noise)
+row("array: resize and fill, 40 MB at a time", beside_noise(items_of), resized_and_filled)
+row("array: append, 40 MB at a time", beside_noise(items_of), appended)
+row("array: asarray of an iterable of 40 MB each", beside_noise(items_of), from_an_iterable)
+row("array: asarray of a mapped file", items_of, by_name("asarray"))
+row("array: concat with itself", array_to_read, twice("concat"), 2)
+row("array: stack with itself", array_to_read, twice("stack"), 2)
 
 
 def store_to_read(suffix: str, start: Path, folder: Path) -> tuple[Any, str]:
@@ -279,24 +290,24 @@ def let_grow(_: Any, leaf: Any) -> None:
 
 for _suffix in SUFFIXES:
     _change, _read = partial(store_to_change, _suffix), partial(store_to_read, _suffix)
-    _rows = [
-        ("one item of the leaf edited", _change, and_close(lambda _, leaf: edited(leaf, ""))),
-        ("an attribute of the leaf set", _change, and_close(lambda _, leaf: leaf.attrs.update(a=1))),
-        ("the leaf filled, 40 MB at a time", beside_noise(_change), and_close(fill)),
-        ("the leaf resized and appended to", _change, and_close(let_grow)),
-        ("one item of the leaf read", _read, lambda store, _: store["/big"][5, 5, 5], 0),
-        ("rename", _change, and_close(lambda store, _: store.rename("/big", "/large")), int(_suffix == ".b2z")),
-        ("another small leaf", _change, and_close(lambda store, _: store.update({"/small": np.arange(5)})), 0),
-        ("compact", partial(store_to_compact, _suffix), lambda store, _: store.compact()),
-        ("check", path_of, sound, 0),
-        ("salvage", path_of, lambda path, out, suffix=_suffix: salvaged(path, out[:-5] + suffix)),
-        *((f"its leaf into a {other}", _read, into(other, lambda store: store["/big"])) for other in SUFFIXES),
-        ("its leaf copied to a file", _read, lambda store, out: store["/big"].copy(urlpath=out)),
-        *([("to_b2d", _read, lambda store, out: store.to_b2d(out[:-4] + "b2d"))] if _suffix != ".b2e" else []),
-        *([("to_b2z", _read, lambda store, out: store.to_b2z(filename=out[:-4] + "b2z"))] if _suffix == ".b2d" else []),
-    ]
-    for _name, _make, _act, *_moved in _rows:
-        ROWS[f"{_suffix}: {_name}"] = (_suffix, _make, _act, *(_moved or [1]))
+    of_store = partial(row, start=_suffix)
+    of_store("one item of the leaf edited", _change, and_close(lambda _, leaf: edited(leaf, "")))
+    of_store("an attribute of the leaf set", _change, and_close(lambda _, leaf: leaf.attrs.update(a=1)))
+    of_store("the leaf filled, 40 MB at a time", beside_noise(_change), and_close(fill))
+    of_store("the leaf resized and appended to", _change, and_close(let_grow))
+    of_store("one item of the leaf read", _read, lambda store, _: store["/big"][5, 5, 5], 0)
+    of_store("rename", _change, and_close(lambda store, _: store.rename("/big", "/large")), int(_suffix == ".b2z"))
+    of_store("another small leaf", _change, and_close(lambda store, _: store.update({"/small": np.arange(5)})), 0)
+    of_store("compact", partial(store_to_compact, _suffix), lambda store, _: store.compact())
+    of_store("check", path_of, sound, 0)
+    of_store("salvage", path_of, partial(salvaged, suffix=_suffix))
+    for _other in SUFFIXES:
+        of_store(f"its leaf into a {_other}", _read, into(_other, lambda store: store["/big"]))
+    of_store("its leaf copied to a file", _read, lambda store, out: store["/big"].copy(urlpath=out))
+    if _suffix != ".b2e":
+        of_store("to_b2d", _read, lambda store, out: store.to_b2d(out[:-4] + "b2d"))
+    if _suffix == ".b2d":
+        of_store("to_b2z", _read, lambda store, out: store.to_b2z(filename=out[:-4] + "b2z"))
 
 
 # ------------------------------------------------------------------------------------------------ measuring

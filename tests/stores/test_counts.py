@@ -25,6 +25,7 @@ NAMES = [
     "/G/y",
 ]  # fmt: skip
 GROUPS = ["/g", "/g/h", "/k", "/n", "/n/m", "/é", "/g2"]
+HIDDEN = "/__vlmeta__"
 ACTS = int(os.environ.get("BLOSC2_ACTS", "40"))
 SEED = int(os.environ.get("BLOSC2_SEED", "0"))
 
@@ -229,8 +230,10 @@ class Beside:
         """Take what others see for what must be there."""
         with self.make("r") as reader:
             leaves = {key: leaf[:].tolist() for key in reader if isinstance(leaf := reader[key], blosc2.NDArray)}
-            groups = [key for key in reader if key not in leaves]
-            described = {group for group in groups if reader._contents.has(group + "/__vlmeta__")}
+            described: set[str] = set()
+            if self.make.is_tree:
+                with blosc2.DictStore(str(self.make.path), mode="r") as plain:  # which shows the leaves of attributes
+                    described = {key[: -len(HIDDEN)] for key in plain if key.endswith(HIDDEN)}
             recount(reader, leaves, described, NAMES + GROUPS)
             self.now, self.described = leaves, described
 

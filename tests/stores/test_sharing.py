@@ -199,31 +199,6 @@ def test_a_change_that_is_refused_changes_nothing_and_lets_go(make: Maker, both:
     assert "/z" in first
 
 
-def test_a_change_that_stops_half_way_is_dropped(make: Maker, both: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = both
-    first["/a"] = [1]
-
-    def stop(*given: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("blosc2._backends.publish_pace.Pace.is_due", lambda *given: False)
-    with monkeypatch.context() as patch:
-        for name in ("leaf_publishing.LeafPublishing.put", "shared.session.SharedWriting._publish"):
-            patch.setattr(f"blosc2._stores.{name}", stop)
-        with pytest.raises(KeyboardInterrupt):
-            first["/b"] = [2]
-    with monkeypatch.context() as patch:
-        patch.setattr("blosc2._stores.pending.PendingChanges.stage", stop)
-        if make.path.suffix != ".b2d" or make.options:
-            with pytest.raises(KeyboardInterrupt):
-                first["/b"] = [2]
-    assert not first._unpublished
-    assert list(first) == list(second) == ["/a"]
-    second["/c"] = [3]
-    first["/d"] = [4]
-    assert values_of(second) == make.values() == {"/a": [1], "/c": [3], "/d": [4]}
-
-
 def test_a_change_that_leaves_no_trace_in_the_time(make: Maker, both: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = both
     now = time.time_ns() + 10**12

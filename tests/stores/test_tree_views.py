@@ -1,14 +1,16 @@
-"""Views of groups: each is its tree, below a path."""
+"""Views of groups: each is its tree, below a path. And an object of another package."""
 
 from __future__ import annotations
 
 import gc
+import shutil
 import weakref
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from fixture_kit import manifest
 
 import blosc2
 
@@ -114,3 +116,24 @@ def test_the_whole_tree_is_refreshed(tmp_path: Path) -> None:
     assert "/g/y" in reader
     assert list(view) == ["/x", "/y"]
     reader.close()
+
+
+@pytest.mark.parametrize("act", ["delete", "rename"])
+def test_an_object_of_one_leaf_is_no_longer_declared(act: str, tmp_path: Path) -> None:
+    """What is declared of it is written, though a leaf of a directory is removed by itself."""
+    (entry,) = [entry for entry in manifest.FILES if "tree_table" in entry["path"]]
+    with blosc2.TreeStore(manifest.path_of(entry), mode="r") as table:
+        path = Path(table.to_b2d(tmp_path / "table.b2d"))
+    shutil.rmtree(path / "data" / "table" / "_cols")
+    (path / "data" / "table" / "_valid_rows.b2nd").unlink()
+    with blosc2.TreeStore(path) as tree:
+        assert list(tree) == ["/data", "/data/array", "/data/table"]
+        if act == "delete":
+            del tree["/data/table"]
+        else:
+            tree.rename("/data/table", "/data/x")
+    with blosc2.TreeStore(path) as tree:
+        assert list(tree) == ["/data", "/data/array", "/data/x"][: 2 + (act == "rename")]
+        tree["/data/table/inside"] = [1]  # which an object would refuse
+    with blosc2.TreeStore(path, mode="r") as tree:
+        assert tree["/data/table"].keys() == {"/inside"}
