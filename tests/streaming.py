@@ -9,7 +9,7 @@ from unittest import mock
 from blosc2 import _frames
 from blosc2._backends import embedded_map as embedded
 from blosc2._backends import temporary
-from blosc2._backends.embedded import changes as embedded_changes
+from blosc2._backends.embedded import frame_layout as embedded_writing
 from blosc2._backends.zip import publishing as member_writing
 from blosc2._files import copies
 from blosc2._files import copies as byte_copies
@@ -22,7 +22,7 @@ from blosc2._stores.leaves import value_to_frame
 LIMITS = (
     (byte_copies, "_PIECE", 1 << 12), (byte_copies, "_AT_ONCE", 1 << 14), (byte_copies, "_WORTH_ASKING", 1),
     (_frames, "SMALL_FRAME", 0), (update, "SMALL_FRAME", 0), (embedded, "_LONG", 0),
-    (embedded_changes, "_IN_MEMORY", 0),
+    (embedded_writing, "_IN_MEMORY", 0),
     (update, "BUDGET", 0), (update, "_SLACK", 1 << 14), (write_items, "BUDGET", 0), (copies, "BUDGET", 0),
     (directory, "SMALL_FRAME", 0),
     (member_writing, "_LARGE", 0),

@@ -53,6 +53,7 @@ class ZipBackend(TieredBackend):
     suffix = ".b2z"
     lists_cheaply = all_or_none = True
     unsettled = None
+    _shown = (*TieredBackend._shown, "members", "_identity", "_floor")
 
     def __init__(self, root: str, how: StoreOptions = StoreOptions(), kind: str = "b2dict") -> None:  # noqa: B008 - never changes
         super().__init__(root, how)
@@ -165,8 +166,6 @@ class ZipBackend(TieredBackend):
         start = max(0, archive.end - END_WITH_CHECKSUM)
         self._show_members(Version(source, archive, source.read(start, archive.end - start)))
         self.embedded, self._newer, self._listings, self.replaces = embedded, None, [], False
-
-    _shown = (*TieredBackend._shown, "members", "_identity", "_floor")
 
     def _open(self) -> Version:
         members = self.members
