@@ -32,8 +32,8 @@ def in_transaction(store: Any, key: str) -> None:
 
 #: Ways to give a key the leaf [2]; there is a leaf "/other" that can get another key.
 WAYS: dict[str, Callable[[Any, str], object]] = {
-    "set a list": lambda store, key: store.__setitem__(key, [2]),
     "set an array": lambda store, key: store.__setitem__(key, np.array([2])),
+    "set a list": lambda store, key: store.__setitem__(key, [2]),
     "setdefault": lambda store, key: store.setdefault(key, [2]),
     "update": lambda store, key: store.update({key: [2]}),
     "update many": lambda store, key: store.update({**MANY, key: [2]}),
@@ -122,7 +122,7 @@ def test_keys_that_exclude_each_other(
 ) -> None:
     first, second, match, _ = CLASHES[clash]
     make = Maker(kind, tmp_path)
-    if where == "pending":
+    if where == "pending" and make.is_directory:
         request.getfixturevalue("changes_wait")
     expected = {"/other": [7], first: [1]}
     if where == "embedded":
@@ -131,13 +131,13 @@ def test_keys_that_exclude_each_other(
         if where == "among many":
             store.write_many(MANY)
             expected |= MANY
-        store.update({"/other": [7], first: [1]})
+        store.update({"/other": [7]} if where == "pending" else {"/other": [7], first: [1]})
     if where == "embedded":
         make.options = {"threshold": 0}
     with make("a") as store:
         if where == "pending":
-            del store[first]
-            store[first] = [1]
+            for key in ("/warm/a", "/warm/b", "/other", first):  # from the second one on, this is the fast path
+                store[key] = np.array(expected.setdefault(key, [1]))
         count = len(store)
         for way, act in WAYS.items():
             if way != "setdefault" or "children" not in match:  # a group is there
