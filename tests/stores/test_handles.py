@@ -19,7 +19,7 @@ from fixture_kit import limits
 
 import blosc2
 from blosc2._core.leaves.weak_cache import hold, sweep
-from blosc2._handles import FrameHandle
+from blosc2._frames import FrameHandle
 
 LEAVES = 20_000
 WITHOUT_GIL = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))

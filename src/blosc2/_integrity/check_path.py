@@ -9,8 +9,7 @@ from typing import Any
 
 from blosc2._backends import EMBED
 from blosc2._core.io.source import Source
-from blosc2._frames import is_directory_frame
-from blosc2._handles import FrameHandle
+from blosc2._frames import FrameHandle, is_directory_frame
 from blosc2._integrity.report import FAULTS, CheckReport, Findings
 from blosc2._options import absolute_path, local_path
 from blosc2.exceptions import MissingFileError

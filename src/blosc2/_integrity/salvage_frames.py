@@ -32,17 +32,19 @@ from blosc2._frames import (
     TRAILER_TAIL,
     ZERO_OFFSET,
     FrameUpdate,
+    array_of,
     frame_bytes,
     frame_chunksize,
     frame_nbytes,
     header_size,
+    make_plugin,
     set_frame_fields,
     stated_at,
     stored_numbers,
     trailers,
     verify_frame,
+    vlmeta_chunk,
 )
-from blosc2._handles import array_of, make_plugin, vlmeta_chunk
 from blosc2._integrity.check_frames import check_chunk, check_frame, check_packed, wrong_values
 from blosc2._integrity.report import FAULTS, Findings
 from blosc2._lists import LENGTHS, packed_lengths

@@ -12,7 +12,7 @@ from typing import Any
 
 from blosc2._arrays import Axes, ViewHandle
 from blosc2._files import LASTING
-from blosc2._handles import (
+from blosc2._frames import (
     LOST_ERRORS,
     DirectoryHandle,
     FileHandle,

@@ -8,7 +8,7 @@ from typing import Any
 
 from blosc2._arrays import ViewHandle
 from blosc2._files import pieces_of
-from blosc2._handles import LostHandle, MemoryHandle, Stored, version_of
+from blosc2._frames import LostHandle, MemoryHandle, Stored, version_of
 from blosc2._options import absolute_path
 
 

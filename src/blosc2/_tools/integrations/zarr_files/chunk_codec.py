@@ -15,9 +15,8 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_read import read_basic_into
-from blosc2._frames import chunk_encoding
+from blosc2._frames import array_of, chunk_encoding
 from blosc2._functions import asarray
-from blosc2._handles import array_of
 from blosc2._options import FIELDS, Encoding, fields_of, get_nthreads
 from blosc2.exceptions import FormatError
 from blosc2.storage import EXTENDED_HEADER_LENGTH, Codec
