@@ -12,8 +12,7 @@ from blosc2._core.allocation import allowed
 from blosc2._core.codec.codec import Encoder
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.sharing import item_of
-from blosc2._frames import MAX_ENTRIES, FrameUpdate, Together, VLMeta
-from blosc2._handles import FrameHandle, vlmeta_chunk
+from blosc2._frames import MAX_ENTRIES, FrameHandle, FrameUpdate, Together, VLMeta, vlmeta_chunk
 from blosc2._lists import (
     BUDGETS,
     LENGTHS,

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from typing import Any, Never
 
+from blosc2._frames import HandleOptions, open_handle
 from blosc2._functions import compress2, decompress2, wrap
-from blosc2._handles import HandleOptions, open_handle
 from blosc2._options import check_open_modes, deserialize_mode, local_path
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk

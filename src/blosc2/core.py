@@ -17,7 +17,8 @@ from blosc2._arrays import forget_templates
 from blosc2._core.codec.codec import compressor_names, free_idle, library_info, library_version
 from blosc2._core.codec.shared_blocks import clear as clear_blocks
 from blosc2._files import Owner
-from blosc2._frames import forget_encoders
+from blosc2._frames import forget_encoders, forget_recent_frames
+from blosc2._frames import set_file_cache as set_file_cache
 from blosc2._functions import clib_info as clib_info
 from blosc2._functions import compress as compress
 from blosc2._functions import compress2 as compress2
@@ -36,8 +37,6 @@ from blosc2._functions import set_compressor as set_compressor
 from blosc2._functions import set_releasegil as set_releasegil
 from blosc2._functions import unpack as unpack
 from blosc2._functions import unpack_array as unpack_array
-from blosc2._handles import forget_recent_frames
-from blosc2._handles import set_file_cache as set_file_cache
 from blosc2._opening import from_cframe as from_cframe
 from blosc2._opening import load_array as load_array
 from blosc2._opening import load_tensor as load_tensor

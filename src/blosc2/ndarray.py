@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from blosc2 import _arrays, _frames, _handles, _indexing
+from blosc2 import _arrays, _frames, _indexing
 from blosc2._arrays import ChunkInfo as ChunkInfo  # as in the published package
 from blosc2._arrays import ReadableArray
 from blosc2._core.io.sharing import never_freed
-from blosc2._handles import FrameHandle
+from blosc2._frames import FrameHandle
 from blosc2._indexing import NDField as NDField  # other packages look for it here
 from blosc2._options import Absent, explain_absent
 
@@ -98,8 +98,8 @@ class NDArray(ReadableArray):
             if chunks:
                 update = _frames.FrameUpdate(version[2])
                 update.replace_all(chunks)
-                if _handles.INDEXES in update.vlmeta:
-                    _handles.mark_indexes_stale(self, update)
+                if _frames.INDEXES in update.vlmeta:
+                    _frames.mark_indexes_stale(self, update)
                 handle.publish(update)
 
     def resize(self, newshape: Any) -> None:
@@ -136,8 +136,8 @@ class NDArray(ReadableArray):
                 return
             update = _frames.FrameUpdate(frame)
             renumbered = _arrays.resize_update(handle, update, new)
-            if _handles.INDEXES in update.vlmeta:
-                _handles.mark_indexes_stale(self, update)
+            if _frames.INDEXES in update.vlmeta:
+                _frames.mark_indexes_stale(self, update)
             handle.publish(update, fresh=renumbered)
 
     def append(self, values: Any) -> int:
@@ -177,8 +177,8 @@ class NDArray(ReadableArray):
             if items.size:
                 end: Any = _indexing.basic_selection(slice(start, None), new.shape)
                 update.replace_all(_indexing.write_box((new, dtype, frame), handle, end, items))
-            if _handles.INDEXES in update.vlmeta:
-                _handles.mark_indexes_stale(self, update)
+            if _frames.INDEXES in update.vlmeta:
+                _frames.mark_indexes_stale(self, update)
             handle.publish(update)
             return new.shape[0]
 

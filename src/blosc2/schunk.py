@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from blosc2 import _frames, _handles
+from blosc2 import _frames
 from blosc2._core.frame.frame import Frame
-from blosc2._handles import (
+from blosc2._frames import (
     ChangeableChunks,
     FrameHandle,
     HandleOptions,
@@ -76,19 +76,19 @@ class SChunk(ChangeableChunks):
             return
         chunksize = None if chunksize == -1 else chunksize
         policy = str(deserialize_mode("full" if deserialize is None else deserialize))
-        _handles.check_target(storage, "super-chunk")
-        view = memoryview(b"") if data is None else _handles.bytes_of(data)
+        _frames.check_target(storage, "super-chunk")
+        view = memoryview(b"") if data is None else _frames.bytes_of(data)
         itemsize = 1 if data is None else int(getattr(data, "itemsize", 1))
         cparams = cparams_from(keywords.cparams, unless_given={} if data is None else {"typesize": itemsize})
-        chunksize = _handles.chunk_nbytes(chunksize, len(view) if view else _handles.DEFAULT_CHUNK, cparams.typesize)
+        chunksize = _frames.chunk_nbytes(chunksize, len(view) if view else _frames.DEFAULT_CHUNK, cparams.typesize)
         encoding = encoding_of(cparams, cparams.typesize, cparams.blocksize)
         _frames.check_for_bytes(encoding)
-        content = _handles.FrameContent(
-            _handles.compressed_pieces(encoding, view, chunksize, cparams.nthreads), -(-len(view) // chunksize),
+        content = _frames.FrameContent(
+            _frames.compressed_pieces(encoding, view, chunksize, cparams.nthreads), -(-len(view) // chunksize),
             len(view), chunksize, _frames.pack_metalayers(storage.meta),
         )  # fmt: skip
         options = HandleOptions(deserialize=policy, dparams=keywords.dparams, cparams=cparams)
-        self._handle = _handles.new_handle(storage, encoding, content, options)
+        self._handle = _frames.new_handle(storage, encoding, content, options)
 
     @classmethod
     def _of(cls, handle: FrameHandle) -> SChunk:
@@ -304,7 +304,7 @@ class SChunk(ChangeableChunks):
         >>> len(blosc2.SChunk(data=b"0123456789" * 1000).get_lazychunk(0))
         32
         """
-        return _handles.lazy_chunk(self._handle, self._chunk(nchunk)[1])
+        return _frames.lazy_chunk(self._handle, self._chunk(nchunk)[1])
 
     def get_vlblock(self, nchunk: int, nblock: int) -> bytes:
         """Return the uncompressed bytes of one block of a chunk whose blocks have different lengths, as in a
@@ -369,8 +369,8 @@ class SChunk(ChangeableChunks):
         b'abc'
         """
         storage = storage_from(kwargs)
-        _handles.check_target(storage, "super-chunk")
-        return SChunk._of(_handles.copy_frame(self._handle.frame, storage, HandleOptions(deserialize="full")))
+        _frames.check_target(storage, "super-chunk")
+        return SChunk._of(_frames.copy_frame(self._handle.frame, storage, HandleOptions(deserialize="full")))
 
     def lock(self) -> None:
         """Take the lock that `holding_lock` takes; `unlock` releases it."""
@@ -385,7 +385,7 @@ def chunk_description(handle: FrameHandle, nchunk: int) -> tuple[float, SpecialV
     """cratio, special, repeated_value and header of a chunk."""
     frame = handle.frame
     _, nbytes, cbytes, special, _, _ = frame.chunk_info(nchunk)
-    return nbytes / cbytes, SpecialValue(special), frame.special_value(nchunk), _handles.lazy_chunk(handle, nchunk)
+    return nbytes / cbytes, SpecialValue(special), frame.special_value(nchunk), _frames.lazy_chunk(handle, nchunk)
 
 
 def repeated_item(value: bytes, dtype: np.dtype[Any]) -> Any | None:

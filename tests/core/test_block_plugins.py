@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._handles.handle import make_plugin
+from blosc2._frames.handle import make_plugin
 
 ZFP: dict[str, Any] = {
     "codec": blosc2.Codec.ZFP_RATE, "codec_meta": 50, "filters": [], "filters_meta": [],

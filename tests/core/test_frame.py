@@ -18,8 +18,8 @@ from blosc2._core.codec.codec import Encoding
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_writer import header_length, pack_header, pack_index, pack_trailer, special_chunk
 from blosc2._core.io.source import Source
+from blosc2._frames.handle import vlmeta_chunk
 from blosc2._frames.metadata import pack
-from blosc2._handles.handle import vlmeta_chunk
 from blosc2.exceptions import FormatError
 
 ZERO, NAN, UNINIT = (n << 56 for n in (0x81, 0x82, 0x84))

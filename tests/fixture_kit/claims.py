@@ -8,8 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from blosc2._frames.handle import vlmeta_chunk
 from blosc2._frames.update import Fields, lay_out
-from blosc2._handles.handle import vlmeta_chunk
 
 NONE = (0, 0, 0, 0, 0, 0)
 LIKE = SimpleNamespace(

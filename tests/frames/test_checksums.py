@@ -27,7 +27,7 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_checksums import checksums_of, has_odd_parity
 from blosc2._core.io.source import Source
 from blosc2._frames.checksums import buffers_with_checksums, carried, is_verifiable, verify_frame
-from blosc2._handles.handle import open_frame
+from blosc2._frames.handle import open_frame
 
 MARK, MAGIC = 0xB5, bytes.fromhex("c1 62 32 73 75 6d 73 01")
 

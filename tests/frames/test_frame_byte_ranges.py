@@ -15,9 +15,8 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_checksums import checksums_of, stored_lengths
 from blosc2._core.io.checksum import crc32c, crc32c_of_parts
 from blosc2._core.io.source import Source
-from blosc2._frames import PADDING, FrameUpdate, frame_byte_range, frame_bytes, with_padding
+from blosc2._frames import PADDING, FrameUpdate, MemoryHandle, frame_byte_range, frame_bytes, with_padding
 from blosc2._frames import update as edited_chunks
-from blosc2._handles import MemoryHandle
 from blosc2.exceptions import FormatError
 
 

@@ -13,9 +13,9 @@ import pytest
 
 import blosc2
 from blosc2 import SChunk
+from blosc2._frames import changeable as handle
 from blosc2._frames import metadata
 from blosc2._frames import metadata as vlmeta
-from blosc2._handles import changeable as handle
 
 KINDS = ["array in memory", "array in a file", "super-chunk in a directory", "tree", "group", "leaf"]
 

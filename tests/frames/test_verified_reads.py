@@ -28,7 +28,7 @@ from blosc2._core.frame.frame_checksums import checksums_of, has_odd_parity, ran
 from blosc2._core.io.checksum import crc32c, crc32c_both, crc32c_joined
 from blosc2._core.io.source import Source
 from blosc2._frames.checksums import buffers_with_checksums, check_reads
-from blosc2._handles.handle import open_frame
+from blosc2._frames.handle import open_frame
 
 
 @pytest.fixture

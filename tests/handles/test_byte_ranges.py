@@ -15,7 +15,7 @@ import pytest
 import blosc2
 from blosc2 import Codec, Filter, SChunk, SpecialValue
 from blosc2._core.codec.thread_pool import share_from
-from blosc2._handles import chunks
+from blosc2._frames import chunks
 
 SIZE = 600_000  # bytes; far more than a second thread needs
 

@@ -20,7 +20,7 @@ from fixture_kit.isolated import environment
 
 import blosc2
 from blosc2 import SChunk, SpecialValue
-from blosc2._handles.changeable import FileHandle, MemoryHandle
+from blosc2._frames.changeable import FileHandle, MemoryHandle
 from blosc2.exceptions import FormatError
 
 # Header fields that make a version current: name -> bytes (FORMATS 1.1)

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import blosc2
+from blosc2._frames import changeable as frame_file
+from blosc2._frames import handle as frame_handle
 from blosc2._frames.append import end_of_versions
-from blosc2._handles import changeable as frame_file
-from blosc2._handles import handle as frame_handle
-from blosc2._handles.handle import open_frame
+from blosc2._frames.handle import open_frame
 
 NOISE = np.random.default_rng(3).integers(0, 1 << 62, 40_000)
 

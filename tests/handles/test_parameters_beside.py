@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._handles.handle import HandleOptions
+from blosc2._frames.handle import HandleOptions
 
 
 def array(_: Path) -> Any:

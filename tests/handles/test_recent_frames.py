@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._handles import opening
+from blosc2._frames import opening
 
 
 @pytest.fixture(autouse=True)
@@ -201,7 +201,7 @@ def test_writers_and_other_modes_are_not_kept(path: str) -> None:
 FORKING = """
 import os, sys, threading, warnings
 import blosc2
-from blosc2._handles import opening
+from blosc2._frames import opening
 warnings.simplefilter("ignore")
 opening.SETTLED = -3600.0
 path = {path!r}

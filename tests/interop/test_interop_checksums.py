@@ -11,7 +11,7 @@ from fixture_kit import peer
 
 import blosc2
 from blosc2._frames.checksums import carried, is_verifiable, verify_frame
-from blosc2._handles.handle import open_frame
+from blosc2._frames.handle import open_frame
 
 pytestmark = pytest.mark.interop
 

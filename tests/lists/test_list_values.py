@@ -22,8 +22,8 @@ from blosc2._core.codec.codec import Encoder, raw_blocks
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.packed import PackedList
 from blosc2._core.io.source import Source
+from blosc2._frames.handle import encoding_of
 from blosc2._frames.update import FrameUpdate
-from blosc2._handles.handle import encoding_of
 from blosc2.exceptions import FormatError, UnsupportedKindError
 
 LENGTHS = "_batch_array_metadata"

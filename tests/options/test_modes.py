@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._handles import HandleOptions
+from blosc2._frames import HandleOptions
 from blosc2._options import StoreOptions, check_open_modes, store_options
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "blosc2"

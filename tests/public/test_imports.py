@@ -39,8 +39,8 @@ WRITERS = {
 FIRST = {
     "blosc2", "blosc2._arrays", "blosc2._arrays.readable", "blosc2._arrays.ready", "blosc2._files", "blosc2._frames",
     "blosc2._frames.dtypes", "blosc2._frames.header_fields", "blosc2._functions", "blosc2._functions.from_frame",
-    "blosc2._handles", "blosc2._handles.chunks", "blosc2._handles.handle",
-    "blosc2._handles.opening", "blosc2._indexing", "blosc2._indexing.views",
+    "blosc2._frames.chunks", "blosc2._frames.handle",
+    "blosc2._frames.opening", "blosc2._indexing", "blosc2._indexing.views",
     "blosc2._opening", "blosc2._opening.hooks", "blosc2._opening.open_path", "blosc2._options",
     "blosc2._options.codecs", "blosc2._options.threads", "blosc2._options.modes",
     "blosc2._options.encoding", "blosc2._options.absent", "blosc2._options.paths",
@@ -51,8 +51,8 @@ FIRST = {
 ARRAY_WRITERS = {
     "blosc2._arrays.resize", "blosc2._core.ndim.grid_write", "blosc2._files.copies",
     "blosc2._frames.append", "blosc2._frames.update", "blosc2._frames.parameters",
-    "blosc2._handles.chunk_updates",
-    "blosc2._handles.changeable", "blosc2._handles.new_frame", "blosc2._indexing.write_items",
+    "blosc2._frames.chunk_updates",
+    "blosc2._frames.changeable", "blosc2._frames.new_frame", "blosc2._indexing.write_items",
 }  # fmt: skip
 # What few programs need.
 RARE = {

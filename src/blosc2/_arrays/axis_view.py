@@ -17,8 +17,7 @@ from blosc2._arrays.slabs import Snapshot, converted, plan_like
 from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._files import ByteRange
-from blosc2._frames import PADDING, AnyChunk
-from blosc2._handles import FrameHandle
+from blosc2._frames import PADDING, AnyChunk, FrameHandle
 from blosc2.storage import CParams
 
 if TYPE_CHECKING:

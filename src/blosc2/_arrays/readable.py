@@ -13,7 +13,7 @@ from blosc2 import _arrays, _indexing
 from blosc2._core.io.sharing import never_freed
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_read import read_basic, read_basic_into
-from blosc2._handles import Stored
+from blosc2._frames import Stored
 from blosc2._indexing import FieldViews, NDField
 from blosc2.exceptions import FormatError
 from blosc2.info import InfoReporter, size_text

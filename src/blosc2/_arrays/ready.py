@@ -15,7 +15,7 @@ def ready_to_read() -> None:
     """Import what reads items by any key, metadata, and chunks of a super-chunk."""
     import_now("blosc2._indexing", "read", "read_many", "view_items")
     import_now("blosc2._frames", "VLMeta")
-    import_now("blosc2._handles", "lazy_chunk")
+    import_now("blosc2._frames", "lazy_chunk")
     import_now("blosc2._files", "Retry", "advise_frame")
 
 
@@ -29,6 +29,6 @@ def ready_in_children() -> None:
 def ready_to_change() -> None:
     """Import what assigns, appends and resizes, and what publishes that; and what reads."""
     ready_to_read()
-    import_now("blosc2._handles", "MemoryHandle")  # and all that changes of any handle need
+    import_now("blosc2._frames", "MemoryHandle")  # and all that changes of any handle need
     import_now("blosc2._indexing", "as_items", "chunks_with")
     import_now("blosc2._arrays", "resize_update")

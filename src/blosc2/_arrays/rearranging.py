@@ -17,8 +17,7 @@ from blosc2._arrays.chunk_shapes import as_shape, can_hold_items
 from blosc2._arrays.slabs import Shape, Snapshot, compressed_bands, compressed_box, converted, plan_like, slabs_in
 from blosc2._arrays.spec import ArrayPlan
 from blosc2._core.ndim.gaps import clear_gaps
-from blosc2._frames import PADDING, AnyChunk, FrameUpdate, check_declared
-from blosc2._handles import FrameHandle, HandleOptions, copy_frame
+from blosc2._frames import PADDING, AnyChunk, FrameHandle, FrameUpdate, HandleOptions, check_declared, copy_frame
 from blosc2._indexing import Items, Selection, plain, read
 
 

@@ -17,8 +17,7 @@ from blosc2._core.ndim.gaps import contiguous
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_read import Read
 from blosc2._core.ndim.grid_write import Write
-from blosc2._frames import UNINIT_OFFSET, ZERO_OFFSET, FrameUpdate, check_table
-from blosc2._handles import FrameHandle
+from blosc2._frames import UNINIT_OFFSET, ZERO_OFFSET, FrameHandle, FrameUpdate, check_table
 
 # In b2nd, behind three bytes and a marker, each length is 8 bytes after a marker of its own.
 _NDIM, _FIRST_LENGTH = 2, 5

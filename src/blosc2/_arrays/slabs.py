@@ -17,8 +17,7 @@ from blosc2._core.ndim.gaps import as_bytes, as_dtype
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_read import Read, work_of
 from blosc2._core.ndim.grid_write import Write
-from blosc2._frames import ZERO_OFFSET, AnyChunk, FrameUpdate
-from blosc2._handles import FrameHandle
+from blosc2._frames import ZERO_OFFSET, AnyChunk, FrameHandle, FrameUpdate
 from blosc2._indexing import Items, Version
 from blosc2._options import Codec, Filter, Support, compress, compressed, run
 from blosc2.storage import CParams

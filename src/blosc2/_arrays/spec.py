@@ -27,15 +27,19 @@ from blosc2._frames import (
     AnyChunk,
     ConstructorKeywords,
     Fields,
+    FrameContent,
+    FrameHandle,
+    HandleOptions,
     Running,
     array_keywords,
     check_lossy_codec,
+    check_target,
     format_dtype,
     lay_out,
+    new_handle,
     pack_metalayers,
     with_padding,
 )
-from blosc2._handles import FrameContent, FrameHandle, HandleOptions, check_target, new_handle
 from blosc2._options import Encoding, compress, encoding_of
 from blosc2.storage import MAX_BLOCKSIZE, MAX_OVERHEAD, MAX_TYPESIZE, CParams, Filter, cparams_dflts, cparams_from
 

@@ -1,13 +1,16 @@
-"""One frame as bytes: its header fields, metadata, values, checksums, and the bytes of its next version.
+"""One frame as an object: its bytes, its metadata, where it lives, and how a change of it is published.
 
-Reading and writing the parts of a frame meet here, above the readers of `_core`. `_handles` knows where a frame lives
-(in memory, in a file, in a directory); `_indexing` and `_arrays` handle the items in its chunks.
+Reading and writing the parts of a frame meet here, above the readers of `_core`. Every array, super-chunk and list has
+a frame handle: for memory, for a file, for a directory, or for a file that several processes change. Nothing here
+knows axes: `_indexing` and `_arrays` handle the items in chunks.
 """
 
 from typing import TYPE_CHECKING
 
 from blosc2._core.on_demand import on_demand
+from blosc2._frames.chunks import ChangeableChunks, chunk_range, chunks_as_items, existing_chunk, read_bytes, read_into
 from blosc2._frames.dtypes import dtype_from_description, format_dtype, is_masked, parse_dtype, refuse_unstorable
+from blosc2._frames.handle import FrameHandle, HandleOptions, Stored, StoredFrame, array_of, make_plugin, vlmeta_chunk
 from blosc2._frames.header_fields import (
     CBYTES_AT,
     CHUNK_HEADER,
@@ -26,9 +29,11 @@ from blosc2._frames.header_fields import (
     set_frame_fields,
     special_kind,
 )
+from blosc2._frames.opening import forget_recent_frames, open_handle, recent_frame, set_file_cache
 
 if TYPE_CHECKING:
     from blosc2._frames.append import TRAILER_START, TRAILER_TAIL, Growth, end_of_versions, trailers
+    from blosc2._frames.changeable import FileHandle, MemoryHandle
     from blosc2._frames.checksums import (
         MARK,
         MARK_AT,
@@ -46,12 +51,32 @@ if TYPE_CHECKING:
         stored_numbers,
         verify_frame,
     )
+    from blosc2._frames.chunk_updates import (
+        DEFAULT_CHUNK,
+        INDEXES,
+        append_special,
+        bytes_of,
+        checked_chunk,
+        chunk_nbytes,
+        compressed,
+        compressed_pieces,
+        mark_indexes_stale,
+        overwrite,
+        position_for_chunk,
+        reorder,
+        splice,
+        update_special,
+    )
+    from blosc2._frames.chunks import lazy_chunk
     from blosc2._frames.directory import (
         ChunkNumbers,
         Directory,
+        DirectoryHandle,
         Integers,
+        ReadOnlyDirectoryHandle,
         chunk_file,
         chunk_number,
+        directory_handle,
         first_free,
         frame_of_head,
         from_file,
@@ -81,6 +106,7 @@ if TYPE_CHECKING:
         unpack,
         which_has,
     )
+    from blosc2._frames.new_frame import FrameContent, check_target, copy_frame, new_handle
     from blosc2._frames.parameters import (
         LOSSY_CODECS,
         ConstructorKeywords,
@@ -94,6 +120,16 @@ if TYPE_CHECKING:
         forget_encoders,
         schunk_keywords,
     )
+    from blosc2._frames.pickled import (
+        LOST_ERRORS,
+        FrameVersion,
+        LostHandle,
+        path_of_any_version,
+        path_to_pickle,
+        remote_version,
+        version_of,
+    )
+    from blosc2._frames.shared import FollowingHandle, shared_handle
     from blosc2._frames.update import (
         ALIGNMENT,
         NAN_OFFSET,
@@ -120,22 +156,32 @@ if TYPE_CHECKING:
 else:
     __getattr__ = on_demand(__name__, {
         "append": "TRAILER_START TRAILER_TAIL Growth end_of_versions trailers",
+        "changeable": "FileHandle MemoryHandle",
         "checksums": (
             "MARK MARK_AT Running as_table buffers_with_checksums carried check_body check_chunks check_reads "
             "from_table is_verifiable parts_with_checksums stated_at stored_numbers verify_frame"
         ),
+        "chunk_updates": (
+            "DEFAULT_CHUNK INDEXES append_special bytes_of checked_chunk chunk_nbytes compressed compressed_pieces "
+            "mark_indexes_stale overwrite position_for_chunk reorder splice update_special"
+        ),
+        "chunks": "lazy_chunk",
         "directory": (
-            "ChunkNumbers Directory Integers chunk_file chunk_number first_free frame_of_head from_file head_identity "
-            "locked_directory pack_head publish_head read_directory read_head take_back write_chunk write_directory"
+            "ChunkNumbers Directory DirectoryHandle Integers ReadOnlyDirectoryHandle chunk_file chunk_number "
+            "directory_handle first_free frame_of_head from_file head_identity locked_directory pack_head "
+            "publish_head read_directory read_head take_back write_chunk write_directory"
         ),
         "metadata": (
             "FEW_BYTES MAX_ENTRIES Meta Together VLMeta check_stored_readable pack pack_checked pack_metalayers "
             "set_strict_compatibility strict_compatibility text_name unpack which_has"
         ),
+        "new_frame": "FrameContent check_target copy_frame new_handle",
         "parameters": (
             "LOSSY_CODECS ConstructorKeywords array_keywords check_declared check_for_bytes check_lossy_codec "
             "cparams_keywords dparams_keywords encode forget_encoders schunk_keywords"
         ),
+        "pickled": "LOST_ERRORS FrameVersion LostHandle path_of_any_version path_to_pickle remote_version version_of",
+        "shared": "FollowingHandle shared_handle",
         "update": (
             "ALIGNMENT NAN_OFFSET SMALL_FRAME UNINIT_OFFSET ZERO_OFFSET AnyChunk EditedChunks Fields FrameUpdate "
             "all_chunks check_table frame_byte_range frame_bytes held_in_memory hole_before lay_out numbered "

@@ -214,7 +214,7 @@ def verify_frame(frame: Frame) -> Iterator[Finding]:
     --------
     >>> import os, tempfile
     >>> import blosc2
-    >>> from blosc2._handles.handle import open_frame
+    >>> from blosc2._frames.handle import open_frame
     >>> name = os.path.join(tempfile.mkdtemp(), "ones.b2nd")
     >>> _ = blosc2.ones((2, 3), urlpath=name)
     >>> list(verify_frame(open_frame(name, None)))

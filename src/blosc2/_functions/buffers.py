@@ -13,8 +13,17 @@ from blosc2._core.codec.codec import decode_bytes
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.sharing import remembered
 from blosc2._core.io.source import Source
-from blosc2._frames import CHUNK_SIZES, check_for_bytes, chunk_encoding, cparams_keywords, dparams_keywords, encode
-from blosc2._handles import bytes_of, read_bytes, read_into
+from blosc2._frames import (
+    CHUNK_SIZES,
+    bytes_of,
+    check_for_bytes,
+    chunk_encoding,
+    cparams_keywords,
+    dparams_keywords,
+    encode,
+    read_bytes,
+    read_into,
+)
 from blosc2._options import Encoding, Support, encoding_of, get_nthreads, plain_encoding, with_metas
 from blosc2.exceptions import ChunkSizeError, FormatError, UnsupportedValueError
 from blosc2.storage import EXTENDED_HEADER_LENGTH, MAX_BLOCKSIZE, MAX_BUFFERSIZE, MAX_TYPESIZE, Codec, Filter, SplitMode

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from blosc2._core.codec.codec import compressor_names, library_info
 from blosc2._core.io.sharing import item_of
+from blosc2._frames import bytes_of
 from blosc2._functions.buffers import OLD_HEADER
-from blosc2._handles import bytes_of
 from blosc2._options import PLUGIN_FORMAT, Support
 from blosc2.exceptions import FormatError, UnsupportedValueError
 from blosc2.storage import Codec

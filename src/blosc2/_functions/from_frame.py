@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from blosc2._arrays import ready_in_children
-from blosc2._handles import FrameHandle
+from blosc2._frames import FrameHandle
 from blosc2._options import OPAQUE_KINDS
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk

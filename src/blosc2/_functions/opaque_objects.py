@@ -6,7 +6,7 @@ from typing import Any, Never
 
 import numpy as np
 
-from blosc2._handles import FrameHandle
+from blosc2._frames import FrameHandle
 from blosc2._options import OPAQUE_KINDS
 from blosc2.exceptions import UnsupportedKindError
 from blosc2.ndarray import NDArray

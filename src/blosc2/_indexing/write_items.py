@@ -11,7 +11,7 @@ import numpy as np
 from blosc2._core.ndim.gaps import contiguous
 from blosc2._core.ndim.grid_write import Write
 from blosc2._files import BUDGET, Spool, Spooled
-from blosc2._handles import FrameHandle
+from blosc2._frames import FrameHandle
 from blosc2._indexing.keys import (
     FancySelection,
     Selection,

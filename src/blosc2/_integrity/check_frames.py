@@ -19,18 +19,21 @@ from blosc2._frames import (
     CHUNK_SIZES,
     HEADER_FILE,
     Fields,
+    FrameHandle,
+    HandleOptions,
     Integers,
+    array_of,
     chunk_file,
     chunk_number,
     frame_of_head,
     is_directory_frame,
     is_verifiable,
+    make_plugin,
     trailers,
     unpack,
     verify_frame,
 )
 from blosc2._functions import wrap
-from blosc2._handles import FrameHandle, HandleOptions, array_of, make_plugin
 from blosc2._integrity.report import FAULTS, MOST, CheckReport, Findings
 from blosc2._lists import LENGTHS, stored_lengths
 from blosc2._options import OPAQUE_KINDS, absolute_path

@@ -10,8 +10,7 @@ from typing import Any, Final
 from blosc2._backends import EMBED, taken
 from blosc2._core.io.source import Source
 from blosc2._files import Owner
-from blosc2._frames import is_directory_frame
-from blosc2._handles import FrameHandle
+from blosc2._frames import FrameHandle, is_directory_frame
 from blosc2._integrity.report import (
     ARCHIVE,
     DIRECTORY,

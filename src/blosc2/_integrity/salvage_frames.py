@@ -32,6 +32,7 @@ from blosc2._frames import (
     TRAILER_TAIL,
     ZERO_OFFSET,
     FrameUpdate,
+    array_of,
     frame_bytes,
     frame_chunksize,
     frame_nbytes,
@@ -41,8 +42,8 @@ from blosc2._frames import (
     stored_numbers,
     trailers,
     verify_frame,
+    vlmeta_chunk,
 )
-from blosc2._handles import array_of, vlmeta_chunk
 from blosc2._integrity.check_frames import check_chunk, check_frame, check_packed, prepare, wrong_values
 from blosc2._integrity.report import FAULTS, Findings
 from blosc2._lists import LENGTHS, packed_lengths

@@ -11,8 +11,7 @@ from blosc2._core.codec.codec import Encoder, raw_blocks
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.packed import PackedList
 from blosc2._core.io.sharing import remembered
-from blosc2._frames import FEW_BYTES, Together, VLMeta, pack, text_name, unpack
-from blosc2._handles import FrameHandle
+from blosc2._frames import FEW_BYTES, FrameHandle, Together, VLMeta, pack, text_name, unpack
 from blosc2._indexing import list_index
 from blosc2._lists.arrow_blocks import arrow_blocks
 from blosc2._lists.lists import TUPLE_MARK, packed_value, readable, unreadable

@@ -15,24 +15,22 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.packed import unpacked_size
 from blosc2._frames import (
     FEW_BYTES,
+    FrameContent,
+    FrameHandle,
     FrameUpdate,
+    HandleOptions,
+    StoredFrame,
     Together,
     check_for_bytes,
+    check_target,
+    copy_frame,
     encode,
+    new_handle,
+    open_handle,
     pack,
     pack_metalayers,
     schunk_keywords,
     unpack,
-)
-from blosc2._handles import (
-    FrameContent,
-    FrameHandle,
-    HandleOptions,
-    StoredFrame,
-    check_target,
-    copy_frame,
-    new_handle,
-    open_handle,
 )
 from blosc2._indexing import list_index
 from blosc2._options import Encoding, check_locking, deserialize_mode, encoding_of, refuse_without_path

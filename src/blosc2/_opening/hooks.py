@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 from blosc2._core.io.sharing import item_of
-from blosc2._handles import FrameHandle, Stored
+from blosc2._frames import FrameHandle, Stored
 from blosc2._opening.open_path import open_value
 
 

@@ -9,14 +9,13 @@ import warnings
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from blosc2 import _arrays, _files, _frames, _handles, _opening
+from blosc2 import _arrays, _files, _frames, _opening
 from blosc2 import schunk as schunk_module
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import environment_has
 from blosc2._core.io.source import Source
-from blosc2._frames import is_directory_frame
+from blosc2._frames import FrameHandle, HandleOptions, Stored, is_directory_frame, open_handle, recent_frame
 from blosc2._functions import wrap
-from blosc2._handles import FrameHandle, HandleOptions, Stored, open_handle, recent_frame
 from blosc2._options import (
     RemotePath,
     check_open_modes,
@@ -34,7 +33,7 @@ from blosc2.schunk import SChunk
 from blosc2.storage import CParams, cparams_from, dparams_from
 
 if TYPE_CHECKING:
-    from blosc2._handles import MemoryHandle
+    from blosc2._frames import MemoryHandle
     from blosc2.embed_store import EmbedStore
     from blosc2.objectarray import ObjectArray
 
@@ -321,7 +320,7 @@ def load(urlpath: str | bytes | os.PathLike[Any], offset: int = 0, *, deserializ
     policy = str(deserialize_mode(deserialize))
     _arrays.ready_to_change()
     options = HandleOptions("a", deserialize=policy, dparams=found._handle.dparams)
-    return wrap(_handles.MemoryHandle(frame, options))
+    return wrap(_frames.MemoryHandle(frame, options))
 
 
 def from_cframe(cframe: Any, copy: bool = True, *, deserialize: str = "safe") -> Any:
@@ -369,7 +368,7 @@ def _handle_of(cframe: Any, copy: bool, deserialize: str) -> MemoryHandle:
     except FormatError as error:
         raise FormatError(f"Could not get the schunk from the cframe: {error.reason}", offset=error.offset) from None
     _arrays.ready_to_change()
-    return _handles.MemoryHandle(frame, HandleOptions("a", deserialize=str(deserialize_mode(deserialize))))
+    return _frames.MemoryHandle(frame, HandleOptions("a", deserialize=str(deserialize_mode(deserialize))))
 
 
 def ndarray_from_cframe(cframe: Any, copy: bool = False, *, deserialize: str = "safe") -> NDArray:

@@ -12,7 +12,7 @@ from blosc2._backends import REGISTRY, TieredBackend
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.sharing import item_of
 from blosc2._files import remote_source
-from blosc2._handles import FrameHandle, HandleOptions
+from blosc2._frames import FrameHandle, HandleOptions
 from blosc2._opening.open_path import opened_object
 from blosc2._options import RemotePath, StoreOptions, absolute_path, store_options
 from blosc2._stores import Store, backend_of, lock_of

@@ -14,7 +14,7 @@ from typing import Any
 
 from blosc2._arrays import Axes, ViewHandle
 from blosc2._files import LASTING, pieces_of
-from blosc2._handles import (
+from blosc2._frames import (
     LOST_ERRORS,
     DirectoryHandle,
     FileHandle,

@@ -15,24 +15,22 @@ import numpy as np
 
 from blosc2._core.io.sharing import item_of
 from blosc2._frames import (
-    check_for_bytes,
-    dtype_from_description,
-    is_masked,
-    pack,
-    pack_metalayers,
-    refuse_unstorable,
-    schunk_keywords,
-)
-from blosc2._handles import (
     FrameContent,
     FrameHandle,
     HandleOptions,
     bytes_of,
+    check_for_bytes,
     check_target,
     chunk_nbytes,
     compressed_pieces,
+    dtype_from_description,
+    is_masked,
     new_handle,
+    pack,
+    pack_metalayers,
     read_into,
+    refuse_unstorable,
+    schunk_keywords,
     vlmeta_chunk,
 )
 from blosc2._opening.open_path import open, schunk_from_cframe

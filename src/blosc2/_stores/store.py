@@ -21,7 +21,7 @@ from weakref import ref
 
 import numpy as np
 
-from blosc2 import _handles, _stores
+from blosc2 import _frames, _stores
 from blosc2._backends import ByteRange, canonical_key, new_key, plain_key
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock
@@ -29,7 +29,7 @@ from blosc2._core.io.source import Source
 from blosc2._core.leaves.leaf_batch import LeafBatch
 from blosc2._core.leaves.leaf_lookup import LeafLookup
 from blosc2._files import lasting
-from blosc2._handles import Stored
+from blosc2._frames import Stored
 from blosc2._options import StoreOptions
 from blosc2._stores import publish
 from blosc2._stores.contents import Contents
@@ -467,7 +467,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
             "mmap_mode": self._mmap_mode, "deserialize": self._deserialize, "verify": self._verify,
             "advise": session.advice, "locking": True if session.sharing else None, **self._pickled_arguments(),
         }  # fmt: skip
-        path = _handles.path_to_pickle(self._file, self._source)
+        path = _frames.path_to_pickle(self._file, self._source)
         return _reopen, (type(self), path, {name: value for name, value in how.items() if value is not None})
 
     @property
@@ -491,5 +491,5 @@ def _reopen(kind: type[Store], path: str, how: dict[str, Any]) -> Any:
     make: Any = kind
     try:
         return make(path, mode="r", **how)
-    except _handles.LOST_ERRORS as error:
-        return kind._stand_in(_handles.path_of_any_version(path), error, (_reopen, (kind, path, how)))
+    except _frames.LOST_ERRORS as error:
+        return kind._stand_in(_frames.path_of_any_version(path), error, (_reopen, (kind, path, how)))

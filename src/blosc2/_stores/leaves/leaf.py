@@ -14,9 +14,8 @@ from blosc2._core.io.sharing import remembered
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.leaves.leaf_reader import LeafReader
 from blosc2._core.on_demand import import_now
-from blosc2._frames import parse_dtype
+from blosc2._frames import FrameHandle, HandleOptions, parse_dtype
 from blosc2._functions import wrap
-from blosc2._handles import FrameHandle, HandleOptions
 from blosc2.ndarray import NDArray
 
 

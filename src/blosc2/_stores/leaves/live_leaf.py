@@ -10,8 +10,8 @@ from blosc2._backends import ByteRange
 from blosc2._core.frame.frame import Frame
 from blosc2._core.leaves.weak_cache import hold
 from blosc2._files import Spool, TemporaryFile
+from blosc2._frames import FrameHandle, HandleOptions, MemoryHandle
 from blosc2._functions import wrap
-from blosc2._handles import FrameHandle, HandleOptions, MemoryHandle
 from blosc2._options import absolute_path
 from blosc2.exceptions import ClosedStoreError
 

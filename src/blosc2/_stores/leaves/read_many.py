@@ -12,7 +12,7 @@ from blosc2._backends import canonical_key
 from blosc2._core.frame.frame import Frame
 from blosc2._core.leaves.leaf_batch import LeafBatch
 from blosc2._core.ndim.grid_read import ReadMany, ReadTogether, work_of
-from blosc2._handles import array_of
+from blosc2._frames import array_of
 from blosc2._indexing import Items, Reader, Selection, Version, basic_selection, check_out, planned, reading
 from blosc2._options import get_nthreads, reads_beside, run, worth_threads
 from blosc2._stores.leaves.leaf import leaf_reader

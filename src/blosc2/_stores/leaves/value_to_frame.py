@@ -12,7 +12,7 @@ from blosc2._arrays import TINY, ArrayPlan, cframe_of, tiny_frame
 from blosc2._backends import NewFrame, suffix_of_frame
 from blosc2._core.io.source import Source
 from blosc2._files import TemporaryFile
-from blosc2._handles import Stored
+from blosc2._frames import Stored
 from blosc2._indexing import lossless
 from blosc2._options import absolute_path
 from blosc2.exceptions import UnsupportedValueError

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from blosc2._backends import ByteRange
-from blosc2._handles import FollowingHandle
+from blosc2._frames import FollowingHandle
 from blosc2._stores.leaves.live_leaf import LiveHandle
 
 if TYPE_CHECKING:

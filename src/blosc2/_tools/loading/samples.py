@@ -19,7 +19,7 @@ from blosc2 import _stores
 from blosc2._backends import EMBED
 from blosc2._core.io.forking import in_child
 from blosc2._files import file_identity
-from blosc2._handles import remote_version
+from blosc2._frames import remote_version
 from blosc2._indexing import Items, Version, read_many
 from blosc2._opening import open
 from blosc2._options import get_nthreads, scheme_of

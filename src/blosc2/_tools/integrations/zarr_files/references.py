@@ -17,9 +17,8 @@ from blosc2._core.io.source import Source
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_read import read_basic_into
 from blosc2._files import NewFile
-from blosc2._frames import chunk_encoding, is_directory_frame
+from blosc2._frames import array_of, chunk_encoding, is_directory_frame
 from blosc2._functions import asarray
-from blosc2._handles import array_of
 from blosc2._opening import open as open_path
 from blosc2._options import FIELDS, Encoding, absolute_path, fields_of, get_nthreads
 from blosc2._stores import Store, children_of

@@ -19,20 +19,12 @@ from blosc2._core.frame.frame_writer import special_chunk
 from blosc2._core.ndim.gaps import contiguous
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_write import Write
-from blosc2._frames import (
-    CHUNK_HEADER,
-    NAN_OFFSET,
-    UNINIT_OFFSET,
-    ZERO_OFFSET,
-    AnyChunk,
-    FrameUpdate,
-    encode,
-    has_vl_blocks,
-    pack,
-    special_kind,
-)
-from blosc2._handles.chunks import existing_chunk
-from blosc2._handles.handle import FrameHandle, Stored, vlmeta_chunk
+from blosc2._frames.chunks import existing_chunk
+from blosc2._frames.handle import FrameHandle, Stored, vlmeta_chunk
+from blosc2._frames.header_fields import CHUNK_HEADER, has_vl_blocks, special_kind
+from blosc2._frames.metadata import pack
+from blosc2._frames.parameters import encode
+from blosc2._frames.update import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, AnyChunk, FrameUpdate
 from blosc2._options import Encoding, compress
 from blosc2.exceptions import ChunkIndexError, ChunkSizeError, FormatError
 from blosc2.storage import MAX_BUFFERSIZE, SpecialValue

@@ -21,7 +21,7 @@ from blosc2._core.io.forking import Lock
 from blosc2._core.io.sharing import never_freed
 from blosc2._core.io.source import Source
 from blosc2._core.ndim.geometry import Geometry, parse_geometry
-from blosc2._frames import parse_dtype
+from blosc2._frames.dtypes import parse_dtype
 from blosc2._options import Encoding, RemotePath, declared_encoding, encoding_of, get_nthreads, zstd_encoding
 from blosc2.exceptions import FormatError, MissingFileError, ReadOnlyError
 from blosc2.info import HandleProperties
@@ -29,7 +29,8 @@ from blosc2.storage import CParams, DParams, cparams_from, cparams_of, dparams_f
 
 if TYPE_CHECKING:
     from blosc2._files import Compaction, Spool
-    from blosc2._frames import FrameUpdate, Meta, VLMeta
+    from blosc2._frames.metadata import Meta, VLMeta
+    from blosc2._frames.update import FrameUpdate
     from blosc2._integrity.report import CheckReport
 
 

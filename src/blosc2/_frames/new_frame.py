@@ -9,26 +9,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from blosc2 import _frames, _handles
+from blosc2 import _frames
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_writer import header_length
 from blosc2._core.io.source import Source
 from blosc2._files import ChunkBuffer, NewFile, write_parts
-from blosc2._frames import (
-    AnyChunk,
-    Fields,
-    FrameUpdate,
-    Running,
-    all_chunks,
-    check_chunks,
-    is_directory_frame,
-    lay_out,
-    parts_with_checksums,
-    write_chunks,
-    write_frame,
-)
-from blosc2._handles.changeable import FileHandle, MemoryHandle
-from blosc2._handles.handle import FrameHandle, HandleOptions, open_frame
+from blosc2._frames.changeable import FileHandle, MemoryHandle
+from blosc2._frames.checksums import Running, check_chunks, parts_with_checksums
+from blosc2._frames.handle import FrameHandle, HandleOptions, open_frame
+from blosc2._frames.header_fields import is_directory_frame
+from blosc2._frames.update import AnyChunk, Fields, FrameUpdate, all_chunks, lay_out, write_chunks, write_frame
 from blosc2._options import Encoding, check_locking, check_new_modes, tell_of_mapping
 from blosc2.exceptions import ExistingFileError
 from blosc2.storage import MAX_OVERHEAD, Storage
@@ -154,9 +144,9 @@ def _opened_again(storage: Storage, options: HandleOptions) -> FrameHandle:
     path = str(storage.urlpath)
     options = options._replace(mode="a", mmap_mode=storage.mmap_mode, locking=storage.locking, durable=storage.durable)
     if storage.locking:
-        return _handles.shared_handle(path, options, new=True)
+        return _frames.shared_handle(path, options, new=True)
     if not storage.contiguous:
-        return _handles.directory_handle(path, options)
+        return _frames.directory_handle(path, options)
     frame = open_frame(path, storage.mmap_mode)
     tell_of_mapping(path, storage.mmap_mode, storage.initial_mapping_size, frame.source.size)
     return FileHandle(frame, options, path)

@@ -9,12 +9,12 @@ import time
 from collections import OrderedDict
 from typing import Final, TypeAlias
 
-from blosc2 import _files, _handles
+from blosc2 import _files, _frames
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock, in_child
 from blosc2._core.io.sharing import item_of
-from blosc2._frames import is_directory_frame
-from blosc2._handles.handle import FrameHandle, HandleOptions, open_frame
+from blosc2._frames.handle import FrameHandle, HandleOptions, open_frame
+from blosc2._frames.header_fields import is_directory_frame
 from blosc2._options import absolute_path, check_directory_mapping
 
 # Two seconds are the resolution of the coarsest clock of a file system, FAT's.
@@ -236,9 +236,9 @@ def open_handle(
         check_directory_mapping(path, options.mmap_mode)
         options = options._replace(mmap_mode=None)
     if options.locking:
-        return _handles.shared_handle(path, options)
+        return _frames.shared_handle(path, options)
     if directory:
-        return _handles.directory_handle(path, options)
+        return _frames.directory_handle(path, options)
     return _file_handle(path, options, offset, advice=advice, status=status)
 
 
@@ -253,8 +253,8 @@ def _file_handle(
         return FrameHandle(frame, options, path)
     frame = open_frame(full_path, options.mmap_mode, offset, advice=advice)
     if options.mmap_mode == "c":
-        return _handles.MemoryHandle(frame, options, path)
+        return _frames.MemoryHandle(frame, options, path)
     if options.mode == "r" or offset:
         return FrameHandle(frame, options, path)
     _files.check_permission(full_path)
-    return _handles.FileHandle(frame, options, path)
+    return _frames.FileHandle(frame, options, path)

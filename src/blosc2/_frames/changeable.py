@@ -25,14 +25,16 @@ from blosc2._files import (
     sync_file,
     sync_folder,
 )
-from blosc2._frames import FRAME_HEADER, EditedChunks, FrameUpdate, Growth, write_frame
-from blosc2._handles.handle import IN_MEMORY, SECTOR, FrameHandle, HandleOptions, array_of, open_frame
+from blosc2._frames.append import Growth
+from blosc2._frames.handle import IN_MEMORY, SECTOR, FrameHandle, HandleOptions, array_of, open_frame
+from blosc2._frames.header_fields import FRAME_HEADER
+from blosc2._frames.update import EditedChunks, FrameUpdate, write_frame
 from blosc2._options import absolute_path
 from blosc2.exceptions import FormatError, StaleHandleError, explain, name_file
 
 # Each handle that can be changed is one of those below. What changes need of these packages is imported now.
 import_now("blosc2._frames", "VLMeta", "check_declared", "encode")
-import_now("blosc2._handles", "lazy_chunk", "splice")
+import_now("blosc2._frames", "lazy_chunk", "splice")
 
 
 class MemoryHandle(FrameHandle):

@@ -6,12 +6,12 @@ import copy
 import struct
 from typing import Any, Final, Never, TypeVar
 
-from blosc2 import _handles
+from blosc2 import _frames
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_checksums import range_checksum
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
-from blosc2._handles.handle import FrameHandle, HandleOptions
+from blosc2._frames.handle import FrameHandle, HandleOptions
 from blosc2._options import RemotePath, absolute_path
 
 # Frames up to this size are compared as a whole; of larger ones, all but the chunks, for which checksums stand.
@@ -36,7 +36,7 @@ def version_of(handle: FrameHandle) -> FrameVersion | None:
     """
     if handle.locking:
         return None
-    if isinstance(handle, _handles.ReadOnlyDirectoryHandle):
+    if isinstance(handle, _frames.ReadOnlyDirectoryHandle):
         return len(handle._head), crc32c(handle._head)
     frame = handle.published
     source = frame.source

@@ -11,12 +11,12 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import numpy as np
 
-from blosc2 import _handles
+from blosc2 import _frames
 from blosc2._core.allocation import allowed, too_much
 from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_read import Read, work_of
-from blosc2._handles.handle import FrameHandle, StoredFrame
+from blosc2._frames.handle import FrameHandle, StoredFrame
 from blosc2._options import run, worth_threads
 from blosc2.exceptions import ChunkIndexError, FormatError
 from blosc2.storage import EXTENDED_HEADER_LENGTH, MAX_BUFFERSIZE, SpecialValue
@@ -204,8 +204,8 @@ class ChangeableChunks(StoredFrame):
         >>> schunk.append_data(b"abcd"), schunk.append_data(b"ef")
         (1, 2)
         """
-        chunk = _handles.compressed(self._handle, data, "append")
-        return _handles.splice(self._handle, int(self._handle.frame.nchunks), 0, [chunk])
+        chunk = _frames.compressed(self._handle, data, "append")
+        return _frames.splice(self._handle, int(self._handle.frame.nchunks), 0, [chunk])
 
     @_change
     def insert_data(self, nchunk: int, data: Any, copy: bool = True) -> int:  # noqa: ARG002
@@ -222,8 +222,8 @@ class ChangeableChunks(StoredFrame):
         >>> schunk[:]
         b'abcd----efgh'
         """
-        index = _handles.position_for_chunk(self._handle.frame, nchunk)
-        return _handles.splice(self._handle, index, 0, [_handles.compressed(self._handle, data, "insert")])
+        index = _frames.position_for_chunk(self._handle.frame, nchunk)
+        return _frames.splice(self._handle, index, 0, [_frames.compressed(self._handle, data, "insert")])
 
     @_change
     def update_data(self, nchunk: int, data: Any, copy: bool = True) -> int:  # noqa: ARG002
@@ -237,7 +237,7 @@ class ChangeableChunks(StoredFrame):
         (2, b'----efgh')
         """
         index = existing_chunk(self._handle.frame, nchunk, "Could not update the desired chunk")
-        return _handles.splice(self._handle, index, 1, [_handles.compressed(self._handle, data, "update")])
+        return _frames.splice(self._handle, index, 1, [_frames.compressed(self._handle, data, "update")])
 
     # ------------------------------------------------------------ whole chunks, compressed already
     @_change
@@ -268,8 +268,8 @@ class ChangeableChunks(StoredFrame):
         >>> schunk.append_chunk(schunk.get_chunk(0)), schunk[:]
         (2, b'abcdabcd')
         """
-        return _handles.splice(
-            self._handle, int(self._handle.frame.nchunks), 0, [_handles.checked_chunk(self._handle, chunk, "append")]
+        return _frames.splice(
+            self._handle, int(self._handle.frame.nchunks), 0, [_frames.checked_chunk(self._handle, chunk, "append")]
         )
 
     @_change
@@ -283,8 +283,8 @@ class ChangeableChunks(StoredFrame):
         >>> schunk.insert_chunk(0, schunk.get_chunk(1)), schunk[:]
         (3, b'efghabcdefgh')
         """
-        index = _handles.position_for_chunk(self._handle.frame, nchunk)
-        return _handles.splice(self._handle, index, 0, [_handles.checked_chunk(self._handle, chunk, "insert")])
+        index = _frames.position_for_chunk(self._handle.frame, nchunk)
+        return _frames.splice(self._handle, index, 0, [_frames.checked_chunk(self._handle, chunk, "insert")])
 
     @_change
     def update_chunk(self, nchunk: int, chunk: Any) -> int:
@@ -298,7 +298,7 @@ class ChangeableChunks(StoredFrame):
         (2, b'efghefgh')
         """
         index = existing_chunk(self._handle.frame, nchunk, "Could not update the desired chunk")
-        return _handles.splice(self._handle, index, 1, [_handles.checked_chunk(self._handle, chunk, "update")])
+        return _frames.splice(self._handle, index, 1, [_frames.checked_chunk(self._handle, chunk, "update")])
 
     @_change
     def delete_chunk(self, nchunk: int) -> int:
@@ -312,7 +312,7 @@ class ChangeableChunks(StoredFrame):
         (1, b'efgh')
         """
         index = existing_chunk(self._handle.frame, nchunk, "Could not delete the desired chunk")
-        return _handles.splice(self._handle, index, 1, [])
+        return _frames.splice(self._handle, index, 1, [])
 
     # ------------------------------------------------------------ chunks without data
     @_change
@@ -340,7 +340,7 @@ class ChangeableChunks(StoredFrame):
         >>> schunk.fill_special(6, blosc2.SpecialValue.VALUE, b"ab"), schunk[:]
         (2, b'abababababab')
         """
-        return _handles.append_special(self._handle, nitems, special_value, value)
+        return _frames.append_special(self._handle, nitems, special_value, value)
 
     @_change
     def update_special(self, nchunk: int, special_value: SpecialValue, value: Any = None) -> int:
@@ -353,7 +353,7 @@ class ChangeableChunks(StoredFrame):
         >>> schunk.update_special(0, blosc2.SpecialValue.VALUE, b"-"), schunk[:]
         (2, b'----efgh')
         """
-        return _handles.update_special(self._handle, nchunk, special_value, value)
+        return _frames.update_special(self._handle, nchunk, special_value, value)
 
     @_change
     def reorder_offsets(self, order: Any) -> None:
@@ -372,7 +372,7 @@ class ChangeableChunks(StoredFrame):
         >>> schunk[:]
         b'efghabcd'
         """
-        _handles.reorder(self._handle, order)
+        _frames.reorder(self._handle, order)
 
     # ------------------------------------------------------------ items
     @_change
@@ -400,7 +400,7 @@ class ChangeableChunks(StoredFrame):
         >>> schunk[:]
         b'ab-----'
         """
-        data = _handles.bytes_of(value)
+        data = _frames.bytes_of(value)
         frame = self._handle.frame
         typesize = int(frame.typesize)
         length = int(frame.nbytes) // typesize
@@ -420,7 +420,7 @@ class ChangeableChunks(StoredFrame):
         if frame.metalayer("b2nd") is not None and start * typesize + size > frame.nbytes:
             raise ValueError("the super-chunk of an array cannot grow on its own: resize the array instead")
         if size > 0:
-            _handles.overwrite(self._handle, start * typesize, data)
+            _frames.overwrite(self._handle, start * typesize, data)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if not isinstance(key, slice):

@@ -19,10 +19,10 @@ from blosc2 import _files
 from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._files import Sidecar
-from blosc2._frames import is_directory_frame
-from blosc2._handles.changeable import FileHandle
-from blosc2._handles.directory import DirectoryHandle, ReadOnlyDirectoryHandle
-from blosc2._handles.handle import FrameHandle, HandleOptions, open_frame
+from blosc2._frames.changeable import FileHandle
+from blosc2._frames.directory import DirectoryHandle, ReadOnlyDirectoryHandle
+from blosc2._frames.handle import FrameHandle, HandleOptions, open_frame
+from blosc2._frames.header_fields import is_directory_frame
 from blosc2._options import absolute_path
 from blosc2.exceptions import MissingFileError
 
