@@ -62,8 +62,10 @@ class LockedFile(Block):
             fcntl.flock(self._number, fcntl.LOCK_UN)
         self._number = -1
         if not isinstance(self._file, int):
-            with suppress(OSError):  # what was written is durable, or has failed already
+            try:  # each change comes here, and `suppress` takes three calls
                 self._file.close()
+            except OSError:
+                pass  # what was written is durable, or has failed already
 
 
 def flock(descriptor: int, operation: int, path: str, *, stand_in: str = "", shared: bool = False) -> None:

@@ -12,7 +12,7 @@ import errno
 import os
 from contextlib import suppress
 from io import FileIO
-from typing import BinaryIO, Self, cast
+from typing import Any, BinaryIO, Self, cast
 
 from blosc2._core.io.forking import keep_from_child
 from blosc2._core.leaves.weak_cache import Block
@@ -51,8 +51,8 @@ class Owner:
     def open(self, path: str, mode: str, *, buffered: bool = True) -> BinaryIO:
         """A file for writing, which collects what is written."""
         self.check(path)
-        opened: BinaryIO = cast("BinaryIO", open(path, mode, -1 if buffered else 0))  # noqa: SIM115 - for the caller
-        file = keep_from_child(opened)
+        opened: Any = open(path, mode, -1 if buffered else 0)  # noqa: SIM115 - for the caller
+        file: BinaryIO = keep_from_child(opened)
         if self.pid != os.getpid():  # forked before it was kept from children
             file.close()
             self.check(path)

@@ -182,7 +182,7 @@ class Growth:
 def _kept(before: np.ndarray[Any, Any], table: Integers, offsets: Integers, new: list[int]) -> np.ndarray[Any, Any]:
     """What is known of each chunk of an edited table, by that of an old one; 0 for those that are new or not stored."""
     after = np.zeros(len(offsets), before.dtype)
-    if np.array_equal(table, offsets[: len(table)]):  # chunks were appended
+    if len(table) <= len(offsets) and not (table != offsets[: len(table)]).any():  # chunks were appended
         after[: len(table)] = before
         return after
     both = min(len(table), len(offsets))

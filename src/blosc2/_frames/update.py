@@ -518,7 +518,7 @@ def all_chunks(update: FrameUpdate) -> Iterator[AnyChunk]:
 def checksums_by_number(frame: Frame, checksums: Sums, offsets: Integers) -> Checksums:
     """The checksum of each chunk of a frame that carries them and has these offsets; 0 for what is not stored."""
     stored = offsets >= 0
-    known, count = len(checksums.chunks) // 4, int(np.count_nonzero(stored))
+    known, count = len(checksums.chunks) // 4, int(stored.sum())
     if known != count:
         raise FormatError(
             f"{known} checksums for {count} stored chunks", path=frame.source.path, key=frame.key,

@@ -5,13 +5,15 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from blosc2._core.ndim.gaps import as_dtype, clear_gaps
 from blosc2._frames import is_masked
 from blosc2.exceptions import ShapeError
+
+_SCALARS: Final = (int, float, bool, complex)
 
 
 def as_items(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...] | None) -> np.ndarray[Any, Any]:
@@ -26,7 +28,7 @@ def as_items(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...] | None) ->
         if dtype.names is not None and not isinstance(value, np.ndarray):
             value = np.array(value, dtype)  # tuples are items there, so only NumPy knows the shape
         else:
-            items = np.empty(np.shape(value), dtype)
+            items = np.empty(() if type(value) in _SCALARS else np.shape(value), dtype)
             items[...] = value
             value = items
         if dtype.names is not None:
@@ -35,6 +37,11 @@ def as_items(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...] | None) ->
         return np.asarray(value)
     while value.ndim > len(shape) and value.shape[0] == 1:
         value = value[0]
+    value_now: np.ndarray[Any, Any] = value
+    if value_now.shape == shape:
+        return value_now
+    if value.ndim == 0 and value.dtype.kind in "biufc":  # as `broadcast_to` has it, which takes longer than the rest
+        return np.ndarray(shape, value.dtype, value, 0, (0,) * len(shape))
     try:
         return np.broadcast_to(value, shape)
     except ValueError:
