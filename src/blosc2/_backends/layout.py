@@ -116,7 +116,7 @@ def suffix_of(byte_range: ByteRange) -> str:
 
 
 def suffix_of_frame(frame: Frame) -> str:
-    """The same for a frame that is open."""
+    """The suffix of the file of a frame that is open."""
     if frame.only_array:
         return ".b2nd"
     if frame.metalayer("batcharray") is not None:

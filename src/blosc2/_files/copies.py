@@ -120,7 +120,7 @@ def pieces_of(byte_range: ByteRange) -> Iterator[bytes | memoryview]:
 
 
 def checked_pieces(byte_range: ByteRange) -> Iterator[bytes | memoryview]:
-    """The same of all of a joined source; what its checksums say of it is checked when the last piece was drawn.
+    """The pieces of a byte range; of all of a joined source, its checksums are checked when the last piece was drawn.
 
     Raises
     ------

@@ -57,5 +57,5 @@ def file_identity(path: str) -> tuple[int, ...] | None:
 
 
 def identity_of(status: os.stat_result) -> tuple[int, ...]:
-    """The same from the result of `os.stat`."""
+    """Device, inode, size and time, from the result of `os.stat`."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

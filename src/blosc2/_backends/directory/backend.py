@@ -401,7 +401,7 @@ class DirectoryBackend(TieredBackend):
                 self._owner.utime(self.root, ns=(status.st_atime_ns, before + later))
 
     def _mark_leaf(self) -> None:
-        """The same after publishing one leaf: this store goes on showing its version."""
+        """Mark it after publishing one leaf: this store goes on showing its version."""
         self._mark()
         self._seen, self._read_at = file_identity(self.root), time.time_ns()
 

@@ -455,7 +455,7 @@ class LeafFiles:
         return None if name is None else self.open(os.path.join(self._root, name))
 
     def locate_now(self, key: str) -> ByteRange | None:
-        """The same, whatever files there were when they were listed."""
+        """The file of a key, opened, whatever files there were when they were listed."""
         if not is_path(key) or key.startswith(_RESERVED):
             return None
         stem = self._root + key
@@ -504,7 +504,7 @@ class LeafFiles:
         return None if name is None else os.path.join(self._root, name)
 
     def path_now(self, key: str) -> str | None:
-        """The same, whatever files there were when they were listed."""
+        """The file of a key, whatever files there were when they were listed."""
         if not is_path(key) or key.startswith(_RESERVED):
             return None
         stem = self._root + key

@@ -412,7 +412,7 @@ class EmbeddedChanges:
         return b"".join([header, *parts])
 
     def byte_range(self, beside: str) -> ByteRange:
-        """The same as a byte range: in memory, or where that would take much, in a temporary file."""
+        """All of the new frame as a byte range: in memory, or where that would take much, in a temporary file."""
         values = values_after(self.old, self.changes).values()
         if sum(value[2] for value in values if not isinstance(value, dict)) <= _IN_MEMORY:
             whole = self.compose()

@@ -451,7 +451,7 @@ class LeafStream:
         return frame
 
     def _by_owner(self, rest: Callable[[Callable[[Any], None]], bytes]) -> Callable[[Callable[[Any], None]], bytes]:
-        """The same, in this process alone: a forked child would write to the file of its parent."""
+        """Make them in this process alone: a forked child would write to the file of its parent."""
         owner, root = self._backend._owner, self._backend.root
 
         def checked(write: Callable[[Any], None]) -> bytes:
