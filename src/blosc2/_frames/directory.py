@@ -67,6 +67,7 @@ from blosc2._frames.update import (
     EditedChunks,
     Fields,
     FrameUpdate,
+    lay_out,
 )
 from blosc2._options import absolute_path
 from blosc2.exceptions import ExistingFileError, FormatError, StaleHandleError, name_file
@@ -125,9 +126,11 @@ class ChunkFiles:
 
     def source(self, path: str) -> Source:
         """One source of all files, one after another."""
-        if not self.is_small:
-            return Source.joined(self.byte_ranges, path)
-        return Source.of_buffer(b"".join([source.read(*at) for source, *at in self.byte_ranges]), path)
+        return Source.joined(self.byte_ranges, path)
+
+    def bytes(self) -> Iterator[bytes]:
+        """The bytes of the files of a small frame, one after another."""
+        return (source.read(offset, length) for source, offset, length in self.byte_ranges)
 
 
 class ChunkNumbers:
@@ -344,16 +347,22 @@ def _size_of_files(path: str) -> int:
 def _read(path: str, head: bytes) -> Directory:
     frame, numbers = frame_of_head(os.path.join(path, HEADER_FILE), head)
     fields = FrameUpdate(frame).fields()
+    metalayers, vlmeta = frame.metalayers(), frame.vlmeta_chunks()
+    count, nbytes = _count(frame, numbers), int(frame.nbytes)
     files = ChunkFiles(path)
     sizes = np.array([files.add(chunk_file(path, number)) for number in numbers.tolist() if number >= 0], np.int64)
-    entries: Any = numbers.copy()
-    if len(numbers) == 1 and numbers[0] < 0:
-        entries = int(numbers[0])
-    else:
-        entries[numbers >= 0] = np.cumsum(sizes) - sizes
+    if files.is_small:
+        # A serialised frame, whose size and offsets are those of a file.
+        parts: list[bytes] = []
+        chunks = files.bytes()
+        stored = (number if number < 0 else next(chunks) for number in numbers.tolist())
+        header = lay_out(parts.append, fields, metalayers, vlmeta, stored, count, nbytes)
+        return Directory(head, numbers, Frame.open(Source.of_buffer(b"".join([header, *parts]), path)))
+    offsets = numbers.copy()
+    offsets[numbers >= 0] = np.cumsum(sizes) - sizes
     assembled = Frame.assemble(
-        files.source(path), entries, _count(frame, numbers), int(frame.nbytes), int(frame.chunksize), fields,
-        frame.metalayers(), frame.vlmeta_chunks(), vlblocks=bool(frame.vlblocks), variable=bool(frame.variable),
+        files.source(path), offsets, count, nbytes, int(frame.chunksize), fields, metalayers, vlmeta,
+        vlblocks=bool(frame.vlblocks), variable=bool(frame.variable),
     )  # fmt: skip
     return Directory(head, numbers, assembled)
 
