@@ -36,7 +36,6 @@ int main(void) {
     uint8_t *source = malloc(AREA + 64), *kept = memory();
     const int64_t none[1] = {0};
     crc32c_prepare();
-    crc32c_choose();
     crc32_prepare();
     if (!b2_folds_rows()) puts("this processor copies and sums in two passes");
     for (size_t i = 0; i < AREA + 64; i++) source[i] = (uint8_t) (i * 2654435761u >> 13);

@@ -451,15 +451,6 @@ def test_the_system_may_guess_while_leaves_are_read_in_order(volumes: str) -> No
 
 
 @counted
-def test_two_parts_that_are_read_in_turn_are_each_in_order(volumes: str) -> None:
-    """As those of a store with every other leaf embedded."""
-    with blosc2.open(volumes, mmap_mode="r") as store:
-        for n in (0, 6, 1, 7, 2, 8, 3, 9):
-            np.testing.assert_array_equal(store[f"/{n:02}"][:].ravel(), noise(1 << 20, n))
-        assert flags(volumes) == (set() if window(volumes) >= 512 else {"rr"})
-
-
-@counted
 def test_what_the_user_says_stays_while_leaves_are_read_in_order(volumes: str) -> None:
     with blosc2.open(volumes, mmap_mode="r", advise="random") as store:
         for n in range(6):

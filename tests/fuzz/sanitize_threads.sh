@@ -42,7 +42,7 @@ tests=()
 if [ $# -gt 0 ]; then
   for name in "$@"; do tests+=("$root/tests/$name"); done
 else
-  for name in block_threads late_requests special_boxes shared_blocks cold_reads read_many failing_threads loader batch_memory edits_beside file_appender; do
+  for name in block_threads special_boxes shared_blocks cold_reads read_many failing_threads loader batch_memory edits_beside file_appender; do
     found=$(find "$root/tests" -name "test_$name.py")
     [ -n "$found" ] || { echo "there is no test_$name.py" >&2; exit 2; }
     tests+=("$found")

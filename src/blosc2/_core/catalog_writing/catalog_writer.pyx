@@ -48,9 +48,7 @@ cdef enum:
 
 
 cdef int append_bytes(Collected to, bytes data) except -1:
-    memcpy(to.more(PyBytes_GET_SIZE(data)), PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
-    to.used += PyBytes_GET_SIZE(data)
-    return 0
+    return to.append(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
 
 
 cdef class LeafKinds:
@@ -203,8 +201,7 @@ cdef class Pages:
             if self.size & (PAGE - 1) == 0:
                 self.end_page()
         self.size += left
-        memcpy(to.more(size), data, <size_t> size)
-        to.used += size
+        to.append(data, size)
         if self.writer is not None and to.used >= COLLECTED:
             self.flush()
         return 0
@@ -245,6 +242,22 @@ cdef struct Footer:
     int64_t shapes_at, shapes_size, kinds_at, kinds_size, kind_count, tallies_at, tally_step
     int64_t slots_at, slot_count, homes
     uint32_t digest                 # of the sample of records
+
+
+cdef int write_sections(Pages pages, LeafKinds known, const uint8_t *tallies, int64_t size, Footer *footer) except -1:
+    """Write what lies between leaves and slots: shapes, kinds and tallies."""
+    pages.pad()
+    footer.shapes_at, footer.shapes_size = pages.size, known.shapes.used
+    pages.add(known.shapes.data, known.shapes.used)
+    pages.pad()
+    footer.kinds_at, footer.kinds_size = pages.size, known.table.used
+    pages.add(known.table.data, known.table.used)
+    pages.pad()
+    footer.tallies_at = pages.size
+    pages.add(tallies, size)
+    pages.pad()
+    footer.slots_at = pages.size
+    return 0
 
 
 cdef inline int write_footer(const Footer *f, Pages pages, uint8_t *footer) except -1:
@@ -326,13 +339,11 @@ cdef class RecordSample:
         """The next record."""
         cdef int64_t part = min(length, SAMPLE - self.head.used)
         if part > 0:
-            memcpy(self.head.more(part), record, <size_t> part)
-            self.head.used += part
+            self.head.append(record, part)
         if self.tail.used > 16 * SAMPLE:
             memmove(self.tail.data, self.tail.data + self.tail.used - SAMPLE, SAMPLE)
             self.tail.used = SAMPLE
-        memcpy(self.tail.more(length), record, <size_t> length)
-        self.tail.used += length
+        self.tail.append(record, length)
         return 0
 
     cdef uint32_t digest(self, int64_t size) noexcept:
@@ -537,8 +548,7 @@ cdef class SlotChanges:
         """A path comes (`before` is -1), goes (`now` is -1), or gets another first leaf."""
         cdef SlotChange change
         change.hashed, change.before, change.now = hashed, before, now
-        memcpy(self.changes.more(sizeof(SlotChange)), &change, sizeof(SlotChange))
-        self.changes.used += sizeof(SlotChange)
+        self.changes.append(&change, sizeof(SlotChange))
         self.added += (before < 0) - (now < 0)
         return 0
 
@@ -819,8 +829,7 @@ cdef class CatalogPatch:
                     change.nbytes, change.cbytes = description.nbytes, description.cbytes
             elif not change.is_there:
                 continue
-            memcpy(self.changes.more(sizeof(Change)), &change, sizeof(Change))
-            self.changes.used += sizeof(Change)
+            self.changes.append(&change, sizeof(Change))
             self.change_count += 1
         return True
 
@@ -854,8 +863,7 @@ cdef class CatalogPatch:
     cdef int _add_piece(self, int64_t first, int64_t stop, int64_t change) except -1:
         cdef Piece piece
         piece.first, piece.stop, piece.change, piece.appear = first, stop, change, 0
-        memcpy(self.pieces.more(sizeof(Piece)), &piece, sizeof(Piece))
-        self.pieces.used += sizeof(Piece)
+        self.pieces.append(&piece, sizeof(Piece))
         self.piece_count += 1
         self.leaves += stop - first if change < 0 else 1
         return 0
@@ -1222,17 +1230,7 @@ cdef class CatalogPatch:
         pages = Pages.__new__(Pages, writer)
         writer.begin_open(NAME.encode(), size)
         self._write_leaves(pages, sample)
-        pages.pad()
-        footer.shapes_at, footer.shapes_size = pages.size, self.known.shapes.used
-        pages.add(self.known.shapes.data, self.known.shapes.used)
-        pages.pad()
-        footer.kinds_at, footer.kinds_size = pages.size, self.known.table.used
-        pages.add(self.known.table.data, self.known.table.used)
-        pages.pad()
-        footer.tallies_at = pages.size
-        pages.add(self.tallies, tallies_size)
-        pages.pad()
-        footer.slots_at = pages.size
+        write_sections(pages, self.known, self.tallies, tallies_size, &footer)
         size = 0
         while size < SLOT_LENGTH * self.table.slot_count:
             pages.add(self.slots.slots + size, min(SLOT_LENGTH * self.table.slot_count - size, <int64_t> WRITTEN))
@@ -1564,18 +1562,8 @@ cdef class CatalogBuilder:
             raise MemoryError
         try:
             self._pass_leaves(others_size, slots)
-            self.pages.pad()
-            footer.shapes_at, footer.shapes_size = self.pages.size, self.known.shapes.used
-            self.pages.add(self.known.shapes.data, self.known.shapes.used)
-            self.pages.pad()
             self.known.fill_up()
-            footer.kinds_at, footer.kinds_size = self.pages.size, self.known.table.used
-            self.pages.add(self.known.table.data, self.known.table.used)
-            self.pages.pad()
-            footer.tallies_at = self.pages.size
-            self.pages.add(self.tallies.data, self.tallies.used)
-            self.pages.pad()
-            footer.slots_at = self.pages.size
+            write_sections(self.pages, self.known, self.tallies.data, self.tallies.used, &footer)
             if slots != NULL:
                 self.pages.add(slots, SLOT_LENGTH * self.slot_count)
             else:

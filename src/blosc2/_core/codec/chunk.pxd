@@ -254,27 +254,50 @@ cdef inline bint is_unfiltered(const Chunk *chunk) noexcept nogil:
     return chunk.filter == 0 or (chunk.filter == FILTER_SHUFFLE and chunk.typesize == 1)
 
 
-cdef inline int check_block(const Chunk *chunk, int32_t block) noexcept nogil:
-    """Check that the streams of a block end where it ends, which is as far as it was loaded (FORMATS 2.3)."""
+cdef inline int extent(const Chunk *chunk, int32_t block, int32_t *start, int32_t *stop, int *byte) noexcept nogil:
+    """Where a loaded block lies, by its streams, which end where it ends (FORMATS 2.3); which one byte they stand for, or -1."""
     cdef int32_t nbytes = block_bytes(chunk, block)
     cdef int32_t streams = 1
-    cdef int32_t i, size, position = 0, stop = 0
-    cdef int status = block_span(chunk, block, &position, &stop)
+    cdef int32_t i, size, position, end = 0
+    cdef int value
+    cdef int status = block_span(chunk, block, start, &end)
     if status:
         return status
     if is_split(chunk, nbytes):
         streams = chunk.typesize
+    position = start[0]
+    byte[0] = -1
     for i in range(streams):
-        if position > stop - 4:
+        if position > end - 4:
             return BAD_STREAM
         size = i32(chunk.data + position)
         position += 4
-        if size < 0:
+        value = -1
+        if size == 0:
+            value = 0
+        elif size < 0:
+            if position >= end:
+                return BAD_STREAM
+            if size >= -255 and chunk.data[position] & 1:
+                value = -size
             size = 1
-        if size > stop - position:
+        if size > end - position:
             return BAD_STREAM
         position += size
+        byte[0] = value if i == 0 or value == byte[0] else -1
+    stop[0] = position
+    if byte[0] >= 0 and not _stays(chunk, byte[0]):
+        byte[0] = -1
     return CHUNK_OK
+
+
+cdef inline bint _stays(const Chunk *chunk, int byte) noexcept nogil:
+    """Whether filters make of one byte throughout the same byte throughout."""
+    cdef int i
+    for i in range(6):
+        if not filter_keeps_run(chunk.data[16 + i], chunk.data[24 + i], byte):
+            return False
+    return not chunk.needs_geometry
 
 
 cdef inline int check_starts(const Chunk *chunk) noexcept nogil:

@@ -21,8 +21,8 @@ from blosc2._core.codec.cblosc2 cimport blosc2_unshuffle
 from blosc2._core.codec.chunk cimport (
     BAD_CBYTES, BAD_DECODED, BAD_LENGTH, BAD_ROOM, CHUNK_HEADER, CHUNK_OK, CODEC_ZSTD, FILTER_DELTA, FILTER_NDMEAN,
     FIRST_PLUGIN, KIND_RAW, KIND_REGULAR, MAX_BUFFER, NEEDS_GEOMETRY, NO_MEMORY, Chunk, block_bytes, block_span,
-    check_block, check_starts, chunk_error_text, decodes_starts, fill, filter_asks_array, inspect, is_split,
-    is_unfiltered, largest_codec_meta)
+    check_starts, chunk_error_text, decodes_starts, extent, fill, filter_asks_array, inspect, is_split, is_unfiltered,
+    largest_codec_meta)
 from blosc2._core.io.little_endian cimport i32
 from blosc2._core.io.source cimport Buffer, readable
 from blosc2._core.io.steps cimport step_begin, step_end, step_lock
@@ -40,7 +40,7 @@ cdef extern from "codec/own_decoder.h" nogil:
     void ZSTD_freeDCtx(void *context)
 
 
-cdef inline int streams_of(
+cdef int decode_streams(
         DecodeContext *context, const Chunk *chunk, int32_t block, uint8_t *to, int32_t wanted) noexcept nogil:
     """The streams of one loaded block, one behind the other: its bytes before their filter is undone.
 
@@ -85,11 +85,11 @@ cdef inline int decode_here(DecodeContext *context, const Chunk *chunk, int32_t 
     cdef uint8_t *streams
     cdef int status
     if is_unfiltered(chunk):
-        return streams_of(context, chunk, block, to, nbytes)
+        return decode_streams(context, chunk, block, to, nbytes)
     streams = reserve(&context.unfiltered, &context.unfiltered_size, nbytes)
     if streams == NULL:
         return NO_MEMORY
-    status = streams_of(context, chunk, block, streams, nbytes)
+    status = decode_streams(context, chunk, block, streams, nbytes)
     if status == CHUNK_OK:
         blosc2_unshuffle(chunk.typesize, nbytes, streams, to)
     return status
@@ -502,17 +502,11 @@ cdef int decode_whole(DecodeContext *context, Chunk *chunk, uint8_t *destination
     return CHUNK_OK if status == chunk.nbytes else BAD_DECODED
 
 
-cdef int decode_streams(
-        DecodeContext *context, const Chunk *chunk, int32_t block, uint8_t *to, int32_t wanted) noexcept nogil:
-    """See `streams_of`."""
-    return streams_of(context, chunk, block, to, wanted)
-
-
 cdef int decode_block(DecodeContext *context, Chunk *chunk, int32_t block, uint8_t *destination) noexcept nogil:
     """The bytes of one loaded block of a chunk whose blocks stand alone."""
     cdef int64_t start = <int64_t> block * chunk.blocksize
-    cdef int32_t nbytes = block_bytes(chunk, block)
-    cdef int status
+    cdef int32_t nbytes = block_bytes(chunk, block), first = 0, stop = 0
+    cdef int status, byte = -1
     if chunk.kind == KIND_RAW:
         memcpy(destination, chunk.data + CHUNK_HEADER + start, <size_t> nbytes)
         return CHUNK_OK
@@ -520,7 +514,7 @@ cdef int decode_block(DecodeContext *context, Chunk *chunk, int32_t block, uint8
         return fill(chunk, start, destination, nbytes)
     if is_decoded_here(chunk):
         return decode_here(context, chunk, block, destination)
-    status = check_block(chunk, block)
+    status = extent(chunk, block, &first, &stop, &byte)
     if status:
         return status
     if context.dctx == NULL:

@@ -7,7 +7,7 @@ from blosc2._core.codec.codec cimport DecodeContext
 from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, Chunk, block_span, in_order
 from blosc2._core.frame.chunk_table cimport FIRST_READ, ChunkTable
 from blosc2._core.io.little_endian cimport i32
-from blosc2._core.io.readahead cimport ONE_REQUEST, PAGE, SLOW_GAP, Wanted, ask_range, fine_ns, note_wait, want
+from blosc2._core.io.readahead cimport ONE_REQUEST, PAGE, SLOW_GAP, Wanted, ask_range, want
 
 cdef enum:
     # A chunk of so few bytes is asked for as a whole, without knowing where its blocks lie.
@@ -86,9 +86,7 @@ cdef inline bint find_blocks(
 
     If it cannot, because all of the chunk is decoded at once, all of it is wanted. What is wrong is left to the read.
     """
-    cdef int64_t since = fine_ns()
     cdef int status = table.find_chunk(index, context, chunk)
-    note_wait(wanted.state, since)
     if status != CHUNK_OK or chunk.data == NULL or chunk.kind < KIND_RAW:
         return False
     if chunk.whole or chunk.needs_geometry:

@@ -15,7 +15,7 @@ from blosc2._core.codec.thread_pool cimport is_quick
 from blosc2._core.frame.ask_chunks cimport open_asked
 from blosc2._core.frame.header_parser cimport CHECKSUMS_TAIL, TRAILER_TAIL, Header
 from blosc2._core.io.checksum cimport checksum
-from blosc2._core.io.little_endian cimport u32
+from blosc2._core.io.little_endian cimport u32, u64
 from blosc2._core.io.readahead cimport PAGE, ask_range
 from blosc2._core.io.source cimport Buffer, integers, readable
 from blosc2._core.io.steps cimport address_get, flag_get, flag_set, publish_once
@@ -65,14 +65,6 @@ cdef enum:
 cdef int64_t SPECIAL_ZERO = <int64_t> (<uint64_t> 0x81 << 56)
 cdef int64_t SPECIAL_NAN = <int64_t> (<uint64_t> 0x82 << 56)
 cdef int64_t SPECIAL_UNINIT = <int64_t> (<uint64_t> 0x84 << 56)
-
-
-cdef inline int64_t _i64le(const uint8_t *p) noexcept nogil:
-    cdef uint64_t value = 0
-    cdef int i
-    for i in range(8):
-        value |= <uint64_t> p[i] << (8 * i)
-    return <int64_t> value
 
 
 cdef class ChunkTable(Header):
@@ -175,7 +167,7 @@ cdef class ChunkTable(Header):
             if self.wholes:
                 own = checksum(0, raw, chunk.cbytes)
             for i in range(count):
-                value = _i64le(<const uint8_t *> (table + i))
+                value = <int64_t> u64(<const uint8_t *> (table + i))
                 self.check_entry(value, at)
                 stored += value >= 0
                 table[i] = value
@@ -208,7 +200,7 @@ cdef class ChunkTable(Header):
         if chunk.kind == KIND_VALUE:
             if chunk.cbytes != CHUNK_HEADER + 8:
                 self.bad(at + 12, "the offsets table repeats a value that is no offset")
-            value = _i64le(header + CHUNK_HEADER)
+            value = <int64_t> u64(header + CHUNK_HEADER)
         elif chunk.kind != KIND_ZERO:
             self.bad(at + 31, "the offsets table is a special chunk of the wrong kind")
         self.check_entry(value, at)
@@ -414,7 +406,7 @@ cdef class ChunkTable(Header):
         return status
 
     cdef int find_chunk(self, int64_t index, DecodeContext *context, Chunk *chunk) noexcept nogil:
-        """The same, but whatever its checksum says."""
+        """Find a chunk and check its header, whatever its checksum says."""
         cdef int64_t value = self.entry(index)
         cdef int64_t at, room, have
         cdef uint8_t *stored

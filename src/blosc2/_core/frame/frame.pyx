@@ -20,12 +20,12 @@ from blosc2._core.frame.ask_chunks cimport open_asked
 from blosc2._core.frame.chunk_table cimport ChunkTable, stays_with_gil
 from blosc2._core.frame.header_parser cimport PREFIX_READ
 from blosc2._core.frame.part_blocks cimport part_block
-from blosc2._core.io.checksum cimport zip_checksum, zip_joined
+from blosc2._core.io.checksum cimport sum_range, zip_checksum, zip_joined
 from blosc2._core.io.little_endian cimport i32, put32
 from blosc2._core.io.readahead cimport LOCAL, ask_for_frame
 from blosc2._core.io.source cimport Buffer, Source, integers, writable
 from blosc2._core.io.steps cimport flag_get, flag_set
-from blosc2._core.zip.archive cimport SMALL_MEMBER, Archive, check_member, sum_range, wrong_checksum
+from blosc2._core.zip.archive cimport SMALL_MEMBER, Archive, check_member, wrong_checksum
 from blosc2._core.zip.central_record cimport Member
 
 from blosc2._core.allocation import FREE as _free_bytes, allowed, too_much
@@ -175,10 +175,10 @@ cdef int check_chunk_checksums(ChunkTable frame, const ChunkChecksum *own) excep
             crc = zip_checksum(0, frame.header, <size_t> frame.header_len)
             cursor = start
             break
-        sum_range(frame.source, cursor, at - cursor, &crc)
+        sum_range(frame.source, cursor, at - cursor, True, &crc)
         crc = zip_joined(crc, own[i].crc, <uint64_t> own[i].size)
         cursor = at + own[i].size
-    sum_range(frame.source, cursor, stop - cursor, &crc)
+    sum_range(frame.source, cursor, stop - cursor, True, &crc)
     if crc != frame.member_checksum:
         raise wrong_checksum(frame.source.path, frame.key, frame.offset)
     return 0
@@ -324,20 +324,10 @@ cdef class Frame(ChunkTable):
 
     cdef int decode_checked(self, int64_t index, DecodeContext *context, uint8_t *destination, int64_t size) except -1:
         """Decode a chunk into memory of the size that it was seen to have."""
-        cdef Chunk chunk
         cdef int status
         with nogil:
             offer_gil()
-            status = self.open_chunk(index, context, &chunk)
-            if status == CHUNK_OK and chunk.nbytes != size:
-                status = BAD_LENGTH
-            if status == CHUNK_OK:
-                status = self.load_whole(index, context, &chunk)
-            if status == CHUNK_OK:
-                if chunk.needs_geometry and self.plugin is not None:
-                    status = self.plugin.decode(&chunk, destination)
-                else:
-                    status = decode_whole(context, &chunk, destination)
+            status = self.decode_chunk_into(index, context, destination, size)
             await_gil()
         if status:
             self.fail(status, index)
@@ -432,7 +422,7 @@ cdef class Frame(ChunkTable):
         return result
 
     def read_into(self, int64_t start, int64_t stop, out):
-        """The same into a writable C-contiguous buffer of exactly that size."""
+        """What `read_bytes` gives, into a writable C-contiguous buffer of exactly that size."""
         cdef Buffer view = writable(out)
         if not 0 <= start <= stop <= self.nbytes:
             raise IndexError(f"bytes {start}..{stop} are outside the {self.nbytes} bytes of the frame")

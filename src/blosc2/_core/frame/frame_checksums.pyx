@@ -9,15 +9,15 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uint8_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
-from blosc2._core.codec.block_runs cimport NOT_SPLIT, extent
 from blosc2._core.codec.chunk cimport (
-    BAD_STREAM, CHUNK_HEADER, CHUNK_OK, KIND_REGULAR, NO_MEMORY, Chunk, block_bytes, check_starts, inspect)
+    BAD_STREAM, CHUNK_HEADER, CHUNK_OK, KIND_REGULAR, NO_MEMORY, Chunk, block_bytes, check_starts, extent, inspect)
 from blosc2._core.codec.codec cimport DecodeContext, borrow, decode_whole, give_back
 from blosc2._core.frame.chunk_table cimport ChunkTable
 from blosc2._core.frame.header_parser cimport (
     CHECKSUMS_MARK, CHECKSUMS_MARK_AT, CHECKSUMS_TAIL, MIN_HEADER, TRAILER_TAIL)
-from blosc2._core.io.checksum cimport checksum, go_on
-from blosc2._core.io.readahead cimport ask_range
+from blosc2._core.io.big_endian cimport put_big
+from blosc2._core.io.checksum cimport checksum, go_on, sum_range
+from blosc2._core.io.little_endian cimport put32
 from blosc2._core.io.source cimport READ_OK, Buffer, Source, integers, readable
 
 from blosc2._core.allocation import allowed, too_much
@@ -25,20 +25,7 @@ from blosc2._core.codec.codec import reason
 from blosc2.exceptions import FormatError
 
 cdef enum:
-    PIECE = 1 << 18     # read at a time, so that it is summed while it is in the cache
     MAX_TRAILER = 0x7FFFFFFF
-
-
-cdef inline void _put_u32(uint8_t *p, uint32_t value) noexcept nogil:
-    cdef int i
-    for i in range(4):
-        p[i] = <uint8_t> (value >> 8 * i)
-
-
-cdef inline void _put_be(uint8_t *p, uint64_t value, int size) noexcept nogil:
-    cdef int i
-    for i in range(size):
-        p[i] = <uint8_t> (value >> 8 * (size - 1 - i))
 
 
 cdef int _odd(uint64_t value) noexcept nogil:
@@ -89,7 +76,7 @@ def with_checksums(header, trailer, int64_t before, checksums, uint32_t body, ui
     new_trailer = PyBytes_FromStringAndSize(NULL, total)
     h = <uint8_t *> PyBytes_AS_STRING(new_header)
     t = <uint8_t *> PyBytes_AS_STRING(new_trailer)
-    _put_be(h + 16, before + total, 8)
+    put_big(h + 16, before + total, 8)
     h[CHECKSUMS_MARK_AT] = CHECKSUMS_MARK
     memcpy(t, old_trailer.data, old)
     p = t + old
@@ -99,55 +86,25 @@ def with_checksums(header, trailer, int64_t before, checksums, uint32_t body, ui
         memcpy(p, sums.data, many)
     p += many
     memcpy(p, b"\xc1b2sums\x01", 8)
-    _put_u32(p + 8, <uint32_t> size)
-    _put_u32(p + 12, body)
-    _put_u32(p + 16, index)
-    _put_u32(p + 20, checksum(0, h, old_header.size))
-    _put_u32(p + 24, 0)
+    put32(p + 8, <uint32_t> size)
+    put32(p + 12, body)
+    put32(p + 16, index)
+    put32(p + 20, checksum(0, h, old_header.size))
+    put32(p + 24, 0)
     memcpy(p + CHECKSUMS_TAIL, old_trailer.data + old, TRAILER_TAIL)
-    _put_be(p + CHECKSUMS_TAIL + 1, total, 4)
-    _put_u32(p + 24, checksum(0, t, total))
+    put_big(p + CHECKSUMS_TAIL + 1, total, 4)
+    put32(p + 24, checksum(0, t, total))
     return new_header, new_trailer
 
 
 def range_checksum(Source source not None, int64_t offset, int64_t length, uint32_t before=0):
     """Checksum of a range of a source, behind bytes of a known checksum."""
     cdef uint32_t crc = before
-    cdef int status
     if offset < 0 or length < 0 or offset > source.size or length > source.size - offset:
         raise FormatError(f"{length} bytes are wanted here but the file has {source.size}",
                           path=source.path, offset=offset)
-    with nogil:
-        status = add_range(source, offset, length, &crc)
-    if status == NO_MEMORY:
-        raise MemoryError
-    source.check(status, offset, length)
+    sum_range(source, offset, length, False, &crc)
     return crc
-
-
-cdef int add_range(Source source, int64_t offset, int64_t length, uint32_t *crc) noexcept nogil:
-    """Go on with a checksum over a range that was checked; a status of `source`, or NO_MEMORY."""
-    cdef uint8_t *piece
-    cdef int64_t size
-    cdef int status = READ_OK
-    if length == 0:
-        return READ_OK
-    if source.base != NULL:
-        ask_range(source, offset, length)
-        crc[0] = checksum(crc[0], source.base + offset, length)
-        return READ_OK
-    piece = <uint8_t *> malloc(min(length, <int64_t> PIECE))
-    if piece == NULL:
-        return NO_MEMORY
-    while length and status == READ_OK:
-        size = min(length, <int64_t> PIECE)
-        status = source.read_into(offset, size, piece)
-        if status == READ_OK:
-            crc[0] = checksum(crc[0], piece, size)
-        offset += size
-        length -= size
-    free(piece)
-    return status
 
 
 def checksums_of(ChunkTable frame not None):
@@ -178,7 +135,7 @@ def checksums_of(ChunkTable frame not None):
                     own = checksum(0, chunk.data, chunk.cbytes)
             if status:
                 frame.fail(status, i)
-            _put_u32(to, own)
+            put32(to, own)
             to += 4
             # The body in the same pass, as long as chunks come in the order of their numbers.
             at = frame.chunks_start + frame.entry(i)
@@ -264,14 +221,9 @@ cdef int64_t index_length(ChunkTable frame) except -1:
 
 cdef enum:
     MOST_DECODED = 8 << 20         # blocks are decoded as many at a time; larger ones singly
+    NOT_SPLIT = 0x10        # of the flags of a chunk
     SHARED = -150           # no status of another module
     UNDECODED = -151
-
-
-cdef inline void _put(uint8_t *p, int32_t value) noexcept nogil:
-    cdef int i
-    for i in range(4):
-        p[i] = <uint8_t> (<uint32_t> value >> 8 * i)
 
 
 cdef struct Blocks:
@@ -323,16 +275,16 @@ cdef int _check_group(
         status = extent(chunk, first + i, &start, &stop, &byte)
         if status or stop - start > size - position:
             return status if status else BAD_STREAM
-        _put(p + CHUNK_HEADER + 4 * i, <int32_t> position)
+        put32(p + CHUNK_HEADER + 4 * i, <uint32_t> position)
         memcpy(p + position, chunk.data + start, <size_t> (stop - start))
         position += stop - start
         nbytes += block_bytes(chunk, first + i)
     if nbytes < blocksize:      # the short last block alone, which is never split
         blocksize = nbytes
         p[2] |= NOT_SPLIT
-    _put(p + 4, nbytes)
-    _put(p + 8, blocksize)
-    _put(p + 12, <int32_t> size)
+    put32(p + 4, <uint32_t> nbytes)
+    put32(p + 8, <uint32_t> blocksize)
+    put32(p + 12, <uint32_t> size)
     status = inspect(p, size, &own)
     if status == CHUNK_OK and (own.kind != KIND_REGULAR or own.nblocks != count or own.variable or own.dictionary):
         status = BAD_STREAM

@@ -22,6 +22,7 @@ from libc.string cimport memcpy
 from blosc2._core.codec.chunk cimport CHUNK_HEADER
 from blosc2._core.codec.codec cimport DecodeContext, Encoder, reserve
 from blosc2._core.codec.thread_pool cimport MOST_WORKERS, Job, WorkerGroup, acquire_group, release_group, run_in_group
+from blosc2._core.io.big_endian cimport put_big
 from blosc2._core.io.checksum cimport zip_checksum
 from blosc2._core.io.source cimport Source
 from blosc2._core.io.steps cimport counter_next, step_begin, step_end, step_lock
@@ -147,13 +148,6 @@ cdef int _turn = 0
 cdef step_lock _ring
 
 
-cdef inline void _put64(uint8_t *to, uint64_t value) noexcept nogil:
-    cdef int i
-    for i in range(7, -1, -1):
-        to[i] = <uint8_t> value
-        value >>= 8
-
-
 cdef class Template:
     """Everything of a frame but its one chunk.
 
@@ -201,8 +195,8 @@ cdef class Template:
                 kind.nbytes = self.nbytes
                 kind.before, kind.behind = self.header + raw, self.tail
                 p = <uint8_t *> PyBytes_AS_STRING(kind.before)
-                _put64(p + FRAME_LEN, header + CHUNK_HEADER + self.nbytes + PyBytes_GET_SIZE(self.tail))
-                _put64(p + CBYTES, CHUNK_HEADER + self.nbytes)
+                put_big(p + FRAME_LEN, <uint64_t> (header + CHUNK_HEADER + self.nbytes + PyBytes_GET_SIZE(self.tail)), 8)
+                put_big(p + CBYTES, <uint64_t> (CHUNK_HEADER + self.nbytes), 8)
                 self.raw = kind
             self.raw_tried = True
             return self.raw
@@ -261,8 +255,8 @@ cdef class Template:
             tail = self.zeros
         memcpy(room, PyBytes_AS_STRING(self.header), header)
         memcpy(room + header + size, PyBytes_AS_STRING(tail), PyBytes_GET_SIZE(tail))
-        _put64(room + FRAME_LEN, header + size + PyBytes_GET_SIZE(tail))
-        _put64(room + CBYTES, size)
+        put_big(room + FRAME_LEN, <uint64_t> (header + size + PyBytes_GET_SIZE(tail)), 8)
+        put_big(room + CBYTES, <uint64_t> (size), 8)
         return PyBytes_FromStringAndSize(<const char *> room, header + size + PyBytes_GET_SIZE(tail))
 
     cdef Encoder take(self):

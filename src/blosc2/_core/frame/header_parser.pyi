@@ -1,7 +1,6 @@
 from blosc2._core.io.source import Source
 
 def file_range(source: Source) -> tuple[Source, int, int]: ...
-def note_requests(frame: Header, sent: int, late: int) -> int: ...
 
 class Header:
     @property

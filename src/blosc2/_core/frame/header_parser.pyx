@@ -9,9 +9,9 @@ from libc.string cimport memcmp, memcpy, memset
 
 from blosc2._core.io.checksum cimport checksum
 from blosc2._core.codec.chunk cimport CHUNK_HEADER, FIRST_PLUGIN, MAX_BLOCK, MAX_BUFFER, filter_asks_array
+from blosc2._core.io.big_endian cimport big16, big32, big64, put_big
 from blosc2._core.io.little_endian cimport u32
-from blosc2._core.io.readahead cimport (
-    Wanted, ask_for_frame, begin_asking, fine_ns, is_absent, note_found, note_wait, state_get, stop_guessing)
+from blosc2._core.io.readahead cimport ask_for_frame, stop_guessing
 from blosc2._core.io.source cimport READ_OK, Source
 from blosc2._core.io.steps cimport counter_next
 
@@ -25,18 +25,6 @@ cdef enum:
 cdef int64_t _last_serial = 0
 
 
-cdef inline int32_t _i32be(const uint8_t *p) noexcept nogil:
-    return <int32_t> (<uint32_t> p[0] << 24 | <uint32_t> p[1] << 16 | <uint32_t> p[2] << 8 | p[3])
-
-
-cdef inline int64_t _i64be(const uint8_t *p) noexcept nogil:
-    return <int64_t> (<uint64_t> <uint32_t> _i32be(p) << 32 | <uint32_t> _i32be(p + 4))
-
-
-cdef inline int _u16be(const uint8_t *p) noexcept nogil:
-    return p[0] << 8 | p[1]
-
-
 def file_range(Source source not None):
     """Where the frame lies that a file begins with: what an append left unfinished may follow it.
 
@@ -47,7 +35,7 @@ def file_range(Source source not None):
     if source.size >= sizeof(first):
         source.check(source.read_into(0, sizeof(first), first), 0, sizeof(first))
         if memcmp(first, b"\x9e\xa8b2frame\x00", 10) == 0:
-            length = _i64be(first + 16)
+            length = big64(first + 16)
     return source, 0, length if MIN_HEADER + MIN_TRAILER <= length < source.size else source.size
 
 
@@ -71,7 +59,7 @@ cdef class Header:
         `known` are bytes of the frame that were read already, `have` how many.
         """
         cdef uint8_t prefix[PREFIX_READ]
-        cdef int64_t available, wanted, since = 0
+        cdef int64_t available, wanted
         self.source = source
         self.offset = offset
         self.key = key
@@ -88,8 +76,6 @@ cdef class Header:
                 self.bad(0, "no bytes: an empty file or byte range is no frame")
             self.bad(0, f"a frame needs at least 112 bytes and there are {available}: cut short, or no frame")
         stop_guessing(source)
-        if offset == 0:
-            since = fine_ns()
         if have == 0:
             ask_for_frame(source, offset, available)
         wanted = min(PREFIX, available)
@@ -102,8 +88,6 @@ cdef class Header:
         have = min(have, available)
         self.parse_header(known, have, available, length)
         self.find_trailer(known, have)
-        if offset == 0:     # a file of its own
-            note_wait(source.asking, since)
         return 0
 
     cdef int bad(self, int64_t at, str what) except -1:
@@ -129,23 +113,23 @@ cdef class Header:
         self.vlblocks = self.flags >> 7 & 1
         if p[26] & 15 != 0:
             self.bad(26, "the header of a directory frame in a file: open the directory that holds its chunk files")
-        frame_len = <uint64_t> _i64be(p + 16)
+        frame_len = <uint64_t> big64(p + 16)
         if frame_len > <uint64_t> available:
             self.bad(16, f"the frame says it has {frame_len} bytes and there are {available}: cut short or damaged")
         self.frame_len = <int64_t> frame_len
         if exact >= 0 and self.frame_len != exact:
             self.bad(16, f"the frame says it has {frame_len} bytes, its byte range has {exact}")
-        self.header_len = _i32be(p + 11)
+        self.header_len = big32(p + 11)
         if self.header_len < MIN_HEADER or self.header_len > self.frame_len - MIN_TRAILER:
             self.bad(11, f"header length {self.header_len} does not fit a frame of {frame_len} bytes")
-        self.nbytes = _i64be(p + 30)
+        self.nbytes = big64(p + 30)
         if self.nbytes < 0:
             self.bad(30, f"negative size {self.nbytes}")
-        self.typesize = _i32be(p + 48)
+        self.typesize = big32(p + 48)
         if self.typesize < 1 or self.typesize > MAX_BLOCK:
             self.bad(48, f"item size {self.typesize} is outside 1..{MAX_BLOCK}")
-        self.blocksize = _i32be(p + 53)
-        self.chunksize = _i32be(p + 58)
+        self.blocksize = big32(p + 53)
+        self.chunksize = big32(p + 58)
         if p[70] > 6:
             self.bad(70, f"{p[70]} filter slots; there are at most 6")
         self.codec = p[27] & 15
@@ -163,7 +147,7 @@ cdef class Header:
                 self.bad(58, f"chunk size {self.chunksize} contradicts the flags at byte {self.offset + 25}")
             if self.chunksize < 0 or self.chunksize > MAX_BUFFER:
                 self.bad(58, f"chunk size {self.chunksize} is outside 1..{MAX_BUFFER}")
-            self.cbytes = _i64be(p + 39)
+            self.cbytes = big64(p + 39)
         # A copy of the header; or of the frame, if it is small and comes from a file that is not mapped.
         self.whole = self.source.base == NULL and self.frame_len <= min(have, <int64_t> PREFIX_READ)
         kept = self.frame_len if self.whole else self.header_len
@@ -192,7 +176,7 @@ cdef class Header:
         cdef Entry *entry
         if h[at] != 0x93 or h[at + 1] != 0xCD or h[at + 4] != 0xDE:
             self.bad(at, "the table of metalayers has the wrong type markers")
-        n = _u16be(h + at + 5)
+        n = big16(h + at + 5)
         if n > MAX_METALAYERS:
             self.bad(at + 5, f"{n} metalayers; there are at most {MAX_METALAYERS}")
         at += TABLE_HEAD
@@ -205,11 +189,11 @@ cdef class Header:
             at += 1 + entry.name_length
             if h[at] != 0xD2:
                 self.bad(at, f"the offset of metalayer {i} has the wrong type marker")
-            entry.content = _i32be(h + at + 1)
+            entry.content = big32(h + at + 1)
             at += 5
             if entry.content < FIXED_HEADER or entry.content > end - 5 or h[entry.content] != 0xC6:
                 self.bad(at - 4, f"the content of metalayer {i} is not where its offset {entry.content} says")
-            entry.content_length = _i32be(h + entry.content + 1)
+            entry.content_length = big32(h + entry.content + 1)
             entry.content += 5
             if entry.content_length < 0 or entry.content_length > end - entry.content:
                 self.bad(entry.content - 4, f"the content of metalayer {i} reaches outside the header")
@@ -227,8 +211,8 @@ cdef class Header:
         entry.name = <int32_t> at + 1
         entry.name_length = h[at] & 31
         at += 1 + entry.name_length
-        entry.content = _i32be(h + at + 1) + 5
-        entry.content_length = _i32be(h + entry.content - 4)
+        entry.content = big32(h + at + 1) + 5
+        entry.content_length = big32(h + entry.content - 4)
         return at + 5
 
     cdef int check_name(self, const uint8_t *name, int length, int64_t at) except -1:
@@ -254,7 +238,7 @@ cdef class Header:
         self.copy(at - CHECKSUMS_TAIL, CHECKSUMS_TAIL + TRAILER_TAIL, last, prefix, have)
         if tail[0] != 0xCE:
             self.bad(at, "no trailer at the end of the frame: cut short or damaged")
-        length = <uint32_t> _i32be(tail + 1)
+        length = <uint32_t> big32(tail + 1)
         if length < MIN_TRAILER or length > <uint64_t> (self.frame_len - self.header_len):
             self.bad(at + 1, f"trailer length {length} does not fit the frame")
         self.trailer_len = length
@@ -271,11 +255,10 @@ cdef class Header:
         self.chunks_stop = self.chunks_start + self.cbytes
         self.checksums_len = 0
         if self.header[CHECKSUMS_MARK_AT] == CHECKSUMS_MARK and memcmp(last, b"\xc1b2sums\x01", 8) == 0:
-            length = last[8] | <uint32_t> last[9] << 8 | <uint32_t> last[10] << 16 | <uint32_t> last[11] << 24
+            length = u32(last + 8)
             if CHECKSUMS_TAIL <= length and length <= self.trailer_len - MIN_TRAILER:
                 self.checksums_len = length
-                self.header_holds = checksum(0, self.header, self.header_len) == (
-                    last[20] | <uint32_t> last[21] << 8 | <uint32_t> last[22] << 16 | <uint32_t> last[23] << 24)
+                self.header_holds = checksum(0, self.header, self.header_len) == u32(last + 20)
         return 0
 
     cdef const uint8_t *memory(self, int64_t at) noexcept nogil:
@@ -311,11 +294,10 @@ cdef class Header:
 
     @property
     def needs_geometry(self):
-        """Whether the frame declares a codec or filter that works on the blocks of an array."""
         return self.wants_geometry()
 
     cdef bint wants_geometry(self) noexcept:
-        """The same."""
+        """Whether the frame declares a codec or filter that works on the blocks of an array."""
         cdef int i
         if self.codec >= FIRST_PLUGIN:
             return True
@@ -343,11 +325,10 @@ cdef class Header:
 
     @property
     def only_array(self):
-        """Whether `b2nd` is the only metalayer."""
         return self.holds_only_array()
 
     cdef bint holds_only_array(self) noexcept:
-        """The same."""
+        """Whether `b2nd` is the only metalayer."""
         cdef int32_t length
         return self.entry_count == 1 and self.find_metalayer(b"b2nd", 4, &length) != NULL
 
@@ -413,40 +394,31 @@ cdef class Header:
         return result
 
     def plain_bytes(self):
-        """The same without the checksums that files carry."""
-        cdef int64_t at = self.offset + self.header_len
-        cdef int64_t length = self.frame_len - self.checksums_len
-        cdef int64_t rest = length - TRAILER_TAIL - self.header_len
-        cdef uint64_t value = length
+        """What `stored_bytes` gives, without the checksums that files carry."""
+        cdef bytes header, trailer, result
+        cdef int64_t rest
         cdef uint8_t *to
-        cdef int status, i
+        cdef int status
         if self.checksums_len == 0:
             return self.stored_bytes()
-        result = PyBytes_FromStringAndSize(NULL, length)
+        header, trailer = self.plain_ends()
+        rest = self.frame_len - self.checksums_len - len(header) - len(trailer)
+        result = PyBytes_FromStringAndSize(NULL, self.frame_len - self.checksums_len)
         to = <uint8_t *> PyBytes_AS_STRING(result)
-        memcpy(to, self.header, <size_t> self.header_len)
+        memcpy(to, PyBytes_AS_STRING(header), <size_t> self.header_len)
         with nogil:
-            status = self.fetch(at, rest, to + self.header_len)
-            if status == READ_OK:
-                status = self.fetch(
-                    self.offset + self.frame_len - TRAILER_TAIL, TRAILER_TAIL, to + length - TRAILER_TAIL)
-        self.source.check(status, at, rest)
-        to[CHECKSUMS_MARK_AT] = 0
-        for i in range(8):
-            to[16 + i] = <uint8_t> (value >> 8 * (7 - i))
-        value = self.trailer_len - self.checksums_len
-        for i in range(4):
-            to[length - TRAILER_TAIL + 1 + i] = <uint8_t> (value >> 8 * (3 - i))
+            status = self.fetch(self.offset + self.header_len, rest, to + self.header_len)
+        self.source.check(status, self.offset + self.header_len, rest)
+        memcpy(to + self.header_len + rest, PyBytes_AS_STRING(trailer), <size_t> len(trailer))
         return result
 
     def plain_ends(self):
         """Header and trailer of a serialised frame, without the checksums that files carry."""
         cdef int64_t start = self.header_len if self.nbytes == 0 else self.frame_len - self.trailer_len
         cdef int64_t before = self.frame_len - TRAILER_TAIL - self.checksums_len - start
-        cdef uint64_t value = self.frame_len - self.checksums_len
         cdef bytes header, trailer
         cdef uint8_t *to
-        cdef int status, i
+        cdef int status
         if self.header == NULL:
             raise ValueError("a frame that was never serialised has no bytes of its own")
         header = PyBytes_FromStringAndSize(<const char *> self.header, self.header_len)
@@ -457,16 +429,11 @@ cdef class Header:
             if status == READ_OK:
                 status = self.fetch(self.offset + self.frame_len - TRAILER_TAIL, TRAILER_TAIL, to + before)
         self.source.check(status, self.offset + start, before)
-        if self.checksums_len == 0:
-            return header, trailer
-        to = <uint8_t *> PyBytes_AS_STRING(header)
-        to[CHECKSUMS_MARK_AT] = 0
-        for i in range(8):
-            to[16 + i] = <uint8_t> (value >> 8 * (7 - i))
-        value = self.trailer_len - self.checksums_len
-        to = <uint8_t *> PyBytes_AS_STRING(trailer) + before
-        for i in range(4):
-            to[1 + i] = <uint8_t> (value >> 8 * (3 - i))
+        if self.checksums_len:
+            put_big(to + before + 1, <uint64_t> (self.trailer_len - self.checksums_len), 4)
+            to = <uint8_t *> PyBytes_AS_STRING(header)
+            to[CHECKSUMS_MARK_AT] = 0
+            put_big(to + 16, <uint64_t> (self.frame_len - self.checksums_len), 8)
         return header, trailer
 
     # ------------------------------------------------------------ variable-length metadata
@@ -509,7 +476,7 @@ cdef class Header:
         table = {}
         if end < at + 10 or t[at] != 0x93 or t[at + 1] != 0xCD or t[at + 4] != 0xDE:
             self.bad(start + at, "the table of variable-length metadata has the wrong type markers")
-        n = _u16be(t + at + 5)
+        n = big16(t + at + 5)
         if n > MAX_VLMETA:
             self.bad(start + at + 5, f"{n} entries of variable-length metadata; there are at most {MAX_VLMETA}")
         at += 7
@@ -522,11 +489,11 @@ cdef class Header:
             at += 1 + name_length
             if t[at] != 0xD2:
                 self.bad(start + at, f"the offset of metadata entry {i} has the wrong type marker")
-            content = _i32be(t + at + 1)
+            content = big32(t + at + 1)
             at += 5
             if content < 2 or content > end - 5 or t[content] != 0xC6:
                 self.bad(start + at - 4, f"metadata entry {name!r} is not where its offset {content} says")
-            length = _i32be(t + content + 1)
+            length = big32(t + content + 1)
             content += 5
             if length < 0 or length > end - content:
                 self.bad(start + content - 4, f"metadata entry {name!r} reaches outside the trailer")
@@ -555,14 +522,3 @@ cdef class Header:
     def vlmeta_chunks(self):
         """Name -> stored chunk of every entry."""
         return {name: self.vlmeta_chunk(name) for name in self.load_vlmeta()}
-
-
-def note_requests(Header frame not None, long sent, long late):
-    """Note what a read does that asked for bytes so many times, some of which came late; returns the streak. For tests."""
-    cdef Wanted wanted
-    if frame.source.asking == NULL:
-        raise ValueError("nobody asks for bytes in memory")
-    begin_asking(frame.source, frame.source.asking, &wanted)
-    wanted.sent, wanted.late = sent, late
-    note_found(wanted.state, is_absent(&wanted), 1)
-    return state_get(&wanted.state.streak)

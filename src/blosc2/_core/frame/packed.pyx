@@ -9,6 +9,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 
+from blosc2._core.io.big_endian cimport from_big
 from blosc2._core.io.source cimport Buffer, readable
 
 from msgpack import Unpacker
@@ -55,14 +56,6 @@ cdef int64_t COPIES = 2 if Unpacker.__module__ == "msgpack.fallback" else 0
 MOST_PER_BYTE = max(200, SLOT + SET_ITEM + SCALAR) + (DEEPEST + 1) * COPIES
 
 
-cdef inline int64_t _number(const uint8_t *p, int size) noexcept nogil:
-    cdef int64_t value = 0
-    cdef int i
-    for i in range(size):
-        value = value << 8 | p[i]
-    return value
-
-
 cdef int64_t _text(const uint8_t *p, int64_t n) noexcept nogil:
     """A string: as wide as its widest character, and a copy while that is found out."""
     cdef uint8_t seen = 0
@@ -97,9 +90,9 @@ cdef int64_t _extension(const uint8_t *p, int64_t n, int code, int depth, int64_
         if n and p[0] & 0xF0 == 0x90:
             count = p[0] & 15
         elif n > 2 and p[0] == 0xDC:
-            count = _number(p + 1, 2)
+            count = <int64_t> from_big(p + 1, 2)
         elif n > 4 and p[0] == 0xDD:
-            count = _number(p + 1, 4)
+            count = <int64_t> from_big(p + 1, 4)
         size += SET + (SET_ITEM * count if count > 4 and count < n else 0)
     else:
         size += ARRAY + n
@@ -133,7 +126,7 @@ cdef int64_t _walk(const uint8_t *p, int64_t room, int depth, bint in_array, int
             head = 0 if code < 0xC0 else 1 << (code - (0xC4 if code < 0xD0 else 0xD9))
             if head > room:
                 break
-            n = code & 31 if code < 0xC0 else _number(p, head)
+            n = code & 31 if code < 0xC0 else <int64_t> from_big(p, head)
             p += head
             room -= head
             if n > room:
@@ -146,7 +139,7 @@ cdef int64_t _walk(const uint8_t *p, int64_t room, int depth, bint in_array, int
             head = 2 if code == 0xDC or code == 0xDE else 4
             if head > room:
                 break
-            n = _number(p, head)
+            n = <int64_t> from_big(p, head)
             p += head
             room -= head
             # Some versions of msgpack make lists as long as they say, if that is no more than all bytes there are.
@@ -167,7 +160,7 @@ cdef int64_t _walk(const uint8_t *p, int64_t room, int depth, bint in_array, int
         head = 1 << (code - 0xC7) if code < 0xD0 else 0
         if head + 1 > room:
             break
-        n = _number(p, head) if head else 1 << (code - 0xD4)
+        n = <int64_t> from_big(p, head) if head else 1 << (code - 0xD4)
         code = p[head]
         p += head + 1
         room -= head + 1
@@ -237,13 +230,13 @@ cdef int64_t _behind(const uint8_t *data, int64_t at, int64_t size) noexcept nog
             head = 2 if code == 0xDC or code == 0xDE else 4
             if head > size - at:
                 return -1
-            pending += _number(data + at, head) << (code >= 0xDE)
+            pending += <int64_t> from_big(data + at, head) << (code >= 0xDE)
             at += head
             head = 0
         if head:
             if head > size - at:
                 return -1
-            n += _number(data + at, head)
+            n += <int64_t> from_big(data + at, head)
             at += head
         if n > size - at or pending > size - at + 1:
             return -1
@@ -290,7 +283,7 @@ cdef class PackedList:
             head = 2 if p[0] == 0xDC else 4
             if size < 1 + head:
                 raise ValueError("the list ends before it says how long it is")
-            self.count = _number(p + 1, head)
+            self.count = <int64_t> from_big(p + 1, head)
             at += head
         else:
             raise ValueError("it is no list")
@@ -349,7 +342,7 @@ cdef class PackedList:
         return self.count
 
     def parts(self, int64_t most):
-        """The same items as packed lists of at most so many.
+        """Its items as packed lists of at most so many.
 
         Examples
         --------

@@ -2,10 +2,11 @@
 """Blocks of which a part is wanted: through the block cache, and decoded as far as they are needed."""
 
 from libc.stdint cimport int32_t, int64_t, uint64_t, uint8_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memset
 
-from blosc2._core.codec.block_runs cimport LARGE_BLOCK, is_run, run_of
-from blosc2._core.codec.chunk cimport CHUNK_OK, NO_MEMORY, Chunk, block_bytes, decodes_starts, is_split, is_unfiltered
+from blosc2._core.codec.chunk cimport (
+    CHUNK_OK, KIND_REGULAR, NO_MEMORY, Chunk, block_bytes, decodes_starts, extent, is_split, is_unfiltered)
 from blosc2._core.codec.codec cimport (
     CACHED_BLOCKS, CachedBlock, DecodeContext, decode_block, decode_streams, reserve_scratch)
 from blosc2._core.frame.chunk_table cimport ChunkTable
@@ -86,6 +87,37 @@ cdef inline void label_cached(DecodeContext *context, CachedBlock *cached, uint6
     cached.nbytes = block_bytes(chunk, block)
     cached.shuffled = shuffled
     cached.decoded = decoded
+
+
+# A stream of zeros, or of another byte, takes 4 or 5 bytes however long it is (FORMATS 2.3). So a few hundred bytes can
+# claim 2 GiB: large blocks that are one byte throughout are recognised without decoding them.
+cdef enum:
+    LARGE_BLOCK = 1 << 20   # whose runs are looked for before it is decoded; smaller ones are decoded as soon
+
+
+cdef inline bint is_run(const Chunk *chunk, int32_t block, uint8_t *byte) noexcept nogil:
+    """Whether a loaded block of a chunk whose blocks stand alone is one byte throughout."""
+    cdef int32_t start = 0, stop = 0
+    cdef int value = -1
+    if chunk.kind != KIND_REGULAR or extent(chunk, block, &start, &stop, &value) or value < 0:
+        return False
+    byte[0] = <uint8_t> value
+    return True
+
+
+cdef inline uint8_t *run_of(DecodeContext *context, uint8_t byte, int64_t size) noexcept nogil:
+    """Scratch of one byte throughout; NULL when there is no memory."""
+    cdef uint8_t *room
+    if byte == 0:
+        # Fresh zeros of the system are no memory before somebody writes to them.
+        free(context.scratch)
+        context.scratch = <uint8_t *> calloc(<size_t> size, 1)
+        context.scratch_size = size if context.scratch != NULL else 0
+        return context.scratch
+    room = reserve_scratch(context, size)
+    if room != NULL:
+        memset(room, byte, <size_t> size)
+    return room
 
 
 cdef inline int part_block(

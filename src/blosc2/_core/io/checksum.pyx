@@ -1,13 +1,15 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
 """CRC-32C of bytes, and the CRC-32 of ZIP archives: 15 to 60 GB/s, where the processor has instructions for it."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
 
-from blosc2._core.io.source cimport Buffer, integers, readable
+from blosc2._core.io.readahead cimport ask_range
+from blosc2._core.io.source cimport READ_OK, Buffer, Source, integers, readable
 
 cdef extern from "io/crc.h" nogil:
     void crc32c_prepare()
-    void crc32c_choose()
+    uint32_t crc_times(uint32_t a, uint32_t b, uint32_t polynomial)
     int b2_crc_way
     uint32_t crc32c_of(uint32_t before, const uint8_t *data, size_t size)
     uint32_t crc32c_by_way(int way, uint32_t before, const uint8_t *data, size_t size)
@@ -27,6 +29,8 @@ cdef enum:
     LONG = 1 << 16
     # Bytes that are copied and summed at a time.
     FOLDED = 64
+    # Of a file that is not mapped: read at a time, so that it is summed while it is in the cache.
+    PIECE = 1 << 18
     # Joining two checksums takes as long as reading some thousand bytes.
     WORTH_JOINING = 1 << 13
 
@@ -36,7 +40,6 @@ cdef uint32_t[2] _polynomials = [0x82F63B78, 0xEDB88320]
 cdef uint32_t[2][64] _powers
 
 crc32c_prepare()
-crc32c_choose()
 crc32_prepare()
 
 #: How many ways there are to compute them here; `crc32c` and `crc32` take their numbers, from 0 on.
@@ -44,23 +47,12 @@ WAYS = b2_crc_way + 1
 ZIP_WAYS = b2_crc32_way + 1
 
 
-cdef uint32_t _times(uint32_t a, uint32_t b, uint32_t polynomial) noexcept nogil:
-    """The product of two polynomials modulo the one of a checksum."""
-    cdef uint32_t product = 0
-    while a:
-        if <int32_t> a < 0:
-            product ^= b
-        a <<= 1
-        b = (b >> 1) ^ (polynomial if b & 1 else 0)
-    return product
-
-
 cdef void _prepare_powers():
     cdef int k, kind
     for kind in range(2):
         _powers[kind][0] = 0x40000000
         for k in range(1, 64):
-            _powers[kind][k] = _times(_powers[kind][k - 1], _powers[kind][k - 1], _polynomials[kind])
+            _powers[kind][k] = crc_times(_powers[kind][k - 1], _powers[kind][k - 1], _polynomials[kind])
 
 _prepare_powers()
 
@@ -69,7 +61,7 @@ cdef inline uint32_t _joined(uint32_t first, uint32_t second, uint64_t size, int
     cdef int k = 3      # a byte is 8 bits
     while size:
         if size & 1:
-            first = _times(_powers[kind][k], first, _polynomials[kind])
+            first = crc_times(_powers[kind][k], first, _polynomials[kind])
         size >>= 1
         k += 1
     return first ^ second
@@ -81,7 +73,7 @@ cdef uint32_t joined(uint32_t first, uint32_t second, uint64_t size) noexcept no
 
 
 cdef uint32_t zip_joined(uint32_t first, uint32_t second, uint64_t size) noexcept nogil:
-    """The same of the checksums of ZIP archives."""
+    """What `joined` gives, of the checksums of ZIP archives."""
     return _joined(first, second, size, 1)
 
 
@@ -91,7 +83,7 @@ cdef uint32_t go_on(uint32_t before, uint32_t own, const uint8_t *data, size_t s
 
 
 cdef uint32_t checksum(uint32_t before, const uint8_t *data, size_t size) noexcept nogil:
-    """The same without Python."""
+    """The CRC-32C behind bytes of a known one."""
     return crc32c_of(before, data, size)
 
 
@@ -121,25 +113,29 @@ cdef bint copy_and_checksum(bint zip, uint32_t *crc, uint8_t *to, const int64_t 
     return True
 
 
+cdef uint32_t _sum(bint zip, object data, uint32_t before, int way) except? 0:
+    """A checksum of a contiguous buffer, by one of the ways of this processor; by the best if that is -1."""
+    cdef Buffer view = readable(data)
+    cdef size_t size = view.size
+    if way >= 0 and way >= (ZIP_WAYS if zip else WAYS):
+        raise ValueError(f"there are {ZIP_WAYS if zip else WAYS} ways, from 0 on")
+    if size == 0:
+        return before
+    if way >= 0:
+        return crc32_by_way(way, before, view.data, size) if zip else crc32c_by_way(way, before, view.data, size)
+    if size < LONG:
+        return crc32_of(before, view.data, size) if zip else crc32c_of(before, view.data, size)
+    with nogil:
+        before = crc32_of(before, view.data, size) if zip else crc32c_of(before, view.data, size)
+    return before
+
+
 def crc32(data not None, uint32_t before=0, int way=-1):
     """CRC-32, as ZIP archives have it, of a contiguous buffer that follows bytes of a known one; what `zlib` computes.
 
     `way` computes it in one of the `ZIP_WAYS` of this processor.
     """
-    cdef Buffer view = readable(data)
-    cdef size_t size = view.size
-    cdef uint32_t crc
-    if size == 0:
-        return before
-    if way >= 0:
-        if way >= ZIP_WAYS:
-            raise ValueError(f"there are {ZIP_WAYS} ways, from 0 on")
-        return crc32_by_way(way, before, view.data, size)
-    if size < LONG:
-        return crc32_of(before, view.data, size)
-    with nogil:
-        crc = crc32_of(before, view.data, size)
-    return crc
+    return _sum(True, data, before, way)
 
 
 def crc32c(data not None, uint32_t before=0, bint portable=False, int way=-1):
@@ -147,20 +143,7 @@ def crc32c(data not None, uint32_t before=0, bint portable=False, int way=-1):
 
     `portable` computes it as on processors without the instruction, and `way` in one of the `WAYS` of this processor.
     """
-    cdef Buffer view = readable(data)
-    cdef size_t size = view.size
-    cdef uint32_t crc
-    if size == 0:
-        return before
-    if portable or way >= 0:
-        if way >= WAYS:
-            raise ValueError(f"there are {WAYS} ways, from 0 on")
-        return crc32c_by_way(0 if portable else way, before, view.data, size)
-    if size < LONG:
-        return crc32c_of(before, view.data, size)
-    with nogil:
-        crc = crc32c_of(before, view.data, size)
-    return crc
+    return _sum(False, data, before, 0 if portable else way)
 
 
 def crc32c_joined(uint32_t first, uint32_t second, uint64_t size):
@@ -184,20 +167,41 @@ def crc32c_of_parts(uint32_t before, sums, sizes):
             if size_of[i] != last:  # most parts are as long as the one before
                 last = size_of[i]
                 power = _joined(<uint32_t> 0x80000000, 0, <uint64_t> last, 0)
-            before = _times(power, before, _polynomials[0]) ^ sum_of[i]
+            before = crc_times(power, before, _polynomials[0]) ^ sum_of[i]
     return before
 
 
 def crc32c_both(data not None, uint32_t before):
     """Checksum of a buffer, and of it behind what came before; it is read once."""
     cdef Buffer view = readable(data)
-    cdef size_t size = view.size
-    cdef uint32_t own
-    if size == 0:
-        return 0, before
-    if size < LONG:
-        own = crc32c_of(0, view.data, size)
-    else:
-        with nogil:
-            own = crc32c_of(0, view.data, size)
-    return own, go_on(before, own, view.data, size)
+    cdef uint32_t own = _sum(False, data, 0, -1)
+    return own, go_on(before, own, view.data, view.size)
+
+
+cdef int sum_range(Source source, int64_t offset, int64_t length, bint zip, uint32_t *crc) except -1:
+    """Go on with a checksum over a range inside a source: CRC-32C, or the CRC-32 of ZIP archives."""
+    cdef uint8_t *piece = NULL
+    cdef const uint8_t *data
+    cdef int64_t size, end = offset + length
+    cdef int status = READ_OK
+    if length <= 0:
+        return 0
+    if source.base == NULL:
+        piece = <uint8_t *> malloc(<size_t> min(length, <int64_t> PIECE))
+        if piece == NULL:
+            raise MemoryError
+    with nogil:
+        if piece == NULL:
+            ask_range(source, offset, length)
+        while offset < end and status == READ_OK:
+            size = end - offset
+            data = source.base + offset
+            if piece != NULL:
+                size = min(size, <int64_t> PIECE)
+                data = piece
+                status = source.read_into(offset, size, piece)
+            if status == READ_OK:
+                crc[0] = crc32_of(crc[0], data, <size_t> size) if zip else crc32c_of(crc[0], data, <size_t> size)
+            offset += size
+    free(piece)
+    return source.check(status, end - length, length)

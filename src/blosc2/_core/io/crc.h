@@ -35,6 +35,42 @@
 #endif
 #endif
 
+/* The polynomials of both, in reflected form: the highest bit is the 1. */
+#define B2_CRC32C 0x82F63B78u
+#define B2_CRC32 0xEDB88320u
+
+static void b2_make_table(uint32_t table[8][256], uint32_t polynomial) {
+    uint32_t i, crc;
+    int bit, k;
+    for (i = 0; i < 256; i++) {
+        crc = i;
+        for (bit = 0; bit < 8; bit++) crc = (crc >> 1) ^ (polynomial & (0u - (crc & 1u)));
+        table[0][i] = crc;
+    }
+    for (i = 0; i < 256; i++)
+        for (k = 1; k < 8; k++) table[k][i] = (table[k - 1][i] >> 8) ^ table[0][table[k - 1][i] & 255];
+}
+
+B2_INLINE uint32_t crc_by_table(uint32_t table[8][256], uint32_t crc, const uint8_t *p, size_t n) {
+    for (; n >= 8; p += 8, n -= 8) {
+        crc ^= (uint32_t) p[0] | (uint32_t) p[1] << 8 | (uint32_t) p[2] << 16 | (uint32_t) p[3] << 24;
+        crc = table[7][crc & 255] ^ table[6][crc >> 8 & 255] ^ table[5][crc >> 16 & 255] ^ table[4][crc >> 24]
+            ^ table[3][p[4]] ^ table[2][p[5]] ^ table[1][p[6]] ^ table[0][p[7]];
+    }
+    for (; n; p++, n--) crc = (crc >> 8) ^ table[0][(crc ^ *p) & 255];
+    return crc;
+}
+
+/* The product of two polynomials modulo another. */
+B2_INLINE uint32_t crc_times(uint32_t a, uint32_t b, uint32_t polynomial) {
+    uint32_t product = 0;
+    for (; a; a <<= 1) {
+        product ^= b & (0u - (a >> 31));
+        b = (b >> 1) ^ (polynomial & (0u - (b & 1u)));
+    }
+    return product;
+}
+
 /* CRC-32C (Castagnoli, RFC 3720 appendix B.4): reflected polynomial 0x82F63B78, all ones in and out.
  *
  * By the instruction that x86-64 has since SSE 4.2 and ARM since ARMv8.1, else by tables of 8 x 256 entries ("slicing by
@@ -42,30 +78,8 @@
  * where AVX-512 multiplies polynomials, 256 bytes at a time are folded (Gopal et al. 2009), 5 times as fast. All give
  * the same numbers. */
 static uint32_t b2_crc_table[8][256];
-
-B2_INLINE void crc32c_prepare(void) {
-    uint32_t i, crc;
-    int bit, k;
-    for (i = 0; i < 256; i++) {
-        crc = i;
-        for (bit = 0; bit < 8; bit++) crc = (crc >> 1) ^ (0x82F63B78u & (0u - (crc & 1u)));
-        b2_crc_table[0][i] = crc;
-    }
-    for (i = 0; i < 256; i++)
-        for (k = 1; k < 8; k++)
-            b2_crc_table[k][i] = (b2_crc_table[k - 1][i] >> 8) ^ b2_crc_table[0][b2_crc_table[k - 1][i] & 255];
-}
-
-B2_INLINE uint32_t crc32c_by_table(uint32_t crc, const uint8_t *p, size_t n) {
-    for (; n >= 8; p += 8, n -= 8) {
-        crc ^= (uint32_t) p[0] | (uint32_t) p[1] << 8 | (uint32_t) p[2] << 16 | (uint32_t) p[3] << 24;
-        crc = b2_crc_table[7][crc & 255] ^ b2_crc_table[6][crc >> 8 & 255] ^ b2_crc_table[5][crc >> 16 & 255]
-            ^ b2_crc_table[4][crc >> 24] ^ b2_crc_table[3][p[4]] ^ b2_crc_table[2][p[5]] ^ b2_crc_table[1][p[6]]
-            ^ b2_crc_table[0][p[7]];
-    }
-    for (; n; p++, n--) crc = (crc >> 8) ^ b2_crc_table[0][(crc ^ *p) & 255];
-    return crc;
-}
+#define crc32c_by_table(crc, p, n) crc_by_table(b2_crc_table, crc, p, n)
+#define crc32c_times(a, b) crc_times(a, b, B2_CRC32C)
 
 #if defined(__x86_64__) && defined(__GNUC__)
 /* Clang has the instruction as a feature of its own. */
@@ -101,16 +115,6 @@ B2_CRC_TARGET static uint32_t crc32c_by_instruction(uint32_t crc, const uint8_t 
 #else
 #define crc32c_by_instruction crc32c_by_table
 #endif
-
-/* The product of two polynomials modulo the one of the checksum; in reflected form, the highest bit is the 1. */
-B2_INLINE uint32_t crc32c_times(uint32_t a, uint32_t b) {
-    uint32_t product = 0;
-    for (; a; a <<= 1) {
-        product ^= b & (0u - (a >> 31));
-        b = (b >> 1) ^ (0x82F63B78u & (0u - (b & 1u)));
-    }
-    return product;
-}
 
 /* Three streams of this many bytes at once. x to the power of the bits of one, and of two, brings them together. */
 #define B2_STREAM 4096
@@ -165,9 +169,10 @@ static uint32_t crc32c_by_folding(uint32_t crc, const uint8_t *p, size_t n) {
 #define b2_can_fold() 0
 #endif
 
-B2_INLINE void crc32c_choose(void) {
+B2_INLINE void crc32c_prepare(void) {
     int k;
     uint32_t power = 0x40000000;    /* x */
+    b2_make_table(b2_crc_table, B2_CRC32C);
     for (k = 1; k < B2_STREAM * 8; k *= 2) power = crc32c_times(power, power);
     b2_crc_one_stream = power;
     b2_crc_two_streams = crc32c_times(power, power);
@@ -195,18 +200,8 @@ B2_INLINE uint32_t crc32c_by_way(int way, uint32_t before, const uint8_t *p, siz
  * AVX-512 does it; what is no multiple of 16 or 64 is shifted to where it belongs. ARMv8.1 has an instruction. Else
  * by tables of 8 x 256 entries. All give the same numbers. */
 static uint32_t b2_crc32_table[8][256];
+#define crc32_by_table(crc, p, n) crc_by_table(b2_crc32_table, crc, p, n)
 static int b2_crc32_way;    /* 0: by tables, 1: by the instruction or folding 64 bytes, 2: folding 256 */
-
-B2_INLINE uint32_t crc32_by_table(uint32_t crc, const uint8_t *p, size_t n) {
-    for (; n >= 8; p += 8, n -= 8) {
-        crc ^= (uint32_t) p[0] | (uint32_t) p[1] << 8 | (uint32_t) p[2] << 16 | (uint32_t) p[3] << 24;
-        crc = b2_crc32_table[7][crc & 255] ^ b2_crc32_table[6][crc >> 8 & 255] ^ b2_crc32_table[5][crc >> 16 & 255]
-            ^ b2_crc32_table[4][crc >> 24] ^ b2_crc32_table[3][p[4]] ^ b2_crc32_table[2][p[5]] ^ b2_crc32_table[1][p[6]]
-            ^ b2_crc32_table[0][p[7]];
-    }
-    for (; n; p++, n--) crc = (crc >> 8) ^ b2_crc32_table[0][(crc ^ *p) & 255];
-    return crc;
-}
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define B2_FOLDS __attribute__((target("pclmul,sse4.1")))
@@ -343,16 +338,7 @@ B2_ARM_CRC static uint32_t crc32_by_folding(uint32_t crc, const uint8_t *p, size
 #endif
 
 B2_INLINE void crc32_prepare(void) {
-    uint32_t i, crc;
-    int bit, k;
-    for (i = 0; i < 256; i++) {
-        crc = i;
-        for (bit = 0; bit < 8; bit++) crc = (crc >> 1) ^ (0xEDB88320u & (0u - (crc & 1u)));
-        b2_crc32_table[0][i] = crc;
-    }
-    for (i = 0; i < 256; i++)
-        for (k = 1; k < 8; k++)
-            b2_crc32_table[k][i] = (b2_crc32_table[k - 1][i] >> 8) ^ b2_crc32_table[0][b2_crc32_table[k - 1][i] & 255];
+    b2_make_table(b2_crc32_table, B2_CRC32);
     b2_crc32_way = b2_crc32_ways();
 }
 

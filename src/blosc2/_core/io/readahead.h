@@ -11,8 +11,7 @@
 #if defined(_WIN32) || !(defined(POSIX_FADV_WILLNEED) || defined(F_RDADVISE))
 #define B2_ASKS 0
 static inline int64_t coarse_ms(void) { return 0; }
-static inline int64_t fine_ns(void) { return 0; }
-static inline int drops_requests(int fd) {
+static inline int answers_late(int fd) {
   (void)fd;
   return 0;
 }
@@ -24,10 +23,6 @@ static inline long window_of(int64_t device) {
   (void)device;
   return -1;
 }
-static inline int is_there(int fd, const uint8_t *base, int64_t offset) {
-  (void)fd, (void)base, (void)offset;
-  return 1;
-}
 #else
 #define B2_ASKS 1
 #include <time.h>
@@ -35,7 +30,6 @@ static inline int is_there(int fd, const uint8_t *base, int64_t offset) {
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/sysmacros.h>
-#include <sys/uio.h>
 #include <sys/vfs.h>
 #endif
 
@@ -51,7 +45,6 @@ static inline int64_t clock_ns(clockid_t clock) {
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 static inline int64_t coarse_ms(void) { return clock_ns(B2_COARSE) / 1000000; }
-static inline int64_t fine_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
 
 /* What a request may take, in ns, for bytes that are in memory: about twice what was measured. Those that are not take
    at least three times as long, because pages have to be allocated and the request has to be sent. `mincore` would
@@ -59,16 +52,26 @@ static inline int64_t fine_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
 #define B2_CALL_NS 2500
 #define B2_PAGE_NS 200
 
-/* Whether a file lies on a file system of FUSE. While 9 requests are under way, such a system drops those ahead of the
+/* Whether a file lies behind a network: 1; 2 on FUSE. While 9 requests are under way, such a system drops those ahead of the
    reader if the kernel has read ahead by itself before: it must not, then. */
-static inline int drops_requests(int fd) {
+static inline int answers_late(int fd) {
 #ifdef __linux__
   struct statfs about;
-  return fstatfs(fd, &about) == 0 && about.f_type == 0x65735546;
+  if (fstatfs(fd, &about) == 0)
+    switch ((uint32_t)about.f_type) {
+    case 0x65735546: return 2;  /* FUSE */
+    case 0x6969:                /* NFS */
+    case 0xFF534D42:            /* CIFS */
+    case 0xFE534D42:            /* SMB */
+    case 0x00C36400:            /* Ceph */
+    case 0x0BD00BD0:            /* Lustre */
+    case 0x19830326:            /* BeeGFS */
+    case 0x47504653: return 1;  /* GPFS */
+    }
 #else
   (void)fd;
-  return 0;
 #endif
+  return 0;
 }
 
 /* How many KiB the system reads ahead of reads that follow each other, of a file on a disk; -1 where that is unknown.
@@ -92,23 +95,6 @@ static inline long window_of(int64_t device) {
 #else
   (void)device;
   return -1;
-#endif
-}
-
-/* Whether the page of a byte is in memory, as far as the system tells, and nobody reads it just now; else 1. `mincore`
-   tells only whoever may write to the file. */
-static inline int is_there(int fd, const uint8_t *base, int64_t offset) {
-#if defined(__linux__) && defined(RWF_NOWAIT)
-  char byte;
-  struct iovec to = {&byte, 1};
-  unsigned char there = 1;
-  if (base == NULL)
-    return preadv2(fd, &to, 1, (off_t)offset, RWF_NOWAIT) != -1 || errno != EAGAIN;
-  /* Where pages are larger, the system takes no such address. */
-  return mincore((void *)((uintptr_t)(base + offset) / 4096 * 4096), 1, &there) != 0 || (there & 1);
-#else
-  (void)fd, (void)base, (void)offset;
-  return 1;
 #endif
 }
 

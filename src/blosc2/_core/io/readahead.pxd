@@ -1,31 +1,27 @@
 # cython: cdivision=True, boundscheck=False, wraparound=False
 """Asking for all bytes that a read needs before it begins, so that it waits for the disk once and not once for each block.
 
-Of bytes that are in memory nobody needs to ask. How long the system takes for a request tells whether they were. After
-32 requests in a row for which they were, as many reads go without asking, and twice as many after each request that finds
-the same, up to 1,024, for 10 ms at most. The first bytes that were not in memory end that. Whole leaves that are asked for
-ahead are counted by themselves: reads find them in memory because they were asked for. Of a read of many parts only some
-are asked for, once all requests have found the same for so long that 1,024 reads go without. So reading from memory costs nothing
-that can be measured, and of a file that is half in memory no read goes without.
+Three rules. Byte ranges are sorted, joined where little lies between them, and asked for all at once. How long the system
+takes for a request tells whether its bytes were in memory: when they were for 32 reads in a row, nothing is asked for 10 ms,
+and then it is looked at again; the first bytes that were not in memory end that. Where reads follow each other, or so many
+whole leaves of a file were read that all are likely to be, the system reads on by itself, in larger pages, if it reads far; else
+as many bytes ahead are asked for as were read so far, between 256 KiB and 16 MiB.
 
-Of reads that follow each other the system brings what comes next; then nothing is asked for. They count as found in
-memory, though nobody knows whether they were: asking would gain them nothing. The same holds for whole leaves in any order
-when so many of a file were read that all are likely to be: what the system reads around one of them is needed later.
+Whole leaves that are asked for ahead are counted by themselves: reads find them in memory because they were asked for.
 """
 
 from cpython.exc cimport PyErr_SetInterrupt
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport qsort
 
-from blosc2._core.io.source cimport ELSEWHERE, NOT_GUESSING, READING_ON, SCANS, TOLD_RANDOM, AskState, Scan, Source
+from blosc2._core.io.source cimport ELSEWHERE, NOT_GUESSING, READING_ON, TOLD_RANDOM, AskState, Source
 from blosc2._core.io.steps cimport number_get, number_set, state_change, state_get, state_set
 
 cdef extern from "io/readahead.h" nogil:
     const bint B2_ASKS
     int64_t coarse_ms()
-    int64_t fine_ns()
     bint ask_for(int fd, const uint8_t *base, int64_t offset, int64_t length)
-    bint drops_requests(int fd)
+    int answers_late(int fd)
     long window_of(int64_t device)
     void advise_mapping(const void *start, int64_t length, int advice)
     enum:
@@ -38,21 +34,18 @@ cdef extern from "io/prefetch.h" nogil:
 cdef enum:
     # Bytes of a mapped frame that are brought into the processor's cache when it is opened.
     BROUGHT = 768
-    # Requests in a row that found all bytes in memory, before reads go without, how many do, and for how many ms.
+    # Reads in a row that found all bytes in memory, before reads go without asking, and for how many ms they do.
     LEAST_STREAK = 32
-    FEW_MORE = 8
-    MOST_UNASKED = 1024
     UNASKED_MS = 10
-    # Requests of one read for each that may be late. To wait for so few bytes takes no longer than so many requests.
+    # Requests of one read for each that may be late, because the thread was interrupted. To wait for so few bytes takes no
+    # longer than so many requests.
     MANY = 64
     # Byte ranges that are sorted and merged before they are asked for.
     MOST_SPANS = 256
     # Gaps between them that are read, too: a page, or more where the bytes before the gap are four times as many.
     PAGE = 4096
     WIDEST_GAP = 1 << 15
-    # Where bytes come later than that, gaps of so many are read, too, as long as all is one request to the server.
-    LATE_NS = 1500000
-    STAYS_SLOW = 16
+    # Over a network gaps of so many are read, too, as long as all is one request to the server.
     SLOW_GAP = 1 << 16
     ONE_REQUEST = 1 << 17
     # Of bytes on a server, gaps that cost less than a request, though nobody needs them.
@@ -65,16 +58,12 @@ cdef enum:
     FRAME_TAIL = 1 << 13
     # Files from which on the system is not to guess which bytes of a mapping are needed next.
     GUESSED = 1 << 20
-    # Bytes that are asked for where small reads follow each other, in which such a read may begin.
-    NEAR = 1 << 18
-    # Files up to this size are asked for as a whole then, and once.
-    ALL_NEAR = 1 << 20
     # Bytes of a mapping behind its leaves that are asked for when the first of them is needed.
     TAIL = 1 << 20
-    # Bytes that are asked for ahead of the decoder.
+    # Bytes that are asked for ahead of the decoder, at most, and of reads that follow each other at least.
     AHEAD_BYTES = 16 << 20
-    # So many requests that follow each other, with no more than so many bytes between them, are taken for the beginning
-    # of more.
+    NEAR = 1 << 18
+    # So many reads that follow each other, with no more than so many bytes between them, are the beginning of more.
     FOLLOWING = 3
     FORWARD = 1 << 20
     # From its first byte to its last a read that others follow has no more than so many times its bytes.
@@ -99,12 +88,11 @@ cdef struct Wanted:
     int64_t size
     int64_t room
     AskState *state
-    Scan *scan          # the reads that they belong to
     bint noted          # whether it was noted where they lie; for leaves that are opened next it is not
     bint left           # whether they are left to the system, which reads on by itself
+    bint leaf           # whether they are all chunks of a frame
     long sent           # requests
     long late           # those that took as long as if bytes were not in memory
-    bint leaf           # whether they are all chunks of a frame
     void *far           # the source, if its bytes are on a server
     int count
     Span spans[MOST_SPANS]
@@ -112,26 +100,7 @@ cdef struct Wanted:
 
 cdef inline bint is_due(AskState *state) noexcept nogil:
     """Whether to ask before the next read."""
-    cdef long left
-    if state == NULL or not (B2_ASKS or state_get(&state.told) == ELSEWHERE):
-        return False
-    left = state_get(&state.unasked)
-    if left <= 0:
-        return True
-    if coarse_ms() >= state_get(&state.until):
-        state_set(&state.unasked, 0)
-        return True
-    state_set(&state.unasked, left - 1)
-    return False
-
-
-cdef inline bint goes_without(AskState *state) noexcept nogil:
-    """Whether the next read need not ask; only every eighth looks at the clock for that."""
-    cdef long left = state_get(&state.unasked)
-    if left <= 0 or (left & 7 == 0 and coarse_ms() >= state_get(&state.until)):
-        return False
-    state_set(&state.unasked, left - 1)
-    return True
+    return state != NULL and (B2_ASKS or state_get(&state.told) == ELSEWHERE) and coarse_ms() >= number_get(&state.until)
 
 
 cdef inline bint is_cold(AskState *state) noexcept nogil:
@@ -139,41 +108,18 @@ cdef inline bint is_cold(AskState *state) noexcept nogil:
     return state != NULL and state_get(&state.streak) == 0
 
 
-cdef inline bint is_trusted(Source source) noexcept nogil:
-    """Whether all bytes of a file were in memory for long."""
-    return not source.far and state_get(&source.asking.streak) == MOST_UNASKED
-
-
 cdef inline void begin_asking(Source source, AskState *state, Wanted *wanted) noexcept nogil:
-    wanted.fd, wanted.base, wanted.state = source.fd, source.base, state
-    wanted.size, wanted.room = source.size, source.room
+    wanted.fd, wanted.base, wanted.size, wanted.state = source.fd, source.base, source.size, state
+    wanted.room = source.room
     wanted.noted = state != source.asking
-    wanted.far = <void *> source if source.far else NULL
-    wanted.scan = NULL
     wanted.left = wanted.leaf = False
+    wanted.far = <void *> source if source.far else NULL
     wanted.sent = wanted.late = 0
     wanted.count = 0
 
 
-cdef inline bint is_absent(const Wanted *wanted) noexcept nogil:
-    """Whether bytes were not in memory; of very many requests some are late only because the thread was interrupted."""
-    return wanted.late > wanted.sent // MANY
-
-
 cdef inline int by_start(const void *a, const void *b) noexcept nogil:
     return ((<const Span *> a).start > (<const Span *> b).start) - ((<const Span *> a).start < (<const Span *> b).start)
-
-
-cdef inline void note_wait(AskState *state, int64_t since) noexcept nogil:
-    """Take note of how long it took until bytes came that were asked for; a long wait counts for some more."""
-    cdef long slow
-    if state == NULL:
-        return
-    slow = state_get(&state.slow)
-    if fine_ns() - since > LATE_NS:
-        state_set(&state.slow, STAYS_SLOW)
-    elif slow:
-        state_set(&state.slow, slow - 1)
 
 
 cdef inline bint join(AskState *state, Span *before, int64_t start, int64_t stop) noexcept nogil:
@@ -183,60 +129,28 @@ cdef inline bint join(AskState *state, Span *before, int64_t start, int64_t stop
         if gap > LEAST_GAP and gap > min((before.stop - before.start) // 16, <int64_t> WIDEST_GAP):
             return False
     elif start < before.start or (gap > PAGE and gap > min((before.stop - before.start) // 4, <int64_t> WIDEST_GAP) and not (
-            state_get(&state.slow) and gap <= SLOW_GAP and stop - before.start <= ONE_REQUEST)):
+            state.slow and gap <= SLOW_GAP and stop - before.start <= ONE_REQUEST)):
         return False
     before.stop = max(before.stop, stop)
     return True
 
 
-cdef inline Scan *scan_of(AskState *state, int64_t start) noexcept nogil:
-    """The reads that one follows, or goes back among; else those that it begins, in the place of others."""
-    cdef int64_t last
-    cdef long i
-    for i in range(SCANS):
-        last = number_get(&state.scans[i].last)
-        if last <= start <= last + FORWARD or (
-                start < last <= start + AHEAD_BYTES and state_get(&state.scans[i].follows) == FOLLOWING):
-            return &state.scans[i]
-    i = (state_get(&state.replaced) + 1) % SCANS
-    state_set(&state.replaced, i)
-    state_set(&state.scans[i].follows, 0)
-    number_set(&state.scans[i].last, start)
-    return &state.scans[i]
-
-
-cdef inline bint follows_on(AskState *state, Scan *scan, int64_t start, int64_t stop, int64_t nbytes) noexcept nogil:
-    """Note where the bytes of a read lie, `nbytes` of them, and tell whether reads follow each other, as of leaves in order.
-
-    Of a read that leaves most bytes out nobody can tell what comes next.
-    """
-    cdef long follows = state_get(&scan.follows), i
-    if stop - start > SPARSE * nbytes + FORWARD // 8:
-        for i in range(SCANS):
-            state_set(&state.scans[i].follows, 0)
-        follows = 0
-    elif start < number_get(&scan.last):
+cdef inline bint follows_on(AskState *state, int64_t start, int64_t stop, int64_t forward) noexcept nogil:
+    """Note a read, and tell whether reads follow each other: each begins no more than `forward` bytes behind the one before."""
+    cdef int64_t last = number_get(&state.last)
+    cdef long follows = state_get(&state.follows)
+    if start < last <= start + AHEAD_BYTES and follows == FOLLOWING:
         return True     # the same bytes again, or others nearby
-    else:
-        follows = min(follows + 1, <long> FOLLOWING)
-    number_set(&scan.last, stop)
-    state_set(&scan.follows, follows)
+    # Some reads between them may have gone without asking.
+    if not last <= start <= last + (4 * forward if follows == FOLLOWING else forward):
+        follows = 0
+        number_set(&state.first, start)
+        number_set(&state.onward, 0)
+        number_set(&state.ask_at, 0)
+    follows = min(follows + 1, <long> FOLLOWING)
+    state_set(&state.follows, follows)
+    number_set(&state.last, stop)
     return follows == FOLLOWING
-
-
-cdef inline bint some_follow(AskState *state) noexcept nogil:
-    """Whether there are reads that follow each other."""
-    cdef int i
-    for i in range(SCANS):
-        if state_get(&state.scans[i].follows) == FOLLOWING:
-            return True
-    return False
-
-
-cdef inline bint system_guesses(const uint8_t *base, AskState *state) noexcept nogil:
-    """Whether the system looks for reads that follow each other by itself."""
-    cdef long told = state_get(&state.told)
-    return told != NOT_GUESSING and told != TOLD_RANDOM and (base == NULL or told != 0)
 
 
 cdef inline bint reads_far(const uint8_t *base, AskState *state) noexcept nogil:
@@ -251,77 +165,52 @@ cdef inline bint reads_far(const uint8_t *base, AskState *state) noexcept nogil:
     return window >= WIDE_WINDOW or (window < 0 and base == NULL)
 
 
-cdef inline void tell_to_read_on(const uint8_t *base, int64_t room, AskState *state, bint onward) noexcept nogil:
-    """Have the system read ahead of a mapping by itself, as long as reads follow each other; or no longer."""
-    if state_change(&state.told, NOT_GUESSING if onward else READING_ON, READING_ON if onward else NOT_GUESSING):
+cdef inline void ask_onward(int fd, const uint8_t *base, int64_t size, AskState *state, int64_t stop) noexcept nogil:
+    """Ask for what comes behind reads that follow each other, if half of what was asked for last is reached."""
+    cdef int64_t onward = max(number_get(&state.onward), stop)
+    cdef int64_t ahead = max(min(stop - number_get(&state.first), <int64_t> AHEAD_BYTES), <int64_t> NEAR)
+    cdef int64_t reach = min(stop + ahead, size)
+    if stop >= number_get(&state.ask_at):
+        number_set(&state.ask_at, stop + ahead // 2 if reach < size else size)
+        number_set(&state.onward, reach)
+        if reach > onward:
+            ask_for(fd, base, onward, reach - onward)
+
+
+cdef inline bint read_on(
+        int fd, const uint8_t *base, int64_t size, int64_t room, AskState *state, bint follows, int64_t stop) noexcept nogil:
+    """Have what comes next be read, if that can be told; whether the system does so, and nothing has to be asked for."""
+    cdef long told = state_get(&state.told)
+    cdef bint scanned = number_get(&state.leaves) > size // 512 * min(max((size >> 20) - SMALL_FILE, 0), <int64_t> MOST_LEAVES)
+    cdef bint onward = (follows or scanned) and told != TOLD_RANDOM and reads_far(base, state)
+    if base != NULL and state_change(&state.told, NOT_GUESSING if onward else READING_ON, READING_ON if onward else NOT_GUESSING):
         if room >= GUESSED:
             advise_mapping(base, room, B2_NORMAL if onward else B2_RANDOM)
-
-
-cdef inline void ask_onward(int fd, const uint8_t *base, int64_t size, Scan *scan, int64_t stop) noexcept nogil:
-    """Ask for what comes behind the bytes that are needed, if half of what was asked for last is reached."""
-    cdef int64_t onward = number_get(&scan.onward), reach = min(stop + AHEAD_BYTES, size)
-    if onward > stop + AHEAD_BYTES:     # of another part of the file
-        onward = stop
-    if onward - stop > AHEAD_BYTES // 2:
-        return
-    onward = max(onward, stop)
-    number_set(&scan.onward, reach)
-    if reach > onward:
-        ask_for(fd, base, onward, reach - onward)
-
-
-cdef inline bint is_scanned(const uint8_t *base, int64_t size, AskState *state) noexcept nogil:
-    """Whether so many leaves of a file were read whole that the system is to read around them."""
-    return (number_get(&state.leaves) > size // 512 * min(max((size >> 20) - SMALL_FILE, 0), <int64_t> MOST_LEAVES)
-            and state_get(&state.told) != TOLD_RANDOM and reads_far(base, state))
-
-
-cdef inline void note_leaf(AskState *state, int64_t nbytes, int64_t size) noexcept nogil:
-    """Take note of a whole leaf that was not in memory, or may not have been."""
-    cdef int64_t leaves = number_get(&state.leaves) + nbytes
-    number_set(&state.leaves, leaves if leaves < size else 0)   # the next time may be another matter
-
-
-cdef inline bint reads_on(Wanted *wanted, int64_t start, int64_t stop, int64_t nbytes) noexcept nogil:
-    """Note where the bytes of a read lie, and see to it that those behind them are read where reads follow each other.
-
-    Whether the system does that, so that nothing has to be asked for. What it reads by itself costs half as much time as
-    what it is asked for, because it takes larger pages.
-    """
-    cdef AskState *state = wanted.state
-    wanted.scan = scan_of(state, start)
-    if not follows_on(state, wanted.scan, start, stop, nbytes):
-        if is_scanned(wanted.base, wanted.size, state):
-            if wanted.base != NULL:
-                tell_to_read_on(wanted.base, wanted.room, state, True)
-            return system_guesses(wanted.base, state)
-        if state_get(&state.told) == READING_ON and not some_follow(state):
-            tell_to_read_on(wanted.base, wanted.room, state, False)
-        return False
-    if state_get(&state.told) != TOLD_RANDOM and reads_far(wanted.base, state):
-        if wanted.base != NULL:
-            tell_to_read_on(wanted.base, wanted.room, state, True)
-        if system_guesses(wanted.base, state):
-            return True
-    ask_onward(wanted.fd, wanted.base, wanted.size, wanted.scan, stop)
+    if onward and (base != NULL or told != NOT_GUESSING):
+        return True
+    if follows and told != TOLD_RANDOM:
+        ask_onward(fd, base, size, state, stop)
     return False
 
 
 cdef inline void note_spans(Wanted *wanted) noexcept nogil:
-    """Note where the bytes of a read lie, by those that it asks for first; others follow them."""
-    cdef int64_t nbytes = 0, stop = wanted.spans[wanted.count - 1].stop
+    """Note where the bytes of a read lie, by those that it asks for first. Of one that leaves most bytes out nobody can tell
+    what comes next."""
+    cdef int64_t nbytes = 0, start = wanted.spans[0].start, stop = wanted.spans[wanted.count - 1].stop
+    cdef bint follows = False
     cdef int i
     if wanted.noted:
-        if wanted.scan != NULL and stop > number_get(&wanted.scan.last):
-            number_set(&wanted.scan.last, stop)
         return
     wanted.noted = True
     if not wanted.leaf:     # who reads parts of arrays is not going to read all leaves whole
         number_set(&wanted.state.leaves, 0)
     for i in range(wanted.count):
         nbytes += wanted.spans[i].stop - wanted.spans[i].start
-    wanted.left = reads_on(wanted, wanted.spans[0].start, stop, nbytes)
+    if stop - start <= SPARSE * nbytes + FORWARD // 8:
+        follows = follows_on(wanted.state, start, stop, FORWARD)
+    else:
+        state_set(&wanted.state.follows, 0)
+    wanted.left = read_on(wanted.fd, wanted.base, wanted.size, wanted.room, wanted.state, follows, stop)
 
 
 cdef inline void fetch_spans(Wanted *wanted) noexcept nogil:
@@ -341,6 +230,7 @@ cdef inline void fetch_spans(Wanted *wanted) noexcept nogil:
 
 cdef inline void send_requests(Wanted *wanted) noexcept nogil:
     """Ask for what is wanted so far."""
+    cdef int64_t leaves
     cdef int i, kept = 0
     if wanted.count == 0:
         return
@@ -359,8 +249,9 @@ cdef inline void send_requests(Wanted *wanted) noexcept nogil:
             if ask_for(wanted.fd, wanted.base, wanted.spans[i].start, wanted.spans[i].stop - wanted.spans[i].start):
                 wanted.late += 1
         wanted.sent += wanted.count
-    if wanted.leaf and (wanted.left or is_absent(wanted)):
-        note_leaf(wanted.state, wanted.spans[wanted.count - 1].stop - wanted.spans[0].start, wanted.size)
+    if wanted.leaf and (wanted.left or wanted.late):
+        leaves = number_get(&wanted.state.leaves) + wanted.spans[wanted.count - 1].stop - wanted.spans[0].start
+        number_set(&wanted.state.leaves, leaves if leaves < wanted.size else 0)     # the next time may be another matter
     wanted.count = 0
 
 
@@ -385,79 +276,49 @@ cdef inline void want(Wanted *wanted, int64_t offset, int64_t length) noexcept n
     wanted.count += 1
 
 
-cdef inline void note_found(AskState *state, bint absent, long requests) noexcept nogil:
-    """Take note of whether bytes that were asked for were in memory."""
-    cdef long streak = state_get(&state.streak)
-    if absent:
-        # After so many that were in memory it may be that the thread only had to wait for a processor.
-        streak = LEAST_STREAK - FEW_MORE if streak == MOST_UNASKED else 0
-    else:
-        streak += requests
-        if streak > LEAST_STREAK:
-            streak = min(2 * streak, <long> MOST_UNASKED)
-    state_set(&state.streak, streak)
-    if streak >= LEAST_STREAK:
-        state_set(&state.until, <long> (coarse_ms() + UNASKED_MS))
-        state_set(&state.unasked, streak)
-
-
-cdef inline void end_asking(Wanted *wanted, long requests) noexcept nogil:
-    """Ask for the rest; all of it counts as so many requests."""
+cdef inline void end_asking(Wanted *wanted, long reads) noexcept nogil:
+    """Ask for the rest, and take note of whether all was in memory; it counts as so many reads."""
+    cdef long streak = 0
     send_requests(wanted)
-    note_found(wanted.state, is_absent(wanted), requests)
+    if wanted.late <= wanted.sent // MANY:
+        streak = min(state_get(&wanted.state.streak) + reads, <long> LEAST_STREAK)
+        if streak == LEAST_STREAK:
+            number_set(&wanted.state.until, coarse_ms() + UNASKED_MS)
+    state_set(&wanted.state.streak, streak)
 
 
 cdef inline void ask_range(Source source, int64_t offset, int64_t length) noexcept nogil:
     """Ask for one byte range, if now is the time."""
     cdef Wanted wanted
-    if not is_due(source.asking) or offset < 0 or offset >= source.size or length <= 0:
-        return
-    length = min(length, source.size - offset)
-    begin_asking(source, source.asking, &wanted)
-    if source.far:
+    if is_due(source.asking):
+        begin_asking(source, source.asking, &wanted)
         want(&wanted, offset, length)
         end_asking(&wanted, 1)
-    elif not reads_on(&wanted, offset, offset + length, length):
-        note_found(source.asking, ask_for(source.fd, source.base, offset, length), 1)
-
-
-cdef inline void look_whether_still(Source source, int64_t offset) noexcept nogil:
-    """Notice it when a small read is no longer one of those that follow each other."""
-    cdef AskState *state = source.asking
-    cdef Scan *scan = scan_of(state, offset)
-    if offset - number_get(&scan.last) > NEAR:
-        number_set(&scan.last, offset)
-    if not some_follow(state) and not is_scanned(source.base, source.size, state):
-        tell_to_read_on(source.base, source.room, state, False)
 
 
 cdef inline void ask_near(Source source, int64_t offset) noexcept nogil:
-    """Read on where small reads follow each other, as of leaves in the order of their keys.
+    """Have what comes behind small reads be read that follow each other, as of leaves in the order of their keys.
 
-    If the system guesses it notices that itself.
+    Of positional reads the system notices that itself, where it may guess.
     """
     cdef AskState *state = source.asking
-    cdef int64_t near, ready
+    cdef int64_t last
+    cdef long told
+    cdef bint follows
     if state == NULL:
         return
-    if system_guesses(source.base, state):
-        if state_get(&state.told) == READING_ON:
-            look_whether_still(source, offset)
+    told, last = state_get(&state.told), number_get(&state.last)
+    if (told != NOT_GUESSING and told != READING_ON) or offset == last:
         return
-    near, ready = number_get(&state.near), number_get(&state.ready)
-    if near <= offset < ready:
+    if number_get(&state.first) <= offset < number_get(&state.ask_at):
+        number_set(&state.last, max(last, offset))
         return
-    if near < offset and offset - max(near, ready) < NEAR:
-        if source.size <= ALL_NEAR:
-            number_set(&state.near, 0)
-            number_set(&state.ready, source.size)
-            ask_range(source, 0, source.size)
-            return
-        number_set(&state.ready, offset + NEAR)
-        ask_range(source, offset, NEAR)
-    else:
-        number_set(&state.ready, offset)
-    number_set(&state.near, offset)
+    follows = follows_on(state, offset, offset, NEAR)
+    if not follows and told != READING_ON:
+        return
+    if coarse_ms() < number_get(&state.until) or (
+            read_on(source.fd, source.base, source.size, source.room, state, follows, offset)):
+        number_set(&state.ask_at, offset + NEAR)
 
 
 cdef inline void stop_guessing(Source source) noexcept nogil:

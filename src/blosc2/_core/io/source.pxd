@@ -55,27 +55,18 @@ cdef enum:
     READING_ON = 4      # of a mapping: that it may guess, as long as reads follow each other
     ELSEWHERE = 5       # nothing: the bytes come from a server, and each request counts
 
-cdef enum:
-    # Of a store some of whose leaves are embedded, two parts are read in turn.
-    SCANS = 2
-
-cdef struct Scan:
-    # Reads of which each begins not far behind the one before.
-    int64_t last    # where the bytes of the last one end
-    int64_t onward  # how far was asked for ahead of them
-    long follows    # how many there were, up to some
-
 cdef struct AskState:
     # Of a file, for all of its sources: see readahead.pxd. Threads change it without a lock, by atomics.h.
-    long unasked    # reads that need not ask
-    long streak     # as many were found in memory one after the other
-    long until      # ms of the coarse clock
-    long slow       # whether bytes that were asked for came late, as over a network; for how many more waits
+    long streak     # as many reads found their bytes in memory one after the other
+    int64_t until   # ms of the coarse clock; no read asks before
     long told       # what the system was told
-    int64_t near    # where the last small read ended of those that follow each other
-    int64_t ready   # and how far it was asked for then
-    Scan scans[SCANS]  # reads that may follow each other
-    long replaced   # which of them was replaced last
+    bint slow       # whether the file lies behind a network; set when it is opened
+    # Reads that follow each other: how many there were, up to some, where they began, and where the last one ended.
+    long follows
+    int64_t first
+    int64_t last
+    int64_t onward  # how far was asked for ahead of them
+    int64_t ask_at  # where it is time to ask for more
     int64_t leaves  # bytes of the leaves that were read as a whole and not in order, of up to one for each of the file
     int64_t device  # that the file lies on
     long window     # KiB that the system reads ahead by itself; below 0 where unknown, 0 before it was looked at
@@ -140,6 +131,7 @@ cdef class Source:
     cdef int check_whole(self, int64_t offset) except -1
     cdef int check(self, int status, int64_t offset, int64_t length) except -1
     cdef int show(self, OpenFile file, int64_t size) except -1
+    cdef int look_how_late(self, int fd) except -1
     cdef void number(self) noexcept
 
 

@@ -27,7 +27,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, strchr
 
 from blosc2._core.io.large_pages cimport LARGE_READ, use_large_pages
-from blosc2._core.io.readahead cimport B2_RANDOM, GUESSED, STAYS_SLOW, drops_requests, is_due
+from blosc2._core.io.readahead cimport B2_RANDOM, GUESSED, answers_late, is_due
 from blosc2._core.io.steps cimport counter_next, state_change, state_get, state_set
 
 from blosc2.exceptions import FormatError, ShortReadError
@@ -180,11 +180,9 @@ cdef class Source:
         file.fd = os.open(self.path, _O_FLAGS)
         self._identify(os.fstat(file.fd))
         self.show(file, self.size)
-        # The number of a device that is none is 0, or has 0 as its first part.
-        if self.size >= GUESSED and self.identity[0] >> 8 & 0xFFF == 0 and drops_requests(file.fd):
+        if self.look_how_late(file.fd) == 2:
             _advise(file, ADVICE.index("random"), 0, 0)
             state_set(&file.asking[0].told, NOT_GUESSING)
-            state_set(&file.asking[0].slow, STAYS_SLOW)
         return self
 
     @staticmethod
@@ -316,7 +314,7 @@ cdef class Source:
         return found
 
     def longer(self, int64_t size):
-        """The same file, open for positional reads, with as many bytes as were written to it by now."""
+        """This file, open for positional reads, with as many bytes as were written to it by now."""
         cdef Source other = Source.__new__(Source)
         if self.fd < 0 or os.fstat(self.fd).st_size < size:
             raise ValueError(f"this is no file of {size} bytes that is open for positional reads")
@@ -386,8 +384,8 @@ cdef class Source:
         if file is None or os.fstat(self.fd).st_size < length:
             raise FormatError(f"{length} bytes are wanted here but the file was cut just now", path=self.path, offset=0)
         other.show(file, length)
-        if self.asking != NULL and state_get(&self.asking.slow):
-            state_set(&other.asking.slow, STAYS_SLOW)
+        if self.asking != NULL:
+            other.asking.slow = self.asking.slow
         return other
 
     def reopen(self):
@@ -435,6 +433,15 @@ cdef class Source:
         if self.identity is not None:
             file.asking[0].device = self.identity[0]
         return 0
+
+    cdef int look_how_late(self, int fd) except -1:
+        """Find out whether a large file lies behind a network: see `answers_late`."""
+        cdef int late = 0
+        # The number of a device that is none is 0, or has 0 as its first part.
+        if self.size >= GUESSED and self.identity[0] >> 8 & 0xFFF == 0:
+            late = answers_late(fd)
+            self.asking.slow = late != 0
+        return late
 
     def __dealloc__(self):
         free(self.runs)
@@ -494,7 +501,7 @@ cdef class Source:
         return held
 
     cdef int read_runs(self, int64_t offset, int64_t length, uint8_t *destination) noexcept nogil:
-        """The same of what has neither a descriptor nor one address: joined runs."""
+        """Copy bytes out of what has neither a descriptor nor one address: joined runs."""
         cdef int64_t i = run_at(self.runs, self.run_count, offset), within, size, got
         cdef Run *run
         while length:
@@ -652,11 +659,12 @@ cdef Source _mapped_whole(path, Source old):
             # A writer may just have cut off the remains of another.
             if os.fstat(fd).st_size >= size:
                 break
+        self.show(file, size)
+        self.look_how_late(fd)
     finally:
         os.close(fd)
     if old is not None:
         _advise_again(file, old)
-    self.show(file, size)
     return self
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 
 def as_bytes(items: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The same memory for copies, with the bytes between fields."""
+    """One memory for copies, with the bytes between fields."""
     return items if items.dtype.names is None else items.view(np.dtype((np.void, items.dtype.itemsize)))
 
 

@@ -103,7 +103,6 @@ cdef class Operation:
     cdef int64_t pieces             # that each chunk is divided into; each is a task
     cdef int64_t next_task          # an atomic number, and so is `status`
     cdef int64_t stop_task
-    cdef const int32_t *order       # in which tasks are done, if it is another one
     cdef int64_t status             # of what went wrong first, and the chunk
     cdef int64_t failed
     cdef long has_failed

@@ -21,6 +21,7 @@ from blosc2._core.codec.codec cimport DecodeContext, Encoder
 from blosc2._core.codec.thread_pool cimport Job, WorkerGroup, acquire_group, release_group, run_in_group
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.frame.part_blocks cimport part_block
+from blosc2._core.io.big_endian cimport big32, big64
 from blosc2._core.io.source cimport Buffer, integers
 from blosc2._core.io.steps cimport counter_next, number_get, number_set, state_change, step_begin, step_end, step_lock
 
@@ -29,14 +30,6 @@ from blosc2.exceptions import FormatError
 
 cdef int64_t MAX_BYTES = 0x7FFFFFFFFFFFFFFF
 cdef int64_t MOST_ITEMS = 0x7FFFFFFF    # of a chunk on one axis, as metadata can say
-
-
-cdef inline int64_t _be(const uint8_t *p, int length) noexcept nogil:
-    cdef uint64_t value = 0
-    cdef int i
-    for i in range(length):
-        value = value << 8 | p[i]
-    return <int64_t> value if length == 8 else <int64_t> <int32_t> value
 
 
 cdef class Geometry:
@@ -259,7 +252,7 @@ def parse_geometry(Frame frame not None, dtype_of):
 
 
 cdef tuple geometry_of(Frame frame, dtype_of):
-    """The same, and the frame."""
+    """What `parse_geometry` gives, and the frame."""
     cdef int32_t length
     cdef bytes own, content = None
     cdef tuple last
@@ -317,13 +310,13 @@ cdef object _parse(Frame frame, Geometry self, const uint8_t *m, int32_t length,
             if m[0] != (0xD3 if fields == 0 else 0xD2):
                 raise _bad(frame, at, "a length has the wrong type marker")
             if fields == 0:
-                self.c.shape[i] = _be(m + 1, 8)
+                self.c.shape[i] = big64(m + 1)
                 m += 9
             elif fields == 1:
-                self.c.chunks[i] = _be(m + 1, 4)
+                self.c.chunks[i] = big32(m + 1)
                 m += 5
             else:
-                self.c.blocks[i] = _be(m + 1, 4)
+                self.c.blocks[i] = big32(m + 1)
                 m += 5
     length -= <int32_t> needed
     if length == 0:
@@ -331,7 +324,7 @@ cdef object _parse(Frame frame, Geometry self, const uint8_t *m, int32_t length,
     else:
         if length < 6 or m[0] != 0 or m[1] != 0xDB:
             raise _bad(frame, at, "the dtype has an unknown form; only NumPy dtype strings are known")
-        text_length = <int64_t> <uint32_t> _be(m + 2, 4)
+        text_length = <int64_t> <uint32_t> big32(m + 2)
         if text_length != length - 6:
             raise _bad(frame, at, f"a dtype of {text_length} bytes is announced and {length - 6} are there")
         if text_length > 65536:

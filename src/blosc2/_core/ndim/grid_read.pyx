@@ -13,7 +13,6 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint32_t, uint64_t, uint8_
 from libc.stdlib cimport free, malloc, qsort, realloc
 from libc.string cimport memcpy, memmove, memset
 
-from blosc2._core.codec.block_runs cimport LARGE_BLOCK
 from blosc2._core.codec.chunk cimport (
     BAD_LENGTH, BAD_SPECIAL, BAD_SUM, CHUNK_HEADER, CHUNK_OK, FILTER_SHUFFLE, KIND_RAW, KIND_REGULAR, KIND_VALUE,
     MOST_STEPS, NO_MEMORY, Chunk, block_bytes, block_span, block_start, fill, in_order, reads_in_streams)
@@ -25,13 +24,12 @@ from blosc2._core.codec.thread_pool cimport Job, WorkerGroup, acquire_group, rel
 from blosc2._core.frame.ask_chunks cimport find_blocks, is_most, is_wanted_whole, want_beginning, want_block, want_chunk
 from blosc2._core.frame.chunk_table cimport ChunkTable, stays_with_gil
 from blosc2._core.frame.frame cimport ChunkChecksum, Frame, check_chunk_checksums, chunk_checksums, note_checksum
-from blosc2._core.frame.part_blocks cimport part_block
+from blosc2._core.frame.part_blocks cimport LARGE_BLOCK, part_block
 from blosc2._core.io.checksum cimport checksum, copy_and_checksum, joined, zip_checksum, zip_joined
 from blosc2._core.io.large_pages cimport FRESH_LEAST, FRESH_MOST, bring_pages, is_fresh
 from blosc2._core.io.little_endian cimport u32
 from blosc2._core.io.readahead cimport (
-    AHEAD_BYTES, PAGE, Wanted, begin_asking, end_asking, goes_without, is_cold, is_due, is_trusted, note_found,
-    send_early, send_requests)
+    AHEAD_BYTES, PAGE, Wanted, begin_asking, end_asking, is_cold, is_due, send_early, send_requests)
 from blosc2._core.io.steps cimport counter_next, number_get, number_set, state_change, state_get, state_set
 from blosc2._core.ndim.geometry cimport (
     MAX_DIM, REVERSED, Ahead, Box, Geometry, Grid, Operation, clip, copy_items, locate, parse_key)
@@ -469,7 +467,7 @@ cdef inline void ask_for_tasks(Operation self, DecodeContext *context, int64_t f
             # The only one is read at once, and then nothing is gained by asking.
             if whole or stop - first > 1:
                 want_chunk(self.frame, &wanted, nchunk, nblocks, whole)
-            if not (whole or self.by_points or wanted.far) and state_get(&wanted.state.slow):
+            if wanted.state.slow and not (whole or self.by_points or wanted.far):
                 want_beginning(self.frame, &wanted, nchunk, nblocks, touched.count, last_of(g, self.step, &touched))
             again = again or not whole
     wanted.leaf = not again and stop - first == self.frame.chunk_count
@@ -500,10 +498,18 @@ cdef inline int64_t batch_of(const Ahead *ahead, int64_t units, int64_t stored) 
     return units if stored <= AHEAD_BYTES else max(<int64_t> (<double> units * AHEAD_BYTES / stored), 1)
 
 
+cdef inline bint next_batch(Operation self, int64_t end, int64_t pieces, int64_t *first, int64_t *stop) noexcept nogil:
+    """The tasks, or parts, to ask for next, of `pieces` pieces each; False where none is left, or now is not the time."""
+    first[0] = self.ahead.asked
+    stop[0] = self.ahead.asked = min(first[0] + self.ahead.batch, end)
+    number_set(&self.ahead.resume, first[0] * pieces if first[0] < end else INT64_MAX)
+    return first[0] < end and is_due(self.frame.source.asking)
+
+
 cdef inline bint asks(Operation self) noexcept nogil:
     """Whether an operation may have to ask; most need not look any further."""
     return not (self.frame.source.asking == NULL or self.frame.cbytes <= FEW_BYTES or self.tasks == 0 or (
-        self.tasks <= FEW_TASKS and goes_without(self.frame.source.asking)))
+        self.tasks <= FEW_TASKS and not is_due(self.frame.source.asking)))
 
 
 cdef inline void begin_batches(Operation self) noexcept nogil:
@@ -524,22 +530,13 @@ cdef inline void begin_batches(Operation self) noexcept nogil:
 
 cdef inline void begin_tasks(Operation self, DecodeContext *context) noexcept nogil:
     """Ask for the first tasks, or for the next, unless another thread does."""
-    cdef Ahead *ahead = &self.ahead
-    cdef int64_t first, stop
-    if not state_change(&ahead.busy, 0, 1):
-        return
-    if ahead.batch == 0:
-        begin_batches(self)
-    first = ahead.asked
-    stop = min(first + ahead.batch, self.stop_task // self.pieces)
-    if first >= stop:
-        number_set(&ahead.resume, INT64_MAX)
-    else:
-        ahead.asked = stop
-        number_set(&ahead.resume, first * self.pieces)
-        if is_due(self.frame.source.asking):
+    cdef int64_t first = 0, stop = 0
+    if state_change(&self.ahead.busy, 0, 1):
+        if self.ahead.batch == 0:
+            begin_batches(self)
+        if next_batch(self, self.stop_task // self.pieces, self.pieces, &first, &stop):
             ask_for_tasks(self, context, first, stop)
-    state_set(&ahead.busy, 0)
+        state_set(&self.ahead.busy, 0)
 
 
 # Having the processor bring what the next parts need, while one of them is decoded or copied.
@@ -712,7 +709,6 @@ cdef class Read(Operation):
     cdef PieceSum *sums
     cdef long *left
     cdef object keep_sums
-    cdef int32_t *order_room        # for the order of tasks, if bytes are likely not to be in memory
 
     cdef uint32_t flags             # of `parse_key`
     # Memory that was made for the result, whose pages are to be brought while bytes of the file are on their way.
@@ -751,7 +747,6 @@ cdef class Read(Operation):
 
     cdef int share(self, int64_t threads) except -1:
         """Divide chunks between threads when there are too few of them."""
-        cdef bytes order
         cdef int64_t blocks = 1, pieces = PIECES * threads * (COLD if self.cold else 1)
         cdef int d
         if self.tasks == 0 or self.pieces > 1 or self.by_points or self.tasks >= PIECES * threads:
@@ -762,10 +757,6 @@ cdef class Read(Operation):
         self.share_sums()
         self.tasks *= self.pieces
         self.stop_task = self.tasks
-        if self.cold:
-            order = bytes(self.tasks * <int64_t> sizeof(int32_t))
-            self.keep_sums = (self.keep_sums, order)
-            self.order_room = <int32_t *> PyBytes_AS_STRING(order)
         return 0
 
     cdef int share_sums(self) except -1:
@@ -830,7 +821,7 @@ cdef class Read(Operation):
         if not self.ahead.alone:
             state_set(&self.ahead.begun, 1)
             if asks(self):
-                begin_cold(self, context, self.order_room)
+                begin_tasks(self, context)
 
     cdef void work(self, DecodeContext *context, Encoder encoder) noexcept nogil:
         cdef int64_t task, nchunk = 0, begin = 0, end = 0
@@ -847,8 +838,6 @@ cdef class Read(Operation):
                 break
             if task >= number_get(&self.ahead.resume):
                 self.ask_ahead(context)
-            if self.order != NULL:
-                task = self.order[task]
             if self.by_points:
                 if not self.task_points(task, &nchunk, &box, &begin, &end):
                     continue
@@ -1235,7 +1224,7 @@ def read_basic(tuple version not None, key, handle):
 
 
 def read_basic_into(tuple version not None, key, int nthreads, out):
-    """The same for up to so many threads, into `out` (see `check_out`) if it is not None."""
+    """What `read_basic` gives, read by up to so many threads, into `out` (see `check_out`) if it is not None."""
     cdef Read self = _parsed(version, key)
     cdef int64_t work
     cdef cnp.ndarray new = None
@@ -1253,76 +1242,6 @@ def read_basic_into(tuple version not None, key, int nthreads, out):
             _bring_result(self, new)
         _go(self, nthreads)
     return out
-
-
-# The beginning of a read by several threads whose bytes are likely not to be in memory.
-#
-# All bytes are asked for before other threads are woken: they would wait for pages that were not asked for yet, one by one.
-# Then tasks whose bytes are in memory are done first, while those of the others are on their way.
-
-
-cdef extern from "io/readahead.h" nogil:
-    bint is_there(int fd, const uint8_t *base, int64_t offset)
-
-
-cdef inline bint byte_is_there(Operation self, int64_t offset) noexcept nogil:
-    return is_there(self.frame.source.fd, self.frame.source.base, min(offset, self.frame.source.size - 1))
-
-
-cdef inline bint blocks_are_known(Operation self, DecodeContext *context, int64_t nchunk, Chunk *chunk) noexcept nogil:
-    """Find where the blocks of a chunk lie, if that is in memory."""
-    cdef int64_t head = CHUNK_HEADER + 4 * blocks_of(&self.geometry.c)
-    cdef int64_t at = self.frame.chunks_start + self.frame.entry(nchunk)
-    return (
-        byte_is_there(self, at) and byte_is_there(self, at + head - 1)
-        and self.frame.find_chunk(nchunk, context, chunk) == CHUNK_OK and chunk.data != NULL
-        and chunk.kind == KIND_REGULAR and not chunk.whole and not chunk.needs_geometry
-        and self.frame.load_span(nchunk, chunk, chunk.loaded, CHUNK_HEADER + 4 * <int64_t> chunk.nblocks) == CHUNK_OK)
-
-
-cdef inline bint block_is_there(Operation self, int64_t nchunk, const Chunk *chunk, int64_t block) noexcept nogil:
-    """Whether the middle of a block is in memory; its ends share their pages with others."""
-    cdef int32_t start = 0, stop = 0
-    return (
-        block < chunk.nblocks and block_span(chunk, <int32_t> block, &start, &stop) == CHUNK_OK
-        and byte_is_there(self, self.frame.chunks_start + self.frame.entry(nchunk) + start + (stop - start) // 2))
-
-
-cdef inline void order_tasks(Operation self, DecodeContext *context, int32_t *order) noexcept nogil:
-    """Number the tasks in the order in which they are to be done: those whose bytes are in memory before the others."""
-    cdef int64_t unit, piece, i, nchunk = 0, begin = 0, end = 0, first = 0, last = self.tasks
-    cdef Touched touched
-    cdef Box box
-    cdef Chunk chunk
-    cdef bint stored, known
-    for unit in range(self.tasks // self.pieces):
-        stored = find_task(self, unit, &nchunk, &box, &touched, &begin, &end)
-        known = stored and blocks_are_known(self, context, nchunk, &chunk)
-        for piece in range(self.pieces):
-            i = piece * touched.count // self.pieces if stored else 0
-            if not stored or (known and block_is_there(self, nchunk, &chunk, nth_block(
-                    &self.geometry.c, touched.low, touched.many, i))):
-                order[first] = <int32_t> (unit * self.pieces + piece)
-                first += 1
-            else:
-                last -= 1
-                order[last] = <int32_t> (unit * self.pieces + piece)
-    last = self.tasks - 1
-    while first < last:     # these were put in from the end
-        order[first], order[last] = order[last], order[first]
-        first += 1
-        last -= 1
-
-
-cdef inline void begin_cold(Operation self, DecodeContext *context, int32_t *order) noexcept nogil:
-    """Ask for what a read needs, and put its tasks in order; `order` has room for their numbers."""
-    begin_tasks(self, context)
-    # Where only a part was asked for, or a part is read, or there is no file, the tasks stay as they are.
-    if (order != NULL and self.ahead.asked == self.tasks // self.pieces and self.next_task == 0
-            and self.stop_task == self.tasks and (self.frame.source.base != NULL or self.frame.source.fd >= 0)):
-        order_tasks(self, context, order)
-        self.order = order
-        self.ahead.resume = INT64_MAX
 
 
 # Checking chunks that a selection reads as a whole against their checksums.
@@ -1445,11 +1364,6 @@ cdef inline int fill_special(Read self, DecodeContext *context, int64_t nchunk, 
 # Asking for the chunks and blocks of the parts that selections fall into; see above.
 
 
-cdef enum:
-    # Parts that are asked for where all of a file was in memory for long.
-    TRIED = 16
-
-
 cdef inline void box_of_part(const Grid *g, const int64_t *axes, int64_t nchunk, Box *box) noexcept nogil:
     """What a selection takes of a chunk; `axes` has start, step, count and another number for each axis."""
     cdef int64_t c
@@ -1468,29 +1382,6 @@ cdef inline int64_t same_chunk(const Part *parts, int64_t i, int64_t stop, int64
         touched[0] = max(touched[0], nblocks if parts[i].together else parts[i].touched)
         i += 1
     return i
-
-
-cdef inline bint are_found(Operation self, DecodeContext *context, const Part *parts, const int64_t *axes,
-                           int64_t first, int64_t stop) noexcept nogil:
-    """Whether some of many parts are in memory, of a file of which all was for long; then the rest is not asked for."""
-    cdef Wanted wanted
-    cdef int64_t i, part
-    begin_asking(self.frame.source, self.frame.source.asking, &wanted)
-    wanted.noted = True     # where a read lies cannot be told by some of its parts
-    for i in range(TRIED):
-        part = first + (stop - first) * i // TRIED
-        if self.frame.entry(parts[part].chunk) >= 0:
-            want_chunk(self.frame, &wanted, parts[part].chunk, blocks_of(&self.geometry.c), False)
-    send_requests(&wanted)
-    for i in range(TRIED):
-        part = first + (stop - first) * i // TRIED
-        if wanted.late == 0:
-            want_part(self, &wanted, context, parts, axes, part, part + 1)
-    send_requests(&wanted)
-    if wanted.late:
-        return False
-    note_found(wanted.state, False, 1)
-    return True
 
 
 cdef inline void want_part(Operation self, Wanted *wanted, DecodeContext *context, const Part *parts, const int64_t *axes,
@@ -1517,8 +1408,6 @@ cdef inline void ask_for_parts(Operation self, DecodeContext *context, const Par
     cdef Wanted wanted
     cdef int64_t i = first, end, count = 0, nblocks = blocks_of(g)
     cdef bint whole, again = False
-    if stop - first > 2 * TRIED and is_trusted(self.frame.source) and are_found(self, context, parts, axes, first, stop):
-        return
     begin_asking(self.frame.source, self.frame.source.asking, &wanted)
     while i < stop:
         end = same_chunk(parts, i, stop, nblocks, &count)
@@ -1556,20 +1445,11 @@ cdef inline void begin_parts(Operation self, DecodeContext *context, const Part 
 cdef inline void go_on_with_parts(
         Operation self, DecodeContext *context, const Part *parts, const int64_t *axes, int64_t count) noexcept nogil:
     """Ask for the next parts."""
-    cdef Ahead *ahead = &self.ahead
-    cdef int64_t first, stop
-    if not state_change(&ahead.busy, 0, 1):
-        return
-    first = ahead.asked
-    stop = min(first + ahead.batch, count)
-    if first >= stop:
-        number_set(&ahead.resume, INT64_MAX)
-    else:
-        ahead.asked = stop
-        number_set(&ahead.resume, first)
-        if is_due(self.frame.source.asking):
+    cdef int64_t first = 0, stop = 0
+    if state_change(&self.ahead.busy, 0, 1):
+        if next_batch(self, count, 1, &first, &stop):
             ask_for_parts(self, context, parts, axes, first, stop)
-    state_set(&ahead.busy, 0)
+        state_set(&self.ahead.busy, 0)
 
 
 # Rows of an array, in any order, where each lies in one block: samples of a batch, items of a 1-d array.
@@ -1708,6 +1588,20 @@ cdef enum:
     GROUPS = 16
     MOST_READERS = 65
     MOST_AXES = 64  # of a NumPy array
+
+
+cdef bint find_moving(cnp.ndarray out, int first, shape, int64_t *moving) except -1:
+    """The strides of the axes longer than 1 of an array, from one on; False where these have another shape."""
+    cdef int k, count = 0
+    if cnp.PyArray_NDIM(out) != first + len(shape):
+        return False
+    for k in range(<int> len(shape)):
+        if cnp.PyArray_DIM(out, first + k) != shape[k]:
+            return False
+        if cnp.PyArray_DIM(out, first + k) != 1 and count < MAX_DIM:
+            moving[count] = cnp.PyArray_STRIDE(out, first + k)
+            count += 1
+    return True
 
 
 cdef class ReadMany(Operation):
@@ -1862,6 +1756,8 @@ cdef class ReadMany(Operation):
         cdef int64_t *axes = self.axes + 4 * number * self.geometry.c.ndim
         if not 0 <= number < self.number or number in self.left_out:
             raise IndexError(f"there is no selection {number}")
+        if self.shape is not None:
+            return self.shape
         known = self.shapes.get(number)
         if known is not None:
             return known
@@ -1908,31 +1804,22 @@ cdef class ReadMany(Operation):
         """Read into the rows of an array: a selection into the row of its number."""
         cdef int64_t moving[MAX_DIM]
         cdef int64_t i
-        cdef int k, count = 0
         self.check_items(out)
         if cnp.PyArray_NDIM(out) < 1 or cnp.PyArray_DIM(out, 0) != self.number:
             raise ValueError(f"the result must have {self.number} rows")
         self.keep = out
         if len(self.others) == self.number:
             return
-        if self.shape is None or cnp.PyArray_NDIM(out) != 1 + len(self.shape):
+        if self.shape is None or not find_moving(out, 1, self.shape, moving):
             raise ValueError("the result must have rows of the shape of the selections")
-        for k in range(1, cnp.PyArray_NDIM(out)):
-            if cnp.PyArray_DIM(out, k) != self.shape[k - 1]:
-                raise ValueError("the result must have rows of the shape of the selections")
-            if cnp.PyArray_DIM(out, k) != 1 and count < MAX_DIM:
-                moving[count] = cnp.PyArray_STRIDE(out, k)
-                count += 1
         for i in range(self.number):
             self.put(i, <uint8_t *> cnp.PyArray_DATA(out) + i * cnp.PyArray_STRIDE(out, 0), moving)
 
     def into_arrays(self, cnp.dtype dtype not None):
         """Read into new arrays: a list with one for each selection, and None for `others`."""
         cdef cnp.npy_intp dims[MOST_AXES]
-        cdef int64_t moving[MAX_DIM]
         cdef int64_t i
-        cdef int k, count
-        cdef cnp.ndarray items
+        cdef int k
         arrays = []
         for i in range(self.number):
             if i in self.left_out:
@@ -1944,23 +1831,14 @@ cdef class ReadMany(Operation):
             for k in range(len(shape)):
                 dims[k] = shape[k]
             Py_INCREF(dtype)  # the next call steals one reference
-            items = PyArray_Empty(<int> len(shape), dims, dtype, 0)
-            self.check_items(items)
-            count = 0
-            for k in range(len(shape)):
-                if dims[k] != 1 and count < MAX_DIM:
-                    moving[count] = cnp.PyArray_STRIDE(items, k)
-                    count += 1
-            self.put(i, <uint8_t *> cnp.PyArray_DATA(items), moving)
-            arrays.append(items)
-        self.keep = tuple(arrays)
+            arrays.append(PyArray_Empty(<int> len(shape), dims, dtype, 0))
+        self.into_rows(arrays)
         return arrays
 
     def into_rows(self, list rows not None):
         """Read into arrays that are there: a list with one for each selection, of its shape."""
         cdef int64_t moving[MAX_DIM]
         cdef int64_t i
-        cdef int k, count
         cdef cnp.ndarray items
         if len(rows) != self.number:
             raise ValueError(f"{len(rows)} arrays for {self.number} selections")
@@ -1969,16 +1847,8 @@ cdef class ReadMany(Operation):
                 continue
             items = rows[i]
             self.check_items(items)
-            shape = self.shape_of(i)
-            if cnp.PyArray_NDIM(items) != len(shape):
+            if not find_moving(items, 0, self.shape_of(i), moving):
                 raise ValueError("the results must have the shapes of the selections")
-            count = 0
-            for k in range(len(shape)):
-                if cnp.PyArray_DIM(items, k) != shape[k]:
-                    raise ValueError("the results must have the shapes of the selections")
-                if shape[k] != 1 and count < MAX_DIM:
-                    moving[count] = cnp.PyArray_STRIDE(items, k)
-                    count += 1
             self.put(i, <uint8_t *> cnp.PyArray_DATA(items), moving)
         self.keep = tuple(rows)
 

@@ -180,7 +180,7 @@ cdef class Write(Operation):
         return chunks
 
     def take_buffers(self):
-        """The same where they lie: for a caller that copies or writes them at once, and lets them go."""
+        """The chunks compressed so far, where they lie: for a caller that copies or writes them at once, and lets them go."""
         chunks = self.chunks
         self.chunks = {}
         return chunks

@@ -11,7 +11,6 @@ cdef enum:
     SMALL_MEMBER = 4096
 
 
-cdef int sum_range(Source source, int64_t offset, int64_t length, uint32_t *crc) except -1
 cdef object wrong_checksum(object path, object key, int64_t offset)
 cdef int check_member(Source source, int64_t data, const Member *member, object key, const uint8_t *known,
                       int64_t have) except -1

@@ -13,14 +13,13 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t, uint8_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
-from blosc2._core.io.checksum cimport checksum, zip_checksum
+from blosc2._core.io.checksum cimport checksum, sum_range, zip_checksum
 from blosc2._core.io.large_pages cimport use_large_pages
 from blosc2._core.io.little_endian cimport u16, u32, u64
-from blosc2._core.io.readahead cimport PAGE, TAIL, ask_range, fine_ns, note_wait, stop_guessing
-from blosc2._core.io.source cimport READ_OK, Source
+from blosc2._core.io.readahead cimport PAGE, TAIL, ask_range, stop_guessing
+from blosc2._core.io.source cimport Source
 from blosc2._core.io.steps cimport address_get, address_set, publish_once
 from blosc2._core.zip.catalog cimport Catalog, Pages, find_catalog
 from blosc2._core.zip.central_record cimport (
@@ -33,37 +32,6 @@ from blosc2._core.zip.end_record cimport (
 from blosc2.exceptions import FormatError
 
 # Members of an archive against the CRC-32 that its directory states of each.
-
-
-cdef enum:
-    PIECE = 1 << 18
-
-
-cdef int sum_range(Source source, int64_t offset, int64_t length, uint32_t *crc) except -1:
-    """Go on with a CRC-32 over a range inside a source."""
-    cdef uint8_t *piece
-    cdef int64_t size, end = offset + length
-    cdef int status = READ_OK
-    if length <= 0:
-        return 0
-    if source.base != NULL:
-        with nogil:
-            ask_range(source, offset, length)
-            crc[0] = zip_checksum(crc[0], source.base + offset, <size_t> length)
-        return 0
-    piece = <uint8_t *> malloc(<size_t> min(length, <int64_t> PIECE))
-    if piece == NULL:
-        raise MemoryError
-    with nogil:
-        while offset < end and status == READ_OK:
-            size = min(end - offset, <int64_t> PIECE)
-            status = source.read_into(offset, size, piece)
-            if status == READ_OK:
-                crc[0] = zip_checksum(crc[0], piece, <size_t> size)
-            offset += size
-    free(piece)
-    source.check(status, end - length, length)
-    return 0
 
 
 cdef object wrong_checksum(object path, object key, int64_t offset):
@@ -79,7 +47,7 @@ cdef int check_member(Source source, int64_t data, const Member *member, object 
     have = max(<int64_t> 0, min(have, member.size))
     crc = zip_checksum(0, known, <size_t> have) if have else 0
     if have < member.size:
-        sum_range(source, data + have, member.size - have, &crc)
+        sum_range(source, data + have, member.size - have, True, &crc)
     if crc != member.crc:
         raise wrong_checksum(source.path, key, data)
     return 0
@@ -128,12 +96,10 @@ cdef class Archive:
     """
 
     def __cinit__(self, Source source not None, bint trusting=True):
-        cdef int64_t since = fine_ns()
         self.source = source
         self._trusting = trusting
         stop_guessing(source)
         self._find_end()
-        note_wait(source.asking, since)
 
     def __dealloc__(self):
         PyMem_Free(self._offsets)

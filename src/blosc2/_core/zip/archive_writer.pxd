@@ -14,10 +14,11 @@ cdef class Collected:
     cdef uint8_t *data
     cdef int64_t used, room
     cdef uint8_t *more(self, int64_t size) except NULL
+    cdef int append(self, const void *data, int64_t size) except -1
 
 
-cdef class FileAppender:
-    """Appends bytes to a file; see archive_writer.pyx."""
+cdef class ArchiveWriter:
+    """Appends members and a directory; see archive_writer.pyx."""
 
     cdef int _descriptor
     cdef int64_t _written           # where the next byte goes that is not collected
@@ -26,15 +27,6 @@ cdef class FileAppender:
     cdef bint _has_checksum
     cdef public bint eager
     cdef int64_t _asked             # up to where the system was asked to write to the disk
-
-    cdef int _add(self, const uint8_t *data, int64_t size) except -1
-    cdef int _drain(self) except -1
-    cdef int _write(self, const uint8_t *data, int64_t size) except -1
-
-
-cdef class ArchiveWriter(FileAppender):
-    """Appends members and a directory; see archive_writer.pyx."""
-
     cdef Collected records       # of members that were appended
     cdef dict offsets            # name -> where its record starts among the records
     cdef readonly dict descriptions     # name of a leaf -> what it is
@@ -51,6 +43,9 @@ cdef class ArchiveWriter(FileAppender):
     cdef int64_t _directory_start
     cdef readonly tuple cataloged   # of the catalog that was written; see `note_catalog`
 
+    cdef int _add(self, const uint8_t *data, int64_t size) except -1
+    cdef int _drain(self) except -1
+    cdef int _write(self, const uint8_t *data, int64_t size) except -1
     cdef int _complete(self, bytes local, bytes whole, int64_t header, int64_t size, uint32_t checksum_before) except -1
     cdef int _check_name(self, bytes name) except -1
     cdef int64_t _begin(self, const uint8_t *name, uint32_t length, int64_t size, uint32_t crc) except -1

@@ -58,101 +58,9 @@ cdef class Collected:
             self.room = room
         return self.data + self.used
 
-
-cdef class FileAppender:
-    """Append bytes to a file.
-
-    Parameters
-    ----------
-    descriptor : int
-        A file open for writing. It stays the caller's.
-    position : int
-        Where the first new byte goes.
-    align : object
-        For subclasses.
-    file_checksum : int, optional
-        CRC-32C of the file up to `position`, 0 for a new file. None where it is not known.
-
-    Attributes
-    ----------
-    eager : bool
-        Whether the disk is to begin to write before the caller syncs.
-
-    Notes
-    -----
-    When a write fails, the rest is kept, and the next write goes on with it.
-    """
-
-    def __cinit__(self, int descriptor, int64_t position=0, align=None, file_checksum=None):
-        self._descriptor, self._written, self._asked = descriptor, position, position
-        self._pending = Collected.__new__(Collected)
-        self._has_checksum, self._checksum = file_checksum is not None, file_checksum or 0
-
-    @property
-    def position(self):
-        """Where the next byte goes."""
-        return self._written + self._pending.used
-
-    @property
-    def written(self):
-        """Where the next byte goes that is not collected yet: the size of the file."""
-        return self._written
-
-    @property
-    def file_checksum(self):
-        """CRC-32C of the file up to `position`; None where that of its beginning is not known."""
-        return checksum(self._checksum, self._pending.data, self._pending.used) if self._has_checksum else None
-
-    def drain(self):
-        """Write what was collected, so that all of it can be read from the file."""
-        self._drain()
-
-    cdef int _add(self, const uint8_t *data, int64_t size) except -1:
-        """Write bytes, or collect them where they are few."""
-        if size >= COLLECTED:
-            self._drain()
-            self._write(data, size)
-        elif size:
-            memcpy(self._pending.more(size), data, <size_t> size)
-            self._pending.used += size
-            if self._pending.used >= COLLECTED:
-                self._drain()
-        return 0
-
-    cdef int _drain(self) except -1:
-        cdef Collected pending
-        cdef int64_t before, done
-        pending, before = self._pending, self._written
-        if pending.used == 0:
-            return 0
-        try:
-            self._write(pending.data, pending.used)
-        finally:
-            done = self._written - before
-            memmove(pending.data, pending.data + done, <size_t> (pending.used - done))
-            pending.used -= done
-        return 0
-
-    cdef int _write(self, const uint8_t *data, int64_t size) except -1:
-        """Write bytes behind those that were written; nothing may be collected."""
-        cdef int64_t done
-        while size:
-            # Linux writes at most 2 GiB - 4096 bytes at a time.
-            view = PyMemoryView_FromMemory(<char *> data, min(size, 1 << 30), PyBUF_READ)
-            done = write_at(self._descriptor, view, self._written)
-            self._written += done
-            if self._has_checksum:
-                if done < SHORT:
-                    self._checksum = checksum(self._checksum, data, done)
-                else:
-                    with nogil:
-                        self._checksum = checksum(self._checksum, data, done)
-            view.release()  # so that nobody looks at the memory later
-            if self.eager and self._written - self._asked >= ASKED:
-                begin_write_back(self._descriptor, self._asked, self._written - self._asked)
-                self._asked = self._written
-            data += done
-            size -= done
+    cdef int append(self, const void *data, int64_t size) except -1:
+        memcpy(self.more(size), data, <size_t> size)
+        self.used += size
         return 0
 
 
@@ -205,7 +113,7 @@ def set_runs_budget(int64_t nbytes):
     return before
 
 
-cdef class ArchiveWriter(FileAppender):
+cdef class ArchiveWriter:
     """Append stored members to a file, then a directory, then an end record.
 
     Parameters
@@ -220,14 +128,23 @@ cdef class ArchiveWriter(FileAppender):
         CRC-32C of the file up to `position`, 0 for a new file: the end record then gets one. None where it is not
         known: there will be none.
 
+    Attributes
+    ----------
+    eager : bool
+        Whether the disk is to begin to write before the caller syncs.
+
     Notes
     -----
     `write_directory` writes all that was collected, `write_end` the end record alone. For durability, sync after each.
+    When a write fails, the rest is kept, and the next write goes on with it.
     """
 
     def __cinit__(self, int descriptor, int64_t position=0, int align=64, file_checksum=None):
         if align != 1 and not 8 <= align <= 4096:
             raise ValueError(f"align must be 1 or 8 .. 4096, not {align}")
+        self._descriptor, self._written, self._asked = descriptor, position, position
+        self._pending = Collected.__new__(Collected)
+        self._has_checksum, self._checksum = file_checksum is not None, file_checksum or 0
         self.records, self._handed = Collected.__new__(Collected), Collected.__new__(Collected)
         self.offsets, self.descriptions = {}, {}
         self._align = align
@@ -236,6 +153,72 @@ cdef class ArchiveWriter(FileAppender):
         self._stamp = (
             (year - 1980) << 25 | now.tm_mon << 21 | now.tm_mday << 16
             | now.tm_hour << 11 | now.tm_min << 5 | min(now.tm_sec, 59) // 2)
+
+    @property
+    def position(self):
+        """Where the next byte goes."""
+        return self._written + self._pending.used
+
+    @property
+    def written(self):
+        """Where the next byte goes that is not collected yet: the size of the file."""
+        return self._written
+
+    @property
+    def file_checksum(self):
+        """CRC-32C of the file up to `position`; None where that of its beginning is not known."""
+        return checksum(self._checksum, self._pending.data, self._pending.used) if self._has_checksum else None
+
+    def drain(self):
+        """Write what was collected, so that all of it can be read from the file."""
+        self._drain()
+
+    cdef int _add(self, const uint8_t *data, int64_t size) except -1:
+        """Write bytes, or collect them where they are few."""
+        if size >= COLLECTED:
+            self._drain()
+            self._write(data, size)
+        elif size:
+            self._pending.append(data, size)
+            if self._pending.used >= COLLECTED:
+                self._drain()
+        return 0
+
+    cdef int _drain(self) except -1:
+        cdef Collected pending
+        cdef int64_t before, done
+        pending, before = self._pending, self._written
+        if pending.used == 0:
+            return 0
+        try:
+            self._write(pending.data, pending.used)
+        finally:
+            done = self._written - before
+            memmove(pending.data, pending.data + done, <size_t> (pending.used - done))
+            pending.used -= done
+        return 0
+
+    cdef int _write(self, const uint8_t *data, int64_t size) except -1:
+        """Write bytes behind those that were written; nothing may be collected."""
+        cdef int64_t done
+        while size:
+            # Linux writes at most 2 GiB - 4096 bytes at a time.
+            view = PyMemoryView_FromMemory(<char *> data, min(size, 1 << 30), PyBUF_READ)
+            done = write_at(self._descriptor, view, self._written)
+            self._written += done
+            if self._has_checksum:
+                if done < SHORT:
+                    self._checksum = checksum(self._checksum, data, done)
+                else:
+                    with nogil:
+                        self._checksum = checksum(self._checksum, data, done)
+            view.release()  # so that nobody looks at the memory later
+            if self.eager and self._written - self._asked >= ASKED:
+                begin_write_back(self._descriptor, self._asked, self._written - self._asked)
+                self._asked = self._written
+            data += done
+            size -= done
+        return 0
 
     def append(self, bytes name not None, data, uint32_t mode=0o600, bytes description=None):
         """Add one member, in place of one that this writer added under the same name before.

@@ -388,7 +388,7 @@ cdef class Catalog:
         return <int64_t> last.hidden - <int64_t> first.hidden, last.nbytes - first.nbytes, last.cbytes - first.cbytes
 
     def tally(self, int64_t start, int64_t stop):
-        """The same for each kind of leaf that is among them: number of the kind -> leaves, bytes, compressed bytes.
+        """What `totals` gives for each kind of leaf that is among them: number of the kind -> leaves, bytes, compressed bytes.
 
         It takes as long for many leaves as for few: totals up to every so many leaves are in the catalog.
         """

@@ -79,7 +79,7 @@ cdef inline bint open_record(const uint8_t *directory, int64_t size, int64_t off
 
 
 cdef inline bint open_named(const uint8_t *directory, int64_t size, int64_t offset, Record *record) noexcept nogil:
-    """The same of a directory whose names were checked once: a member that lost its name since would be the key "/"."""
+    """The record at an offset of a directory whose names were checked once: a member that lost its name since would be the key "/"."""
     return open_record(directory, size, offset, record) and record.name_length != 0
 
 
