@@ -12,7 +12,7 @@ from blosc2._backends import ByteRange, TieredBackend
 from blosc2._core.keys.listing import KeyListing
 from blosc2._files import check_advice
 from blosc2._options import StoreOptions, absolute_path, local_path, store_options
-from blosc2._stores import Store, backend_of, leaf_reader, lock_of, open_or_begin, recount
+from blosc2._stores import Store, backend_of, leaf_reader, open_or_begin, recount, take_writer_lock
 from blosc2.info import InfoReporter
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
 
@@ -161,7 +161,7 @@ class DictStore(Store):
             raise ValueError(f"threshold must be None or a number of bytes, not {threshold!r}")
         self._threshold = threshold
         self._set_parameters(cparams, dparams)
-        lock = None if mode == "r" else lock_of(absolute_path(path), options)
+        lock = None if mode == "r" else take_writer_lock(absolute_path(path), options)
         try:
             backend = backend_of(path, options, self._metalayer)
             backend.lock = lock
@@ -181,7 +181,7 @@ class DictStore(Store):
             Store.__init__(self, path, options, backend)
         else:
             Store.__init__(self, path, options, backend, _stores.LeafPublishing())
-            self._names = _stores.NewNames()
+            self._names = _stores.KeyClashes()
             self._followers = (*self._followers, self._names)
 
     def _set_parameters(self, cparams: Any, dparams: Any) -> None:

@@ -157,7 +157,7 @@ class EmbedStore(Store):
         elif mode != "r" and _from_schunk is None:
             if mode != "x":  # which refuses a link
                 file = through_link(file)
-            lock = _stores.lock_of(file, options)
+            lock = _stores.take_writer_lock(file, options)
         try:
             backend = EmbeddedBackend(file, options, lock, packed, chunksize)
             backend.called = path

@@ -15,7 +15,7 @@ import blosc2
 from blosc2._arrays import small_frames
 from blosc2._arrays.small_frames import cframe_of, forget_templates
 from blosc2._core.codec.codec import Encoding
-from blosc2._core.frame.frame_writer import Template
+from blosc2._core.frame.frame_writer import SmallFrameTemplate
 
 Items = np.ndarray[Any, Any]
 
@@ -256,10 +256,10 @@ def test_threads(count: int) -> None:
 def test_a_template_needs_a_header() -> None:
     encoding = Encoding(5, 0, 5, False, 8, 64, 3, (0, 0, 0, 0, 0, 1), (0, 0, 0, 0, 0, 0))
     with pytest.raises(ValueError, match="header"):
-        Template(b"", b"", b"", 8, encoding)
+        SmallFrameTemplate(b"", b"", b"", 8, encoding)
     with pytest.raises(ValueError, match="header"):
-        Template(bytes(100), b"", b"", 0, encoding)
-    template = Template(bytes(100), b"tail", b"zeros", 8, encoding)
+        SmallFrameTemplate(bytes(100), b"", b"", 0, encoding)
+    template = SmallFrameTemplate(bytes(100), b"tail", b"zeros", 8, encoding)
     assert template.frame(np.zeros(2)) is None
     assert template.frame(np.arange(2, dtype="i4")) is not None
 

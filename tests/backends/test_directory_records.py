@@ -22,7 +22,7 @@ from blosc2._backends.zip import publishing as zip_backend
 from blosc2._core.catalog_writing.catalog_writer import catalog_in_memory
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
-from blosc2._core.keys.folded_keys import KeySet
+from blosc2._core.keys.key_admission import KeySet
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyCursor, KeyListing
 from blosc2._core.zip.archive import Archive

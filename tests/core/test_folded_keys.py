@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blosc2._backends import new_key
-from blosc2._core.keys.folded_keys import AGAIN, LIKE_ANOTHER, NEW, UNKNOWN, KeyAdmission, KeySet, same_folded
+from blosc2._core.keys.key_admission import AGAIN, LIKE_ANOTHER, NEW, UNKNOWN, KeyAdmission, KeySet, same_folded
 from blosc2._core.keys.keytable import KeyTable
 
 # "ß" folds to two letters, the long s and the Kelvin sign to ASCII ones, the dotted I to two characters, and two

@@ -14,7 +14,14 @@ import numpy as np
 from blosc2._arrays.spec import ArrayPlan
 from blosc2._core.catalog_writing.descriptions import describe
 from blosc2._core.frame.frame import Frame
-from blosc2._core.frame.frame_writer import RawKinds, Template, forget_idle, pack_header, pack_index, pack_trailer
+from blosc2._core.frame.frame_writer import (
+    RawKinds,
+    SmallFrameTemplate,
+    forget_idle,
+    pack_header,
+    pack_index,
+    pack_trailer,
+)
 from blosc2._core.io.forking import in_child
 from blosc2._core.io.sharing import free_lock, item_of
 from blosc2._core.io.source import Source
@@ -38,7 +45,9 @@ class _Known:
 
     __slots__ = ("description", "dtype", "frame", "names", "template")
 
-    def __init__(self, dtype: np.dtype[Any], template: Template | None = None, frame: bytes | None = None) -> None:
+    def __init__(
+        self, dtype: np.dtype[Any], template: SmallFrameTemplate | None = None, frame: bytes | None = None
+    ) -> None:
         # The key of structured dtypes is their address, which must not become another one's.
         self.dtype = dtype
         self.names = dtype.names
@@ -109,7 +118,7 @@ def tiny_frame(items: Items, keywords: dict[str, Any], *, asked: bool | None = N
     return None if known is None or frame is None else (frame, _description(known, frame))
 
 
-def template_of(items: Items, keywords: dict[str, Any]) -> Template | None:
+def template_of(items: Items, keywords: dict[str, Any]) -> SmallFrameTemplate | None:
     """What makes the frames of arrays like this one, in several threads; None for arrays without a template.
 
     These are the frames of `cframe_of`.
@@ -126,7 +135,7 @@ def raw_kinds(keywords: dict[str, Any]) -> RawKinds | None:
     if templates is None:
         return None
 
-    def learn(items: Items) -> tuple[Template, bytes] | None:
+    def learn(items: Items) -> tuple[SmallFrameTemplate, bytes] | None:
         known = _kind_of(items, keywords) if items.nbytes <= TINY and not items.dtype.hasobject else None
         frame = None if known is None or known.template is None else known.template.raw_frame(items)
         if known is None or known.template is None or frame is None:
@@ -200,7 +209,7 @@ def _learn(items: Items, plan: ArrayPlan) -> _Known:
     header = pack_header(plan.fields, plan.metalayers, False, 0, nbytes, 0)
     trailer = pack_trailer({})
     tail, zeros = pack_index(np.zeros(1, np.int64), 1) + trailer, pack_index(ZERO_OFFSET, 1) + trailer
-    return _Known(dtype, Template(header, tail, zeros, nbytes, plan.encoding))
+    return _Known(dtype, SmallFrameTemplate(header, tail, zeros, nbytes, plan.encoding))
 
 
 def forget_templates() -> None:

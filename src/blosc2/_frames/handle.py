@@ -20,7 +20,7 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock
 from blosc2._core.io.sharing import never_freed
 from blosc2._core.io.source import Source
-from blosc2._core.ndim.geometry import Geometry, parse_geometry
+from blosc2._core.ndim.geometry import Geometry, parse_b2nd
 from blosc2._frames.dtypes import parse_dtype
 from blosc2._options import Encoding, RemotePath, declared_encoding, encoding_of, get_nthreads, zstd_encoding
 from blosc2.exceptions import FormatError, MissingFileError, ReadOnlyError
@@ -445,7 +445,7 @@ def vlmeta_chunk(packed: bytes) -> bytes:
 
 def array_of(frame: Frame) -> tuple[Geometry, np.dtype[Any], Frame]:
     """Geometry, dtype and frame, checked against each other and ready to be read as an array."""
-    geometry, dtype = parse_geometry(frame, parse_dtype)
+    geometry, dtype = parse_b2nd(frame, parse_dtype)
     if frame.needs_geometry and frame.plugin is None:
         frame.set_plugin(make_plugin(frame))
     return geometry, dtype, frame

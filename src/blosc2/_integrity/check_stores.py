@@ -13,7 +13,7 @@ from blosc2._backends import EMBED, LEAF_SUFFIXES, LOCK, MAP, RESERVED, ByteRang
 from blosc2._core.allocation import allowed
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
-from blosc2._core.keys.folded_keys import folded
+from blosc2._core.keys.key_admission import folded
 from blosc2._frames import unpack
 from blosc2._integrity.check_frames import (
     check_byte_range,

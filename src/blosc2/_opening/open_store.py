@@ -15,7 +15,7 @@ from blosc2._files import remote_source
 from blosc2._frames import FrameHandle, HandleOptions
 from blosc2._opening.open_path import opened_object
 from blosc2._options import RemotePath, StoreOptions, absolute_path, store_options
-from blosc2._stores import Store, backend_of, lock_of
+from blosc2._stores import Store, backend_of, take_writer_lock
 from blosc2.dict_store import DictStore
 from blosc2.exceptions import MissingFileError
 from blosc2.tree_store import TreeStore
@@ -81,7 +81,7 @@ def opened_store(
     lock = None
     if options.mode == "a":
         # Before anything is read: what is read must stay the newest.
-        lock = lock_of(absolute_path(path), options)
+        lock = take_writer_lock(absolute_path(path), options)
     try:
         backend = backend_of(path, options)
         backend.lock = lock

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from blosc2._stores.leaves.read_many import read_named, read_parts, read_selections
     from blosc2._stores.leaves.statistics import GroupStats, LeafInfo, describe_leaf, leaves_table, store_stats
     from blosc2._stores.leaves.value_to_frame import FramedValue, metadata_frame, new_frame
-    from blosc2._stores.new_keys import NewKeys, NewNames
+    from blosc2._stores.new_keys import KeyClashes, NewKeys
     from blosc2._stores.open_stores import close_replaced, end_all, end_forgotten, note_writable
     from blosc2._stores.paced_publishing import PacedPublishing
     from blosc2._stores.publish import NOTHING
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from blosc2._stores.shown.completions import completions
     from blosc2._stores.shown.summary import children_of, close_keys, html, one_line, outline
     from blosc2._stores.store import Store
-    from blosc2._stores.tiered_backends import backend_of, file_names, lock_of, open_or_begin
+    from blosc2._stores.tiered_backends import backend_of, file_names, open_or_begin, take_writer_lock
     from blosc2._stores.transaction import AllOrNone, Transaction
     from blosc2._stores.tree import tree_changes, walking
     from blosc2._stores.tree.attributes import GroupAttributes
@@ -51,7 +51,7 @@ else:
         "leaves.read_many": "read_named read_parts read_selections",
         "leaves.statistics": "GroupStats LeafInfo describe_leaf leaves_table store_stats",
         "leaves.value_to_frame": "FramedValue metadata_frame new_frame",
-        "new_keys": "NewKeys NewNames",
+        "new_keys": "NewKeys KeyClashes",
         "open_stores": "close_replaced end_all end_forgotten note_writable",
         "paced_publishing": "PacedPublishing",
         "publish": "NOTHING",
@@ -60,7 +60,7 @@ else:
         "shown.completions": "completions",
         "shown.summary": "children_of close_keys html one_line outline",
         "store": "Store",
-        "tiered_backends": "backend_of file_names lock_of open_or_begin",
+        "tiered_backends": "backend_of file_names take_writer_lock open_or_begin",
         "transaction": "AllOrNone Transaction",
         "tree.attributes": "GroupAttributes",
         "tree.drawing": "FEW_LINES Drawing draw_names draw_store listed",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from blosc2._backends import ByteRange, Pace, Renamed, suffixed_folders
 from blosc2._core.frame.frame import Frame
-from blosc2._core.keys.folded_keys import folded
+from blosc2._core.keys.key_admission import folded
 from blosc2._frames import held_in_memory
 from blosc2._stores.changes import put
 from blosc2._stores.followers import forget_published_keys, key_changed

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from blosc2._arrays import raw_kinds
 from blosc2._backends import EMBED, KEY_RULES, LEAF_SUFFIXES, RESERVED, new_key, suffixed_folders
-from blosc2._core.keys.folded_keys import (
+from blosc2._core.keys.key_admission import (
     AGAIN,
     GROUP,
     LIKE_ANOTHER,
@@ -61,7 +61,7 @@ def _check_catalog(table: KeyTable) -> None:
         table.sound()
 
 
-class NewNames(KnownNames):
+class KeyClashes(KnownNames):
     """Compares each new key with the keys of the store.
 
     It keeps hashes of the keys without regard to case, and the groups that are named like the file of a leaf. Both are
@@ -181,7 +181,7 @@ class NewKeys:
     ----------
     contents : Contents
         The store that they are for, without pending changes.
-    names : NewNames
+    names : KeyClashes
         The names of the store.
     check_assignable : callable
         Raises an error for a key that cannot be given a value in this store.
@@ -194,7 +194,7 @@ class NewKeys:
     def __init__(
         self,
         contents: Contents,
-        names: NewNames,
+        names: KeyClashes,
         check_assignable: Callable[[str], None],
         *,
         grouped: bool,

@@ -26,8 +26,8 @@ from blosc2._backends import ByteRange, canonical_key, new_key, plain_key
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock
 from blosc2._core.io.source import Source
+from blosc2._core.leaves.leaf_access import LeafAccess
 from blosc2._core.leaves.leaf_batch import LeafBatch
-from blosc2._core.leaves.leaf_lookup import LeafLookup
 from blosc2._files import lasting
 from blosc2._frames import Stored
 from blosc2._options import StoreOptions
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from blosc2._stores.transaction import Transaction
 
 
-class Store(LeafLookup, MutableMapping[str, Any]):
+class Store(LeafAccess, MutableMapping[str, Any]):
     """What every store does; see `EmbedStore`, `DictStore` and `TreeStore`."""
 
     _hidden_name: ClassVar[str | None] = None  # the last segment of keys that are not shown
@@ -198,7 +198,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
 
     # ------------------------------------------------------------------ keys
     def _contains(self, key: object) -> bool:
-        """Whether a key exists, when `LeafLookup` has no listing to ask."""
+        """Whether a key exists, when `LeafAccess` has no listing to ask."""
         if self._session.asks:
             self._session.check_open()
         if not isinstance(key, str):

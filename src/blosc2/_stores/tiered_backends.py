@@ -41,7 +41,7 @@ def backend_of(path: str, options: StoreOptions, kind: str = "b2dict") -> Tiered
     return backend
 
 
-def lock_of(path: str, options: StoreOptions) -> WriterLock:
+def take_writer_lock(path: str, options: StoreOptions) -> WriterLock:
     """What keeps other writers out of the store at a path, from now on or during changes.
 
     A store that is emptied is taken from a handle of this process that has it open.

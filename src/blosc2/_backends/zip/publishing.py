@@ -49,7 +49,7 @@ from blosc2.exceptions import FormatError, legible
 if TYPE_CHECKING:
     from blosc2._backends.zip.backend import ZipBackend
     from blosc2._core.frame.frame_writer import RawKinds
-    from blosc2._core.keys.folded_keys import KeyAdmission
+    from blosc2._core.keys.key_admission import KeyAdmission
 
 #: Archives of at least this many leaves carry a catalog.
 CATALOG_LEAST = 256

@@ -11,7 +11,7 @@ from blosc2._core.io.little_endian cimport put32, put64
 from blosc2._core.zip.catalog cimport (
     DESCRIPTION_START, LEAF_ARRAY, LEAF_ATTRIBUTES, LEAF_BATCHES, LEAF_OBJECTS, LEAF_OTHER, LEAF_SCHUNK, NO_SHAPE)
 
-from blosc2._core.ndim.geometry import parse_geometry
+from blosc2._core.ndim.geometry import parse_b2nd
 
 cdef enum:
     # A dtype of more bytes is that of a table; it is left out, and so is its leaf.
@@ -25,7 +25,7 @@ def describe(Frame frame not None, dtype_of):
     ----------
     frame : Frame
     dtype_of : callable
-        Turns the text of a dtype into a NumPy dtype, as for `parse_geometry`.
+        Turns the text of a dtype into a NumPy dtype, as for `parse_b2nd`.
 
     Returns
     -------
@@ -59,7 +59,7 @@ def describe(Frame frame not None, dtype_of):
         else:
             what = LEAF_ARRAY if "b2nd" in names else LEAF_SCHUNK
     if what == LEAF_ARRAY:
-        geometry, dtype = parse_geometry(frame, dtype_of)
+        geometry, dtype = parse_b2nd(frame, dtype_of)
         ndim = geometry.c.ndim
         nbytes = <uint64_t> geometry.c.size * <uint64_t> geometry.c.itemsize
         m = frame.find_metalayer(b"b2nd", 4, &length)

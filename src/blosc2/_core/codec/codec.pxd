@@ -102,5 +102,5 @@ cdef DecodeContext *borrow(int32_t blocksize) except NULL
 cdef void give_back(DecodeContext *context) noexcept
 cdef int decode_streams(
     DecodeContext *context, const Chunk *chunk, int32_t block, uint8_t *to, int32_t wanted) noexcept nogil
-cdef int decode_whole(DecodeContext *context, Chunk *chunk, uint8_t *destination) noexcept nogil
+cdef int decode_whole_chunk(DecodeContext *context, Chunk *chunk, uint8_t *destination) noexcept nogil
 cdef int decode_block(DecodeContext *context, Chunk *chunk, int32_t block, uint8_t *destination) noexcept nogil

@@ -469,7 +469,7 @@ cdef void _renew(DecodeContext *context) noexcept with gil:
     new_context(context)
 
 
-cdef int decode_whole(DecodeContext *context, Chunk *chunk, uint8_t *destination) noexcept nogil:
+cdef int decode_whole_chunk(DecodeContext *context, Chunk *chunk, uint8_t *destination) noexcept nogil:
     """All bytes of a wholly loaded chunk; exactly `nbytes` are written, or the status is an error."""
     cdef int32_t block
     cdef int status
@@ -879,7 +879,7 @@ def decode_bytes(buffer, int64_t largest=MAX_BUFFER, path=None, key=None, offset
     cdef DecodeContext *context = borrow(chunk.blocksize)
     try:
         with nogil:
-            status = decode_whole(context, &chunk, destination)
+            status = decode_whole_chunk(context, &chunk, destination)
     finally:
         give_back(context)
     if status:

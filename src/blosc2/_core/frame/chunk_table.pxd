@@ -39,7 +39,7 @@ cdef class ChunkTable(Header):
     cdef int open_chunk(self, int64_t index, DecodeContext *context, Chunk *chunk) noexcept nogil
     cdef int load_span(self, int64_t index, Chunk *chunk, int64_t start, int64_t stop) noexcept nogil
     cdef int load_chunk(self, int64_t index, DecodeContext *context, Chunk *chunk) noexcept nogil
-    cdef int load_whole(self, int64_t index, DecodeContext *context, Chunk *chunk) noexcept nogil
+    cdef int load_and_check(self, int64_t index, DecodeContext *context, Chunk *chunk) noexcept nogil
     cdef int load_block(self, int64_t index, DecodeContext *context, Chunk *chunk, int32_t block) noexcept nogil
     cdef int decode_chunk_into(self, int64_t index, DecodeContext *context, uint8_t *destination, int64_t size) noexcept nogil
     cdef int fail(self, int status, int64_t index) except -1

@@ -10,7 +10,7 @@ from libc.string cimport memcpy
 from blosc2._core.codec.chunk cimport (
     BAD_LENGTH, BAD_SUM, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, KIND_ZERO, NO_MEMORY, Chunk,
     ChunkKind, block_span, decoding_bytes, in_order, inspect, reads_in_streams)
-from blosc2._core.codec.codec cimport DecodeContext, Plugin, borrow, decode_whole, give_back, reserve_stored
+from blosc2._core.codec.codec cimport DecodeContext, Plugin, borrow, decode_whole_chunk, give_back, reserve_stored
 from blosc2._core.codec.thread_pool cimport is_quick
 from blosc2._core.frame.ask_chunks cimport open_asked
 from blosc2._core.frame.header_parser cimport CHECKSUMS_TAIL, TRAILER_TAIL, Header
@@ -43,10 +43,10 @@ cdef inline int read_table(
     chunk.loaded = chunk.cbytes
     context = borrow(chunk.blocksize)
     if quick:
-        status = decode_whole(context, chunk, <uint8_t *> table)
+        status = decode_whole_chunk(context, chunk, <uint8_t *> table)
     else:
         with nogil:
-            status = decode_whole(context, chunk, <uint8_t *> table)
+            status = decode_whole_chunk(context, chunk, <uint8_t *> table)
     give_back(context)
     if status:
         frame.bad(at, f"the offsets table: {codec.reason(status)}")
@@ -470,7 +470,7 @@ cdef class ChunkTable(Header):
             chunk.loaded = chunk.cbytes
         return status
 
-    cdef int load_whole(self, int64_t index, DecodeContext *context, Chunk *chunk) noexcept nogil:
+    cdef int load_and_check(self, int64_t index, DecodeContext *context, Chunk *chunk) noexcept nogil:
         """Bring a chunk all of which is wanted, and check it if its frame has checksums that are asked for."""
         cdef int status
         if self.checksums == NULL or self.each_read or chunk.data == NULL or index >= self.chunk_count:
@@ -512,12 +512,12 @@ cdef class ChunkTable(Header):
         if status == CHUNK_OK and chunk.nbytes != size:
             status = BAD_LENGTH
         if status == CHUNK_OK:
-            status = self.load_whole(index, context, &chunk)
+            status = self.load_and_check(index, context, &chunk)
         if status:
             return status
         if chunk.needs_geometry and self.plugin is not None:
             return self.plugin.decode(&chunk, destination)
-        return decode_whole(context, &chunk, destination)
+        return decode_whole_chunk(context, &chunk, destination)
 
     cdef int fail(self, int status, int64_t index) except -1:
         """Raise what a status says about a chunk."""

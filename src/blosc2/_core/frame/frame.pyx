@@ -14,7 +14,7 @@ from libc.string cimport memcpy, memset
 from blosc2._core.codec.chunk cimport (
     BAD_LENGTH, BAD_STARTS, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, MAX_BUFFER, MOST_STEPS, NO_MEMORY, Chunk,
     block_bytes, decoding_bytes, fill, inspect)
-from blosc2._core.codec.codec cimport DecodeContext, borrow, decode_block, decode_whole, give_back, reserve_scratch
+from blosc2._core.codec.codec cimport DecodeContext, borrow, decode_block, decode_whole_chunk, give_back, reserve_scratch
 from blosc2._core.codec.thread_pool cimport await_gil, offer_gil
 from blosc2._core.frame.ask_chunks cimport open_asked
 from blosc2._core.frame.chunk_table cimport ChunkTable, stays_with_gil
@@ -253,7 +253,7 @@ cdef class Frame(ChunkTable):
                 offer_gil()
                 status = self.open_chunk(index, context, &chunk)
                 if status == CHUNK_OK:
-                    status = self.load_whole(index, context, &chunk)
+                    status = self.load_and_check(index, context, &chunk)
                 await_gil()
             if status:
                 self.fail(status, index)
@@ -401,7 +401,7 @@ cdef class Frame(ChunkTable):
                 status = copy_block(&chunk, dictionary, start, stop, size, alone, &own)
                 if status == CHUNK_OK:
                     own.loaded = own.cbytes
-                    status = decode_whole(context, &own, destination)
+                    status = decode_whole_chunk(context, &own, destination)
             if status:
                 self.fail(status, index)
             return result
@@ -505,35 +505,35 @@ cdef class Frame(ChunkTable):
         if self.variable and chunk.nbytes != self.starts[index + 1] - first:
             return BAD_LENGTH
         if own != NULL and chunk.data != NULL:
-            status = self.load_whole(index, context, &chunk)
+            status = self.load_and_check(index, context, &chunk)
             if status:
                 return status
             note_checksum(own, &chunk)
         if chunk.kind == KIND_RAW:
             if end - begin == chunk.nbytes:
-                status = self.load_whole(index, context, &chunk)
+                status = self.load_and_check(index, context, &chunk)
             else:
                 status = self.load_span(index, &chunk, CHUNK_HEADER + begin, CHUNK_HEADER + end)
             if status == CHUNK_OK:
                 memcpy(destination, chunk.data + CHUNK_HEADER + begin, <size_t> (end - begin))
             return status
         if chunk.kind != KIND_REGULAR:
-            status = self.load_whole(index, context, &chunk)
+            status = self.load_and_check(index, context, &chunk)
             return status if status else fill(&chunk, begin, destination, end - begin)
         if chunk.whole or chunk.needs_geometry or end - begin == chunk.nbytes or (
                 ((end - begin) // chunk.blocksize + 2) * chunk.nblocks > MOST_STEPS):
-            status = self.load_whole(index, context, &chunk)
+            status = self.load_and_check(index, context, &chunk)
             if status:
                 return status
             if end - begin == chunk.nbytes and not chunk.needs_geometry:
-                return decode_whole(context, &chunk, destination)
+                return decode_whole_chunk(context, &chunk, destination)
             scratch = reserve_scratch(context, chunk.nbytes)
             if scratch == NULL:
                 return NO_MEMORY
             if chunk.needs_geometry and self.plugin is not None:
                 status = self.plugin.decode(&chunk, scratch)
             else:
-                status = decode_whole(context, &chunk, scratch)
+                status = decode_whole_chunk(context, &chunk, scratch)
             if status == CHUNK_OK:
                 memcpy(destination, scratch + begin, <size_t> (end - begin))
             return status
@@ -580,7 +580,7 @@ cdef class Frame(ChunkTable):
             if status == CHUNK_OK and check and self.checksums != NULL and not self.each_read and chunk.cbytes <= SMALL_CHUNK:
                 self._need_seen()
                 if not flag_get(&self.seen[index]):
-                    status = self.load_whole(index, context, &chunk)
+                    status = self.load_and_check(index, context, &chunk)
                     if status == CHUNK_OK:
                         flag_set(&self.seen[index])
         finally:

@@ -11,7 +11,7 @@ from libc.string cimport memcpy, memset
 
 from blosc2._core.codec.chunk cimport (
     BAD_STREAM, CHUNK_HEADER, CHUNK_OK, KIND_REGULAR, NO_MEMORY, Chunk, block_bytes, check_starts, extent, inspect)
-from blosc2._core.codec.codec cimport DecodeContext, borrow, decode_whole, give_back
+from blosc2._core.codec.codec cimport DecodeContext, borrow, decode_whole_chunk, give_back
 from blosc2._core.frame.chunk_table cimport ChunkTable
 from blosc2._core.frame.header_parser cimport (
     CHECKSUMS_MARK, CHECKSUMS_MARK_AT, CHECKSUMS_TAIL, MIN_HEADER, TRAILER_TAIL)
@@ -291,7 +291,7 @@ cdef int _check_group(
     if status:
         return status
     own.loaded = size
-    return decode_whole(context, &own, blocks.decoded)
+    return decode_whole_chunk(context, &own, blocks.decoded)
 
 
 cdef int _check_each(DecodeContext *context, const Chunk *chunk, Blocks *blocks) noexcept nogil:
@@ -343,7 +343,7 @@ cdef int _check(DecodeContext *context, Chunk *chunk) noexcept nogil:
     if blocks.decoded == NULL:
         return NO_MEMORY
     if chunk.nbytes <= MOST_DECODED:
-        status = decode_whole(context, chunk, blocks.decoded)
+        status = decode_whole_chunk(context, chunk, blocks.decoded)
     else:
         status = _check_each(context, chunk, &blocks)
     free(blocks.stored)

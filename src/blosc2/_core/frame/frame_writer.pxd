@@ -42,7 +42,7 @@ cdef class RawKinds:
     cdef RawKind _learn(self, cnp.ndarray items)
 
 
-cdef class Template:
+cdef class SmallFrameTemplate:
     """Everything of a frame but its one chunk; see frame_writer.pyx."""
 
     cdef bytes header, tail, zeros

@@ -148,7 +148,7 @@ cdef int _turn = 0
 cdef step_lock _ring
 
 
-cdef class Template:
+cdef class SmallFrameTemplate:
     """Everything of a frame but its one chunk.
 
     Parameters
@@ -272,13 +272,13 @@ cdef class Template:
 
     cdef int give_back(self, Encoder encoder) except -1:
         global _turn
-        cdef Template other = None
+        cdef SmallFrameTemplate other = None
         cdef Encoder gone = None    # what leaves the ring, freed behind the step
         if not encoder.is_small():
             return 0
         step_begin(&_ring)
         if not self.held:
-            other = <Template> _holders[_turn]
+            other = <SmallFrameTemplate> _holders[_turn]
             if other is not None:
                 other.held = False
                 gone, other.idle = other.idle, None
@@ -416,7 +416,7 @@ cdef class RawKinds:
         return None
 
     cdef RawKind _learn(self, cnp.ndarray items):
-        cdef Template template
+        cdef SmallFrameTemplate template
         cdef RawKind kind, made
         cdef int d
         found = self.learn(items)
@@ -442,12 +442,12 @@ cdef class RawKinds:
 
 def forget_idle():
     """Release the encoders that wait."""
-    cdef Template template
+    cdef SmallFrameTemplate template
     cdef list gone = [None] * MOST_IDLE     # freed behind the step
     cdef int i
     step_begin(&_ring)
     for i in range(MOST_IDLE):
-        template = <Template> _holders[i]
+        template = <SmallFrameTemplate> _holders[i]
         if template is not None:
             template.held = False
             gone[i], template.idle = (template, template.idle), None
@@ -512,7 +512,7 @@ cdef class FrameBatch:
         """Forget the arrays, and keep contexts and memory."""
         self.count = self.nbytes = self.rooms_used = self.next_task = 0
 
-    def add(self, Template template not None, cnp.ndarray items not None):
+    def add(self, SmallFrameTemplate template not None, cnp.ndarray items not None):
         """Take a copy of an array. Returns False if it has to be compressed in another way."""
         cdef Task *task
         cdef int32_t number = 0
@@ -552,7 +552,7 @@ cdef class FrameBatch:
     def frames(self, int threads):
         """Make the frames, in up to so many threads. Returns a list; None for one that has to be made in another way."""
         cdef WorkerGroup group
-        cdef Template template
+        cdef SmallFrameTemplate template
         cdef Task *task
         cdef int64_t n
         cdef int i
@@ -580,7 +580,7 @@ cdef class FrameBatch:
 
     cdef int _make_encoders(self, int thread) except -1:
         """See to it that a thread has an encoder for each template."""
-        cdef Template template
+        cdef SmallFrameTemplate template
         cdef Encoder encoder
         cdef list own
         cdef int number

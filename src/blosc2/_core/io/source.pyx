@@ -13,7 +13,6 @@ the end of the file, whose pages nobody touches before the file has them: each s
 import mmap
 import os
 import sys
-from contextlib import suppress
 
 cimport cython
 from cpython.buffer cimport (
@@ -377,8 +376,10 @@ cdef class Source:
         if grows and old.file is not None and length <= old.file.room:
             file = old.file
         else:
-            with suppress(ValueError):  # of Python's mappings
+            try:
                 file = _mapping_of(self.fd, length, grows)
+            except ValueError:  # of Python's mappings
+                pass
             if file is not None and old is not None:
                 _advise_again(file, old)
         if file is None or os.fstat(self.fd).st_size < length:

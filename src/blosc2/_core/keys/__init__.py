@@ -4,5 +4,5 @@ No key is ever turned into a path here.
 """
 
 __all__ = [
-    "folded_keys", "keytable", "listing",
+    "key_admission", "keytable", "listing",
 ]  # fmt: skip

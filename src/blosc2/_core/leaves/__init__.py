@@ -4,6 +4,13 @@ These are the fast paths of stores; `blosc2._stores` does whatever they cannot d
 """
 
 __all__ = [
-    "embedded_values", "leaf_batch", "leaf_lookup", "leaf_reader", "leaf_setter", "leaf_stream",
-    "leaf_template", "store_state", "weak_cache",
+    "embedded_values",
+    "leaf_access",
+    "leaf_batch",
+    "leaf_reader",
+    "leaf_setter",
+    "leaf_stream",
+    "leaf_template",
+    "store_state",
+    "weak_cache",
 ]  # fmt: skip

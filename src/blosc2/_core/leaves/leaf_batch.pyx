@@ -28,7 +28,7 @@ from blosc2._core.io.source cimport Source
 from blosc2._core.ndim.geometry cimport Geometry
 from blosc2._core.keys.far_keys cimport is_far, is_near, lookup_far
 from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, KeyTable
-from blosc2._core.leaves.leaf_template cimport Template
+from blosc2._core.leaves.leaf_template cimport LeafTemplate
 from blosc2._core.io.little_endian cimport u64
 
 cnp.import_array()
@@ -150,7 +150,7 @@ cdef class LeafBatch:
     cdef int parts
     cdef uint8_t *out
     cdef int64_t stride
-    cdef Template template
+    cdef LeafTemplate template
 
     def __cinit__(self, KeyTable table not None, list keys not None, int threads=1, str hidden=None, bint check=False):
         cdef Py_ssize_t i, length, tail = 0
@@ -247,7 +247,7 @@ cdef class LeafBatch:
         """
         cdef Py_ssize_t i
         self.ask(False)
-        self.template = Template(frame, geometry, dtype)
+        self.template = LeafTemplate(frame, geometry, dtype)
         if not self.template.fits:
             self.template = None
             return False

@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t
 from blosc2._core.io.source cimport Source
 from blosc2._core.zip.archive cimport Archive
 from blosc2._core.keys.keytable cimport KeyTable
-from blosc2._core.leaves.leaf_template cimport Template
+from blosc2._core.leaves.leaf_template cimport LeafTemplate
 
 cdef enum:
     HANDLE_SLOTS = 8
@@ -15,7 +15,7 @@ cdef class LeafReader:
     cdef KeyTable table
     cdef Archive archive
     cdef Source source
-    cdef Template template
+    cdef LeafTemplate template
     cdef bytes hidden
     cdef type arrays, handles
     cdef object dtype_of, options, path

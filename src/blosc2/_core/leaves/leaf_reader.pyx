@@ -19,7 +19,7 @@ from blosc2._core.codec.thread_pool cimport await_gil, is_quick, offer_gil
 from blosc2._core.frame.frame cimport Frame, frame_of_member
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, geometry_of
 from blosc2._core.keys.keytable cimport KeyTable
-from blosc2._core.leaves.leaf_template cimport Template
+from blosc2._core.leaves.leaf_template cimport LeafTemplate
 
 cnp.import_array()
 
@@ -96,7 +96,7 @@ cdef class LeafReader:
 
     def learn(self, Frame frame not None, Geometry geometry not None, cnp.dtype dtype not None):
         """Take a leaf that was opened as the one that others are compared with when they are read."""
-        cdef Template template = Template(frame, geometry, dtype)
+        cdef LeafTemplate template = LeafTemplate(frame, geometry, dtype)
         if template.fits and (<object> dtype).names is None:
             with cython.critical_section(self):
                 self.template = template
@@ -142,7 +142,7 @@ cdef class LeafReader:
 
     cpdef object read(self, key):
         """The items of a leaf as a new array; None for one that has to be opened."""
-        cdef Template template
+        cdef LeafTemplate template
         cdef Source source = self.source
         cdef const uint8_t *local
         cdef uint8_t loaded[LOADED]

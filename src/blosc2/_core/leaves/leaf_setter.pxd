@@ -2,7 +2,7 @@ cimport numpy as cnp
 from libc.stdint cimport int64_t, uint8_t
 
 from blosc2._core.frame.frame_writer cimport RawKind, RawKinds
-from blosc2._core.keys.folded_keys cimport KeySet, KnownNames
+from blosc2._core.keys.key_admission cimport KeySet, KnownNames
 from blosc2._core.keys.keytable cimport KeyTable
 from blosc2._core.keys.listing cimport KeyListing
 from blosc2._core.leaves.leaf_reader cimport LeafReader

@@ -21,7 +21,7 @@ from libc.string cimport memcmp
 from blosc2._core.frame.frame_writer cimport RawKind, RawKinds
 from blosc2._core.io.source cimport Source
 from blosc2._core.io.steps cimport item_of, number_set, state_get, state_set
-from blosc2._core.keys.folded_keys cimport KeySet, KnownNames, folded_hash, path_hash, plain_parent
+from blosc2._core.keys.key_admission cimport KeySet, KnownNames, folded_hash, path_hash, plain_parent
 from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, KeyTable
 from blosc2._core.keys.listing cimport KeyListing
 from blosc2._core.leaves.leaf_reader cimport LeafReader

@@ -2,7 +2,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 from blosc2._core.frame.frame_writer import RawKinds
-from blosc2._core.keys.folded_keys import KeyAdmission, KeySet
+from blosc2._core.keys.key_admission import KeyAdmission, KeySet
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.zip.archive_writer import ArchiveWriter
 

@@ -17,7 +17,7 @@ from libc.string cimport memcpy
 from blosc2._core.frame.frame_writer cimport RawKind, RawKinds
 from blosc2._core.io.checksum cimport zip_checksum
 from blosc2._core.io.source cimport Source
-from blosc2._core.keys.folded_keys cimport KeyAdmission, KeySet, folded_hash, path_hash, plain_parent
+from blosc2._core.keys.key_admission cimport KeyAdmission, KeySet, folded_hash, path_hash, plain_parent
 from blosc2._core.keys.keytable cimport NO_KEY, KeyTable
 from blosc2._core.zip.archive cimport Archive
 from blosc2._core.zip.archive_writer cimport COLLECTED, ArchiveWriter

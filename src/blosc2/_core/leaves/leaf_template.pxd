@@ -6,7 +6,7 @@ from blosc2._core.frame.frame cimport Frame
 from blosc2._core.ndim.geometry cimport Geometry
 
 
-cdef class Template:
+cdef class LeafTemplate:
     """A leaf that others are compared with; see leaf_template.pyx."""
 
     cdef readonly bint fits

@@ -5,7 +5,7 @@ import numpy as np
 from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.geometry import Geometry
 
-class Template:
+class LeafTemplate:
     def __new__(cls, frame: Frame, geometry: Geometry, dtype: np.dtype[Any]) -> Self: ...
     @property
     def fits(self) -> bool: ...

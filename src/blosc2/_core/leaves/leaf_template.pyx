@@ -13,7 +13,7 @@ from libc.string cimport memcmp, memcpy
 
 from blosc2._core.zip.end_record cimport LOCAL_LENGTH
 from blosc2._core.zip.central_record cimport read_once, read_once_big
-from blosc2._core.codec.codec cimport DecodeContext, decode_whole
+from blosc2._core.codec.codec cimport DecodeContext, decode_whole_chunk
 from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, KIND_RAW, Chunk, inspect
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.ndim.geometry cimport Geometry
@@ -30,7 +30,7 @@ cdef enum:
     TRAILER_MARK = 0xCE
 
 
-cdef class Template:
+cdef class LeafTemplate:
     """A leaf that others are compared with: a frame of one chunk, whose bytes are the items in order.
 
     Attributes
@@ -113,4 +113,4 @@ cdef class Template:
         if chunk.kind == KIND_RAW:
             memcpy(to, p + CHUNK_HEADER, <size_t> self.row)
             return True
-        return decode_whole(context, &chunk, to) == CHUNK_OK
+        return decode_whole_chunk(context, &chunk, to) == CHUNK_OK

@@ -242,7 +242,7 @@ cdef object _bad(Frame frame, int64_t at, str what):
     return FormatError(f"array metadata: {what}", path=frame.source.path, key=frame.key, offset=at)
 
 
-def parse_geometry(Frame frame not None, dtype_of):
+def parse_b2nd(Frame frame not None, dtype_of):
     """Geometry and dtype of a frame from its `b2nd` metalayer (FORMATS 3.1 and 1.6, points 17-19).
 
     `dtype_of` turns the dtype string into a NumPy dtype, and raises `ValueError` for what it refuses.
@@ -252,7 +252,7 @@ def parse_geometry(Frame frame not None, dtype_of):
 
 
 cdef tuple geometry_of(Frame frame, dtype_of):
-    """What `parse_geometry` gives, and the frame."""
+    """What `parse_b2nd` gives, and the frame."""
     cdef int32_t length
     cdef bytes own, content = None
     cdef tuple last

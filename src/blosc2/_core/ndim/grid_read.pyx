@@ -17,7 +17,7 @@ from blosc2._core.codec.chunk cimport (
     BAD_LENGTH, BAD_SPECIAL, BAD_SUM, CHUNK_HEADER, CHUNK_OK, FILTER_SHUFFLE, KIND_RAW, KIND_REGULAR, KIND_VALUE,
     MOST_STEPS, NO_MEMORY, Chunk, block_bytes, block_span, block_start, fill, in_order, reads_in_streams)
 from blosc2._core.codec.codec cimport (
-    DecodeContext, Encoder, borrow, decode_block, decode_whole, give_back, reserve_scratch)
+    DecodeContext, Encoder, borrow, decode_block, decode_whole_chunk, give_back, reserve_scratch)
 from blosc2._core.codec.shared_blocks cimport (
     SharedBlock, cache_is_on, foresee_block, foresee_bucket, is_block, leave_block, new_block, put_block, take_block)
 from blosc2._core.codec.thread_pool cimport Job, WorkerGroup, acquire_group, release_group, run_in_group, worth_threads
@@ -740,7 +740,7 @@ cdef class Read(Operation):
 
     cdef int bring_whole(self, int64_t nchunk, DecodeContext *context, Chunk *chunk) noexcept nogil:
         """Bring a chunk all of which is wanted, and sum it for all chunks together."""
-        cdef int status = self.frame.load_whole(nchunk, context, chunk)
+        cdef int status = self.frame.load_and_check(nchunk, context, chunk)
         if status == CHUNK_OK and chunk.data != NULL and nchunk < self.frame.chunk_count:
             note_checksum(self.own + nchunk, chunk)
         return status
@@ -864,7 +864,7 @@ cdef class Read(Operation):
             return NO_MEMORY
         if chunk.needs_geometry and self.frame.plugin is not None:
             return self.frame.plugin.decode(chunk, scratch[0])
-        return decode_whole(context, chunk, scratch[0])
+        return decode_whole_chunk(context, chunk, scratch[0])
 
     cdef int read_points(self, DecodeContext *context, int64_t nchunk, const Box *box, int64_t begin, int64_t end) noexcept nogil:
         """The items of points in a chunk."""
@@ -879,7 +879,7 @@ cdef class Read(Operation):
             return self.move_points(
                 context, nchunk, &chunk, box, begin, end, <uint8_t *> chunk.data + CHUNK_HEADER, NULL)
         if chunk.kind < KIND_RAW:
-            status = self.frame.load_whole(nchunk, context, &chunk)
+            status = self.frame.load_and_check(nchunk, context, &chunk)
             if status:
                 return status
             if chunk.kind == KIND_VALUE and g.itemsize % (chunk.cbytes - CHUNK_HEADER):
@@ -930,7 +930,7 @@ cdef class Read(Operation):
         if (self.pieces == 1 and g.in_order and chunk.kind == KIND_REGULAR and not chunk.needs_geometry
                 and self.covers(box, g.chunks) and self.is_one_run(box)):
             status = whole(self, nchunk, context, chunk)
-            return status if status else decode_whole(context, chunk, self.at(box))
+            return status if status else decode_whole_chunk(context, chunk, self.at(box))
         for d in range(g.ndim):
             low[d] = box.first[d] // g.blocks[d]
             many[d] = (box.first[d] + (box.count[d] - 1) * self.step[d]) // g.blocks[d] - low[d] + 1
@@ -1250,7 +1250,7 @@ def read_basic_into(tuple version not None, key, int nthreads, out):
 cdef inline int whole(Read self, int64_t nchunk, DecodeContext *context, Chunk *chunk) noexcept nogil:
     """Bring and check a chunk all of which is wanted."""
     if self.own == NULL:
-        return self.frame.load_whole(nchunk, context, chunk)
+        return self.frame.load_and_check(nchunk, context, chunk)
     return self.bring_whole(nchunk, context, chunk)
 
 

@@ -70,7 +70,7 @@ class FrameMaker:
     def begin(self, key: str, value: Any) -> None:
         """Begin with a value; others may be taken from the items. `take` gives the frames."""
         nthreads = get_nthreads()
-        if nthreads > 1 and worth_threads(value):
+        if nthreads > 1 and worth_compressing_beside(value):
             self._under_way = _together(chain([(key, value)], self._items), self._path, self._encoding, nthreads)
         else:
             self._under_way = self._alone(key, value)
@@ -109,7 +109,7 @@ def _takes_long(value: Any) -> bool:
     return type(value) is np.ndarray and value.nbytes >= COMPRESSED_BESIDE
 
 
-def worth_threads(value: Any) -> bool:
+def worth_compressing_beside(value: Any) -> bool:
     """Whether the frame of a value is made faster together with those of others, in several threads."""
     return type(value) is np.ndarray and value.nbytes >= LEAST and not value.dtype.hasobject
 
@@ -132,7 +132,7 @@ class _Batch:
 
     def add(self, value: Any, encoding: dict[str, Any]) -> bool:
         """Take a copy of a value, if its frame can be made here."""
-        if not worth_threads(value):
+        if not worth_compressing_beside(value):
             return False
         template = template_of(value, encoding)
         if template is None or not self._batch.add(template, value):
@@ -192,7 +192,7 @@ def with_frames(
     if nthreads == 1:
         yield from items
     for key, value in items:
-        if not worth_threads(value):
+        if not worth_compressing_beside(value):
             yield key, value
             continue
         other: list[tuple[str, Any]] = []

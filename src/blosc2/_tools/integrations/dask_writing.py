@@ -24,7 +24,7 @@ from blosc2._files import Owner
 from blosc2._frames import is_masked
 from blosc2._opening import open as open_path
 from blosc2._options import absolute_path, check_target_mode, local_path
-from blosc2._stores import NewKeys, NewNames, Store
+from blosc2._stores import KeyClashes, NewKeys, Store
 from blosc2._tools.integrations.array_writing import Part, Parts, ScratchFolder, remove_folder, where_to
 from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import StoreLockedError, legible
@@ -323,7 +323,7 @@ def _check_keys(store: Any, keys: list[str], *, grouped: bool | None = None) -> 
     """
     owner = store._owner
     admit = NewKeys(
-        owner._contents, NewNames(), owner._check_assignable,
+        owner._contents, KeyClashes(), owner._check_assignable,
         grouped=isinstance(owner, TreeStore) if grouped is None else grouped,
         foreign=owner._foreign is not None and owner._foreign.are_possible(owner),
     )  # fmt: skip

@@ -7,7 +7,7 @@ from blosc2._core.keys.listing import KeyListing
 from blosc2._core.leaves.leaf_reader import LeafReader
 from blosc2._core.leaves.leaf_setter import LeafSetter
 
-class LeafLookup:
+class LeafAccess:
     _sweep_at: int
     _setter: LeafSetter | None
     @property

@@ -5,7 +5,7 @@ cdef enum:
 
 
 cdef class KeySet:
-    """Keys by their hashes; see folded_keys.pyx."""
+    """Keys by their hashes; see key_admission.pyx."""
 
     cdef uint64_t *slots
     cdef int64_t room, used, most
@@ -19,7 +19,7 @@ cdef class KeySet:
 
 
 cdef class KnownNames:
-    """What a new key is compared with; see folded_keys.pyx."""
+    """What a new key is compared with; see key_admission.pyx."""
 
     cdef public KeySet folded
     cdef public set suffixed, removed
@@ -27,7 +27,7 @@ cdef class KnownNames:
 
 
 cdef class KeyAdmission:
-    """Says of most new keys at once that they may be taken; see folded_keys.pyx."""
+    """Says of most new keys at once that they may be taken; see key_admission.pyx."""
 
     # `folded` has the keys that are not written as others are compared with them.
     cdef readonly KeySet leaves, folded, groups, parents

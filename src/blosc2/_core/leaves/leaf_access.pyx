@@ -20,7 +20,7 @@ cdef extern from "io/ascii_text.h":
     object with_slash(object key)
 
 
-cdef class LeafLookup:
+cdef class LeafAccess:
     """The base class of stores: it answers without Python code if it can, and otherwise calls a method of the store.
 
     The store has the methods `_contains` (whether a key exists), `_open` (the leaf of a key), `_leaf_of` (the leaf of a
@@ -208,4 +208,4 @@ cdef class LeafLookup:
             self._delete(key)
 
 
-never_freed(LeafLookup)
+never_freed(LeafAccess)
