@@ -100,7 +100,7 @@ class Snapshot:
         return cls(handle.array, handle.nthreads)  # type: ignore[arg-type]  # a handle of an array
 
     def with_geometry(self, geometry: Geometry) -> Snapshot:
-        """The same items under another geometry, whose chunks have the same bytes."""
+        """The items under another geometry, whose chunks have the same bytes."""
         return Snapshot((geometry, self.dtype, self.frame), self.nthreads)
 
     def read(self, starts: Sequence[int], counts: Sequence[int], steps: Sequence[int] | None = None,
@@ -129,13 +129,13 @@ def compressed_box(plan: ArrayPlan, starts: Shape, items: Items) -> dict[int, An
 
 
 def compressed_in_order(plan: ArrayPlan, starts: Shape, items: Items) -> Iterator[AnyChunk]:
-    """The same for a slab, in the order of their numbers. Write or copy each chunk before taking the next."""
+    """The chunks of a slab, in the order of their numbers. Write or copy each chunk before taking the next."""
     for batch in batches_in_order(plan, starts, items):
         yield from _emptied(batch)
 
 
 def batches_in_order(plan: ArrayPlan, starts: Shape, items: Items) -> Iterator[list[AnyChunk]]:
-    """The same in lists of some chunks; let go of those of one list before taking the next but one."""
+    """The chunks in lists of some; let go of those of one list before taking the next but one."""
     operation = Write(None, plan.geometry, starts, (1,) * items.ndim, items.shape, items, plan.encoding, plan.plugin())
     operation.summed = plan.summed
     for chunks in compress(operation, plan.geometry.chunk_nbytes, plan.cparams.nthreads):

@@ -82,7 +82,7 @@ in_child(_begin_child)
 
 
 def cframe_of(items: Items, keywords: dict[str, Any]) -> bytes:
-    """The same bytes as ``asarray(items, **keywords).to_cframe()``, but faster for small arrays.
+    """The bytes of ``asarray(items, **keywords).to_cframe()``, but faster for small arrays.
 
     Parameters
     ----------

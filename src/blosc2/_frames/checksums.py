@@ -240,7 +240,7 @@ def verify_frame(frame: Frame) -> Iterator[Finding]:
 
 
 def buffers_with_checksums(data: Any) -> Iterator[Any]:
-    """The same frame with checksums, for a file: buffers, to be written one after the other.
+    """A frame with checksums, for a file: buffers, to be written one after the other.
 
     Parameters
     ----------
@@ -262,7 +262,7 @@ def buffers_with_checksums(data: Any) -> Iterator[Any]:
 
 
 def parts_with_checksums(frame: Frame) -> list[Part]:
-    """The same as buffers, and byte ranges of what stays as it is, which are to be copied from where they lie."""
+    """A frame with checksums: buffers, and byte ranges of what stays as it is, to be copied from where they lie."""
     source, offset, length = frame.source, frame.offset, frame.frame_len
     header = frame.header_bytes()
     start = frame.header_len

@@ -385,7 +385,7 @@ class FrameHandle:
         return plain
 
     def byte_range(self) -> tuple[Source, int, int]:
-        """The same frame as a byte range; the chunks of a large one stay where they are."""
+        """The frame as a byte range; the chunks of a large one stay where they are."""
         frame = self.frame
         if (frame.frame_len if frame.serialised else frame.source.size) <= _frames.SMALL_FRAME:
             data = self.to_cframe()
@@ -499,7 +499,7 @@ class Stored(HandleProperties):
 
     @property
     def attrs(self) -> VLMeta:
-        """The same as `vlmeta`."""
+        """The attributes, under the name of h5py and zarr; see `vlmeta`."""
         return self.vlmeta
 
     @property

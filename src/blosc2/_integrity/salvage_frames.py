@@ -416,7 +416,7 @@ def _put_lengths_right(frame: Frame, vlmeta: dict[str, bytes], without: set[int]
 
 
 def _detached(frame: Frame, metalayers: dict[str, bytes], vlmeta: dict[str, bytes], without: set[int]) -> Frame:
-    """The same chunks but for some, as a frame that does not know of checksums."""
+    """A frame without some of its chunks, as one that does not know of checksums."""
     repeated = frame.repeated_offset
     start = frame.chunks_range[0]
     count, nbytes = frame.nchunks, frame.nbytes

@@ -109,7 +109,7 @@ class ArrowBlocks:
 
     @staticmethod
     def blocks(packed: Any, most: int) -> list[bytes]:
-        """The same items as blocks."""
+        """These items as blocks."""
         return [_stream(packed.slice(at, most)) for at in range(0, len(packed), most)]
 
     @staticmethod

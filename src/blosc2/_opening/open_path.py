@@ -237,7 +237,7 @@ def _opened_again(
 
 
 def _of_another_format(error: FormatError, name: str) -> FormatError:
-    """The same error, with what to do if the name is that of a format that can be converted."""
+    """An error, with what to do if the name is that of a format that can be converted."""
     stem, suffix = os.path.splitext(os.path.basename(name))
     if suffix.lower() not in _CONVERTED:
         return error

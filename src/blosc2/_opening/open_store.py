@@ -117,7 +117,7 @@ def _embed_store() -> type[EmbedStore]:
 
 
 def store_in_memory(store: Store, deserialize: str) -> EmbedStore:
-    """The same store in memory."""
+    """A store, copied to memory."""
     kind = _embed_store()
     if not isinstance(store, kind):
         raise NotImplementedError("stores of several files cannot be loaded into memory; open them with mode='r'")

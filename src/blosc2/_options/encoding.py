@@ -63,7 +63,7 @@ def plain_encoding(
 
 
 def with_metas(encoding: Encoding, metas: tuple[int, ...]) -> Encoding:
-    """The same encoding with other metas of its filters."""
+    """An encoding with other metas of its filters."""
     return Encoding(*(fields_of(encoding)[:-1] + (metas,)))
 
 

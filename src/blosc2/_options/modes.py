@@ -91,7 +91,7 @@ def check_open_modes(
     mode: object, mmap_mode: str | None, initial_mapping_size: object = None, *, path: str, offset: int = 0,
     locking: bool = False, exclusive: bool = True,
 ) -> str:  # fmt: skip
-    """The same for a file that has to exist."""
+    """Check the modes of a file that has to exist, as `check_modes` does."""
     if mode == "r" and mmap_mode in (None, "r") and initial_mapping_size is None and offset == 0 and not locking:
         return "r"  # as most are
     if mmap_mode == "w+":

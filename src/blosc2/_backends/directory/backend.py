@@ -126,7 +126,7 @@ class DirectoryBackend(TieredBackend):
         """Show what was just published: embedded values that changed are known, and others are not read again."""
         entries, embedded = self._entries, self.embedded
         if file_identity(self._embed_file.path) != self._identity or (entries is None and embedded is None):
-            self.load()  # somebody else came in between
+            self.load()  # somebody else has published since
             return
         before = self.shown()
         try:

@@ -215,7 +215,7 @@ class EmbeddedBackend(Backend):
         if source is None:
             assert self.root is not None
             source = open_source(self.root, None, None if self.embedded is None else self.embedded.frame.source)
-            if self._file is None or source.identity != self._file.identity:  # somebody else came in between
+            if self._file is None or source.identity != self._file.identity:  # somebody else has published since
                 self.load()
                 return
         self._show(Embedded((source, 0, -1), entries))

@@ -144,7 +144,7 @@ class ZipBackend(TieredBackend):
         old, embedded, how = None if self.members is None else self.members.source, self.embedded, self.how
         source = open_source(self.root, None, old)
         identity = source.identity
-        if identity is None or identity != self._identity:  # somebody else came in between
+        if identity is None or identity != self._identity:  # somebody else has published since
             self.load()
             return
         if how.mmap_mode is not None:

@@ -416,7 +416,7 @@ def _take(item: Item, made: Target, report: ConversionReport, seen: set[str], pr
 
 
 def _counted(item: ArrayItem, report: ConversionReport, progress: Progress | None) -> ArrayItem:
-    """The same item, which tells of each box that is read."""
+    """An item which tells of each box that is read."""
     if progress is None:
         return item
     read, before = item.read, report.nbytes

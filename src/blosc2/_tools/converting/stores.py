@@ -130,7 +130,7 @@ def _planned(item: ArrayItem, chunks: str, keywords: Mapping[str, Any]) -> tuple
 
 
 def _watched(chunks: Iterator[Any], failed: list[Exception]) -> Generator[Any, None, None]:
-    """The same chunks; what is raised while they are made is noted."""
+    """Chunks as they come; what is raised while they are made is noted."""
     try:
         yield from chunks
     except Exception as error:

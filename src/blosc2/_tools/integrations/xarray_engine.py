@@ -233,7 +233,7 @@ class LazyArray(BackendArray):
         return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
 
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
-        """The same in a thread, for `load_async`: reads do not hold the GIL."""
+        """Read in a thread, for `load_async`: reads do not hold the GIL."""
         return await asyncio.to_thread(self.__getitem__, key)
 
     def _read(self, key: tuple[Any, ...]) -> Any:

@@ -454,7 +454,7 @@ class Dataset:
         return items, items
 
     def _new_fields(self, like: Mapping[str | None, Like]) -> dict[str | None, tuple[Any, Items]]:
-        """The same for each field of a batch, of some shape and dtype."""
+        """An array for each field of a batch, of some shape and dtype."""
         return {name: self._new(shape, dtype) for name, (shape, dtype) in like.items()}
 
     def _as_sample(self, items: Items) -> Any:

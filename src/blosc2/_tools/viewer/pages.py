@@ -84,7 +84,7 @@ class Page:
         return [range(length) if axis in self.sides else self.at[axis] for axis, length in enumerate(self.shape)]
 
     def pictured(self, dtype: np.dtype[Any]) -> list[Axis]:
-        """The same, with the colours behind it if there are any."""
+        """The plane, with the colours of its items if they have any."""
         axes = self.plane()
         if len(self.sides) == 2 and len(axes) - 1 not in self.sides and has_colours(dtype, self.shape[-1]):
             axes[-1] = range(self.shape[-1])

@@ -329,7 +329,7 @@ def rows_of(counted: dict[str, Tally], dtype: np.dtype[Any]) -> Rows:
 
 
 def statistics_of_items(items: np.ndarray[Any, Any]) -> Rows:
-    """The same of items that were read already."""
+    """The statistics of items that were read already."""
     counted = tallies(items.dtype)
     for name, tally in counted.items():
         tally.add(np.asarray(items[name] if name else items))
