@@ -293,6 +293,8 @@ class ZipBackend(TieredBackend):
         else:
             self._descriptor = os.open(self.root, os.O_RDWR | _PLAINLY)
             keep_from_child(self)
+            if self.lock is not None and self.lock.owner.pid != os.getpid():  # forked before it was kept from children
+                self.lock.owner.check(self.root)
             source = Source.open(self.root)
             self._check_as_left(source)
             size = start = source.size
