@@ -30,7 +30,7 @@ WRITERS = {
     "blosc2._stores.leaves.leaf_setting", "blosc2._stores.leaves.value_to_frame",
     "blosc2._stores.leaves.many_frames", "blosc2._stores.tree.tree_changes", "blosc2._stores.copy_store",
     "blosc2._backends.writer_lock", "blosc2._backends.zip.publishing",
-    "blosc2._backends.directory.publishing", "blosc2._backends.embedded.file",
+    "blosc2._backends.directory.publishing", "blosc2._backends.embedded.writing",
     "blosc2._backends.embedded.frame_layout",
     "blosc2._core.leaves.leaf_stream", "blosc2._core.zip.archive_writer", "blosc2._core.catalog_writing.catalog_writer",
     "blosc2._core.zip.external_sort",

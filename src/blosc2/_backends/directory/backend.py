@@ -66,7 +66,7 @@ class DirectoryBackend(TieredBackend):
         self.kind = kind
         if how.mode != "r":
             import_now("blosc2._backends.directory")
-            import_now("blosc2._backends.embedded", "file")
+            import_now("blosc2._backends.embedded", "file", "writing")
         self._embed_source: Source | None = None
         self._embed_file = EmbeddedFile(os.path.join(root, EMBED))
         self._owner = self._embed_file.owner

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from blosc2._core.on_demand import on_demand
 
-__all__ = ["backend", "file", "frame_layout"]
+__all__ = ["backend", "file", "frame_layout", "writing"]
 
 if TYPE_CHECKING:
     from blosc2._backends.embedded import file as file
     from blosc2._backends.embedded import frame_layout as frame_layout
+    from blosc2._backends.embedded import writing as writing
 else:
     __getattr__ = on_demand(__name__, {}, __all__)

@@ -1,245 +1,33 @@
-"""Changes of a file of embedded values: appended and published, or the whole file rewritten.
-
-An append leaves every byte of the published version where it is (FORMATS 8.1). Behind it come the last chunk again, if
-it was short, with the new values after the old ones; further chunks; a new table of chunks and a new map. When these
-are on the disk, one write of the header makes them current. Deleted or replaced values stay as unused bytes until the
-file is rewritten, which happens by itself when they outweigh the bytes in use.
-"""
+"""A file of embedded values, for its one writer: what is known of it, and what is under way. `writing` changes it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from contextlib import suppress
-from io import FileIO
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
-from blosc2._backends.embedded.frame_layout import (
-    RawChunks,
-    is_checked,
-    is_damaged,
-    kept_entry,
-    stored_map,
-    with_own_checksums,
-)
-from blosc2._backends.embedded_map import MAP, Embedded
-from blosc2._backends.layout import ByteRange, Renamed
-from blosc2._backends.temporary import is_mount_point
+from blosc2._backends import embedded
 from blosc2._core.frame.frame import Frame
-from blosc2._core.frame.frame_checksums import range_checksum, with_checksums
-from blosc2._core.frame.frame_writer import pack_index, pack_trailer
-from blosc2._core.io.checksum import crc32c
-from blosc2._core.io.source import Source
-from blosc2._core.leaves.embedded_values import are_new, laid_out
 from blosc2._files import (
     Lock,
-    NewFile,
     Owner,
     Progress,
-    changed_by_others,
     check_same_file,
     check_writable_file,
-    file_identity,
     identity_of,
     sync_descriptor,
     sync_folder,
     through_link,
 )
-from blosc2._frames import ALIGNMENT, MARK_AT, Running, as_table, carried, end_of_versions, from_table, set_frame_fields
+from blosc2._frames import carried, end_of_versions
 from blosc2.exceptions import FormatError
 
 if TYPE_CHECKING:
     from blosc2._backends.embedded.frame_layout import EmbeddedChanges
+    from blosc2._backends.embedded.writing import Append, Replacement
 
-
-# The header fields that make a version current lie in one sector when they end before this byte.
-_SECTOR: Final = 512
-# Dead bytes may be this many times the live ones, plus so many bytes.
-_DEAD_TO_LIVE: Final = 2
-_SLACK: Final = 1 << 20
-# Values that cross chunks are no byte ranges. When they are 1/n of all bytes, larger chunks are made for them.
-_CROSSING_PART: Final = 8
-# Each append rewrites a last chunk up to this size; a longer one only while filling it up costs more.
-_SHORT_TAIL: Final = 64 << 10
-# The part (1/n) of a longer one that is not worth using.
-_NEARLY_FULL: Final = 8
-_CHUNK_HEADER: Final = 32
-# What is written at once.
-_PIECE: Final = 1 << 20
-
-
-def can_grow(old: Embedded, kind: str) -> bool:
-    """Whether a frame is one that can be appended to."""
-    frame = old.frame
-    return bool(
-        # The trailer of a frame without data must follow the header.
-        frame.nbytes
-        and frame.offset == 0
-        and old.kind == kind
-        and frame.header_len <= _SECTOR
-        and frame.clevel == 0
-        and frame.typesize == 1
-        and not (frame.variable or frame.vlblocks)
-        and frame.chunksize % ALIGNMENT == 0
-        and frame.repeated_offset is None
-    )
-
-
-class Plan:
-    """Where new values go in a frame that is appended to, and what its map says then."""
-
-    def __init__(self, old: Embedded, changes: Mapping[str, ByteRange | None]) -> None:
-        self.frame = frame = old.frame
-        self.old = old
-        self.size = size = int(frame.chunksize)
-        entries = dict(old.entries)
-        # Most changes are new values of small arrays: for them there is no step by itself.
-        new: Any = changes
-        checked = size if is_checked(size, size) else -1  # bytes of values that are checked as they are
-        if not (isinstance(changes, dict) and are_new(changes, checked, Renamed)):
-            new = self._settled(changes, entries)
-        positions, byte_ranges, total, end = laid_out(entries, new, size, frame.nbytes, ALIGNMENT)
-        self.positions, self.byte_ranges, self.entries = positions, byte_ranges, entries
-        #: The uncompressed bytes that are written: from the start of a chunk that was short, or is new.
-        self.begin = frame.nbytes // size * size
-        self.end = self._end(end, total) if positions else int(frame.nbytes)
-        # Bytes of all values, and of those that are too long for a chunk.
-        self.map, self.live, self.crossing = stored_map(entries, self.end, size)
-        self.offsets = np.frombuffer(frame.offsets_bytes(), np.int64)
-        self.tail = self._tail() if byte_ranges and self.begin < frame.nbytes else None
-
-    def _settled(
-        self, changes: Mapping[str, ByteRange | None], entries: dict[str, dict[str, Any]]
-    ) -> dict[str, ByteRange]:
-        """New values as they are written; keys that are removed, or whose bytes stay, change in `entries` at once."""
-        new: dict[str, ByteRange] = {}
-        for key, byte_range in changes.items():
-            if byte_range is None:
-                entries.pop(key, None)
-            elif isinstance(byte_range, Renamed) and (entry := kept_entry(self.old, byte_range)) is not None:
-                entries[key] = entry
-            else:
-                new[key] = byte_range if is_checked(byte_range[2], self.size) else with_own_checksums(byte_range)
-        return new
-
-    def _end(self, end: int, added: int) -> int:
-        last = end % self.size
-        left = self.size - last
-        if last > _SHORT_TAIL and (last * last > 2 * added * self.size or left < last // _NEARLY_FULL):
-            # Many appends of this size would rewrite the last chunk, which costs more than filling it up.
-            return end + left
-        return end
-
-    def _tail(self) -> ByteRange | None:
-        """Where the bytes of the short last chunk lie; None if they are compressed."""
-        length = self.frame.nbytes - self.begin
-        start = self.frame.byte_range_of(self.begin, length)
-        return None if start is None else (self.frame.source, start, length)
-
-    def is_possible(self) -> bool:
-        """Whether this plan can be appended to the frame."""
-        if self.byte_ranges and self.begin < self.frame.nbytes and self.tail is None:
-            return False
-        # A store without values has no chunks, or others could not change its metadata.
-        return bool((self.offsets >= 0).all()) and any("urlbase" not in entry for entry in self.entries.values())
-
-    def had_better_rewrite(self) -> bool:
-        """Whether dead bytes, or values that are no byte ranges, have become too many."""
-        frame, live = self.frame, self.live
-        if self.crossing * _CROSSING_PART > live:
-            return True
-        count = -(-self.end // self.size)
-        overhead = frame.header_len + 12 * count + len(self.map) + _SECTOR
-        added = self.end - self.begin + 2 * ALIGNMENT * (count - self.begin // self.size) if self.byte_ranges else 0
-        dead = frame.frame_len + added - live - overhead
-        return bool(dead > _DEAD_TO_LIVE * (live + overhead) + _SLACK)
-
-    def write(self, output: Output, vlmeta: Mapping[str, bytes]) -> bytes:
-        """Write all that is new after the old trailer and what may follow it; returns the header that makes it current.
-
-        What may follow is read for the checksums.
-        """
-        frame = self.frame
-        known = carried(frame)
-        checksums = None
-        if known is not None:
-            source = frame.source if output.position <= frame.source.size else Source.open(str(frame.source.path))
-            start = frame.frame_len - frame.trailer_len
-            checksums = Running(range_checksum(source, start, output.position - start, known.body))
-            own = from_table(known.chunks)
-        offsets = self.offsets
-        position = output.position
-        if self.byte_ranges:
-            first = self.begin // self.size
-            chunks = RawChunks(output.write, position, self.begin, self.end, self.size, checksums)
-            if self.tail is not None and known is not None:
-                source, start, _ = self.tail
-                chunks.add_again(self.tail, source.read(start - _CHUNK_HEADER, _CHUNK_HEADER), own[first])
-            elif self.tail is not None:
-                chunks.add(self.begin, self.tail)
-            chunks.add_all(self.positions, self.byte_ranges)
-            chunks.finish()
-            offsets = np.concatenate([offsets[:first], np.array(chunks.offsets, np.int64) - frame.header_len])
-            position = chunks.position
-            if known is not None:
-                del own[first:]
-        index = pack_index(offsets, len(offsets))
-        trailer = pack_trailer({**vlmeta, MAP: self.map})
-        header = bytearray(frame.header_bytes())
-        stop = position + len(index)
-        set_frame_fields(header, stop + len(trailer), self.end, position - int(frame.header_len), has_vlmeta=True)
-        header[MARK_AT] = 0
-        checked_header = bytes(header)
-        if checksums is not None:
-            checksums.add(index)
-            table = as_table(own + checksums.chunks)
-            checked_header, trailer = with_checksums(
-                checked_header, trailer, stop, table, checksums.body, crc32c(index)
-            )
-        output.write(index)
-        output.write(trailer)
-        output.drain()
-        return checked_header
-
-
-class Output:
-    """Writes to an unbuffered file from a position on, in large pieces."""
-
-    def __init__(self, file: FileIO, position: int) -> None:
-        self.position = position
-        self._file = file
-        self._parts: list[bytes] = []
-        self._waiting = 0
-
-    def write(self, data: bytes) -> None:
-        """Take the next bytes."""
-        self._parts.append(data)
-        self._waiting += len(data)
-        if self._waiting >= _PIECE:
-            self.drain()
-
-    def drain(self) -> None:
-        """Write what was taken."""
-        _write_at(self._file, self.position, b"".join(self._parts))
-        self.position += self._waiting
-        self._parts = []
-        self._waiting = 0
-
-
-def _write_at(file: FileIO, offset: int, data: bytes) -> None:
-    """Write all bytes at an offset of an unbuffered file."""
-    file.seek(offset)
-    view = memoryview(data)
-    while view:
-        view = view[file.write(view) :]
-
-
-# The offset of the first header field that an append changes.
-_FIELDS: Final = 16
-# The end of the bytes that it may change.
-_FIELDS_END: Final = 512
+# The end of the bytes that an append may change.
+FIELDS_END: Final = 512
 
 
 class EmbeddedFile:
@@ -282,7 +70,7 @@ class EmbeddedFile:
         self.owner = Owner()
         self.behind = False
         # The change under way: written, or being made current.
-        self._change: _Append | _Replacement | None = None
+        self._change: Append | Replacement | None = None
 
     def was_read(self, identity: tuple[int, ...] | None) -> None:
         """Its owner has read the file of this identity, and goes on from there."""
@@ -334,7 +122,7 @@ class EmbeddedFile:
         with self.owner.open_raw(path, "r+b") as file:
             if self._doubtful:
                 # After a failure the system counts unwritten bytes as written.
-                header = file.read(_FIELDS_END)
+                header = file.read(FIELDS_END)
                 file.seek(0)
                 file.write(header)
                 self.identity = identity_of(os.fstat(file.fileno()))
@@ -354,7 +142,7 @@ class EmbeddedFile:
 
     def prepare(
         self, new: EmbeddedChanges, *, durable: bool = True, anew: bool = False, progress: Progress | None = None
-    ) -> _Append | _Replacement:
+    ) -> Append | Replacement:
         """Write all that changes need, where nobody looks; returns the object that makes it current.
 
         Parameters
@@ -379,153 +167,4 @@ class EmbeddedFile:
         if old is not None:
             check_same_file(self.path, self.identity, old.frame.header_bytes())
             check_writable_file(self.path)
-        if old is not None and not anew and can_grow(old, new.kind):
-            plan = Plan(old, new.changes)
-            # A damaged file is not rewritten, which would hide the damage; nor one that cannot be replaced.
-            if plan.is_possible() and (
-                not plan.had_better_rewrite() or is_damaged(old) or is_mount_point(through_link(self.path))
-            ):
-                return _Append(self, plan, new.metadata, durable)
-        return _Replacement(self, new, durable, progress)
-
-
-class _Replacement:
-    """A new file that will be renamed into the place of the old one."""
-
-    def __init__(self, file: EmbeddedFile, new: EmbeddedChanges, durable: bool, progress: Progress | None) -> None:
-        self._file = file
-        # The only durable copy of values is not replaced by one that may not be durable.
-        self._durable = durable = durable or (new.old is not None and bool(new.old.frame.nbytes))
-        self._identity = None if new.old is None else file.identity
-        path = through_link(file.path)
-        file.owner.makedirs(os.path.dirname(path))
-        how: dict[str, Any] = {"lock": file.lock, "beside": file.beside, "owner": file.owner}
-        self._new = NewFile(path, replace=file.was_there, **how)
-        file._change = self
-        try:
-            self._entries = new.write(self._new.file, progress)
-            file.owner.check(path)  # the progress callback may have forked
-            self._new.file.flush()
-            if durable:
-                sync_descriptor(self._new.file.fileno())
-        except BaseException:
-            self.abandon()
-            raise
-
-    def commit(self) -> dict[str, dict[str, Any]]:
-        """Make it current; returns the map that the file then has. If this fails, it is taken back."""
-        file, identity = self._file, None
-        try:
-            file.owner.check(file.path)
-            check_same_file(file.path, self._identity)
-            identity = identity_of(os.fstat(self._new.file.fileno()))
-            file.behind = file.unsettled = True
-            self._new.commit(durable=self._durable)
-            file.unsettled = not self._durable
-            file._change = None
-            file.identity, file.was_there = identity, True
-        except BaseException:
-            self.abandon()
-            now = file_identity(file.path)
-            file.behind = identity is not None and now is not None and now[:2] == identity[:2]
-            raise
-        return self._entries
-
-    def abandon(self) -> None:
-        """Take it back."""
-        self._file._change = None
-        self._new.abandon()
-
-
-class _Append:
-    """New bytes behind the published version of a file."""
-
-    def __init__(self, file: EmbeddedFile, plan: Plan, vlmeta: Mapping[str, bytes], durable: bool) -> None:
-        self._file = file
-        self._plan = plan
-        self._durable = durable
-        self._old = plan.frame
-        self._start = int(plan.frame.frame_len)
-        # Whether bytes of the file may have changed; the new version may show; it shows for good.
-        self._is_changed = self._may_show = self._shows = False
-        self._raw = raw = file.owner.open_raw(file.path, "r+b")
-        try:
-            file._change = self
-            self._check_unchanged()
-            self._start = end_of_versions(file.path, self._old)
-            output = Output(raw, self._start)
-            self._is_changed = True
-            self._header = plan.write(output, vlmeta)
-            file.owner.check(file.path)
-            # Bytes behind the new end, left by an unfinished append, belong to no version.
-            if os.fstat(raw.fileno()).st_size > output.position:
-                raw.truncate(output.position)
-            if durable:
-                sync_descriptor(raw.fileno())
-        except BaseException:
-            self.abandon()
-            raise
-
-    def commit(self) -> dict[str, dict[str, Any]]:
-        file, plan = self._file, self._plan
-        try:
-            file.owner.check(file.path)
-            file.behind = self._may_show = True
-            self._show(self._header)
-            if self._durable and not file.lazy:
-                sync_descriptor(self._raw.fileno())
-            file.unsettled = file.lazy or not self._durable
-            self._shows = True
-            try:
-                self._end()
-            except OSError:
-                if not self._durable:  # else all of it is on the disk
-                    raise
-        except BaseException:
-            self.abandon()
-            raise
-        return plan.entries
-
-    def abandon(self) -> None:
-        # However far it came: this may be done again, and does nothing then.
-        if self._raw.closed or not self._file.owner.is_here:
-            self._file._change = None
-            self._raw.close()
-            return
-        with suppress(OSError):
-            if self._shows:
-                pass
-            elif self._may_show:
-                # What was not made durable is no success: the old version is shown again. What was added stays, as
-                # somebody may have mapped it meanwhile; the next append goes on behind it.
-                self._show(self._old.header_bytes())
-                self._file.behind = False
-                sync_descriptor(self._raw.fileno())
-            elif self._is_changed:
-                # The old version is untouched. Only the added bytes are removed; no reader has seen them.
-                self._raw.truncate(self._start)
-        with suppress(OSError):  # of what is durable, or not wanted
-            self._end()
-
-    def _end(self) -> None:
-        """Leave the file as it is now: it is still the one that was read, though touched."""
-        with self._raw as raw:
-            if self._is_changed:
-                with suppress(OSError):
-                    self._file.identity = identity_of(os.fstat(raw.fileno()))
-            self._file._change = None
-
-    def _show(self, header: bytes) -> None:
-        """Write the fields of a header that make its version current, in one call."""
-        output = Output(self._raw, _FIELDS)
-        output.write(header[_FIELDS:])
-        output.drain()
-
-    def _check_unchanged(self) -> None:
-        """Refuse to write into a file that is no longer the one that was read."""
-        file, header = self._file, self._old.header_bytes()
-        opened = identity_of(os.fstat(self._raw.fileno()))
-        if file.identity is not None and (opened != file.identity or file_identity(file.path) != opened):
-            raise changed_by_others(file.path)
-        if self._raw.read(len(header)) != header:
-            raise changed_by_others(file.path)
+        return embedded.writing.written(self, new, durable=durable, anew=anew, progress=progress)
