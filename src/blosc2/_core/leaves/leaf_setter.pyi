@@ -1,5 +1,5 @@
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import Any, Self, final
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from blosc2._core.keys.listing import KeyListing
 from blosc2._core.leaves.leaf_reader import LeafReader
 from blosc2._core.leaves.store_state import GroupCounts, HeldLeaves, PendingFrames, SessionState
 
+@final
 class LeafSetter:
     def __new__(
         cls,
