@@ -349,7 +349,7 @@ def _check_chunks(frame: Frame, found: Findings, known: set[int]) -> bool:
         found.caught(error)
         return False
     offsets = np.frombuffer(table, np.int64) if table else np.array([repeated], np.int64)
-    stored = np.flatnonzero(offsets >= 0)
+    stored = (offsets >= 0).nonzero()[0]
     # What lies upon something else is not decoded: any number of chunks can share the same bytes.
     sizes, faults = _stored_sizes(frame, stored, found, known)
     apart = _check_apart(frame, offsets[stored], sizes, found)
@@ -402,6 +402,8 @@ def _are_too_many(faults: int, found: Findings) -> bool:
 
 def _check_apart(frame: Frame, starts: Any, sizes: Any, found: Findings) -> Any:
     """Which chunks lie upon no other that begins before them."""
+    if len(starts) < 2:  # as of most leaves
+        return np.ones(len(starts), bool)
     order = np.argsort(starts, kind="stable")
     starts, ends = starts[order], (starts + sizes)[order]
     apart = np.ones(len(starts), bool)
