@@ -9,7 +9,7 @@ not exist if it was missed although the embedded values did not change meanwhile
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from blosc2._backends import embedded as frames
@@ -72,9 +72,14 @@ class TieredBackend(Backend):
 
     # ------------------------------------------------------------------ open, list
     def load(self) -> None:
+        """See `Backend`."""
+        self._show_or_stay(self.open)
+
+    def _show_or_stay(self, read: Callable[[], None]) -> None:
+        """Have a version read and shown. If that fails, the one before is shown again, and the new one is unread."""
         before = self.shown()
         try:
-            self.open()
+            read()
         except BaseException:
             self.show(before)
             raise

@@ -16,7 +16,6 @@ from blosc2._arrays import ready_to_change
 from blosc2._core.io.forking import each, in_child
 from blosc2._core.io.sharing import item_of
 from blosc2._core.on_demand import import_now
-from blosc2._stores.leaves.open_leaves import living
 from blosc2._stores.publish import drop, end, replace
 
 if TYPE_CHECKING:
@@ -26,6 +25,12 @@ if TYPE_CHECKING:
 _writable: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 # Id of the `multiprocessing` child process that ends its stores at exit.
 _child = 0
+
+
+def _open_for_writing() -> list[Any]:
+    """The stores that are open for writing. Other threads may be opening some: iterators of the table would raise."""
+    data: dict[int, Any] = _writable.data.copy()  # type: ignore[attr-defined]  # the stubs lack it
+    return [store for reference in data.values() if (store := reference()) is not None]
 
 
 def note_writable(store: Any) -> None:
@@ -40,7 +45,7 @@ def note_writable(store: Any) -> None:
 
 
 def _begin_child() -> None:
-    each(lambda store: store._begin_child(), [store for _, store in living(_writable)])
+    each(lambda store: store._begin_child(), _open_for_writing())
 
 
 in_child(_begin_child)
@@ -78,7 +83,7 @@ def close_replaced(path: str) -> None:
     Stores that take turns, and what is in the middle of a change, are left to the lock of the new store.
     """
     target = os.path.realpath(path)
-    for _, store in living(_writable):
+    for store in _open_for_writing():
         session = store._session
         lock = session.writer_lock
         if session.closed or lock is None or lock.shared or lock.inherited:
@@ -92,7 +97,7 @@ def close_replaced(path: str) -> None:
 def end_all() -> None:
     """Close all stores that are still open for writing: the interpreter ends."""
     first: BaseException | None = None
-    for _, store in living(_writable):
+    for store in _open_for_writing():
         try:
             end_forgotten(store)
         except Exception as error:  # noqa: BLE001 - the other stores are published all the same

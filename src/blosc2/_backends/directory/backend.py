@@ -127,18 +127,17 @@ class DirectoryBackend(TieredBackend):
         entries, embedded = self._entries, self.embedded
         if file_identity(self._embed_file.path) != self._identity or (entries is None and embedded is None):
             self.load()  # somebody else has published since
-            return
-        before = self.shown()
-        try:
-            if entries is not None or embedded is None:
-                embedded = self._written(self.embed_byte_range(), entries)
-            else:
-                self._seen, self._read_at, self._latest = file_identity(self.root), time.time_ns(), self._identity
-                self._embed_file.behind = self.behind = False
-            self.embedded, self._newer, self._listings, self.replaces = embedded, None, [], False
-        except BaseException:
-            self.show(before)
-            raise
+        else:
+            self._show_or_stay(self._show_written)
+
+    def _show_written(self) -> None:
+        entries, embedded = self._entries, self.embedded
+        if entries is not None or embedded is None:
+            embedded = self._written(self.embed_byte_range(), entries)
+        else:
+            self._seen, self._read_at, self._latest = file_identity(self.root), time.time_ns(), self._identity
+            self._embed_file.behind = self.behind = False
+        self.embedded, self._newer, self._listings, self.replaces = embedded, None, [], False
 
     @property
     def _identity(self) -> tuple[int, ...] | None:
@@ -273,22 +272,14 @@ class DirectoryBackend(TieredBackend):
         # What somebody else has put there stays refused.
         if self._embed_file.behind or file_identity(self._embed_file.path) == self._identity:
             with suppress(OSError, FormatError):
-                self._read_embedded_again()
+                self._show_or_stay(self._read_embedded_again)
         super().forget_shown_keys()  # last: a listing that is made meanwhile is of the embedded values before
 
-    def _read_embedded_again(self, entries: dict[str, dict[str, Any]] | None = None) -> None:
-        """Show the embedded values that are in the file now, whose map may be known from writing it.
-
-        If that fails, those before are shown, and the file stays unread.
-        """
-        before = self.shown()
-        try:
-            byte_range = self.embed_byte_range()
-            if self.embedded is not None:
-                self.embedded = self._written(byte_range, entries)
-        except BaseException:
-            self.show(before)
-            raise
+    def _read_embedded_again(self) -> None:
+        """Show the embedded values that are in the file now, whoever wrote them."""
+        byte_range = self.embed_byte_range()
+        if self.embedded is not None:
+            self.embedded = Embedded(byte_range, verify=self.how.verify)
 
     def _forget(self) -> None:
         self.files.forget()
@@ -335,7 +326,7 @@ class DirectoryBackend(TieredBackend):
             return
         kept.update((key, embedded.kept(key) if key in embedded.entries else None) for key in moved)
         directories.publishing.into(self, {}, self.changes_of(moved, new.registry), fresh=False, durable=new.durable)
-        self._read_embedded_again(self._entries)
+        self.show_published()
         for key in moved:
             del values[key]
 

@@ -20,12 +20,6 @@ if TYPE_CHECKING:
 LEAST_SWEPT: Final = 1024
 
 
-def living(handles: weakref.WeakValueDictionary[Any, Any]) -> list[tuple[Any, Any]]:
-    """The items of a table of weak references, which other threads may be changing: its own iterators would raise."""
-    data: dict[Any, Any] = handles.data.copy()  # type: ignore[attr-defined]  # the stubs lack it
-    return [(key, value) for key, reference in data.items() if (value := reference()) is not None]
-
-
 class OpenLeaves(HeldLeaves):
     """The open leaves of one store by key. It does not refer to the store.
 
