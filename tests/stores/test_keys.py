@@ -292,3 +292,22 @@ def test_check_finds_a_name_of_a_leaf_and_a_group(suffix: str, embedded: int, tm
     assert blosc2.check(path).ok
     with blosc2.TreeStore(path) as store:
         assert list(store) == ["/g", "/g-", "/g/x", "/other"]
+
+
+@pytest.mark.parametrize("kind", ["b2z", "b2d"])
+def test_names_that_could_not_be_collected_are_collected_again(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory that is short then must not let a key in that differs from another one in case only."""
+    make = Maker(kind, tmp_path)
+    with make("w") as store:
+        store["/A"] = [1]
+    with make("a") as store:
+        with monkeypatch.context() as patch:
+            patch.setattr("blosc2._stores.new_keys._begin_check", lambda table: (_ for _ in ()).throw(MemoryError))
+            with pytest.raises(MemoryError):
+                store["/b"] = np.array([2])
+        with pytest.raises(ValueError, match="differs from '/A' in case only"):
+            store["/a"] = np.array([3])
+        store["/b"] = np.array([2])
+        assert values_of(store) == {"/A": [1], "/b": [2]}

@@ -110,27 +110,23 @@ class KeyClashes(KnownNames):
         return None if self.unchecked or self.suffixed else self.folded
 
     def collect(self, contents: Contents) -> None:
-        """Collect the names of the keys of a store."""
+        """Collect the names of the keys of a store: all, or it knows none."""
         folded, suffixed = KeySet(), set[str]()
-        self.folded, self.suffixed = folded, suffixed
-        self._some_removed = False
-        listing = contents.listing()
-        tables = listing.tables
-        if tables is not None:  # of these keys no strings are made
-            for table in tables:
-                check = _begin_check(table)
-                try:
-                    for key in folded.add_table(table):
-                        suffixed.update(suffixed_folders(key))
-                finally:
-                    if check is not None:
-                        check.join()
-            return
-        for batch in contents.key_batches():
+        tables = contents.listing().tables
+        for table in tables or ():  # of these keys no strings are made
+            check = _begin_check(table)
+            try:
+                for key in folded.add_table(table):
+                    suffixed.update(suffixed_folders(key))
+            finally:
+                if check is not None:
+                    check.join()
+        for batch in contents.key_batches() if tables is None else ():
             for key in batch:
                 folded.add_folded(key)
                 if ".b2" in key:
                     suffixed.update(suffixed_folders(key))
+        self.folded, self.suffixed, self._some_removed = folded, suffixed, False
 
     def _check_folders(self, key: str, contents: Contents) -> None:
         """Refuse "/x.b2nd/y" beside "/x"."""
