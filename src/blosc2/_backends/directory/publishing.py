@@ -173,7 +173,8 @@ def into(
             placing.new.difference_update(paths)
     except BaseException as error:
         backend._embed_file.end_change()
-        if done.is_final:
+        # The file of a value that moved out of the new map is its only place.
+        if done.is_final or backend._embed_file.behind:
             backend.half_done = True
             error.add_note(f"{backend.root}: all values are published, but some files that they replace may be there")
         else:
@@ -232,7 +233,6 @@ def _take_back(
     folders = {backend.tree.remove_empty(os.path.dirname(path)) for path in paths + undone}
     with suppress(OSError):  # what is there is whole either way
         backend.tree.sync(folders if durable else set())
-    if left or backend._embed_file.behind:
-        backend.half_done = True
     if left:
+        backend.half_done = True
         error.add_note(f"{backend.root}: {len(left)} files are new already, and could not be brought back: {left[:5]}")
