@@ -227,7 +227,7 @@ def begin(case: str, folder: Path) -> Embedded:
     return Embedded(kind, folder, operation)
 
 
-def count(case: str, folder: Path) -> int:
+def count(case: str, folder: Path) -> list[int]:
     return count_lines(partial(begin, case), folder)
 
 

@@ -226,7 +226,7 @@ def begin(case: str, folder: Path) -> Frame:
     return Frame(what == "array", kind, folder, operation)
 
 
-def count(case: str, folder: Path) -> int:
+def count(case: str, folder: Path) -> list[int]:
     return count_lines(partial(begin, case), folder)
 
 

@@ -312,15 +312,15 @@ class _Run:
         shutil.rmtree(self.make.path.parent)
 
 
-def count(case: str, folder: Path) -> int:
-    """How many points there are."""
+def count(case: str, folder: Path) -> list[int]:
+    """The points that there are: how each is reached, by a number."""
     for name in ("first", "second"):  # at first, some modules may have to be imported
         run = _Run(case, folder, f"{name} {case.replace('|', ',')}")
         with run.interrupt(thin=True) as found:
             run.operation.act(run.store)
         check(run, NEXT[0])
         run.remove()
-    return found.lines
+    return found.found
 
 
 def play(case: str, at: int, folder: Path) -> None:

@@ -8,6 +8,7 @@ one of the two.
 from __future__ import annotations
 
 import threading
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -204,10 +205,6 @@ class AtPoint(Interrupt):
         self.come = act  # type: ignore[method-assign]
         self.error = None
 
-    @property
-    def calls(self) -> int:
-        return self.lines
-
 
 def cases() -> list[str]:
     return [
@@ -215,8 +212,8 @@ def cases() -> list[str]:
     ]
 
 
-def _run(case: str, folder: Path, at: int) -> int:
-    """One run with the other one at a point; how many points there were."""
+def _run(case: str, folder: Path, at: int) -> list[int]:
+    """One run with the other one at a point; a number for each point there was, which tells how it was reached."""
     folder.mkdir()
     kind, write, handle = case.split(", ")
     kind, _, way = kind.partition(" ")
@@ -249,10 +246,12 @@ def _run(case: str, folder: Path, at: int) -> int:
         if reader.kept is not None:
             reader.kept.close()
     assert make.values() == (OLD if handle == "at its lines" and not point.where else new)
-    return point.calls
+    if isinstance(point, AtPoint):
+        return point.found
+    return [zlib.crc32(f"{case}: {call}".encode()) for call in range(point.calls)]
 
 
-def count(case: str, folder: Path) -> int:
+def count(case: str, folder: Path) -> list[int]:
     _run(case, folder / "0", -1)  # at first, some modules may have to be imported
     return _run(case, folder / "1", -1)
 

@@ -6,6 +6,7 @@ import argparse
 import faulthandler
 import gc
 import importlib
+import json
 import os
 import pkgutil
 import random
@@ -16,7 +17,7 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path
@@ -92,9 +93,11 @@ def module_of(kind: str) -> ModuleType:
     return importlib.import_module(f"sweeps.{kind}")
 
 
-def count(kind: str, case: str) -> tuple[int, str]:
-    text, wrong = in_a_child(lambda folder: str(module_of(kind).count(case, folder)))
-    return (int(text.split()[-1]) if text.split() else 0), wrong
+def count(kind: str, case: str) -> tuple[Sequence[int], str]:
+    """The positions of a case, and what went wrong. A list tells how each is reached: the same number, the same way."""
+    text, wrong = in_a_child(lambda folder: json.dumps(module_of(kind).count(case, folder)))
+    found = json.loads(text.split("\n")[-1] or "0")
+    return found if isinstance(found, list) else range(found), wrong
 
 
 def play(position: Position) -> str:
@@ -130,14 +133,30 @@ class Tally:
         )
 
 
+def positions_of(kind: str, case: str, tally: Tally) -> Sequence[int]:
+    positions, wrong = count(kind, case)
+    if wrong:
+        tally.failures += 1
+        print(f"FAILED {kind}/{case}: with nothing that goes wrong\n{wrong}", flush=True)
+    return positions
+
+
 def everything(chosen: list[tuple[str, str]], tally: Tally) -> Iterator[Position]:
     """All positions of all cases, those of this process."""
     for kind, case in chosen:
-        positions, wrong = count(kind, case)
-        if wrong:
-            tally.failures += 1
-            print(f"FAILED {kind}/{case}: with nothing that goes wrong\n{wrong}", flush=True)
-        yield from (Position(kind, case, at) for at in range(tally.process, positions, tally.processes))
+        positions = positions_of(kind, case, tally)
+        yield from (Position(kind, case, at) for at in range(tally.process, len(positions), tally.processes))
+
+
+def once(chosen: list[tuple[str, str]], tally: Tally) -> Iterator[Position]:
+    """All cases of this process, and each line only in the first that reaches it in this way."""
+    seen: set[tuple[str, int]] = set()
+    for kind, case in chosen[tally.process :: tally.processes]:
+        positions = positions_of(kind, case, tally)
+        for at, way in enumerate(positions):
+            if isinstance(positions, range) or (kind, way) not in seen:
+                seen.add((kind, way))
+                yield Position(kind, case, at)
 
 
 def by_seed(chosen: list[tuple[str, str]], seed: int, tally: Tally) -> Iterator[Position]:
@@ -149,11 +168,8 @@ def by_seed(chosen: list[tuple[str, str]], seed: int, tally: Tally) -> Iterator[
     while True:
         for kind, its_cases in by_kind.items():
             case = drawn.choice(its_cases)
-            positions, wrong = count(kind, case)
-            if wrong:
-                tally.failures += 1
-                print(f"FAILED {kind}/{case}: with nothing that goes wrong\n{wrong}", flush=True)
-            yield from (Position(kind, case, drawn.randrange(positions)) for _ in range(5 if positions else 0))
+            positions = positions_of(kind, case, tally)
+            yield from (Position(kind, case, drawn.randrange(len(positions))) for _ in range(5 if positions else 0))
 
 
 def import_all() -> None:
@@ -177,7 +193,12 @@ def be_process(arguments: argparse.Namespace, process: int) -> int:
     ]
     tally = Tally(process, arguments.processes)
     until = time.monotonic() + arguments.seconds if arguments.seconds else float("inf")
-    positions = by_seed(chosen, arguments.seed, tally) if arguments.seconds else everything(chosen, tally)
+    if arguments.once:
+        positions = once(chosen, tally)
+    elif arguments.seconds:
+        positions = by_seed(chosen, arguments.seed, tally)
+    else:
+        positions = everything(chosen, tally)
     for position in positions:
         tally.take(position)
         if time.monotonic() > until:
@@ -203,6 +224,7 @@ def main() -> int:
     parser.add_argument(
         "--seconds", type=float, help="some positions by the seed, for so long; without it, all of them"
     )
+    parser.add_argument("--once", action="store_true", help="each line in the first case that reaches it in one way")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument(
@@ -212,7 +234,7 @@ def main() -> int:
     os.environ.setdefault("PYTHONFAULTHANDLER", "1")
     if arguments.replay:
         return replay(arguments.replay)
-    if arguments.seconds:
+    if arguments.seconds and not arguments.once:
         print(f"seed {arguments.seed}", flush=True)
     children = []
     for process in range(arguments.processes):

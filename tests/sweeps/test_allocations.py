@@ -24,16 +24,16 @@ CASES = allocations.cases()[:: 1 if FULL else 11]
 def test_some_allocations_fail(case: str) -> None:
     positions, wrong = run.count("allocations", case)
     assert not wrong, wrong
-    for at in sorted(random.Random(case).sample(range(positions), min(SOME, positions))):
+    for at in sorted(random.Random(case).sample(range(len(positions)), min(SOME, len(positions)))):
         wrong = run.play(run.Position("allocations", case, at))
-        assert not wrong, f"allocation {at} of {positions}: {wrong}"
+        assert not wrong, f"allocation {at} of {len(positions)}: {wrong}"
 
 
 @pytest.mark.parametrize("change", ["delete", "update"])
 def test_no_memory_from_the_end_of_a_publication_on(change: str) -> None:
     """The new version is in the file and could not be read: the next change finds that, and no other writer."""
     case = f"all: {change} dict.b2d"
-    for at in range(0, run.count("allocations", case)[0], 2):
+    for at in range(0, len(run.count("allocations", case)[0]), 2):
         wrong = run.play(run.Position("allocations", case, at))
         assert not wrong, f"allocation {at}: {wrong}"
 

@@ -41,7 +41,7 @@ def kind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_all_positions(kind: None, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    arguments = SimpleNamespace(kinds=["fake"], cases=None, seconds=None, seed=1, processes=1)
+    arguments = SimpleNamespace(kinds=["fake"], cases=None, seconds=None, once=False, seed=1, processes=1)
     assert run.be_process(arguments, 0) == 4
     said = capsys.readouterr().out
     assert "FAILED fake/error/1\n" in said
@@ -55,8 +55,18 @@ def test_all_positions(kind: None, capsys: pytest.CaptureFixture[str], tmp_path:
     assert not os.listdir(tmp_path)
 
 
+def test_each_way_once(kind: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(run.module_of("fake"), "count", lambda case, folder: [7, 7, 8] if case != "error" else [7, 9])
+    arguments = SimpleNamespace(kinds=["fake"], cases=["error", "crash"], seconds=None, once=True, seed=1, processes=1)
+    assert run.be_process(arguments, 0) == 2
+    said = capsys.readouterr().out
+    assert "FAILED fake/error/1\n" in said
+    assert "FAILED fake/crash/2\n" in said
+    assert "played: fake 3" in said
+
+
 def test_some_by_a_seed(kind: None, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = SimpleNamespace(kinds=["fake"], cases=["w*"], seconds=0.2, seed=1, processes=1)
+    arguments = SimpleNamespace(kinds=["fake"], cases=["w*"], seconds=0.2, once=False, seed=1, processes=1)
     assert run.be_process(arguments, 0) == 0
     assert "FAILED" not in capsys.readouterr().out
 
