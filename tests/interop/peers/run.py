@@ -31,6 +31,8 @@ import venv
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from beside import Beside
@@ -146,33 +148,38 @@ class Peers:
         """The published package's own tests; see `selection`."""
         run = self.work / "run"
         shutil.rmtree(run, ignore_errors=True)
-        shutil.copytree(self.source("blosc2") / "tests", run / "tests")
-        (run / "pytest.ini").write_text(
-            "[pytest]\nmarkers =\n  heavy\n  network\n  tui\n  xdist_group\n", encoding="utf-8"
-        )
+        self._environment("ours", NEEDED)  # before two threads ask for it
         total: Counter[str] = Counter()
-        for file in FILES:
-            report = run / "report.xml"
-            report.unlink(missing_ok=True)
-            options = ["-q", "-p", "standins", "-p", "no:unraisableexception", "-p", "no:cacheprovider", "--tb=no"]
-            options += ["-m", "not network and not heavy and not tui", f"--junitxml={report}", f"tests/{file}"]
-            done = self.ours("-m", "pytest", *options, cwd=run)
-            if not report.exists():
-                print(done.stdout[-2000:], done.stderr[-2000:])
-                total["failed"] += 1
-                continue
-            found = Counter[str]()
-            for test, outcome in _outcomes(report):
-                kind, reason = (outcome, "") if outcome == "skipped" else _judged(f"{file}::{test}", outcome)
-                found[kind] += 1
-                if kind in ("failed", "different", "feature"):
-                    print(f"    {kind}: {file}::{test} {reason}")
-            print(f"{file}: {_text(found)}", flush=True)
-            total += found
+        with ThreadPoolExecutor(2) as pool:
+            for found, lines in pool.map(partial(self._tests_of, run), FILES):
+                print("\n".join(lines), flush=True)
+                total += found
         counted = sum(total[kind] for kind in ("passed", "failed", "different", "feature"))
         print(f"own tests: {_text(total)}; {total['passed']} of {counted} in scope: {total['passed'] / counted:.2%};")
         print(f"  without those that fail by a feature {total['passed'] / (counted - total['feature']):.2%}")
         return not total["failed"] and total["passed"] > 2400
+
+    def _tests_of(self, run: Path, file: str) -> tuple[Counter[str], list[str]]:
+        """The tests of one file, in a folder of their own: how many came out how, and the lines that say so."""
+        place = run / file.removesuffix(".py")
+        shutil.copytree(self.source("blosc2") / "tests", place / "tests")
+        (place / "pytest.ini").write_text(
+            "[pytest]\nmarkers =\n  heavy\n  network\n  tui\n  xdist_group\n", encoding="utf-8"
+        )
+        report = place / "report.xml"
+        options = ["-q", "-p", "standins", "-p", "no:unraisableexception", "-p", "no:cacheprovider", "--tb=no"]
+        options += ["-m", "not network and not heavy and not tui", f"--junitxml={report}", f"tests/{file}"]
+        done = self.ours("-m", "pytest", *options, cwd=place)
+        if not report.exists():
+            return Counter(failed=1), [done.stdout[-2000:], done.stderr[-2000:]]
+        found: Counter[str] = Counter()
+        lines = []
+        for test, outcome in _outcomes(report):
+            kind, reason = (outcome, "") if outcome == "skipped" else _judged(f"{file}::{test}", outcome)
+            found[kind] += 1
+            if kind in ("failed", "different", "feature"):
+                lines.append(f"    {kind}: {file}::{test} {reason}")
+        return found, [*lines, f"{file}: {_text(found)}"]
 
     def examples(self) -> bool:
         """Its examples for arrays and stores."""
