@@ -213,13 +213,17 @@ class DictStore(Store):
             return _stores.live_leaf(self, key)
         held = self._holding
         version = self._answers_version  # before what a reader is made of, which another thread may replace
-        members = self._backend.members
-        if self._reader is None and members is not None and not self._verify and self._shows_published_keys():
+        backend, foreign = self._backend, self._foreign
+        members = backend.members
+        if (
+            self._reader is None and members is not None and backend.embedded is not None and not self._verify
+            and self._session.sharing is None and (foreign is None or foreign.possible is False)
+        ):  # fmt: skip
             # From now on a reader opens the members of the archive, without this method; unless another thread closes
             # the store, or shows another version, before it is there.
             if self._session.closed:
                 raise self._session.closed_error()
-            table, hidden = members.table(), self._hidden_name
+            table, hidden = members.listed or members.table(), self._hidden_name
             how = self._path, self._mmap_mode, self._deserialize
             self._use_reader(leaf_reader(table, hidden, *how, check=self._verify is None), version)
             if table.find(key) >= 0 and (hidden is None or not key.endswith(hidden)):

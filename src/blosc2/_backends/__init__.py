@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from blosc2._backends.embedded_map import (
         MAP,
         REGISTRY,
+        STORE_KINDS,
         Embedded,
         chunks_of_value,
         joined_value,
-        kind_of,
         open_embedded,
         read_embedded,
     )
@@ -74,7 +74,7 @@ else:
         "embedded.backend": "EmbeddedBackend",
         "embedded.file": "EmbeddedFile",
         "embedded.frame_layout": "EmbeddedChanges stored_value",
-        "embedded_map": "MAP REGISTRY Embedded chunks_of_value joined_value kind_of open_embedded read_embedded",
+        "embedded_map": "MAP REGISTRY Embedded STORE_KINDS chunks_of_value joined_value open_embedded read_embedded",
         "key_rules": "KEY_RULES MAX_SEGMENTS canonical_key is_own is_path is_safe new_key plain_key suffixed_folders",
         "layout": (
             "EMBED FRAME_MAGIC LEAF_SUFFIXES LOCK NOT_REPLACED RESERVED ByteRange NewFrame NewVersion Renamed "

@@ -25,7 +25,7 @@ from blosc2._frames import unpack
 from blosc2.exceptions import FormatError, UnsupportedKindError
 
 #: Metalayers that mark such a frame, and the kind of store that each stands for.
-KINDS: Final = ("b2embed", "b2dict", "b2tree")
+STORE_KINDS: Final = ("b2embed", "b2dict", "b2tree")
 MAP: Final = "estore_metadata"
 REGISTRY: Final = "_object_registry"
 
@@ -50,7 +50,7 @@ class Embedded:
     Attributes
     ----------
     kind : str or None
-        The metalayer that marks it, one of `KINDS`.
+        The metalayer that marks it, one of `STORE_KINDS`.
     entries : dict
         The entry of each key, as stored, in order of insertion.
     """
@@ -64,20 +64,19 @@ class Embedded:
         self.frame = Frame.open(source, offset, length)
         if verify is None:
             self.frame.check_wholes()
-        self.kind = kind_of(self.frame)
+        self.kind = next(filter(self.frame.metalayer, STORE_KINDS), None)
         self.entries: dict[str, dict[str, Any]] = {} if entries is None else entries
         if self.kind is None:
             raise self._error("not a store: its frame bears none of the metalayers b2embed, b2dict and b2tree")
         if entries is None:
-            self._read_map()
+            packed = self.frame.vlmeta(MAP)
+            if packed != _NO_VALUES:
+                self._read_map(packed)
 
-    def _read_map(self) -> None:
+    def _read_map(self, packed: bytes | None) -> None:
         source = self._source
-        packed = self.frame.vlmeta(MAP)
         if packed is None:
             raise self._error(f"the metadata entry {MAP} is missing, so there is no map of values")
-        if packed == _NO_VALUES:
-            return
         content = unpack(packed, location=f"{source.path}: {MAP}", file_size=source.size)
         entries = content.get("embed_map") if isinstance(content, dict) else None
         if not isinstance(entries, dict):
@@ -251,11 +250,3 @@ def verify_value(embedded: Embedded | None, key: str, frame: Frame) -> None:
         return
     if embedded.frame.checks_chunks or _frames.check_reads(embedded.frame):
         embedded.locate(key)  # which checks the chunks that hold the value
-
-
-def kind_of(frame: Frame) -> str | None:
-    """The metalayer that marks a frame of embedded values."""
-    for kind in KINDS:
-        if frame.metalayer(kind) is not None:
-            return kind
-    return None

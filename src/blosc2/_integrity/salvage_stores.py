@@ -18,13 +18,13 @@ from blosc2._backends import (
     MAX_SEGMENTS,
     REGISTRY,
     RESERVED,
+    STORE_KINDS,
     ByteRange,
     chunks_of_value,
     is_own,
     is_path,
     is_safe,
     joined_value,
-    kind_of,
     suffix_of,
 )
 from blosc2._core.allocation import allowed, too_much
@@ -75,7 +75,7 @@ def recover_embedded(byte_range: ByteRange, lost: Findings, fill: Any = None, *,
             continue
         if wanted is None:
             wanted = dict.fromkeys(entries, "")
-            kind = kind_of(frame)
+            kind = next(filter(frame.metalayer, STORE_KINDS), None)
             registry = _registry_of(frame)
             if not current:
                 lost.note("a map of values that the header does not lead to was used; later changes are lost")
@@ -209,7 +209,7 @@ def _moved(source: Source, offset: int, stop: int) -> ByteRange | None:
     for at in islice(_occurrences(FRAME_MAGIC, source, offset, stop), _MOST_FRAMES):
         try:
             frame = Frame.open(source, at)
-            if kind_of(frame) is not None and frame.frame_len <= stop - at and at != offset:
+            if any(map(frame.metalayer, STORE_KINDS)) and frame.frame_len <= stop - at and at != offset:
                 return source, at, frame.frame_len
         except FAULTS:
             continue

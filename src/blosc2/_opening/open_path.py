@@ -160,10 +160,12 @@ def open(
         return _opening.opened_remote(path_there, offset, policy, how, store_how, kwargs.get("cparams"))
     if storage_options or remote:
         raise ValueError("storage_options and remote are for URLs, and this is the path of a file: leave them out")
-    name = local_path(urlpath)
-    effective = check_open_modes(
-        mode, mmap_mode, mapped, path=name, offset=offset, locking=locking, exclusive=exclusive
-    )
+    name = urlpath if type(urlpath) is str and "://" not in urlpath else local_path(urlpath)
+    effective = mode
+    if mode != "r" or mmap_mode not in (None, "r") or offset or mapped is not None or locking:
+        effective = check_open_modes(
+            mode, mmap_mode, mapped, path=name, offset=offset, locking=locking, exclusive=exclusive
+        )
     if environment_has(b"BLOSC_LOCKING") and not locking:
         locking = shares_by_environment(name, mmap_mode, offset, exclusive=exclusive)
     if name.endswith(_STORE_SUFFIXES) and offset == 0:

@@ -139,6 +139,7 @@ def _store_of(backend: TieredBackend, path: str, options: StoreOptions, given: d
     # A catalog counts the leaves that could be one, so that the keys need not be looked at.
     catalog = None if members is None else members.archive.catalog
     may_hold_one = catalog is None or catalog.tables != 0
+    listed = None if members is None else members.listed
     for cls in (kind, DictStore):
         store = cls.__new__(cls)
         backend.kind = cls._metalayer
@@ -148,7 +149,7 @@ def _store_of(backend: TieredBackend, path: str, options: StoreOptions, given: d
         may_be_table = cls._has_groups and (
             embedded.frame.vlmeta(REGISTRY) is not None
             or _TABLE in embedded.entries
-            or (backend.has_file(_TABLE) if members is None else may_hold_one and members.table().find(_TABLE) >= 0)
+            or (may_hold_one and (backend.has_file(_TABLE) if listed is None else listed.find(_TABLE) >= 0))
         )
         if not (may_be_table and store.is_table()):
             break

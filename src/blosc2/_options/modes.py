@@ -92,8 +92,6 @@ def check_open_modes(
     locking: bool = False, exclusive: bool = True,
 ) -> str:  # fmt: skip
     """Check the modes of a file that has to exist, as `check_modes` does."""
-    if mode == "r" and mmap_mode in (None, "r") and initial_mapping_size is None and offset == 0 and not locking:
-        return "r"  # as most are
     if mmap_mode == "w+":
         raise ValueError("w+ mmap_mode cannot be used to open an existing file; it would have to be created")
     effective = check_modes(mode, mmap_mode, initial_mapping_size)

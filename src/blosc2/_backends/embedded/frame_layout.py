@@ -282,7 +282,7 @@ def write_frame(
     write : callable
         Takes what follows the header, in order.
     kind : str
-        The metalayer that marks it, one of `KINDS`.
+        The metalayer that marks it, one of `STORE_KINDS`.
     values : mapping
         In order of insertion.
     metadata : mapping, optional
@@ -362,7 +362,7 @@ class EmbeddedChanges:
     Parameters
     ----------
     kind : str
-        The metalayer that marks the frame, one of `KINDS`.
+        The metalayer that marks the frame, one of `STORE_KINDS`.
     old : Embedded or None
         The present values; None for a store that is new, or replaces another one.
     changes : mapping

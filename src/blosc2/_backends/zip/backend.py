@@ -133,7 +133,7 @@ class ZipBackend(TieredBackend):
 
     def _show_members(self, version: Version) -> None:
         self.members = members = Members(version, self.root, self.how.verify, self._told)
-        self.warns_early = members.few is not None and not members.few.regular
+        self.warns_early = members.warns
         self._identity = version.source.identity
         self._floor = 0
         self._entries = None
@@ -172,10 +172,11 @@ class ZipBackend(TieredBackend):
         return open_version(self.root, self.how.mmap_mode, None if members is None else members.source, self.advice)
 
     def table(self) -> KeyTable:
-        if self.members is None:
+        members = self.members
+        if members is None:
             self._check_open()
             return KeyTable.of_keys(())
-        return self.members.table()
+        return members.listed or members.table()
 
     def warn_early(self) -> None:
         self.table()

@@ -125,8 +125,8 @@ class Members:
         Archives whose unusual keys were warned about already.
     """
 
-    __slots__ = ("_check", "_described", "_find", "_is_checked", "_keys", "_member", "_root", "_told", "_whole",
-                 "archive", "few", "removed_groups", "source", "version")  # fmt: skip
+    __slots__ = ("_check", "_described", "_find", "_is_checked", "_member", "_root", "_told", "_whole",
+                 "archive", "listed", "removed_groups", "source", "version", "warns")  # fmt: skip
 
     def __init__(self, version: Version, root: str, verify: bool | None, told: set[str]) -> None:
         #: Groups that are removed, and that is not published yet.
@@ -138,33 +138,36 @@ class Members:
         self._root = root
         self._check = verify is not False
         self._told = told
-        # Made when first needed.
-        self._keys: KeyTable | None = None
+        #: What `table` gives, once it is made: when the archive is opened if it has few members, or when first needed.
+        self.listed: KeyTable | None = None
         self._whole: KeyTable | None = None
         self._find: Callable[[str], int] | None = None
         # A catalog made in memory, if the file's lacks leaves.
         self._described: Catalog | None = None
         # Whether its embedded values were checked.
         self._is_checked = False
-        #: The keys, of an archive that has few members: listing them is part of opening it.
-        self.few: KeyTable | None = None
+        #: Whether listing its keys will warn of some.
+        self.warns = False
         if version.archive.count < _FEW and version.archive.catalog is None:
             try:
-                self.few = KeyTable.of_archive(version.archive, _SUFFIXES, _SKIPPED)
+                self._whole = keys = KeyTable.of_archive(version.archive, _SUFFIXES, _SKIPPED)
+                self.warns = not keys.regular
+                if keys.regular:
+                    self.listed, self._find = keys, keys.find
             except (FormatError, OSError):  # whoever needs what cannot be read gets the error
                 pass
 
     def table(self) -> KeyTable:
         """The keys of all members."""
-        if self._keys is None:
-            keys = self.few
+        if self.listed is None:
+            keys = self._whole
             if keys is None:
                 keys = KeyTable.of_archive(self.archive, _SUFFIXES, _SKIPPED)
-            self._keys = self._whole = keys
+            self.listed = self._whole = keys
             self._find = keys.find
             if keys.unknown_suffixes or keys.clashes or keys.packed:
                 self._tell(keys)
-        return self._keys
+        return self.listed
 
     @property
     def can_remove_groups(self) -> bool:
@@ -175,7 +178,7 @@ class Members:
         """Show all members but those below some groups."""
         self.table()
         assert self._whole is not None
-        self._keys = keys = self._whole.without_groups(groups) if groups else self._whole
+        self.listed = keys = self._whole.without_groups(groups) if groups else self._whole
         self._find, self.removed_groups = keys.find, groups
 
     def whole_table(self) -> KeyTable:
@@ -191,7 +194,7 @@ class Members:
         sound = keys.sound()
         if sound is not keys:
             self._whole = sound
-            self._keys = shown = sound.without_groups(self.removed_groups) if self.removed_groups else sound
+            self.listed = shown = sound.without_groups(self.removed_groups) if self.removed_groups else sound
             self._find = shown.find
         return sound
 

@@ -105,9 +105,11 @@ class ForeignObjects:
         """Whether there may be objects of other packages. This costs little, and is mostly False."""
         possible = self.possible
         if possible is None:
-            possible = not self._backend.lists_cheaply or bool(self._published or self.registry)
+            backend, embedded = self._backend, self._backend.embedded
+            declared = embedded is not None and embedded.frame.vlmeta(REGISTRY) is not None
+            possible = not backend.lists_cheaply or declared or bool(self._pending.registry)
             if not possible:
-                listing = self._backend.listing() if store._session.mode == "r" else self._contents.listing()
+                listing = backend.listing() if store._session.mode == "r" else self._contents.listing()
                 possible = bool(listing.named(DESCRIPTION))
             self.possible = possible
         return possible
