@@ -144,11 +144,11 @@ def changes_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stores publish nothing by themselves, as a large one does not with each assignment: changes wait for `flush`."""
     monkeypatch.setattr("blosc2._backends.publish_pace.Pace.is_due", lambda self, waiting, values: False)
     for name in ("put", "remove", "is_due"):  # leaves with files of their own
-        monkeypatch.setattr(f"blosc2._stores.leaf_publishing.LeafPublishing.{name}", lambda *given: False)
+        monkeypatch.setattr(f"blosc2._stores.automatic_publishing.LeafPublishing.{name}", lambda *given: False)
 
 
 @pytest.fixture
 def publishes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stores publish each assignment, as they do as long as that is cheap: on a slow machine, too."""
     monkeypatch.setattr("blosc2._backends.publish_pace._ALLOWANCE", 1e9)
-    monkeypatch.setattr("blosc2._stores.leaf_publishing.ALLOWANCE", 1e9)
+    monkeypatch.setattr("blosc2._stores.automatic_publishing.ALLOWANCE", 1e9)

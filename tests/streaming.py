@@ -16,7 +16,7 @@ from blosc2._files import copies as byte_copies
 from blosc2._frames import directory, update
 from blosc2._indexing import write_items
 from blosc2._stores import pending, write_many
-from blosc2._stores.leaves import value_to_frame
+from blosc2._stores.leaves import leaf_setting
 
 #: Where a limit is, its name, and what it becomes.
 LIMITS = (
@@ -27,7 +27,7 @@ LIMITS = (
     (directory, "SMALL_FRAME", 0),
     (member_writing, "_LARGE", 0),
     (pending, "MEMORY_LIMIT", 0), (temporary, "_WORTH_MOVING", 0), (temporary, "MEMORY_LIMIT", 0),
-    (write_many, "MEMORY_LIMIT", 0), (value_to_frame, "LARGE", 0),
+    (write_many, "MEMORY_LIMIT", 0), (leaf_setting, "LARGE", 0),
 )  # fmt: skip
 
 

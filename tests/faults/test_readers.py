@@ -13,7 +13,7 @@ import pytest
 import blosc2
 from blosc2._backends import publish_pace as pace
 from blosc2._core.io.source import Source
-from blosc2._stores import leaf_publishing
+from blosc2._stores import automatic_publishing
 from blosc2.exceptions import FormatError
 from faults.crashes import FAST
 from faults.recorder import Recorder
@@ -65,7 +65,7 @@ class Watch:
 def test_a_leaf_is_never_missing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An open reader finds each leaf at every call of a writer."""
     monkeypatch.setattr(pace, "_ALLOWANCE", 1e9)  # what is assigned is published, and readers find it
-    monkeypatch.setattr(leaf_publishing, "ALLOWANCE", 1e9)
+    monkeypatch.setattr(automatic_publishing, "ALLOWANCE", 1e9)
     story = STORIES[name]
     assert isinstance(story, StoreStory)
     with tempfile.TemporaryDirectory(dir=FAST) as folder, Recorder(Path(folder)) as recorder:

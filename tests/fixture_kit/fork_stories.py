@@ -27,7 +27,7 @@ import blosc2
 from blosc2._backends import publish_pace
 from blosc2._backends.zip import publishing as zip_backend
 from blosc2._files import sync as file_sync
-from blosc2._stores import leaf_publishing, pending, write_many
+from blosc2._stores import automatic_publishing, pending, write_many
 from blosc2._stores.leaves import many_frames
 from fixture_kit.fork_operations import ARRAY_STORIES, STORE_STORIES, Fork, Left, noise
 from fixture_kit.forks import Child
@@ -371,7 +371,7 @@ def main() -> int:
     pending.MEMORY_LIMIT = write_many.MEMORY_LIMIT = 4000
     many_frames.COMPRESSED_BESIDE = 100_000
     file_sync.THREADS = 1
-    publish_pace._ALLOWANCE = leaf_publishing.ALLOWANCE = 1e9  # however slow the machine is
+    publish_pace._ALLOWANCE = automatic_publishing.ALLOWANCE = 1e9  # however slow the machine is
     blosc2.set_nthreads(2)
     failures = 0
     number = 0

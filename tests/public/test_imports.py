@@ -26,9 +26,9 @@ ON_DEMAND = sorted(
 # What writes stores.
 WRITERS = {
     "blosc2._stores.changes", "blosc2._stores.transaction", "blosc2._stores.new_keys",
-    "blosc2._stores.leaf_publishing", "blosc2._stores.paced_publishing", "blosc2._stores.open_stores",
-    "blosc2._stores.leaves.leaf_setting", "blosc2._stores.leaves.value_to_frame",
-    "blosc2._stores.leaves.many_frames", "blosc2._stores.tree.tree_changes", "blosc2._stores.copy_store",
+    "blosc2._stores.automatic_publishing", "blosc2._stores.open_stores",
+    "blosc2._stores.leaves.leaf_setting", "blosc2._stores.leaves.many_frames",
+    "blosc2._stores.tree.tree_changes", "blosc2._stores.copy_store",
     "blosc2._backends.writer_lock", "blosc2._backends.zip.publishing",
     "blosc2._backends.directory.publishing", "blosc2._backends.embedded.writing",
     "blosc2._backends.embedded.frame_layout",

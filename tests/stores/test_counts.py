@@ -286,7 +286,7 @@ def test_acts_beside_a_dictionary(
     if SEED % 2:
         monkeypatch.setattr("blosc2._stores.changes.MANY", 2)  # groups are moved as wholes
     if SEED % 3 == 1:
-        monkeypatch.setattr("blosc2._stores.leaf_publishing.GROUP", 3)
+        monkeypatch.setattr("blosc2._stores.automatic_publishing.GROUP", 3)
     store = Beside(kind, tmp_path, random.Random(f"{kind} {locking} {pace} {SEED}"), locking=locking)
     try:
         for _ in range(ACTS):
@@ -380,8 +380,8 @@ def test_a_file_that_is_to_go_is_not_there(tmp_path: Path, monkeypatch: pytest.M
     with blosc2.TreeStore(tmp_path / "x.b2d", mode="w") as store:
         store["/g/a"] = [1]
         with monkeypatch.context() as patch:
-            patch.setattr("blosc2._stores.leaf_publishing.LeafPublishing.remove", lambda *given: False)
-            patch.setattr("blosc2._stores.leaf_publishing.LeafPublishing.is_due", lambda *given: False)
+            patch.setattr("blosc2._stores.automatic_publishing.LeafPublishing.remove", lambda *given: False)
+            patch.setattr("blosc2._stores.automatic_publishing.LeafPublishing.is_due", lambda *given: False)
             del store["/g/a"]
         recount(store, {}, (), ["/g/a"])
         store["/g/a"] = [2]

@@ -24,7 +24,7 @@ KEYWORDS = {"chunks": (4, 500)}
 
 @pytest.fixture(autouse=True)
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blosc2._stores.leaves.value_to_frame.LARGE", 100_000)
+    monkeypatch.setattr("blosc2._stores.leaves.leaf_setting.LARGE", 100_000)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from fixture_kit.recount import recount
 import blosc2
 from blosc2._backends import publish_pace as pace
 from blosc2._backends.directory import placing
-from blosc2._stores import leaf_publishing
+from blosc2._stores import automatic_publishing
 from blosc2.exceptions import FormatError
 
 CLASSES = [blosc2.DictStore, blosc2.TreeStore]
@@ -30,7 +30,7 @@ CLASSES = [blosc2.DictStore, blosc2.TreeStore]
 @pytest.fixture(params=CLASSES, ids=lambda cls: cls.__name__)
 def cls(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(pace, "_ALLOWANCE", 1e9)
-    monkeypatch.setattr(leaf_publishing, "ALLOWANCE", 1e9)
+    monkeypatch.setattr(automatic_publishing, "ALLOWANCE", 1e9)
     return request.param
 
 
@@ -48,8 +48,8 @@ def dying(how: str, path: Path, threshold: int, number: int) -> None:
     code = f"""
 import os, signal, sys, numpy as np, blosc2
 from blosc2._backends import publish_pace
-from blosc2._stores import leaf_publishing
-publish_pace._ALLOWANCE = leaf_publishing.ALLOWANCE = 1e9  # however slow the disk of this machine is
+from blosc2._stores import automatic_publishing
+publish_pace._ALLOWANCE = automatic_publishing.ALLOWANCE = 1e9  # however slow the disk of this machine is
 store = blosc2.DictStore(sys.argv[1], threshold={threshold})
 for n in range({number}):
     store[f"/g{{n % 3}}/k{{n}}"] = np.full(1 + n % 40, n)
@@ -106,15 +106,15 @@ def test_what_replaces_durable_leaves_is_published_in_groups(
     with cls(path, mode="w") as store:
         store.update({f"/k{n}": [n] for n in range(200)})
         store.flush()
-        monkeypatch.setattr(leaf_publishing, "ALLOWANCE", -1.0)
-        monkeypatch.setattr(leaf_publishing, "GROUP", 64)
+        monkeypatch.setattr(automatic_publishing, "ALLOWANCE", -1.0)
+        monkeypatch.setattr(automatic_publishing, "GROUP", 64)
         monkeypatch.setattr(pace, "_PART", 1e9)
         store._publishing.leaf_pace._took = 1.0
         for n in range(200):
             store[f"/k{n}"] = [n, n]
             store[f"/new{n}"] = [n]
             now = values(path)
-            assert sum(now[f"/k{m}"] == [m] for m in range(n + 1)) < leaf_publishing.GROUP
+            assert sum(now[f"/k{m}"] == [m] for m in range(n + 1)) < automatic_publishing.GROUP
             assert now[f"/new{n}"] == [n]
             assert store[f"/k{n}"][:].tolist() == [n, n]
         store.discard()
@@ -152,9 +152,9 @@ ACTS: dict[str, tuple[Callable[[Any], Any], dict[str, list[int]]]] = {
 @pytest.mark.parametrize("how", ["at once", "waits", "embedded"])
 def test_an_interrupt_loses_no_leaf(how: str, act: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever it comes: neither of those that were listed before, nor of those that wait for the disk together."""
-    monkeypatch.setattr(leaf_publishing, "GROUP", 3)
+    monkeypatch.setattr(automatic_publishing, "GROUP", 3)
     monkeypatch.setattr(pace, "_PART", 1e9)
-    monkeypatch.setattr(leaf_publishing, "ALLOWANCE", -1.0 if how == "waits" else 1e9)
+    monkeypatch.setattr(automatic_publishing, "ALLOWANCE", -1.0 if how == "waits" else 1e9)
     do, after = ACTS[act]
     lines, step = 1, 1 if FULL else 29
     for at in (-1, *range(0, 2000, step)):

@@ -12,7 +12,7 @@ import pytest
 from store_makers import KINDS, Maker
 
 from blosc2._backends import publish_pace as pace
-from blosc2._stores import leaf_publishing
+from blosc2._stores import automatic_publishing
 
 AT_ONCE = [kind for kind in KINDS if "b2z" not in kind]
 
@@ -20,7 +20,7 @@ AT_ONCE = [kind for kind in KINDS if "b2z" not in kind]
 @pytest.fixture(params=AT_ONCE)
 def make(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Maker:
     monkeypatch.setattr(pace, "_ALLOWANCE", 1e9)  # however slow the disk of this machine is
-    monkeypatch.setattr(leaf_publishing, "ALLOWANCE", 1e9)
+    monkeypatch.setattr(automatic_publishing, "ALLOWANCE", 1e9)
     return Maker(request.param, tmp_path)
 
 

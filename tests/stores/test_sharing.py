@@ -202,7 +202,7 @@ def test_a_change_that_is_refused_changes_nothing_and_lets_go(make: Maker, both:
 def test_a_change_that_leaves_no_trace_in_the_time(make: Maker, both: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = both
     now = time.time_ns() + 10**12
-    monkeypatch.setattr("blosc2._stores.shared.session.file_identity", lambda path: (1, 2, 3, now))
+    monkeypatch.setattr("blosc2._stores.shared_session.file_identity", lambda path: (1, 2, 3, now))
     assert "/a" not in second
     first["/a"] = [1]
     assert "/a" in second

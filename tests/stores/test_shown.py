@@ -14,7 +14,7 @@ import pytest
 from store_makers import Maker
 
 import blosc2
-from blosc2._stores.shown import completions as completing
+from blosc2._stores import showing
 
 
 def fill(store: Any, groups: int = 3, leaves: int = 4) -> None:
@@ -87,14 +87,12 @@ def test_one_line_opens_no_leaf(make: Maker, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_large_directory_is_not_counted_for_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from blosc2._stores.shown import summary
-
     with blosc2.TreeStore(str(tmp_path / "s.b2d"), mode="w") as store:
         fill(store)
-    monkeypatch.setattr(summary, "_FEW_FILES", 10)
+    monkeypatch.setattr(showing, "_FEW_FILES", 10)
     with blosc2.TreeStore(str(tmp_path / "s.b2d"), mode="r") as store:
         assert repr(store) == f"<TreeStore {tmp_path / 's.b2d'}: mode 'r'>"
-        monkeypatch.setattr(summary, "_FEW_FILES", 100)
+        monkeypatch.setattr(showing, "_FEW_FILES", 100)
         assert "12 leaves in 3 groups" in repr(store)
 
 
@@ -187,8 +185,8 @@ def test_completions_of_half_typed_keys(
 ) -> None:
     with blosc2.TreeStore(str(tmp_path / "s.b2z"), mode="w") as store:
         fill(store)
-        match = completing._TYPED.search(typed)
-        monkeypatch.setattr(completing, "_typed", lambda: match and (match[1] or match[2]))
+        match = showing._TYPED.search(typed)
+        monkeypatch.setattr(showing, "_typed", lambda: match and (match[1] or match[2]))
         answers = set(store._ipython_key_completions_())
         assert found <= answers
         if "/g1/" in typed or "none" in typed:
@@ -199,7 +197,7 @@ def test_completions_of_half_typed_keys(
 def test_completions_are_bounded(tmp_path: Path) -> None:
     with blosc2.TreeStore(str(tmp_path / "s.b2z"), mode="w") as store:
         store.write_many((f"/flat/l{i:05}", np.arange(3)) for i in range(2000))
-        assert len(store._ipython_key_completions_()) == completing.MOST
+        assert len(store._ipython_key_completions_()) == showing.MOST_COMPLETED
 
 
 def test_ipython_completes_keys(tmp_path: Path) -> None:

@@ -10,61 +10,62 @@ from blosc2._core.on_demand import on_demand
 
 if TYPE_CHECKING:
     from blosc2._stores import changes, publish
+    from blosc2._stores.automatic_publishing import LeafPublishing, PacedPublishing, gets_file
+    from blosc2._stores.contents import recount
     from blosc2._stores.copy_store import to_b2d, to_b2z
-    from blosc2._stores.followers import recount
-    from blosc2._stores.leaf_publishing import LeafPublishing, gets_file
     from blosc2._stores.leaves.advice import advise_all
     from blosc2._stores.leaves.leaf import leaf_reader
-    from blosc2._stores.leaves.leaf_setting import ready_setter, remove_small, set_chunks, set_leaf, set_small
+    from blosc2._stores.leaves.leaf_setting import (
+        FramedValue,
+        metadata_frame,
+        new_frame,
+        ready_setter,
+        remove_small,
+        set_chunks,
+        set_leaf,
+        set_small,
+    )
     from blosc2._stores.leaves.live_leaf import live_leaf
     from blosc2._stores.leaves.many_frames import LEAST, FrameMaker, nbytes_of, with_frames
     from blosc2._stores.leaves.read_many import read_named, read_parts, read_selections
     from blosc2._stores.leaves.statistics import GroupStats, LeafInfo, describe_leaf, leaves_table, store_stats
-    from blosc2._stores.leaves.value_to_frame import FramedValue, metadata_frame, new_frame
     from blosc2._stores.new_keys import KeyClashes, NewKeys
     from blosc2._stores.open_stores import close_replaced, end_all, end_forgotten, note_writable
-    from blosc2._stores.paced_publishing import PacedPublishing
     from blosc2._stores.publish import NOTHING
-    from blosc2._stores.shared.leaf import SharedLeaf
-    from blosc2._stores.shared.session import SharedPending, SharedSession
-    from blosc2._stores.shown.completions import completions
-    from blosc2._stores.shown.summary import children_of, close_keys, html, one_line, outline
+    from blosc2._stores.shared_session import SharedLeaf, SharedPending, SharedSession
+    from blosc2._stores.showing import children_of, close_keys, completions, html, one_line, outline
     from blosc2._stores.store import Store
     from blosc2._stores.tiered_backends import backend_of, file_names, open_or_begin, take_writer_lock
     from blosc2._stores.transaction import AllOrNone, Transaction
     from blosc2._stores.tree import tree_changes, walking
     from blosc2._stores.tree.attributes import GroupAttributes
     from blosc2._stores.tree.drawing import FEW_LINES, Drawing, draw_names, draw_store, listed
-    from blosc2._stores.tree.foreign_objects import ForeignObject, ForeignObjects
+    from blosc2._stores.tree.foreign_objects import ATTRIBUTES, HIDDEN, ForeignObject, ForeignObjects
     from blosc2._stores.tree.groups import Groups, has_group
-    from blosc2._stores.tree.names import ATTRIBUTES, HIDDEN
 else:
     __getattr__ = on_demand(__name__, {
+        "automatic_publishing": "LeafPublishing PacedPublishing gets_file",
+        "contents": "recount",
         "copy_store": "to_b2d to_b2z",
-        "followers": "recount",
-        "leaf_publishing": "LeafPublishing gets_file",
         "leaves.advice": "advise_all",
         "leaves.leaf": "leaf_reader",
-        "leaves.leaf_setting": "ready_setter remove_small set_chunks set_leaf set_small",
+        "leaves.leaf_setting": (
+            "FramedValue metadata_frame new_frame ready_setter remove_small set_chunks set_leaf set_small"
+        ),
         "leaves.live_leaf": "live_leaf",
         "leaves.many_frames": "LEAST FrameMaker nbytes_of with_frames",
         "leaves.read_many": "read_named read_parts read_selections",
         "leaves.statistics": "GroupStats LeafInfo describe_leaf leaves_table store_stats",
-        "leaves.value_to_frame": "FramedValue metadata_frame new_frame",
-        "new_keys": "NewKeys KeyClashes",
+        "new_keys": "KeyClashes NewKeys",
         "open_stores": "close_replaced end_all end_forgotten note_writable",
-        "paced_publishing": "PacedPublishing",
         "publish": "NOTHING",
-        "shared.leaf": "SharedLeaf",
-        "shared.session": "SharedPending SharedSession",
-        "shown.completions": "completions",
-        "shown.summary": "children_of close_keys html one_line outline",
+        "shared_session": "SharedLeaf SharedPending SharedSession",
+        "showing": "children_of close_keys completions html one_line outline",
         "store": "Store",
-        "tiered_backends": "backend_of file_names take_writer_lock open_or_begin",
+        "tiered_backends": "backend_of file_names open_or_begin take_writer_lock",
         "transaction": "AllOrNone Transaction",
         "tree.attributes": "GroupAttributes",
         "tree.drawing": "FEW_LINES Drawing draw_names draw_store listed",
-        "tree.foreign_objects": "ForeignObject ForeignObjects",
+        "tree.foreign_objects": "ATTRIBUTES HIDDEN ForeignObject ForeignObjects",
         "tree.groups": "Groups has_group",
-        "tree.names": "ATTRIBUTES HIDDEN",
     }, ("changes", "publish", "tree.tree_changes", "tree.walking"))  # fmt: skip

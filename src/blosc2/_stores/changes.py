@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from blosc2._backends import MAP_BYTES, ByteRange, Renamed, new_key
 from blosc2._core.leaves.store_state import Change
-from blosc2._stores.followers import recount
+from blosc2._stores.contents import recount
 from blosc2._stores.transaction import AllOrNone
 from blosc2.exceptions import FormatError, name_file
 

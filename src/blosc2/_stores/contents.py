@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from blosc2._backends import ByteRange, Renamed
 from blosc2._core.frame.frame import Frame
@@ -14,6 +14,8 @@ from blosc2._stores.pending import PendingChanges
 
 if TYPE_CHECKING:
     from blosc2._backends import Backend
+    from blosc2._stores.store import Store
+
 
 #: How many keys an iteration makes at a time.
 KEYS_AT_ONCE: Final = 1024
@@ -176,3 +178,59 @@ class Contents:
         """Another version of the store is shown."""
         self.placed = {}
         self._listings = []
+
+
+class KeyFollower(Protocol):
+    """An object that keeps something about a store's keys, and is told when keys change."""
+
+    def key_changed(self, key: str, change: int) -> None:
+        """The leaf of a key was replaced (0), added (1) or removed (-1)."""
+
+    def keys_removed(self, keys: list[str]) -> None:
+        """The leaves of many keys were removed."""
+
+    def recount(self) -> None:
+        """Pending changes were replaced, or the published keys may differ from those listed."""
+
+    def begin_version(self) -> None:
+        """Another version of the store is shown."""
+
+
+def show_removed_groups(store: Store) -> bool:
+    """Let the backend show all but the groups that pending changes remove; whether other keys were shown before."""
+    if not store._backend.remove_groups(store._pending.removed_groups):
+        return False
+    if store._names is not None:
+        store._names.forget()
+    return True
+
+
+def recount(store: Store) -> None:
+    """Tell all followers that the pending changes were replaced."""
+    if show_removed_groups(store):
+        store._forget_answers()
+        for follower in store._followers:
+            follower.begin_version()
+    for follower in store._followers:
+        follower.recount()
+
+
+def forget_published_keys(store: Store) -> None:
+    """Forget which keys are published: they may differ from those listed."""
+    store._backend.forget_shown_keys()
+    begin_version(store)
+    recount(store)
+
+
+def begin_version(store: Store) -> None:
+    """Forget what was derived from the keys of the version shown before."""
+    show_removed_groups(store)
+    store._forget_answers()
+    for follower in store._followers:
+        follower.begin_version()
+
+
+def key_changed(store: Store, key: str, change: int) -> None:
+    """Tell all followers that a leaf was replaced (0), added (1) or removed (-1)."""
+    for follower in store._followers:
+        follower.key_changed(key, change)

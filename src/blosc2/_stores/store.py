@@ -32,14 +32,13 @@ from blosc2._files import lasting
 from blosc2._frames import Stored
 from blosc2._options import StoreOptions
 from blosc2._stores import publish
-from blosc2._stores.contents import Contents
-from blosc2._stores.followers import KeyFollower, forget_published_keys
+from blosc2._stores.contents import Contents, KeyFollower, forget_published_keys
 from blosc2._stores.leaves import open_leaves
 from blosc2._stores.leaves.advice import advise
 from blosc2._stores.leaves.leaf import read_only
+from blosc2._stores.leaves.live_leaf import clear, delete, pop, popitem, remove_taken, setdefault
 from blosc2._stores.leaves.open_leaves import OpenLeaves
 from blosc2._stores.leaves.read_many import LeafItems, Values, batch_of_members, read_and_learn, read_many
-from blosc2._stores.leaves.taking_out import clear, delete, pop, popitem, remove_taken, setdefault
 from blosc2._stores.pending import PendingChanges
 from blosc2._stores.session import Session
 from blosc2._stores.write_many import Items, update_store, write_many

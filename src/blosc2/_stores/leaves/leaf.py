@@ -1,6 +1,6 @@
 """Leaves of a store that is only read: opening a frame as an array or super-chunk.
 
-`live_leaf` opens what can be changed; `value_to_frame` is the other way.
+`live_leaf` opens what can be changed; `leaf_setting` is the other way.
 """
 
 from __future__ import annotations

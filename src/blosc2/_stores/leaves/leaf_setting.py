@@ -1,26 +1,135 @@
-"""Setting one leaf: step by step here, and by `LeafSetter` in one native step what is simple and like others before."""
+"""Setting a leaf: what bytes a value becomes, and who gives them to a key.
+
+That is done step by step here, and by `LeafSetter` in one native step where it is simple. `leaf` is the other way.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from blosc2._arrays import ArrayPlan, raw_kinds
-from blosc2._backends import MAP_BYTES, NewFrame, new_key
+from blosc2._arrays import TINY, ArrayPlan, cframe_of, raw_kinds, tiny_frame
+from blosc2._backends import MAP_BYTES, NewFrame, new_key, suffix_of_frame
+from blosc2._core.frame.frame_writer import header_length
+from blosc2._core.io.source import Source
 from blosc2._core.leaves.leaf_setter import LeafSetter
 from blosc2._core.leaves.store_state import Change
-from blosc2._frames import AnyChunk, held_in_memory
+from blosc2._files import TemporaryFile
+from blosc2._frames import AnyChunk, Running, Stored, held_in_memory
+from blosc2._indexing import lossless
+from blosc2._options import absolute_path
 from blosc2._stores import pending
 from blosc2._stores.changes import put
-from blosc2._stores.leaves import value_to_frame
-from blosc2._stores.leaves.laid_out import lay_out, takes_chunks
-from blosc2._stores.leaves.value_to_frame import FramedValue, compressed, frame_of
+from blosc2._stores.leaves import leaf_setting
 from blosc2._stores.transaction import AllOrNone
+from blosc2.exceptions import UnsupportedValueError
+from blosc2.schunk import SChunk
 
 if TYPE_CHECKING:
     from blosc2._stores.store import Store
+
+
+#: Arrays of more uncompressed bytes get their frame in a file, not in memory.
+LARGE: Final = 64 << 20
+
+
+class FramedValue(NamedTuple):
+    """A value whose frame is made already, and its uncompressed bytes."""
+
+    byte_range: Any
+    nbytes: int
+
+
+def new_frame(frame: bytes, suffix: str, description: bytes | None = None) -> NewFrame:
+    """A frame that was made in memory."""
+    return NewFrame((Source.of_buffer(frame), 0, len(frame)), suffix, description)
+
+
+def frame_of(
+    value: Any, key: str, path: str | None, encoding: dict[str, Any], *, asked: bool | None = None
+) -> NewFrame:
+    """The frame of a value that is to be stored; arrays of this package keep their bytes. For `asked` see `tiny_frame`.
+
+    Raises
+    ------
+    TypeError, AttributeError
+        The value cannot be made an array (`UnsupportedValueError`).
+    """
+    if type(value) is np.ndarray and not value.dtype.hasobject:  # most values
+        return compressed(value, path, encoding, asked=asked)
+    if type(value) is FramedValue:
+        made: NewFrame = value.byte_range
+        return made
+    if isinstance(value, Stored):
+        byte_range = value._handle.byte_range()
+        return NewFrame(byte_range, suffix_of_frame(value._handle.frame))
+    if isinstance(value, (Mapping, AbstractSet)):
+        raise _unsupported(value, key, path, "its values are stored one by one; to_b2z and to_b2d copy whole stores")
+    try:
+        array = lossless(value)
+    except (TypeError, ValueError) as error:
+        raise _unsupported(value, key, path, str(error)) from None
+    if array.dtype.hasobject or hasattr(value, "to_cframe"):
+        raise _unsupported(value, key, path, "it is no array of numbers, strings or dates")
+    return compressed(array, path, encoding, asked=asked)
+
+
+def compressed(
+    items: np.ndarray[Any, Any], path: str | None, encoding: dict[str, Any], *, asked: bool | None = None
+) -> NewFrame:
+    """The frame of an array. The frame of a large array is made in a temporary file."""
+    tiny = tiny_frame(items, encoding, asked=asked) if items.nbytes <= TINY else None
+    if tiny is not None:
+        return new_frame(tiny[0], ".b2nd", tiny[1])
+    if path is None or items.nbytes <= LARGE:
+        return new_frame(cframe_of(items, encoding), ".b2nd")
+    waiting = TemporaryFile(absolute_path(path))
+    plan = ArrayPlan(items.shape, items.dtype, encoding)
+    header = plan.lay_out(plan.compressed(items), waiting.add, {}, None)
+    parts = (Source.of_buffer(header), 0, len(header)), waiting.byte_range(0)
+    source = Source.joined(parts, parts[1][0].path, False)
+    return NewFrame((source, 0, source.size), ".b2nd")
+
+
+def _unsupported(value: Any, key: str, path: str | None, why: str) -> UnsupportedValueError:
+    return UnsupportedValueError(
+        f"a {type(value).__name__} cannot be stored: {why}; give an array, an array-like or a super-chunk",
+        path=path,
+        key=key,
+    )
+
+
+def metadata_frame(values: Mapping[str, Any]) -> NewFrame:
+    """The frame of a super-chunk that holds only metadata."""
+    schunk = SChunk(chunksize=1 << 14, cparams={"typesize": 1})
+    schunk.vlmeta.update(values)
+    return new_frame(schunk.to_cframe(), ".b2f")
+
+
+def takes_chunks(store: Store) -> bool:
+    """Whether `lay_out` can write to a store."""
+    return store._session.sharing is None and store._backend.streaming is not None
+
+
+def lay_out(store: Store, key: str, plan: ArrayPlan, chunks: Iterable[AnyChunk], vlmeta: dict[str, bytes]) -> NewFrame:
+    """The frame of an array, written where it stays; the store's lock is held.
+
+    What would refuse the key later is asked before the first chunk is made.
+    """
+    stream = store._backend.streaming
+    assert stream is not None
+    with Change(store._session):
+        store._session.check_thread("change keys")
+        if store._names is not None:
+            store._names.check_new(key, store._contents, is_new=not store._contents.has(key))
+        plan.summed = True
+        return stream.lay_out(
+            key, ".b2nd", plan.most_nbytes(vlmeta), header_length(plan.metalayers),
+            lambda write: plan.lay_out(chunks, write, vlmeta, Running()),
+        )  # fmt: skip
 
 
 def set_small(store: Store, key: object, value: Any) -> bool:
@@ -46,7 +155,7 @@ def set_leaf(store: Store, key: str, value: Any) -> None:
     session = store._session
     begun = session.begun + 1
     store._check_assignable(key)
-    is_large = type(value) is np.ndarray and value.nbytes > value_to_frame.LARGE and not value.dtype.hasobject
+    is_large = type(value) is np.ndarray and value.nbytes > leaf_setting.LARGE and not value.dtype.hasobject
     if is_large and takes_chunks(store):
         plan = ArrayPlan(value.shape, value.dtype, store._encoding())
         value = FramedValue(lay_out(store, key, plan, plan.compressed(value), {}), value.nbytes)

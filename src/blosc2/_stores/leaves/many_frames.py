@@ -19,7 +19,7 @@ from blosc2._core.frame.frame_writer import FrameBatch
 from blosc2._core.ndim.gaps import as_bytes
 from blosc2._files import Owner
 from blosc2._options import COMPRESSED_BESIDE, get_nthreads
-from blosc2._stores.leaves.value_to_frame import FramedValue, frame_of, new_frame
+from blosc2._stores.leaves.leaf_setting import FramedValue, frame_of, new_frame
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor

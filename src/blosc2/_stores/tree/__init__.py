@@ -8,7 +8,6 @@ __all__ = [
     "drawing",
     "foreign_objects",
     "groups",
-    "names",
     "tree_changes",
     "walking",
 ]  # fmt: skip

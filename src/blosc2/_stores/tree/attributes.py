@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from blosc2._core.leaves.store_state import Change
 from blosc2._frames import text_name, which_has
 from blosc2._stores.changes import put, remove
-from blosc2._stores.leaves.value_to_frame import metadata_frame
+from blosc2._stores.leaves.leaf_setting import metadata_frame
 from blosc2._stores.transaction import AllOrNone
-from blosc2._stores.tree.names import ATTRIBUTES
+from blosc2._stores.tree.foreign_objects import ATTRIBUTES
 from blosc2._stores.tree.tree_changes import check_new_group, check_not_inside
 from blosc2.exceptions import MissingMetadataError
 

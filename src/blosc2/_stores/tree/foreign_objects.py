@@ -1,19 +1,29 @@
-"""Objects of other packages that are stored as several leaves, for instance tables."""
+"""Names that a `TreeStore` gives to leaves of its own.
+
+They are not shown as keys.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any, Final, Never
 
 from blosc2._backends import REGISTRY, TieredBackend
 from blosc2._core.io.sharing import item_of
 from blosc2._stores.contents import Contents
 from blosc2._stores.pending import PendingChanges
-from blosc2._stores.tree.names import DESCRIPTION
 from blosc2.exceptions import FormatError, UnsafeDeserializationError, UnsupportedKindError
 
 if TYPE_CHECKING:
     from blosc2.tree_store import TreeStore
+
+
+#: The leaf below a group that carries its attributes.
+ATTRIBUTES: Final = "__vlmeta__"
+#: How the keys of such leaves end.
+HIDDEN: Final = "/" + ATTRIBUTES
+#: The leaf below a group that describes an object of another package.
+DESCRIPTION: Final = "_meta"
 
 
 class ForeignObject:

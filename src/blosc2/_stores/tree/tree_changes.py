@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from blosc2._backends import new_key
 from blosc2._core.leaves.store_state import Change
 from blosc2._stores import changes
-from blosc2._stores.leaves.value_to_frame import metadata_frame
+from blosc2._stores.leaves.leaf_setting import metadata_frame
 from blosc2._stores.new_keys import below_leaf
 from blosc2._stores.transaction import AllOrNone
 from blosc2._stores.tree import walking
-from blosc2._stores.tree.names import ATTRIBUTES, DESCRIPTION, HIDDEN
+from blosc2._stores.tree.foreign_objects import ATTRIBUTES, DESCRIPTION, HIDDEN
 from blosc2.exceptions import StoreKeyError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from blosc2._core.keys.listing import KeyCursor
 from blosc2._stores.contents import KEYS_AT_ONCE
-from blosc2._stores.tree.names import ATTRIBUTES
+from blosc2._stores.tree.foreign_objects import ATTRIBUTES
 
 if TYPE_CHECKING:
     from blosc2.tree_store import TreeStore

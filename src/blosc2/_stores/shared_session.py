@@ -1,4 +1,10 @@
-"""Stores that several programs change, with `locking=True`: they take turns, and follow each other."""
+"""Stores that several handles change in turns: ``locking=True``.
+
+Such a handle has a `Following` object, which looks at each access whether a newer version was published, and shows it.
+If it may change the store, a `SharedWriting` object takes the place of the store's lock. Who enters that first waits
+for the writer's lock and starts from the newest version; when that one leaves, the changes are published, or dropped if
+they failed, and the lock is let go. So whatever holds the store's lock is one change for all others.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +13,18 @@ import errno
 import os
 import time
 import weakref
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from blosc2._backends import EMBED, shared_lock_path
+from blosc2._backends import EMBED, ByteRange, shared_lock_path
 from blosc2._core.io.sharing import item_of
 from blosc2._core.leaves.store_state import Change
 from blosc2._core.leaves.weak_cache import OuterBlock
 from blosc2._core.on_demand import import_now
 from blosc2._files import Turn, file_identity
+from blosc2._frames import FollowingHandle
+from blosc2._stores.leaves.live_leaf import LiveHandle
 from blosc2._stores.pending import PendingChanges
 from blosc2._stores.publish import drop, flush, load_if_behind, show
 from blosc2._stores.session import Session
@@ -363,3 +371,78 @@ class SharedPending(PendingChanges):
 
     def check_revision(self, revision: int) -> None:
         """Do nothing: iterators give the keys of the version at their beginning."""
+
+
+class SharedLeaf(FollowingHandle, LiveHandle):
+    """A live leaf that follows its store: each change of it is a change of the store, which others see at once."""
+
+    __slots__ = ()
+
+    def _follow(self) -> None:
+        store = None if self._store is None else self._store()
+        if store is not None and store._session.sharing is not None and not store._session.closed:
+            store._session.sharing.follow()
+
+    def require_writable(self) -> None:
+        store = None if self._store is None else self._store()
+        if store is not None:
+            store._session.check_between("change a leaf")  # what would be published at the end of that, or never
+        super().require_writable()
+
+    def _writing(self) -> SharedWriting:
+        """What takes turns with others. Raises if the leaf cannot be changed."""
+        self.require_writable()
+        store = None if self._store is None else self._store()
+        writing = None if store is None else store._session.writing
+        assert writing is not None
+        return writing
+
+    def refresh(self) -> bool:
+        """Show the newest version; whether it is another one."""
+        before = self.version
+        self._follow()
+        return self.version != before
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Block changes by all other handles, start from the newest version, and publish at the end in any case."""
+        writing = self._writing()
+        writing.hold()
+        try:
+            yield
+        finally:
+            writing.let_go(False)
+
+    def lock(self) -> None:
+        """Enter `holding`; `unlock` leaves it."""
+        self._writing().hold()
+
+    def unlock(self) -> None:
+        """Leave what `lock` entered."""
+        store = None if self._store is None else self._store()
+        writing = None if store is None else store._session.writing
+        if writing is None or not writing.is_held:
+            raise RuntimeError("unlock() without lock()")
+        writing.let_go(False)
+
+    def editing(self) -> AbstractContextManager[Any]:
+        """Block changes by everybody else, in any process, and start from the newest version."""
+        self.require_writable()
+        return self._editing()
+
+    @contextmanager
+    def _editing(self) -> Iterator[None]:
+        store = None if self._store is None else self._store()
+        assert store is not None
+        with store._lock:
+            self.require_writable()  # others may have deleted it meanwhile
+            with self._lock:
+                yield
+
+    def take_up(self, byte_range: ByteRange) -> bool:
+        """Show the frame that the store has now; False if it is of another kind."""
+        source, offset, _ = byte_range
+        mine = self.shown
+        if source.identity is not None and (mine.source.identity, mine.offset) == (source.identity, offset):
+            return True
+        return self.reload(byte_range)

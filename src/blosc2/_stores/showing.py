@@ -1,17 +1,23 @@
-"""How a store shows itself: in one line, as a table, and as an outline; and keys that are close to a missing one."""
+"""How a store shows itself: one line, HTML, completions of keys, its outline; and keys that are close to a missing one.
+
+What is shown is bounded: it takes no longer for a million leaves than for a hundred, and opens none that a catalog
+describes. The one line that `repr` gives never opens a leaf.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+import sys
 from contextlib import suppress
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blosc2 import _display
+from blosc2._core.io.sharing import item_of
 from blosc2._core.keys.listing import KeyCursor
 from blosc2._display import Node, number
 from blosc2._stores.leaves.statistics import describe_leaf
-from blosc2._stores.shown import summary
 from blosc2._stores.tree import walking
 from blosc2.exceptions import FormatError
 
@@ -194,7 +200,7 @@ def _counts(store: Any) -> list[str]:
     try:
         if not lists_fast(store):
             return waiting
-        sums = summary.totals(store, store._prefix)
+        sums = totals(store, store._prefix)
     except (OSError, FormatError) as error:
         return [f"its keys cannot be listed: {type(error).__name__}", *waiting]
     found = _display.number(sums.leaves, "leaf", "leaves")
@@ -203,7 +209,7 @@ def _counts(store: Any) -> list[str]:
     return [found, *_sizes(store, sums), *waiting]
 
 
-def _sizes(store: Any, sums: summary.Totals) -> list[str]:
+def _sizes(store: Any, sums: Totals) -> list[str]:
     if sums.nbytes is not None and sums.cbytes is not None:
         return [_display.sizes_text(sums.nbytes, sums.cbytes)]
     size = None if store._prefix else _file_size(store)
@@ -243,7 +249,7 @@ def html(store: Store) -> str:
     name = type(store._owner).__name__
     if store.closed:
         return _display.page(f"{name}, closed", _display.definition_table([("path", store._path)]))
-    root = summary.outline(store, store._prefix, most_in_group=summary.MOST_IN_GROUP)
+    root = outline(store, store._prefix, most_in_group=MOST_IN_GROUP)
     rows: list[tuple[str, object]] = [("path", store._path or "in memory")]
     if store._prefix:
         rows.append(("group", store._prefix))
@@ -262,3 +268,47 @@ def html(store: Store) -> str:
             [(child.name, child.cbytes) for child in root.children if child.is_group and child.cbytes], root.cbytes
         )
     return _display.page(name, _display.definition_table(rows), bar, _display.as_html(root))
+
+
+#: More keys than this are of no use to a person.
+MOST_COMPLETED = 500
+
+# What was typed of a string behind the last bracket.
+_TYPED = re.compile(r"""\[\s*(?:"([^"\\]*)|'([^'\\]*))$""")
+
+
+def completions(store: Any) -> list[str]:
+    """Keys that go on from what was typed; from the root if that is not known.
+
+    Groups are given too, and so is what is in them as long as that is not much, so that a path can be typed level by
+    level.
+    """
+    if store.closed:
+        return []
+    typed = _typed() or ""
+    group = typed.rpartition("/")[0]
+    slash = "" if typed and not typed.startswith("/") else "/"
+    found: list[str] = []
+    try:
+        groups = [f"/{group.strip('/')}" if group.strip("/") else ""]
+        while groups and len(found) < MOST_COMPLETED:
+            inner = []
+            for path in groups:
+                names, leaves = children_of(store, store._prefix + path, MOST_COMPLETED - len(found))
+                found += [f"{path}/{name}" for name in dict.fromkeys(sorted(names + leaves))]
+                inner += [f"{path}/{name}" for name in names]
+                if len(found) >= MOST_COMPLETED:
+                    break
+            groups = inner
+    except (OSError, FormatError):
+        return []  # the next access tells what is wrong
+    return [key if slash else key[1:] for key in found[:MOST_COMPLETED]]
+
+
+def _typed() -> str | None:
+    """The half-typed key, as IPython knows it; None outside of IPython."""
+    module = item_of(sys.modules, "IPython")
+    shell = None if module is None else module.get_ipython()
+    text = getattr(getattr(shell, "Completer", None), "text_until_cursor", None)
+    match = _TYPED.search(text) if isinstance(text, str) else None
+    return None if match is None else match[1] or match[2] or ""
