@@ -79,7 +79,7 @@ class SChunk(ChangeableChunks):
         _frames.check_target(storage, "super-chunk")
         view = memoryview(b"") if data is None else _frames.bytes_of(data)
         itemsize = 1 if data is None else int(getattr(data, "itemsize", 1))
-        cparams = cparams_from(keywords.cparams, unless_given={} if data is None else {"typesize": itemsize})
+        cparams = cparams_from(keywords.cparams, unless_given={"typesize": itemsize})
         chunksize = _frames.chunk_nbytes(chunksize, len(view) if view else _frames.DEFAULT_CHUNK, cparams.typesize)
         encoding = encoding_of(cparams, cparams.typesize, cparams.blocksize)
         _frames.check_for_bytes(encoding)

@@ -162,7 +162,7 @@ def open(
         raise ValueError("storage_options and remote are for URLs, and this is the path of a file: leave them out")
     name = urlpath if type(urlpath) is str and "://" not in urlpath else local_path(urlpath)
     effective = mode
-    if mode != "r" or mmap_mode not in (None, "r") or offset or mapped is not None or locking:
+    if mode != "r" or mmap_mode not in (None, "r") or offset != 0 or mapped is not None or locking:
         effective = check_open_modes(
             mode, mmap_mode, mapped, path=name, offset=offset, locking=locking, exclusive=exclusive
         )
