@@ -13,7 +13,7 @@ import pytest
 from fixture_kit.forks import in_child
 
 import blosc2
-from blosc2._core.io.forking import keep_from_child
+from blosc2._core.io.sharing import keep_from_child
 from blosc2._files.atomic_file import NewFile
 from blosc2._files.owner import Descriptor, Owner
 

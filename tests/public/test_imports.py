@@ -137,8 +137,8 @@ if hasattr(os, "fork"):
     if child:
         sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 else:
-    import blosc2._core.io.forking as forking
-    forking._prepare()
+    from blosc2._core.io import sharing
+    sharing._prepare()
 """
 # What its parent opened is read by every kind of key.
 READS = (

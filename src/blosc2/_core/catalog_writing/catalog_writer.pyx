@@ -18,8 +18,8 @@ from libc.string cimport memcmp, memcpy, memmove, memset
 
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.io.checksum cimport checksum
-from blosc2._core.io.large_pages cimport bring_pages
-from blosc2._core.io.little_endian cimport put, put32, put64, u32, u64
+from blosc2._core.io.memory cimport bring_pages, prefetch, use_large_pages
+from blosc2._core.io.endian cimport put, put32, put64, u32, u64
 from blosc2._core.keys.gone_ranges cimport GoneRanges, after_gone, find_ranges, gone_within
 from blosc2._core.keys.key_order cimport before_in_order, shared
 from blosc2._core.keys.keytable cimport DAMAGED, KeyTable, Text
@@ -429,9 +429,6 @@ cdef enum:
     WAITING = 16
 
 
-cdef extern from "io/prefetch.h" nogil:
-    void prefetch(const uint8_t *start, int64_t length)
-
 
 cdef class PathSlots:
     """Puts paths into slots, some steps after their slots were asked for: those of a large hash are not in a cache."""
@@ -503,9 +500,6 @@ cdef struct SlotChange:
     uint64_t hashed         # of a path
     int64_t before, now     # where its slot leads to in the old directory, and in the new one; -1 where there is none
 
-
-cdef extern from "io/large_pages.h" nogil:
-    void use_large_pages(void *start, size_t length)
 
 cdef enum:
     # How far from its home a new path may be put: with two slots for three paths no run is as long as that. Whoever knows

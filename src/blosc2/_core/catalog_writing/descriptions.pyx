@@ -7,7 +7,7 @@ from libc.string cimport memcpy
 
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.ndim.geometry cimport Geometry
-from blosc2._core.io.little_endian cimport put32, put64
+from blosc2._core.io.endian cimport put32, put64
 from blosc2._core.zip.catalog cimport (
     DESCRIPTION_START, LEAF_ARRAY, LEAF_ATTRIBUTES, LEAF_BATCHES, LEAF_OBJECTS, LEAF_OTHER, LEAF_SCHUNK, NO_SHAPE)
 

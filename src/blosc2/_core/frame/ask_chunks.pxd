@@ -6,7 +6,7 @@ from libc.stdint cimport int32_t, int64_t
 from blosc2._core.codec.codec cimport DecodeContext
 from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, Chunk, block_span, in_order
 from blosc2._core.frame.chunk_table cimport FIRST_READ, ChunkTable
-from blosc2._core.io.little_endian cimport i32
+from blosc2._core.io.endian cimport i32
 from blosc2._core.io.readahead cimport ONE_REQUEST, PAGE, SLOW_GAP, Wanted, ask_range, want
 
 cdef enum:

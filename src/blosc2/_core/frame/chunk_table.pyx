@@ -15,7 +15,8 @@ from blosc2._core.codec.thread_pool cimport is_quick
 from blosc2._core.frame.ask_chunks cimport open_asked
 from blosc2._core.frame.header_parser cimport CHECKSUMS_TAIL, TRAILER_TAIL, Header
 from blosc2._core.io.checksum cimport checksum
-from blosc2._core.io.little_endian cimport u32, u64
+from blosc2._core.io.endian cimport u32, u64
+from blosc2._core.io.memory cimport prefetch
 from blosc2._core.io.readahead cimport PAGE, ask_range
 from blosc2._core.io.source cimport Buffer, integers, readable
 from blosc2._core.io.steps cimport address_get, flag_get, flag_set, publish_once
@@ -52,9 +53,6 @@ cdef inline int read_table(
         frame.bad(at, f"the offsets table: {codec.reason(status)}")
     return 0
 
-
-cdef extern from "io/prefetch.h" nogil:
-    void prefetch(const uint8_t *start, int64_t length)
 
 cdef enum:
     MAX_CHUNKS = 268435455

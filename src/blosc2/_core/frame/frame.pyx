@@ -21,7 +21,7 @@ from blosc2._core.frame.chunk_table cimport ChunkTable, stays_with_gil
 from blosc2._core.frame.header_parser cimport PREFIX_READ
 from blosc2._core.frame.part_blocks cimport part_block
 from blosc2._core.io.checksum cimport sum_range, zip_checksum, zip_joined
-from blosc2._core.io.little_endian cimport i32, put32
+from blosc2._core.io.endian cimport i32, put32
 from blosc2._core.io.readahead cimport LOCAL, ask_for_frame
 from blosc2._core.io.source cimport Buffer, Source, integers, writable
 from blosc2._core.io.steps cimport flag_get, flag_set

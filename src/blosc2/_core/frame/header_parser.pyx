@@ -9,8 +9,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from blosc2._core.io.checksum cimport checksum
 from blosc2._core.codec.chunk cimport CHUNK_HEADER, FIRST_PLUGIN, MAX_BLOCK, MAX_BUFFER, filter_asks_array
-from blosc2._core.io.big_endian cimport big16, big32, big64, put_big
-from blosc2._core.io.little_endian cimport u32
+from blosc2._core.io.endian cimport big16, big32, big64, put_big, u32
 from blosc2._core.io.readahead cimport ask_for_frame, stop_guessing
 from blosc2._core.io.source cimport READ_OK, Source
 from blosc2._core.io.steps cimport counter_next

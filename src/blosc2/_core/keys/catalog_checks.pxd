@@ -3,18 +3,16 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
+from blosc2._core.io.memory cimport prefetch, read_once
 from blosc2._core.io.steps cimport number_get
 from blosc2._core.keys.key_order cimport comes_behind, shared
 from blosc2._core.keys.key_slots cimport GROUP, LEAF, MOST_OTHERS, MOST_STEPS, kind_of
 from blosc2._core.keys.keytable cimport UNKNOWN_SUFFIX, Entry, KeyTable, Text
 from blosc2._core.keys.own_headers cimport OwnHeader, holds_frame, read_own_header
 from blosc2._core.zip.catalog cimport Leaf, SLOT_LENGTH, describes_table, slot_home, slot_offset, slot_tag, stem_length
-from blosc2._core.zip.central_record cimport Member, Record, read_once
+from blosc2._core.zip.central_record cimport Member, Record
 from blosc2._core.zip.key_hash cimport key_hash, next_prefix, prefix_hashes, start_prefixes
 
-
-cdef extern from "io/prefetch.h" nogil:
-    void prefetch(const uint8_t *start, int64_t length)
 
 cdef extern from "keys/key_match.h" nogil:
     bint last_segment_is(const uint8_t *key, size_t length, const char *name, size_t name_length)

@@ -10,7 +10,7 @@ two of these records, and is none of them, is not there.
 
 from libc.stdint cimport int64_t, uint8_t
 
-from blosc2._core.io.little_endian cimport u16
+from blosc2._core.io.endian cimport u16
 from blosc2._core.io.steps cimport item_of, number_get, number_set
 from blosc2._core.keys.key_order cimport bound_of, end_of_run
 from blosc2._core.keys.key_slots cimport GROUP, LEAF, probe

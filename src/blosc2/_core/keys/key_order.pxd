@@ -6,7 +6,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
-from blosc2._core.io.little_endian cimport u64
+from blosc2._core.io.endian cimport u64
 from blosc2._core.io.steps cimport address_get, address_set, publish_once
 from blosc2._core.keys.keytable cimport DAMAGED, Entry, KeyTable, Text
 from blosc2._core.zip.catalog cimport SLOT_LENGTH, slot_offset

@@ -4,12 +4,12 @@
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp
 
-from blosc2._core.io.little_endian cimport put64, u64
+from blosc2._core.io.endian cimport put64, u64
+from blosc2._core.io.memory cimport read_once
 from blosc2._core.io.steps cimport flag_set
 from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, Entry, KeyTable, Text
 from blosc2._core.zip.catalog cimport PAGE, OFFSET_BITS, SLOT_LENGTH, slot_home, slot_offset, slot_tag
 from blosc2._core.zip.key_hash cimport key_hash
-from blosc2._core.zip.central_record cimport read_once
 
 cdef extern from "keys/key_match.h" nogil:
     int first_match(const uint8_t *slots, uint64_t tag, int offset_bits)

@@ -16,8 +16,8 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
-from blosc2._core.io.large_pages cimport use_large_pages
-from blosc2._core.io.little_endian cimport put32, put64, u32, u64
+from blosc2._core.io.memory cimport prefetch, use_large_pages
+from blosc2._core.io.endian cimport put32, put64, u32, u64
 from blosc2._core.io.steps cimport address_get, flag_get, flag_set, number_set
 from blosc2._core.keys.catalog_checks cimport Walk, leaves_fit, others_fit, paths_of, totals_fit
 from blosc2._core.keys.far_keys cimport far_bound, is_far, lookup_far
@@ -41,9 +41,6 @@ from blosc2.exceptions import FormatError
 cdef extern from "keys/key_match.h" nogil:
     bint plain_key(const uint8_t *p, size_t length)
     bint same_bytes(const uint8_t *a, const uint8_t *b, size_t length)
-
-cdef extern from "io/prefetch.h" nogil:
-    void prefetch(const uint8_t *start, int64_t length)
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL

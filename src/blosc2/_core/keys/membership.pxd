@@ -4,14 +4,12 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t
 
+from blosc2._core.io.ascii_text cimport ascii_text
 from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY
 from blosc2._core.keys.listing cimport KeyListing
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
-
-cdef extern from "io/ascii_text.h":
-    const uint8_t *ascii_text(PyObject *text, Py_ssize_t *length)
 
 
 cdef inline bint is_named(str key, str name):

@@ -10,7 +10,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint16_t
 from libc.string cimport memcmp
 
-from blosc2._core.io.little_endian cimport u16
+from blosc2._core.io.endian cimport u16
 from blosc2._core.io.steps cimport flag_get, flag_set
 from blosc2._core.keys.keytable cimport DAMAGED, KeyTable, Text
 from blosc2._core.zip.archive cimport MANY_RECORDS, Archive

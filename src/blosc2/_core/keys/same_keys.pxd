@@ -3,7 +3,7 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from blosc2._core.io.little_endian cimport put64, u64
+from blosc2._core.io.endian cimport put64, u64
 from blosc2._core.keys.key_text cimport text_of
 from blosc2._core.keys.keytable cimport KeyTable
 from blosc2._core.keys.own_headers cimport OwnHeader, read_own_header

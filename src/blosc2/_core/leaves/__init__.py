@@ -12,5 +12,4 @@ __all__ = [
     "leaf_stream",
     "leaf_template",
     "store_state",
-    "weak_cache",
 ]  # fmt: skip

@@ -7,7 +7,8 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
 from blosc2._core.frame.frame cimport Frame
-from blosc2._core.leaves.weak_cache cimport find, hold
+from blosc2._core.io.ascii_text cimport with_slash
+from blosc2._core.io.sharing cimport find, hold
 from blosc2._core.io.steps cimport number_get, number_set
 from blosc2._core.leaves.leaf_reader cimport LeafReader
 from blosc2._core.leaves.leaf_setter cimport LeafSetter
@@ -15,9 +16,6 @@ from blosc2._core.keys.listing cimport KeyListing
 from blosc2._core.keys.membership cimport is_named
 
 from blosc2._core.io.sharing import never_freed
-
-cdef extern from "io/ascii_text.h":
-    object with_slash(object key)
 
 
 cdef class LeafAccess:

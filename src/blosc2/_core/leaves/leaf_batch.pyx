@@ -12,6 +12,9 @@ from cpython.object cimport PyObject
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+from blosc2._core.io.ascii_text cimport ascii_text, with_slash
+from blosc2._core.io.memory cimport prefetch
+from blosc2._core.io.steps cimport state_change, state_get, state_set
 from blosc2._core.zip.archive cimport Archive
 from blosc2._core.zip.end_record cimport LOCAL_LENGTH
 from blosc2._core.zip.catalog cimport SLOT_LENGTH, Catalog, slot_home, slot_offset, slot_tag
@@ -29,17 +32,9 @@ from blosc2._core.ndim.geometry cimport Geometry
 from blosc2._core.keys.far_keys cimport is_far, is_near, lookup_far
 from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, KeyTable
 from blosc2._core.leaves.leaf_template cimport LeafTemplate
-from blosc2._core.io.little_endian cimport u64
+from blosc2._core.io.endian cimport u64
 
 cnp.import_array()
-
-cdef extern from "io/atomics.h" nogil:
-    long state_get(atomic_state *state)
-    void state_set(atomic_state *state, long value)
-    bint state_change(atomic_state *state, long before, long after)
-
-cdef extern from "io/prefetch.h" nogil:
-    void prefetch(const uint8_t *start, int64_t length)
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
@@ -52,12 +47,6 @@ cdef extern from *:
 
 cdef extern from "keys/key_match.h" nogil:
     bint last_segment_is(const uint8_t *key, size_t length, const char *name, size_t name_length)
-
-cdef extern from "io/ascii_text.h" nogil:
-    const uint8_t *ascii_text(PyObject *text, Py_ssize_t *length)
-
-cdef extern from "io/ascii_text.h":
-    object with_slash(object key)
 
 cdef enum:
     # Leaves whose memory is asked for before the first of them is looked at.

@@ -8,6 +8,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int64_t, uint8_t
 
+from blosc2._core.io.ascii_text cimport ascii_text
 from blosc2._core.zip.archive cimport Archive
 from blosc2._core.zip.end_record cimport LOCAL_LENGTH
 from blosc2._core.zip.central_record cimport MEMBER_FINE, Member
@@ -25,9 +26,6 @@ cnp.import_array()
 
 cdef extern from "keys/key_match.h" nogil:
     bint last_segment_is(const uint8_t *key, size_t length, const char *name, size_t name_length)
-
-cdef extern from "io/ascii_text.h":
-    const uint8_t *ascii_text(PyObject *text, Py_ssize_t *length)
 
 cdef extern from *:
     """

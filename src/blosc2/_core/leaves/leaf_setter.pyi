@@ -4,7 +4,7 @@ from typing import Any, Self, final
 import numpy as np
 
 from blosc2._core.frame.frame_writer import RawKinds
-from blosc2._core.io.forking import Lock
+from blosc2._core.io.sharing import Lock
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyListing
 from blosc2._core.leaves.leaf_reader import LeafReader

@@ -19,6 +19,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp
 
 from blosc2._core.frame.frame_writer cimport RawKind, RawKinds
+from blosc2._core.io.ascii_text cimport ascii_text, with_slash
 from blosc2._core.io.source cimport Source
 from blosc2._core.io.steps cimport item_of, number_set, state_get, state_set
 from blosc2._core.keys.key_admission cimport KeySet, KnownNames, folded_hash, path_hash, plain_parent
@@ -29,10 +30,6 @@ from blosc2._core.leaves.store_state cimport (
     GroupCounts, HeldLeaves, PendingFrames, SessionState, begin_change, end_change)
 
 cnp.import_array()
-
-cdef extern from "io/ascii_text.h":
-    const uint8_t *ascii_text(PyObject *text, Py_ssize_t *length)
-    object with_slash(object key)
 
 cdef extern from *:
     """

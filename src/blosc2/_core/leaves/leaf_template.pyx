@@ -11,14 +11,14 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
+from blosc2._core.io.memory cimport read_once, read_once_big
 from blosc2._core.zip.end_record cimport LOCAL_LENGTH
-from blosc2._core.zip.central_record cimport read_once, read_once_big
 from blosc2._core.codec.codec cimport DecodeContext, decode_whole_chunk
 from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, KIND_RAW, Chunk, inspect
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.ndim.geometry cimport Geometry
 from blosc2._core.frame.header_parser cimport MIN_TRAILER, TRAILER_TAIL
-from blosc2._core.io.little_endian cimport u32
+from blosc2._core.io.endian cimport u32
 
 cdef enum:
     # Bytes of a table of offsets that is compared.

@@ -21,9 +21,9 @@ from blosc2._core.codec.codec cimport DecodeContext, Encoder
 from blosc2._core.codec.thread_pool cimport Job, WorkerGroup, acquire_group, release_group, run_in_group
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.frame.part_blocks cimport part_block
-from blosc2._core.io.big_endian cimport big32, big64
+from blosc2._core.io.endian cimport big32, big64
 from blosc2._core.io.source cimport Buffer, integers
-from blosc2._core.io.steps cimport counter_next, number_get, number_set, state_change, step_begin, step_end, step_lock
+from blosc2._core.io.steps cimport counter_next, never_count, number_get, number_set, state_change, step_begin, step_end, step_lock
 
 from blosc2._core.io.sharing import free_in_child
 from blosc2.exceptions import FormatError
@@ -383,9 +383,6 @@ cnp.import_array()
 
 cdef extern from "numpy/arrayobject.h":
     object PyDataMem_GetHandler()
-
-cdef extern from "io/steps.h":
-    void never_count(object item)
 
 # What NumPy allocates with, to which each new array refers. It is there as long as the process.
 never_count(PyDataMem_GetHandler())

@@ -16,8 +16,8 @@ from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcmp, memcpy
 
 from blosc2._core.io.checksum cimport checksum, sum_range, zip_checksum
-from blosc2._core.io.large_pages cimport use_large_pages
-from blosc2._core.io.little_endian cimport u16, u32, u64
+from blosc2._core.io.memory cimport use_large_pages
+from blosc2._core.io.endian cimport u16, u32, u64
 from blosc2._core.io.readahead cimport PAGE, TAIL, ask_range, stop_guessing
 from blosc2._core.io.source cimport Source
 from blosc2._core.io.steps cimport address_get, address_set, publish_once

@@ -15,7 +15,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcpy, memmove, memset
 
 from blosc2._core.io.checksum cimport checksum, joined, zip_joined
-from blosc2._core.io.little_endian cimport put, put16, put32, put64, u16, u32
+from blosc2._core.io.endian cimport put, put16, put32, put64, u16, u32
 from blosc2._core.io.source cimport Buffer, readable
 from blosc2._core.zip.catalog cimport stem_length
 from blosc2._core.zip.central_record cimport CENTRAL_LENGTH, FLAG_UTF8

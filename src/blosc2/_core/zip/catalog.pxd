@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
 
-from blosc2._core.io.little_endian cimport u32, u64
+from blosc2._core.io.endian cimport u32, u64
 from blosc2._core.io.source cimport Source
 
 

@@ -14,10 +14,10 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcmp, memcpy
 
 from blosc2._core.io.checksum cimport checksum
-from blosc2._core.io.little_endian cimport u32, u64
+from blosc2._core.io.endian cimport u32, u64
+from blosc2._core.io.memory cimport read_once
 from blosc2._core.io.source cimport READ_SHORT, Source, failure_of, note_lost
 from blosc2._core.io.steps cimport address_get, address_set, flag_get, flag_set, state_get, state_set
-from blosc2._core.zip.central_record cimport read_once
 
 from blosc2.exceptions import FormatError
 

@@ -9,9 +9,7 @@ after it was checked, takes it from there.
 from libc.stdint cimport UINT32_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcpy
 
-cdef extern from "io/read_once.h" nogil:
-    uint64_t read_once(const uint8_t *p)        # little-endian
-    uint64_t read_once_big(const uint8_t *p)    # big-endian
+from blosc2._core.io.memory cimport read_once, read_once_big
 
 cdef extern from "keys/key_match.h" nogil:
     bint plain_key(const uint8_t *p, size_t length)

@@ -2,14 +2,13 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcmp, memcpy
 
+from blosc2._core.io.memory cimport prefetch
+
 
 # Items with keys: how they lie in memory, and sorting and merging them by their keys.
 #
 # Keys of a directory have long beginnings in common. So a group of keys is sorted by the next seven bytes behind what all
 # of them share; these seven bytes lie next to each other as numbers. The keys themselves are read once for each such step.
-
-cdef extern from "io/prefetch.h" nogil:
-    void prefetch(const uint8_t *start, int64_t length)
 
 cdef enum:
     LENGTHS = 8             # before each item: two lengths of four bytes

@@ -18,9 +18,9 @@ from libc.stdint cimport UINT32_MAX, int64_t, uint32_t, uint8_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 
-from blosc2._core.io.large_pages cimport bring_pages
+from blosc2._core.io.memory cimport bring_pages
 
-from blosc2._core.io.forking import keep_from_child
+from blosc2._core.io.sharing import keep_from_child
 
 cdef extern from "io/file_calls.h" nogil:
     int64_t positional_read(int fd, void *destination, int64_t length, int64_t offset)
