@@ -25,8 +25,7 @@ from blosc2._backends.layout import (
     pieces,
     unusual_name,
 )
-from blosc2._core.frame.frame import Frame
-from blosc2._core.frame.header_parser import file_range
+from blosc2._core.frame.frame import Frame, file_range
 from blosc2._core.io.sharing import Lock, item_of
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable

@@ -15,9 +15,8 @@ from blosc2._core.io.memory cimport read_once, read_once_big
 from blosc2._core.zip.end_record cimport LOCAL_LENGTH
 from blosc2._core.codec.codec cimport DecodeContext, decode_whole_chunk
 from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, KIND_RAW, Chunk, inspect
-from blosc2._core.frame.frame cimport Frame
+from blosc2._core.frame.frame cimport MIN_TRAILER, TRAILER_TAIL, Frame
 from blosc2._core.ndim.geometry cimport Geometry
-from blosc2._core.frame.header_parser cimport MIN_TRAILER, TRAILER_TAIL
 from blosc2._core.io.endian cimport u32
 
 cdef enum:

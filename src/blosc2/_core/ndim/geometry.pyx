@@ -19,8 +19,7 @@ from libc.string cimport memcmp, memcpy
 from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, KIND_RAW, MAX_BUFFER, Chunk
 from blosc2._core.codec.codec cimport DecodeContext, Encoder
 from blosc2._core.codec.thread_pool cimport Job, WorkerGroup, acquire_group, release_group, run_in_group
-from blosc2._core.frame.frame cimport Frame
-from blosc2._core.frame.part_blocks cimport part_block
+from blosc2._core.frame.frame cimport Frame, part_block
 from blosc2._core.io.endian cimport big32, big64
 from blosc2._core.io.source cimport Buffer, integers
 from blosc2._core.io.steps cimport counter_next, never_count, number_get, number_set, state_change, step_begin, step_end, step_lock
