@@ -23,15 +23,13 @@ from blosc2._core.io.endian cimport put, put32, put64, u32, u64
 from blosc2._core.keys.gone_ranges cimport GoneRanges, after_gone, find_ranges, gone_within
 from blosc2._core.keys.key_order cimport before_in_order, shared
 from blosc2._core.keys.keytable cimport DAMAGED, KeyTable, Text
-from blosc2._core.zip.archive_writer cimport COLLECTED, ArchiveWriter, Collected
+from blosc2._core.zip.archive_writer cimport COLLECTED, ArchiveWriter, Collected, SortedItem, SortedRuns
 from blosc2._core.zip.catalog cimport (
     FOOTER_LENGTH, LEAF_ATTRIBUTES, LEAF_LENGTH, LEAF_UNKNOWN, MAX_DIM, MOST_KINDS, OFFSET_BITS, PAGE, SAMPLE,
     SLOT_LENGTH, TALLY_LENGTH, Catalog, Description, Leaf, describe_nothing, describes_table, slot_home, slot_offset,
     slot_tag, unpack_description)
-from blosc2._core.zip.central_record cimport CENTRAL_LENGTH, Record, open_record
-from blosc2._core.zip.end_record cimport is_wide
-from blosc2._core.zip.external_sort cimport SortedItem, SortedRuns
-from blosc2._core.zip.key_hash cimport key_hash, next_prefix, prefix_hashes, start_prefixes
+from blosc2._core.zip.records cimport CENTRAL_LENGTH, Record, is_wide, open_record
+from blosc2._core.zip.key_bytes cimport key_hash, last_segment_is, next_prefix, prefix_hashes, start_prefixes
 
 from blosc2._core.catalog_writing.descriptions import describe
 from blosc2._core.io.checksum import crc32
@@ -696,9 +694,6 @@ cdef class SlotChanges:
 # What the last catalog says of its leaves must have been compared with the directory (`KeyTable.sound`), or be this writer's
 # own.
 
-
-cdef extern from "keys/key_match.h" nogil:
-    bint last_segment_is(const uint8_t *key, size_t length, const char *name, size_t name_length)
 
 
 cdef struct Change:

@@ -26,7 +26,7 @@ from blosc2._core.io.readahead cimport LOCAL, PAGE, ask_for_frame, ask_range, st
 from blosc2._core.io.source cimport READ_OK, Buffer, Source, integers, readable, writable
 from blosc2._core.io.steps cimport address_get, counter_next, flag_get, flag_set, publish_once
 from blosc2._core.zip.archive cimport SMALL_MEMBER, Archive, check_member, wrong_checksum
-from blosc2._core.zip.central_record cimport Member
+from blosc2._core.zip.records cimport Member
 
 from blosc2._core.allocation import FREE as _free_bytes, allowed, table_limit, too_much
 from blosc2._core.codec import codec

@@ -10,12 +10,9 @@ from blosc2._core.keys.key_slots cimport GROUP, LEAF, MOST_OTHERS, MOST_STEPS, k
 from blosc2._core.keys.keytable cimport UNKNOWN_SUFFIX, Entry, KeyTable, Text
 from blosc2._core.keys.own_headers cimport OwnHeader, holds_frame, read_own_header
 from blosc2._core.zip.catalog cimport Leaf, SLOT_LENGTH, describes_table, slot_home, slot_offset, slot_tag, stem_length
-from blosc2._core.zip.central_record cimport Member, Record
-from blosc2._core.zip.key_hash cimport key_hash, next_prefix, prefix_hashes, start_prefixes
+from blosc2._core.zip.records cimport Member, Record
+from blosc2._core.zip.key_bytes cimport key_hash, last_segment_is, next_prefix, prefix_hashes, start_prefixes
 
-
-cdef extern from "keys/key_match.h" nogil:
-    bint last_segment_is(const uint8_t *key, size_t length, const char *name, size_t name_length)
 
 cdef enum:
     AT_ONCE = 16

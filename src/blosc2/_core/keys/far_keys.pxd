@@ -17,7 +17,7 @@ from blosc2._core.keys.key_slots cimport GROUP, LEAF, probe
 from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, Entry, KeyTable, Text
 from blosc2._core.zip.archive cimport Archive
 from blosc2._core.zip.catalog cimport LEAF_LENGTH, PAGE, Leaf
-from blosc2._core.zip.central_record cimport CENTRAL_LENGTH, Record
+from blosc2._core.zip.records cimport CENTRAL_LENGTH, Record
 
 cdef enum:
     UNKNOWN = -4

@@ -15,7 +15,7 @@ from blosc2._core.io.memory cimport bring_pages, prefetch
 from blosc2._core.keys.key_text cimport prefix_of, text_of
 from blosc2._core.keys.keytable cimport KeyTable, Text
 from blosc2._core.keys.removed_groups cimport is_removed
-from blosc2._core.zip.key_hash cimport key_hash, next_prefix, prefix_hashes, start_prefixes
+from blosc2._core.zip.key_bytes cimport key_hash, next_prefix, prefix_hashes, start_prefixes
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL

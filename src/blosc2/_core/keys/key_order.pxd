@@ -10,6 +10,7 @@ from blosc2._core.io.endian cimport u64
 from blosc2._core.io.steps cimport address_get, address_set, publish_once
 from blosc2._core.keys.keytable cimport DAMAGED, Entry, KeyTable, Text
 from blosc2._core.zip.catalog cimport SLOT_LENGTH, slot_offset
+from blosc2._core.zip.key_bytes cimport shared_bytes
 
 cdef extern from "keys/key_order.h" nogil:
     ctypedef struct SortItem "b2_sort_item":
@@ -19,9 +20,6 @@ cdef extern from "keys/key_order.h" nogil:
         uint32_t length
     void sort_items(SortItem *items, size_t count, SortItem *scratch, uint32_t skip)
 
-
-cdef extern from "keys/key_match.h" nogil:
-    size_t shared_bytes(const uint8_t *a, const uint8_t *b, size_t most)
 
 
 cdef inline uint64_t first_bytes(const uint8_t *p, Py_ssize_t length) noexcept nogil:

@@ -8,9 +8,7 @@ from blosc2._core.io.steps cimport flag_get, flag_set
 from blosc2._core.keys.key_order cimport comes_behind, shared
 from blosc2._core.keys.keytable cimport KeyTable, Text
 from blosc2._core.zip.archive cimport check_fetched
-
-cdef extern from "keys/key_match.h" nogil:
-    bint same_bytes(const uint8_t *a, const uint8_t *b, size_t length)
+from blosc2._core.zip.key_bytes cimport same_bytes
 
 
 cdef inline bint is_below(const Text *key, bytes prefix, Py_ssize_t length) noexcept:

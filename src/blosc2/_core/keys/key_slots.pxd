@@ -9,10 +9,7 @@ from blosc2._core.io.memory cimport read_once
 from blosc2._core.io.steps cimport flag_set
 from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, Entry, KeyTable, Text
 from blosc2._core.zip.catalog cimport PAGE, OFFSET_BITS, SLOT_LENGTH, slot_home, slot_offset, slot_tag
-from blosc2._core.zip.key_hash cimport key_hash
-
-cdef extern from "keys/key_match.h" nogil:
-    int first_match(const uint8_t *slots, uint64_t tag, int offset_bits)
+from blosc2._core.zip.key_bytes cimport first_match, key_hash
 
 cdef enum:
     # What a path may stand for.

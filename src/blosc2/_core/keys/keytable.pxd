@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from blosc2._core.keys.removed_groups cimport RemovedGroups
 from blosc2._core.zip.archive cimport Archive
 from blosc2._core.zip.catalog cimport Catalog
-from blosc2._core.zip.central_record cimport Member, Record
+from blosc2._core.zip.records cimport Member, Record
 
 cdef enum:
     # What a look-up finds instead of a key.

@@ -32,15 +32,11 @@ from blosc2._core.keys.same_keys cimport settle
 from blosc2._core.zip.archive cimport Archive, DecodedName, open_at
 from blosc2._core.zip.catalog cimport (
     SLOT_LENGTH, Catalog, Leaf, describes_table, slot_home, slot_offset, stem_length)
-from blosc2._core.zip.key_hash cimport key_hash
-from blosc2._core.zip.central_record cimport (
+from blosc2._core.zip.key_bytes cimport key_hash, plain_key, same_bytes
+from blosc2._core.zip.records cimport (
     FLAG_UTF8, Member, Record, flags_of, is_packed, is_utf8, safe_name)
 
 from blosc2.exceptions import FormatError
-
-cdef extern from "keys/key_match.h" nogil:
-    bint plain_key(const uint8_t *p, size_t length)
-    bint same_bytes(const uint8_t *a, const uint8_t *b, size_t length)
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL

@@ -18,11 +18,9 @@ from blosc2._core.keys.key_runs cimport end_fetched, follows, is_below, note_ord
 from blosc2._core.keys.keytable cimport DAMAGED, KeyTable, Text
 from blosc2._core.keys.membership cimport shows_key
 from blosc2._core.keys.key_text cimport name_of, prefix_of, text_of
+from blosc2._core.zip.key_bytes cimport last_segment_is
 
 from blosc2.exceptions import FormatError
-
-cdef extern from "keys/key_match.h" nogil:
-    bint last_segment_is(const uint8_t *key, size_t length, const char *name, size_t name_length)
 
 cdef enum:
     # Groups that a listed key may lie in: without a limit, one long name could stand for a gigabyte of group keys.

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t
 
 from blosc2._core.keys.keytable cimport KeyTable, Text
 from blosc2._core.zip.archive cimport Archive
-from blosc2._core.zip.central_record cimport Member
+from blosc2._core.zip.records cimport Member
 
 
 cdef inline list other_offsets_of(KeyTable table, tuple without):

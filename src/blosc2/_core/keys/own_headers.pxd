@@ -14,8 +14,7 @@ from blosc2._core.io.endian cimport u16
 from blosc2._core.io.steps cimport flag_get, flag_set
 from blosc2._core.keys.keytable cimport DAMAGED, KeyTable, Text
 from blosc2._core.zip.archive cimport MANY_RECORDS, Archive
-from blosc2._core.zip.central_record cimport FLAG_MASKED, FLAG_UTF8, MEMBER_FOLDER, Member, is_utf8
-from blosc2._core.zip.end_record cimport LOCAL_LENGTH, is_signature
+from blosc2._core.zip.records cimport FLAG_MASKED, FLAG_UTF8, LOCAL_LENGTH, MEMBER_FOLDER, Member, is_signature, is_utf8
 
 
 cdef enum:

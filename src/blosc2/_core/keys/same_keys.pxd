@@ -8,7 +8,7 @@ from blosc2._core.keys.key_text cimport text_of
 from blosc2._core.keys.keytable cimport KeyTable
 from blosc2._core.keys.own_headers cimport OwnHeader, read_own_header
 from blosc2._core.zip.catalog cimport SLOT_LENGTH, slot_offset, slot_tag, stem_length
-from blosc2._core.zip.central_record cimport Member
+from blosc2._core.zip.records cimport Member
 
 
 cdef inline int settle(KeyTable table, int64_t offset, int64_t slot) except -1:

@@ -16,10 +16,9 @@ from blosc2._core.io.ascii_text cimport ascii_text, with_slash
 from blosc2._core.io.memory cimport prefetch
 from blosc2._core.io.steps cimport state_change, state_get, state_set
 from blosc2._core.zip.archive cimport Archive
-from blosc2._core.zip.end_record cimport LOCAL_LENGTH
+from blosc2._core.zip.records cimport CENTRAL_LENGTH, LOCAL_LENGTH, MEMBER_FINE, Member
 from blosc2._core.zip.catalog cimport SLOT_LENGTH, Catalog, slot_home, slot_offset, slot_tag
-from blosc2._core.zip.key_hash cimport key_hash
-from blosc2._core.zip.central_record cimport CENTRAL_LENGTH, MEMBER_FINE, Member
+from blosc2._core.zip.key_bytes cimport key_hash, last_segment_is
 from blosc2._core.io.checksum cimport zip_checksum
 from blosc2._core.codec.codec cimport DecodeContext, reserve_stored
 from blosc2._core.codec.thread_pool cimport (
@@ -44,9 +43,6 @@ cdef extern from *:
     static inline PyObject *list_item(PyObject *list, Py_ssize_t i) { return PyList_GET_ITEM(list, i); }
     """
     PyObject *list_item(PyObject *list, Py_ssize_t i) nogil
-
-cdef extern from "keys/key_match.h" nogil:
-    bint last_segment_is(const uint8_t *key, size_t length, const char *name, size_t name_length)
 
 cdef enum:
     # Leaves whose memory is asked for before the first of them is looked at.

@@ -10,8 +10,8 @@ from libc.stdint cimport int64_t, uint8_t
 
 from blosc2._core.io.ascii_text cimport ascii_text
 from blosc2._core.zip.archive cimport Archive
-from blosc2._core.zip.end_record cimport LOCAL_LENGTH
-from blosc2._core.zip.central_record cimport MEMBER_FINE, Member
+from blosc2._core.zip.key_bytes cimport last_segment_is
+from blosc2._core.zip.records cimport LOCAL_LENGTH, MEMBER_FINE, Member
 from blosc2._core.io.checksum cimport zip_checksum
 from blosc2._core.io.readahead cimport ask_near
 from blosc2._core.io.source cimport Source
@@ -23,9 +23,6 @@ from blosc2._core.keys.keytable cimport KeyTable
 from blosc2._core.leaves.leaf_template cimport LeafTemplate
 
 cnp.import_array()
-
-cdef extern from "keys/key_match.h" nogil:
-    bint last_segment_is(const uint8_t *key, size_t length, const char *name, size_t name_length)
 
 cdef extern from *:
     """

@@ -23,7 +23,7 @@ from blosc2._core.keys.keytable cimport NO_KEY, KeyTable
 from blosc2._core.zip.archive cimport Archive
 from blosc2._core.zip.archive_writer cimport COLLECTED, ArchiveWriter
 from blosc2._core.zip.catalog cimport stem_length
-from blosc2._core.zip.central_record cimport Member
+from blosc2._core.zip.records cimport Member
 
 from blosc2.exceptions import FormatError
 

@@ -12,7 +12,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from blosc2._core.io.memory cimport read_once, read_once_big
-from blosc2._core.zip.end_record cimport LOCAL_LENGTH
+from blosc2._core.zip.records cimport LOCAL_LENGTH
 from blosc2._core.codec.codec cimport DecodeContext, decode_whole_chunk
 from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, KIND_RAW, Chunk, inspect
 from blosc2._core.frame.frame cimport MIN_TRAILER, TRAILER_TAIL, Frame

@@ -4,5 +4,5 @@ Members are byte ranges here; `leaves` turns them into leaves, and `catalog_writ
 """
 
 __all__ = [
-    "archive", "archive_writer", "catalog", "external_sort",
+    "archive", "archive_writer", "catalog",
 ]  # fmt: skip
