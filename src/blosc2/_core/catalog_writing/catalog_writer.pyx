@@ -20,7 +20,7 @@ from blosc2._core.frame.frame cimport Frame
 from blosc2._core.io.checksum cimport checksum
 from blosc2._core.io.memory cimport bring_pages, prefetch, use_large_pages
 from blosc2._core.io.endian cimport put, put32, put64, u32, u64
-from blosc2._core.keys.gone_ranges cimport GoneRanges, after_gone, find_ranges, gone_within
+from blosc2._core.keys.listing cimport GoneRanges, after_gone, find_ranges, gone_within
 from blosc2._core.keys.key_order cimport before_in_order, shared
 from blosc2._core.keys.keytable cimport DAMAGED, KeyTable, Text
 from blosc2._core.zip.archive_writer cimport COLLECTED, ArchiveWriter, Collected, SortedItem, SortedRuns

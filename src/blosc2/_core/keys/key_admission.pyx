@@ -13,8 +13,7 @@ from libc.string cimport memcmp, memcpy
 from blosc2._core.io.ascii_text cimport ascii_text
 from blosc2._core.io.memory cimport bring_pages, prefetch
 from blosc2._core.keys.key_text cimport prefix_of, text_of
-from blosc2._core.keys.keytable cimport KeyTable, Text
-from blosc2._core.keys.removed_groups cimport is_removed
+from blosc2._core.keys.keytable cimport KeyTable, Text, is_removed
 from blosc2._core.zip.key_bytes cimport key_hash, next_prefix, prefix_hashes, start_prefixes
 
 cdef extern from "Python.h":

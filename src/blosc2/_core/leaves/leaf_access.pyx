@@ -12,8 +12,7 @@ from blosc2._core.io.sharing cimport find, hold
 from blosc2._core.io.steps cimport number_get, number_set
 from blosc2._core.leaves.leaf_reader cimport LeafReader
 from blosc2._core.leaves.leaf_setter cimport LeafSetter
-from blosc2._core.keys.listing cimport KeyListing
-from blosc2._core.keys.membership cimport is_named
+from blosc2._core.keys.listing cimport KeyListing, is_named
 
 from blosc2._core.io.sharing import never_freed
 

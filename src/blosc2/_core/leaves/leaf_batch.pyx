@@ -28,7 +28,7 @@ from blosc2._core.io.readahead cimport (
     LOCAL, PAGE, WHOLE_FRAME, Wanted, begin_asking, end_asking, is_due, want, want_frame)
 from blosc2._core.io.source cimport Source
 from blosc2._core.ndim.geometry cimport Geometry
-from blosc2._core.keys.far_keys cimport is_far, is_near, lookup_far
+from blosc2._core.keys.key_slots cimport is_far, is_near, lookup_far
 from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, KeyTable
 from blosc2._core.leaves.leaf_template cimport LeafTemplate
 from blosc2._core.io.endian cimport u64
