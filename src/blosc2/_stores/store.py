@@ -27,7 +27,7 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.io.sharing import Lock
 from blosc2._core.io.source import Source
 from blosc2._core.leaves.leaf_access import LeafAccess
-from blosc2._core.leaves.leaf_batch import LeafBatch
+from blosc2._core.leaves.leaf_reader import LeafBatch
 from blosc2._files import lasting
 from blosc2._frames import Stored
 from blosc2._options import StoreOptions

@@ -4,12 +4,5 @@ These are the fast paths of stores; `blosc2._stores` does whatever they cannot d
 """
 
 __all__ = [
-    "embedded_values",
-    "leaf_access",
-    "leaf_batch",
-    "leaf_reader",
-    "leaf_setter",
-    "leaf_stream",
-    "leaf_template",
-    "store_state",
+    "embedded_values", "leaf_access", "leaf_reader", "leaf_stream", "store_state",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 
 from blosc2._arrays import ArrayPlan, raw_kinds
 from blosc2._backends import MAP_BYTES, NewFrame, new_key
-from blosc2._core.leaves.leaf_setter import LeafSetter
+from blosc2._core.leaves.leaf_access import LeafSetter
 from blosc2._core.leaves.store_state import Change
 from blosc2._frames import AnyChunk, held_in_memory
 from blosc2._stores import pending
