@@ -32,7 +32,7 @@ WRITERS = {
     "blosc2._backends.writer_lock", "blosc2._backends.zip.publishing",
     "blosc2._backends.directory.publishing", "blosc2._backends.embedded.writing",
     "blosc2._backends.embedded.frame_layout",
-    "blosc2._core.leaves.leaf_stream", "blosc2._core.zip.archive_writer", "blosc2._core.catalog_writing.catalog_writer",
+    "blosc2._core.leaves.leaf_stream", "blosc2._core.zip.archive_writer", "blosc2._core.leaves.catalog_writer",
 }  # fmt: skip
 # What `import blosc2` imports besides `_core`: each of these takes a program's time, and most only ever read.
 FIRST = {

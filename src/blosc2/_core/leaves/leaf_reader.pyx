@@ -151,7 +151,7 @@ cdef extern from *:
     """
     /* Slots of Python classes (`__slots__`), filled where they lie: in an object that nobody else has seen yet, Python's own way of
      * setting them looks the name up in the class and, without a GIL, takes a lock, for each of them. */
-#include <structmember.h>
+    #include <structmember.h>
 
     /* Where objects of a class have a slot; 0 where that is no slot, -1 with an error. */
     static Py_ssize_t slot_of(PyTypeObject *kind, PyObject *name) {

@@ -1,6 +1,6 @@
 """ZIP archives: records, directories, and reading catalogs of leaves.
 
-Members are byte ranges here; `leaves` turns them into leaves, and `catalog_writing` makes catalogs.
+Members are byte ranges here; `leaves` turns them into leaves, and makes catalogs.
 """
 
 __all__ = [

@@ -817,7 +817,7 @@ cdef class ArchiveWriter:
         mode : int
             Unix permissions that tools restore when they unpack.
         description : bytes, optional
-            Of a leaf, its description for the catalog; may be empty. See `descriptions.describe`.
+            Of a leaf, its description for the catalog; may be empty. See `ndim.geometry.describe`.
         """
         cdef Py_buffer view
         cdef int64_t header = self._written + self._pending.used, start

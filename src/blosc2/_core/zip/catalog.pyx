@@ -357,7 +357,7 @@ cdef class Catalog:
         return tuple([lengths[i] for i in range(ndim)])
 
     def description(self, int64_t rank):
-        """What is known of a leaf, by its number in the order of keys, as `descriptions.describe` gives it; or nothing."""
+        """What is known of a leaf, by its number in the order of keys, as `ndim.geometry.describe` gives it; or nothing."""
         cdef Leaf leaf, after
         self.load()
         if not 0 <= rank < self.count:

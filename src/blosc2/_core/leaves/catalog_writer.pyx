@@ -18,21 +18,21 @@ from libc.string cimport memcmp, memcpy, memmove, memset
 
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.io.checksum cimport checksum
-from blosc2._core.io.memory cimport bring_pages, prefetch, use_large_pages
 from blosc2._core.io.endian cimport put, put32, put64, u32, u64
-from blosc2._core.keys.listing cimport GoneRanges, after_gone, find_ranges, gone_within
+from blosc2._core.io.memory cimport bring_pages, prefetch, use_large_pages
 from blosc2._core.keys.key_order cimport before_in_order, shared
 from blosc2._core.keys.keytable cimport DAMAGED, KeyTable, Text
+from blosc2._core.keys.listing cimport GoneRanges, after_gone, find_ranges, gone_within
 from blosc2._core.zip.archive_writer cimport COLLECTED, ArchiveWriter, Collected, SortedItem, SortedRuns
 from blosc2._core.zip.catalog cimport (
     FOOTER_LENGTH, LEAF_ATTRIBUTES, LEAF_LENGTH, LEAF_UNKNOWN, MAX_DIM, MOST_KINDS, OFFSET_BITS, PAGE, SAMPLE,
     SLOT_LENGTH, TALLY_LENGTH, Catalog, Description, Leaf, describe_nothing, describes_table, slot_home, slot_offset,
     slot_tag, unpack_description)
-from blosc2._core.zip.records cimport CENTRAL_LENGTH, Record, is_wide, open_record
 from blosc2._core.zip.key_bytes cimport key_hash, last_segment_is, next_prefix, prefix_hashes, start_prefixes
+from blosc2._core.zip.records cimport CENTRAL_LENGTH, Record, is_wide, open_record
 
-from blosc2._core.catalog_writing.descriptions import describe
 from blosc2._core.io.checksum import crc32
+from blosc2._core.ndim.geometry import describe
 from blosc2._core.zip.catalog import NAME
 from blosc2.exceptions import FormatError
 
