@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from blosc2 import _stores
 from blosc2._backends import TieredBackend, canonical_key, new_key, plain_key
 from blosc2._core.io.sharing import item_of
-from blosc2._core.leaves.leaf_batch import LeafBatch
+from blosc2._core.leaves.leaf_reader import LeafBatch
 from blosc2._options import StoreOptions
 from blosc2._stores import (
     ATTRIBUTES,

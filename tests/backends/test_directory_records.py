@@ -19,12 +19,12 @@ from fixture_kit.siphash import siphash13
 
 import blosc2
 from blosc2._backends.zip import publishing as zip_backend
-from blosc2._core.catalog_writing.catalog_writer import catalog_in_memory
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
 from blosc2._core.keys.key_admission import KeySet
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyCursor, KeyListing
+from blosc2._core.leaves.catalog_writer import catalog_in_memory
 from blosc2._core.zip.archive import Archive
 from blosc2._frames.dtypes import parse_dtype
 

@@ -26,9 +26,9 @@ from fixture_kit.catalogs import (
 
 import blosc2
 from blosc2._backends.zip import publishing as zip_backend
-from blosc2._core.catalog_writing.catalog_writer import catalog_in_memory, set_slots_budget, write_cataloged
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
+from blosc2._core.leaves.catalog_writer import catalog_in_memory, set_slots_budget, write_cataloged
 from blosc2._core.zip.archive import Archive
 from blosc2._core.zip.archive_writer import ArchiveWriter
 from blosc2._frames.dtypes import parse_dtype

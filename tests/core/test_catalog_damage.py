@@ -42,10 +42,10 @@ from fixture_kit.catalogs import (
 
 import blosc2
 from blosc2._backends.zip import publishing as zip_backend
-from blosc2._core.catalog_writing.catalog_writer import write_cataloged
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyCursor, KeyListing
+from blosc2._core.leaves.catalog_writer import write_cataloged
 from blosc2._core.zip.archive import Archive
 from blosc2._core.zip.archive_writer import ArchiveWriter
 from blosc2._stores import new_keys

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from blosc2._core.catalog_writing.catalog_writer import write_cataloged
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyCursor, KeyListing
+from blosc2._core.leaves.catalog_writer import write_cataloged
 from blosc2._core.zip.archive import Archive
 from blosc2._core.zip.archive_writer import ArchiveWriter
 from blosc2.exceptions import FormatError

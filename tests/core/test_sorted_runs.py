@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blosc2._core.zip.external_sort import SortedRuns
+from blosc2._core.zip.archive_writer import SortedRuns
 
 Items = list[tuple[bytes, bytes]]
 
@@ -170,7 +170,7 @@ def test_a_full_disk(tmp_path: Path, limit: int) -> None:
     printed = run_alone(
         """
         import os, resource, sys
-        from blosc2._core.zip.external_sort import SortedRuns
+        from blosc2._core.zip.archive_writer import SortedRuns
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), int(sys.argv[2])))
         runs = SortedRuns(sys.argv[1], 20_000)
         try:
@@ -196,7 +196,7 @@ def test_a_full_disk(tmp_path: Path, limit: int) -> None:
 
 MEMORY = """
     import sys
-    from blosc2._core.zip.external_sort import SortedRuns
+    from blosc2._core.zip.archive_writer import SortedRuns
     def most():
         return next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith("VmHWM"))
     runs = SortedRuns(sys.argv[1], 8 << 20) if len(sys.argv) > 1 else SortedRuns()

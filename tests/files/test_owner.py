@@ -13,7 +13,7 @@ import pytest
 from fixture_kit.forks import in_child
 
 import blosc2
-from blosc2._core.io.forking import keep_from_child
+from blosc2._core.io.sharing import keep_from_child
 from blosc2._files.atomic_file import NewFile
 from blosc2._files.owner import Descriptor, Owner
 
@@ -177,7 +177,7 @@ def test_a_child_without_room_for_descriptors_cuts_itself_off_all_the_same(tmp_p
 
 def test_spilled_keys_are_kept_from_a_child(tmp_path: Path) -> None:
     """What is sorted in a temporary file has one position, and one end, with the copy of a child."""
-    from blosc2._core.zip.external_sort import SortedRuns
+    from blosc2._core.zip.archive_writer import SortedRuns
 
     def filled() -> Any:
         runs: Any = SortedRuns(str(tmp_path), 1 << 16)

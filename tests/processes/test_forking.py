@@ -16,8 +16,8 @@ from fixture_kit.forks import in_child
 from fixture_kit.lines import AtLine, lines_of
 
 import blosc2
-from blosc2._core.io import forking
-from blosc2._core.io.forking import Lock, before_fork
+from blosc2._core.io import sharing
+from blosc2._core.io.sharing import Lock, before_fork
 from blosc2._files.owner import Owner
 
 pytestmark = [
@@ -234,7 +234,7 @@ def test_what_a_process_does_before_it_forks(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each time; what fails keeps neither the others nor the child from going on."""
-    monkeypatch.setattr(forking, "_preparations", [])
+    monkeypatch.setattr(sharing, "_preparations", [])
     found: list[int] = []
     before_fork(lambda: found.append(1 // 0))
     before_fork(lambda: found.append(os.getpid()))

@@ -32,8 +32,7 @@ WRITERS = {
     "blosc2._backends.writer_lock", "blosc2._backends.zip.publishing",
     "blosc2._backends.directory.publishing", "blosc2._backends.embedded.writing",
     "blosc2._backends.embedded.frame_layout",
-    "blosc2._core.leaves.leaf_stream", "blosc2._core.zip.archive_writer", "blosc2._core.catalog_writing.catalog_writer",
-    "blosc2._core.zip.external_sort",
+    "blosc2._core.leaves.leaf_stream", "blosc2._core.zip.archive_writer", "blosc2._core.leaves.catalog_writer",
 }  # fmt: skip
 # What `import blosc2` imports besides `_core`: each of these takes a program's time, and most only ever read.
 FIRST = {
@@ -137,8 +136,8 @@ if hasattr(os, "fork"):
     if child:
         sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 else:
-    import blosc2._core.io.forking as forking
-    forking._prepare()
+    from blosc2._core.io import sharing
+    sharing._prepare()
 """
 # What its parent opened is read by every kind of key.
 READS = (

@@ -5,8 +5,7 @@ See "What is imported when" in doc/design/architecture.md.
 
 from __future__ import annotations
 
-from blosc2._core.io.forking import before_fork
-from blosc2._core.io.sharing import remembered
+from blosc2._core.io.sharing import before_fork, remembered
 from blosc2._core.on_demand import import_now
 
 

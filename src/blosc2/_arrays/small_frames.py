@@ -12,7 +12,6 @@ from typing import Any, Final
 import numpy as np
 
 from blosc2._arrays.spec import ArrayPlan
-from blosc2._core.catalog_writing.descriptions import describe
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_writer import (
     RawKinds,
@@ -22,9 +21,9 @@ from blosc2._core.frame.frame_writer import (
     pack_index,
     pack_trailer,
 )
-from blosc2._core.io.forking import in_child
-from blosc2._core.io.sharing import free_lock, item_of
+from blosc2._core.io.sharing import free_lock, in_child, item_of
 from blosc2._core.io.source import Source
+from blosc2._core.ndim.geometry import describe
 from blosc2._frames import ZERO_OFFSET, parse_dtype
 from blosc2.storage import CParams, cparams_dflts
 

@@ -17,8 +17,7 @@ from blosc2._arrays.chunk_shapes import (
 )
 from blosc2._arrays.ready import ready_to_change
 from blosc2._core.codec.codec import Plugin
-from blosc2._core.io.forking import in_child
-from blosc2._core.io.sharing import free_in_child, free_lock, item_of, remembered
+from blosc2._core.io.sharing import free_in_child, free_lock, in_child, item_of, remembered
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_write import Write
 from blosc2._frames import (

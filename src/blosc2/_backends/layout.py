@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple, Self
 
 from blosc2 import _files
-from blosc2._core.catalog_writing.descriptions import describe
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
+from blosc2._core.ndim.geometry import describe
 from blosc2._frames import parse_dtype
 from blosc2._options import RemotePath
 from blosc2.exceptions import ExistingFileError, FormatError, MissingFileError

@@ -19,7 +19,7 @@ import weakref
 from contextlib import suppress
 
 from blosc2._backends.layout import LOCK, shared_lock_path
-from blosc2._core.io.forking import in_child
+from blosc2._core.io.sharing import in_child
 from blosc2._files import CreationLock, Owner, Turn, check_permission, flock, remove_leftovers
 from blosc2.exceptions import StoreLockedError
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import BinaryIO, Protocol
 
-from blosc2._core.leaves.weak_cache import Block
+from blosc2._core.io.sharing import Block
 from blosc2._files.owner import Owner
 from blosc2._files.sync import sync_descriptor, sync_folder
 from blosc2._options import absolute_path

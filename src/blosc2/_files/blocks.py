@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator
 from functools import wraps
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
-from blosc2._core.leaves.weak_cache import Block
+from blosc2._core.io.sharing import Block
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

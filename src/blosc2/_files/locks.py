@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
 from typing import BinaryIO, Final
 
-from blosc2._core.io.forking import Lock
-from blosc2._core.leaves.weak_cache import Block
+from blosc2._core.io.sharing import Block, Lock
 from blosc2._files.blocks import as_block
 from blosc2._files.owner import Descriptor, Owner, refusal
 from blosc2.exceptions import StoreLockedError

@@ -14,8 +14,7 @@ from contextlib import suppress
 from io import FileIO
 from typing import Any, BinaryIO, Self, cast
 
-from blosc2._core.io.forking import keep_from_child
-from blosc2._core.leaves.weak_cache import Block
+from blosc2._core.io.sharing import Block, keep_from_child
 from blosc2.exceptions import OtherFileSystemError, StoreLockedError
 
 

@@ -8,9 +8,8 @@ from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, Self
 
 from blosc2._core.frame.frame import Frame
-from blosc2._core.io.forking import Lock
+from blosc2._core.io.sharing import Block, Lock
 from blosc2._core.io.source import Source
-from blosc2._core.leaves.weak_cache import Block
 from blosc2._core.on_demand import import_now
 from blosc2._files import (
     ByteRange,

@@ -27,7 +27,7 @@ from blosc2._core.codec.codec import decode_bytes
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_checksums import stored_lengths
 from blosc2._core.frame.frame_writer import header_length, pack_header, pack_index, pack_trailer
-from blosc2._core.io.forking import Lock
+from blosc2._core.io.sharing import Lock
 from blosc2._core.io.source import Source
 from blosc2._core.ndim.grid_write import StoredChunk
 from blosc2._files import (

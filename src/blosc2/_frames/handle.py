@@ -17,8 +17,7 @@ import numpy as np
 from blosc2 import _files, _frames
 from blosc2._core.codec.codec import Plugin
 from blosc2._core.frame.frame import Frame
-from blosc2._core.io.forking import Lock
-from blosc2._core.io.sharing import never_freed
+from blosc2._core.io.sharing import Lock, never_freed
 from blosc2._core.io.source import Source
 from blosc2._core.ndim.geometry import Geometry, parse_b2nd
 from blosc2._frames.dtypes import parse_dtype

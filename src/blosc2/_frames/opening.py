@@ -11,8 +11,7 @@ from typing import Final, TypeAlias
 
 from blosc2 import _files, _frames
 from blosc2._core.frame.frame import Frame
-from blosc2._core.io.forking import Lock, in_child
-from blosc2._core.io.sharing import item_of
+from blosc2._core.io.sharing import Lock, in_child, item_of
 from blosc2._frames.handle import FrameHandle, HandleOptions, open_frame
 from blosc2._frames.header_fields import is_directory_frame
 from blosc2._options import absolute_path, check_directory_mapping

@@ -22,8 +22,7 @@ import numpy as np
 
 from blosc2._core.codec.codec import Encoder
 from blosc2._core.frame.frame import Frame
-from blosc2._core.io.forking import in_child
-from blosc2._core.io.sharing import free_in_child, free_lock
+from blosc2._core.io.sharing import free_in_child, free_lock, in_child
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_write import Write
 from blosc2._frames.header_fields import (

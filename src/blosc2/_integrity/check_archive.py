@@ -21,11 +21,11 @@ from blosc2._backends import (
     lost_end,
     wrong_bits,
 )
-from blosc2._core.catalog_writing.descriptions import LEAF_OF_ATTRIBUTES, describe
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
+from blosc2._core.ndim.geometry import LEAF_OF_ATTRIBUTES, describe
 from blosc2._core.zip.archive import Archive
 from blosc2._core.zip.catalog import MAGIC, NAME, VERSION, Catalog
 from blosc2._frames import parse_dtype

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from blosc2 import _arrays, _files, _frames, _opening
 from blosc2 import schunk as schunk_module
 from blosc2._core.frame.frame import Frame
-from blosc2._core.io.forking import environment_has
+from blosc2._core.io.sharing import environment_has
 from blosc2._core.io.source import Source
 from blosc2._frames import FrameHandle, HandleOptions, Stored, is_directory_frame, open_handle, recent_frame
 from blosc2._functions import wrap

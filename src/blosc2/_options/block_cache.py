@@ -7,7 +7,7 @@ import re
 from typing import Final, NamedTuple
 
 from blosc2._core.codec import shared_blocks
-from blosc2._core.io.forking import Lock
+from blosc2._core.io.sharing import Lock
 
 _UNITS: Final = {
     "": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40,

@@ -9,7 +9,7 @@ from enum import StrEnum
 from types import EllipsisType
 from typing import Any, Final, NamedTuple, Never
 
-from blosc2._core.io.forking import environment_has
+from blosc2._core.io.sharing import environment_has
 from blosc2.exceptions import legible
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Self
 
-from blosc2._core.io.forking import environment_has
+from blosc2._core.io.sharing import environment_has
 from blosc2.exceptions import legible
 
 # Bytes that the C library maps at first for writing.

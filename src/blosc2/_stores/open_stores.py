@@ -13,8 +13,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from blosc2._arrays import ready_to_change
-from blosc2._core.io.forking import each, in_child
-from blosc2._core.io.sharing import item_of
+from blosc2._core.io.sharing import each, in_child, item_of
 from blosc2._core.on_demand import import_now
 from blosc2._stores.publish import drop, end, replace
 

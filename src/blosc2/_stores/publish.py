@@ -9,8 +9,8 @@ from weakref import ref
 
 from blosc2 import _files
 from blosc2._backends import ByteRange, NewVersion
+from blosc2._core.io.sharing import Block
 from blosc2._core.leaves.store_state import Change
-from blosc2._core.leaves.weak_cache import Block
 from blosc2._stores.contents import begin_version, forget_published_keys, recount
 from blosc2.exceptions import FormatError, StoreKeyError, explain, name_file
 

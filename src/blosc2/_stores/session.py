@@ -13,7 +13,7 @@ from blosc2.exceptions import CLOSED_STORE, REPLACED_STORE, ClosedStoreError, Re
 
 if TYPE_CHECKING:
     from blosc2._backends import WriterLock
-    from blosc2._core.io.forking import Lock
+    from blosc2._core.io.sharing import Lock
     from blosc2._stores.shared_session import Following, SharedWriting
     from blosc2._stores.store import Store
     from blosc2._stores.transaction import UnderWay

@@ -18,9 +18,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from blosc2._backends import EMBED, ByteRange, shared_lock_path
-from blosc2._core.io.sharing import item_of
+from blosc2._core.io.sharing import OuterBlock, item_of
 from blosc2._core.leaves.store_state import Change
-from blosc2._core.leaves.weak_cache import OuterBlock
 from blosc2._core.on_demand import import_now
 from blosc2._files import Turn, file_identity
 from blosc2._frames import FollowingHandle

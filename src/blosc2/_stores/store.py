@@ -24,10 +24,10 @@ import numpy as np
 from blosc2 import _frames, _stores
 from blosc2._backends import ByteRange, canonical_key, new_key, plain_key
 from blosc2._core.frame.frame import Frame
-from blosc2._core.io.forking import Lock
+from blosc2._core.io.sharing import Lock
 from blosc2._core.io.source import Source
 from blosc2._core.leaves.leaf_access import LeafAccess
-from blosc2._core.leaves.leaf_batch import LeafBatch
+from blosc2._core.leaves.leaf_reader import LeafBatch
 from blosc2._files import lasting
 from blosc2._frames import Stored
 from blosc2._options import StoreOptions

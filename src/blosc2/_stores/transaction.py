@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from blosc2._core.io.sharing import Block, Hold
 from blosc2._core.leaves.store_state import Change
-from blosc2._core.leaves.weak_cache import Block, Hold
 from blosc2._stores.contents import forget_published_keys, recount
 from blosc2._stores.publish import flush, settle, show_published
 from blosc2.exceptions import FormatError, explain

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
 
 from blosc2 import _backends, _stores
 from blosc2._backends import MEMORY_LIMIT, ByteRange, filed_as
+from blosc2._core.io.sharing import Block
 from blosc2._core.leaves.store_state import Change
-from blosc2._core.leaves.weak_cache import Block
 from blosc2._stores.contents import forget_published_keys, recount
 from blosc2._stores.pending import is_in_memory
 from blosc2._stores.publish import Publication, flush, load, load_if_behind

@@ -25,10 +25,8 @@ from blosc2._backends.layout import (
     pieces,
     unusual_name,
 )
-from blosc2._core.frame.frame import Frame
-from blosc2._core.frame.header_parser import file_range
-from blosc2._core.io.forking import Lock
-from blosc2._core.io.sharing import item_of
+from blosc2._core.frame.frame import Frame, file_range
+from blosc2._core.io.sharing import Lock, item_of
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._files import Owner, Part, check_unchanged, sync_files, through_link, write_parts

@@ -26,7 +26,7 @@ from blosc2._backends.zip.members import (
 )
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.checksum import crc32c
-from blosc2._core.io.forking import keep_from_child
+from blosc2._core.io.sharing import keep_from_child
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.on_demand import import_now

@@ -269,7 +269,7 @@ class Members:
         if catalog is not None and catalog.undescribed == 0:
             return catalog
         if self._described is None and len(self.table()):
-            from blosc2._core.catalog_writing.catalog_writer import catalog_in_memory
+            from blosc2._core.leaves.catalog_writer import catalog_in_memory
 
             self._described = catalog_in_memory(self.table(), parse_dtype)
         return self._described

@@ -24,11 +24,11 @@ from blosc2._backends.layout import (
     whole,
 )
 from blosc2._backends.zip.members import EMBED_NAME, SMALL_MEMBER, Members
-from blosc2._core.catalog_writing.catalog_writer import write_cataloged
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyListing
+from blosc2._core.leaves.catalog_writer import write_cataloged
 from blosc2._core.leaves.leaf_stream import SmallLeaves, append_frames, hide_removed
 from blosc2._core.zip.archive import Archive
 from blosc2._core.zip.archive_writer import ArchiveWriter as ArchiveWriter

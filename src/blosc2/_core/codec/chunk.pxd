@@ -4,7 +4,7 @@
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcpy, memset
 
-from blosc2._core.io.little_endian cimport i32
+from blosc2._core.io.endian cimport i32
 
 
 cdef extern from "codec/chunk_errors.h" nogil:

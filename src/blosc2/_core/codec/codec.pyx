@@ -23,11 +23,11 @@ from blosc2._core.codec.chunk cimport (
     FIRST_PLUGIN, KIND_RAW, KIND_REGULAR, MAX_BUFFER, NEEDS_GEOMETRY, NO_MEMORY, Chunk, block_bytes, block_span,
     check_starts, chunk_error_text, decodes_starts, extent, fill, filter_asks_array, inspect, is_split, is_unfiltered,
     largest_codec_meta)
-from blosc2._core.io.little_endian cimport i32
+from blosc2._core.io.endian cimport i32
 from blosc2._core.io.source cimport Buffer, readable
 from blosc2._core.io.steps cimport step_begin, step_end, step_lock
 
-from blosc2._core.io.forking import each, in_child
+from blosc2._core.io.sharing import each, in_child
 from blosc2.exceptions import CompressionError, FormatError, codec_error_text
 
 # Blocks of plain chunks, which own_decoder.h decodes.

@@ -11,7 +11,7 @@ marked becomes the newest instead. A lock is held for a look-up, never while som
 reads a block is one of its users, who are counted without the lock, and it is freed with the last of these.
 """
 
-from blosc2._core.io.forking import in_child
+from blosc2._core.io.sharing import in_child
 
 from cpython.pythread cimport (
     NOWAIT_LOCK, WAIT_LOCK, PyThread_acquire_lock, PyThread_allocate_lock, PyThread_release_lock, PyThread_type_lock)
@@ -19,11 +19,9 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 from blosc2._core.codec.chunk cimport block_bytes
+from blosc2._core.io.memory cimport prefetch
 from blosc2._core.io.steps cimport (
     address_get, address_set, number_get, number_set, state_change, state_get, state_set, step_begin, step_end, step_lock)
-
-cdef extern from "io/prefetch.h" nogil:
-    void prefetch(const uint8_t *start, int64_t length)
 
 cdef enum:
     MOST_SHARDS = 16

@@ -2,9 +2,7 @@ from cpython.pythread cimport PyThread_type_lock
 from libc.stdint cimport int32_t, int64_t
 
 from blosc2._core.codec.codec cimport DecodeContext
-
-cdef extern from "io/atomics.h" nogil:
-    ctypedef long atomic_state
+from blosc2._core.io.steps cimport atomic_state
 
 cdef extern from "io/native_thread.h" nogil:
     ctypedef struct cpu_mask:

@@ -9,7 +9,7 @@ not begun by the end.
 Readers that come from Python hand the GIL to each other here, if there is one: see native_thread.h.
 """
 
-from blosc2._core.io.forking import in_child
+from blosc2._core.io.sharing import in_child
 
 from cpython.pythread cimport (
     NOWAIT_LOCK, WAIT_LOCK, PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock, PyThread_release_lock,
@@ -18,12 +18,7 @@ from libc.stdint cimport INT64_MAX
 from libc.stdlib cimport calloc, free
 
 from blosc2._core.codec.codec cimport borrow, give_back
-from blosc2._core.io.steps cimport number_get, number_set, step_begin, step_end, step_lock
-
-cdef extern from "io/atomics.h" nogil:
-    long state_get(atomic_state *state)
-    void state_set(atomic_state *state, long value)
-    bint state_change(atomic_state *state, long before, long after)
+from blosc2._core.io.steps cimport number_get, number_set, state_change, state_get, state_set, step_begin, step_end, step_lock
 
 cdef extern from "io/native_thread.h" nogil:
     void leave_signals_to_others()

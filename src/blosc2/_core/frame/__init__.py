@@ -5,5 +5,5 @@ that it is a member of an archive.
 """
 
 __all__ = [
-    "chunk_table", "frame", "frame_checksums", "frame_writer", "header_parser", "packed",
+    "frame", "frame_checksums", "frame_writer", "packed",
 ]  # fmt: skip

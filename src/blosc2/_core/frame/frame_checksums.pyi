@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import Buffer
 
-from blosc2._core.frame.chunk_table import ChunkTable
+from blosc2._core.frame.frame import ChunkTable
 from blosc2._core.io.source import Source
 
 def has_odd_parity(value: int) -> bool: ...

@@ -12,12 +12,10 @@ from libc.string cimport memcpy, memset
 from blosc2._core.codec.chunk cimport (
     BAD_STREAM, CHUNK_HEADER, CHUNK_OK, KIND_REGULAR, NO_MEMORY, Chunk, block_bytes, check_starts, extent, inspect)
 from blosc2._core.codec.codec cimport DecodeContext, borrow, decode_whole_chunk, give_back
-from blosc2._core.frame.chunk_table cimport ChunkTable
-from blosc2._core.frame.header_parser cimport (
-    CHECKSUMS_MARK, CHECKSUMS_MARK_AT, CHECKSUMS_TAIL, MIN_HEADER, TRAILER_TAIL)
-from blosc2._core.io.big_endian cimport put_big
+from blosc2._core.frame.frame cimport (
+    CHECKSUMS_MARK, CHECKSUMS_MARK_AT, CHECKSUMS_TAIL, MIN_HEADER, TRAILER_TAIL, ChunkTable)
+from blosc2._core.io.endian cimport put32, put_big
 from blosc2._core.io.checksum cimport checksum, go_on, sum_range
-from blosc2._core.io.little_endian cimport put32
 from blosc2._core.io.source cimport READ_OK, Buffer, Source, integers, readable
 
 from blosc2._core.allocation import allowed, too_much

@@ -22,7 +22,7 @@ from libc.string cimport memcpy
 from blosc2._core.codec.chunk cimport CHUNK_HEADER
 from blosc2._core.codec.codec cimport DecodeContext, Encoder, reserve
 from blosc2._core.codec.thread_pool cimport MOST_WORKERS, Job, WorkerGroup, acquire_group, release_group, run_in_group
-from blosc2._core.io.big_endian cimport put_big
+from blosc2._core.io.endian cimport put_big
 from blosc2._core.io.checksum cimport zip_checksum
 from blosc2._core.io.source cimport Source
 from blosc2._core.io.steps cimport counter_next, step_begin, step_end, step_lock

@@ -9,7 +9,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 
-from blosc2._core.io.big_endian cimport from_big
+from blosc2._core.io.endian cimport from_big
 from blosc2._core.io.source cimport Buffer, readable
 
 from msgpack import Unpacker

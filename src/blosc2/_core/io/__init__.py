@@ -4,5 +4,5 @@ A source gives bytes by their offset; nothing here knows a format. Every other p
 """
 
 __all__ = [
-    "checksum", "forking", "sharing", "source",
+    "checksum", "sharing", "source",
 ]  # fmt: skip

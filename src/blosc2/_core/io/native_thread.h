@@ -69,7 +69,7 @@ B2_INLINE void send_to(long thread, const cpu_mask *mask) { (void) thread; (void
  * puts it to sleep, and being woken takes longer than the whole read: two threads that decode small blocks are then no
  * faster than one. The other reader mostly leaves the GIL again at once, so a reader waits a little in a loop before it
  * asks for the GIL. This is a hint only: nothing depends on it being right, and nobody waits for longer than PATIENCE. */
-#include "atomics.h"
+#include "steps.h"
 
 #ifdef Py_GIL_DISABLED
 /* Nobody waits for what is not there. */

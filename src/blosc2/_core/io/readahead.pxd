@@ -14,6 +14,7 @@ from cpython.exc cimport PyErr_SetInterrupt
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport qsort
 
+from blosc2._core.io.memory cimport prefetch
 from blosc2._core.io.source cimport ELSEWHERE, NOT_GUESSING, READING_ON, TOLD_RANDOM, AskState, Source
 from blosc2._core.io.steps cimport number_get, number_set, state_change, state_get, state_set
 
@@ -27,9 +28,6 @@ cdef extern from "io/readahead.h" nogil:
     enum:
         B2_RANDOM
         B2_NORMAL
-
-cdef extern from "io/prefetch.h" nogil:
-    void prefetch(const uint8_t *start, int64_t length)
 
 cdef enum:
     # Bytes of a mapped frame that are brought into the processor's cache when it is opened.

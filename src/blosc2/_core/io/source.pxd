@@ -56,7 +56,7 @@ cdef enum:
     ELSEWHERE = 5       # nothing: the bytes come from a server, and each request counts
 
 cdef struct AskState:
-    # Of a file, for all of its sources: see readahead.pxd. Threads change it without a lock, by atomics.h.
+    # Of a file, for all of its sources: see readahead.pxd. Threads change it without a lock, by steps.h.
     long streak     # as many reads found their bytes in memory one after the other
     int64_t until   # ms of the coarse clock; no read asks before
     long told       # what the system was told

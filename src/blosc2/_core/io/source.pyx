@@ -25,7 +25,7 @@ from libc.stdint cimport int64_t, uint64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, strchr
 
-from blosc2._core.io.large_pages cimport LARGE_READ, use_large_pages
+from blosc2._core.io.memory cimport LARGE_READ, use_large_pages
 from blosc2._core.io.readahead cimport B2_RANDOM, GUESSED, answers_late, is_due
 from blosc2._core.io.steps cimport counter_next, state_change, state_get, state_set
 
@@ -83,7 +83,7 @@ cdef extern from "io/file_calls.h" nogil:
 cdef extern from "Python.h":
     bytes PyUnicode_EncodeFSDefault(str)
 
-cdef extern from "io/mapping.h" nogil:
+cdef extern from "io/readahead.h" nogil:
     const bint B2_MAPS_FILES
     void *map_file(int fd, int64_t length)
     void unmap_file(void *base, int64_t length)
@@ -93,7 +93,7 @@ cdef extern from "io/mapping.h" nogil:
 # Whatever lies under a name, opening it must not wait.
 _O_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
-#: Advice that `Source.advise` takes, in the order of mapping.h.
+#: Advice that `Source.advise` takes, in the order of readahead.h.
 ADVICE = ("normal", "random", "sequential", "willneed", "dontneed")
 # What is said of all of a file, for as long as it is open.
 cdef int _LASTING = 3

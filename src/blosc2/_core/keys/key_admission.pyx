@@ -10,17 +10,11 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
-from blosc2._core.io.large_pages cimport bring_pages
+from blosc2._core.io.ascii_text cimport ascii_text
+from blosc2._core.io.memory cimport bring_pages, prefetch
 from blosc2._core.keys.key_text cimport prefix_of, text_of
-from blosc2._core.keys.keytable cimport KeyTable, Text
-from blosc2._core.keys.removed_groups cimport is_removed
-from blosc2._core.zip.key_hash cimport key_hash, next_prefix, prefix_hashes, start_prefixes
-
-cdef extern from "io/prefetch.h" nogil:
-    void prefetch(const uint8_t *start, int64_t length)
-
-cdef extern from "io/ascii_text.h":
-    const uint8_t *ascii_text(PyObject *text, Py_ssize_t *length)
+from blosc2._core.keys.keytable cimport KeyTable, Text, is_removed
+from blosc2._core.zip.key_bytes cimport key_hash, next_prefix, prefix_hashes, start_prefixes
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL

@@ -6,14 +6,12 @@ from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from blosc2._core.zip.archive cimport Archive
-from blosc2._core.zip.central_record cimport safe_name
+from blosc2._core.zip.key_bytes cimport plain_key
+from blosc2._core.zip.records cimport safe_name
 
 cdef extern from "Python.h":
     str PyUnicode_New(Py_ssize_t size, Py_UCS4 maxchar)
     void *PyUnicode_DATA(object text)
-
-cdef extern from "keys/key_match.h" nogil:
-    bint plain_key(const uint8_t *p, size_t length)
 
 
 cdef inline bint is_ascii(const uint8_t *p, Py_ssize_t length) noexcept nogil:

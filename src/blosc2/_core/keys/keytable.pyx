@@ -13,37 +13,368 @@ import os
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc, PyMem_Realloc
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcmp, memcpy
 
-from blosc2._core.io.large_pages cimport use_large_pages
-from blosc2._core.io.little_endian cimport put32, put64, u32, u64
-from blosc2._core.io.steps cimport address_get, flag_get, flag_set, number_set
-from blosc2._core.keys.catalog_checks cimport Walk, leaves_fit, others_fit, paths_of, totals_fit
-from blosc2._core.keys.far_keys cimport far_bound, is_far, lookup_far
-from blosc2._core.keys.key_order cimport bound_of, end_of_run, put_in_order
-from blosc2._core.keys.key_slots cimport GROUP, LEAF, insert, probe
+from blosc2._core.io.endian cimport put32, put64, u16, u32, u64
+from blosc2._core.io.memory cimport prefetch, read_once, use_large_pages
+from blosc2._core.io.steps cimport address_get, flag_get, flag_set, number_get, number_set
+from blosc2._core.keys.key_order cimport bound_of, comes_behind, end_of_run, put_in_order, shared
+from blosc2._core.keys.key_slots cimport (
+    GROUP, LEAF, MOST_OTHERS, MOST_STEPS, far_bound, insert, is_far, kind_of, lookup_far, probe)
 from blosc2._core.keys.key_text cimport prefix_of, text_of
-from blosc2._core.keys.other_members cimport other_offsets_of
-from blosc2._core.keys.own_headers cimport (
-    OwnHeader, check_own_headers, holds_frame, is_doubtful, look_for, read_own_header)
-from blosc2._core.keys.removed_groups cimport MOST_REMOVED, fill_removed, is_removed
-from blosc2._core.keys.same_keys cimport settle
-from blosc2._core.zip.archive cimport Archive, DecodedName, open_at
+from blosc2._core.zip.archive cimport MANY_RECORDS, Archive, DecodedName, open_at
 from blosc2._core.zip.catalog cimport (
-    SLOT_LENGTH, Catalog, Leaf, describes_table, slot_home, slot_offset, stem_length)
-from blosc2._core.zip.key_hash cimport key_hash
-from blosc2._core.zip.central_record cimport (
-    FLAG_UTF8, Member, Record, flags_of, is_packed, is_utf8, safe_name)
+    SLOT_LENGTH, Catalog, Leaf, describes_table, slot_home, slot_offset, slot_tag, stem_length)
+from blosc2._core.zip.key_bytes cimport (
+    key_hash, last_segment_is, next_prefix, plain_key, prefix_hashes, same_bytes, start_prefixes)
+from blosc2._core.zip.records cimport (
+    FLAG_MASKED, FLAG_UTF8, LOCAL_LENGTH, MEMBER_FOLDER, Member, Record, flags_of, is_packed, is_signature, is_utf8,
+    safe_name)
 
 from blosc2.exceptions import FormatError
 
-cdef extern from "keys/key_match.h" nogil:
-    bint plain_key(const uint8_t *p, size_t length)
-    bint same_bytes(const uint8_t *a, const uint8_t *b, size_t length)
+# What the header before a member's data says of it.
+#
+# A member that is no leaf by its record in the directory may be one whose record is damaged. So the headers of such members are
+# looked at, those of leaves only where there is a reason: a name that other members have too, a catalog that says otherwise, a
+# key that is missing.
 
-cdef extern from "io/prefetch.h" nogil:
-    void prefetch(const uint8_t *start, int64_t length)
+
+cdef enum:
+    # Bytes behind a name that are read with it: mostly the extra field is in them, and the first of the data.
+    BEHIND_NAME = 128
+
+
+cdef struct OwnHeader:
+    int64_t data            # where it says that the data begins
+    int64_t extra           # how long its extra field is
+    uint16_t method
+
+
+cdef inline bytes read_own_header(Archive archive, Member *member, OwnHeader *own):
+    """Read it, and what comes behind it; `FormatError` where it is not there, or bears another name."""
+    cdef int64_t room = archive.directory_offset - LOCAL_LENGTH - member.header, wanted
+    cdef Py_ssize_t length = member.record.name_length
+    cdef uint8_t near[LOCAL_LENGTH + 2 * BEHIND_NAME]
+    cdef bytes block
+    cdef const uint8_t *p
+    if room < length:
+        raise archive._error(member, "the directory leads to no local header, so it is damaged", member.header)
+    wanted = LOCAL_LENGTH + min(room, length + BEHIND_NAME)
+    if archive.source.base == NULL and wanted <= <int64_t> sizeof(near):
+        archive.source.check(archive.source.read_into(member.header, wanted, near), member.header, wanted)
+        block = near[:wanted]
+    else:
+        block = archive.source.read(member.header, wanted)
+    p = <const uint8_t *> PyBytes_AS_STRING(block)
+    if not is_signature(p, 3, 4):
+        raise archive._error(member, "there is no local header where the directory says", member.header)
+    own.extra, own.method = u16(p + 28), u16(p + 8)
+    own.data = member.header + LOCAL_LENGTH + u16(p + 26) + own.extra
+    # Where the directory is masked so are names in these headers.
+    if not member.flags & FLAG_MASKED and (
+            u16(p + 26) != length or memcmp(p + LOCAL_LENGTH, member.record.name, <size_t> length)
+            or ((u16(p + 6) ^ member.flags) & FLAG_UTF8 and not block[LOCAL_LENGTH:LOCAL_LENGTH + length].isascii())):
+        raise archive._error(
+            member, "the local header bears another name, so one of both is damaged; blosc2.check tells more, and "
+            "blosc2.salvage takes out what is whole", member.header)
+    return block
+
+
+cdef inline bint holds_frame(Archive archive, Member *member, bytes block, const OwnHeader *own) except -1:
+    """Whether a member's data starts with the magic of a frame; `FormatError` where it cannot be told where they start."""
+    cdef int64_t start = own.data - member.header, at
+    if own.data > archive.directory_offset:
+        raise archive._error(member, "the member's data reaches into the directory", own.data)
+    if start + 10 > PyBytes_GET_SIZE(block):
+        block = archive.source.read(member.header, min(start + 10, archive.directory_offset - member.header))
+    if block[start:start + 10] == b"\x9e\xa8b2frame\x00":
+        return True
+    # Fields of a kind and a length each; zeros fill up.
+    at = start - own.extra
+    while start - at >= 4:
+        at += 4 + u16(<const uint8_t *> PyBytes_AS_STRING(block) + at + 2)
+    if at > start or any(block[at:start]):
+        raise archive._error(member, "the extra field of the local header does not end where it should", member.header)
+    return False
+
+
+cdef inline bint is_doubtful(const Member *member) noexcept nogil:
+    """Whether a name is taken for cp437, and would be UTF-8, too: the flag that tells may be what is damaged."""
+    return member.name != member.record.name and is_utf8(member.record.name, member.record.name_length)
+
+
+cdef inline int check_own_headers(Archive archive) except -1:
+    """Raise `FormatError` if the header of a member bears another name than its record."""
+    cdef Member member
+    cdef OwnHeader own
+    cdef int64_t number
+    archive._need_offsets()
+    for number in range(archive.count):
+        archive.member_at(archive._offsets[number], &member)
+        if member.problem != MEMBER_FOLDER:
+            read_own_header(archive, &member, &own)
+    return 0
+
+
+cdef inline int look_for(KeyTable table, bytes key) except -1:
+    """A key, without its first "/", was not found: raise `FormatError` if that is because a name is damaged."""
+    cdef Archive archive = table.archive
+    cdef Text found
+    cdef int64_t at
+    if archive is None or archive.source.far or table.removed.count or flag_get(&table.headers_fit):
+        return 0
+    if table.catalog is None or table._instead is not None:
+        if archive.count < MANY_RECORDS:
+            check_own_headers(archive)
+        flag_set(&table.headers_fit)
+        return 0
+    # A key that has its place in the order and is not found by its hash is another one than when the catalog was made.
+    at = table.bound(<const uint8_t *> PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), False)
+    if at != DAMAGED and at < table.count and table.key(at, &found) and found.bytes[:found.length] == key:
+        check_own_headers(archive)
+        flag_set(&table.headers_fit)
+    return 0
+
+
+cdef inline int settle(KeyTable table, int64_t offset, int64_t slot) except -1:
+    """Let the better of two members of one key stay, after a look whether both have that name."""
+    cdef uint64_t taken = u64(table.slots + SLOT_LENGTH * slot)
+    cdef int64_t before = slot_offset(taken)
+    cdef Member old, new
+    cdef OwnHeader own
+    cdef Py_ssize_t stem
+    table.archive.member_at(before, &old)
+    table.archive.member_at(offset, &new)
+    read_own_header(table.archive, &old, &own)
+    read_own_header(table.archive, &new, &own)
+    stem = stem_length(new.name, new.name_length)
+    rank = table._suffix(new.name + stem, new.name_length - stem)
+    rank_before = table._suffix(old.name + stem, old.name_length - stem)
+    key = text_of(new.name, stem)
+    if rank != rank_before:
+        table.clashes.append(key)
+    # Of equal names the last counts: so an equal rank replaces.
+    table.shadowed.setdefault(key, []).append(before if rank <= rank_before else offset)
+    if rank <= rank_before:
+        put64(table.slots + SLOT_LENGTH * slot, slot_tag(taken) | <uint64_t> (offset + 1))
+    return 0
+
+
+cdef inline list other_offsets_of(KeyTable table, tuple without):
+    """Where their records are, but for those of some names."""
+    cdef Archive archive = table.archive
+    cdef Member member
+    cdef Text key
+    cdef int64_t number = 0, offset = 0, stop = 0
+    cdef list found = []
+    if table.catalog is None:
+        archive._need_offsets()
+    else:
+        stop = table.record_offset(0)    # before those of leaves
+    while offset < stop if table.catalog is not None else number < archive.count:
+        if table.catalog is None:
+            offset = archive._offsets[number]
+            number += 1
+        archive.member_at(offset, &member)
+        if (table.catalog is not None or not table.key_at(offset, &key)
+                or table.lookup(key.bytes, key.length) != offset) and (
+                member.name[:member.name_length] not in without):
+            found.append(offset)
+        offset += member.record.length
+    return found
+
+
+# Whether what a catalog says of keys is what the directory says.
+
+
+cdef enum:
+    AT_ONCE = 16
+    # Leaves below each other that are looked for: groups that are named like leaves are rare.
+    MOST_NAMED = 32
+
+
+cdef struct Walk:
+    int64_t end             # where the records of leaves end
+    int64_t paths           # keys and groups
+    int64_t others          # how many slots of other paths may still be met
+    # What the catalog claims is counted, too: `claims` says whether that is right so far.
+    bint claims
+    int64_t groups, hidden, tables, undescribed
+    Py_ssize_t[MOST_NAMED] named    # lengths of the shown leaves that the key before begins with
+    int names
+
+
+cdef inline bint leads_to(
+        KeyTable table, uint64_t hashed, const Text *path, int kind, int64_t offset, Walk *walk) noexcept nogil:
+    """Whether the hash of a catalog, whose pages hold, leads from a path to an offset, whose record has it."""
+    cdef int64_t slot = slot_home(hashed, table.homes)
+    cdef int64_t stop = min(table.slot_count, slot + MOST_STEPS)
+    cdef uint64_t found, tag = slot_tag(hashed)
+    cdef Entry entry
+    cdef int other, twins = 0
+    for slot in range(slot, stop):
+        found = read_once(table.slots + SLOT_LENGTH * slot)
+        if found == 0:
+            return False
+        if slot_tag(found) != tag:
+            continue
+        entry = Entry(slot_offset(found))
+        if entry.at != offset:
+            # Of a path that is a leaf and a group, the slot of the one may come before that of the other.
+            other = kind_of(table, entry, path.bytes, path.length)
+            if other < 0 or other & kind:
+                return False
+            twins += 1
+            if other == 0 or twins > 1:
+                walk.others -= 1
+            if walk.others < 0:
+                return False
+            continue
+        return True
+    return False
+
+
+cdef inline bint groups_fit(KeyTable table, const Text *key, Py_ssize_t common, int64_t offset, Walk *walk) noexcept nogil:
+    """Whether the groups that appear with a key, which has `common` bytes from the one before, are found by the hash."""
+    cdef Py_ssize_t at
+    cdef prefix_hashes state
+    cdef Text group
+    start_prefixes(&state, table.seed0, table.seed1)
+    for at in range(common, key.length):
+        if key.bytes[at] == 0x2F:
+            group = Text(key.bytes, at)
+            if not leads_to(table, next_prefix(&state, key.bytes, <size_t> at), &group, GROUP, offset, walk):
+                return False
+            walk.paths += 1
+    return True
+
+
+cdef inline void count_claims(
+        KeyTable table, const Text *key, Py_ssize_t common, const Leaf *leaf, Walk *walk) noexcept nogil:
+    """Compare the counts that the catalog has at a leaf with those of the keys."""
+    cdef Py_ssize_t at
+    cdef bint hidden = last_segment_is(key.bytes, <size_t> key.length, b"__vlmeta__", 10)
+    walk.claims = walk.claims and leaf.kind < table.catalog.kind_count and (
+        <int64_t> leaf.groups == walk.groups and <int64_t> leaf.hidden == walk.hidden)
+    if not walk.claims:
+        return
+    walk.undescribed += leaf.kind == 0
+    walk.hidden += hidden
+    walk.tables += describes_table(key.bytes, key.length)
+    while walk.names and walk.named[walk.names - 1] > common:
+        walk.names -= 1
+    for at in range(common, key.length):
+        if key.bytes[at] == 0x2F:
+            # A group that is named like a leaf is listed once.
+            walk.groups += at > common or walk.names == 0 or walk.named[walk.names - 1] != common
+    if not hidden:
+        walk.claims = walk.names < MOST_NAMED
+        if walk.claims:
+            walk.named[walk.names] = key.length
+            walk.names += 1
+
+
+cdef inline bint totals_fit(KeyTable table, const Walk *walk) noexcept nogil:
+    """Whether the counts of all leaves, too, are those that were counted."""
+    cdef Leaf leaf
+    return walk.claims and table.catalog.leaf(table.count, &leaf) and <int64_t> leaf.groups == walk.groups and (
+        <int64_t> leaf.hidden == walk.hidden and table.catalog.groups == walk.groups
+        and table.catalog.hidden == walk.hidden and table.catalog.tables == walk.tables
+        and table.catalog.undescribed == walk.undescribed and leaf.offset == walk.end)
+
+
+cdef inline bint leaves_fit(KeyTable table, Walk *walk) noexcept nogil:
+    """Whether what a catalog says of leaves is what the directory says."""
+    cdef int64_t position = 0
+    cdef Record record
+    cdef Text before
+    cdef Text keys[AT_ONCE]
+    cdef Leaf leaves[AT_ONCE]
+    cdef uint64_t hashes[AT_ONCE]
+    cdef Py_ssize_t common
+    cdef int i, taken
+    walk.paths = walk.end = 0
+    walk.claims, walk.names = True, 0
+    walk.groups = walk.hidden = walk.tables = walk.undescribed = 0
+    # A path whose slot comes behind one with the same 24 bits is rare: more than this is made so.
+    walk.others = MOST_OTHERS + table.count // 1024
+    if table.catalog.bytes_at(0, table.catalog.checksums_at) == NULL:
+        return False
+    while position < table.count:
+        taken = 0
+        # Some at a time: the slots of all of them are asked for before the first is needed.
+        while position < table.count and taken < AT_ONCE:
+            if not table.catalog.leaf(position, &leaves[taken]) or (position and leaves[taken].offset != walk.end) or (
+                    not table.record_at(leaves[taken].offset, &record, &keys[taken])):
+                return False
+            hashes[taken] = key_hash(table.seed0, table.seed1, keys[taken].bytes, keys[taken].length)
+            prefetch(table.slots + SLOT_LENGTH * slot_home(hashes[taken], table.homes), 1)
+            walk.end = leaves[taken].offset + record.length
+            position += 1
+            taken += 1
+        for i in range(taken):
+            common = 0
+            if walk.paths:
+                common = shared(before.bytes, keys[i].bytes, min(before.length, keys[i].length))
+                if not comes_behind(&before, &keys[i], common):
+                    return False
+            if not leads_to(table, hashes[i], &keys[i], LEAF, leaves[i].offset, walk):
+                return False
+            if not groups_fit(table, &keys[i], common, leaves[i].offset, walk):
+                return False
+            count_claims(table, &keys[i], common, &leaves[i], walk)
+            walk.paths += 1
+            before = keys[i]
+    return True
+
+
+cdef inline bint is_leaf(KeyTable table, Member *member) except -1:
+    """Whether a member stands for a key."""
+    cdef Py_ssize_t stem = stem_length(member.name, member.name_length)
+    cdef OwnHeader own
+    if member.name[member.name_length - 1] == 0x2F or table._skips(member.name, member.name_length):
+        return False
+    if table._suffix(member.name + stem, member.name_length - stem) != UNKNOWN_SUFFIX:
+        return True
+    return holds_frame(table.archive, member, read_own_header(table.archive, member, &own), &own)
+
+
+cdef inline bint others_fit(KeyTable table) except -1:
+    """Whether none of the members before the leaves is one, and no member is left out."""
+    cdef int64_t offset = 0, first = table.record_offset(0), count = 0
+    cdef Member member
+    while offset < first:
+        if not table.archive.peek(offset, &member) or is_leaf(table, &member):
+            return False
+        offset += member.record.length
+        count += 1
+    return offset == first and count + table.count + 1 == table.archive.count
+
+
+cdef inline int64_t paths_of(KeyTable table) except -1:
+    """How many keys there are, and groups that have keys below them, of a table that is in order."""
+    cdef int64_t position, paths = 0
+    cdef Py_ssize_t at
+    cdef Text key, before
+    if number_get(&table._paths) >= 0:
+        return number_get(&table._paths)
+    with nogil:
+        for position in range(table.count):
+            if not table.key(position, &key):
+                paths = -1
+                break
+            if position == 0:
+                before = Text(key.bytes, 0)
+            paths += 1
+            for at in range(shared(before.bytes, key.bytes, min(before.length, key.length)), key.length):
+                paths += key.bytes[at] == 0x2F
+            before = key
+    if paths < 0:
+        raise table._changed()
+    return paths
+
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL

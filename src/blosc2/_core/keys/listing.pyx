@@ -10,19 +10,86 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t
 from libc.string cimport memchr, memcmp
 
-from blosc2._core.zip.archive cimport MANY_RECORDS, Archive
-from blosc2._core.zip.catalog cimport Leaf
-from blosc2._core.keys.common_path cimport common_path
-from blosc2._core.keys.gone_ranges cimport after_gone, find_ranges, gone_within
-from blosc2._core.keys.key_runs cimport end_fetched, follows, is_below, note_order, shared_with
-from blosc2._core.keys.keytable cimport DAMAGED, KeyTable, Text
-from blosc2._core.keys.membership cimport shows_key
+from blosc2._core.io.steps cimport flag_get, flag_set
+from blosc2._core.keys.key_order cimport comes_behind, shared
 from blosc2._core.keys.key_text cimport name_of, prefix_of, text_of
+from blosc2._core.keys.keytable cimport DAMAGED, KeyTable, Text
+from blosc2._core.zip.archive cimport MANY_RECORDS, Archive, check_fetched
+from blosc2._core.zip.catalog cimport Leaf
+from blosc2._core.zip.key_bytes cimport last_segment_is, same_bytes
 
 from blosc2.exceptions import FormatError
 
-cdef extern from "keys/key_match.h" nogil:
-    bint last_segment_is(const uint8_t *key, size_t length, const char *name, size_t name_length)
+# Keys side by side in the order, which mostly begin alike.
+
+
+cdef inline bint is_below(const Text *key, bytes prefix, Py_ssize_t length) noexcept:
+    """Whether a key goes on behind a prefix, as all of its range do where the order is right."""
+    return key.length > length and same_bytes(key.bytes, <const uint8_t *> PyBytes_AS_STRING(prefix), <size_t> length)
+
+
+cdef inline bint follows(KeyTable table, const Text *key, const uint8_t *before, Py_ssize_t length) noexcept:
+    """Whether a key comes behind the one before, if there is one, as it does where a catalog and the names agree."""
+    cdef Text last
+    if table.catalog is None or before == NULL or flag_get(&table.ordered):
+        return True
+    last = Text(before, length)
+    if comes_behind(&last, key, shared(before, key.bytes, min(length, key.length))):
+        return True
+    flag_set(&table.contradicted)
+    return False
+
+
+cdef inline void note_order(KeyTable table, bint all) noexcept:
+    """All keys of a table were seen, each behind the one before: the next listing need not look at that again."""
+    if all:
+        flag_set(&table.ordered)
+
+
+cdef inline Py_ssize_t shared_with(KeyTable table, int64_t position, const Text *key) noexcept nogil:
+    """How many bytes a key has in common with that at a position of a table."""
+    cdef Text other
+    cdef Py_ssize_t i = 0, most
+    if not table.key(position, &other):
+        return 0
+    most = min(key.length, other.length)
+    while i < most and key.bytes[i] == other.bytes[i]:
+        i += 1
+    return i
+
+
+cdef inline int64_t end_fetched(
+        KeyTable table, int64_t start, int64_t stop, const uint8_t *prefix, Py_ssize_t length) except -1:
+    """Where the run of keys ends that begin with a prefix; raises if a server did not send what has to be looked at."""
+    cdef int64_t end = table.run_end(start, stop, prefix, length)
+    check_fetched(table.archive)
+    return end
+
+
+cdef inline object common_path(KeyListing listing):
+    """The longest path that all keys are below, "/" where they have none in common."""
+    cdef Range r = listing._range(b"")
+    cdef KeyTable base = <KeyTable> r.base
+    cdef Text first, last
+    cdef Py_ssize_t at = 0, slash = 0
+    if len(listing) == 0:
+        return "/"
+    if not listing._plain:
+        keys = (<object> listing).below()
+        ends = keys[0].encode("utf-8", "surrogateescape"), keys[len(keys) - 1].encode("utf-8", "surrogateescape")
+        while at < min(len(ends[0]), len(ends[1])) and ends[0][at] == ends[1][at]:
+            slash = at if ends[0][at] == 0x2F else slash
+            at += 1
+        return ends[0][:slash].decode("utf-8", "surrogateescape") or "/"
+    if not (base.key(0, &first) and base.key(base.count - 1, &last)):
+        listing._without_catalog()
+        return common_path(listing)
+    while at < min(first.length, last.length) and first.bytes[at] == last.bytes[at]:
+        if first.bytes[at] == 0x2F:
+            slash = at
+        at += 1
+    return text_of(first.bytes, slash, base.archive if slash else None)
+
 
 cdef enum:
     # Groups that a listed key may lie in: without a limit, one long name could stand for a gigabyte of group keys.

@@ -1,16 +1,8 @@
-"""Leaves of an archive: opening one, reading one, and reading many together, without making objects for each.
+"""Leaves of an archive, opened, read and set without making objects; catalog and directory of its next version.
 
-These are the fast paths of stores; `blosc2._stores` does whatever they cannot do.
+What opens, reads and sets them are the fast paths of stores; `blosc2._stores` does whatever these cannot do.
 """
 
 __all__ = [
-    "embedded_values",
-    "leaf_access",
-    "leaf_batch",
-    "leaf_reader",
-    "leaf_setter",
-    "leaf_stream",
-    "leaf_template",
-    "store_state",
-    "weak_cache",
+    "catalog_writer", "embedded_values", "leaf_access", "leaf_reader", "leaf_stream", "store_state",
 ]  # fmt: skip

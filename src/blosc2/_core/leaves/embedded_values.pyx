@@ -10,13 +10,9 @@ from cpython.tuple cimport PyTuple_Check, PyTuple_GET_SIZE
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
+from blosc2._core.io.ascii_text cimport ascii_text
+from blosc2._core.io.memory cimport prefetch
 from blosc2._core.io.source cimport Source
-
-cdef extern from "io/ascii_text.h":
-    const uint8_t *ascii_text(PyObject *text, Py_ssize_t *length)
-
-cdef extern from "io/prefetch.h" nogil:
-    void prefetch(const uint8_t *start, int64_t length)
 
 cdef extern from *:
     """

@@ -1,11 +1,58 @@
 import weakref
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Self, final
 
 import numpy as np
 
+from blosc2._core.frame.frame_writer import RawKinds
+from blosc2._core.io.sharing import Lock
+from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyListing
 from blosc2._core.leaves.leaf_reader import LeafReader
-from blosc2._core.leaves.leaf_setter import LeafSetter
+from blosc2._core.leaves.store_state import GroupCounts, HeldLeaves, PendingFrames, SessionState
+
+@final
+class LeafSetter:
+    def __new__(
+        cls,
+        session: SessionState,
+        pending: PendingFrames,
+        contents: Any,
+        leaves: HeldLeaves,
+        lock: Lock,
+        kind: type,
+        process: int,
+    ) -> Self: ...
+    @property
+    def is_ready(self) -> bool: ...
+    @property
+    def wants_kinds(self) -> bool: ...
+    @property
+    def reader(self) -> LeafReader | None: ...
+    def keep(
+        self, names: Any, counts: GroupCounts | None, foreign: Any, tiered: bool, memory_limit: int, map_bytes: int
+    ) -> None: ...
+    def set(self, key: object, value: object) -> bool: ...
+    def remove(self, key: object) -> bool: ...
+    def read_by(self, reader: LeafReader | None) -> None: ...
+    def read(self, key: str) -> np.ndarray[Any, Any] | None: ...
+    def show(self, table: KeyTable | None, entries: dict[str, Any], listing: KeyListing | None) -> None: ...
+    def use_kinds(
+        self, kinds: RawKinds | None, frame_of: Callable[[np.ndarray[Any, Any]], tuple[Any, int, int]] | None
+    ) -> None: ...
+    def set_many(
+        self,
+        values: Iterator[tuple[str, Any]],
+        progress: Callable[[int, int], Any],
+        most: int,
+        count: int,
+        nbytes: int,
+    ) -> tuple[int, int, tuple[str, Any] | None]: ...
+    def be_quiet(self, nbytes: int, until: float) -> None: ...
+    def key_changed(self, key: str, change: int) -> None: ...
+    def keys_removed(self, keys: list[str]) -> None: ...
+    def recount(self) -> None: ...
+    def begin_version(self) -> None: ...
 
 class LeafAccess:
     _sweep_at: int

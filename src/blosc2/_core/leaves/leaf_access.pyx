@@ -1,23 +1,628 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
-"""The fast answers of a store: whether a key exists, and a leaf that is already open or simple to open."""
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
+"""Single leaves of a store, with as few steps as possible: looked up, opened, and set where it is open for writing.
+
+A leaf set here is a pending change like those of `blosc2._stores.changes.put`. Whatever is not simple (an unusual key or
+value, a key that may exclude others, a store that is to be published now) is left to that.
+"""
+
+import time
+from _thread import get_ident
 
 cimport cython
-from cpython.dict cimport PyDict_Size
+cimport numpy as cnp
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.dict cimport PyDict_Contains, PyDict_GetItemWithError, PyDict_SetItem, PyDict_Size
+from cpython.exc cimport PyErr_CheckSignals
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t
+from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_SIZE
+from libc.stdint cimport int64_t, uint64_t, uint8_t
+from libc.string cimport memcmp
 
 from blosc2._core.frame.frame cimport Frame
-from blosc2._core.leaves.weak_cache cimport find, hold
-from blosc2._core.io.steps cimport number_get, number_set
+from blosc2._core.frame.frame_writer cimport RawKind, RawKinds
+from blosc2._core.io.ascii_text cimport ascii_text, with_slash
+from blosc2._core.io.sharing cimport find, hold
+from blosc2._core.io.source cimport Source
+from blosc2._core.io.steps cimport item_of, number_get, number_set, state_get, state_set
+from blosc2._core.keys.key_admission cimport KeySet, KnownNames, folded_hash, path_hash, plain_parent
+from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, KeyTable
+from blosc2._core.keys.listing cimport KeyListing, is_named
 from blosc2._core.leaves.leaf_reader cimport LeafReader
-from blosc2._core.leaves.leaf_setter cimport LeafSetter
-from blosc2._core.keys.listing cimport KeyListing
-from blosc2._core.keys.membership cimport is_named
+from blosc2._core.leaves.store_state cimport (
+    GroupCounts, HeldLeaves, PendingFrames, SessionState, begin_change, end_change)
 
 from blosc2._core.io.sharing import never_freed
 
-cdef extern from "io/ascii_text.h":
-    object with_slash(object key)
+cnp.import_array()
+
+cdef extern from *:
+    """
+    #ifdef _WIN32
+    #include <process.h>
+    #define b2_this_process() ((long) _getpid())
+    #else
+    #include <unistd.h>
+    #define b2_this_process() ((long) getpid())
+    #endif
+    /* Keep an object that is in no circle from being looked at by each collection of garbage: there are many of them. */
+    static inline void b2_leave_alone(PyObject *object) {
+        if (PyObject_GC_IsTracked(object)) PyObject_GC_UnTrack(object);
+    }
+    /* What `tuple.__new__(kind, *arguments)` gives, of arguments that lead to no other container. */
+    static inline PyObject *b2_made(PyTypeObject *kind, PyObject *arguments) {
+        PyObject *made = PyTuple_Type.tp_new(kind, arguments, NULL);
+        if (made != NULL) b2_leave_alone(made);
+        return made;
+    }
+    """
+    long b2_this_process()
+    void leave_alone "b2_leave_alone"(object item)
+    object b2_made(type kind, tuple arguments)
+
+cdef enum:
+    # Uncompressed bytes of values whose frames are always made in memory.
+    SMALL = 64 << 10
+    # Of many leaves: how many are set between two calls of `progress`; and the first and the most bytes of memory that
+    # their frames share.
+    EACH = 1024
+    FIRST_SHARED = 4 << 10
+    MOST_SHARED = 1 << 20
+
+cdef object _monotonic = time.monotonic
+cdef str _suffix = ".b2nd"
+
+# What a block notes of a key without a pending change, whose leaf nobody holds; one for all of them.
+cdef tuple _unchanged = (..., None, None, None, False)
+
+
+@cython.final
+cdef class LeafSetter:
+    """Sets small leaves of one store, which it does not refer to, and follows its keys.
+
+    It takes note of groups in which it has set a leaf, and of paths that are groups. A key of which it cannot tell what it
+    would exclude is left to the slow path.
+
+    Parameters
+    ----------
+    session, pending, contents, leaves
+        The objects of the store.
+    lock : Lock
+        Held while a leaf is set.
+    kind : type
+        The class of new byte ranges: made from a tuple, it has the attributes `suffix` and `description`.
+    process : int
+        The process that may change the store; -1 for any.
+    """
+
+    cdef SessionState session
+    cdef PendingFrames pending
+    cdef HeldLeaves leaves
+    cdef object contents, lock, foreign, frame_of
+    cdef KnownNames names
+    cdef type kind
+    cdef int64_t memory_limit
+    cdef long process
+    cdef GroupCounts counts
+    cdef bint tiered
+    # Groups in which a leaf is known to lie, with those around them; and groups of pending leaves.
+    cdef KeySet parents, groups
+    cdef bint stale                 # whether both have to be found again
+    cdef bint some_gone             # whether only the former are not known any more
+    # The version that is shown.
+    cdef long ready             # looked at without the lock first
+    cdef KeyTable table
+    cdef dict entries
+    cdef KeyListing listing
+    cdef RawKinds kinds
+    cdef int64_t quiet_bytes
+    cdef double quiet_until
+    # While many are set: the memory that their frames share, how much, what of it is used; whether `kinds` serves them.
+    cdef int64_t shared_room, shared_used
+    cdef bytes shared
+    cdef object shared_source
+    cdef bint kinds_serve
+
+    cdef LeafReader reads
+    cdef int64_t map_bytes
+
+    def __cinit__(self, SessionState session not None, PendingFrames pending not None, contents, HeldLeaves leaves not None,
+                  lock, type kind not None, long process):
+        self.session, self.pending, self.contents, self.leaves = session, pending, contents, leaves
+        self.lock, self.kind, self.process = lock, kind, process
+        self.parents, self.groups = KeySet(), KeySet(1 << 40)
+        self.stale = True
+
+    # ------------------------------------------------------------------ what the store tells
+    @property
+    @cython.critical_section
+    def reader(self):
+        """What reads published leaves; None where each has to be opened."""
+        return self.reads
+
+    @property
+    def is_ready(self):
+        """Whether it knows the version that is shown."""
+        return bool(state_get(&self.ready))
+
+    @property
+    def wants_kinds(self):
+        """Whether it is to be told how frames are made."""
+        return self.frame_of is None or (self.kinds is not None and not self.kinds.serves())
+
+    @cython.critical_section
+    def keep(self, KnownNames names, GroupCounts counts, foreign, bint tiered, int64_t memory_limit, int64_t map_bytes):
+        """What keys are compared with: names, and groups and objects of other packages where there are groups.
+
+        `memory_limit` is how many bytes of pending frames may be in memory, `map_bytes` what has to be written anew for
+        each embedded value that is removed.
+        """
+        self.names, self.counts, self.foreign, self.tiered = names, counts, foreign, tiered
+        self.memory_limit, self.map_bytes = memory_limit, map_bytes
+
+    @cython.critical_section
+    def read_by(self, LeafReader reader):
+        """What reads published leaves; None where each has to be opened."""
+        self.reads = reader
+
+    @cython.critical_section
+    def show(self, KeyTable table, dict entries not None, KeyListing listing):
+        """The version that is shown: its members, its embedded values, and a listing where there are groups."""
+        self.table, self.entries, self.listing = table, entries, listing
+        state_set(&self.ready, 1)
+
+    @cython.critical_section
+    def use_kinds(self, RawKinds kinds, frame_of):
+        """How frames of values are made: without Python for some kinds, else by a function."""
+        self.kinds, self.frame_of = kinds, frame_of
+
+    def be_quiet(self, int64_t nbytes, double until):
+        """Publish nothing as long as fewer bytes are pending, and until some time."""
+        self.quiet_bytes, self.quiet_until = nbytes, until
+
+    # ------------------------------------------------------------------ as a follower of the keys
+    def key_changed(self, str key not None, int change):
+        """A leaf was replaced (0), added (1) or removed (-1)."""
+        if change > 0:
+            self.groups._add_groups(key)
+        elif change < 0:
+            self.some_gone = True
+
+    def keys_removed(self, list keys not None):
+        """The leaves of many keys were removed."""
+        self.some_gone = True
+
+    def recount(self):
+        """Pending changes were replaced, or the published keys may differ from those listed."""
+        self.stale = True
+
+    @cython.critical_section
+    def begin_version(self):
+        """Another version of the store is shown."""
+        self.stale = True
+        state_set(&self.ready, 0)
+        self.table = self.listing = self.reads = None
+
+    cdef int _collect(self) except -1:
+        """Find the groups of pending leaves again."""
+        cdef str key
+        # First: a finalizer that changes the store sets it again.
+        self.stale = self.some_gone = False
+        try:
+            self.parents, self.groups = KeySet(), KeySet(1 << 40)
+            if self.counts is not None:
+                for key, change in self.pending.frames.copy().items():
+                    if change is not None:
+                        self.groups._add_groups(key)
+        except BaseException:
+            self.stale = True
+            raise
+        return 0
+
+    cdef Py_ssize_t _parent_of(self, key, const uint8_t **text, Py_ssize_t *length) except -2:
+        """The text of a key, and the length of its group; -1 for one that takes the slow path."""
+        if not state_get(&self.ready):
+            return -1
+        text[0] = ascii_text(<PyObject *> key, length)
+        if (text[0] == NULL or state_get(&self.session.closed_) or state_get(&self.session.streaming_)
+                or state_get(&self.session.unsure_)):
+            return -1
+        return plain_parent(text[0], length[0])
+
+    cdef bint _is_here(self) noexcept:
+        """Whether this process may change the store."""
+        return self.process < 0 or self.process == b2_this_process()
+
+    cdef bint _may_change(self) noexcept:
+        """Whether nothing speaks against a change, with the lock; if something does, the slow path says what."""
+        return (state_get(&self.ready) and not state_get(&self.session.closed_) and self.session.depth == 0
+                and not state_get(&self.session.unsure_))
+
+    cdef int _recount_all(self) except -1:
+        """A change ended half way: all that follow the keys look again."""
+        self.recount()
+        for follower in (self.contents, self.names, self.counts):
+            if follower is not None:
+                follower.recount()
+        return 0
+
+    # ------------------------------------------------------------------ setting a leaf
+    cpdef bint set(self, key, value) except -1:
+        """Give a key a leaf; False where that is left to the slow path. Then nothing was done."""
+        cdef Py_ssize_t length = 0, parent
+        cdef const uint8_t *text = NULL
+        cdef bint done
+        if not cnp.PyArray_CheckExact(value):
+            return False
+        parent = self._parent_of(key, &text, &length)
+        if parent < 0 or not self._is_here():
+            return False
+        self.lock.__enter__()
+        try:
+            done = self._may_change() and self._set(key, text, length, parent, value)
+        finally:
+            self.lock.__exit__(None, None, None)
+        return done
+
+    def set_many(self, values not None, progress, int64_t most, int64_t count, int64_t nbytes):
+        """Set pairs of key and value up to the first that is not simple, or has `most` bytes.
+
+        Parameters
+        ----------
+        values : iterator
+            Pairs of key and value.
+        progress : callable
+            Called each time that the number of leaves is a multiple of 1024, with it and their uncompressed bytes.
+        most : int
+            Bytes of a value that is given back.
+        count, nbytes : int
+            Leaves before these, and their uncompressed bytes.
+
+        Returns
+        -------
+        int, int
+            The same with these.
+        tuple or None
+            The pair that was not set; None at the end.
+        """
+        cdef Py_ssize_t length = 0, parent
+        cdef const uint8_t *text = NULL
+        cdef bint here = self._is_here()
+        self.lock.__enter__()
+        try:
+            self.shared_room, self.kinds_serve = FIRST_SHARED, self.kinds is not None and self.kinds.serves()
+            for item in values:
+                if PyTuple_CheckExact(item) and PyTuple_GET_SIZE(item) == 2:
+                    key, value = <object> (<tuple> item)[0], <object> (<tuple> item)[1]
+                else:
+                    key, value = item
+                key = with_slash(key)
+                if not here or not cnp.PyArray_CheckExact(value) or cnp.PyArray_NBYTES(value) >= most:
+                    return count, nbytes, (key, value)
+                parent = self._parent_of(key, &text, &length)
+                if parent < 0 or not self._set(key, text, length, parent, value):
+                    return count, nbytes, (key, value)
+                count += 1
+                nbytes += cnp.PyArray_NBYTES(value)
+                if count % EACH == 0:
+                    with nogil:
+                        pass
+                    PyErr_CheckSignals()
+                    progress(count, nbytes)
+                    here = self._is_here()
+            return count, nbytes, None
+        finally:
+            self.shared_room, self.shared, self.shared_source = 0, None, None
+            self.lock.__exit__(None, None, None)
+
+    cdef bint _set(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent, cnp.ndarray value) except -1:
+        cdef PendingFrames pending = self.pending
+        cdef dict frames, blocks
+        cdef object transaction = self.session.transaction
+        cdef PyObject *change = NULL
+        cdef object block = None, frame
+        cdef int64_t nbytes, found, begun = self.session.count
+        cdef bint is_new, opens_group = False
+        with cython.critical_section(pending):
+            frames, blocks = pending.frames_, pending.blocks_
+        # The key.
+        if transaction is not None and transaction.thread != get_ident():
+            return False
+        change = PyDict_GetItemWithError(frames, key)
+        if change != NULL:
+            is_new = <object> change is None
+        else:
+            is_new = not PyDict_Contains(self.entries, key)
+            if is_new and self.table is not None:
+                found = self.table.lookup(text + 1, length - 1)
+                if found == DAMAGED:
+                    return False
+                is_new = found == NO_KEY
+        if is_new and self.counts is not None and not self._fits(key, text, length, parent, frames, &opens_group):
+            return False
+        # The frame.
+        frame = self._frame(value)
+        if frame is None:
+            return False
+        nbytes = frame[2]
+        if pending.in_memory_ + nbytes > self.memory_limit:
+            return False
+        if PyDict_Size(blocks):
+            block = blocks.get(get_ident())
+        elif transaction is None and self.quiet_bytes >= 0 and (
+                pending.in_memory_ + nbytes >= self.quiet_bytes or _monotonic() >= self.quiet_until):
+            return False
+        # So far a finalizer or a handler of a signal may have changed or published the store: nothing from before holds then.
+        if self.session.count != begun:
+            return False
+        begin_change(self.session)
+        try:
+            return self._change(key, parent, is_new, opens_group, frame, block)
+        finally:
+            end_change(self.session)
+
+    cdef bint _change(self, str key, Py_ssize_t parent, bint is_new, bint opens_group, frame, block) except -1:
+        cdef PendingFrames pending = self.pending
+        cdef HeldLeaves leaves = self.leaves
+        cdef int64_t nbytes = frame[2]
+        cdef object before
+        cdef dict frames, tiers, held, edited, handles, made = None
+        cdef bint is_held
+        if is_new and self.names is not None and not self._is_free(key):
+            return False
+        with cython.critical_section(pending):
+            frames, tiers = pending.frames_, pending.tiers_
+        with cython.critical_section(leaves):
+            held, edited, handles = leaves.held_, leaves.edited_, leaves.handles_
+        # Before the first step everything is allocated that can be.
+        is_held = PyDict_Contains(held, key) or PyDict_Contains(edited, key) or PyDict_Contains(handles, key)
+        if block is not None:
+            made = <dict> block._made
+            if is_held:
+                block.note(key)
+            elif not PyDict_Contains(<dict> block._before, key):
+                # What `note` finds of a key whose leaf nobody holds.
+                before = _unchanged
+                if PyDict_Contains(frames, key) or PyDict_Contains(tiers, key):
+                    before = frames.get(key, ...), tiers.get(key), None, None, False
+                PyDict_SetItem(<dict> block._before, key, before)
+        try:
+            if self.tiered:
+                PyDict_SetItem(tiers, key, True)
+            PyDict_SetItem(frames, key, frame)
+            if block is not None:
+                PyDict_SetItem(made, key, frame)
+            number_set(&pending.in_memory_, pending.in_memory_ + nbytes)
+            if is_held:
+                (<object> self.leaves).forget(key)
+            if is_new:
+                number_set(&pending.revision_, pending.revision_ + 1)
+                self.contents._listings = []
+                if self.counts is not None:
+                    self.counts.note(key, parent, 1)
+                    if parent:
+                        self.groups._add_groups(key)
+                    if opens_group:
+                        self.parents._add_groups(key)
+        except BaseException:
+            self._recount_all()
+            raise
+        return True
+
+    # ------------------------------------------------------------------ removing a leaf
+    cpdef bint remove(self, key) except -1:
+        """Remove a leaf; False where that is left to the slow path. Then nothing was done."""
+        cdef Py_ssize_t length = 0, parent
+        cdef const uint8_t *text = NULL
+        cdef bint done
+        parent = self._parent_of(key, &text, &length)
+        if parent < 0 or not self._is_here():
+            return False
+        self.lock.__enter__()
+        try:
+            if self._may_change():
+                begin_change(self.session)
+                try:
+                    done = self._remove(key, text, length, parent)
+                finally:
+                    end_change(self.session)
+            else:
+                done = False
+        finally:
+            self.lock.__exit__(None, None, None)
+        return done
+
+    cdef bint _remove(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent) except -1:
+        cdef PendingFrames pending = self.pending
+        cdef HeldLeaves leaves = self.leaves
+        cdef dict frames, tiers, blocks, held, edited, handles
+        cdef object transaction
+        cdef PyObject *change
+        cdef object block = None
+        cdef bint is_embedded, is_published
+        cdef int64_t found
+        with cython.critical_section(pending):
+            frames, tiers, blocks = pending.frames_, pending.tiers_, pending.blocks_
+        with cython.critical_section(leaves):
+            held, edited, handles = leaves.held_, leaves.edited_, leaves.handles_
+        transaction = self.session.transaction
+        if transaction is not None and transaction.thread != get_ident():
+            return False
+        is_published = is_embedded = PyDict_Contains(self.entries, key)
+        if not is_published and self.table is not None:
+            found = self.table.lookup(text + 1, length - 1)
+            if found == DAMAGED:
+                return False
+            is_published = found >= 0
+        change = PyDict_GetItemWithError(frames, key)
+        if (not is_published if change == NULL else <object> change is None):
+            return False
+        if self.counts is not None and (self.foreign.possible is not False or self._is_group(key, text, length)):
+            return False
+        if PyDict_Size(blocks):
+            block = blocks.get(get_ident())
+        elif transaction is None and self.quiet_bytes >= 0 and (
+                pending.in_memory_ + self.map_bytes >= self.quiet_bytes or _monotonic() >= self.quiet_until):
+            return False
+        if block is not None:
+            block.note(key)
+        try:
+            if PyDict_Contains(held, key) or PyDict_Contains(edited, key) or PyDict_Contains(handles, key):
+                (<object> leaves).forget(key)
+            number_set(&pending.revision_, pending.revision_ + 1)
+            if is_published:
+                PyDict_SetItem(frames, key, None)
+            else:
+                del frames[key]
+            if self.tiered:
+                tiers.pop(key, None)
+            if block is not None:
+                block.made(key, None if is_published else ...)
+            if is_embedded:
+                number_set(&pending.in_memory_, pending.in_memory_ + self.map_bytes)
+            self.contents._listings = []
+            self.some_gone = True
+            if self.names is not None:
+                self.names.key_changed(key, -1)
+            if self.counts is not None:
+                self.counts.note(key, parent, -1)
+        except BaseException:
+            self._recount_all()
+            raise
+        return True
+
+    # ------------------------------------------------------------------ reading a leaf
+    def read(self, key):
+        """The items of an array, be it published or pending; None for one that has to be opened."""
+        cdef LeafReader reader
+        cdef RawKinds kinds
+        cdef GroupCounts counts
+        cdef HeldLeaves leaves = self.leaves
+        cdef dict frames, edited
+        if type(key) is not str or state_get(&self.session.closed_):
+            return None
+        # All that may be replaced meanwhile, by a thread that has the lock. First what is pending: it is dropped after another
+        # version is shown, so what is not found there is not older in the version taken then.
+        frames = self.pending.frames
+        with cython.critical_section(self):
+            reader, kinds, counts = self.reads if state_get(&self.ready) else None, self.kinds, self.counts
+        if reader is None or (counts is not None and self.foreign.possible is not False):
+            return None
+        # An edit becomes a pending change, so it is looked for before that.
+        with cython.critical_section(leaves):
+            edited = leaves.edited_
+        if PyDict_Contains(edited, key) or PyDict_Contains(leaves.collecting, key):
+            return None
+        change = item_of(frames, key, self)
+        return reader.read(key) if change is self else self._read_pending(kinds, change)
+
+    cdef object _read_pending(self, RawKinds kinds, byte_range):
+        """The items of a frame that waits, if it was made here."""
+        if kinds is None or not isinstance(byte_range, self.kind):
+            return None
+        return kinds.items_of(byte_range.description, byte_range[0], byte_range[1], byte_range[2])
+
+    # ------------------------------------------------------------------ checks
+    cdef bint _is_group(self, str key, const uint8_t *text, Py_ssize_t length) except -1:
+        """Whether a key may be a group."""
+        cdef int64_t found
+        if self.stale:
+            self._collect()
+        if self.groups._has(path_hash(text, length)):
+            return True
+        if self.listing is None:
+            return False
+        if self.listing.base.catalog is not None and self.listing._plain:
+            found = self.listing.base.lookup_group(text + 1, length - 1)
+            if found != DAMAGED:
+                return found >= 0
+        return self.listing.has_group(key)
+
+    cdef bint _fits(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent, dict frames,
+                    bint *opens_group) except -1:
+        """Whether a new key is known to be no group, and its groups to be no leaves; and whether its own one may be new."""
+        if self.stale:
+            self._collect()
+        elif self.some_gone:    # a leaf may have come instead of a group
+            self.parents, self.some_gone = KeySet(), False
+        opens_group[0] = parent and not self.parents._has(path_hash(text, parent))
+        if opens_group[0] and not self._has_free_groups(key, text, parent, frames):
+            return False
+        return self.foreign.possible is False and not self._is_group(key, text, length)
+
+    cdef bint _has_free_groups(self, str key, const uint8_t *text, Py_ssize_t parent, dict frames) except -1:
+        """Whether none of the groups that a plain key lies in is a leaf, nor one whose removal is pending."""
+        cdef Py_ssize_t end
+        # From the innermost one, up to the first in which a leaf lies: those around it are then no leaves either.
+        for end in range(parent, 0, -1):
+            if text[end] != 0x2F:
+                continue
+            if end < parent and self.parents._has(path_hash(text, end)):
+                return True
+            group = key[:end]
+            if PyDict_Contains(frames, group) or PyDict_Contains(self.entries, group):
+                return False
+            if self.table is not None and self.table.lookup(text + 1, end - 1) != NO_KEY:
+                return False
+        return True
+
+    cdef bint _is_free(self, str key) except -1:
+        """Whether no other key differs from a new one in case only; it is noted then."""
+        cdef KnownNames names = self.names
+        cdef KeySet folded
+        if names.folded is None:
+            names.collect(self.contents)
+        folded = names.folded
+        if names.suffixed or names.unchecked:
+            return False
+        if folded._add(folded_hash(key)):
+            if key not in names.removed:
+                return False
+            names.removed.discard(key)    # nothing else is like it, as it was there before
+        return True
+
+    cdef object _frame(self, cnp.ndarray value):
+        """The byte range of the frame of a value; None for one that takes the slow path."""
+        cdef RawKind kind = None
+        cdef RawKinds kinds = self.kinds
+        cdef tuple byte_range
+        cdef bytes frame
+        cdef Source source
+        if kinds is not None and (self.kinds_serve if self.shared_room else kinds.serves()):
+            kind = kinds.kind_of(value)
+        if kind is None:
+            if self.frame_of is None or cnp.PyArray_NBYTES(value) > SMALL or value.dtype.hasobject:
+                return None
+            return self.frame_of(value)
+        if self.shared_room:
+            byte_range = self._shared_frame(kind, value)
+        else:
+            frame = kind.frame(value)
+            source = Source.of_buffer(frame)
+            leave_alone(source)     # as the range that it is in
+            byte_range = (source, 0, len(frame))
+        if kind.range_class is None or kind.range_class.__base__ is not self.kind:
+            # What all frames of a kind have in common is kept once, so that there is no dictionary for each.
+            kind.range_class = type(self.kind.__name__, (self.kind,), {
+                "suffix": _suffix, "description": kind.description, "__module__": self.kind.__module__})
+        return b2_made(kind.range_class, (byte_range,))
+
+    cdef tuple _shared_frame(self, RawKind kind, cnp.ndarray value):
+        """The byte range of a frame in memory that it shares with those of other leaves: fewer objects for each."""
+        cdef int64_t size = kind.size(), start = 0, room
+        cdef bytes memory = self.shared
+        cdef object source = self.shared_source
+        if memory is None or size > self.shared_room - self.shared_used:
+            room = self.shared_room if memory is None else min(2 * self.shared_room, MOST_SHARED)
+            room = max(room, size)
+            # Either may fail, or run the collector, and so anything. Nothing shows the new memory before both are made.
+            memory = PyBytes_FromStringAndSize(NULL, room)
+            source = Source.of_buffer(memory)
+            self.shared, self.shared_source, self.shared_room, self.shared_used = memory, source, room, size
+        else:
+            start = self.shared_used
+            self.shared_used += size    # its own from now on, whoever re-enters
+        kind.write(<uint8_t *> PyBytes_AS_STRING(memory) + start, value)
+        return source, start, size
 
 
 cdef class LeafAccess:

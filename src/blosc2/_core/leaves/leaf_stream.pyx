@@ -15,6 +15,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from blosc2._core.frame.frame_writer cimport RawKind, RawKinds
+from blosc2._core.io.ascii_text cimport ascii_text, with_slash
 from blosc2._core.io.checksum cimport zip_checksum
 from blosc2._core.io.source cimport Source
 from blosc2._core.keys.key_admission cimport KeyAdmission, KeySet, folded_hash, path_hash, plain_parent
@@ -22,15 +23,11 @@ from blosc2._core.keys.keytable cimport NO_KEY, KeyTable
 from blosc2._core.zip.archive cimport Archive
 from blosc2._core.zip.archive_writer cimport COLLECTED, ArchiveWriter
 from blosc2._core.zip.catalog cimport stem_length
-from blosc2._core.zip.central_record cimport Member
+from blosc2._core.zip.records cimport Member
 
 from blosc2.exceptions import FormatError
 
 cnp.import_array()
-
-cdef extern from "io/ascii_text.h":
-    const uint8_t *ascii_text(PyObject *text, Py_ssize_t *length)
-    object with_slash(object key)
 
 cdef enum:
     # Leaves between two calls of `progress`; signals are handled and other threads may run then.

@@ -12,12 +12,10 @@ from cpython.pythread cimport PyThread_get_thread_ident
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcmp, memset
 
+from blosc2._core.io.ascii_text cimport ascii_text
 from blosc2._core.io.steps cimport item_of, number_get, number_set, state_get, state_set, step_begin, step_end
 
 from _thread import get_ident
-
-cdef extern from "io/ascii_text.h":
-    const uint8_t *ascii_text(PyObject *text, Py_ssize_t *length)
 
 
 cdef class SessionState:

@@ -8,7 +8,7 @@ import numpy as np
 
 cimport cython
 cimport numpy as cnp
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.ref cimport PyObject, Py_INCREF, Py_XDECREF
 from cpython.slice cimport PySlice_AdjustIndices, PySlice_Check, PySlice_Unpack
@@ -19,11 +19,13 @@ from libc.string cimport memcmp, memcpy
 from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, KIND_RAW, MAX_BUFFER, Chunk
 from blosc2._core.codec.codec cimport DecodeContext, Encoder
 from blosc2._core.codec.thread_pool cimport Job, WorkerGroup, acquire_group, release_group, run_in_group
-from blosc2._core.frame.frame cimport Frame
-from blosc2._core.frame.part_blocks cimport part_block
-from blosc2._core.io.big_endian cimport big32, big64
+from blosc2._core.frame.frame cimport Frame, part_block
+from blosc2._core.io.endian cimport big32, big64, put32, put64
 from blosc2._core.io.source cimport Buffer, integers
-from blosc2._core.io.steps cimport counter_next, number_get, number_set, state_change, step_begin, step_end, step_lock
+from blosc2._core.io.steps cimport (
+    counter_next, never_count, number_get, number_set, state_change, step_begin, step_end, step_lock)
+from blosc2._core.zip.catalog cimport (
+    DESCRIPTION_START, LEAF_ARRAY, LEAF_ATTRIBUTES, LEAF_BATCHES, LEAF_OBJECTS, LEAF_OTHER, LEAF_SCHUNK, NO_SHAPE)
 
 from blosc2._core.io.sharing import free_in_child
 from blosc2.exceptions import FormatError
@@ -384,13 +386,53 @@ cnp.import_array()
 cdef extern from "numpy/arrayobject.h":
     object PyDataMem_GetHandler()
 
-cdef extern from "io/steps.h":
-    void never_count(object item)
-
 # What NumPy allocates with, to which each new array refers. It is there as long as the process.
 never_count(PyDataMem_GetHandler())
 
-cdef extern from "ndim/copy_rows.h" nogil:
+cdef extern from * nogil:
+    """
+    /* Copying rows of equal length. A call of `memcpy` takes as long as copying some 100 bytes, and rows of blocks are often
+     * shorter, so these are copied here. */
+    /* The first and the last `part` bytes of each row, which has no more than twice as many; they may overlap. */
+    #define B2_ROWS_OF_TWO(part) \
+        for (i = 0; i < n; i++) { \
+            uint8_t first[part], last[part]; \
+            memcpy(first, source + i * source_step, part); \
+            memcpy(last, source + i * source_step + run - part, part); \
+            memcpy(to + i * to_step, first, part); \
+            memcpy(to + i * to_step + run - part, last, part); \
+        } \
+        return
+
+    /* Rows of this length. */
+    #define B2_ROWS_OF(length) \
+        case length: \
+            for (i = 0; i < n; i++) memcpy(to + i * to_step, source + i * source_step, length); \
+            return
+
+    /* `n` rows of `run` bytes, which are `to_step` and `source_step` bytes apart. */
+    static inline void copy_rows(uint8_t *to, int64_t to_step, const uint8_t *source, int64_t source_step, int64_t n,
+                                 int64_t run) {
+        int64_t i;
+        switch (run) {
+        B2_ROWS_OF(1);
+        B2_ROWS_OF(2);
+        B2_ROWS_OF(4);
+        B2_ROWS_OF(8);
+        B2_ROWS_OF(16);
+        B2_ROWS_OF(32);
+        B2_ROWS_OF(64);
+        B2_ROWS_OF(128);
+        }
+        if (run == 3) { B2_ROWS_OF_TWO(2); }
+        if (run > 4 && run < 8) { B2_ROWS_OF_TWO(4); }
+        if (run > 8 && run < 16) { B2_ROWS_OF_TWO(8); }
+        if (run > 16 && run < 32) { B2_ROWS_OF_TWO(16); }
+        if (run > 32 && run < 64) { B2_ROWS_OF_TWO(32); }
+        if (run > 64 && run < 128) { B2_ROWS_OF_TWO(64); }
+        for (i = 0; i < n; i++) memcpy(to + i * to_step, source + i * source_step, (size_t) run);
+    }
+    """
     void copy_rows(uint8_t *to, int64_t to_step, const uint8_t *source, int64_t source_step, int64_t n, int64_t run)
 
 cdef extern from *:
@@ -847,3 +889,82 @@ cdef class Operation:
         """Raise what went wrong in any thread."""
         if self.status:
             self.frame.fail(<int> self.status, self.failed)
+
+
+# The description of a leaf in a few bytes, as catalogs have it: kind, shape, dtype, codec, sizes.
+
+
+cdef enum:
+    # A dtype of more bytes is that of a table; it is left out, and so is its leaf.
+    MOST_DTYPE = 4096
+
+
+def describe(Frame frame not None, dtype_of):
+    """The description of a frame, as catalogs have it.
+
+    Parameters
+    ----------
+    frame : Frame
+    dtype_of : callable
+        Turns the text of a dtype into a NumPy dtype, as for `parse_b2nd`.
+
+    Returns
+    -------
+    bytes
+        Empty for what a catalog cannot describe.
+
+    Raises
+    ------
+    FormatError
+        The metadata of an array is damaged.
+    """
+    cdef Geometry geometry
+    cdef int32_t length
+    cdef const uint8_t *m
+    cdef const uint8_t *text = NULL
+    cdef uint8_t *p
+    cdef int what, i, ndim = NO_SHAPE
+    cdef uint32_t text_length = 0
+    cdef uint64_t nbytes = <uint64_t> frame.nbytes
+    cdef bytes result, of_item
+    if frame.only_array:
+        what = LEAF_ARRAY
+    else:
+        names = frame.metalayers()
+        if "proxy-source" in names or "b2o" in names or "listarray" in names or "LazyArray" in names:
+            what = LEAF_OTHER
+        elif "vlarray" in names:
+            what = LEAF_OBJECTS
+        elif "batcharray" in names:
+            what = LEAF_BATCHES
+        else:
+            what = LEAF_ARRAY if "b2nd" in names else LEAF_SCHUNK
+    if what == LEAF_ARRAY:
+        geometry, dtype = parse_b2nd(frame, dtype_of)
+        ndim = geometry.c.ndim
+        nbytes = <uint64_t> geometry.c.size * <uint64_t> geometry.c.itemsize
+        m = frame.find_metalayer(b"b2nd", 4, &length)
+        if m == NULL:
+            return b""
+        if m[2] != ndim:    # the other axes are those of the dtype in the file
+            of_item = (dtype.str if dtype.names is None else str(dtype)).encode()
+            text, text_length = <const uint8_t *> PyBytes_AS_STRING(of_item), <uint32_t> len(of_item)
+        elif length > 6 + 19 * ndim + 6:
+            text = m + 6 + 19 * ndim + 6
+            text_length = <uint32_t> (length - (6 + 19 * ndim + 6))
+        if text_length > MOST_DTYPE:
+            return b""
+    result = PyBytes_FromStringAndSize(NULL, DESCRIPTION_START + (8 * ndim if ndim != NO_SHAPE else 0) + text_length)
+    p = <uint8_t *> PyBytes_AS_STRING(result)
+    p[0], p[1], p[2], p[3] = <uint8_t> what, <uint8_t> frame.codec, <uint8_t> ndim, 0
+    p = put64(put64(put32(p + 4, text_length), nbytes), <uint64_t> frame.cbytes)
+    if ndim != NO_SHAPE:
+        for i in range(ndim):
+            p = put64(p, <uint64_t> geometry.c.shape[i])
+    if text_length:
+        memcpy(p, text, text_length)
+    return result
+
+
+#: What stands for the attributes of a group, whatever they are.
+LEAF_OF_ATTRIBUTES = bytes((LEAF_ATTRIBUTES, 0, NO_SHAPE, 0)) + bytes(DESCRIPTION_START - 4)

@@ -21,13 +21,12 @@ from blosc2._core.codec.codec cimport (
 from blosc2._core.codec.shared_blocks cimport (
     SharedBlock, cache_is_on, foresee_block, foresee_bucket, is_block, leave_block, new_block, put_block, take_block)
 from blosc2._core.codec.thread_pool cimport Job, WorkerGroup, acquire_group, release_group, run_in_group, worth_threads
-from blosc2._core.frame.ask_chunks cimport find_blocks, is_most, is_wanted_whole, want_beginning, want_block, want_chunk
-from blosc2._core.frame.chunk_table cimport ChunkTable, stays_with_gil
-from blosc2._core.frame.frame cimport ChunkChecksum, Frame, check_chunk_checksums, chunk_checksums, note_checksum
-from blosc2._core.frame.part_blocks cimport LARGE_BLOCK, part_block
+from blosc2._core.frame.frame cimport (
+    LARGE_BLOCK, ChunkChecksum, ChunkTable, Frame, check_chunk_checksums, chunk_checksums, find_blocks, is_most,
+    is_wanted_whole, note_checksum, part_block, stays_with_gil, want_beginning, want_block, want_chunk)
 from blosc2._core.io.checksum cimport checksum, copy_and_checksum, joined, zip_checksum, zip_joined
-from blosc2._core.io.large_pages cimport FRESH_LEAST, FRESH_MOST, bring_pages, is_fresh
-from blosc2._core.io.little_endian cimport u32
+from blosc2._core.io.memory cimport FRESH_LEAST, FRESH_MOST, bring_pages, is_fresh, prefetch, prefetch_starts
+from blosc2._core.io.endian cimport u32
 from blosc2._core.io.readahead cimport (
     AHEAD_BYTES, PAGE, Wanted, begin_asking, end_asking, is_cold, is_due, send_early, send_requests)
 from blosc2._core.io.steps cimport counter_next, number_get, number_set, state_change, state_get, state_set
@@ -545,10 +544,6 @@ cdef inline void begin_tasks(Operation self, DecodeContext *context) noexcept no
 # cache stand in its table. Where stored ones begin stands in their chunk: that is brought first, and some parts later the
 # block. What is read here is a hint and nothing else: whoever decodes a block reads it anew, and checks it.
 
-
-cdef extern from "io/prefetch.h" nogil:
-    void prefetch(const uint8_t *start, int64_t length)
-    void prefetch_starts(const uint8_t *start, int64_t length)
 
 cdef enum:
     # Parts ahead of the one at hand whose blocks are brought, and what tells where these are.

@@ -1,8 +1,8 @@
 """ZIP archives: records, directories, and reading catalogs of leaves.
 
-Members are byte ranges here; `leaves` turns them into leaves, and `catalog_writing` makes catalogs.
+Members are byte ranges here; `leaves` turns them into leaves, and makes catalogs.
 """
 
 __all__ = [
-    "archive", "archive_writer", "catalog", "external_sort",
+    "archive", "archive_writer", "catalog",
 ]  # fmt: skip

@@ -1,9 +1,9 @@
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint8_t
 
-from blosc2._core.io.little_endian cimport u16
+from blosc2._core.io.endian cimport u16
 from blosc2._core.io.source cimport Source
 from blosc2._core.zip.catalog cimport Catalog, Pages
-from blosc2._core.zip.central_record cimport CENTRAL_LENGTH, Member, Record, open_named
+from blosc2._core.zip.records cimport CENTRAL_LENGTH, Member, Record, open_named
 
 
 cdef enum:

@@ -16,18 +16,17 @@ from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcmp, memcpy
 
 from blosc2._core.io.checksum cimport checksum, sum_range, zip_checksum
-from blosc2._core.io.large_pages cimport use_large_pages
-from blosc2._core.io.little_endian cimport u16, u32, u64
+from blosc2._core.io.memory cimport use_large_pages
+from blosc2._core.io.endian cimport u16, u32, u64
 from blosc2._core.io.readahead cimport PAGE, TAIL, ask_range, stop_guessing
 from blosc2._core.io.source cimport Source
 from blosc2._core.io.steps cimport address_get, address_set, publish_once
 from blosc2._core.zip.catalog cimport Catalog, Pages, find_catalog
-from blosc2._core.zip.central_record cimport (
-    CENTRAL_LENGTH, FLAG_UTF8, MEMBER_COMPRESSED, MEMBER_ENCRYPTED, MEMBER_FOLDER, MEMBER_OTHER_DISK, MEMBER_OUTSIDE,
-    MEMBER_SIZES_DIFFER, MEMBER_ZIP64_SHORT, Member, Record, flags_of, is_utf8, open_record, read_member, read_once)
-from blosc2._core.zip.end_record cimport (
-    COMMENT_COVERED, COMMENT_LENGTH, END64_LENGTH, END_LENGTH, LOCAL_LENGTH, LOCATOR_LENGTH, copy_known,
-    is_signature, last_end, write_comment)
+from blosc2._core.zip.records cimport (
+    CENTRAL_LENGTH, COMMENT_COVERED, COMMENT_LENGTH, END64_LENGTH, END_LENGTH, FLAG_UTF8, LOCAL_LENGTH, LOCATOR_LENGTH,
+    MEMBER_COMPRESSED, MEMBER_ENCRYPTED, MEMBER_FOLDER, MEMBER_OTHER_DISK, MEMBER_OUTSIDE, MEMBER_SIZES_DIFFER,
+    MEMBER_ZIP64_SHORT, Member, Record, copy_known, flags_of, is_signature, is_utf8, last_end, open_record,
+    read_member, read_once, write_comment)
 
 from blosc2.exceptions import FormatError
 

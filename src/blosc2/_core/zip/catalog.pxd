@@ -1,10 +1,10 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
 
-from blosc2._core.io.little_endian cimport u32, u64
+from blosc2._core.io.endian cimport u32, u64
 from blosc2._core.io.source cimport Source
 
 
-# The description of a leaf in a few bytes, as catalogs have it; `catalog_writing.descriptions` makes it of a frame.
+# The description of a leaf in a few bytes, as catalogs have it; `ndim.geometry` makes it of a frame.
 
 # What a leaf is, in a catalog.
 cdef enum:

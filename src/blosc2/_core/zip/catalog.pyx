@@ -14,10 +14,11 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcmp, memcpy
 
 from blosc2._core.io.checksum cimport checksum
-from blosc2._core.io.little_endian cimport u32, u64
+from blosc2._core.io.endian cimport u32, u64
+from blosc2._core.io.memory cimport read_once
 from blosc2._core.io.source cimport READ_SHORT, Source, failure_of, note_lost
 from blosc2._core.io.steps cimport address_get, address_set, flag_get, flag_set, state_get, state_set
-from blosc2._core.zip.central_record cimport read_once
+from blosc2._core.zip.key_bytes cimport last_segment_is
 
 from blosc2.exceptions import FormatError
 
@@ -44,9 +45,6 @@ cdef Py_ssize_t stem_length(const uint8_t *name, Py_ssize_t length) noexcept nog
             return i
     return length
 
-
-cdef extern from "keys/key_match.h" nogil:
-    bint last_segment_is(const uint8_t *key, size_t length, const char *name, size_t name_length)
 
 
 cdef bint describes_table(const uint8_t *key, Py_ssize_t length) noexcept nogil:
@@ -359,7 +357,7 @@ cdef class Catalog:
         return tuple([lengths[i] for i in range(ndim)])
 
     def description(self, int64_t rank):
-        """What is known of a leaf, by its number in the order of keys, as `descriptions.describe` gives it; or nothing."""
+        """What is known of a leaf, by its number in the order of keys, as `ndim.geometry.describe` gives it; or nothing."""
         cdef Leaf leaf, after
         self.load()
         if not 0 <= rank < self.count:

@@ -15,8 +15,7 @@ from queue import SimpleQueue
 from typing import Any, Final
 from weakref import WeakSet
 
-from blosc2._core.io.forking import Lock, in_child
-from blosc2._core.io.sharing import free_in_child, item_of
+from blosc2._core.io.sharing import Lock, free_in_child, in_child, item_of
 from blosc2._core.io.source import RemoteSource, Source
 from blosc2._files.remote import servers
 from blosc2._files.remote.answers import Answer, Failure, Server, Version, changed, changed_since_pickled, truncated

@@ -9,8 +9,7 @@ from typing import Any
 
 from blosc2._arrays import ready_in_children
 from blosc2._core.frame.frame import Frame
-from blosc2._core.io.forking import before_fork
-from blosc2._core.io.sharing import remembered
+from blosc2._core.io.sharing import before_fork, remembered
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.leaves.leaf_reader import LeafReader
 from blosc2._core.on_demand import import_now

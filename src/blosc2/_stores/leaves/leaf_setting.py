@@ -15,7 +15,7 @@ from blosc2._arrays import TINY, ArrayPlan, cframe_of, raw_kinds, tiny_frame
 from blosc2._backends import MAP_BYTES, NewFrame, new_key, suffix_of_frame
 from blosc2._core.frame.frame_writer import header_length
 from blosc2._core.io.source import Source
-from blosc2._core.leaves.leaf_setter import LeafSetter
+from blosc2._core.leaves.leaf_access import LeafSetter
 from blosc2._core.leaves.store_state import Change
 from blosc2._files import TemporaryFile
 from blosc2._frames import AnyChunk, Running, Stored, held_in_memory

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from blosc2 import _stores
 from blosc2._backends import ByteRange
 from blosc2._core.frame.frame import Frame
+from blosc2._core.io.sharing import hold
 from blosc2._core.leaves.store_state import Change
-from blosc2._core.leaves.weak_cache import hold
 from blosc2._files import Spool, TemporaryFile
 from blosc2._frames import FrameHandle, HandleOptions, MemoryHandle
 from blosc2._functions import wrap

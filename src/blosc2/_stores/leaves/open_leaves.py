@@ -8,9 +8,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from blosc2._backends import ByteRange
-from blosc2._core.io.sharing import item_of
+from blosc2._core.io.sharing import item_of, sweep
 from blosc2._core.leaves.store_state import HeldLeaves
-from blosc2._core.leaves.weak_cache import sweep
 from blosc2.exceptions import FormatError, UnsupportedKindError
 
 if TYPE_CHECKING:

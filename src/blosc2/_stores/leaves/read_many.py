@@ -10,7 +10,7 @@ import numpy as np
 from blosc2 import _indexing, _stores
 from blosc2._backends import canonical_key
 from blosc2._core.frame.frame import Frame
-from blosc2._core.leaves.leaf_batch import LeafBatch
+from blosc2._core.leaves.leaf_reader import LeafBatch
 from blosc2._core.ndim.grid_read import ReadMany, ReadTogether, work_of
 from blosc2._frames import array_of
 from blosc2._indexing import Items, Reader, Selection, Version, basic_selection, check_out, planned, reading

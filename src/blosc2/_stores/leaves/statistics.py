@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from blosc2._core.catalog_writing.descriptions import describe
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.sharing import item_of
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyListing
+from blosc2._core.ndim.geometry import describe
 from blosc2._core.zip.catalog import Catalog
 from blosc2._frames import format_dtype, parse_dtype
 from blosc2._options import needed
@@ -80,7 +80,7 @@ def kind_name(number: int) -> str:
 
 
 def leaf_info(description: bytes) -> LeafInfo:
-    """Read a description, as `_core.catalog_writing.descriptions.describe` makes it."""
+    """Read a description, as `_core.ndim.geometry.describe` makes it."""
     what, codec, ndim, length, nbytes, cbytes = _START.unpack_from(description)
     shape = None
     at = _START.size

@@ -17,7 +17,7 @@ import numpy as np
 
 from blosc2 import _stores
 from blosc2._backends import EMBED
-from blosc2._core.io.forking import in_child
+from blosc2._core.io.sharing import in_child
 from blosc2._files import file_identity
 from blosc2._frames import remote_version
 from blosc2._indexing import Items, Version, read_many

@@ -1,14 +1,79 @@
-/* What a look-up does for each key, without branches that hardware cannot foresee: then the next look-up waits for memory
- * together with this one. */
-#ifndef B2_KEY_MATCH_H
-#define B2_KEY_MATCH_H
+/* The bytes of keys: hashed, compared, looked at. */
+#ifndef B2_KEY_BYTES_H
+#define B2_KEY_BYTES_H
 
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "zip/key_hash.h"
+/* Hash of keys: SipHash-1-3 with a seed of 128 bits. Keys come from files: with a fixed hash, a file could be made whose
+ * keys all fall into one slot. */
+static inline uint64_t b2_rotated(uint64_t x, int bits) { return x << bits | x >> (64 - bits); }
 
+static inline uint64_t b2_word(const uint8_t *p) {
+    uint64_t word;
+    memcpy(&word, p, 8);
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    word = __builtin_bswap64(word);
+#endif
+    return word;
+}
+
+#define B2_SIP_ROUND                                                                                                   \
+    do {                                                                                                               \
+        v0 += v1; v1 = b2_rotated(v1, 13) ^ v0; v0 = b2_rotated(v0, 32);                                               \
+        v2 += v3; v3 = b2_rotated(v3, 16) ^ v2;                                                                        \
+        v0 += v3; v3 = b2_rotated(v3, 21) ^ v0;                                                                        \
+        v2 += v1; v1 = b2_rotated(v1, 17) ^ v2; v2 = b2_rotated(v2, 32);                                               \
+    } while (0)
+
+/* Hashes of the beginnings of one path, each longer than the one before: together they take as long as that of the last. */
+typedef struct {
+    uint64_t v0, v1, v2, v3;
+    size_t done;
+} prefix_hashes;
+
+static inline void start_prefixes(prefix_hashes *state, uint64_t seed0, uint64_t seed1) {
+    state->v0 = seed0 ^ UINT64_C(0x736F6D6570736575);
+    state->v1 = seed1 ^ UINT64_C(0x646F72616E646F6D);
+    state->v2 = seed0 ^ UINT64_C(0x6C7967656E657261);
+    state->v3 = seed1 ^ UINT64_C(0x7465646279746573);
+    state->done = 0;
+}
+
+static inline uint64_t next_prefix(prefix_hashes *state, const uint8_t *p, size_t length) {
+    uint64_t v0 = state->v0, v1 = state->v1, v2 = state->v2, v3 = state->v3;
+    uint64_t word;
+    uint8_t last[8] = {0};
+    size_t done = state->done;
+    for (; done + 8 <= length; done += 8) {
+        word = b2_word(p + done);
+        v3 ^= word;
+        B2_SIP_ROUND;
+        v0 ^= word;
+    }
+    state->v0 = v0, state->v1 = v1, state->v2 = v2, state->v3 = v3;
+    state->done = done;
+    memcpy(last, p + done, length - done);
+    word = b2_word(last) | (uint64_t)length << 56;
+    v3 ^= word;
+    B2_SIP_ROUND;
+    v0 ^= word;
+    v2 ^= 0xFF;
+    B2_SIP_ROUND;
+    B2_SIP_ROUND;
+    B2_SIP_ROUND;
+    return v0 ^ v1 ^ v2 ^ v3;
+}
+
+static inline uint64_t key_hash(uint64_t seed0, uint64_t seed1, const uint8_t *p, size_t length) {
+    prefix_hashes state;
+    start_prefixes(&state, seed0, seed1);
+    return next_prefix(&state, p, length);
+}
+
+/* What a look-up does for each key, without branches that hardware cannot foresee: then the next look-up waits for memory
+ * together with this one. */
 /* A call would take as long as what it does for a short key. */
 #if defined(__GNUC__) || defined(__clang__)
 #define B2_ALWAYS_INLINE static inline __attribute__((always_inline))
@@ -98,5 +163,4 @@ static inline int first_match(const uint8_t *slots, uint64_t tag, int offset_bit
     return i;
 #endif
 }
-
 #endif

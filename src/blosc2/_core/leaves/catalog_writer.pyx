@@ -18,23 +18,21 @@ from libc.string cimport memcmp, memcpy, memmove, memset
 
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.io.checksum cimport checksum
-from blosc2._core.io.large_pages cimport bring_pages
-from blosc2._core.io.little_endian cimport put, put32, put64, u32, u64
-from blosc2._core.keys.gone_ranges cimport GoneRanges, after_gone, find_ranges, gone_within
+from blosc2._core.io.endian cimport put, put32, put64, u32, u64
+from blosc2._core.io.memory cimport bring_pages, prefetch, use_large_pages
 from blosc2._core.keys.key_order cimport before_in_order, shared
 from blosc2._core.keys.keytable cimport DAMAGED, KeyTable, Text
-from blosc2._core.zip.archive_writer cimport COLLECTED, ArchiveWriter, Collected
+from blosc2._core.keys.listing cimport GoneRanges, after_gone, find_ranges, gone_within
+from blosc2._core.zip.archive_writer cimport COLLECTED, ArchiveWriter, Collected, SortedItem, SortedRuns
 from blosc2._core.zip.catalog cimport (
     FOOTER_LENGTH, LEAF_ATTRIBUTES, LEAF_LENGTH, LEAF_UNKNOWN, MAX_DIM, MOST_KINDS, OFFSET_BITS, PAGE, SAMPLE,
     SLOT_LENGTH, TALLY_LENGTH, Catalog, Description, Leaf, describe_nothing, describes_table, slot_home, slot_offset,
     slot_tag, unpack_description)
-from blosc2._core.zip.central_record cimport CENTRAL_LENGTH, Record, open_record
-from blosc2._core.zip.end_record cimport is_wide
-from blosc2._core.zip.external_sort cimport SortedItem, SortedRuns
-from blosc2._core.zip.key_hash cimport key_hash, next_prefix, prefix_hashes, start_prefixes
+from blosc2._core.zip.key_bytes cimport key_hash, last_segment_is, next_prefix, prefix_hashes, start_prefixes
+from blosc2._core.zip.records cimport CENTRAL_LENGTH, Record, is_wide, open_record
 
-from blosc2._core.catalog_writing.descriptions import describe
 from blosc2._core.io.checksum import crc32
+from blosc2._core.ndim.geometry import describe
 from blosc2._core.zip.catalog import NAME
 from blosc2.exceptions import FormatError
 
@@ -429,9 +427,6 @@ cdef enum:
     WAITING = 16
 
 
-cdef extern from "io/prefetch.h" nogil:
-    void prefetch(const uint8_t *start, int64_t length)
-
 
 cdef class PathSlots:
     """Puts paths into slots, some steps after their slots were asked for: those of a large hash are not in a cache."""
@@ -503,9 +498,6 @@ cdef struct SlotChange:
     uint64_t hashed         # of a path
     int64_t before, now     # where its slot leads to in the old directory, and in the new one; -1 where there is none
 
-
-cdef extern from "io/large_pages.h" nogil:
-    void use_large_pages(void *start, size_t length)
 
 cdef enum:
     # How far from its home a new path may be put: with two slots for three paths no run is as long as that. Whoever knows
@@ -702,9 +694,6 @@ cdef class SlotChanges:
 # What the last catalog says of its leaves must have been compared with the directory (`KeyTable.sound`), or be this writer's
 # own.
 
-
-cdef extern from "keys/key_match.h" nogil:
-    bint last_segment_is(const uint8_t *key, size_t length, const char *name, size_t name_length)
 
 
 cdef struct Change:

@@ -2,10 +2,9 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from blosc2._core.keys.keytable import KeyTable
-from blosc2._core.zip.archive_writer import ArchiveWriter
+from blosc2._core.zip.archive_writer import ArchiveWriter, SortedRuns
 from blosc2._core.zip.catalog import NAME as NAME
 from blosc2._core.zip.catalog import Catalog
-from blosc2._core.zip.external_sort import SortedRuns
 
 class LeafKinds: ...
 
