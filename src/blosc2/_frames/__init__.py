@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 from blosc2._core.on_demand import on_demand
 from blosc2._frames.chunks import ChangeableChunks, chunk_range, chunks_as_items, existing_chunk, read_bytes, read_into
 from blosc2._frames.dtypes import dtype_from_description, format_dtype, is_masked, parse_dtype, refuse_unstorable
-from blosc2._frames.handle import FrameHandle, HandleOptions, Stored, StoredFrame, array_of, make_plugin, vlmeta_chunk
+from blosc2._frames.handle import (
+    SECTOR,
+    FrameHandle,
+    HandleOptions,
+    Stored,
+    StoredFrame,
+    array_of,
+    make_plugin,
+    vlmeta_chunk,
+)
 from blosc2._frames.header_fields import (
     CBYTES_AT,
     CHUNK_HEADER,
@@ -32,7 +41,7 @@ from blosc2._frames.header_fields import (
 from blosc2._frames.opening import forget_recent_frames, open_handle, recent_frame, set_file_cache
 
 if TYPE_CHECKING:
-    from blosc2._frames.append import TRAILER_START, TRAILER_TAIL, Growth, end_of_versions, trailers
+    from blosc2._frames.append import TRAILER_START, TRAILER_TAIL, Growth, NextVersion, end_of_versions, trailers
     from blosc2._frames.changeable import FileHandle, MemoryHandle
     from blosc2._frames.checksums import (
         MARK,
@@ -155,7 +164,7 @@ if TYPE_CHECKING:
     )
 else:
     __getattr__ = on_demand(__name__, {
-        "append": "TRAILER_START TRAILER_TAIL Growth end_of_versions trailers",
+        "append": "TRAILER_START TRAILER_TAIL Growth NextVersion end_of_versions trailers",
         "changeable": "FileHandle MemoryHandle",
         "checksums": (
             "MARK MARK_AT Running as_table buffers_with_checksums carried check_body check_chunks check_reads "
