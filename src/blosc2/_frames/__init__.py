@@ -78,25 +78,13 @@ if TYPE_CHECKING:
     )
     from blosc2._frames.chunks import lazy_chunk
     from blosc2._frames.directory import (
-        ChunkNumbers,
-        Directory,
         DirectoryHandle,
         Integers,
         ReadOnlyDirectoryHandle,
         chunk_file,
         chunk_number,
         directory_handle,
-        first_free,
         frame_of_head,
-        from_file,
-        head_identity,
-        locked_directory,
-        pack_head,
-        publish_head,
-        read_directory,
-        read_head,
-        take_back,
-        write_chunk,
         write_directory,
     )
     from blosc2._frames.metadata import (
@@ -146,20 +134,16 @@ if TYPE_CHECKING:
         UNINIT_OFFSET,
         ZERO_OFFSET,
         AnyChunk,
-        EditedChunks,
         Fields,
         FrameUpdate,
-        all_chunks,
         check_table,
         frame_byte_range,
         frame_bytes,
         held_in_memory,
         hole_before,
         lay_out,
-        numbered,
         plain_byte_range,
         with_padding,
-        write_chunks,
         write_frame,
     )
 else:
@@ -176,9 +160,8 @@ else:
         ),
         "chunks": "lazy_chunk",
         "directory": (
-            "ChunkNumbers Directory DirectoryHandle Integers ReadOnlyDirectoryHandle chunk_file chunk_number "
-            "directory_handle first_free frame_of_head from_file head_identity locked_directory pack_head "
-            "publish_head read_directory read_head take_back write_chunk write_directory"
+            "DirectoryHandle Integers ReadOnlyDirectoryHandle chunk_file chunk_number directory_handle "
+            "frame_of_head write_directory"
         ),
         "metadata": (
             "FEW_BYTES MAX_ENTRIES Meta Together VLMeta check_stored_readable pack pack_checked pack_metalayers "
@@ -192,8 +175,8 @@ else:
         "pickled": "LOST_ERRORS FrameVersion LostHandle path_of_any_version path_to_pickle remote_version version_of",
         "shared": "FollowingHandle shared_handle",
         "update": (
-            "ALIGNMENT NAN_OFFSET SMALL_FRAME UNINIT_OFFSET ZERO_OFFSET AnyChunk EditedChunks Fields FrameUpdate "
-            "all_chunks check_table frame_byte_range frame_bytes held_in_memory hole_before lay_out numbered "
-            "plain_byte_range with_padding write_chunks write_frame"
+            "ALIGNMENT NAN_OFFSET SMALL_FRAME UNINIT_OFFSET ZERO_OFFSET AnyChunk Fields FrameUpdate check_table "
+            "frame_byte_range frame_bytes held_in_memory hole_before lay_out plain_byte_range with_padding "
+            "write_frame"
         ),
     })  # fmt: skip

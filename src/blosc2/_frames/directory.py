@@ -50,6 +50,7 @@ from blosc2._files import (
 from blosc2._frames.changeable import Draft, Drafting
 from blosc2._frames.handle import FrameHandle, HandleOptions
 from blosc2._frames.header_fields import (
+    CBYTES_AT,
     CHUNK_HEADER,
     CHUNK_SIZES,
     FRAME_HEADER,
@@ -199,7 +200,6 @@ def most_descriptors() -> int:
 
 # The file that is locked where directories cannot be locked.
 _LOCK_FILE: Final = f"{HEADER_FILE}.b2lock"
-_CBYTES = 39
 _CHUNK_NAME = re.compile("[0-9A-F]{8}")
 _LAST_NUMBER: Final = 0xFFFFFFFF
 # How often, and for how many seconds, a reader tries again because writers were faster.
@@ -294,7 +294,7 @@ def frame_of_head(name: str, head: bytes) -> tuple[Frame, Integers]:
         raise FormatError("this is not the header of a directory frame", path=name, offset=FRAME_TYPE_AT)
     # Without chunks between header and offsets table, it reads as a contiguous frame with 0 bytes of chunks.
     data[FRAME_TYPE_AT] &= 0xF0
-    struct.pack_into(">q", data, _CBYTES, 0)
+    struct.pack_into(">q", data, CBYTES_AT, 0)
     frame = Frame.open(Source.of_buffer(bytes(data), name))
     if not frame.nbytes:
         return frame, np.zeros(0, np.int64)

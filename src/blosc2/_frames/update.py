@@ -22,14 +22,13 @@ from blosc2._core.io.source import Source
 from blosc2._core.ndim.grid_write import StoredChunk
 from blosc2._files import BUDGET, ByteRange, Spooled, TemporaryFile, check_unchanged, checked_pieces, held
 from blosc2._frames.checksums import Known, Running, Sums, carried, check_chunks
-from blosc2._frames.header_fields import PADDING
+from blosc2._frames.header_fields import CHUNK_HEADER, PADDING
 from blosc2._options import FIELDS
 from blosc2.exceptions import FormatError
 
 #: What payloads are aligned to: a cache line, and more than any item needs.
 ALIGNMENT = 64
 
-_CHUNK_HEADER = 32
 _MOST_METALAYERS = 16
 
 
@@ -37,13 +36,13 @@ def with_padding(metalayers: dict[str, bytes]) -> dict[str, bytes]:
     """Metalayers with padding that aligns the first payload. Unchanged if one more does not fit."""
     if len(metalayers) >= _MOST_METALAYERS:
         return metalayers
-    size = (_CHUNK_HEADER - header_length({**metalayers, PADDING: b"\xc4\0"})) % ALIGNMENT
+    size = (CHUNK_HEADER - header_length({**metalayers, PADDING: b"\xc4\0"})) % ALIGNMENT
     return {**metalayers, PADDING: bytes((0xC4, size)) + bytes(size)}
 
 
 def hole_before(position: int) -> bytes:
     """The filling before a chunk that would start at this position of an aligned frame."""
-    return bytes((_CHUNK_HEADER - position) % ALIGNMENT)
+    return bytes((CHUNK_HEADER - position) % ALIGNMENT)
 
 
 def aligned_offsets(start: int, lengths: Integers) -> Integers:
