@@ -103,7 +103,7 @@ if TYPE_CHECKING:
         unpack,
         which_has,
     )
-    from blosc2._frames.new_frame import FrameContent, check_target, copy_frame, new_handle
+    from blosc2._frames.new_frame import check_target, copy_frame, new_handle
     from blosc2._frames.parameters import (
         LOSSY_CODECS,
         ConstructorKeywords,
@@ -135,6 +135,7 @@ if TYPE_CHECKING:
         ZERO_OFFSET,
         AnyChunk,
         Fields,
+        FrameContent,
         FrameUpdate,
         check_table,
         frame_byte_range,
@@ -167,7 +168,7 @@ else:
             "FEW_BYTES MAX_ENTRIES Meta Together VLMeta check_stored_readable pack pack_checked pack_metalayers "
             "set_strict_compatibility strict_compatibility text_name unpack which_has"
         ),
-        "new_frame": "FrameContent check_target copy_frame new_handle",
+        "new_frame": "check_target copy_frame new_handle",
         "parameters": (
             "LOSSY_CODECS ConstructorKeywords array_keywords check_declared check_for_bytes check_lossy_codec "
             "cparams_keywords dparams_keywords encode forget_encoders schunk_keywords"
@@ -175,8 +176,8 @@ else:
         "pickled": "LOST_ERRORS FrameVersion LostHandle path_of_any_version path_to_pickle remote_version version_of",
         "shared": "FollowingHandle shared_handle",
         "update": (
-            "ALIGNMENT NAN_OFFSET SMALL_FRAME UNINIT_OFFSET ZERO_OFFSET AnyChunk Fields FrameUpdate check_table "
-            "frame_byte_range frame_bytes held_in_memory hole_before lay_out plain_byte_range with_padding "
+            "ALIGNMENT NAN_OFFSET SMALL_FRAME UNINIT_OFFSET ZERO_OFFSET AnyChunk Fields FrameContent FrameUpdate "
+            "check_table frame_byte_range frame_bytes held_in_memory hole_before lay_out plain_byte_range with_padding "
             "write_frame"
         ),
     })  # fmt: skip
