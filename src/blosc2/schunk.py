@@ -84,11 +84,12 @@ class SChunk(ChangeableChunks):
         encoding = encoding_of(cparams, cparams.typesize, cparams.blocksize)
         _frames.check_for_bytes(encoding)
         content = _frames.FrameContent(
+            _frames.Fields(encoding, chunksize), _frames.pack_metalayers(storage.meta), {},
             _frames.compressed_pieces(encoding, view, chunksize, cparams.nthreads), -(-len(view) // chunksize),
-            len(view), chunksize, _frames.pack_metalayers(storage.meta),
+            len(view),
         )  # fmt: skip
         options = HandleOptions(deserialize=policy, dparams=keywords.dparams, cparams=cparams)
-        self._handle = _frames.new_handle(storage, encoding, content, options)
+        self._handle = _frames.new_handle(storage, content, options)
 
     @classmethod
     def _of(cls, handle: FrameHandle) -> SChunk:

@@ -155,7 +155,7 @@ def test_every_call_may_fail(
     path = tmp_path / "x.b2e"
     old_values = filled(path)
     original = path.read_bytes()
-    import blosc2._backends.embedded.writing as module
+    import blosc2._frames.append as module
 
     plain_write, plain_sync = module._write_at, os.fsync
 
@@ -260,7 +260,7 @@ def test_writing_anew_may_fail(after: bool, tmp_path: Path, monkeypatch: pytest.
 def test_order_and_number_of_syncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.b2e"
     filled(path)
-    import blosc2._backends.embedded.writing as module
+    import blosc2._frames.append as module
 
     done: list[Any] = []
     plain_write, plain_sync = module._write_at, os.fsync

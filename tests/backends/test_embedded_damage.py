@@ -285,7 +285,7 @@ def test_a_failed_append_in_a_directory_can_be_tried_again(tmp_path: Path, monke
     with blosc2.DictStore(path, threshold=1 << 20) as store:
         store["/a"] = [1]
         store["/c"] = [3]
-    import blosc2._backends.embedded.writing as module
+    import blosc2._frames.append as module
 
     for n in range(2):
         store = blosc2.DictStore(path, threshold=1 << 20)
@@ -317,8 +317,8 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Limits so small that every road is taken by small stores."""
     monkeypatch.setattr("blosc2._backends.embedded.frame_layout._LEAST_CHUNK", 1 << 10)
     monkeypatch.setattr("blosc2._backends.embedded.frame_layout.LARGEST_CHUNK", 1 << 13)
-    for module in ("frame_layout", "writing"):
-        monkeypatch.setattr(f"blosc2._backends.embedded.{module}._PIECE", 1 << 9)
+    monkeypatch.setattr("blosc2._backends.embedded.frame_layout._PIECE", 1 << 9)
+    monkeypatch.setattr("blosc2._frames.append._AT_ONCE", 1 << 9)
     monkeypatch.setattr("blosc2._backends.embedded.frame_layout._ZEROS", bytes(1 << 9))
     monkeypatch.setattr("blosc2._backends.embedded.writing._SHORT_TAIL", 1 << 10)
     monkeypatch.setattr("blosc2._backends.embedded.writing._SLACK", 1 << 14)

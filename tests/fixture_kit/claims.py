@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from blosc2._frames.handle import vlmeta_chunk
-from blosc2._frames.update import Fields, lay_out
+from blosc2._frames.update import Fields, FrameContent, lay_out
 
 NONE = (0, 0, 0, 0, 0, 0)
 LIKE = SimpleNamespace(
@@ -33,10 +33,9 @@ def write_frame(
     """Write a frame of these chunks; one special offset may stand for `count` of them."""
     like = SimpleNamespace(**{**vars(LIKE), "typesize": typesize})
     parts: list[Any] = []
-    head = lay_out(
-        parts.append, Fields(like, 0 if variable else chunksize, variable=variable), metalayers or {}, vlmeta or {},
-        chunks, len(chunks) if count is None else count, nbytes,
-    )  # fmt: skip
+    fields = Fields(like, 0 if variable else chunksize, variable=variable)
+    count = len(chunks) if count is None else count
+    head = lay_out(parts.append, FrameContent(fields, metalayers or {}, vlmeta or {}, chunks, count, nbytes))
     data = b"".join([head, *map(bytes, parts)])
     path.write_bytes(data)
     return data

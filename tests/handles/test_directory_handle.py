@@ -17,7 +17,7 @@ from fixture_kit.isolated import environment
 import blosc2
 from blosc2 import NDArray, SChunk, SpecialValue
 from blosc2._frames import directory as directory_frame
-from blosc2._frames.update import NAN_OFFSET, Fields
+from blosc2._frames.update import NAN_OFFSET, Fields, FrameContent
 from blosc2.exceptions import FormatError
 
 ITEMS = np.arange(1000, dtype="<i4") // 7
@@ -318,7 +318,7 @@ def test_entries_that_cannot_be(entries: list[int], reason: str, path: Path) -> 
     frame, _ = directory_frame.frame_of_head(str(head), head.read_bytes())
     fields = Fields(frame, 100, variable=False, vlblocks=False)
     assert blosc2.check(str(path)).ok
-    head.write_bytes(directory_frame.pack_head(fields, {}, {}, entries, 4, 400, 400))
+    head.write_bytes(directory_frame.pack_head(FrameContent(fields, {}, {}, (), 4, 400), entries, 400))
     with pytest.raises(FormatError, match=reason):
         blosc2.open(path)[:]
     assert [reason in one.problem for one in blosc2.check(str(path)).findings] == [True]
@@ -341,7 +341,7 @@ def test_a_chunk_of_the_last_number(path: Path) -> None:
     head = path / "chunks.b2frame"
     frame, _ = directory_frame.frame_of_head(str(head), head.read_bytes())
     fields = Fields(frame, 4, variable=False, vlblocks=False)
-    head.write_bytes(directory_frame.pack_head(fields, {}, {}, [0xFFFFFFFF], 1, 4, 36))
+    head.write_bytes(directory_frame.pack_head(FrameContent(fields, {}, {}, (), 1, 4), [0xFFFFFFFF], 36))
     (path / "00000000.chunk").rename(path / "FFFFFFFF.chunk")
     schunk = blosc2.open(path, mode="a")
     assert schunk[:] == b"aaaa"

@@ -284,19 +284,19 @@ def test_two_versions_of_one_tick(tmp_path: Path, kind: str, source: str | None)
 
 def test_a_header_that_comes_after_its_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader that opens between the two writes of an append, and then asks within the same tick."""
-    from blosc2._backends.embedded import writing as embedded_writing
+    from blosc2._frames.append import NextVersion
 
     path = tmp_path / "x.b2e"
     store = blosc2.EmbedStore(path, mode="w")
     store["/a"] = NOISE[:5000]
     store.flush()
-    real, seen = embedded_writing.Append._show, []
+    real, seen = NextVersion._show, []
 
     def show(self: Any, header: bytes) -> None:
         seen.append((blosc2.open(path), os.stat(path)))
         real(self, header)
 
-    monkeypatch.setattr(embedded_writing.Append, "_show", show)
+    monkeypatch.setattr(NextVersion, "_show", show)
     store["/b"] = [1]
     store.flush()
     reader, status = seen[0]

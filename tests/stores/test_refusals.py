@@ -17,8 +17,8 @@ import blosc2
 from blosc2._backends import tiers
 from blosc2._backends.directory import leaf_files
 from blosc2._backends.embedded import backend as embedded_backend
-from blosc2._backends.embedded import writing as embedded_writing
 from blosc2._backends.zip import backend as zip_backend
+from blosc2._frames.append import NextVersion
 
 
 @pytest.fixture
@@ -188,7 +188,7 @@ def test_a_flush_that_is_tried_again(
     """What a rename that waits refers to is what lay under the key when it was made."""
     module: Any = {".b2d": leaf_files, ".b2z": zip_backend, ".b2e": embedded_backend}[suffix]
     if name == "_show":
-        module = embedded_writing.Append
+        module = NextVersion
     elif name == "Embedded" and suffix != ".b2e":
         module = tiers
     path = str(tmp_path / f"store{suffix}")

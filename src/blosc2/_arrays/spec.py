@@ -211,12 +211,11 @@ class ArrayPlan:
         ready_to_change()  # before anything is begun
         geometry = self.geometry
         count: int = geometry.nchunks
-        content = FrameContent(
-            chunks if geometry.size else (), count, count * geometry.chunk_nbytes, self._chunksize, self.metalayers,
-            vlmeta, variable=self._chunksize == 0,
-        )  # fmt: skip
+        fields = Fields(self.encoding, self._chunksize, variable=self._chunksize == 0)
+        stored = chunks if geometry.size else ()
+        content = FrameContent(fields, self.metalayers, vlmeta or {}, stored, count, count * geometry.chunk_nbytes)
         options = HandleOptions(deserialize="full", dparams=self.keywords.dparams, cparams=self.cparams)
-        return new_handle(self.keywords.storage, self.encoding, content, options)
+        return new_handle(self.keywords.storage, content, options)
 
     def lay_out(
         self,
@@ -228,7 +227,7 @@ class ArrayPlan:
         """Write the frame of these chunks but for its header, which is returned; with `checksums`, it carries them."""
         count: int = self.geometry.nchunks
         nbytes = count * self.geometry.chunk_nbytes
-        return lay_out(write, self.fields, self.metalayers, vlmeta, chunks, count, nbytes, checksums)
+        return lay_out(write, FrameContent(self.fields, self.metalayers, vlmeta, chunks, count, nbytes), checksums)
 
     @property
     def fields(self) -> Fields:

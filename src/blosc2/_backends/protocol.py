@@ -11,10 +11,11 @@ from abc import ABC, abstractmethod
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
+from blosc2 import _files
 from blosc2._backends.embedded_map import Embedded, verify_value
 from blosc2._backends.layout import ByteRange, Renamed
 from blosc2._backends.layout import NewVersion as NewVersion
-from blosc2._backends.temporary import SpilledValues
+from blosc2._backends.temporary import stage_values
 from blosc2._core.frame.frame import Frame
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyListing
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from blosc2._backends.writer_lock import WriterLock
     from blosc2._backends.zip.members import Members
     from blosc2._backends.zip.publishing import LeafStream
-    from blosc2._files import Progress
+    from blosc2._files import Progress, TemporaryFile
 
 
 class Settles(Protocol):
@@ -108,7 +109,7 @@ class Backend(ABC):
         self.advice = None if how.advise is None else lasting(how.advise)
         # What is in it holds until another list takes its place: see `Contents`.
         self._listings: list[KeyListing] = []
-        self._waiting: SpilledValues | None = None  # made when something waits
+        self._waiting: TemporaryFile | None = None  # of staged values; freed with the last of these
         self._closed = False
 
     # ------------------------------------------------------------------ open
@@ -272,9 +273,9 @@ class Backend(ABC):
     # ------------------------------------------------------------------ stage, publish, compact
     def stage(self, changes: dict[str, ByteRange], tiers: Mapping[str, bool]) -> dict[str, ByteRange]:  # noqa: ARG002 - where there are two
         """Move unpublished frames out of memory. Returns where they are now."""
-        if self._waiting is None:
-            self._waiting = SpilledValues(self.root)
-        return self._waiting.stage(changes)
+        if self._waiting is None and self.root is not None and changes:
+            self._waiting = _files.TemporaryFile(self.root)
+        return stage_values(changes, self._waiting)
 
     def forget_staged(self) -> None:
         """All staged frames are published and read."""

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 from blosc2._core.on_demand import on_demand
 from blosc2._frames.chunks import ChangeableChunks, chunk_range, chunks_as_items, existing_chunk, read_bytes, read_into
 from blosc2._frames.dtypes import dtype_from_description, format_dtype, is_masked, parse_dtype, refuse_unstorable
-from blosc2._frames.handle import FrameHandle, HandleOptions, Stored, StoredFrame, array_of, make_plugin, vlmeta_chunk
+from blosc2._frames.handle import (
+    SECTOR,
+    FrameHandle,
+    HandleOptions,
+    Stored,
+    StoredFrame,
+    array_of,
+    make_plugin,
+    vlmeta_chunk,
+)
 from blosc2._frames.header_fields import (
     CBYTES_AT,
     CHUNK_HEADER,
@@ -32,7 +41,7 @@ from blosc2._frames.header_fields import (
 from blosc2._frames.opening import forget_recent_frames, open_handle, recent_frame, set_file_cache
 
 if TYPE_CHECKING:
-    from blosc2._frames.append import TRAILER_START, TRAILER_TAIL, Growth, end_of_versions, trailers
+    from blosc2._frames.append import TRAILER_START, TRAILER_TAIL, Growth, NextVersion, end_of_versions, trailers
     from blosc2._frames.changeable import FileHandle, MemoryHandle
     from blosc2._frames.checksums import (
         MARK,
@@ -69,25 +78,13 @@ if TYPE_CHECKING:
     )
     from blosc2._frames.chunks import lazy_chunk
     from blosc2._frames.directory import (
-        ChunkNumbers,
-        Directory,
         DirectoryHandle,
         Integers,
         ReadOnlyDirectoryHandle,
         chunk_file,
         chunk_number,
         directory_handle,
-        first_free,
         frame_of_head,
-        from_file,
-        head_identity,
-        locked_directory,
-        pack_head,
-        publish_head,
-        read_directory,
-        read_head,
-        take_back,
-        write_chunk,
         write_directory,
     )
     from blosc2._frames.metadata import (
@@ -106,7 +103,7 @@ if TYPE_CHECKING:
         unpack,
         which_has,
     )
-    from blosc2._frames.new_frame import FrameContent, check_target, copy_frame, new_handle
+    from blosc2._frames.new_frame import check_target, copy_frame, new_handle
     from blosc2._frames.parameters import (
         LOSSY_CODECS,
         ConstructorKeywords,
@@ -137,25 +134,22 @@ if TYPE_CHECKING:
         UNINIT_OFFSET,
         ZERO_OFFSET,
         AnyChunk,
-        EditedChunks,
         Fields,
+        FrameContent,
         FrameUpdate,
-        all_chunks,
         check_table,
         frame_byte_range,
         frame_bytes,
         held_in_memory,
         hole_before,
         lay_out,
-        numbered,
         plain_byte_range,
         with_padding,
-        write_chunks,
         write_frame,
     )
 else:
     __getattr__ = on_demand(__name__, {
-        "append": "TRAILER_START TRAILER_TAIL Growth end_of_versions trailers",
+        "append": "TRAILER_START TRAILER_TAIL Growth NextVersion end_of_versions trailers",
         "changeable": "FileHandle MemoryHandle",
         "checksums": (
             "MARK MARK_AT Running as_table buffers_with_checksums carried check_body check_chunks check_reads "
@@ -167,15 +161,14 @@ else:
         ),
         "chunks": "lazy_chunk",
         "directory": (
-            "ChunkNumbers Directory DirectoryHandle Integers ReadOnlyDirectoryHandle chunk_file chunk_number "
-            "directory_handle first_free frame_of_head from_file head_identity locked_directory pack_head "
-            "publish_head read_directory read_head take_back write_chunk write_directory"
+            "DirectoryHandle Integers ReadOnlyDirectoryHandle chunk_file chunk_number directory_handle "
+            "frame_of_head write_directory"
         ),
         "metadata": (
             "FEW_BYTES MAX_ENTRIES Meta Together VLMeta check_stored_readable pack pack_checked pack_metalayers "
             "set_strict_compatibility strict_compatibility text_name unpack which_has"
         ),
-        "new_frame": "FrameContent check_target copy_frame new_handle",
+        "new_frame": "check_target copy_frame new_handle",
         "parameters": (
             "LOSSY_CODECS ConstructorKeywords array_keywords check_declared check_for_bytes check_lossy_codec "
             "cparams_keywords dparams_keywords encode forget_encoders schunk_keywords"
@@ -183,8 +176,8 @@ else:
         "pickled": "LOST_ERRORS FrameVersion LostHandle path_of_any_version path_to_pickle remote_version version_of",
         "shared": "FollowingHandle shared_handle",
         "update": (
-            "ALIGNMENT NAN_OFFSET SMALL_FRAME UNINIT_OFFSET ZERO_OFFSET AnyChunk EditedChunks Fields FrameUpdate "
-            "all_chunks check_table frame_byte_range frame_bytes held_in_memory hole_before lay_out numbered "
-            "plain_byte_range with_padding write_chunks write_frame"
+            "ALIGNMENT NAN_OFFSET SMALL_FRAME UNINIT_OFFSET ZERO_OFFSET AnyChunk Fields FrameContent FrameUpdate "
+            "check_table frame_byte_range frame_bytes held_in_memory hole_before lay_out plain_byte_range with_padding "
+            "write_frame"
         ),
     })  # fmt: skip

@@ -51,8 +51,9 @@ _TRAILER_END: Final = rb"(?s)\xce(....)\xd8\0{17}"
 _SHORTEST: Final = 35
 # Where the header fields that make a version current begin.
 _FIELDS: Final = 16
-# Bytes that are read at a time, and written at a time from memory.
+# Bytes that are read at a time, and that are written at a time from memory.
 _PIECE: Final = 4 << 20
+_AT_ONCE: Final = 1 << 20
 # A file is written anew when its dead bytes exceed the live ones this many times, and this many bytes.
 _DEAD: Final = 2
 _SLACK: Final = 1 << 20
@@ -61,6 +62,131 @@ _NOTHING: Final = np.zeros(0, np.int64)
 _Between = tuple[tuple[int, int] | None, int, int]
 # Attributes of files that the system gives to new ones by itself.
 _GIVEN: Final = {"security.selinux"}
+
+
+class NextVersion:
+    """A version of a frame: written behind the others in its file, where nobody looks, and then made current.
+
+    Parameters
+    ----------
+    file : file
+        Open for writing without a buffer, and locked.
+    path : str
+        Of the same file.
+    frame : Frame
+        The version that the file shows. Bytes that an unfinished append left behind it stay, and are not read.
+
+    Attributes
+    ----------
+    position : int
+        Where in the file the next part goes.
+    known : Sums or None
+        The checksums of the frame; None if it carries none, as the new version does not either then.
+    sums : Running or None
+        Those of the new version, continued over what is added.
+    tables : int
+        Bytes of its table of chunks and its trailer, after `end`.
+    is_written : bool
+        Whether bytes of the file may have changed.
+
+    Raises
+    ------
+    FormatError
+        The checksums of the frame say that it is damaged.
+    """
+
+    def __init__(self, file: Any, path: str, frame: Frame) -> None:
+        self._file, self._frame = file, frame
+        self._start = self._written = self.position = start = end_of_versions(path, frame)
+        self._parts: list[bytes | Spooled] = []
+        self._header = b""
+        self.tables = 0
+        # Whether the version may show; whether it shows for good.
+        self.is_written = self._may_show = self._shows = False
+        self.known = known = carried(frame)
+        self.sums: Running | None = None
+        if known is not None:
+            end = frame.header_len if frame.nbytes == 0 else frame.frame_len - frame.trailer_len
+            source = frame.source if start <= frame.source.size else Source.open(path)
+            self.sums = Running(range_checksum(source, end, start - end, known.body))
+
+    def add(self, part: bytes | Spooled) -> None:
+        """Take the next bytes, to be written by `finish`."""
+        self._parts.append(part)
+        self.position += len(part)
+
+    def write(self, data: bytes) -> None:
+        """Take the next bytes, and write what is waiting when that is much."""
+        self.add(data)
+        if self.position - self._written >= _AT_ONCE:
+            self._drain()
+
+    def end(
+        self, header: bytearray, offsets: Integers | int, count: int, vlmeta: dict[str, bytes], nbytes: int,
+        chunk_sums: bytes | None,
+    ) -> None:  # fmt: skip
+        """Take the table of chunks, with their number, and the trailer; the header that will make these current.
+
+        That is the frame's `header`, in which what each version has of its own is filled in here. `nbytes` are the
+        uncompressed bytes, `chunk_sums` the checksums of all stored chunks, where the frame carries any.
+        """
+        index, trailer = pack_index(offsets, count), pack_trailer(vlmeta)
+        stop = self.position + len(index)
+        cbytes = self.position - self._frame.header_len
+        set_frame_fields(header, stop + len(trailer), nbytes, cbytes, has_vlmeta=bool(vlmeta))
+        header[MARK_AT] = 0
+        self._header = bytes(header)
+        if self.sums is not None and chunk_sums is not None:
+            body = crc32c(index, self.sums.body)
+            self._header, trailer = with_checksums(self._header, trailer, stop, chunk_sums, body, crc32c(index))
+        self.add(index)
+        self.add(trailer)
+        self.tables = len(index) + len(trailer)
+
+    def finish(self, *, durable: bool) -> None:
+        """Write what is waiting; it is on the disk then if it is to be `durable`."""
+        self._drain()
+        # Bytes behind the new end, left by an unfinished append, belong to no version.
+        if os.fstat(self._file.fileno()).st_size != self.position:
+            self._file.truncate(self.position)
+        if durable:
+            sync_descriptor(self._file.fileno())
+
+    def commit(self, *, durable: bool) -> None:
+        """Make the version the current one."""
+        self._may_show = True
+        self._show(self._header)
+        if durable:
+            sync_descriptor(self._file.fileno())
+        self._shows = True
+
+    def take_back(self) -> bool:
+        """Have the file show the version before, unless the new one shows for good; it may be called again.
+
+        Returns whether it certainly shows again what it may not have shown.
+        """
+        is_back = False
+        with suppress(OSError):
+            if self._may_show and not self._shows:
+                # What was not made durable is no success. The added bytes stay, because somebody may have mapped them
+                # meanwhile; the next append goes behind them.
+                self._show(self._frame.header_bytes())
+                is_back = True
+                sync_descriptor(self._file.fileno())
+            elif self.is_written and not self._shows:
+                # The old version is untouched. Only the added bytes are removed, which nobody ever saw.
+                self._file.truncate(self._start)
+        return is_back
+
+    def _show(self, header: bytes) -> None:
+        """Write the fields of a header that make its version current, in one call."""
+        _write_at(self._file, _FIELDS, header[_FIELDS:])
+
+    def _drain(self) -> None:
+        """Write what is waiting."""
+        self.is_written = True
+        _write_parts(self._file, self._written, self._parts)
+        self._parts, self._written = [], self.position
 
 
 class Growth:
@@ -99,8 +225,7 @@ class Growth:
         path : str
             Of the same file.
         update : FrameUpdate
-            Of the frame that the file shows, and settled. Bytes that an unfinished append left behind it stay, and are
-            not read.
+            Of the frame that the file shows, and settled.
         owner : Owner
             Of the change.
         durable : bool
@@ -112,14 +237,17 @@ class Growth:
             It could not be written, or not be made durable: the file shows what it showed before, as far as that can be
             written.
         """
-        start = end_of_versions(path, update.frame)
         self._pending = self._table = None
-        parts, header, sums = _appended(update, start)
-        size = start + sum(map(len, parts))
-        tables = len(parts[-2]) + len(parts[-1])
-        if size > self.slack and self._written_anew(file, path, update, size, tables, sums, owner):
+        version = NextVersion(file, path, update.frame)
+        sums = _add_update(version, update)
+        if version.position > self.slack and self._written_anew(file, path, update, version, sums, owner):
             return
-        _append(file, update.frame, start, parts, header, durable=durable)
+        try:
+            version.finish(durable=durable)
+            version.commit(durable=durable)
+        except BaseException:
+            version.take_back()
+            raise
         if update.table is not None:
             self._table = update.table, sums or b""
 
@@ -131,18 +259,18 @@ class Growth:
         self._pending = self._table = None
 
     def _written_anew(
-        self, file: BinaryIO, path: str, update: FrameUpdate, size: int, tables: int, sums: bytes | None, owner: Owner
+        self, file: BinaryIO, path: str, update: FrameUpdate, version: NextVersion, sums: bytes | None, owner: Owner
     ) -> bool:
         """Write a new file if the old one would have too many dead bytes. Returns whether that was done.
 
         What stands against it, such as a full disk or a folder that is not writable, makes it an append as usual.
         """
         status = os.fstat(file.fileno())
-        identity = _identity(status)
+        identity, size = _identity(status), version.position
         if self._frame is not update.frame and _is_between(identity, size, self._later):
             return False  # somebody else published in between, and there cannot be that many dead bytes yet
         lengths = self._pending = self._after(update)
-        live = int(lengths.sum()) + tables + header_length(update.metalayers)
+        live = int(lengths.sum()) + version.tables + header_length(update.metalayers)
         if PADDING in update.metalayers:
             live += ALIGNMENT * len(lengths)
         limit = live + max(_DEAD * live, self.slack)
@@ -197,68 +325,39 @@ def _kept(before: np.ndarray[Any, Any], table: Integers, offsets: Integers, new:
     return after
 
 
-def _appended(update: FrameUpdate, start: int) -> tuple[list[bytes | Spooled], bytes, bytes | None]:
-    """The bytes to append to a frame so that it shows an update (FORMATS 8.1).
-
-    The new version carries checksums if those of the old one hold.
-
-    Returns
-    -------
-    what goes into the file from `start` on, in its parts, of which the last two are the table and the trailer; the
-    header that then makes it current; and the checksums of its stored chunks, None if the frame carries none.
-
-    Raises
-    ------
-    FormatError
-        The checksums of the old version say that it is damaged.
-    """
-    frame = update.frame
-    checksums = carried(frame)
-    header_len = frame.header_len
-    position = start
-    running = Running()
-    if checksums is not None:
-        known = header_len if frame.nbytes == 0 else frame.frame_len - frame.trailer_len
-        source = frame.source if start <= frame.source.size else Source.open(str(frame.source.path))
-        running.body = range_checksum(source, known, start - known, checksums.body)
-    parts: list[Any] = []
+def _add_update(version: NextVersion, update: FrameUpdate) -> bytes | None:
+    """Have a version be what an update says. Returns the checksums of its stored chunks; None if it carries none."""
+    frame, known, running = update.frame, version.known, version.sums
     numbers = sorted(update.new)
     offsets, count = update.entries()
     if not isinstance(offsets, int):
-        check_table(count, start)
+        check_table(count, version.position)
         for number in numbers:
             stored = update.new[number]
-            hole = hole_before(position) if PADDING in update.metalayers else b""
-            parts += [hole, stored] if hole else [stored]
-            position += len(hole)
-            offsets[number] = position - header_len
-            position += len(stored)
-            if checksums is not None:
+            hole = hole_before(version.position) if PADDING in update.metalayers else b""
+            if hole:
+                version.add(hole)
+            offsets[number] = version.position - frame.header_len
+            version.add(stored)
+            if running is not None:
                 if hole:
                     running.add(hole)
                 running.add_chunk(stored)
-    index = pack_index(offsets, count)
-    trailer = pack_trailer(update.vlmeta)
-    before = position + len(index)
     header = bytearray(frame.header_bytes())
-    set_frame_fields(
-        header, before + len(trailer), update.nbytes, position - header_len, has_vlmeta=bool(update.vlmeta)
-    )
     struct.pack_into(">i", header, CHUNKSIZE_AT, update.chunksize)
     header[FLAGS_AT] = frame_flags(update.variable, update.vlblocks)
-    header[MARK_AT] = 0
     if "b2nd" in update.metalayers:
         content = frame.metalayer_offset("b2nd")
         header[content : content + len(update.metalayers["b2nd"])] = update.metalayers["b2nd"]
-    if checksums is None:
-        return [*parts, index, trailer], bytes(header), None
-    table = checksums.chunks
-    if not isinstance(offsets, int):
-        every = _kept(checksums_by_number(frame, checksums, old := table_of(frame)), old, offsets, numbers)
-        every[numbers] = running.chunks
-        table = every[offsets >= 0].astype("<u4", copy=False).tobytes()
-    current, trailer = with_checksums(bytes(header), trailer, before, table, crc32c(index, running.body), crc32c(index))
-    return [*parts, index, trailer], current, table
+    sums = None
+    if known is not None and running is not None:
+        sums = known.chunks
+        if not isinstance(offsets, int):
+            every = _kept(checksums_by_number(frame, known, old := table_of(frame)), old, offsets, numbers)
+            every[numbers] = running.chunks
+            sums = every[offsets >= 0].astype("<u4", copy=False).tobytes()
+    version.end(header, offsets, count, update.vlmeta, update.nbytes, sums)
+    return sums
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
@@ -268,36 +367,6 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 def _is_between(identity: tuple[int, int], size: int, sizes: _Between) -> bool:
     """Whether a file is the one of these sizes, and between them."""
     return sizes[0] == identity and sizes[1] <= size < sizes[2]
-
-
-def _append(
-    file: BinaryIO, frame: Frame, start: int, parts: list[bytes | Spooled], header: bytes, *, durable: bool
-) -> None:
-    """Write a version behind the others, and then the header that makes it the current one."""
-    size = sum(map(len, parts))
-    try:
-        _write_parts(file, start, parts)
-        # Bytes behind the new end, left by an unfinished append, belong to no version.
-        if os.fstat(file.fileno()).st_size != start + size:
-            file.truncate(start + size)
-        if durable:
-            sync_descriptor(file.fileno())
-    except BaseException:
-        # The old version is untouched. Only the added bytes are removed, which nobody ever saw.
-        with suppress(OSError):
-            file.truncate(start)
-        raise
-    try:
-        _write_at(file, _FIELDS, header[_FIELDS:])
-        if durable:
-            sync_descriptor(file.fileno())
-    except BaseException:
-        # A version that is not durable is a failure, so the old one is shown again. The added bytes stay, because
-        # somebody may have mapped them meanwhile. The next append goes behind them.
-        with suppress(OSError):
-            _write_at(file, _FIELDS, frame.header_bytes()[_FIELDS:])
-            sync_descriptor(file.fileno())
-        raise
 
 
 def _write_anew(
@@ -337,14 +406,14 @@ def _keep_owner(descriptor: int, status: os.stat_result) -> None:
 
 
 def _write_parts(file: BinaryIO, offset: int, parts: list[bytes | Spooled]) -> None:
-    """Write parts one after another, some MB at a time."""
+    """Write parts one after another, a MB at a time; what lies in other files is copied from there."""
     waiting: list[bytes] = []
     size = 0
     for part in parts:
         if not isinstance(part, Spooled):
             waiting.append(part)
             size += len(part)
-        if isinstance(part, Spooled) or size >= _PIECE:
+        if isinstance(part, Spooled) or size >= _AT_ONCE:
             _write_at(file, offset, b"".join(waiting))
             offset += size
             waiting, size = [], 0

@@ -105,16 +105,37 @@ class _TakenBack(Block):
             handle.version += 1
 
 
-class Draft:
-    """The version that a transaction makes of a frame on disk: old chunks stay there, new ones wait beside it."""
+class Draft(Block):
+    """A transaction of a frame on disk, and the version that it makes: old chunks stay there, new ones wait beside it.
 
-    __slots__ = ("_broken", "_chunks", "_edits_chunks", "_fresh", "base", "frame", "owner")
+    At its end the handle shows what is on disk again, and `changes` has all that is to be published together: as one
+    update of that, and whether it has to be written anew. It is None if there is nothing.
+    """
 
-    def __init__(self, frame: Frame, path: str) -> None:
-        self.base = self.frame = frame
-        self._chunks = EditedChunks(TemporaryFile(path), joins=True)
+    __slots__ = (
+        "_array",
+        "_broken",
+        "_chunks",
+        "_edits_chunks",
+        "_fresh",
+        "_handle",
+        "base",
+        "changes",
+        "frame",
+        "owner",
+    )
+
+    def __init__(self, handle: Drafting) -> None:
+        self._handle = handle
+        self.base = self.frame = handle.frame
+        self._array = handle.array
+        self._chunks = EditedChunks(TemporaryFile(str(handle.urlpath)), joins=True)
         self._broken = self._edits_chunks = self._fresh = False
+        self.changes: tuple[FrameUpdate, bool] | None = None
         self.owner = Owner()
+
+    def __enter__(self) -> Self:
+        return self
 
     def after(self, update: FrameUpdate, *, fresh: bool) -> Frame:
         """The frame after a change."""
@@ -128,43 +149,28 @@ class Draft:
         self._fresh |= fresh
         return self.frame
 
-    def changes(self) -> tuple[FrameUpdate, bool] | None:
-        """All changes as one of the frame on disk, and whether it has to be written anew; None without any."""
+    def _leave(self, failed: bool) -> None:
+        handle = self._handle
+        if not failed and self.owner.is_here:
+            self._collect()
+        # The draft last: what is left out by an interrupt is done again.
+        if (handle.frame, handle.array) != (self.base, self._array):
+            handle.frame, handle.array = self.base, self._array
+            handle.version += 1
+        handle._draft = None  # type: ignore[misc]
+
+    def _collect(self) -> None:
         if self._broken:
             raise RuntimeError("a change in this transaction ended in its middle: none of its changes is published")
         if self.frame is self.base:
-            return None
+            return
         update, now = FrameUpdate(self.base), FrameUpdate(self.frame)
         update.metalayers, update.vlmeta = now.metalayers, now.vlmeta
         if self._edits_chunks:
             update.offsets, update.sizes = now.offsets, now.sizes
             update.chunksize, update.vlblocks = now.chunksize, now.vlblocks
             update.new = self._chunks.newer(update.offsets)
-        return update, self._fresh
-
-
-class _Drafted(Block):
-    """Ends the draft of a handle, which shows what is on disk again; `changes` is what the draft has changed."""
-
-    __slots__ = ("_array", "_handle", "changes", "draft")
-
-    def __init__(self, handle: Drafting) -> None:
-        self._handle = handle
-        self.draft, self._array = Draft(handle.frame, str(handle.urlpath)), handle.array
-        self.changes: tuple[FrameUpdate, bool] | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def _leave(self, failed: bool) -> None:
-        handle, draft = self._handle, self.draft
-        if not failed and draft.owner.is_here:
-            self.changes = draft.changes()
-        # The draft last: what is left out by an interrupt is done again.
-        if (handle.frame, handle.array) != (draft.base, self._array):
-            handle.frame, handle.array = draft.base, self._array
-            handle.version += 1
-        handle._draft = None  # type: ignore[misc]
+        self.changes = update, self._fresh
 
 
 class Drafting(FrameHandle):
@@ -214,11 +220,11 @@ class Drafting(FrameHandle):
         with self.editing():
             if self._draft is not None:
                 raise RuntimeError("transactions do not nest: the changes belong to the one that began before")
-            with _Drafted(self) as drafted:
-                self._draft = drafted.draft  # type: ignore[misc]
+            with Draft(self) as draft:
+                self._draft = draft  # type: ignore[misc]
                 yield
-            if drafted.changes is not None:
-                update, fresh = drafted.changes
+            if draft.changes is not None:
+                update, fresh = draft.changes
                 self.publish(update, fresh=fresh)
 
     @property
@@ -287,7 +293,8 @@ class FileHandle(Drafting):
             self._behind = True
             try:
                 if fresh:
-                    self._rewrite(update, owner)
+                    with NewFile(self._path, replace=True, owner=owner) as new:
+                        write_frame(new, update)
                 else:
                     growth.append_version(file, self._path, update, owner, durable=self._durable)
                 frame = open_frame(self._path, self.options.mmap_mode, old=self.frame.source)
@@ -316,10 +323,6 @@ class FileHandle(Drafting):
             before = self.frame.source.size
             self.publish(FrameUpdate(self.frame), fresh=True)
             return Compaction(before, self.frame.source.size)
-
-    def _rewrite(self, update: FrameUpdate, owner: Owner) -> None:
-        with NewFile(self._path, replace=True, owner=owner) as file:
-            write_frame(file, update)
 
     def _check_unchanged(self, file: BinaryIO) -> None:
         """Refuse to write into a file that is no longer the one that was read."""

@@ -21,7 +21,7 @@ from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_write import Write
 from blosc2._frames.chunks import existing_chunk
 from blosc2._frames.handle import FrameHandle, Stored, vlmeta_chunk
-from blosc2._frames.header_fields import CHUNK_HEADER, has_vl_blocks, special_kind
+from blosc2._frames.header_fields import CHUNK_HEADER, CHUNKSIZE_AT, has_vl_blocks, special_kind
 from blosc2._frames.metadata import pack
 from blosc2._frames.parameters import encode
 from blosc2._frames.update import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, AnyChunk, FrameUpdate
@@ -36,8 +36,7 @@ DEFAULT_CHUNK: Final = 16 << 20
 _LARGEST_DEFAULT_CHUNK: Final = 256 << 20
 #: Chunks larger than this are compressed by one thread: each has a buffer of a chunk's size.
 _LARGEST_IN_THREADS: Final = 64 << 20
-# Where a header says how large chunks are, and what a chunk of a few bytes takes until it is written.
-_CHUNKSIZE_AT: Final = 58
+# What a chunk of a few bytes takes until it is written.
 _HELD_FOR_A_CHUNK: Final = 256
 _SPECIAL_OFFSETS = {
     SpecialValue.ZERO: ZERO_OFFSET, SpecialValue.NAN: NAN_OFFSET, SpecialValue.UNINIT: UNINIT_OFFSET,
@@ -228,7 +227,7 @@ def overwrite(handle: FrameHandle, position: int, data: memoryview) -> None:
     if needed > most:
         raise FormatError(
             too_much(needed, f"{len(rest)} bytes in chunks of {step}", most),
-            path=frame.source.path, key=frame.key, offset=frame.offset + _CHUNKSIZE_AT,
+            path=frame.source.path, key=frame.key, offset=frame.offset + CHUNKSIZE_AT,
         )  # fmt: skip
     pieces = [rest[i : i + step] for i in range(0, len(rest), step)]
     update.splice(len(sizes), 0, [(encode(encoding, piece, nthreads), len(piece)) for piece in pieces])

@@ -50,6 +50,7 @@ from blosc2._files import (
 from blosc2._frames.changeable import Draft, Drafting
 from blosc2._frames.handle import FrameHandle, HandleOptions
 from blosc2._frames.header_fields import (
+    CBYTES_AT,
     CHUNK_HEADER,
     CHUNK_SIZES,
     FRAME_HEADER,
@@ -63,9 +64,8 @@ from blosc2._frames.update import (
     SMALL_FRAME,
     UNINIT_OFFSET,
     ZERO_OFFSET,
-    AnyChunk,
     EditedChunks,
-    Fields,
+    FrameContent,
     FrameUpdate,
     lay_out,
 )
@@ -199,7 +199,6 @@ def most_descriptors() -> int:
 
 # The file that is locked where directories cannot be locked.
 _LOCK_FILE: Final = f"{HEADER_FILE}.b2lock"
-_CBYTES = 39
 _CHUNK_NAME = re.compile("[0-9A-F]{8}")
 _LAST_NUMBER: Final = 0xFFFFFFFF
 # How often, and for how many seconds, a reader tries again because writers were faster.
@@ -294,7 +293,7 @@ def frame_of_head(name: str, head: bytes) -> tuple[Frame, Integers]:
         raise FormatError("this is not the header of a directory frame", path=name, offset=FRAME_TYPE_AT)
     # Without chunks between header and offsets table, it reads as a contiguous frame with 0 bytes of chunks.
     data[FRAME_TYPE_AT] &= 0xF0
-    struct.pack_into(">q", data, _CBYTES, 0)
+    struct.pack_into(">q", data, CBYTES_AT, 0)
     frame = Frame.open(Source.of_buffer(bytes(data), name))
     if not frame.nbytes:
         return frame, np.zeros(0, np.int64)
@@ -346,9 +345,11 @@ def _size_of_files(path: str) -> int:
 
 def _read(path: str, head: bytes) -> Directory:
     frame, numbers = frame_of_head(os.path.join(path, HEADER_FILE), head)
-    fields = FrameUpdate(frame).fields()
-    metalayers, vlmeta = frame.metalayers(), frame.vlmeta_chunks()
-    count, nbytes = _count(frame, numbers), int(frame.nbytes)
+    # How many chunks there are: one number may stand for all.
+    count = len(numbers) if frame.variable or not frame.nbytes else -(-int(frame.nbytes) // int(frame.chunksize))
+    content = FrameContent(
+        FrameUpdate(frame).fields(), frame.metalayers(), frame.vlmeta_chunks(), (), count, int(frame.nbytes)
+    )
     files = ChunkFiles(path)
     sizes = np.array([files.add(chunk_file(path, number)) for number in numbers.tolist() if number >= 0], np.int64)
     if files.is_small:
@@ -356,27 +357,20 @@ def _read(path: str, head: bytes) -> Directory:
         parts: list[bytes] = []
         chunks = files.bytes()
         stored = (number if number < 0 else next(chunks) for number in numbers.tolist())
-        header = lay_out(parts.append, fields, metalayers, vlmeta, stored, count, nbytes)
+        header = lay_out(parts.append, content._replace(chunks=stored))
         return Directory(head, numbers, Frame.open(Source.of_buffer(b"".join([header, *parts]), path)))
     offsets = numbers.copy()
     offsets[numbers >= 0] = np.cumsum(sizes) - sizes
     assembled = Frame.assemble(
-        files.source(path), offsets, count, nbytes, int(frame.chunksize), fields, metalayers, vlmeta,
+        files.source(path), offsets, count, content.nbytes, int(frame.chunksize), *content[:3],
         vlblocks=bool(frame.vlblocks), variable=bool(frame.variable),
     )  # fmt: skip
     return Directory(head, numbers, assembled)
 
 
-def _count(frame: Frame, numbers: Integers) -> int:
-    """How many chunks there are."""
-    return len(numbers) if frame.variable or not frame.nbytes else -(-int(frame.nbytes) // int(frame.chunksize))
-
-
-def pack_head(
-    fields: Fields, metalayers: dict[str, bytes], vlmeta: dict[str, bytes], numbers: Sequence[int] | Integers,
-    count: int, nbytes: int, cbytes: int,
-) -> bytes:  # fmt: skip
-    """The content of the header file; one negative number may stand for all `count` chunks."""
+def pack_head(content: FrameContent, numbers: Sequence[int] | Integers, cbytes: int) -> bytes:
+    """The header file of this content, with the numbers of its files; one negative number may stand for all chunks."""
+    fields, metalayers, vlmeta, _, count, nbytes = content
     tail = b""
     if nbytes:
         one = len(numbers) == 1 and numbers[0] < 0
@@ -406,11 +400,8 @@ def publish_head(path: str, head: bytes, owner: Owner) -> None:
         file.write(head)
 
 
-def write_directory(
-    path: str, fields: Fields, metalayers: dict[str, bytes], vlmeta: dict[str, bytes], chunks: Iterable[AnyChunk],
-    count: int, nbytes: int, *, replace: bool,
-) -> None:  # fmt: skip
-    """Write a new directory frame; see `lay_out` for the parameters. It appears whole or not at all."""
+def write_directory(path: str, content: FrameContent, *, replace: bool) -> None:
+    """Write a new directory frame. It appears whole or not at all."""
     target = absolute_path(through_link(path) if replace else path)
     folder, name = os.path.split(target)
     temporary = os.path.join(folder, f".{name}.{os.urandom(4).hex()}.tmp")
@@ -424,7 +415,7 @@ def write_directory(
         numbers: list[int] = []
         cbytes = files = 0
         with SyncsBeside() as syncs:
-            for stored in chunks:
+            for stored in content.chunks:
                 if isinstance(stored, int):
                     numbers.append(stored)
                     continue
@@ -435,7 +426,7 @@ def write_directory(
 
         def head(first: int) -> bytes:
             counted = [number if number < 0 else number + first for number in numbers]
-            return pack_head(fields, metalayers, vlmeta, counted, count, nbytes, cbytes)
+            return pack_head(content, counted, cbytes)
 
         if replace and is_directory_frame(target):
             _replace_frame(target, temporary, files, head, owner)
@@ -639,10 +630,8 @@ class DirectoryHandle(Drafting, ReadOnlyDirectoryHandle):
             if not isinstance(entries, int):
                 numbers, lengths = self._write_new(update, written, owner, syncs)
             frame = self._chunks.after(update)
-            head = pack_head(
-                update.fields(), update.metalayers, update.vlmeta, [entries] if isinstance(entries, int) else numbers,
-                int(frame.nchunks), update.nbytes, int(lengths.sum()),
-            )  # fmt: skip
+            named = [entries] if isinstance(entries, int) else numbers
+            head = pack_head(update.content(), named, int(lengths.sum()))
         sync_names(self._path)
         return head, ChunkNumbers(frame, numbers, lengths)
 

@@ -33,7 +33,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgpack
 import msgpack.exceptions
@@ -49,6 +49,9 @@ from blosc2._frames.header_fields import PADDING
 from blosc2.exceptions import FormatError, MissingMetadataError, UnsafeDeserializationError, some_of
 from blosc2.info import HandleProperties
 from blosc2.storage import MAX_BUFFERSIZE, cparams_from
+
+if TYPE_CHECKING:
+    from blosc2._frames.handle import FrameHandle
 
 _FRAME = 42
 _REFERENCE = 43
@@ -646,39 +649,6 @@ _SHOWN = 200
 _LONG_VALUE = 4096
 
 
-class FrameMetadata(Protocol):
-    """What this module needs of a frame. Contents are packed values."""
-
-    @property
-    def key(self) -> str | None: ...
-    @property
-    def file_size(self) -> int: ...
-    def metalayers(self) -> dict[str, bytes]: ...
-    def metalayer(self, name: str, /) -> bytes | None: ...
-    def vlmeta_names(self) -> list[str]: ...
-    def vlmeta(self, name: str, /) -> bytes | None: ...
-
-
-class MetadataHandle(Protocol):
-    """What this module needs of a handle: the current frame, and publishing changes of its metadata."""
-
-    @property
-    def frame(self) -> FrameMetadata: ...
-    @property
-    def urlpath(self) -> str | None: ...
-    @property
-    def mode(self) -> str: ...
-    @property
-    def mmap_mode(self) -> str | None: ...
-    @property
-    def locking(self) -> bool: ...
-    @property
-    def deserialize(self) -> str: ...
-    def require_writable(self) -> None: ...
-    def set_vlmeta(self, changes: dict[str, bytes | None], /) -> None: ...
-    def set_metalayer(self, name: str, content: bytes, /) -> None: ...
-
-
 class _Metadata:
     """What the two mappings share: reading one entry, and how they look."""
 
@@ -687,7 +657,7 @@ class _Metadata:
     _kind = "metadata"
     _cure = ""
 
-    def __init__(self, handle: MetadataHandle, frame_opener: FrameOpener | None = None) -> None:
+    def __init__(self, handle: FrameHandle, frame_opener: FrameOpener | None = None) -> None:
         self._handle = handle
         self._frame_opener = frame_opener
 

@@ -4,54 +4,22 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from blosc2 import _frames
 from blosc2._core.frame.frame import Frame
-from blosc2._core.frame.frame_writer import header_length
 from blosc2._core.io.source import Source
 from blosc2._files import ChunkBuffer, NewFile, write_parts
 from blosc2._frames.changeable import FileHandle, MemoryHandle
-from blosc2._frames.checksums import Running, check_chunks, parts_with_checksums
+from blosc2._frames.checksums import check_chunks, parts_with_checksums
 from blosc2._frames.handle import FrameHandle, HandleOptions, open_frame
 from blosc2._frames.header_fields import is_directory_frame
-from blosc2._frames.update import AnyChunk, Fields, FrameUpdate, all_chunks, lay_out, write_chunks, write_frame
-from blosc2._options import Encoding, check_locking, check_new_modes, tell_of_mapping
+from blosc2._frames.update import FrameContent, FrameUpdate, all_chunks, write_chunks, write_content, write_frame
+from blosc2._options import check_locking, check_new_modes, tell_of_mapping
 from blosc2.exceptions import ExistingFileError
 from blosc2.storage import MAX_OVERHEAD, Storage
-
-
-class FrameContent(NamedTuple):
-    """What a new frame holds.
-
-    Attributes
-    ----------
-    chunks : iterable
-        Stored chunks, or negative offsets that stand for special ones.
-    nchunks : int
-        How many chunks these are.
-    nbytes : int
-        Uncompressed bytes of all.
-    chunksize : int
-        Uncompressed bytes of a chunk; 0 where they differ, -1 where the first one will decide.
-    metalayers : dict
-        Fixed metadata, packed.
-    vlmeta : dict, optional
-        Variable metadata, as it is stored.
-    variable : bool
-        Whether chunks differ in size.
-    """
-
-    chunks: Iterable[AnyChunk]
-    nchunks: int
-    nbytes: int
-    chunksize: int
-    metalayers: dict[str, bytes]
-    vlmeta: dict[str, bytes] | None = None
-    variable: bool = False
 
 
 def check_target(storage: Storage, what: str) -> None:
@@ -77,26 +45,17 @@ def _exists(path: str, what: str) -> ExistingFileError:
     return ExistingFileError(errno.EEXIST, text, path)
 
 
-def new_handle(storage: Storage, encoding: Encoding, content: FrameContent, options: HandleOptions) -> FrameHandle:
+def new_handle(storage: Storage, content: FrameContent, options: HandleOptions) -> FrameHandle:
     """Write a new frame where its storage parameters say."""
     if storage.locking:
         check_locking(storage.urlpath, storage.mmap_mode)
-    chunks, count, nbytes, chunksize, metalayers, vlmeta, variable = content
-    fields = Fields(encoding, chunksize, variable=variable)
-    entries = {} if vlmeta is None else vlmeta
     if storage.urlpath is None:
-        frame = _in_memory(fields, chunks, count, nbytes, metalayers, entries)
-        return _handle_in_memory(frame, storage, options)
+        return _handle_in_memory(_in_memory(content), storage, options)
     if not storage.contiguous:
-        _frames.write_directory(
-            storage.urlpath, fields, metalayers, entries, chunks, count, nbytes, replace=storage.mode == "w"
-        )
-        return _opened_again(storage, options)
-    with NewFile(storage.urlpath, replace=storage.mode == "w", durable=storage.durable) as file:
-        file.seek(header_length(metalayers))
-        header = lay_out(file.write, fields, metalayers, entries, chunks, count, nbytes, Running())
-        file.seek(0)
-        file.write(header)
+        _frames.write_directory(storage.urlpath, content, replace=storage.mode == "w")
+    else:
+        with NewFile(storage.urlpath, replace=storage.mode == "w", durable=storage.durable) as file:
+            write_content(file, content)
     return _opened_again(storage, options)
 
 
@@ -104,10 +63,8 @@ def _handle_in_memory(frame: Frame, storage: Storage, options: HandleOptions) ->
     return MemoryHandle(frame, options._replace(mode=storage.mode), contiguous=storage.contiguous)
 
 
-def _in_memory(
-    fields: Fields, chunks: Iterable[AnyChunk], count: int, nbytes: int, metalayers: dict[str, bytes],
-    vlmeta: dict[str, bytes],
-) -> Frame:  # fmt: skip
+def _in_memory(content: FrameContent) -> Frame:
+    fields, metalayers, vlmeta, chunks, count, nbytes = content
     buffer = ChunkBuffer(nbytes + MAX_OVERHEAD * count)
     offsets, _ = write_chunks(buffer.write, chunks)
     entries: Any = offsets[0] if len(offsets) == 1 and offsets[0] < 0 else np.array(offsets, np.int64)
@@ -125,10 +82,8 @@ def copy_frame(frame: Frame, storage: Storage, options: HandleOptions) -> FrameH
         return handle
     if not storage.contiguous:
         update = FrameUpdate(frame)
-        _frames.write_directory(
-            storage.urlpath, update.fields(), update.metalayers, update.vlmeta, all_chunks(update), int(frame.nchunks),
-            int(frame.nbytes), replace=storage.mode == "w",
-        )  # fmt: skip
+        content = update.content()._replace(chunks=all_chunks(update))
+        _frames.write_directory(storage.urlpath, content, replace=storage.mode == "w")
         return _opened_again(storage, options)
     with NewFile(storage.urlpath, replace=storage.mode == "w", durable=storage.durable) as file:
         check_chunks(frame)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
 
@@ -22,14 +22,13 @@ from blosc2._core.io.source import Source
 from blosc2._core.ndim.grid_write import StoredChunk
 from blosc2._files import BUDGET, ByteRange, Spooled, TemporaryFile, check_unchanged, checked_pieces, held
 from blosc2._frames.checksums import Known, Running, Sums, carried, check_chunks
-from blosc2._frames.header_fields import PADDING
+from blosc2._frames.header_fields import CHUNK_HEADER, PADDING
 from blosc2._options import FIELDS
 from blosc2.exceptions import FormatError
 
 #: What payloads are aligned to: a cache line, and more than any item needs.
 ALIGNMENT = 64
 
-_CHUNK_HEADER = 32
 _MOST_METALAYERS = 16
 
 
@@ -37,13 +36,13 @@ def with_padding(metalayers: dict[str, bytes]) -> dict[str, bytes]:
     """Metalayers with padding that aligns the first payload. Unchanged if one more does not fit."""
     if len(metalayers) >= _MOST_METALAYERS:
         return metalayers
-    size = (_CHUNK_HEADER - header_length({**metalayers, PADDING: b"\xc4\0"})) % ALIGNMENT
+    size = (CHUNK_HEADER - header_length({**metalayers, PADDING: b"\xc4\0"})) % ALIGNMENT
     return {**metalayers, PADDING: bytes((0xC4, size)) + bytes(size)}
 
 
 def hole_before(position: int) -> bytes:
     """The filling before a chunk that would start at this position of an aligned frame."""
-    return bytes((_CHUNK_HEADER - position) % ALIGNMENT)
+    return bytes((CHUNK_HEADER - position) % ALIGNMENT)
 
 
 def aligned_offsets(start: int, lengths: Integers) -> Integers:
@@ -314,6 +313,13 @@ class FrameUpdate:
         """What the header says besides sizes."""
         return Fields(self.frame, self.chunksize, variable=self.variable, vlblocks=self.vlblocks)
 
+    def content(self) -> FrameContent:
+        """All of the next version, to be written anew."""
+        self.settle()
+        entries, count = self.entries()
+        chunks = (entries,) if isinstance(entries, int) and entries < 0 else all_chunks(self)
+        return FrameContent(self.fields(), self.metalayers, self.vlmeta, chunks, count, self.nbytes)
+
     def replace(self, index: int, stored: AnyChunk, nbytes: int | None = None) -> None:
         """Give a chunk new content."""
         self.replace_all({index: own(stored)})
@@ -411,32 +417,41 @@ class Fields:
             setattr(self, name, getattr(like, name))
 
 
-def lay_out(
-    write: Callable[[Any], Any],
-    fields: Fields,
-    metalayers: dict[str, bytes],
-    vlmeta: dict[str, bytes],
-    chunks: Iterable[AnyChunk],
-    count: int,
-    nbytes: int,
-    checksums: Running | None = None,
-) -> bytes:
+class FrameContent(NamedTuple):
+    """What a new frame holds.
+
+    Attributes
+    ----------
+    fields : Fields
+        What the header says besides sizes.
+    metalayers, vlmeta : dict
+        Name -> packed content; name -> stored chunk.
+    chunks : iterable
+        Stored chunks, drawn one by one, or negative offsets that stand for special ones; one such may stand for all.
+    nchunks, nbytes : int
+        How many chunks these are, and their uncompressed bytes.
+    """
+
+    fields: Fields
+    metalayers: dict[str, bytes]
+    vlmeta: dict[str, bytes]
+    chunks: Iterable[AnyChunk]
+    nchunks: int
+    nbytes: int
+
+
+def lay_out(write: Callable[[Any], Any], content: FrameContent, checksums: Running | None = None) -> bytes:
     """Write everything behind the header of a new frame, chunk after chunk, and return the header.
 
     Parameters
     ----------
     write : callable
         Takes the parts in their order, each a buffer, and copies them at once.
-    fields : Fields
-    metalayers, vlmeta : dict
-        Name -> packed content; name -> stored chunk.
-    chunks : iterable of bytes or int
-        Drawn one by one; one single offset may stand for all.
-    count, nbytes : int
-        Chunks, and their uncompressed bytes.
+    content : FrameContent
     checksums : Running, optional
         Asks for a frame that carries checksums, as files do.
     """
+    fields, metalayers, vlmeta, chunks, count, nbytes = content
     start = header_length(metalayers)
     offsets, position = write_chunks(write, chunks, start if PADDING in metalayers else None, checksums)
     index = b""
@@ -453,6 +468,14 @@ def lay_out(
         header, trailer = with_checksums(header, trailer, before, checksums.table(), checksums.body, crc32c(index))
     write(index + trailer)
     return header
+
+
+def write_content(file: BinaryIO, content: FrameContent) -> None:
+    """Write a new frame, with checksums, at the start of an empty file."""
+    file.seek(header_length(content.metalayers))
+    header = lay_out(file.write, content, Running())
+    file.seek(0)
+    file.write(header)
 
 
 def write_chunks(
@@ -482,13 +505,6 @@ def write_chunks(
             write(stored)
         del stored  # so that its memory can be used again for the next one
     return offsets, position
-
-
-def _lay_out_update(write: Callable[[Any], Any], update: FrameUpdate, checksums: Running | None = None) -> bytes:
-    update.settle()
-    entries, count = update.entries()
-    chunks = (entries,) if isinstance(entries, int) and entries < 0 else all_chunks(update)
-    return lay_out(write, update.fields(), update.metalayers, update.vlmeta, chunks, count, update.nbytes, checksums)
 
 
 def all_chunks(update: FrameUpdate) -> Iterator[AnyChunk]:
@@ -554,7 +570,7 @@ def check_table(count: int, stored: int) -> None:
 def frame_bytes(update: FrameUpdate) -> bytes:
     """The frame written anew, without holes, as bytes."""
     parts: list[bytes] = []
-    header = _lay_out_update(parts.append, update)
+    header = lay_out(parts.append, update.content())
     return b"".join([header, *parts])
 
 
@@ -567,10 +583,7 @@ def write_frame(file: BinaryIO, update: FrameUpdate) -> None:
         The checksums of the old one say that it is damaged.
     """
     carried(update.frame)
-    file.seek(header_length(update.metalayers))
-    header = _lay_out_update(file.write, update, Running())
-    file.seek(0)
-    file.write(header)
+    write_content(file, update.content())
 
 
 # A buffer is compacted when its dead bytes exceed the live ones by this much.

@@ -15,6 +15,7 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.packed import unpacked_size
 from blosc2._frames import (
     FEW_BYTES,
+    Fields,
     FrameContent,
     FrameHandle,
     FrameUpdate,
@@ -152,9 +153,10 @@ class ValueList(StoredFrame, MutableSequence[Any]):
         check_target(storage, type(self).__name__)
         try:
             metalayers = {**pack_metalayers(storage.meta, (self._tag,)), self._tag: content}
-            empty = FrameContent((), 0, 0, -1 if chunksize is None else chunksize, metalayers)
+            fields = Fields(encoding, -1 if chunksize is None else chunksize)
+            empty = FrameContent(fields, metalayers, {}, (), 0, 0)
             options = HandleOptions(deserialize=deserialize or "full", dparams=given.dparams, cparams=cparams)
-            self._handle = new_handle(storage, encoding, empty, options)
+            self._handle = new_handle(storage, empty, options)
         except ExistingFileError:
             if storage.mode != "a":
                 raise

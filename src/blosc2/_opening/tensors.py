@@ -15,6 +15,7 @@ import numpy as np
 
 from blosc2._core.io.sharing import item_of
 from blosc2._frames import (
+    Fields,
     FrameContent,
     FrameHandle,
     HandleOptions,
@@ -96,8 +97,9 @@ def pack_tensor(tensor: Any, chunksize: int | None = None, **kwargs: Any) -> byt
     # Its description goes into a file together with the data, so that there is never one without it.
     vlmeta = {_ENTRY: vlmeta_chunk(pack((kind, array.shape, description)))}
     count = -(-array.nbytes // chunksize)
-    content = FrameContent(chunks, count, array.nbytes, chunksize, pack_metalayers(storage.meta), vlmeta)
-    handle = new_handle(storage, encoding, content, HandleOptions(deserialize="full", cparams=cparams))
+    fields = Fields(encoding, chunksize)
+    content = FrameContent(fields, pack_metalayers(storage.meta), vlmeta, chunks, count, array.nbytes)
+    handle = new_handle(storage, content, HandleOptions(deserialize="full", cparams=cparams))
     return handle.to_cframe() if storage.urlpath is None else int(handle.frame.frame_len)
 
 

@@ -182,9 +182,6 @@ class EmbeddedBackend(Backend):
         embedded = self.embedded
         return embedded is not None and key in embedded.entries
 
-    def contains_now(self, key: str) -> bool:
-        return key in self
-
     def size(self) -> int:
         """Bytes of the file, or of the frame in memory."""
         if isinstance(self.root, RemotePath):

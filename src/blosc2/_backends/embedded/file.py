@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from blosc2._backends import embedded
 from blosc2._core.frame.frame import Frame
@@ -19,15 +19,12 @@ from blosc2._files import (
     sync_folder,
     through_link,
 )
-from blosc2._frames import carried, end_of_versions
+from blosc2._frames import SECTOR, carried, end_of_versions
 from blosc2.exceptions import FormatError
 
 if TYPE_CHECKING:
     from blosc2._backends.embedded.frame_layout import EmbeddedChanges
     from blosc2._backends.embedded.writing import Append, Replacement
-
-# The end of the bytes that an append may change.
-FIELDS_END: Final = 512
 
 
 class EmbeddedFile:
@@ -122,7 +119,7 @@ class EmbeddedFile:
         with self.owner.open_raw(path, "r+b") as file:
             if self._doubtful:
                 # After a failure the system counts unwritten bytes as written.
-                header = file.read(FIELDS_END)
+                header = file.read(SECTOR)
                 file.seek(0)
                 file.write(header)
                 self.identity = identity_of(os.fstat(file.fileno()))

@@ -264,94 +264,6 @@ class RawChunks:
         self._waiting = self._hole = 0
 
 
-def write_frame(
-    write: Callable[[Any], Any],
-    kind: str,
-    values: Mapping[str, Value],
-    *,
-    metadata: Mapping[str, bytes] | None = None,
-    meta: Mapping[str, bytes] | None = None,
-    chunksize: int = 0,
-    progress: Progress | None = None,
-    add_checksums: bool = False,
-) -> tuple[bytes, dict[str, dict[str, Any]]]:
-    """Write a new frame of embedded values except for its header, which is returned with the new map.
-
-    Parameters
-    ----------
-    write : callable
-        Takes what follows the header, in order.
-    kind : str
-        The metalayer that marks it, one of `STORE_KINDS`.
-    values : mapping
-        In order of insertion.
-    metadata : mapping, optional
-        Stored chunks of further metadata entries.
-    meta : mapping, optional
-        Packed content of further metalayers.
-    chunksize : int
-        The least size of a chunk.
-    progress : callable, optional
-        Called with the bytes of values that are written, and those in all.
-    add_checksums : bool
-        Whether the frame carries checksums, as files do.
-    """
-    kept = {key: value for key, value in values.items() if isinstance(value, dict)}
-    local = cast("dict[str, ByteRange]", dict(values))
-    for key in kept:
-        del local[key]
-    checked_ones: set[str] = set()
-    while True:
-        lengths = [byte_range[2] for byte_range in local.values()]
-        size = chunksize_for(lengths, chunksize)
-        if is_checked(max(lengths, default=0), size):
-            break
-        bare = {key for key, length in zip(local, lengths, strict=True) if not is_checked(length, size)} - checked_ones
-        if not bare:
-            break
-        local.update((key, with_own_checksums(local[key])) for key in bare)
-        checked_ones |= bare
-    made: dict[str, dict[str, Any]] = {}
-    positions, byte_ranges, total, nbytes = laid_out(made, local, size, 0, ALIGNMENT)
-    if -nbytes % size <= _FILLED:
-        nbytes += -nbytes % size
-    entries = {key: made.get(key) or kept[key] for key in values} if kept else made
-
-    metalayers = metalayers_of(kind, meta or {})
-    header_len = header_length(metalayers)
-    checksums = Running() if add_checksums else None
-    chunks = RawChunks(write, header_len, 0, nbytes, size, checksums)
-    done = 0
-    if progress is None:
-        chunks.add_all(positions, byte_ranges)
-    else:
-        for at, byte_range in zip(positions, byte_ranges, strict=True):
-            chunks.add(at, byte_range)
-            done += byte_range[2]
-            progress(done, total)
-    chunks.finish()
-
-    vlmeta = {MAP: stored_map(entries, nbytes, size)[0], **(metadata or {})}
-    index = pack_index(np.array(chunks.offsets, np.int64) - header_len, len(chunks.offsets)) if nbytes else b""
-    trailer = pack_trailer(vlmeta)
-    stop = chunks.position + len(index)
-    header = pack_header(
-        Fields(_ENCODING, size), metalayers, True, stop + len(trailer), nbytes, chunks.position - header_len
-    )
-    if checksums is not None:
-        checksums.add(index)
-        header, trailer = with_checksums(header, trailer, stop, checksums.table(), checksums.body, crc32c(index))
-    write(index + trailer)
-    return header, entries
-
-
-def compose(kind: str, values: Mapping[str, Value], **how: Any) -> bytes:
-    """The bytes of a new frame of embedded values; see `write_frame` for the parameters."""
-    parts: list[bytes] = []
-    header, _ = write_frame(parts.append, kind, values, **how)
-    return b"".join([header, *parts])
-
-
 # Values of more bytes are put together in a temporary file, not in memory.
 _IN_MEMORY: Final = 32 << 20
 
@@ -439,13 +351,63 @@ class EmbeddedChanges:
         assert self.entries is not None
         return self.entries
 
-    def _write(self, write: Callable[[Any], Any], **how: Any) -> bytes:
-        """Write what follows the header, which is returned."""
-        header, self.entries = write_frame(
-            write, self.kind, values_after(self.old, self.changes),
-            metadata=self.metadata, meta=self.meta, chunksize=self.chunksize, **how,
-        )  # fmt: skip
+    def _write(
+        self, write: Callable[[Any], Any], progress: Progress | None = None, *, add_checksums: bool = False
+    ) -> bytes:
+        """Write what follows the header, in order, and return the header; `add_checksums` as files carry them."""
+        values = values_after(self.old, self.changes)
+        kept = {key: value for key, value in values.items() if isinstance(value, dict)}
+        local = cast("dict[str, ByteRange]", dict(values))
+        for key in kept:
+            del local[key]
+        size = _chunksize_with_checksums(local, self.chunksize)
+        made: dict[str, dict[str, Any]] = {}
+        positions, byte_ranges, total, nbytes = laid_out(made, local, size, 0, ALIGNMENT)
+        if -nbytes % size <= _FILLED:
+            nbytes += -nbytes % size
+        self.entries = entries = {key: made.get(key) or kept[key] for key in values} if kept else made
+
+        metalayers = metalayers_of(self.kind, self.meta)
+        header_len = header_length(metalayers)
+        checksums = Running() if add_checksums else None
+        chunks = RawChunks(write, header_len, 0, nbytes, size, checksums)
+        done = 0
+        if progress is None:
+            chunks.add_all(positions, byte_ranges)
+        else:
+            for at, byte_range in zip(positions, byte_ranges, strict=True):
+                chunks.add(at, byte_range)
+                done += byte_range[2]
+                progress(done, total)
+        chunks.finish()
+
+        vlmeta = {MAP: stored_map(entries, nbytes, size)[0], **self.metadata}
+        index = pack_index(np.array(chunks.offsets, np.int64) - header_len, len(chunks.offsets)) if nbytes else b""
+        trailer = pack_trailer(vlmeta)
+        stop = chunks.position + len(index)
+        header = pack_header(
+            Fields(_ENCODING, size), metalayers, True, stop + len(trailer), nbytes, chunks.position - header_len
+        )
+        if checksums is not None:
+            checksums.add(index)
+            header, trailer = with_checksums(header, trailer, stop, checksums.table(), checksums.body, crc32c(index))
+        write(index + trailer)
         return header
+
+
+def _chunksize_with_checksums(values: dict[str, ByteRange], least: int) -> int:
+    """A size of chunks for values; those that would not be checked with their chunk get checksums of their own."""
+    done: set[str] = set()
+    while True:
+        lengths = [byte_range[2] for byte_range in values.values()]
+        size = chunksize_for(lengths, least)
+        if is_checked(max(lengths, default=0), size):
+            return size
+        bare = {key for key, length in zip(values, lengths, strict=True) if not is_checked(length, size)} - done
+        if not bare:
+            return size
+        values.update((key, with_own_checksums(values[key])) for key in bare)
+        done |= bare
 
 
 def values_after(old: Embedded | None, changes: Mapping[str, ByteRange | None]) -> dict[str, Value]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from io import FileIO
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -27,10 +26,6 @@ from blosc2._backends.embedded.frame_layout import (
 from blosc2._backends.embedded_map import MAP, Embedded
 from blosc2._backends.layout import ByteRange, Renamed
 from blosc2._backends.temporary import is_mount_point
-from blosc2._core.frame.frame_checksums import range_checksum, with_checksums
-from blosc2._core.frame.frame_writer import pack_index, pack_trailer
-from blosc2._core.io.checksum import crc32c
-from blosc2._core.io.source import Source
 from blosc2._core.leaves.embedded_values import are_new, laid_out
 from blosc2._files import (
     NewFile,
@@ -42,15 +37,13 @@ from blosc2._files import (
     sync_descriptor,
     through_link,
 )
-from blosc2._frames import ALIGNMENT, MARK_AT, Running, as_table, carried, end_of_versions, from_table, set_frame_fields
+from blosc2._frames import ALIGNMENT, CHUNK_HEADER, SECTOR, NextVersion, as_table, from_table
 
 if TYPE_CHECKING:
     from blosc2._backends.embedded.file import EmbeddedFile
     from blosc2._backends.embedded.frame_layout import EmbeddedChanges
 
 
-# The header fields that make a version current lie in one sector when they end before this byte.
-_SECTOR: Final = 512
 # Dead bytes may be this many times the live ones, plus so many bytes.
 _DEAD_TO_LIVE: Final = 2
 _SLACK: Final = 1 << 20
@@ -60,9 +53,6 @@ _CROSSING_PART: Final = 8
 _SHORT_TAIL: Final = 64 << 10
 # The part (1/n) of a longer one that is not worth using.
 _NEARLY_FULL: Final = 8
-_CHUNK_HEADER: Final = 32
-# What is written at once.
-_PIECE: Final = 1 << 20
 
 
 def can_grow(old: Embedded, kind: str) -> bool:
@@ -73,7 +63,7 @@ def can_grow(old: Embedded, kind: str) -> bool:
         frame.nbytes
         and frame.offset == 0
         and old.kind == kind
-        and frame.header_len <= _SECTOR
+        and frame.header_len <= SECTOR
         and frame.clevel == 0
         and frame.typesize == 1
         and not (frame.variable or frame.vlblocks)
@@ -146,93 +136,32 @@ class Plan:
         if self.crossing * _CROSSING_PART > live:
             return True
         count = -(-self.end // self.size)
-        overhead = frame.header_len + 12 * count + len(self.map) + _SECTOR
+        overhead = frame.header_len + 12 * count + len(self.map) + SECTOR
         added = self.end - self.begin + 2 * ALIGNMENT * (count - self.begin // self.size) if self.byte_ranges else 0
         dead = frame.frame_len + added - live - overhead
         return bool(dead > _DEAD_TO_LIVE * (live + overhead) + _SLACK)
 
-    def write(self, output: Output, vlmeta: Mapping[str, bytes]) -> bytes:
-        """Write all that is new after the old trailer and what may follow it; returns the header that makes it current.
-
-        What may follow is read for the checksums.
-        """
-        frame = self.frame
-        known = carried(frame)
-        checksums = None
-        if known is not None:
-            source = frame.source if output.position <= frame.source.size else Source.open(str(frame.source.path))
-            start = frame.frame_len - frame.trailer_len
-            checksums = Running(range_checksum(source, start, output.position - start, known.body))
-            own = from_table(known.chunks)
+    def write(self, version: NextVersion, vlmeta: Mapping[str, bytes]) -> None:
+        """Have a version be what is planned, with further metadata entries."""
+        frame, known = self.frame, version.known
+        own = None if known is None else from_table(known.chunks)
         offsets = self.offsets
-        position = output.position
         if self.byte_ranges:
             first = self.begin // self.size
-            chunks = RawChunks(output.write, position, self.begin, self.end, self.size, checksums)
-            if self.tail is not None and known is not None:
+            chunks = RawChunks(version.write, version.position, self.begin, self.end, self.size, version.sums)
+            if self.tail is not None and own is not None:
                 source, start, _ = self.tail
-                chunks.add_again(self.tail, source.read(start - _CHUNK_HEADER, _CHUNK_HEADER), own[first])
+                chunks.add_again(self.tail, source.read(start - CHUNK_HEADER, CHUNK_HEADER), own[first])
             elif self.tail is not None:
                 chunks.add(self.begin, self.tail)
             chunks.add_all(self.positions, self.byte_ranges)
             chunks.finish()
             offsets = np.concatenate([offsets[:first], np.array(chunks.offsets, np.int64) - frame.header_len])
-            position = chunks.position
-            if known is not None:
+            if own is not None:
                 del own[first:]
-        index = pack_index(offsets, len(offsets))
-        trailer = pack_trailer({**vlmeta, MAP: self.map})
+        sums = None if own is None or version.sums is None else as_table(own + version.sums.chunks)
         header = bytearray(frame.header_bytes())
-        stop = position + len(index)
-        set_frame_fields(header, stop + len(trailer), self.end, position - int(frame.header_len), has_vlmeta=True)
-        header[MARK_AT] = 0
-        checked_header = bytes(header)
-        if checksums is not None:
-            checksums.add(index)
-            table = as_table(own + checksums.chunks)
-            checked_header, trailer = with_checksums(
-                checked_header, trailer, stop, table, checksums.body, crc32c(index)
-            )
-        output.write(index)
-        output.write(trailer)
-        output.drain()
-        return checked_header
-
-
-class Output:
-    """Writes to an unbuffered file from a position on, in large pieces."""
-
-    def __init__(self, file: FileIO, position: int) -> None:
-        self.position = position
-        self._file = file
-        self._parts: list[bytes] = []
-        self._waiting = 0
-
-    def write(self, data: bytes) -> None:
-        """Take the next bytes."""
-        self._parts.append(data)
-        self._waiting += len(data)
-        if self._waiting >= _PIECE:
-            self.drain()
-
-    def drain(self) -> None:
-        """Write what was taken."""
-        _write_at(self._file, self.position, b"".join(self._parts))
-        self.position += self._waiting
-        self._parts = []
-        self._waiting = 0
-
-
-def _write_at(file: FileIO, offset: int, data: bytes) -> None:
-    """Write all bytes at an offset of an unbuffered file."""
-    file.seek(offset)
-    view = memoryview(data)
-    while view:
-        view = view[file.write(view) :]
-
-
-# The offset of the first header field that an append changes.
-_FIELDS: Final = 16
+        version.end(header, offsets, len(offsets), {**vlmeta, MAP: self.map}, self.end, sums)
 
 
 def written(
@@ -305,38 +234,29 @@ class Append:
         self._file = file
         self._plan = plan
         self._durable = durable
-        self._old = plan.frame
-        self._start = int(plan.frame.frame_len)
-        # Whether bytes of the file may have changed; the new version may show; it shows for good.
-        self._is_changed = self._may_show = self._shows = False
+        self._version: NextVersion | None = None
         self._raw = raw = file.owner.open_raw(file.path, "r+b")
         try:
             file._change = self
             self._check_unchanged()
-            self._start = end_of_versions(file.path, self._old)
-            output = Output(raw, self._start)
-            self._is_changed = True
-            self._header = plan.write(output, vlmeta)
+            self._version = version = NextVersion(raw, file.path, plan.frame)
+            plan.write(version, vlmeta)
             file.owner.check(file.path)
-            # Bytes behind the new end, left by an unfinished append, belong to no version.
-            if os.fstat(raw.fileno()).st_size > output.position:
-                raw.truncate(output.position)
-            if durable:
-                sync_descriptor(raw.fileno())
+            version.finish(durable=durable)
         except BaseException:
             self.abandon()
             raise
 
     def commit(self) -> dict[str, dict[str, Any]]:
-        file, plan = self._file, self._plan
+        file, version = self._file, self._version
+        assert version is not None
         try:
             file.owner.check(file.path)
-            file.behind = self._may_show = True
-            self._show(self._header)
-            if self._durable and not file.lazy:
-                sync_descriptor(self._raw.fileno())
-            file.unsettled = file.lazy or not self._durable
-            self._shows = True
+            is_durable = self._durable and not file.lazy
+            # Before it shows: an interrupt may come after any step.
+            file.behind, file.unsettled = True, file.unsettled or not is_durable
+            version.commit(durable=is_durable)
+            file.unsettled = not is_durable
             try:
                 self._end()
             except OSError:
@@ -345,7 +265,7 @@ class Append:
         except BaseException:
             self.abandon()
             raise
-        return plan.entries
+        return self._plan.entries
 
     def abandon(self) -> None:
         # However far it came: this may be done again, and does nothing then.
@@ -353,38 +273,22 @@ class Append:
             self._file._change = None
             self._raw.close()
             return
-        with suppress(OSError):
-            if self._shows:
-                pass
-            elif self._may_show:
-                # What was not made durable is no success: the old version is shown again. What was added stays, as
-                # somebody may have mapped it meanwhile; the next append goes on behind it.
-                self._show(self._old.header_bytes())
-                self._file.behind = False
-                sync_descriptor(self._raw.fileno())
-            elif self._is_changed:
-                # The old version is untouched. Only the added bytes are removed; no reader has seen them.
-                self._raw.truncate(self._start)
+        if self._version is not None and self._version.take_back():
+            self._file.behind = False
         with suppress(OSError):  # of what is durable, or not wanted
             self._end()
 
     def _end(self) -> None:
         """Leave the file as it is now: it is still the one that was read, though touched."""
         with self._raw as raw:
-            if self._is_changed:
+            if self._version is not None and self._version.is_written:
                 with suppress(OSError):
                     self._file.identity = identity_of(os.fstat(raw.fileno()))
             self._file._change = None
 
-    def _show(self, header: bytes) -> None:
-        """Write the fields of a header that make its version current, in one call."""
-        output = Output(self._raw, _FIELDS)
-        output.write(header[_FIELDS:])
-        output.drain()
-
     def _check_unchanged(self) -> None:
         """Refuse to write into a file that is no longer the one that was read."""
-        file, header = self._file, self._old.header_bytes()
+        file, header = self._file, self._plan.frame.header_bytes()
         opened = identity_of(os.fstat(self._raw.fileno()))
         if file.identity is not None and (opened != file.identity or file_identity(file.path) != opened):
             raise changed_by_others(file.path)
