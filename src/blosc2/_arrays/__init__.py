@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         compute_chunks_blocks,
         decoded_nbytes,
     )
-    from blosc2._arrays.ranges import Box, Range, Spaced, eye_part, positions
     from blosc2._arrays.readable import ChunkInfo, ReadableArray
     from blosc2._arrays.ready import ready_in_children, ready_to_change, ready_to_read
     from blosc2._arrays.rearranging import (
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from blosc2._arrays.resize import resize_update, resized_geometry, rows_to_append
     from blosc2._arrays.shown import html, one_line
     from blosc2._arrays.slabs import (
+        Box,
         Shape,
         Snapshot,
         compressed_box,
@@ -54,13 +54,12 @@ else:
         "chunk_shapes": (
             "CHUNK_NBYTES are_partitions_aligned are_partitions_behaved as_shape compute_chunks_blocks decoded_nbytes"
         ),
-        "ranges": "Box Range Spaced eye_part positions",
         "readable": "ChunkInfo ReadableArray",
         "ready": "ready_in_children ready_to_change ready_to_read",
         "rearranging": "copied joined matrix_axes permuted reshaped selected shape_for taken taken_along",
         "resize": "resize_update resized_geometry rows_to_append",
         "shown": "html one_line",
-        "slabs": "Shape Snapshot compressed_box converted joined_rows made plan_like slab_height slabs_in slabs_of",
+        "slabs": "Box Shape Snapshot compressed_box converted joined_rows made plan_like slab_height slabs_in slabs_of",
         "small_frames": "TINY cframe_of forget_templates raw_kinds template_of tiny_frame",
         "spec": "ArrayPlan plain_dtype",
     })  # fmt: skip

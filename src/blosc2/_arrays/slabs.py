@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 import numpy as np
 
 from blosc2._arrays.chunk_shapes import can_hold_items
-from blosc2._arrays.ranges import Box
 from blosc2._arrays.spec import ArrayPlan
 from blosc2._core.ndim.gaps import as_bytes, as_dtype
 from blosc2._core.ndim.geometry import Geometry
@@ -26,6 +25,8 @@ from blosc2.storage import CParams
 SLAB_NBYTES: Final = 24 << 20
 
 Shape = tuple[int, ...]
+#: A slice with start and stop for each axis.
+Box = tuple[slice, ...]
 
 
 class Slab(NamedTuple):

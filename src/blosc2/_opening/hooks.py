@@ -27,9 +27,9 @@ def install() -> None:
 
 def _check(what: Any, progress: Any) -> Any:
     """Check what a handle shows, or the store at a path or in bytes."""
-    from blosc2._integrity import check_opened_handle, check_store
+    from blosc2._integrity import check_opened, check_store
 
-    return (check_opened_handle if isinstance(what, FrameHandle) else check_store)(what, progress)
+    return (check_opened if isinstance(what, FrameHandle) else check_store)(what, progress)
 
 
 def _touched(*given: Any) -> Any:

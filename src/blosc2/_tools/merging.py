@@ -10,7 +10,7 @@ from typing import Any, Final
 from blosc2._opening import open as open_path
 from blosc2._options import check_target_mode, local_path
 from blosc2._stores import ForeignObject, Store, children_of
-from blosc2._tools.converting.run import partial_name, put_in_place, remove
+from blosc2._tools.converting.conversion import partial_name, put_in_place, remove
 from blosc2._tools.equality import same_value
 from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import UnsupportedValueError, legible, some_of

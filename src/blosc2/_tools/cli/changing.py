@@ -29,7 +29,7 @@ from blosc2._tools.cli.locations import (
     opened,
     with_slashes,
 )
-from blosc2._tools.converting.run import FORMATS, convert
+from blosc2._tools.converting.conversion import FORMATS, convert
 from blosc2._tools.equality import same_value
 from blosc2.embed_store import EmbedStore
 from blosc2.tree_store import TreeStore

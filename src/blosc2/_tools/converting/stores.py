@@ -17,8 +17,18 @@ from blosc2._functions import zeros
 from blosc2._opening import open as open_path
 from blosc2._options import absolute_path
 from blosc2._stores import Store, children_of, set_chunks
-from blosc2._tools.converting.items import WHOLE, ArrayItem, GroupItem, Item, LeftOut, ObjectItem, Source
-from blosc2._tools.converting.run import Target, partial_name, remove
+from blosc2._tools.converting.conversion import (
+    WHOLE,
+    ArrayItem,
+    GroupItem,
+    Item,
+    LeftOut,
+    ObjectItem,
+    Source,
+    Target,
+    partial_name,
+    remove,
+)
 from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import ConversionError, FormatError, legible
 from blosc2.ndarray import NDArray

@@ -12,7 +12,7 @@ import numpy as np
 import zarr
 
 from blosc2._core.ndim.gaps import as_dtype
-from blosc2._tools.converting.items import (
+from blosc2._tools.converting.conversion import (
     DEEPEST,
     DIMENSIONS,
     WHOLE,
@@ -22,10 +22,10 @@ from blosc2._tools.converting.items import (
     LeftOut,
     ObjectItem,
     Source,
+    Target,
     are_names,
     boxes_of,
 )
-from blosc2._tools.converting.run import Target
 from blosc2._tools.equality import is_json
 
 # How often what is written is removed while others still write to it, and the seconds in between.

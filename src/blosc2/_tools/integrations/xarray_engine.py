@@ -20,11 +20,11 @@ from xarray.coding.times import CFDatetimeCoder, CFTimedeltaCoder
 from xarray.coding.variables import CFScaleOffsetCoder
 from xarray.core import indexing
 
+from blosc2 import _tools
 from blosc2._backends import EMBED
 from blosc2._opening import open as open_path
 from blosc2._stores import Store, children_of
-from blosc2._tools.converting.items import DIMENSIONS, are_names
-from blosc2._tools.integrations.xarray_accessor import add_xarray_accessor
+from blosc2._tools.converting.conversion import DIMENSIONS, are_names
 from blosc2.exceptions import FormatError, StoreKeyError, UnsupportedValueError
 from blosc2.ndarray import NDArray
 from blosc2.objectarray import ObjectArray
@@ -581,4 +581,4 @@ class OwnEntrypoint(Blosc2BackendEntrypoint):
             other_engine()
 
 
-add_xarray_accessor()
+_tools.add_xarray_accessor()

@@ -19,8 +19,7 @@ from blosc2._indexing import lossless
 from blosc2._opening import open as open_path
 from blosc2._options import check_target_mode, local_path
 from blosc2._stores import children_of
-from blosc2._tools.converting.items import DIMENSIONS
-from blosc2._tools.converting.run import partial_name, put_in_place, remove
+from blosc2._tools.converting.conversion import DIMENSIONS, partial_name, put_in_place, remove
 from blosc2._tools.integrations.array_writing import ScratchFolder, new_array, where_to, write_box
 from blosc2._tools.integrations.xarray_engine import (
     UNNAMED,

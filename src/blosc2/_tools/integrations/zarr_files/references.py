@@ -22,7 +22,7 @@ from blosc2._functions import asarray
 from blosc2._opening import open as open_path
 from blosc2._options import FIELDS, Encoding, absolute_path, fields_of, get_nthreads
 from blosc2._stores import Store, children_of
-from blosc2._tools.converting.items import DIMENSIONS, WHOLE, LeftOut
+from blosc2._tools.converting.conversion import DIMENSIONS, WHOLE, LeftOut
 from blosc2._tools.equality import is_json
 from blosc2.exceptions import ConversionError, FormatError, legible
 from blosc2.ndarray import NDArray
