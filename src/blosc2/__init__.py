@@ -108,95 +108,17 @@ _later = _on_demand(__name__, _PLACES, _MODULES := (*list(_PLACES)[5:], "blosc2_
 _NAMES = (*" ".join(_PLACES.values()).split(), *_MODULES)
 if _TYPE_CHECKING:
     from blosc2 import blosc2_ext as blosc2_ext
-    from blosc2._arrays import are_partitions_aligned, are_partitions_behaved, compute_chunks_blocks
-    from blosc2._functions import (
-        arange,
-        array,
-        asarray,
-        astype,
-        clib_info,
-        compress,
-        compress2,
-        compressor_list,
-        concat,
-        copy,
-        decompress,
-        decompress2,
-        empty,
-        empty_like,
-        expand_dims,
-        eye,
-        frombuffer,
-        fromiter,
-        full,
-        full_like,
-        get_blocksize,
-        get_cbuffer_sizes,
-        get_clib,
-        get_compressor,
-        get_cpu_info,
-        get_slice_nchunks,
-        linspace,
-        matrix_transpose,
-        nans,
-        ones,
-        ones_like,
-        pack,
-        pack_array,
-        permute_dims,
-        reshape,
-        save,
-        set_blocksize,
-        set_compressor,
-        set_releasegil,
-        squeeze,
-        stack,
-        take,
-        take_along_axis,
-        transpose,
-        uninit,
-        unpack,
-        unpack_array,
-        zeros,
-        zeros_like,
-    )
-    from blosc2._integrity import CheckReport, Finding, SalvageReport, check, salvage
-    from blosc2._opening import (
-        load_array,
-        load_tensor,
-        pack_array2,
-        pack_tensor,
-        save_array,
-        save_tensor,
-        unpack_array2,
-        unpack_tensor,
-    )
-    from blosc2._tools import (
-        ConversionReport,
-        Loader,
-        PatchSampler,
-        Permutation,
-        Samples,
-        convert,
-        foreground_index,
-        merge,
-        to_store,
-        zarr_references,
-    )
-    from blosc2.batch_array import Batch, BatchArray
-    from blosc2.core import (
-        BlockCacheStats,
-        block_cache_stats,
-        free_resources,
-        print_versions,
-        remove_urlpath,
-        set_block_cache,
-        set_file_cache,
-    )
-    from blosc2.dict_store import DictStore
-    from blosc2.embed_store import EmbedStore
-    from blosc2.objectarray import ObjectArray
-    from blosc2.tree_store import TreeStore
+    from blosc2._arrays import *
+    from blosc2._functions import *
+    from blosc2._integrity import *
+    from blosc2._opening import *
+    from blosc2._tools import *
+    from blosc2.batch_array import *
+    from blosc2.core import *
+    from blosc2.dict_store import *
+    from blosc2.embed_store import *
+    from blosc2.objectarray import *
+    from blosc2.tree_store import *
 
 _install_hooks()
 if "xarray" in _sys.modules:  # else its engines are loaded when it opens a file

@@ -9,29 +9,7 @@ from typing import TYPE_CHECKING
 from blosc2._core.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from blosc2._display.drawing import (
-        Node,
-        as_html,
-        as_text,
-        byte_bar,
-        chunk_grid,
-        colour_picture,
-        definition_table,
-        escaped,
-        grey,
-        html_list,
-        human_size,
-        limits,
-        line_of_blocks,
-        number,
-        one_line,
-        page,
-        png_bytes,
-        printable,
-        ratio_text,
-        sizes_text,
-        text_picture,
-    )
+    from blosc2._display.drawing import *
 else:
     __getattr__ = on_demand(__name__, {
         "drawing": (

@@ -19,20 +19,8 @@ from blosc2._opening.open_path import (
 )
 
 if TYPE_CHECKING:
-    from blosc2._opening.open_store import opened_remote as opened_remote
-    from blosc2._opening.open_store import opened_store as opened_store
-    from blosc2._opening.open_store import store_in_frame as store_in_frame
-    from blosc2._opening.open_store import store_in_memory as store_in_memory
-    from blosc2._opening.tensors import (
-        load_array,
-        load_tensor,
-        pack_array2,
-        pack_tensor,
-        save_array,
-        save_tensor,
-        unpack_array2,
-        unpack_tensor,
-    )
+    from blosc2._opening.open_store import *
+    from blosc2._opening.tensors import *
 else:
     __getattr__ = on_demand(__name__, {
         "open_store": "opened_remote opened_store store_in_frame store_in_memory",
