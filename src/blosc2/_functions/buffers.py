@@ -461,12 +461,9 @@ def has_old_header(chunk: bytes | memoryview) -> bool:
 
 
 def with_new_header(chunk: bytes | memoryview) -> bytes:
-    """A chunk of Blosc 1 as one of this format; what decodes it checks the rest.
+    """A chunk of Blosc 1 as one of this format, of which what decodes it checks the rest.
 
-    Raises
-    ------
-    FormatError
-        Sizes that do not fit each other, or something that cannot be decoded.
+    `FormatError` for sizes that do not fit each other, or something that cannot be decoded.
     """
     _, codec_version, flags, typesize = chunk[:4]
     nbytes, blocksize, cbytes = CHUNK_SIZES.unpack_from(chunk)

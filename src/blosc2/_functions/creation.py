@@ -512,14 +512,7 @@ _FORMULA_KINDS = tuple(np.dtype(name) for name in ("f4", "f8", "c8", "c16"))
 
 
 def positions(shape: tuple[int, ...], box: Box) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The positions of the items of a part in the C order of the whole.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Of the whole.
-    box : tuple of slice
-        One for each axis, with start and stop.
+    """The positions of the items of a box in the C order of an array of this shape.
 
     Examples
     --------
@@ -537,14 +530,7 @@ def positions(shape: tuple[int, ...], box: Box) -> np.ndarray[Any, np.dtype[np.i
 
 
 class Range:
-    """The items of `numpy.arange` by their numbers.
-
-    Parameters
-    ----------
-    start, step : number
-    dtype : dtype
-        Of the items; the formula is worked out in its native byte order.
-    """
+    """The items of `numpy.arange` by their numbers. The formula is worked out in the native byte order of the dtype."""
 
     def __init__(self, start: Any, step: Any, dtype: np.dtype[Any]) -> None:
         self.dtype = dtype

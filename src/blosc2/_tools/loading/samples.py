@@ -602,13 +602,7 @@ Like = tuple[tuple[int, ...], np.dtype[Any]]
 class BatchList(Sequence[Any]):
     """A batch as a sequence of samples, which are made when somebody takes them; a collate function may need none.
 
-    Parameters
-    ----------
-    count : int
-    sample : callable
-        Gives a sample by its position.
-    whole : array, dict of arrays, or None
-        The batch that they are rows of, if there is one.
+    `sample` gives one by its position; `whole` is the batch that they are rows of, if there is one.
     """
 
     def __init__(self, count: int, sample: Callable[[int], Any], whole: Any) -> None:

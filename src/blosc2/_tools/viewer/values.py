@@ -26,6 +26,9 @@ from blosc2.tree_store import TreeStore
 class Page:
     """A place in an array: which axes are the rows and columns, and where it is on each axis.
 
+    `rows` and `columns` are the axes that go down and to the right, None if the array has fewer. `at` has the first row
+    and column that is shown, and the item on the other axes; `stepped` moves along `other`.
+
     Examples
     --------
     >>> page = Page.of((50, 200, 300), np.dtype("f8"))
@@ -33,16 +36,6 @@ class Page:
     [25, range(0, 20), range(0, 6)]
     >>> page.stepped(1).scrolled(1000, 5, 20, 6).window(20, 6)
     [26, range(180, 200), range(5, 11)]
-
-    Attributes
-    ----------
-    shape : tuple of int
-    rows, columns : int or None
-        The axes that go down and to the right; None if the array has fewer axes.
-    at : tuple of int
-        Of the rows and columns the first that is shown, of the other axes the item.
-    other : int or None
-        The axis that `stepped` moves along.
     """
 
     shape: tuple[int, ...]
