@@ -41,7 +41,7 @@ FIRST = {
     "blosc2._frames.dtypes", "blosc2._frames.header_fields", "blosc2._functions", "blosc2._functions.from_frame",
     "blosc2._frames.chunks", "blosc2._frames.handle",
     "blosc2._frames.opening", "blosc2._indexing", "blosc2._indexing.views",
-    "blosc2._opening", "blosc2._opening.hooks", "blosc2._opening.open_path", "blosc2._options",
+    "blosc2._opening", "blosc2._opening.open_path", "blosc2._options",
     "blosc2._options.codecs", "blosc2._options.threads", "blosc2._options.modes",
     "blosc2._options.encoding", "blosc2._options.absent", "blosc2._options.paths",
     "blosc2.exceptions", "blosc2.info", "blosc2.ndarray",
