@@ -15,10 +15,10 @@ import numpy as np
 
 from blosc2 import _display
 from blosc2._arrays import ArrayPlan
-from blosc2._files import Owner, Progress, remove_leftovers, sync_file, sync_folder
+from blosc2._files import Progress
 from blosc2._frames import AnyChunk
 from blosc2._options import lacking
-from blosc2._tools.equality import equal_items, same_value
+from blosc2._tools.stores import equal_items, partial_name, put_in_place, remove, same_value
 from blosc2.exceptions import ConversionError, legible
 from blosc2.ndarray import NDArray
 
@@ -26,7 +26,9 @@ from blosc2.ndarray import NDArray
 _BOX, _ROWS = 8 << 20, 64 << 20
 
 
-def boxes_of(item: ArrayItem, chunks: tuple[int, ...] | None = None, *, in_order: bool = False) -> Iterator[Box]:
+def boxes_of(
+    item: ArrayItem | NDArray, chunks: tuple[int, ...] | None = None, *, in_order: bool = False
+) -> Iterator[Box]:
     """All items in boxes of some MB, made of whole chunks: of these, or of those of the item.
 
     With `in_order`, the items of all boxes, one after the other, are in C order; then boxes need not be of whole
@@ -91,6 +93,25 @@ class LeftOut(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.key}: {self.what}: {self.why}"
+
+
+def as_json(key: str, attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[LeftOut]]:
+    """The attributes that JSON can hold, and those that it cannot."""
+    kept = {name: value for name, value in attributes.items() if _is_json(value)}
+    return kept, [
+        LeftOut(key, f"attribute {name!r}", f"JSON has no {type(value).__name__}")
+        for name, value in attributes.items()
+        if name not in kept
+    ]
+
+
+def _is_json(value: Any) -> bool:
+    """Whether JSON can hold a value, and gives it back as it is."""
+    if isinstance(value, list):
+        return all(map(_is_json, value))
+    if isinstance(value, dict):
+        return all(isinstance(name, str) and _is_json(inner) for name, inner in value.items())
+    return value is None or isinstance(value, (bool, int, float, str))
 
 
 class TakenChunks(NamedTuple):
@@ -274,46 +295,7 @@ def new_target(path: str, name: str | None, **options: Any) -> Target:
     return made
 
 
-# ------------------------------------------------------------------ a target beside its place
-def partial_name(path: str, *, unique: bool) -> str:
-    """Beside a path, with the same suffix: ``study.partial.b2z``; a `unique` one is that of no other program."""
-    stem, suffix = os.path.splitext(path.rstrip("/"))
-    return f"{stem}.partial{f'-{os.urandom(4).hex()}' if unique else ''}{suffix}"
-
-
-def put_in_place(partial: str, path: str, *, overwrite: bool) -> None:
-    """Give a complete target its name; `FileExistsError` where somebody made a file of this name meanwhile."""
-    path, owner = path.rstrip("/"), Owner()
-    if os.path.isfile(partial):
-        sync_file(partial)
-    if not overwrite and os.path.lexists(path):
-        raise FileExistsError(f"{path} was made by somebody else meanwhile; overwrite=True replaces it")
-    if os.path.isdir(path) or os.path.isdir(partial):
-        aside = f"{path}.replaced-{os.urandom(4).hex()}"
-        is_there = os.path.lexists(path)
-        if is_there:
-            owner.rename(path, aside)
-        try:
-            owner.rename(partial, path)
-        except BaseException:
-            if is_there:
-                owner.rename(aside, path)
-            raise
-        remove(aside)
-    else:
-        owner.replace(partial, path)
-    remove_leftovers(partial, owner)  # of runs that were killed
-    sync_folder(path)
-
-
-def remove(path: str) -> None:
-    """Remove a file or directory, if it is there."""
-    if os.path.isdir(path) and not os.path.islink(path):
-        Owner().remove_tree(path, strict=True)
-    elif os.path.lexists(path):
-        Owner().unlink(path)
-
-
+# ------------------------------------------------------------------ targets
 class Target:
     """Where items are written, at the path `partial`. What it cannot hold it gives back.
 
