@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from blosc2.exceptions import legible
-
-
-class Described(Protocol):
-    """Anything with pairs to show."""
-
-    @property
-    def info_items(self) -> list[tuple[str, Any]]: ...
 
 
 class InfoReporter:
     """Shows the `info_items` of an object as text, or as HTML in notebooks."""
 
-    def __init__(self, described: Described) -> None:
+    def __init__(self, described: Any) -> None:
         self._described = described
 
     def __repr__(self) -> str:

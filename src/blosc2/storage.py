@@ -11,7 +11,7 @@ import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from blosc2._core.io.sharing import free_in_child, remembered
 from blosc2._options import (
@@ -363,30 +363,7 @@ def _mapping(value: object, name: str, kind: type) -> dict[str, Any]:
 _RENAMED = {"compcode": "renamed to `codec`", "shuffle": "substituted by `filters`"}
 
 
-class _Described(Protocol):
-    """What a frame says about how its chunks were compressed."""
-
-    @property
-    def codec(self) -> int: ...
-    @property
-    def codec_meta(self) -> int: ...
-    @property
-    def clevel(self) -> int: ...
-    @property
-    def use_dict(self) -> bool: ...
-    @property
-    def typesize(self) -> int: ...
-    @property
-    def blocksize(self) -> int: ...
-    @property
-    def splitmode(self) -> int: ...
-    @property
-    def filters(self) -> tuple[int, ...]: ...
-    @property
-    def filters_meta(self) -> tuple[int, ...]: ...
-
-
-def cparams_of(frame: _Described, nthreads: int | None = None) -> CParams:
+def cparams_of(frame: Any, nthreads: int | None = None) -> CParams:
     """Give the parameters that a frame declares.
 
     They describe what another program may have written, so they are not checked: codecs and filters that

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import blosc2
 from blosc2._arrays import slabs as piecewise
-from blosc2._arrays.ranges import positions
 from blosc2._functions import creation
+from blosc2._functions.creation import positions
 
 DTYPES = ["i1", "u1", "i2", "u4", "i8", "u8", "f4", "f8", "c8", "c16", ">i4", ">f8", "f2", None]
 NUMBERS = st.one_of(st.integers(-50, 50), st.floats(-50, 50, allow_nan=False), st.just(10**6))

@@ -171,7 +171,7 @@ def test_what_is_still_written_to_is_removed(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_target_that_cannot_be_removed_hides_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from blosc2._tools.converting.array_files import NewNpz
+    from blosc2._tools.converting.files import NewNpz
 
     np.savez(tmp_path / "a.npz", x=ITEMS)
 

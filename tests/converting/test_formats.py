@@ -411,7 +411,7 @@ def test_an_old_target_survives_a_failure(tmp_path: Path, suffix: str, monkeypat
 
 
 def test_wide_arrays_are_cut_along_all_axes(tmp_path: Path) -> None:
-    from blosc2._tools.converting.items import ArrayItem, boxes_of
+    from blosc2._tools.converting.conversion import ArrayItem, boxes_of
 
     for shape, chunks in [((1000, 10**7), (1000, 1000)), ((3, 10**5, 10**5), None), ((10**9,), (10**6,))]:
         item = ArrayItem("/x", shape, np.dtype("f4"), lambda box: np.empty(0), chunks)

@@ -236,7 +236,7 @@ def test_attributes_that_hdf5_has_not(tmp_path: Path) -> None:
 
 
 def test_two_programs_do_not_share_a_partial_file(tmp_path: Path) -> None:
-    from blosc2._tools.converting.run import partial_name
+    from blosc2._tools.stores import partial_name
 
     names = {partial_name(str(tmp_path / "v1.2.h5"), unique=True) for _ in range(100)}
     assert len(names) == 100

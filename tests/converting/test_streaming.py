@@ -26,8 +26,8 @@ import json, os, sys, time, types
 import numpy as np
 
 import blosc2
-from blosc2._tools.converting.run import FORMATS, Format
-from blosc2._tools.converting.items import ArrayItem
+from blosc2._tools.converting.conversion import FORMATS, Format
+from blosc2._tools.converting.conversion import ArrayItem
 
 target, planes = sys.argv[1], int(sys.argv[2])
 ramp = np.arange(1 << 18, dtype="i4").reshape(512, 512)

@@ -13,7 +13,7 @@ from fixture_kit import manifest
 
 import blosc2
 from blosc2 import BatchArray, ObjectArray
-from blosc2._functions.opaque_objects import OPAQUE_KINDS, OpaqueArray, OpaqueObject, OpaqueSChunk
+from blosc2._functions.from_frame import OPAQUE_KINDS, OpaqueArray, OpaqueObject, OpaqueSChunk
 from blosc2.exceptions import FormatError
 
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import blosc2
 from blosc2 import Codec, Filter
 from blosc2._arrays import slabs
-from blosc2._functions.opaque_objects import OpaqueArray
+from blosc2._functions.from_frame import OpaqueArray
 from blosc2.exceptions import UnsupportedKindError
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blosc2 import Permutation
-from blosc2._tools.loading.order import Order
+from blosc2._tools.loading.samples import Order
 
 
 @settings(max_examples=60, deadline=None)

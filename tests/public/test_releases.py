@@ -13,7 +13,7 @@ import pytest
 from fixture_kit import release_values as values
 
 import blosc2
-from blosc2._tools.equality import same_value
+from blosc2._tools.stores import same_value
 
 RELEASES = Path(__file__).resolve().parents[1] / "data" / "releases"
 FOLDERS = sorted((path for path in RELEASES.iterdir() if path.is_dir()), key=lambda path: path.name)

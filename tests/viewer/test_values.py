@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 import blosc2
 from blosc2._tools.selections import index_of
 from blosc2._tools.viewer import values
-from blosc2._tools.viewer.pages import Page
 from blosc2._tools.viewer.values import (
     MOST_ATTRIBUTES,
     Cells,
+    Page,
     Stopped,
     attributes,
     item_text,

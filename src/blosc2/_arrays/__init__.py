@@ -9,58 +9,28 @@ from typing import TYPE_CHECKING
 from blosc2._core.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from blosc2._arrays.axis_view import Axes, ViewHandle, expanded_axes, seen_through, squeezed_axes
-    from blosc2._arrays.chunk_shapes import (
-        CHUNK_NBYTES,
-        are_partitions_aligned,
-        are_partitions_behaved,
-        as_shape,
-        compute_chunks_blocks,
-        decoded_nbytes,
-    )
-    from blosc2._arrays.ranges import Box, Range, Spaced, eye_part, positions
-    from blosc2._arrays.readable import ChunkInfo, ReadableArray
-    from blosc2._arrays.ready import ready_in_children, ready_to_change, ready_to_read
-    from blosc2._arrays.rearranging import (
-        copied,
-        joined,
-        matrix_axes,
-        permuted,
-        reshaped,
-        selected,
-        shape_for,
-        taken,
-        taken_along,
-    )
-    from blosc2._arrays.resize import resize_update, resized_geometry, rows_to_append
-    from blosc2._arrays.shown import html, one_line
-    from blosc2._arrays.slabs import (
-        Shape,
-        Snapshot,
-        compressed_box,
-        converted,
-        joined_rows,
-        made,
-        plan_like,
-        slab_height,
-        slabs_in,
-        slabs_of,
-    )
-    from blosc2._arrays.small_frames import TINY, cframe_of, forget_templates, raw_kinds, template_of, tiny_frame
-    from blosc2._arrays.spec import ArrayPlan, plain_dtype
+    from blosc2._arrays.axis_view import *
+    from blosc2._arrays.chunk_shapes import *
+    from blosc2._arrays.readable import *
+    from blosc2._arrays.ready import *
+    from blosc2._arrays.rearranging import *
+    from blosc2._arrays.resize import *
+    from blosc2._arrays.shown import *
+    from blosc2._arrays.slabs import *
+    from blosc2._arrays.small_frames import *
+    from blosc2._arrays.spec import *
 else:
     __getattr__ = on_demand(__name__, {
         "axis_view": "Axes ViewHandle expanded_axes seen_through squeezed_axes",
         "chunk_shapes": (
             "CHUNK_NBYTES are_partitions_aligned are_partitions_behaved as_shape compute_chunks_blocks decoded_nbytes"
         ),
-        "ranges": "Box Range Spaced eye_part positions",
         "readable": "ChunkInfo ReadableArray",
         "ready": "ready_in_children ready_to_change ready_to_read",
         "rearranging": "copied joined matrix_axes permuted reshaped selected shape_for taken taken_along",
         "resize": "resize_update resized_geometry rows_to_append",
         "shown": "html one_line",
-        "slabs": "Shape Snapshot compressed_box converted joined_rows made plan_like slab_height slabs_in slabs_of",
+        "slabs": "Box Shape Snapshot compressed_box converted joined_rows made plan_like slab_height slabs_in slabs_of",
         "small_frames": "TINY cframe_of forget_templates raw_kinds template_of tiny_frame",
         "spec": "ArrayPlan plain_dtype",
     })  # fmt: skip

@@ -33,10 +33,7 @@ Axes = tuple[int | None, ...]
 def seen_through(geometry: Geometry, axes: Axes) -> Geometry:
     """The geometry of a view.
 
-    Raises
-    ------
-    ValueError
-        An axis that is left out has other items than one, or chunks with room for more; or more than 16 axes.
+    `ValueError` for an axis that is left out with other items than one, or with chunks that have room for more.
     """
     for axis in set(range(geometry.ndim)).difference(n for n in axes if n is not None):
         if geometry.shape[axis] != 1:
@@ -79,16 +76,9 @@ def _below(name: str) -> Any:
 
 
 class ViewHandle(FrameHandle):
-    """The handle of another array, with axes of length 1 added or removed.
+    """The handle of another array, with axes of length 1 added or removed; see `Axes`.
 
-    What is not defined here, and was not assigned here, is the other's.
-
-    Attributes
-    ----------
-    base : NDArray
-        The array below, which is no view itself.
-    axes : tuple of int or None
-        See `Axes`.
+    What is not defined here, and was not assigned here, is that of `base`, the array below, which is no view itself.
     """
 
     __slots__ = ("_seen", "axes", "base")

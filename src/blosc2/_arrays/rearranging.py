@@ -67,16 +67,9 @@ class _Origin(NamedTuple):
 
 
 def joined(parts: Sequence[Snapshot], axis: int, plan: ArrayPlan, *, recompress: bool = False) -> Iterator[AnyChunk]:
-    """The chunks of an array that joins others along an axis.
+    """The chunks of an array that joins others along an axis, where alone their shapes differ.
 
-    Parameters
-    ----------
-    parts : sequence of Snapshot
-        Their shapes differ on the axis only; their items are converted to the dtype of the plan.
-    axis : int
-    plan : ArrayPlan
-    recompress : bool
-        Whether chunks are to be as the plan says, and not only their items.
+    Their items are converted to the dtype of the plan. With `recompress`, chunks are as the plan says, too.
     """
     geometry = plan.geometry
     if geometry.size == 0:
@@ -193,12 +186,7 @@ def permuted(array: Any, axes: Shape, keywords: Mapping[str, Any]) -> FrameHandl
 def shape_for(old: Shape, shape: Any, c_order: Any = True) -> Shape:
     """Check new lengths of axes for the same number of items. One of them may be -1: it is computed.
 
-    Raises
-    ------
-    TypeError
-        A second length where the order belongs.
-    ValueError
-        The shape has a different number of items.
+    `TypeError` for a second length where the order belongs.
     """
     if c_order not in (True, False):
         raise TypeError(

@@ -27,10 +27,7 @@ _LENGTH_STEP = 9
 def resized_geometry(old: Geometry, shape: Any) -> Geometry:
     """The geometry of an array with other lengths of its axes.
 
-    Raises
-    ------
-    ValueError
-        Another number of axes, or chunks that can hold no items, as arrays may have that were made without any.
+    `ValueError` for another number of axes, or chunks that can hold no items, as of arrays that were made without any.
     """
     lengths = as_shape(shape, "shape")
     if len(lengths) != old.ndim:
@@ -48,13 +45,7 @@ def resized_geometry(old: Geometry, shape: Any) -> Geometry:
 
 
 def rows_to_append(items: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """Items in the shape that they have at the end of the first axis of an array.
-
-    Raises
-    ------
-    ValueError
-        They do not fit an array of this shape.
-    """
+    """Items in the shape that they have at the end of the first axis of an array; `ValueError` if they do not fit."""
     if not shape:
         raise ValueError("an array without axes has no end to append to")
     if len(shape) == 1:
@@ -70,10 +61,7 @@ def rows_to_append(items: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.nd
 def resize_update(handle: FrameHandle, update: FrameUpdate, new: Geometry) -> bool:
     """Give an update of the current frame another geometry. New items read as zeros.
 
-    Returns
-    -------
-    bool
-        Whether chunks that stay get another number, so that the frame has to be written anew.
+    It returns whether chunks that stay get another number, so that the frame has to be written anew.
     """
     if isinstance(handle, ViewHandle):
         raise ValueError("cannot resize this array: it is a view; resize the array below it, or a copy")

@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 import numpy as np
 
 from blosc2._arrays.chunk_shapes import can_hold_items
-from blosc2._arrays.ranges import Box
 from blosc2._arrays.spec import ArrayPlan
 from blosc2._core.ndim.gaps import as_bytes, as_dtype
 from blosc2._core.ndim.geometry import Geometry
@@ -26,18 +25,12 @@ from blosc2.storage import CParams
 SLAB_NBYTES: Final = 24 << 20
 
 Shape = tuple[int, ...]
+#: A slice with start and stop for each axis.
+Box = tuple[slice, ...]
 
 
 class Slab(NamedTuple):
-    """A box of whole chunks, clipped to the shape.
-
-    Attributes
-    ----------
-    first, stop : int
-        Numbers of its chunks.
-    starts, counts : tuple of int
-        Its first item and its items on each axis.
-    """
+    """A box of whole chunks, clipped to the shape: their numbers, its first item, and its items on each axis."""
 
     first: int
     stop: int
@@ -79,14 +72,7 @@ def slabs_in(geometry: Geometry, limit: int | None = None) -> Iterator[Slab]:
 
 
 class Snapshot:
-    """The current version of an array, for reading box by box. Later versions are not seen.
-
-    Parameters
-    ----------
-    version : tuple of Geometry, dtype and Frame
-    nthreads : int
-        For reading.
-    """
+    """The current version of an array, for reading box by box. Later versions are not seen."""
 
     def __init__(self, version: Version, nthreads: int) -> None:
         self.version = version
@@ -162,15 +148,8 @@ def plan_like(array: Any, shape: Shape, dtype: np.dtype[Any], keywords: Mapping[
               chunks: Shape | None = None, blocks: Shape | None = None) -> ArrayPlan:  # fmt: skip
     """A plan by the keywords of a caller and, where they say nothing, by another array.
 
-    Parameters
-    ----------
-    array : NDArray
-        Its compression parameters are taken over as far as they change no item.
-    shape, dtype
-    keywords : mapping
-        Of a constructor.
-    chunks, blocks : tuple of int, optional
-        Where the caller names neither.
+    Its compression parameters are taken over as far as they change no item; `chunks` and `blocks` where the caller
+    names neither.
     """
     keywords = dict(keywords)
     if keywords.get("cparams") is None:
@@ -205,15 +184,9 @@ _PIECE_NBYTES: Final = 8 << 20
 
 
 def made(plan: ArrayPlan, make: Callable[[Box], Items | None], *, ahead: bool = False) -> Iterator[AnyChunk]:
-    """The chunks of items that are made when they are needed.
+    """The chunks of items that are made when they are needed: `make` gives the items of a box, or None for zeros.
 
-    Parameters
-    ----------
-    plan : ArrayPlan
-    make : callable
-        Takes a box (a slice with start and stop for each axis) and gives its items, or None for zeros.
-    ahead : bool
-        Whether threads make the next items and compress others, while the caller writes chunks.
+    With `ahead`, threads make the next items and compress others, while the caller writes chunks.
     """
 
     slabs = slabs_in(plan.geometry, _limit(plan))
@@ -299,20 +272,8 @@ def slabs_of(
 ) -> Iterator[Items]:  # fmt: skip
     """Join blocks along axis 0, and cut them to slabs of `height` rows. The last slab may have fewer.
 
-    Parameters
-    ----------
-    blocks : iterable
-    as_array : callable
-        Turns a block into an array of the dtype.
-    shape : tuple of int
-        Of all blocks together.
-    room : callable
-        Gives the array of a shape and dtype in which rows wait.
-
-    Raises
-    ------
-    ValueError
-        A block of other axes, or too few or too many rows.
+    `as_array` turns a block into an array of the dtype, and `room` gives one of a shape and dtype in which rows wait.
+    `ValueError` for a block of other axes, or too few or too many rows for the shape.
     """
     done = filled = 0  # rows that were yielded, and rows that wait in `slab`
     slab: Items | None = None  # one for all: its chunks are compressed before the next rows come

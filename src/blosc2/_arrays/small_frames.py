@@ -83,12 +83,7 @@ in_child(_begin_child)
 def cframe_of(items: Items, keywords: dict[str, Any]) -> bytes:
     """The bytes of ``asarray(items, **keywords).to_cframe()``, but faster for small arrays.
 
-    Parameters
-    ----------
-    items : ndarray
-        No subclass.
-    keywords : dict
-        Keywords of `asarray` that ask for an array in memory.
+    The items are of no subclass of `ndarray`, and the keywords ask for an array in memory.
 
     Examples
     --------

@@ -147,13 +147,8 @@ def _default_parameters(itemsize: int, blocksize: int) -> tuple[CParams, Encodin
 class ArrayPlan:
     """Everything about a new array except its items: where it is stored, how it is divided and compressed.
 
-    Parameters
-    ----------
-    shape, dtype
-        A text dtype without a length stands for texts of one letter, as it does for NumPy. The axes of a dtype that has
-        a shape follow those of the array, as in NumPy; chunks and blocks may leave them out, and have them whole then.
-    kwargs : dict
-        Keywords of a constructor.
+    A text dtype without a length stands for texts of one letter, as it does for NumPy. The axes of a dtype that has a
+    shape follow those of the array; chunks and blocks may leave them out, and have them whole then.
     """
 
     def __init__(self, shape: Any, dtype: Any, kwargs: dict[str, Any]) -> None:

@@ -9,31 +9,12 @@ from typing import TYPE_CHECKING
 from blosc2._core.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from blosc2._display.drawing import (
-        byte_bar,
-        chunk_grid,
-        colour_picture,
-        definition_table,
-        escaped,
-        grey,
-        human_size,
-        limits,
-        line_of_blocks,
-        number,
-        one_line,
-        page,
-        png_bytes,
-        printable,
-        ratio_text,
-        sizes_text,
-        text_picture,
-    )
-    from blosc2._display.outline import Node, as_html, as_text, html_list
+    from blosc2._display.drawing import *
 else:
     __getattr__ = on_demand(__name__, {
         "drawing": (
-            "byte_bar chunk_grid colour_picture definition_table escaped grey human_size limits line_of_blocks number "
-            "one_line page png_bytes printable ratio_text sizes_text text_picture"
+            "Node as_html as_text byte_bar chunk_grid colour_picture definition_table escaped grey html_list "
+            "human_size limits line_of_blocks number one_line page png_bytes printable ratio_text sizes_text "
+            "text_picture"
         ),
-        "outline": "Node as_html as_text html_list",
     })  # fmt: skip

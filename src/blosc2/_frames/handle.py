@@ -464,14 +464,14 @@ class Stored(HandleProperties):
 
     __slots__ = ("__weakref__", "_handle", "_vlmeta_")
     _handle: FrameHandle
-    #: Checks the file of an object, by its handle; or what lies at a path, or the bytes of a store; see `hooks`.
+    #: Checks the file of an object, by its handle; or what lies at a path, or the bytes of a store; see `_opening`.
     checker: ClassVar[Callable[..., CheckReport] | None] = None
-    #: Says which chunks a key touches; see `hooks`.
+    #: Says which chunks a key touches; see `_opening`.
     touched: ClassVar[Callable[..., Any] | None] = None
-    #: Says how an object travels; see `hooks`.
+    #: Says how an object travels; see `_opening`.
     reducer: ClassVar[Callable[..., tuple[Any, ...]] | None] = None
 
-    #: Says what tells an object's items from others; see `hooks`.
+    #: Says what tells an object's items from others; see `_opening`.
     tokenizer: ClassVar[Callable[..., tuple[Any, ...]] | None] = None
 
     def __reduce__(self) -> tuple[Any, ...]:

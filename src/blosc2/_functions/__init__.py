@@ -9,81 +9,26 @@ from typing import TYPE_CHECKING
 from blosc2._core.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from blosc2._functions.buffers import (
-        compress,
-        compress2,
-        decompress,
-        decompress2,
-        get_blocksize,
-        get_cbuffer_sizes,
-        pack,
-        pack_array,
-        set_blocksize,
-        set_releasegil,
-        unpack,
-        unpack_array,
-    )
-    from blosc2._functions.compressors import (
-        clib_info,
-        compressor_list,
-        get_clib,
-        get_compressor,
-        get_cpu_info,
-        set_compressor,
-    )
-    from blosc2._functions.creation import (
-        arange,
-        array,
-        asarray,
-        copy,
-        empty,
-        empty_like,
-        eye,
-        frombuffer,
-        fromiter,
-        full,
-        full_like,
-        linspace,
-        nans,
-        ones,
-        ones_like,
-        save,
-        uninit,
-        zeros,
-        zeros_like,
-    )
-    from blosc2._functions.from_frame import wrap
-    from blosc2._functions.manipulation import (
-        astype,
-        concat,
-        expand_dims,
-        matrix_transpose,
-        permute_dims,
-        reshape,
-        squeeze,
-        stack,
-        take,
-        take_along_axis,
-        transpose,
-    )
-    from blosc2._functions.opaque_objects import OpaqueArray, OpaqueSChunk
-    from blosc2._functions.slice_chunks import get_slice_nchunks, touched_chunks
+    from blosc2._functions.buffers import *
+    from blosc2._functions.creation import *
+    from blosc2._functions.from_frame import *
+    from blosc2._functions.manipulation import *
+    from blosc2._functions.slice_chunks import *
 else:
     __getattr__ = on_demand(__name__, {
         "buffers": (
-            "compress compress2 decompress decompress2 get_blocksize get_cbuffer_sizes pack pack_array set_blocksize "
-            "set_releasegil unpack unpack_array"
+            "clib_info compress compress2 compressor_list decompress decompress2 get_blocksize get_cbuffer_sizes "
+            "get_clib get_compressor get_cpu_info pack pack_array set_blocksize set_compressor set_releasegil unpack "
+            "unpack_array"
         ),
-        "compressors": "clib_info compressor_list get_clib get_compressor get_cpu_info set_compressor",
         "creation": (
             "arange array asarray copy empty empty_like eye frombuffer fromiter full full_like linspace nans ones "
             "ones_like save uninit zeros zeros_like"
         ),
-        "from_frame": "wrap",
+        "from_frame": "OpaqueArray OpaqueSChunk wrap",
         "manipulation": (
             "astype concat expand_dims matrix_transpose permute_dims reshape squeeze stack take take_along_axis "
             "transpose"
         ),
-        "opaque_objects": "OpaqueArray OpaqueSChunk",
         "slice_chunks": "get_slice_nchunks touched_chunks",
     })  # fmt: skip

@@ -33,7 +33,7 @@ from blosc2._arrays import (
     taken_along,
 )
 from blosc2._functions.creation import asarray
-from blosc2._functions.opaque_objects import OpaqueObject
+from blosc2._functions.from_frame import OpaqueObject
 from blosc2.ndarray import NDArray
 
 #: Chunks so much smaller than those of a new array are not taken over from a part.

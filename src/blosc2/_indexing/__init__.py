@@ -11,21 +11,9 @@ from blosc2._core.on_demand import on_demand
 from blosc2._indexing.views import FieldViews, NDField, OrthogonalIndex, short_text
 
 if TYPE_CHECKING:
-    from blosc2._indexing.keys import Selection, as_items, basic_selection, list_index, lossless, plain
-    from blosc2._indexing.read_items import (
-        Items,
-        Reader,
-        Version,
-        planned,
-        read,
-        read_many,
-        read_orthogonal,
-        read_other,
-        read_whole,
-        reading,
-        view_items,
-    )
-    from blosc2._indexing.write_items import Chunks, chunks_with, orthogonal_chunks, write_box
+    from blosc2._indexing.keys import *
+    from blosc2._indexing.read_items import *
+    from blosc2._indexing.write_items import *
 else:
     __getattr__ = on_demand(__name__, {
         "keys": "Selection as_items basic_selection list_index lossless plain",

@@ -54,12 +54,8 @@ def as_items(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...] | None) ->
 def lossless(value: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
     """A value as an array, which has all of it.
 
-    Raises
-    ------
-    TypeError
-        A masked array, which would lose its mask.
-    ValueError
-        Bytes or texts with zeros at their end, which NumPy's types of fixed length do not tell from what fills them up.
+    `TypeError` for a masked array, which would lose its mask. `ValueError` for bytes or texts with zeros at their end,
+    which NumPy's types of fixed length do not tell from what fills them up.
     """
     _refuse_mask(value)
     array = as_dtype(value, dtype)
@@ -108,24 +104,13 @@ NOT_INTEGERS = "arrays used as indices must be of integer (or boolean) type"
 class Selection(NamedTuple):
     """The items that a key of integers, slices, `Ellipsis` and `None` picks from an array.
 
-    The first three have an entry for every axis of the array. Items are always named in ascending order:
-    a negative step becomes a positive one that starts at the other end, and `flip` turns the result round.
+    For every axis of the array: the first item, the number of items (1 for an integer), and the distance between items,
+    at least 1, and 1 wherever the count is 0 or 1. Items are always named in ascending order: a negative step becomes a
+    positive one that starts at the other end, and `flip` turns the result round.
 
-    Attributes
-    ----------
-    starts : tuple of int
-        First item on each axis.
-    counts : tuple of int
-        Number of items on each axis; 1 where the key has an integer.
-    steps : tuple of int
-        Distance between items, at least 1; it is 1 wherever count is 0 or 1.
-    shape : tuple of int
-        Shape of the result: as `counts`, without the axes of integers, and with a 1 for every `None`.
-    flip : tuple of slice or None
-        Index to apply to an array of `shape`, for the axes that the key runs through backwards (it is its own
-        inverse, so that it serves assignments too); None where no axis is.
-    unit : bool
-        Whether all steps are 1.
+    `shape` is that of the result: as `counts`, without the axes of integers, and with a 1 for every `None`. `flip` is
+    an index for an array of this shape, which serves assignments too, as it is its own inverse; None where no axis is
+    run through backwards. `unit` is whether all steps are 1.
     """
 
     starts: tuple[int, ...]
@@ -147,26 +132,11 @@ _ONES = tuple((1,) * ndim for ndim in range(65))
 
 
 def basic_selection(key: Any, shape: tuple[int, ...]) -> Selection | None:
-    """Turn a key into a selection.
+    """Turn what stands between the brackets of ``array[key]`` into a selection from an array of this shape.
 
-    Parameters
-    ----------
-    key : object
-        What stands between the brackets of ``array[key]``.
-    shape : tuple of int
-        Shape of the array.
-
-    Returns
-    -------
-    Selection or None
-        None when the key needs more than a selection can say: arrays, lists, booleans, and names of fields.
-
-    Raises
-    ------
-    IndexError
-        An integer out of bounds, too many indices, a second `Ellipsis`, or something that is no index.
-    TypeError, ValueError
-        A slice whose bounds are no integers, or whose step is zero.
+    None when the key needs more than a selection can say: arrays, lists, booleans, and names of fields. `IndexError`
+    for an integer out of bounds, too many indices, a second `Ellipsis`, or something that is no index; `TypeError` or
+    `ValueError` for a slice whose bounds are no integers, or whose step is zero.
 
     Examples
     --------
@@ -353,26 +323,12 @@ Indices = np.ndarray[Any, np.dtype[np.int64]]
 class FancySelection(NamedTuple):
     """The items that a key with arrays picks from an array.
 
-    Index arrays, broadcast against each other to `points`, name items on some axes; a box with positive steps does on
-    the others.
+    Index arrays, broadcast against each other to the shape `points`, name items on some axes, `axes`; a box with
+    positive steps does on the others, and has 0, 1 and 1 on these. `indices` has, for each of `axes`, the index of each
+    point, in C order of `points`; never negative, always in bounds.
 
-    Attributes
-    ----------
-    starts, counts, steps : tuple of int
-        The box, for each axis of the array; 0, 1 and 1 on the axes of index arrays.
-    axes : tuple of int
-        The axes with index arrays.
-    indices : tuple of int64 arrays
-        For each of these, the index of each point, in C order of `points`; never negative, always in bounds.
-    points : tuple of int
-        Shape that the index arrays have together.
-    layout : tuple of int
-        The axes of the result, without those of `None`: below ``len(points)`` an axis of `points`, from there on one
-        of the box's axes, in their order.
-    shape : tuple of int
-        Shape of the result.
-    flip : tuple of slice or None
-        As for `keys.Selection`.
+    `layout` has the axes of the result, without those of `None`: below ``len(points)`` an axis of `points`, from there
+    on one of the box's axes, in their order. `shape` is that of the result, and `flip` as in `Selection`.
     """
 
     starts: tuple[int, ...]
@@ -455,19 +411,9 @@ class _Builder:
 
 
 def advanced_selection(key: Any, shape: tuple[int, ...]) -> FancySelection:
-    """Turn a key into points.
+    """Turn a key into points of an array of this shape; arrays of this package are NumPy arrays in it.
 
-    Parameters
-    ----------
-    key : object
-        What stands between the brackets of ``array[key]``; arrays of this package as NumPy arrays.
-    shape : tuple of int
-        Shape of the array.
-
-    Raises
-    ------
-    IndexError
-        As NumPy raises it.
+    `IndexError` as NumPy raises it.
 
     Examples
     --------

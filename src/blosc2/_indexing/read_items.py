@@ -29,10 +29,7 @@ from blosc2._options import run
 def view_items(version: Version, key: Any) -> np.ndarray[Any, Any]:
     """A read-only view of the items of a key, of integers and slices; it keeps the mapping or buffer alive.
 
-    Raises
-    ------
-    ValueError
-        With the reason why they cannot be had without a copy.
+    `ValueError` with the reason why they cannot be had without a copy.
     """
     geometry, dtype, frame = version
     selection = basic_selection(key, geometry.shape)
@@ -125,18 +122,10 @@ _MOST_ROWS = 1 << 20
 class Points(NamedTuple):
     """Points as `_core.ndim.geometry` takes them.
 
-    Attributes
-    ----------
-    axes : tuple of int
-        The axes that have them; there the box has start 0, step 1 and count 1.
-    indices : tuple of int64 arrays
-        For each of these axes, the index of each point; sorted by chunk, then by block.
-    offsets : int64 array
-        Where the items of each point begin in the NumPy array that is read into or written from, in bytes.
-    groups : int64 array
-        The first point of each chunk, then the number of points.
-    strides : tuple of int
-        Of the NumPy array in bytes, for each axis of the compressed one; 0 for those of points.
+    `axes` are those that have them; there the box has start 0, step 1 and count 1. For each of these, `indices` has the
+    index of each point, sorted by chunk, then by block. `offsets` says where the items of each point begin in the NumPy
+    array that is read into or written from, in bytes, `groups` the first point of each chunk, then the number of
+    points. `strides` are those of the NumPy array in bytes, for each axis of the compressed one; 0 for those of points.
     """
 
     axes: tuple[int, ...]
@@ -147,15 +136,7 @@ class Points(NamedTuple):
 
 
 class BoundingBox(NamedTuple):
-    """The smallest box around points.
-
-    Attributes
-    ----------
-    starts, counts, steps : tuple of int
-        For each axis of the array.
-    indices : tuple of int64 arrays
-        As those of the points, counted from the box's first item.
-    """
+    """The smallest box around points; `indices` are those of the points, counted from the box's first item."""
 
     starts: tuple[int, ...]
     counts: tuple[int, ...]

@@ -46,10 +46,7 @@ Items = np.ndarray[Any, Any]
 def chunks_with(version: Version, handle: FrameHandle, key: Any, value: Any) -> Chunks:
     """The chunks of an array after ``array[key] = value``, by number; only those that the key touches.
 
-    Raises
-    ------
-    ValueError
-        The value does not fit the key (`ShapeError`).
+    `ShapeError`, a `ValueError`, for a value that does not fit the key.
     """
     geometry, dtype, _ = version
     selection = basic_selection(key, geometry.shape)

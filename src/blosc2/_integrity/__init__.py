@@ -4,5 +4,19 @@
 whole to a new file. No lower layer imports this package.
 """
 
-from blosc2._integrity.paths import SalvageReport, check, check_opened_handle, check_store, salvage
-from blosc2._integrity.report import CheckReport, Finding
+from typing import TYPE_CHECKING
+
+from blosc2._core.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from blosc2._integrity.check_frames import check_opened
+    from blosc2._integrity.check_stores import check, check_store
+    from blosc2._integrity.report import CheckReport, Finding
+    from blosc2._integrity.salvage_stores import SalvageReport, salvage
+else:
+    __getattr__ = on_demand(__name__, {
+        "check_frames": "check_opened",
+        "check_stores": "check check_store",
+        "report": "CheckReport Finding",
+        "salvage_stores": "SalvageReport salvage",
+    })  # fmt: skip

@@ -1,13 +1,17 @@
 """Opening a path, bytes or a pickle: `open`, `load`, `from_cframe`, tensors, pickles.
 
-The kind of object is recognised, and the request checked against it, before a class is called. `hooks` has what
-importing the package sets up.
+The kind of object is recognised, and the request checked against it, before a class is called.
 """
 
-from typing import TYPE_CHECKING
+from __future__ import annotations
 
+import atexit
+import sys
+from typing import TYPE_CHECKING, Any
+
+from blosc2._core.io.sharing import item_of
 from blosc2._core.on_demand import on_demand
-from blosc2._opening.hooks import install
+from blosc2._frames import FrameHandle, Stored
 from blosc2._opening.open_path import (
     estore_from_cframe,
     from_cframe,
@@ -15,26 +19,60 @@ from blosc2._opening.open_path import (
     ndarray_from_cframe,
     objectarray_from_cframe,
     open,
+    open_value,
     schunk_from_cframe,
 )
 
 if TYPE_CHECKING:
-    from blosc2._opening.open_store import opened_remote as opened_remote
-    from blosc2._opening.open_store import opened_store as opened_store
-    from blosc2._opening.open_store import store_in_frame as store_in_frame
-    from blosc2._opening.open_store import store_in_memory as store_in_memory
-    from blosc2._opening.tensors import (
-        load_array,
-        load_tensor,
-        pack_array2,
-        pack_tensor,
-        save_array,
-        save_tensor,
-        unpack_array2,
-        unpack_tensor,
-    )
+    from blosc2._opening.open_store import *
+    from blosc2._opening.tensors import *
 else:
     __getattr__ = on_demand(__name__, {
         "open_store": "opened_remote opened_store store_in_frame store_in_memory",
         "tensors": "load_array load_tensor pack_array2 pack_tensor save_array save_tensor unpack_array2 unpack_tensor",
     })  # fmt: skip
+
+
+# ------------------------------------------------------------------ hooks between modules, which importing sets up
+# A module that needs a function of a higher layer, which it may not import, has an attribute for it; it is set here. A
+# hook imports what it needs when it is called, except for `open_value`. No other module registers any.
+def install() -> None:
+    """Set the hooks; called once, by the package."""
+    FrameHandle.open_cframe = staticmethod(open_value)  # values of metadata and lists that are frames
+    Stored.checker = staticmethod(_check)
+    Stored.touched = staticmethod(_touched)
+    Stored.reducer = staticmethod(_reduce)
+    Stored.tokenizer = staticmethod(_token)
+    atexit.register(_end)
+
+
+def _check(what: Any, progress: Any) -> Any:
+    """Check what a handle shows, or the store at a path or in bytes."""
+    from blosc2._integrity import check_opened, check_store
+
+    return (check_opened if isinstance(what, FrameHandle) else check_store)(what, progress)
+
+
+def _touched(*given: Any) -> Any:
+    from blosc2._functions import touched_chunks
+
+    return touched_chunks(*given)
+
+
+def _reduce(stored: Stored) -> tuple[Any, ...]:
+    from blosc2._opening.pickles import reduce_stored
+
+    return reduce_stored(stored)
+
+
+def _token(stored: Stored) -> tuple[Any, ...]:
+    from blosc2._opening.pickles import token_of
+
+    return token_of(stored)
+
+
+def _end() -> None:
+    """Close the stores that are still open for writing. Where there are any, their module was imported."""
+    stores = item_of(sys.modules, "blosc2._stores.open_stores")
+    if stores is not None:
+        stores.end_all()

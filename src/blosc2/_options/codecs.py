@@ -28,24 +28,12 @@ class Support(IntEnum):
 
 
 class CodecFacts(NamedTuple):
-    """What the package knows of a codec.
+    """What the package knows of a codec: what it is part of, and the format bits in the flags of a chunk.
 
-    Attributes
-    ----------
-    provider : str
-        What the codec is part of.
-    support : Support
-    format : int
-        Format bits in the flags of a chunk.
-    dtypes : tuple of str
-        The only dtypes that it compresses: it takes the items for such numbers, and gives back others that are close.
-        Empty for a codec that gives back the bytes, whatever they are.
-    metas : collection of int
-        The values of `codec_meta` that it can be used with.
-    meta_text : str
-        What `codec_meta` stands for, in errors.
-    fast : bool
-        Whether it compresses at a GB a second and more.
+    `dtypes` are the only ones that it compresses: it takes the items for such numbers, and gives back others that are
+    close; empty for a codec that gives back the bytes, whatever they are. `metas` are the values of `codec_meta` that
+    it can be used with, and `meta_text` says what they stand for. `fast` is whether it compresses at a GB a second and
+    more.
     """
 
     provider: str
@@ -60,15 +48,8 @@ class CodecFacts(NamedTuple):
 class FilterFacts(NamedTuple):
     """What the package knows of a filter.
 
-    Attributes
-    ----------
-    support : Support
-    lossy : bool
-        Whether it drops bits of the items.
-    takes_typesize : bool
-        Whether its meta is the typesize. Where that is 0, the filter asks the array.
-    keeps_runs : bool
-        Whether it turns a block of one byte, repeated, into the same block.
+    `lossy` is whether it drops bits of the items, `takes_typesize` whether its meta is the typesize; where that is 0,
+    the filter asks the array. `keeps_runs` is whether it turns a block of one byte, repeated, into the same block.
     """
 
     support: Support
@@ -150,10 +131,6 @@ def lossy_codecs() -> tuple[Codec, ...]:
 
 def check_meta(codec: Codec, meta: int) -> None:
     """Refuse a `codec_meta` that the codec cannot be used with.
-
-    Raises
-    ------
-    ValueError
 
     Examples
     --------

@@ -7,7 +7,7 @@ Users describe it by `blosc2.CParams`, which can be changed; a frame describes i
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from blosc2._core.codec.codec import Encoding as Encoding
 from blosc2._options.codecs import Codec, Filter
@@ -25,20 +25,8 @@ _NONE: Final = (0,) * FILTER_SLOTS
 _AUTO_SPLIT: Final = 3
 
 
-class Parameters(Protocol):
-    """What `encoding_of` takes: `blosc2.CParams`, or what a frame declares in the same form."""
-
-    codec: Any
-    codec_meta: int
-    clevel: int
-    use_dict: bool
-    splitmode: Any
-    filters: Any
-    filters_meta: Any
-
-
-def encoding_of(cparams: Parameters, typesize: int, blocksize: int) -> Encoding:
-    """The encoding that parameters ask for, with items and blocks of these sizes in bytes."""
+def encoding_of(cparams: Any, typesize: int, blocksize: int) -> Encoding:
+    """The encoding that `blosc2.CParams` ask for, with items and blocks of these sizes in bytes."""
     # Those that this package does not know are the numbers themselves.
     codec, split, *filters = [
         getattr(one, "_value_", one) for one in (cparams.codec, cparams.splitmode, *cparams.filters)

@@ -21,14 +21,7 @@ class DeserializeMode(StrEnum):
 
 
 def deserialize_mode(value: object) -> DeserializeMode:
-    """Check a `deserialize` argument.
-
-    Raises
-    ------
-    TypeError
-        A boolean, of which nobody could say what it means.
-    ValueError
-        Neither 'safe' nor 'full'.
+    """Check a `deserialize` argument. `TypeError` for a boolean, of which nobody could say what it means.
 
     Examples
     --------
@@ -51,19 +44,7 @@ _MAPPING_MODES: Final = {"r": "r", "r+": "a", "w+": "w", "c": "a"}
 def check_modes(mode: object, mmap_mode: object = None, initial_mapping_size: object = None) -> str:
     """Check that the modes are legal together and give the mode that results, which a mapping decides.
 
-    Parameters
-    ----------
-    mode : {'r', 'a', 'w', 'x'}
-        Read; read and write, create if missing; replace; create only. None where a mapping decides.
-    mmap_mode : {None, 'r', 'r+', 'w+', 'c'}
-        Kind of mapping.
-    initial_mapping_size : int, optional
-        Only for mappings that can be written.
-
-    Raises
-    ------
-    TypeError, ValueError
-        An unknown mode, or a mapping size where there can be none.
+    The mode may be None where there is a mapping; `initial_mapping_size` is for mappings that can be written.
 
     Examples
     --------

@@ -33,14 +33,8 @@ def tell_of_mapping(path: str, mmap_mode: str | None, initial_mapping_size: Any,
 def local_path(path: object, *, remote: bool = False) -> str:
     """Give a path (str, bytes, path object or `file://` URL) as a str; with `remote`, a `RemotePath` stays one.
 
-    Raises
-    ------
-    TypeError
-        It is none of these.
-    ValueError
-        It is a `file://` URL with the name of another machine.
-    NotImplementedError
-        It is the URL of something remote.
+    `ValueError` for a `file://` URL with the name of another machine, `NotImplementedError` for one of something
+    remote.
     """
     if isinstance(path, RemotePath):
         if not remote:

@@ -10,27 +10,21 @@ from blosc2._core.on_demand import on_demand
 
 if TYPE_CHECKING:
     from blosc2._tools.cli import main
-    from blosc2._tools.converting.items import LeftOut
-    from blosc2._tools.converting.run import ConversionReport, convert
-    from blosc2._tools.integrations.writing import to_store
-    from blosc2._tools.integrations.xarray_accessor import add_xarray_accessor
+    from blosc2._tools.converting.conversion import ConversionReport, LeftOut, convert
+    from blosc2._tools.integrations.writing import add_xarray_accessor, to_store
     from blosc2._tools.integrations.zarr_files.references import zarr_references
     from blosc2._tools.loading.loader import Loader
-    from blosc2._tools.loading.order import Permutation
     from blosc2._tools.loading.patches import PatchSampler, foreground_index
-    from blosc2._tools.loading.samples import BatchList, Samples, large_memory, stacked
+    from blosc2._tools.loading.samples import BatchList, Permutation, Samples, large_memory, stacked
     from blosc2._tools.merging import merge
 else:
     __getattr__ = on_demand(__name__, {
         "cli": "main",
-        "converting.items": "LeftOut",
-        "converting.run": "ConversionReport convert",
-        "integrations.writing": "to_store",
-        "integrations.xarray_accessor": "add_xarray_accessor",
+        "converting.conversion": "ConversionReport LeftOut convert",
+        "integrations.writing": "add_xarray_accessor to_store",
         "integrations.zarr_files.references": "zarr_references",
         "loading.loader": "Loader",
-        "loading.order": "Permutation",
         "loading.patches": "PatchSampler foreground_index",
-        "loading.samples": "BatchList Samples large_memory stacked",
+        "loading.samples": "BatchList Permutation Samples large_memory stacked",
         "merging": "merge",
     })  # fmt: skip

@@ -9,10 +9,8 @@ from typing import Any, Final
 
 from blosc2._opening import open as open_path
 from blosc2._options import check_target_mode, local_path
-from blosc2._stores import ForeignObject, Store, children_of
-from blosc2._tools.converting.run import partial_name, put_in_place, remove
-from blosc2._tools.equality import same_value
-from blosc2.embed_store import EmbedStore
+from blosc2._stores import ForeignObject, Store
+from blosc2._tools.stores import STORES, attributes_of, beside, new_store, same_value, walk
 from blosc2.exceptions import UnsupportedValueError, legible, some_of
 from blosc2.tree_store import TreeStore
 
@@ -92,7 +90,7 @@ def merge(
                 raise ValueError("mode='w' replaces a store by its path: an open one is added to, or cleared first")
             return _add(target, parts, on_clash, progress)
         path = local_path(target).rstrip("/")
-        if not path.endswith((".b2z", ".b2d", ".b2e")):
+        if not path.endswith(STORES):
             raise ValueError(f"{legible(path)}: the target is a store in .b2z, .b2d or .b2e")
         exists = os.path.lexists(path)
         if exists and mode == "w-":
@@ -141,15 +139,14 @@ class _Part:
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """The keys of all leaves, in the target and here."""
-        for group, leaves in self._walk():
+        for group, leaves in walk(self.store, self._prefix):
             for name in leaves:
                 yield self._there(f"{group}/{name}"), f"{group}/{name}"
 
     def groups(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """The groups in the target, "" for the root, with their attributes."""
-        for group, _ in self._walk():
-            has_attributes = isinstance(self.store, TreeStore)
-            yield self._there(group), self.store.get_subtree(group or "/").attrs[:] if has_attributes else {}
+        for group, _ in walk(self.store, self._prefix):
+            yield self._there(group), attributes_of(self.store, group)
 
     def leaf(self, key: str) -> Any:
         """A leaf, by its key here."""
@@ -165,14 +162,6 @@ class _Part:
 
     def _there(self, key: str) -> str:
         return self._group + key[len(self._prefix) :]
-
-    def _walk(self) -> Iterator[tuple[str, list[str]]]:
-        waiting = [self._prefix]
-        while waiting:
-            group = waiting.pop()
-            groups, leaves = children_of(self.store, group)
-            yield group, leaves
-            waiting += [f"{group}/{name}" for name in reversed(groups)]
 
 
 class _Merged:
@@ -244,16 +233,9 @@ class _Merged:
 def _make(path: str, parts: list[_Part], on_clash: str, progress: Any, *, overwrite: bool) -> int:
     """Write a new store under another name, and then give it its own."""
     merged = _Merged(parts, None, on_clash)
-    partial = partial_name(path, unique=True)
-    kind: Any = EmbedStore if path.endswith(".b2e") else TreeStore
-    try:
-        with kind(partial, mode="w") as store:
-            merged.set_groups(store)
-            count: int = store.write_many(merged.items(), progress=progress)
-        put_in_place(partial, path, overwrite=overwrite)
-    except BaseException:
-        remove(partial)
-        raise
+    with beside(path, overwrite=overwrite) as partial, new_store(partial, "w") as store:
+        merged.set_groups(store)
+        count: int = store.write_many(merged.items(), progress=progress)
     return count
 
 

@@ -65,14 +65,7 @@ _known: weakref.WeakValueDictionary[int, Slots] = weakref.WeakValueDictionary()
 
 
 class Slots:
-    """What the process of a loop knows of the slots of its workers.
-
-    Parameters
-    ----------
-    workers : int
-    most : int
-        Slots of each worker.
-    """
+    """What the process of a loop knows of the slots of its workers, of which each has at most so many."""
 
     def __init__(self, workers: int, most: int) -> None:
         self._shape = (workers, most)
@@ -209,13 +202,7 @@ class _Part:
 class OwnSlots:
     """The slots of this worker process, made in the thread that makes batches.
 
-    Parameters
-    ----------
-    number : int
-        Of the `Slots` that know them.
-    worker : int
-    released : ndarray of int64
-        The row of the table.
+    `number` is that of the `Slots` that know them, `released` the row of the table.
     """
 
     def __init__(self, number: int, worker: int, released: Any) -> None:

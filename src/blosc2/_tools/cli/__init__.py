@@ -1,12 +1,21 @@
 """The command line.
 
 Programs do not import this package; `python -m blosc2` and the command `blosc2` do. The commands need the extra
-``cli``; `basics` has those that work without it.
+``cli``; here are those that work without it, `check`, `salvage` and `demo`, which are commands of `app` with it.
 """
 
+from __future__ import annotations
+
+import argparse
+import io
 import sys
-from collections.abc import Sequence
-from io import TextIOWrapper
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from blosc2 import _integrity
+from blosc2._options import lacking
+from blosc2._tools import demo
+from blosc2.version import __version__
 
 __all__ = ["main"]
 
@@ -14,13 +23,11 @@ __all__ = ["main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if isinstance(sys.stdout, TextIOWrapper):
+    if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # file names need not be text
     try:
         import click
     except ImportError:
-        from blosc2._tools.cli.basics import run_basics
-
         return run_basics(arguments)
     try:
         from blosc2._tools.cli.app import run
@@ -28,3 +35,86 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("blosc2: interrupted", file=sys.stderr)
         return 130
     return run(arguments)
+
+
+#: The exit codes: all is well; something is damaged, missing, or different; the command could not be carried out.
+FINE, FOUND, FAILED = 0, 1, 2
+
+NEEDS_EXTRA = lacking("this command", "click", "cli", " (check, salvage and demo work without it)")
+
+
+def check_paths(paths: Iterable[str]) -> int:
+    """Print what is damaged; `FOUND` if anything is."""
+    damaged = False
+    for path in paths:
+        report = _integrity.check(path)
+        print(report)
+        damaged |= not report.ok
+    return FOUND if damaged else FINE
+
+
+def salvage_path(path: str, out: str, fill: float | None) -> int:
+    """Print what was recovered; `FOUND` if something is lost."""
+    report = _integrity.salvage(path, out, fill=fill)
+    print(report)
+    return FINE if report.complete else FOUND
+
+
+def run_demo(output: Path, patches: int, seed: int) -> int:
+    """Run the demo."""
+    try:
+        return demo.run(output, count=patches, seed=seed)
+    except demo.DemoError as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return FAILED
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be 1 or more, not {number}")
+    return number
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m blosc2", description="Compressed array containers.")
+    parser.add_argument("--version", action="version", version=f"python-blosc2 {__version__}")
+    parser.epilog = "More commands (ls, tree, cat, show, cp, pack, diff, ...): pip install 'python-blosc2[cli]'"
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    run = commands.add_parser(
+        "demo",
+        help="convert a brain scan and photographs to a store, check it, and time reading from it",
+        description=demo.__doc__,
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    run.add_argument("--output", type=Path, default=Path("blosc2-demo.b2z"), help="the store to write")
+    run.add_argument("--patches", type=_positive, default=2000, help="random patches to check against the source")
+    run.add_argument("--seed", type=int, default=0, help="seed of the choice of patches")
+    look = commands.add_parser("check", help="read all of arrays and stores, and say what is damaged")
+    look.add_argument("paths", nargs="+", metavar="PATH", help="a file or directory of any kind")
+    save = commands.add_parser("salvage", help="write what is whole of a damaged array or store to a new one")
+    save.add_argument("path", metavar="PATH", help="the damaged file or directory, which is only read")
+    save.add_argument("out", metavar="OUT", help="the new one; its suffix says what it is")
+    save.add_argument("--fill", type=float, help="recover arrays that miss chunks too, with this in their place")
+    return parser
+
+
+def run_basics(arguments: Sequence[str]) -> int:
+    """Run one of the three commands; return the exit code."""
+    first = next((argument for argument in arguments if not argument.startswith("-")), None)
+    if first not in (None, "check", "salvage", "demo"):
+        print(f"blosc2 {first}: {NEEDS_EXTRA}", file=sys.stderr)
+        return FAILED
+    options = _parser().parse_args(arguments)
+    try:
+        if options.command == "check":
+            return check_paths(options.paths)
+        if options.command == "salvage":
+            return salvage_path(options.path, options.out, options.fill)
+    except BrokenPipeError:  # whoever reads the output wants no more
+        sys.stdout = io.StringIO()  # takes what is still to be flushed at exit
+        return FINE
+    except (OSError, ValueError) as error:
+        print(f"blosc2 {options.command}: {error}", file=sys.stderr)
+        return FAILED
+    return run_demo(options.output, options.patches, options.seed)

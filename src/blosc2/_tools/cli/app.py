@@ -10,7 +10,7 @@ import click
 
 from blosc2._display import one_line, printable
 from blosc2._tools import demo
-from blosc2._tools.cli import basics, changing, looking, printing
+from blosc2._tools.cli import FAILED, FINE, changing, check_paths, looking, printing, run_demo, salvage_path
 from blosc2.version import __version__
 
 _HELP = """Look into compressed arrays and stores, and change them.
@@ -30,7 +30,7 @@ def blosc2() -> None:
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 def _check(paths: tuple[str, ...]) -> int:
     """Read all of arrays and stores, and say what is damaged (exit code 1)."""
-    return basics.check_paths(paths)
+    return check_paths(paths)
 
 
 @blosc2.command("salvage")
@@ -42,7 +42,7 @@ def _salvage(path: str, out: str, fill: float | None) -> int:
 
     PATH is only read; the suffix of OUT says what it is.
     """
-    return basics.salvage_path(path, out, fill)
+    return salvage_path(path, out, fill)
 
 
 @blosc2.command("demo", help=demo.__doc__)
@@ -50,7 +50,7 @@ def _salvage(path: str, out: str, fill: float | None) -> int:
 @click.option("--patches", type=click.IntRange(1), default=2000, show_default=True, help="Random patches to check.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the choice of patches.")
 def _demo(output: Path, patches: int, seed: int) -> int:
-    return basics.run_demo(output, patches, seed)
+    return run_demo(output, patches, seed)
 
 
 @blosc2.command("completion")
@@ -77,7 +77,7 @@ def run(arguments: Sequence[str]) -> int:
     if "_BLOSC2_COMPLETE" in os.environ:
         blosc2(prog_name="blosc2")  # answers the shell, and exits
     try:
-        return int(blosc2.main(list(arguments), prog_name="blosc2", standalone_mode=False) or basics.FINE)
+        return int(blosc2.main(list(arguments), prog_name="blosc2", standalone_mode=False) or FINE)
     except click.ClickException as error:
         names = (error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "blosc2").split()
         what = " ".join(printable(error.format_message()).split())
@@ -86,11 +86,11 @@ def run(arguments: Sequence[str]) -> int:
     except click.exceptions.Exit as done:
         return done.exit_code
     except SystemExit:  # click ends so, and only so, when whoever reads the output wants no more
-        return basics.FINE
+        return FINE
     except (KeyboardInterrupt, click.Abort):
         click.echo("blosc2: interrupted", err=True)
         return 130
     except Exception as error:  # noqa: BLE001 - whatever it is, it becomes one line
         command = next((argument for argument in arguments if argument in blosc2.commands), "")
         click.echo(f"blosc2 {command}: {one_line(error)}", err=True)
-        return basics.FAILED
+        return FAILED

@@ -16,7 +16,6 @@ from blosc2._files import Progress
 from blosc2._opening import open as open_path
 from blosc2._stores import Store
 from blosc2._tools.cli.locations import (
-    STORE_SUFFIXES,
     Location,
     LocationError,
     has_leaf,
@@ -29,8 +28,8 @@ from blosc2._tools.cli.locations import (
     opened,
     with_slashes,
 )
-from blosc2._tools.converting.run import FORMATS, convert
-from blosc2._tools.equality import same_value
+from blosc2._tools.converting.conversion import FORMATS, convert
+from blosc2._tools.stores import STORES, new_store, same_value
 from blosc2.embed_store import EmbedStore
 from blosc2.tree_store import TreeStore
 
@@ -55,13 +54,12 @@ def progress_bar(label: str) -> Iterator[Progress | None]:
 
 def writer(path: str, timeout: float) -> Any:
     """A store open for changes; made if it does not exist."""
-    if not path.endswith(STORE_SUFFIXES) and not os.path.exists(path):
-        raise LocationError(f"{path} does not exist, and a new store ends in {', '.join(STORE_SUFFIXES)}")
+    if not path.endswith(STORES) and not os.path.exists(path):
+        raise LocationError(f"{path} does not exist, and a new store ends in {', '.join(STORES)}")
     how: dict[str, Any] = {"timeout": timeout} if timeout else {}
     if os.path.exists(path):
         return need_store(open_path(path, mode="a", **how), Location(path, ""))
-    kind = EmbedStore if path.endswith(".b2e") else TreeStore
-    return kind(path, mode="a", **how)
+    return new_store(path, "a", **how)
 
 
 # ------------------------------------------------------------------ cp
@@ -140,7 +138,7 @@ class _Copy(NamedTuple):
 
 def _is_store_path(path: str) -> bool:
     if not os.path.exists(path):
-        return path.endswith(STORE_SUFFIXES)
+        return path.endswith(STORES)
     with opened(path) as found:
         return isinstance(found, Store)
 

@@ -13,6 +13,7 @@ import click
 
 from blosc2._opening import open as open_path
 from blosc2._stores import Store, children_of, close_keys
+from blosc2._tools.stores import STORES, in_order
 from blosc2.tree_store import TreeStore
 
 _INDEX = re.compile(r"-?\d+|\.\.\.|(-?\d+)?:(-?\d+)?(:(-?\d+)?)?")
@@ -51,8 +52,6 @@ def one_leaf(where: Location) -> Iterator[Any]:
             raise LocationError(f"{where} is a group or store: name one of its arrays, as 'blosc2 ls' shows them")
         yield found[key]
 
-
-STORE_SUFFIXES = (".b2z", ".b2d", ".b2e")
 
 _MAGIC = re.compile(r"[*?\[]")
 
@@ -93,7 +92,7 @@ def located(text: str) -> Location:
 def _may_be_store(path: str) -> bool:
     if os.path.isdir(path):
         return os.path.isfile(os.path.join(path, "embed.b2e"))
-    return path.endswith(STORE_SUFFIXES) and not os.path.exists(path)
+    return path.endswith(STORES) and not os.path.exists(path)
 
 
 @contextmanager
@@ -187,9 +186,4 @@ def leaves_below(store: Store, key: str) -> Iterator[str]:
     """The keys of all leaves at or below a key, in order."""
     if has_leaf(store, key):
         yield key
-    groups, leaves = children_of(store, key)
-    for name in dict.fromkeys(sorted(groups + leaves)):
-        if name in groups:
-            yield from leaves_below(store, f"{key}/{name}")
-        else:
-            yield f"{key}/{name}"
+    yield from (leaf for leaf, is_group in in_order(store, key) if not is_group)

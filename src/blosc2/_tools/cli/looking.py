@@ -25,7 +25,8 @@ from blosc2._tools.cli.locations import (
     one_key,
     opened,
 )
-from blosc2._tools.equality import equal_items, same_value
+from blosc2._tools.converting.conversion import boxes_of
+from blosc2._tools.stores import equal_items, same_value
 from blosc2.exceptions import FormatError
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
@@ -397,27 +398,14 @@ def _of_values(key: str, a: Any, b: Any) -> Iterator[Difference]:
             yield Difference(key, "values", "")
         return
     count, first = 0, None
-    for at, mine, theirs in _slabs(a, b):
-        wrong = np.argwhere(~np.atleast_1d(equal_items(mine, theirs)))
+    for box in boxes_of(a, in_order=True) if a.size else ():
+        wrong = np.argwhere(~equal_items(np.asarray(a[box]), np.asarray(b[box])))
         if len(wrong):
             count += len(wrong)
-            if first is None:
-                first = (int(wrong[0][0]) + at, *map(int, wrong[0][1:]))[: max(1, a.ndim)]
+            first = first or tuple(part.start + int(n) for part, n in zip(box, wrong[0], strict=True))
     if count:
         where = "" if a.ndim == 0 else f", the first at {first}"
         yield Difference(key, "values", f"{count:,} of {a.size:,} items{where}")
-
-
-def _slabs(a: Any, b: Any) -> Iterator[tuple[int, Any, Any]]:
-    """Pieces of both along the first axis, of whole chunks and some MB."""
-    if a.ndim == 0 or a.size == 0:
-        yield 0, a[...], b[...]
-        return
-    row = max(1, a.nbytes // a.shape[0])
-    height = max(1, _PIECE // row)
-    height = max(1, height // a.chunks[0]) * a.chunks[0] if height >= a.chunks[0] else height
-    for start in range(0, a.shape[0], height):
-        yield start, a[start : start + height], b[start : start + height]
 
 
 COMMANDS = (ls, tree, info, stats, diff)

@@ -16,7 +16,7 @@ import numpy as np
 from blosc2._arrays import ArrayPlan, compressed_box
 from blosc2._frames import AnyChunk
 from blosc2._opening import schunk_from_cframe
-from blosc2._tools.converting.items import (
+from blosc2._tools.converting.conversion import (
     DEEPEST,
     DIMENSIONS,
     WHOLE,
@@ -29,9 +29,9 @@ from blosc2._tools.converting.items import (
     ObjectItem,
     Source,
     TakenChunks,
+    Target,
     boxes_of,
 )
-from blosc2._tools.converting.run import Target
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
 from blosc2.storage import Codec, Filter

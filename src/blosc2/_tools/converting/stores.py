@@ -16,16 +16,24 @@ from blosc2._frames import FrameUpdate
 from blosc2._functions import zeros
 from blosc2._opening import open as open_path
 from blosc2._options import absolute_path
-from blosc2._stores import Store, children_of, set_chunks
-from blosc2._tools.converting.items import WHOLE, ArrayItem, GroupItem, Item, LeftOut, ObjectItem, Source
-from blosc2._tools.converting.run import Target, partial_name, remove
+from blosc2._stores import Store, set_chunks
+from blosc2._tools.converting.conversion import (
+    WHOLE,
+    ArrayItem,
+    GroupItem,
+    Item,
+    LeftOut,
+    ObjectItem,
+    Source,
+    Target,
+)
+from blosc2._tools.stores import STORES, attributes_of, in_order, new_store, partial_name, remove
 from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import ConversionError, FormatError, legible
 from blosc2.ndarray import NDArray
 from blosc2.objectarray import ObjectArray
 from blosc2.tree_store import TreeStore
 
-STORES = (".b2z", ".b2d", ".b2e")
 # Chunks of a source are kept if they have as many bytes.
 _LEAST_CHUNK, _MOST_CHUNK = 64 << 10, 32 << 20
 # Larger arrays are made in a file beside the target.
@@ -53,25 +61,21 @@ class Opened(Source):
 
     def items(self) -> Iterator[Item]:
         if isinstance(self._found, Store):
-            yield from self._below("")
+            yield from self._below(self._found)
         else:
             name = os.path.splitext(os.path.basename(self._path))[0]
             yield _item_of(f"/{name}", self._found)
 
-    def _below(self, group: str) -> Iterator[Item]:
-        store: Any = self._found
-        attributes = store.get_subtree(group or "/").attrs[:] if isinstance(store, TreeStore) else {}
-        yield GroupItem(group or "/", attributes)
-        groups, leaves = children_of(store, group)
-        for name in sorted({*groups, *leaves}):
-            key = f"{group}/{name}"
-            if name in leaves:
-                try:
-                    yield _item_of(key, store[key])
-                except (NotImplementedError, FormatError) as error:
-                    yield LeftOut(key, WHOLE, str(error))
-            if name in groups:
-                yield from self._below(key)
+    def _below(self, store: Any) -> Iterator[Item]:
+        yield GroupItem("/", attributes_of(store, ""))
+        for key, is_group in in_order(store):
+            if is_group:
+                yield GroupItem(key, attributes_of(store, key))
+                continue
+            try:
+                yield _item_of(key, store[key])
+            except (NotImplementedError, FormatError) as error:
+                yield LeftOut(key, WHOLE, str(error))
 
 
 def _item_of(key: str, leaf: Any) -> Item:
@@ -182,8 +186,7 @@ class _StoreTarget(Target):
         if self._store is None:
             remove(self.partial)
             remove(self._beside)
-            kind: Any = EmbedStore if partial.endswith(".b2e") else TreeStore
-            self._store = kind(self.partial, mode="w")
+            self._store = new_store(self.partial, "w")
             if self._made_of is not None:
                 self._store.attrs[_MADE_OF] = self._made_of
                 self._store.flush(durable=False)

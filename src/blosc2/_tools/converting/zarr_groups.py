@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import zarr
 
 from blosc2._core.ndim.gaps import as_dtype
-from blosc2._tools.converting.items import (
+from blosc2._tools.converting.conversion import (
     DEEPEST,
     DIMENSIONS,
     WHOLE,
@@ -22,11 +22,11 @@ from blosc2._tools.converting.items import (
     LeftOut,
     ObjectItem,
     Source,
+    Target,
     are_names,
+    as_json,
     boxes_of,
 )
-from blosc2._tools.converting.run import Target
-from blosc2._tools.equality import is_json
 
 # How often what is written is removed while others still write to it, and the seconds in between.
 _MOST_TRIES, _BETWEEN = 20, 0.1
@@ -89,8 +89,8 @@ class NewZarr(Target):
         self._root: Any = None
 
     def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
-        attributes: dict[str, Any] = {}
-        yield from _plain_attributes(item.key, item.attributes, attributes)
+        attributes, left_out = as_json(item.key, item.attributes)
+        yield from left_out
         if isinstance(item, GroupItem):
             self._new_group(item.key, attributes)
             return
@@ -144,12 +144,3 @@ class NewZarr(Target):
                 return
             time.sleep(_BETWEEN)
         super().abandon(keep=keep)
-
-
-def _plain_attributes(key: str, attributes: Mapping[str, Any], kept: dict[str, Any]) -> Iterator[LeftOut]:
-    """The attributes that JSON can hold."""
-    for name, value in attributes.items():
-        if is_json(value):
-            kept[name] = value
-        else:
-            yield LeftOut(key, f"attribute {name!r}", f"JSON has no {type(value).__name__}")

@@ -68,14 +68,8 @@ class Part(NamedTuple):
     def write(self, items: Any, block: tuple[int, ...]) -> None:
         """Compress the items of a block, and write its part file.
 
-        Raises
-        ------
-        ValueError
-            The items have another shape or dtype than the array says.
-        TypeError
-            The items have a mask.
-        FileNotFoundError
-            The folder is not there: this machine sees other files, or the run is over.
+        `ValueError` for items of another shape or dtype than the array says, `TypeError` for items with a mask, and
+        `FileNotFoundError` where there is no folder: this machine sees other files, or the run is over.
         """
         starts, counts = self.box(block)
         items = lossless(items)

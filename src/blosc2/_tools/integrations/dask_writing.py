@@ -26,6 +26,7 @@ from blosc2._opening import open as open_path
 from blosc2._options import absolute_path, check_target_mode, local_path
 from blosc2._stores import KeyClashes, NewKeys, Store
 from blosc2._tools.integrations.array_writing import Part, Parts, ScratchFolder, remove_folder, where_to
+from blosc2._tools.stores import STORES, new_store
 from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import StoreLockedError, legible
 from blosc2.ndarray import NDArray
@@ -300,7 +301,7 @@ def _check_target(target: Any, path: str | None, keys: list[str], mode: str, *, 
         if not os.path.isdir(parent):
             raise FileNotFoundError(errno.ENOENT, "cannot write here, make the folder first", parent)
         return
-    if path is not None and not path.endswith((".b2z", ".b2d", ".b2e")):
+    if path is not None and not path.endswith(STORES):
         raise ValueError(f"{legible(path)}: a store in .b2z, .b2d or .b2e, or an array in .b2nd")
     if path is None:
         target._session.check_writable("set items")
@@ -356,8 +357,7 @@ def _publish(target: Any, path: str | None, arrays: Mapping[str, NDArray], mode:
         _set_all(target, arrays, mode)
         return
     is_new = not os.path.lexists(path)
-    kind: Any = EmbedStore if path.endswith(".b2e") else TreeStore
-    store: Any = kind(path, mode="a") if is_new else open_path(path, mode="a")
+    store = new_store(path, "a") if is_new else open_path(path, mode="a")
     try:
         _set_all(store, arrays, mode)
     except BaseException:

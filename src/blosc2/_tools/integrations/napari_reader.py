@@ -14,7 +14,7 @@ import numpy as np
 from blosc2._frames import is_directory_frame
 from blosc2._opening import open as open_path
 from blosc2._stores import Store, children_of
-from blosc2._tools.converting.items import DIMENSIONS
+from blosc2._tools.converting.conversion import DIMENSIONS
 from blosc2.exceptions import FormatError
 from blosc2.ndarray import NDArray
 from blosc2.tree_store import TreeStore

@@ -20,15 +20,15 @@ from xarray.coding.times import CFDatetimeCoder, CFTimedeltaCoder
 from xarray.coding.variables import CFScaleOffsetCoder
 from xarray.core import indexing
 
+from blosc2 import _tools
 from blosc2._backends import EMBED
 from blosc2._opening import open as open_path
 from blosc2._stores import Store, children_of
-from blosc2._tools.converting.items import DIMENSIONS, are_names
-from blosc2._tools.integrations.xarray_accessor import add_xarray_accessor
+from blosc2._tools.converting.conversion import DIMENSIONS, are_names
+from blosc2._tools.stores import attributes_of, walk
 from blosc2.exceptions import FormatError, StoreKeyError, UnsupportedValueError
 from blosc2.ndarray import NDArray
 from blosc2.objectarray import ObjectArray
-from blosc2.tree_store import TreeStore
 
 # ------------------------------------------------------------------ dimensions and attributes
 # Names of dimensions are kept as zarr 2 keeps them, in an attribute of the array.
@@ -276,9 +276,7 @@ class StoredGroup(AbstractDataStore):
 
     def get_attrs(self) -> dict[str, Any]:
         """The attributes of the group."""
-        if not isinstance(self.opened, TreeStore):
-            return {}
-        return shown_attributes(self.opened.get_subtree(self.group or "/").attrs[:])
+        return shown_attributes(attributes_of(self.opened, self.group))
 
     def get_dimensions(self) -> dict[str, int]:
         """Lengths of the dimensions."""
@@ -365,15 +363,6 @@ def has_group(store: Any, path: str) -> bool:
     return not path or name in children_of(store, above)[0]
 
 
-def _groups_below(store: Any, group: str) -> Iterator[str]:
-    """A group and all groups below it."""
-    waiting = [group]
-    while waiting:
-        found = waiting.pop()
-        yield found
-        waiting += [f"{found}/{name}" for name in reversed(children_of(store, found)[0])]
-
-
 # ------------------------------------------------------------------ the engine
 class Blosc2BackendEntrypoint(BackendEntrypoint):
     """What ``engine="blosc2"`` names: `.b2z`, `.b2d` and `.b2e` stores, and single arrays in `.b2nd`."""
@@ -446,7 +435,7 @@ class Blosc2BackendEntrypoint(BackendEntrypoint):
         datasets: dict[str, Any] = {}
         try:
             is_store = isinstance(first.opened, Store)
-            paths = list(_groups_below(first.opened, first.group)) if is_store else [""]
+            paths = [path for path, _ in walk(first.opened, first.group)] if is_store else [""]
             for path in paths:
                 # The store is closed with the dataset that was given first, the root of the tree.
                 part = first if path == first.group else StoredGroup(first.opened, path, first._name, owned=False)
@@ -581,4 +570,4 @@ class OwnEntrypoint(Blosc2BackendEntrypoint):
             other_engine()
 
 
-add_xarray_accessor()
+_tools.add_xarray_accessor()

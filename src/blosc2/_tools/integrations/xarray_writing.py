@@ -19,8 +19,7 @@ from blosc2._indexing import lossless
 from blosc2._opening import open as open_path
 from blosc2._options import check_target_mode, local_path
 from blosc2._stores import children_of
-from blosc2._tools.converting.items import DIMENSIONS
-from blosc2._tools.converting.run import partial_name, put_in_place, remove
+from blosc2._tools.converting.conversion import DIMENSIONS
 from blosc2._tools.integrations.array_writing import ScratchFolder, new_array, where_to, write_box
 from blosc2._tools.integrations.xarray_engine import (
     UNNAMED,
@@ -33,6 +32,7 @@ from blosc2._tools.integrations.xarray_engine import (
     stored_attributes,
     variable_of,
 )
+from blosc2._tools.stores import beside
 from blosc2.exceptions import legible
 from blosc2.ndarray import NDArray
 from blosc2.tree_store import TreeStore
@@ -309,14 +309,11 @@ def _writable(target: Any, group: str, mode: str) -> Iterator[tuple[TreeStore, S
             _prepare(store, group, mode)
             yield store, scratch, ""
         return
-    partial = partial_name(path, unique=True)
-    try:
-        with ScratchFolder(path) as scratch, TreeStore(partial, mode="w") as store, store.transaction():
-            yield store, scratch, ""
-        put_in_place(partial, path, overwrite=mode == "w")
-    except BaseException:
-        remove(partial)
-        raise
+    with (
+        beside(path, overwrite=mode == "w") as partial, ScratchFolder(path) as scratch,
+        TreeStore(partial, mode="w") as store, store.transaction(),
+    ):  # fmt: skip
+        yield store, scratch, ""
 
 
 @contextmanager

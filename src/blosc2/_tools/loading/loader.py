@@ -12,8 +12,7 @@ from typing import Any, Self
 
 from blosc2._files import no_thread
 from blosc2._options import get_nthreads
-from blosc2._tools.loading.order import Order
-from blosc2._tools.loading.samples import Dataset, begin_loop, end_loop, naming, stacked
+from blosc2._tools.loading.samples import Dataset, Order, begin_loop, end_loop, naming, stacked
 
 
 class _Failure:

@@ -11,8 +11,7 @@ import numpy as np
 
 from blosc2 import _stores
 from blosc2._indexing import Items
-from blosc2._tools.loading.order import Permutation, mixed_all
-from blosc2._tools.loading.samples import Dataset, FieldNames, Number, StoreLeaves, field_label
+from blosc2._tools.loading.samples import Dataset, FieldNames, Number, Permutation, StoreLeaves, field_label, mixed_all
 from blosc2.ndarray import NDArray
 
 Places = np.ndarray[Any, np.dtype[np.int32]]

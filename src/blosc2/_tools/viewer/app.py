@@ -24,12 +24,12 @@ from textual.widgets.tree import TreeNode
 from blosc2._display import colour_picture, grey, human_size, number, one_line, printable
 from blosc2._stores import Store
 from blosc2._tools.selections import check_dtype, decoded_bytes, read_picture
-from blosc2._tools.viewer.pages import Page
 from blosc2._tools.viewer.values import (
     WIDEST,
     Bytes,
     Cells,
     Hits,
+    Page,
     Rows,
     Source,
     Stopped,

@@ -21,8 +21,7 @@ from blosc2._display import (
 )
 from blosc2._stores import Store, outline
 from blosc2._tools.selections import check_dtype, decoded_bytes, index_text, read_picture
-from blosc2._tools.viewer.pages import Page
-from blosc2._tools.viewer.values import attributes, item_text, properties, source_of, statistics_of_items
+from blosc2._tools.viewer.values import Page, attributes, item_text, properties, source_of, statistics_of_items
 from blosc2.ndarray import NDArray
 
 #: How many lines the tree has, how many of them in one group, and how deep it is.

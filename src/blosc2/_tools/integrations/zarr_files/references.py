@@ -22,12 +22,11 @@ from blosc2._functions import asarray
 from blosc2._opening import open as open_path
 from blosc2._options import FIELDS, Encoding, absolute_path, fields_of, get_nthreads
 from blosc2._stores import Store, children_of
-from blosc2._tools.converting.items import DIMENSIONS, WHOLE, LeftOut
-from blosc2._tools.equality import is_json
+from blosc2._tools.converting.conversion import DIMENSIONS, WHOLE, LeftOut, as_json
+from blosc2._tools.stores import attributes_of
 from blosc2.exceptions import ConversionError, FormatError, legible
 from blosc2.ndarray import NDArray
 from blosc2.storage import EXTENDED_HEADER_LENGTH, Codec
-from blosc2.tree_store import TreeStore
 
 # ------------------------------------------------------------------ the codec of chunks
 # A chunk is stored block by block, and filled up to whole blocks, so its bytes do not say which item is where.
@@ -346,8 +345,8 @@ class _References:
     # ------------------------------------------------------------------ groups
     def add_group(self, store: Any, group: str) -> None:
         """A group, and all below it."""
-        attributes = store.get_subtree(group or "/").attrs[:] if isinstance(store, TreeStore) else {}
-        self._add_documents(group, group_documents(self._plain(group or "/", attributes), self._format))
+        attributes = self._plain(group or "/", attributes_of(store, group))
+        self._add_documents(group, group_documents(attributes, self._format))
         groups, leaves = children_of(store, group)
         for name in sorted({*groups, *leaves}):
             key = f"{group}/{name}"
@@ -373,9 +372,9 @@ class _References:
             self.refs[f"{key}/{name}".lstrip("/")] = text
 
     def _plain(self, key: str, attributes: dict[str, Any]) -> dict[str, Any]:
-        kept = {name: value for name, value in attributes.items() if is_json(value)}
-        for name in attributes.keys() - kept.keys():
-            self._leave_out(key, f"attribute {name!r}", f"JSON has no {type(attributes[name]).__name__}")
+        kept, left_out = as_json(key, attributes)
+        for each in left_out:
+            self._leave_out(*each)
         return kept
 
     def _leave_out(self, key: str, what: str, why: str) -> None:

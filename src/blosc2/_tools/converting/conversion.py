@@ -1,29 +1,187 @@
-"""`convert`: the formats, which of them a path has, and how a target is written beside its place and put there."""
+"""`convert`: what sources give and targets take, the formats, and how a target is written beside its place."""
 
 from __future__ import annotations
 
 import importlib
+import itertools
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
+
+import numpy as np
 
 from blosc2 import _display
-from blosc2._files import Owner, Progress, remove_leftovers, sync_file, sync_folder
+from blosc2._arrays import ArrayPlan
+from blosc2._files import Progress
+from blosc2._frames import AnyChunk
 from blosc2._options import lacking
-from blosc2._tools.converting.items import (
-    WHOLE,
-    ArrayItem,
-    GroupItem,
-    Item,
-    LeftOut,
-    ObjectItem,
-    Source,
-    boxes_of,
-)
-from blosc2._tools.equality import equal_items, same_value
+from blosc2._tools.stores import equal_items, partial_name, put_in_place, remove, same_value
 from blosc2.exceptions import ConversionError, legible
+from blosc2.ndarray import NDArray
+
+# Bytes of a box, unless a single chunk has more; rows of chunks may be so much larger where items must come in order.
+_BOX, _ROWS = 8 << 20, 64 << 20
+
+
+def boxes_of(
+    item: ArrayItem | NDArray, chunks: tuple[int, ...] | None = None, *, in_order: bool = False
+) -> Iterator[Box]:
+    """All items in boxes of some MB, made of whole chunks: of these, or of those of the item.
+
+    With `in_order`, the items of all boxes, one after the other, are in C order; then boxes need not be of whole
+    chunks.
+    """
+    chunks = chunks or item.chunks or (1,) * len(item.shape)
+    counts = [max(1, min(c, n)) for c, n in zip(chunks, item.shape, strict=True)]
+    if in_order:
+        whole_rows = counts[:1] + list(item.shape[1:])
+        counts = whole_rows if math.prod(whole_rows) * item.dtype.itemsize <= _ROWS else [1] * len(counts)
+    for axis in reversed(range(len(counts))):
+        others = math.prod(counts[:axis] + counts[axis + 1 :]) * item.dtype.itemsize
+        fits = max(1, _BOX // max(1, others) // counts[axis])
+        counts[axis] = min(item.shape[axis], counts[axis] * fits)
+        if counts[axis] < item.shape[axis]:
+            break
+    starts = (range(0, n, count) for n, count in zip(item.shape, counts, strict=True))
+    for box in itertools.product(*starts):
+        yield tuple(slice(at, min(at + count, n)) for at, count, n in zip(box, counts, item.shape, strict=True))
+
+
+def bytes_of(items: Items) -> memoryview:
+    """The bytes of items in C order."""
+    return np.ascontiguousarray(items).reshape(-1).view("u1").data
+
+
+#: A slice with start and stop for each axis.
+Box = tuple[slice, ...]
+Items = np.ndarray[Any, Any]
+#: What is left out if that is all of an array.
+WHOLE = "all of it"
+#: No store has keys with more segments.
+DEEPEST = 256
+#: The attribute of an array that lists the names of its axes, as zarr 2 has it.
+DIMENSIONS = "_ARRAY_DIMENSIONS"
+
+
+def are_names(found: Any, ndim: int) -> bool:
+    """Whether a list can be the names of so many axes, of which each may have none."""
+    return (
+        isinstance(found, (list, tuple))
+        and len(found) == ndim
+        and all(name is None or isinstance(name, str) for name in found)
+    )
+
+
+class LeftOut(NamedTuple):
+    """Something of the source that the target cannot hold.
+
+    Attributes
+    ----------
+    key : str
+        Where; "/" for the whole source.
+    what : str
+        What was left out: "attribute 'units'", "soft link".
+    why : str
+    """
+
+    key: str
+    what: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.what}: {self.why}"
+
+
+def as_json(key: str, attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[LeftOut]]:
+    """The attributes that JSON can hold, and those that it cannot."""
+    kept = {name: value for name, value in attributes.items() if _is_json(value)}
+    return kept, [
+        LeftOut(key, f"attribute {name!r}", f"JSON has no {type(value).__name__}")
+        for name, value in attributes.items()
+        if name not in kept
+    ]
+
+
+def _is_json(value: Any) -> bool:
+    """Whether JSON can hold a value, and gives it back as it is."""
+    if isinstance(value, list):
+        return all(map(_is_json, value))
+    if isinstance(value, dict):
+        return all(isinstance(name, str) and _is_json(inner) for name, inner in value.items())
+    return value is None or isinstance(value, (bool, int, float, str))
+
+
+class TakenChunks(NamedTuple):
+    """Compressed chunks that can be stored as they are: keywords of a constructor for an array of such chunks, and what
+    gives the chunks, in order, for the plan of the new array.
+    """
+
+    keywords: dict[str, Any]
+    chunks: Callable[[ArrayPlan], Iterator[AnyChunk]]
+
+
+@dataclass
+class ArrayItem:
+    """An array of a source, which is read box by box.
+
+    Its key is absolute, such as "/mri/raw"; `chunks` are those of the source. `taken` is there if chunks can be taken
+    over without decoding, and `array` if it is one of this package.
+    """
+
+    key: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    read: Callable[[Box], Items]
+    chunks: tuple[int, ...] | None = None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    taken: TakenChunks | None = None
+    array: NDArray | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Uncompressed bytes."""
+        return int(np.prod(self.shape, dtype=object)) * self.dtype.itemsize
+
+    def whole(self) -> Items:
+        """All items."""
+        return self.read(tuple(slice(0, n) for n in self.shape))
+
+    @classmethod
+    def of(cls, key: str, items: Items, attributes: Mapping[str, Any] | None = None) -> Self:
+        """An array that is in memory, or mapped."""
+        return cls(key, items.shape, items.dtype, lambda box: items[box], attributes=attributes or {})
+
+
+class ObjectItem(NamedTuple):
+    """A list of texts, bytes or other small objects."""
+
+    key: str
+    values: list[Any]
+    attributes: Mapping[str, Any]
+
+
+class GroupItem(NamedTuple):
+    """A group, given before what is in it."""
+
+    key: str
+    attributes: Mapping[str, Any]
+
+
+Item = ArrayItem | ObjectItem | GroupItem | LeftOut
+
+
+class Source:
+    """What is converted. Its items come in the same order each time."""
+
+    def items(self) -> Iterator[Item]:
+        """All items."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Let the files go."""
 
 
 # ------------------------------------------------------------------ formats
@@ -59,15 +217,15 @@ FORMATS = {
         Format("hdf5", (".h5", ".hdf5", ".he5"), "hdf5:Hdf5", "NewHdf5", ("h5py",)),
         Format("netcdf", (".nc", ".mat"), "hdf5:Hdf5", needs=("h5py",)),
         Format("zarr", (".zarr", ".zarr.zip"), "zarr_groups:Zarr", "NewZarr", ("zarr",)),
-        Format("npy", (".npy",), "array_files:open_numpy"),
-        Format("npz", (".npz",), "array_files:open_numpy", "NewNpz"),
-        Format("safetensors", (".safetensors",), "array_files:Tensors", "NewTensors", ("safetensors",)),
-        Format("nifti", (".nii", ".nii.gz"), "images:Nifti", needs=("nibabel",)),
-        Format("tiff", (".tif", ".tiff"), "images:open_images", needs=("tifffile",)),
-        Format("images", (), "images:open_images", needs=("PIL",)),
-        Format("lmdb", (".lmdb", ".mdb"), "records:open_records", needs=("lmdb",)),
-        Format("webdataset", (".tar",), "records:open_records"),
-        Format("parquet", (".parquet",), "records:Parquet", needs=("pyarrow",)),
+        Format("npy", (".npy",), "files:open_numpy"),
+        Format("npz", (".npz",), "files:open_numpy", "NewNpz"),
+        Format("safetensors", (".safetensors",), "files:Tensors", "NewTensors", ("safetensors",)),
+        Format("nifti", (".nii", ".nii.gz"), "files:Nifti", needs=("nibabel",)),
+        Format("tiff", (".tif", ".tiff"), "files:open_images", needs=("tifffile",)),
+        Format("images", (), "files:open_images", needs=("PIL",)),
+        Format("lmdb", (".lmdb", ".mdb"), "files:open_records", needs=("lmdb",)),
+        Format("webdataset", (".tar",), "files:open_records"),
+        Format("parquet", (".parquet",), "files:Parquet", needs=("pyarrow",)),
     )
 }
 _PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
@@ -137,46 +295,7 @@ def new_target(path: str, name: str | None, **options: Any) -> Target:
     return made
 
 
-# ------------------------------------------------------------------ a target beside its place
-def partial_name(path: str, *, unique: bool) -> str:
-    """Beside a path, with the same suffix: ``study.partial.b2z``; a `unique` one is that of no other program."""
-    stem, suffix = os.path.splitext(path.rstrip("/"))
-    return f"{stem}.partial{f'-{os.urandom(4).hex()}' if unique else ''}{suffix}"
-
-
-def put_in_place(partial: str, path: str, *, overwrite: bool) -> None:
-    """Give a complete target its name; `FileExistsError` where somebody made a file of this name meanwhile."""
-    path, owner = path.rstrip("/"), Owner()
-    if os.path.isfile(partial):
-        sync_file(partial)
-    if not overwrite and os.path.lexists(path):
-        raise FileExistsError(f"{path} was made by somebody else meanwhile; overwrite=True replaces it")
-    if os.path.isdir(path) or os.path.isdir(partial):
-        aside = f"{path}.replaced-{os.urandom(4).hex()}"
-        is_there = os.path.lexists(path)
-        if is_there:
-            owner.rename(path, aside)
-        try:
-            owner.rename(partial, path)
-        except BaseException:
-            if is_there:
-                owner.rename(aside, path)
-            raise
-        remove(aside)
-    else:
-        owner.replace(partial, path)
-    remove_leftovers(partial, owner)  # of runs that were killed
-    sync_folder(path)
-
-
-def remove(path: str) -> None:
-    """Remove a file or directory, if it is there."""
-    if os.path.isdir(path) and not os.path.islink(path):
-        Owner().remove_tree(path, strict=True)
-    elif os.path.lexists(path):
-        Owner().unlink(path)
-
-
+# ------------------------------------------------------------------ targets
 class Target:
     """Where items are written, at the path `partial`. What it cannot hold it gives back.
 

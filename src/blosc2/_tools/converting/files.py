@@ -1,0 +1,632 @@
+"""Files of arrays (NumPy, safetensors), of images (TIFF, pictures, NIfTI), and of records (LMDB, tar, Parquet)."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import logging
+import math
+import os
+import struct
+import tarfile
+import tempfile
+import threading
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from blosc2._files import NewFile
+from blosc2._tools.converting.conversion import (
+    WHOLE,
+    ArrayItem,
+    Box,
+    GroupItem,
+    Item,
+    Items,
+    LeftOut,
+    ObjectItem,
+    Source,
+    Target,
+    boxes_of,
+    bytes_of,
+)
+from blosc2.exceptions import ConversionError
+
+_LONGEST_HEADER = 1 << 20
+
+
+class _Npy(Source):
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._items = np.load(path, mmap_mode="r", allow_pickle=False)
+
+    def items(self) -> Iterator[Item]:
+        yield ArrayItem.of("/" + os.path.splitext(os.path.basename(self._path))[0], self._items)
+
+    def close(self) -> None:
+        del self._items
+
+
+class _Npz(Source):
+    def __init__(self, path: str) -> None:
+        # A file of our own, because that of a ZipFile stays open as long as a member that was not read to its end.
+        self._file = open(path, "rb")  # noqa: SIM115
+        try:
+            self._archive = zipfile.ZipFile(self._file)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def items(self) -> Iterator[Item]:
+        for name in sorted(self._archive.namelist()):
+            key = "/" + name.removesuffix(".npy").strip("/")
+            with self._archive.open(name) as member:
+                try:
+                    shape, fortran, dtype = read_header(member)
+                except ValueError as error:
+                    yield LeftOut(key, WHOLE, str(error))
+                    continue
+            if dtype.hasobject:
+                yield LeftOut(key, WHOLE, "its items are pickled Python objects")
+            else:
+                yield ArrayItem(key, shape, dtype, _Member(self._archive, name, shape, dtype, fortran=fortran).read)
+
+    def close(self) -> None:
+        self._archive.close()
+        self._file.close()
+
+
+def read_header(member: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    version = np.lib.format.read_magic(member)
+    if version == (1, 0):
+        return np.lib.format.read_array_header_1_0(member)
+    if version == (2, 0):
+        return np.lib.format.read_array_header_2_0(member)
+    # Version 3 has names in UTF-8: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+    (length,) = struct.unpack("<I", member.read(4))
+    if version != (3, 0) or length > _LONGEST_HEADER:
+        raise ValueError(f"its header is of version {version} and {length} bytes")
+    header = ast.literal_eval(member.read(length).decode())
+    return tuple(header["shape"]), bool(header["fortran_order"]), np.lib.format.descr_to_dtype(header["descr"])
+
+
+class _Member:
+    """An array in a ``.npz`` file, read from its beginning to its end if boxes follow each other."""
+
+    def __init__(
+        self, archive: zipfile.ZipFile, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], *, fortran: bool
+    ) -> None:
+        self._archive, self._name = archive, name
+        self._shape, self._dtype = shape, dtype
+        self._is_fortran = fortran and len(shape) > 1 and 0 not in shape
+        self._is_whole = not shape or 0 in shape
+        self._member: Any = None
+        self._unpacked: np.ndarray[Any, Any] | None = None
+        # Rows `start` to `stop`, which were read last: several boxes lie beside each other in them.
+        self._start = self._stop = 0
+        self._rows: np.ndarray[Any, Any] = np.empty(0, dtype)
+
+    def read(self, box: tuple[slice, ...]) -> np.ndarray[Any, Any]:
+        if self._is_whole:
+            with self._archive.open(self._name) as member:
+                items: np.ndarray[Any, Any] = np.lib.format.read_array(member, allow_pickle=False)[box]
+            return items
+        if self._is_fortran:
+            return self._columns()[box]
+        start, stop = box[0].start, box[0].stop
+        if (start, stop) != (self._start, self._stop):
+            if self._member is None or start < self._stop:
+                self._member = self._archive.open(self._name)
+                read_header(self._member)
+                self._stop = 0
+            for first in range(self._stop, start, 1024):
+                self._take(min(1024, start - first))
+            self._rows = self._take(stop - start)
+            self._start, self._stop = start, stop
+        return self._rows[(slice(None), *box[1:])]
+
+    def _columns(self) -> np.ndarray[Any, Any]:
+        """All items of an array in Fortran order: boxes cross its bytes, so these go to a file without a name."""
+        if self._unpacked is None:
+            with tempfile.TemporaryFile() as file, self._archive.open(self._name) as member:
+                read_header(member)
+                file.writelines(iter(partial(member.read, 1 << 20), b""))
+                if file.tell() != math.prod(self._shape) * self._dtype.itemsize:
+                    raise ConversionError(f"{self._archive.filename}: {self._name} has not the bytes of its shape")
+                self._unpacked = np.memmap(file, self._dtype, "r", shape=self._shape, order="F")
+        return self._unpacked
+
+    def _take(self, count: int) -> np.ndarray[Any, Any]:
+        """The next rows of the member."""
+        rows = np.empty((count, *self._shape[1:]), self._dtype)
+        view, filled = rows.reshape(-1).view("u1").data, 0
+        while filled < len(view):
+            part = self._member.read(min(len(view) - filled, 1 << 20))
+            if not part:
+                raise ConversionError(f"{self._archive.filename}: {self._name} ends too early")
+            view[filled : filled + len(part)] = part
+            filled += len(part)
+        return rows
+
+
+def open_numpy(path: str) -> Source:
+    """A ``.npy`` or ``.npz`` file."""
+    return _Npz(path) if zipfile.is_zipfile(path) else _Npy(path)
+
+
+class NewNpz(Target):
+    """A new ``.npz`` file."""
+
+    def __init__(self, path: str, **_: Any) -> None:
+        super().__init__(path)
+        self._file = NewFile(self.partial, replace=True)
+        self._archive = zipfile.ZipFile(self._file.file, "w", zipfile.ZIP_STORED)
+
+    def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
+        if isinstance(item, ObjectItem):
+            yield LeftOut(item.key, WHOLE, "an .npz file holds arrays, and no lists of objects")
+            return
+        if item.attributes:
+            yield LeftOut(item.key, f"attributes {', '.join(map(repr, item.attributes))}", "an .npz file has none")
+        if isinstance(item, GroupItem):
+            return
+        if item.dtype.names is not None and not str(item.dtype).isascii():
+            yield LeftOut(item.key, WHOLE, "it has fields whose names are not ASCII")
+            return
+        with self._archive.open(f"{item.key.strip('/')}.npy", "w", force_zip64=True) as member:
+            header = {"descr": np.lib.format.dtype_to_descr(item.dtype), "fortran_order": False, "shape": item.shape}
+            np.lib.format.write_array_header_2_0(member, header)
+            if 0 not in item.shape:
+                for box in boxes_of(item, in_order=True):
+                    member.write(bytes_of(item.read(box)))
+
+    def finish(self) -> None:
+        self._archive.close()
+        self._file.commit()
+
+    def abandon(self, *, keep: bool) -> None:
+        self._archive.fp = None  # else it would write its directory when it is collected
+        self._file.abandon()
+        super().abandon(keep=keep)
+
+
+# https://huggingface.co/docs/safetensors: the names of dtypes, all of them little-endian
+_NAMES = {
+    "BOOL": "?", "U8": "u1", "I8": "i1", "I16": "<i2", "U16": "<u2", "F16": "<f2", "I32": "<i4", "U32": "<u4",
+    "F32": "<f4", "F64": "<f8", "I64": "<i8", "U64": "<u8", "C64": "<c8",
+}  # fmt: skip
+_NAME_OF = {np.dtype(dtype): name for name, dtype in _NAMES.items()}
+
+
+class Tensors(Source):
+    """A safetensors file: named arrays behind a header in JSON, with texts as metadata of the whole file."""
+
+    def __init__(self, path: str) -> None:
+        from safetensors import safe_open
+
+        self._file: Any = safe_open(path, framework="np")
+
+    def close(self) -> None:
+        self._file.__exit__(None, None, None)
+
+    def items(self) -> Iterator[Item]:
+        yield GroupItem("/", dict(self._file.metadata() or {}))
+        for name in sorted(self._file.keys()):
+            part = self._file.get_slice(name)
+            key = "/" + name.strip("/")
+            dtype = _NAMES.get(part.get_dtype())
+            if dtype is None:
+                yield LeftOut(key, WHOLE, f"NumPy has no dtype for {part.get_dtype()}")
+                continue
+            shape = tuple(part.get_shape())
+            whole = name if not shape or 0 in shape else None
+            yield ArrayItem(key, shape, np.dtype(dtype), self._reader(part, whole))
+
+    def _reader(self, part: Any, whole: str | None) -> Any:
+        if whole is not None:
+            return lambda _: np.asarray(self._file.get_tensor(whole))
+        return lambda box: np.asarray(part[box])
+
+
+class NewTensors(Target):
+    """A new safetensors file. Its header says where each tensor lies, so the items wait until all are known."""
+
+    def __init__(self, path: str, **_: Any) -> None:
+        super().__init__(path)
+        self._items: list[ArrayItem] = []
+        self._metadata: dict[str, str] = {}
+
+    def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
+        for name, value in item.attributes.items():
+            if item.key == "/" and isinstance(value, str):
+                self._metadata[name] = value
+            else:
+                yield LeftOut(item.key, f"attribute {name!r}", "safetensors has texts for the whole file only")
+        if isinstance(item, ObjectItem):
+            yield LeftOut(item.key, WHOLE, "safetensors holds arrays only")
+        elif isinstance(item, ArrayItem):
+            if item.key == "/__metadata__":
+                yield LeftOut(item.key, WHOLE, "safetensors needs this name for itself")
+            elif item.dtype in _NAME_OF:
+                self._items.append(item)
+            else:
+                yield LeftOut(item.key, WHOLE, f"safetensors has no {item.dtype.str}")
+
+    def finish(self) -> None:
+        header: dict[str, Any] = {"__metadata__": self._metadata} if self._metadata else {}
+        at = 0
+        self._items.sort(key=lambda item: -item.dtype.itemsize)  # so that each is aligned
+        for item in self._items:
+            header[item.key.strip("/")] = {
+                "dtype": _NAME_OF[item.dtype], "shape": list(item.shape), "data_offsets": [at, at + item.nbytes],
+            }  # fmt: skip
+            at += item.nbytes
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)
+        with NewFile(self.partial, replace=True) as file:
+            file.write(struct.pack("<Q", len(text)) + text)
+            for item in self._items:
+                if 0 in item.shape:
+                    continue
+                file.writelines(bytes_of(item.read(box)) for box in boxes_of(item, in_order=True))
+            if file.tell() != 8 + len(text) + at:
+                raise ConversionError(f"{self.partial}: an array has other bytes than its shape says")
+
+
+_TIFF = (".tif", ".tiff")
+_OTHERS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
+
+
+def read_tiff(path: str, key: str) -> Iterator[Item]:
+    """The series of pages of a TIFF file."""
+    import tifffile
+
+    with _damage_raises(path), tifffile.TiffFile(path) as file:
+        several = len(file.series) > 1
+        for number, series in enumerate(file.series):
+            attributes = {"axes": series.axes}
+            page = series.keyframe
+            if page.colormap is not None:
+                yield LeftOut(key, "the palette", "the numbers of its colours are stored")
+            if page.description:
+                attributes["description"] = page.description
+            items = series.asarray(out="memmap") if series.nbytes > 64 << 20 else series.asarray()
+            yield ArrayItem.of(f"{key}/{number}" if several else key, np.asarray(items), attributes)
+
+
+class _Raising(logging.Handler):
+    def __init__(self, path: str) -> None:
+        super().__init__(logging.ERROR)
+        self._path, self._thread = path, threading.get_ident()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.thread == self._thread:  # others may read other files
+            raise ConversionError(f"{self._path} is damaged: {' '.join(record.getMessage().split())}")
+
+
+@contextmanager
+def _damage_raises(path: str) -> Iterator[None]:
+    """Errors that tifffile only logs, and goes on with fewer pages, are raised."""
+    logger, handler = logging.getLogger("tifffile"), _Raising(path)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+def read_picture(path: str, key: str) -> Iterator[Item]:
+    """A picture of any other format, as rows of pixels."""
+    from PIL import Image
+
+    try:
+        with Image.open(path) as image:
+            if getattr(image, "n_frames", 1) > 1:
+                yield LeftOut(key, "all frames but the first", "it is animated")
+            if image.format == "PNG" and _png_depth(path) == _DEEP and image.mode in ("RGB", "RGBA", "LA"):
+                yield LeftOut(key, WHOLE, "Pillow reads only 8 of the 16 bits of its colours")
+                return
+            if image.format == "PNG" and image.mode == "L" and _png_depth(path) < _SHALLOW:
+                yield LeftOut(key, "the scale of its grey", "the values are stretched to 0 to 255")
+            for name in sorted(_LOST & image.info.keys()):
+                yield LeftOut(key, f"metadata {name!r}", "only the pixels are kept")
+            if image.mode == "P":
+                yield LeftOut(key, "the palette", "its colours are stored instead")
+                items = np.asarray(image.convert("RGBA" if "transparency" in image.info else "RGB"))
+            else:
+                items = np.asarray(image)
+            mode = image.mode
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        yield LeftOut(key, WHOLE, f"it cannot be read: {error}")
+        return
+    yield ArrayItem.of(key, items, {"mode": mode})
+
+
+_SHALLOW, _DEEP = 8, 16
+# What belongs to a picture, besides its pixels.
+_LOST = {"exif", "icc_profile", "transparency", "xmp", "XML:com.adobe.xmp"}
+
+
+def _png_depth(path: str) -> int:
+    """Bits of each sample, from the header of a PNG file."""
+    with open(path, "rb") as file:
+        return file.read(25)[24]
+
+
+class _Tiff(Source):
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def items(self) -> Iterator[Item]:
+        yield from read_tiff(self._path, "/" + os.path.basename(self._path).partition(".")[0])
+
+
+class _Folder(Source):
+    """A directory tree of images: each becomes a leaf with its name, each directory a group."""
+
+    def __init__(self, path: str) -> None:
+        if not os.path.isdir(path):
+            raise ConversionError(f"{path} is no directory of images")
+        self._path = path
+
+    def items(self) -> Iterator[Item]:
+        for folder, folders, names in os.walk(self._path):
+            folders.sort()
+            for name in [name for name in folders if os.path.islink(os.path.join(folder, name))]:
+                inner = os.path.relpath(os.path.join(folder, name), self._path).replace(os.sep, "/")
+                yield LeftOut(f"/{inner}", "a linked directory", "links are not followed")
+            inner = os.path.relpath(folder, self._path).replace(os.sep, "/")
+            group = "" if inner == "." else f"/{inner}"
+            yield GroupItem(group or "/", {})
+            for name in sorted(names):
+                yield from self._image(os.path.join(folder, name), f"{group}/{name}")
+
+    def _image(self, path: str, key: str) -> Iterator[Item]:
+        suffix = os.path.splitext(path)[1].lower()
+        if suffix in _OTHERS:
+            yield from read_picture(path, key)
+        elif suffix in _TIFF:
+            try:
+                yield from read_tiff(path, key)
+            except (ImportError, OSError, ValueError) as error:
+                yield LeftOut(key, WHOLE, str(error))
+        else:
+            yield LeftOut(key, WHOLE, "it is no image")
+
+
+def open_images(path: str) -> Source:
+    """A TIFF file, or a directory of images."""
+    return _Folder(path) if os.path.isdir(path) else _Tiff(path)
+
+
+class Nifti(Source):
+    """A ``.nii`` or ``.nii.gz`` file."""
+
+    def __init__(self, path: str) -> None:
+        import nibabel
+
+        self._path = path
+        self._image: Any = nibabel.load(path)
+
+    def close(self) -> None:
+        self._image.uncache()
+
+    def items(self) -> Iterator[Item]:
+        """The values as they are stored, with what scales them as attributes."""
+        name = os.path.basename(self._path).partition(".")[0]
+        header, values = self._image.header, self._image.dataobj
+        slope, inter = float(values.slope), float(values.inter)
+        attributes: dict[str, Any] = {
+            "affine": np.asarray(self._image.affine), "zooms": [float(zoom) for zoom in header.get_zooms()],
+            "description": bytes(header["descrip"].item()).decode(errors="replace"),
+        }  # fmt: skip
+        try:
+            attributes["units"] = list(header.get_xyzt_units())
+        except KeyError:
+            yield LeftOut(f"/{name}", "the units", "their code is not known")
+        yield LeftOut(f"/{name}", "the other fields of the header", "such as qform, sform and intent")
+        if (slope, inter) != (1.0, 0.0):
+            attributes |= {"scl_slope": slope, "scl_inter": inter}
+        if header.extensions:
+            yield LeftOut(f"/{name}", "extensions of the header", "they have no counterpart")
+        items = np.asanyarray(values.get_unscaled())
+        yield ArrayItem.of(f"/{name}", items, attributes)
+
+
+# The bytes of the record of a named database.
+_DATABASE_RECORD = 48
+
+
+def _bytes_item(key: str, value: bytes) -> Item:
+    """An array of a record: what a ``.npy`` member holds, else its bytes."""
+    if value[:6] == b"\x93NUMPY":
+        file = io.BytesIO(value)
+        try:
+            shape, _, dtype = read_header(file)
+            if file.tell() + math.prod(shape) * dtype.itemsize == len(value) and not dtype.hasobject:
+                return ArrayItem.of(key, np.load(io.BytesIO(value), allow_pickle=False))
+        except (ValueError, OSError, SyntaxError, KeyError, TypeError, struct.error):
+            pass  # the bytes are kept
+    return ArrayItem.of(key, np.frombuffer(value, "u1"))
+
+
+class _Lmdb(Source):
+    def __init__(self, path: str) -> None:
+        import lmdb
+
+        is_folder = os.path.isdir(path)
+        try:
+            self._environment = lmdb.open(path, readonly=True, lock=False, subdir=is_folder, max_dbs=1)
+        except lmdb.Error as error:
+            raise ConversionError(f"{path} is no LMDB environment, or a damaged one: {error}") from None
+        self._error = lmdb.Error
+        # The library maps the file: a page that is not there would end the process.
+        size = os.path.getsize(os.path.join(path, "data.mdb") if is_folder else path)
+        needed = (self._environment.info()["last_pgno"] + 1) * self._environment.stat()["psize"]
+        if size < needed:
+            self._environment.close()
+            raise ConversionError(
+                f"{path} has {size} bytes, its header speaks of {needed}: it was cut; restore it from a copy, or if "
+                "it is whole, have `mdb_copy` write it anew"
+            )
+
+    def close(self) -> None:
+        self._environment.close()
+
+    def items(self) -> Iterator[Item]:
+        yield GroupItem("/", {})
+        with self._environment.begin() as transaction:
+            for name, value in transaction.cursor():
+                try:
+                    key = "/" + bytes(name).decode().strip("/")
+                except UnicodeDecodeError:
+                    yield LeftOut(f"/{bytes(name).hex()}", WHOLE, "its key is no text in UTF-8")
+                    continue
+                if len(value) == _DATABASE_RECORD and self._is_database(bytes(name), transaction):
+                    yield LeftOut(key, WHOLE, "it is a database with a name of its own")
+                else:
+                    yield _bytes_item(key, bytes(value))
+
+    def _is_database(self, name: bytes, transaction: Any) -> bool:
+        try:
+            self._environment.open_db(name, transaction, create=False)
+        except self._error:
+            return False
+        return True
+
+
+class _Tar(Source):
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def items(self) -> Iterator[Item]:
+        yield GroupItem("/", {})
+        seen: set[str] = set()
+        with tarfile.open(self._path, "r:*") as archive:
+            for member in archive:
+                key = "/" + member.name.removeprefix("./").strip("/")
+                if member.isdir():
+                    continue
+                file = archive.extractfile(member) if member.isfile() else None
+                if file is None:
+                    yield LeftOut(key, WHOLE, "it is a link or a device, and no file")
+                elif key in seen:
+                    yield LeftOut(key, "a second member of this name", "the first one is kept")
+                else:
+                    seen.add(key)
+                    yield _bytes_item(key, file.read())
+
+
+def open_records(path: str) -> Source:
+    """A tar file or an LMDB environment."""
+    if os.path.isfile(path) and tarfile.is_tarfile(path):
+        return _Tar(path)
+    if path.lower().endswith(".tar"):
+        raise ConversionError(f"{path} is no tar file, or a damaged one")
+    return _Lmdb(path)
+
+
+class Parquet(Source):
+    """A Parquet file: columns of numbers, and of lists of numbers that have one length."""
+
+    def __init__(self, path: str) -> None:
+        from pyarrow.parquet import ParquetFile
+
+        self._file = ParquetFile(path, memory_map=True)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def items(self) -> Iterator[Item]:
+        metadata = self._file.schema_arrow.metadata or {}
+        yield GroupItem("/", {})
+        for name in sorted(metadata):
+            yield LeftOut("/", f"metadata {name.decode(errors='replace')!r}", "it belongs to Arrow")
+        for column in self._file.schema_arrow:
+            key = "/" + column.name.strip("/")
+            width, dtype = _shape_of(column.type)
+            if dtype is None:
+                yield LeftOut(key, WHOLE, f"a column of {column.type} is no array of numbers")
+                continue
+            missing = self._missing(column.name)
+            if missing:
+                yield LeftOut(key, WHOLE, f"{missing} of its values are missing: fill them first")
+                continue
+            shape = (self._file.metadata.num_rows, *width)
+            yield ArrayItem(key, shape, dtype, _Column(self._file, column.name, width, dtype).read)
+
+    def _missing(self, name: str) -> int:
+        """How many values of a column are missing, in lists too."""
+        missing = 0
+        for batch in self._file.iter_batches(1 << 14, columns=[name]):
+            column = batch.column(0)
+            missing += column.null_count
+            while _is_list(column.type):
+                column = column.flatten()
+                missing += column.null_count
+        return missing
+
+
+def _is_list(kind: Any) -> bool:
+    """Whether values of a column are lists of one length."""
+    from pyarrow import types
+
+    return bool(types.is_fixed_size_list(kind))
+
+
+def _shape_of(kind: Any) -> tuple[tuple[int, ...], np.dtype[Any] | None]:
+    """The shape of one value of a column, and the dtype of its items; None if it has none."""
+    from pyarrow import types
+
+    width: tuple[int, ...] = ()
+    while _is_list(kind):
+        width += (kind.list_size,)
+        kind = kind.value_type
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
+        return width, np.dtype(kind.to_pandas_dtype())
+    return width, None
+
+
+class _Column:
+    """A column, read from its beginning to its end if boxes follow each other."""
+
+    def __init__(self, file: Any, name: str, width: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self._file, self._name, self._width, self._dtype = file, name, width, dtype
+        row = int(np.prod(width, dtype=object)) * dtype.itemsize
+        self._batch = max(1, min(1 << 16, (8 << 20) // max(1, row)))
+        self._batches: Any = None
+        self._rows: Items = np.empty((0, *width), dtype)
+        self._first = 0  # the number of the first of `_rows`
+
+    def read(self, box: Box) -> Items:
+        start, stop = box[0].start, box[0].stop
+        if self._batches is None or start < self._first:
+            self._batches = self._file.iter_batches(self._batch, columns=[self._name])
+            self._rows, self._first = self._rows[:0], 0
+        parts, end = [self._rows], self._first + len(self._rows)
+        while end < stop:
+            part = self._values(next(self._batches).column(0))
+            parts.append(part)
+            end += len(part)
+            if end <= start:
+                parts, self._first = [part[:0]], end
+        rows = np.concatenate(parts) if len(parts) > 1 else parts[0]
+        self._rows, self._first = rows[start - self._first :], start
+        return self._rows[(slice(0, stop - start), *box[1:])]
+
+    def _values(self, column: Any) -> Items:
+        count = len(column)
+        while _is_list(column.type):
+            if column.null_count:
+                break
+            column = column.flatten()
+        if column.null_count:
+            raise ConversionError(
+                f"the column {self._name!r} has missing values: fill them first, or leave the column out"
+            )
+        return np.asarray(column.to_numpy(zero_copy_only=False), self._dtype).reshape(count, *self._width)
