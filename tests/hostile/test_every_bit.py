@@ -114,7 +114,13 @@ def state(path: Path, source: str | None, verify: bool | None, wanted: list[str]
         found = {}
         for key in dict.fromkeys([*wanted, *listed]):
             try:
+                # With one source it is asked first whether the key is there, with the other last.
+                if source and key in LEAVES and key not in store:
+                    found[key] = "said not to be there"
+                    continue
                 found[key] = content(store, key)
+                if key in LEAVES and key not in store:
+                    found[key] = "said not to be there"
             except (FormatError, KeyError) as error:
                 found[key] = error
     return listed, found

@@ -178,7 +178,10 @@ cdef class KeyListing:
 
     cdef int shows(self, key, str hidden) except -2:
         """Whether a key is one that the store shows; see `shows_key`."""
-        return shows_key(self, key, hidden)
+        cdef int shown = shows_key(self, key, hidden)
+        if shown == 0 and self.base.catalog is None and not flag_get(&self.base.headers_fit):
+            self.base.look_for(key)   # it may be there under a name that is damaged
+        return shown
 
     cdef int _prepare(self) except -1:
         cdef KeyTable base = self.base      # another thread may put another one there meanwhile
