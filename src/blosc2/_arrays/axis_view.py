@@ -18,7 +18,6 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._files import ByteRange
 from blosc2._frames import PADDING, AnyChunk, FrameHandle
-from blosc2.storage import CParams
 
 if TYPE_CHECKING:
     from blosc2.ndarray import NDArray
@@ -141,25 +140,18 @@ class ViewHandle(FrameHandle):
         geometry, dtype_now, frame = source.version
         keywords = dict(keywords)
         as_stored = keywords.get("cparams") is None and not frame.needs_geometry
-        if as_stored and _is_known(self.cparams):
+        declared = self.cparams
+        # Where this package can compress with them: others are bare numbers.
+        if as_stored and all(hasattr(item, "name") for item in (declared.codec, *declared.filters)):
             keywords["cparams"] = self.usable_cparams
         fitting = {"chunks": geometry.chunks, "blocks": geometry.blocks} if dtype.itemsize == geometry.itemsize else {}
         plan = plan_like(self.base, geometry.shape, dtype, keywords, **fitting)
         kept = {name: packed for name, packed in frame.metalayers().items() if name not in ("b2nd", PADDING)}
         plan.metalayers = {"b2nd": plan.metalayers["b2nd"], **kept, **plan.metalayers}
         chunks: Iterator[AnyChunk]
-        if as_stored and dtype == dtype_now and same_partitions(geometry, plan.geometry):
+        same = (plan.geometry.chunks, plan.geometry.blocks) == (geometry.chunks, geometry.blocks)
+        if as_stored and dtype == dtype_now and same:
             chunks = (source.stored(number) for number in range(geometry.nchunks))
         else:
             chunks = converted(source, plan)
         return plan.write(chunks, vlmeta=frame.vlmeta_chunks())
-
-
-def same_partitions(one: Geometry, other: Geometry) -> bool:
-    """Whether two arrays of one shape have the same chunks and blocks."""
-    return one.chunks == other.chunks and one.blocks == other.blocks
-
-
-def _is_known(cparams: CParams) -> bool:
-    """Whether this package can compress with these parameters."""
-    return all(hasattr(item, "name") for item in (cparams.codec, *cparams.filters))  # others are bare numbers

@@ -10,6 +10,7 @@ table) is read sample by sample: its blocks hold a few whole samples, or part of
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -230,10 +231,7 @@ def _multiply(block: Shape, shape: Shape, limit: int, itemsize: int) -> Shape:
 
 
 def _nbytes(lengths: Sequence[int], itemsize: int) -> int:
-    total = itemsize
-    for n in lengths:
-        total *= n
-    return total
+    return math.prod(lengths, start=itemsize)
 
 
 def decoded_nbytes(shape: Shape, chunks: Shape, blocks: Shape, itemsize: int, axis: int | None = None) -> int:

@@ -290,7 +290,7 @@ class ReadableArray(Stored):
         return _arrays.Snapshot.of(self._handle)
 
     def _read_all(self) -> np.ndarray[Any, Any]:
-        return _indexing.read_whole(self._handle.array, self._handle.nthreads)  # type: ignore[arg-type]
+        return _indexing.read(self._handle.array, ..., self._handle.nthreads)  # type: ignore[arg-type]
 
     def view(self, key: Any = ...) -> np.ndarray[Any, Any]:
         """Return a read-only view of items in the mapped file or in memory, without a copy.

@@ -18,7 +18,7 @@ from blosc2._arrays.slabs import Shape, Snapshot, compressed_bands, compressed_b
 from blosc2._arrays.spec import ArrayPlan
 from blosc2._core.ndim.gaps import clear_gaps
 from blosc2._frames import PADDING, AnyChunk, FrameHandle, FrameUpdate, HandleOptions, check_declared, copy_frame
-from blosc2._indexing import Items, Selection, plain, read
+from blosc2._indexing import Items, Selection, in_bounds, plain, read
 
 
 def copied(array: Any, dtype: Any, kwargs: dict[str, Any]) -> FrameHandle:
@@ -348,14 +348,6 @@ def taken_along(array: Any, indices: Any, axis: int | None, keywords: Mapping[st
 
 def _from_0_on(numbers: np.ndarray[Any, Any], length: int, what: str) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Numbers of items, negative ones counted from the end."""
-    if numbers.size:
-        if length == 0:
-            raise IndexError(f"cannot take from {what}: it is empty, so every index is out of bounds")
-        low, high = int(numbers.min()), int(numbers.max())
-        if low < -length or high >= length:
-            bad = high if high >= length else low
-            raise IndexError(f"index {bad} is out of bounds for {what} with size {length}")
-        numbers = numbers.astype(np.int64, copy=False)
-        if low < 0:
-            return np.where(numbers < 0, numbers + length, numbers)
-    return numbers.astype(np.int64, copy=False)
+    if numbers.size and length == 0:
+        raise IndexError(f"cannot take from {what}: it is empty, so every index is out of bounds")
+    return in_bounds(numbers, length, what)

@@ -42,8 +42,6 @@ from blosc2._frames import (
 from blosc2._options import Encoding, compress, encoding_of
 from blosc2.storage import MAX_BLOCKSIZE, MAX_OVERHEAD, MAX_TYPESIZE, CParams, Filter, cparams_dflts, cparams_from
 
-#: Uncompressed bytes that are compressed before they are written. Few: memory that was used a moment ago need not be
-#: had from the system again, page by page.
 #: Sizes of items and blocks whose parameters are remembered.
 _MOST_DEFAULTS = 256
 #: The filters of a caller who chose none.

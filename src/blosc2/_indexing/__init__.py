@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from blosc2._indexing.write_items import *
 else:
     __getattr__ = on_demand(__name__, {
-        "keys": "Selection as_items basic_selection list_index lossless plain",
+        "keys": "Selection as_items basic_selection in_bounds list_index lossless plain",
         "read_items": (
-            "Items Reader Version planned read read_many read_orthogonal read_other read_whole reading view_items"
+            "Items Reader Version planned read read_many read_orthogonal read_other reading view_items"
         ),
         "write_items": "Chunks chunks_with orthogonal_chunks write_box",
     })  # fmt: skip

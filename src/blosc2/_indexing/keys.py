@@ -402,7 +402,7 @@ class _Builder:
                 layout.append(len(points) + boxes.index(part))
         if 0 in points:  # no item of the index arrays is used, but integers are checked
             indices = [index if index.ndim == 0 else np.zeros(points, np.int64) for index in indices]
-        wrapped = [_in_bounds(index, axis, self.shape[axis]) for index, axis in zip(indices, self.axes, strict=True)]
+        wrapped = [in_bounds(i, self.shape[axis], f"axis {axis}") for i, axis in zip(indices, self.axes, strict=True)]
         flat = [np.broadcast_to(index, points).ravel() for index in wrapped]
         return FancySelection(
             tuple(self.starts), tuple(self.counts), tuple(self.steps), tuple(self.axes), tuple(flat), points,
@@ -547,14 +547,14 @@ def _check_mask(mask: np.ndarray[Any, Any], axis: int, shape: Sequence[int]) -> 
             )
 
 
-def _in_bounds(index: np.ndarray[Any, Any], axis: int, length: int) -> Indices:
-    """An index array of int64 without negative ones."""
+def in_bounds(index: np.ndarray[Any, Any], length: int, what: str) -> Indices:
+    """An index array of int64 without negative ones, which count from the end."""
     if index.size == 0:
         return index.astype(np.int64)
     low, high = int(index.min()), int(index.max())
     if high >= length or low < -length:
         bad = high if high >= length else low
-        raise IndexError(f"index {bad} is out of bounds for axis {axis} with size {length}")
+        raise IndexError(f"index {bad} is out of bounds for {what} with size {length}")
     index = index.astype(np.int64, copy=False)
     return index if low >= 0 else np.where(index < 0, index + length, index)
 

@@ -289,11 +289,6 @@ def read_orthogonal(version: Version, key: Any, nthreads: int) -> Items:
     return out
 
 
-def read_whole(version: Version, nthreads: int, out: Items | None = None) -> Items:
-    """All items."""
-    return read(version, ..., nthreads, out)
-
-
 def as_box(items: Items, selection: Selection) -> Items:
     """A view of an array of a selection's shape, with one axis for each axis of the source array."""
     # Only axes of length 1 are added or removed, so nothing is copied.
@@ -304,7 +299,7 @@ def _read_by_arrays(version: Version, key: Any, nthreads: int, out: Items | None
     geometry, dtype, _ = version
     if is_names(key):
         # NumPy's own view of some fields.
-        fields = read_whole(version, nthreads)[key]
+        fields = read(version, ..., nthreads)[key]
         found = np.zeros(fields.shape, fields.dtype)  # the bytes of other fields stay, and are not copied
         found[...] = fields
         if out is None:
@@ -410,7 +405,8 @@ Reader = Callable[[Items], object]
 def read_many(version: Version, keys: list[Any], nthreads: int, out: Items | None) -> Items | list[Items]:
     """The items of many keys: stacked where their shapes agree, else as a list."""
     geometry, dtype, frame = version
-    operation = ReadMany(frame, geometry, keys, _selecting(geometry.shape))
+    shape_now = geometry.shape
+    operation = ReadMany(frame, geometry, keys, lambda number, key: _named(number, basic_selection, key, shape_now))
     readers: dict[int, Reader] = {number: reading(version, keys[number], nthreads) for number in operation.large}
     shapes: dict[int, tuple[int, ...]] = {}
     for number in operation.others:
@@ -459,11 +455,6 @@ def _check_out(out: Any, number: int, shape: tuple[int, ...] | None, dtype: np.d
         raise ValueError("the selections differ in shape, so that they cannot be read into one array")
     else:
         check_out(out, (0, *getattr(out, "shape", ())[1:]), dtype)  # rows of any shape will do
-
-
-def _selecting(shape: tuple[int, ...]) -> Callable[[int, Any], Selection | None]:
-    """`basic_selection` for keys with a number."""
-    return lambda number, key: _named(number, basic_selection, key, shape)
 
 
 def _named(number: int, function: Callable[..., Any], *arguments: Any) -> Any:

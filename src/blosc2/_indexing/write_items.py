@@ -33,7 +33,6 @@ from blosc2._indexing.read_items import (
     points_of,
     put,
     read,
-    read_whole,
     reads_whole,
 )
 from blosc2._options import compressed
@@ -59,7 +58,7 @@ def chunks_with(version: Version, handle: FrameHandle, key: Any, value: Any) -> 
         return write_box(version, handle, selection, source)
     key = plain_key(key)
     if is_names(key):
-        whole = read_whole(version, handle.nthreads)
+        whole = read(version, ..., handle.nthreads)
         whole[key] = value
         everything: Any = basic_selection(..., geometry.shape)
         return write_box(version, handle, everything, whole)

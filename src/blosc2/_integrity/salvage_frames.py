@@ -308,17 +308,13 @@ def _version(header: bytearray, rest: ByteRange, table: int | None) -> Frame:
             last = entries if not chunksize else entries[-1:]
             nbytes = (count - len(last)) * chunksize
             for entry in last.tolist():
-                nbytes += chunksize if entry < 0 else _chunk_size(source, start + entry)
+                at = start + entry + 4  # in the header of a stored chunk
+                nbytes += chunksize if entry < 0 else int.from_bytes(source.read(at, 4), "little", signed=True)
     set_frame_fields(header, len(header) + length, nbytes, cbytes, has_vlmeta=True)
     has_vlmeta = bool(_joined(header, rest).vlmeta_names())
     set_frame_fields(header, len(header) + length, nbytes, cbytes, has_vlmeta=has_vlmeta)
     header[MARK_AT] = MARK
     return _joined(header, rest)
-
-
-def _chunk_size(source: Source, offset: int) -> int:
-    """Uncompressed bytes of a stored chunk, by its header."""
-    return int.from_bytes(source.read(offset + 4, 4), "little", signed=True)
 
 
 def _table_before(source: Source, start: int, end: int) -> tuple[int, int] | None:

@@ -43,7 +43,6 @@ from blosc2.storage import DParams, cparams_from
 
 _ENTRY: Final = "__pack_tensor__"
 _NUMPY: Final = "numpy"
-# Uncompressed bytes of a chunk where nobody says how many, at most.
 # Kinds of tensors -> the names of their classes, and what makes one of an array.
 _LIBRARIES: Final = {"torch": (("Tensor",), "from_numpy"), "tensorflow": (("Tensor", "Variable"), "constant")}
 

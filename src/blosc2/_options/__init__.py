@@ -8,64 +8,32 @@ from typing import TYPE_CHECKING
 
 from blosc2._core.codec.thread_pool import worth_threads
 from blosc2._core.on_demand import on_demand
-from blosc2._options.absent import OPAQUE_KINDS, Absent, explain_absent, explain_name
-from blosc2._options.codecs import PLUGIN_FORMAT, Codec, Filter, Support, check_meta, lossy_codecs
-from blosc2._options.encoding import (
-    FIELDS,
-    FILTER_SLOTS,
-    Encoding,
-    declared_encoding,
-    encoding_of,
-    fields_of,
-    plain_encoding,
-    with_metas,
-    zstd_encoding,
-)
-from blosc2._options.modes import (
-    DeserializeMode,
-    check_directory_mapping,
-    check_locking,
-    check_modes,
-    check_new_modes,
-    check_open_modes,
-    check_target_mode,
-    deserialize_mode,
-    refuse_without_path,
-    shares_by_environment,
-)
-from blosc2._options.paths import (
-    RemoteOptions,
-    RemotePath,
-    absolute_path,
-    check_remote,
-    local_path,
-    remote_path,
-    scheme_of,
-    tell_of_mapping,
-)
-from blosc2._options.threads import (
-    COMPRESSED_BESIDE,
-    PARALLEL_WORK,
-    check_nthreads,
-    compress,
-    compressed,
-    detect_number_of_cores,
-    get_nthreads,
-    keep_in_step,
-    ncores,
-    reads_beside,
-    run,
-    set_nthreads,
-    shares_chunk,
-)
 
 if TYPE_CHECKING:
-    from blosc2._options.absent import lacking, needed
-    from blosc2._options.block_cache import BlockCacheStats, block_cache_stats, set_block_cache
-    from blosc2._options.modes import StoreOptions, store_options
+    from blosc2._options.absent import *
+    from blosc2._options.block_cache import *
+    from blosc2._options.codecs import *
+    from blosc2._options.encoding import *
+    from blosc2._options.modes import *
+    from blosc2._options.paths import *
+    from blosc2._options.threads import *
 else:
     __getattr__ = on_demand(__name__, {
-        "absent": "lacking needed",
+        "absent": "OPAQUE_KINDS Absent explain_absent explain_name lacking needed",
         "block_cache": "BlockCacheStats block_cache_stats set_block_cache",
-        "modes": "StoreOptions store_options",
+        "codecs": "PLUGIN_FORMAT Codec Filter Support check_meta lossy_codecs",
+        "encoding": (
+            "FIELDS FILTER_SLOTS Encoding declared_encoding encoding_of fields_of plain_encoding with_metas "
+            "zstd_encoding"
+        ),
+        "modes": (
+            "DeserializeMode StoreOptions check_directory_mapping check_locking check_modes check_new_modes "
+            "check_open_modes check_target_mode deserialize_mode refuse_without_path shares_by_environment "
+            "store_options"
+        ),
+        "paths": "RemoteOptions RemotePath absolute_path check_remote local_path remote_path scheme_of tell_of_mapping",
+        "threads": (
+            "COMPRESSED_BESIDE PARALLEL_WORK check_nthreads compress compressed detect_number_of_cores get_nthreads "
+            "keep_in_step ncores reads_beside run set_nthreads shares_chunk"
+        ),
     })  # fmt: skip

@@ -10,12 +10,25 @@ from typing import Any
 import numpy as np
 
 from blosc2._files import Owner, remove_leftovers, sync_file, sync_folder
+from blosc2._opening import open as open_path
 from blosc2._stores import children_of
 from blosc2.embed_store import EmbedStore
 from blosc2.tree_store import TreeStore
 
 #: Suffixes of stores.
 STORES = (".b2z", ".b2d", ".b2e")
+
+
+@contextmanager
+def opened(path: str, mode: str = "r", *, mapped: bool = True) -> Iterator[Any]:
+    """What is at a path of the file system; closed in the end. Only mode "r" can be mapped."""
+    found = open_path(path, mode=mode, mmap_mode="r" if mapped and mode == "r" else None)
+    try:
+        yield found
+    finally:
+        close = getattr(found, "close", None)
+        if close is not None:
+            close()
 
 
 def walk(store: Any, group: str = "") -> Iterator[tuple[str, list[str]]]:

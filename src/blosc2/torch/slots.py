@@ -23,6 +23,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from multiprocessing.reduction import ForkingPickler
 from multiprocessing.util import Finalize
 from typing import Any, Final
@@ -405,18 +406,12 @@ def _leave() -> None:
     own = None
 
 
-class _Ready:
-    """Gives a worker its slots, and calls a function with its number."""
-
-    def __init__(self, number: int, table: Any, function: Any) -> None:
-        self.about = number, table, function
-
-    def __call__(self, worker: int) -> None:
-        global own
-        number, table, function = self.about
-        own = OwnSlots(number, worker, table[worker].numpy())
-        Finalize(None, _leave, exitpriority=0)
-        function(worker)
+def _begin(number: int, table: Any, function: Any, worker: int) -> None:
+    """Give a worker its slots, and call a function with its number."""
+    global own
+    own = OwnSlots(number, worker, table[worker].numpy())
+    Finalize(None, _leave, exitpriority=0)
+    function(worker)
 
 
 class Begin:
@@ -426,7 +421,7 @@ class Begin:
         self._slots, self._function = slots, function
 
     def __reduce__(self) -> Any:
-        return _Ready, (self._slots.number, self._slots.table, self._function)
+        return partial, (_begin, self._slots.number, self._slots.table, self._function)
 
     def __call__(self, worker: int) -> None:
-        _Ready(self._slots.number, self._slots.table, self._function)(worker)
+        _begin(self._slots.number, self._slots.table, self._function, worker)

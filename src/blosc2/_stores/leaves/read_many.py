@@ -257,7 +257,7 @@ def read_leaf(store: Store, key: str) -> tuple[Items, Version]:
     if not isinstance(leaf, NDArray):
         raise TypeError(f"Key {key!r} is a {type(leaf).__name__}, not an array")
     version: Version = leaf._handle.array  # type: ignore[assignment]  # set by `_of`
-    return _indexing.read_whole(version, get_nthreads()), version
+    return _indexing.read(version, ..., get_nthreads()), version
 
 
 def read_and_learn(store: Store, key: str) -> Items:
@@ -453,7 +453,7 @@ def _read_any(store: Store, names: list[str], out: Items | None, nthreads: int) 
 
 
 def _reading(version: Version, items: Items) -> Callable[[int], Items]:
-    return lambda nthreads: _indexing.read_whole(version, nthreads, items)
+    return lambda nthreads: _indexing.read(version, ..., nthreads, items)
 
 
 def _run(readings: list[Callable[[int], Items]], nbytes: int, nthreads: int) -> None:

@@ -25,11 +25,10 @@ from blosc2._tools.cli.locations import (
     matches,
     need_store,
     one_key,
-    opened,
     with_slashes,
 )
 from blosc2._tools.converting.conversion import FORMATS, convert
-from blosc2._tools.stores import STORES, new_store, same_value
+from blosc2._tools.stores import STORES, new_store, opened, same_value
 from blosc2.embed_store import EmbedStore
 from blosc2.tree_store import TreeStore
 

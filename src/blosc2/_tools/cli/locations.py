@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from blosc2._opening import open as open_path
 from blosc2._stores import Store, children_of, close_keys
-from blosc2._tools.stores import STORES, in_order
+from blosc2._tools.stores import STORES, in_order, opened
 from blosc2.tree_store import TreeStore
 
 _INDEX = re.compile(r"-?\d+|\.\.\.|(-?\d+)?:(-?\d+)?(:(-?\d+)?)?")
@@ -93,18 +92,6 @@ def _may_be_store(path: str) -> bool:
     if os.path.isdir(path):
         return os.path.isfile(os.path.join(path, "embed.b2e"))
     return path.endswith(STORES) and not os.path.exists(path)
-
-
-@contextmanager
-def opened(path: str, mode: str = "r", *, mapped: bool = True) -> Iterator[Any]:
-    """What is at a path of the file system; closed in the end. Only mode "r" can be mapped."""
-    found = open_path(path, mode=mode, mmap_mode="r" if mapped and mode == "r" else None)
-    try:
-        yield found
-    finally:
-        close = getattr(found, "close", None)
-        if close is not None:
-            close()
 
 
 def need_store(found: Any, where: Location) -> Store:

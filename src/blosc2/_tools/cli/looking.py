@@ -23,10 +23,9 @@ from blosc2._tools.cli.locations import (
     matches,
     need_store,
     one_key,
-    opened,
 )
 from blosc2._tools.converting.conversion import boxes_of
-from blosc2._tools.stores import equal_items, same_value
+from blosc2._tools.stores import equal_items, opened, same_value
 from blosc2.exceptions import FormatError
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk

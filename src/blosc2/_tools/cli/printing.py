@@ -27,7 +27,6 @@ from blosc2._tools.cli.locations import (
     need_store,
     one_key,
     one_leaf,
-    opened,
     parsed_selection,
 )
 from blosc2._tools.selections import (
@@ -42,6 +41,7 @@ from blosc2._tools.selections import (
     read_picture,
     shape_of,
 )
+from blosc2._tools.stores import opened
 from blosc2._tools.viewer.html_page import web_page
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk

@@ -261,13 +261,9 @@ def _by_contents(path: str) -> Format | None:
         return FORMATS["zarr"]
     if "data.mdb" in names:
         return FORMATS["lmdb"]
-    if any(name.endswith(_PICTURES) for name in names) or _has_pictures(path):
+    if any(name.lower().endswith(_PICTURES) for _, _, inside in os.walk(path) for name in inside):
         return FORMATS["images"]
     return None
-
-
-def _has_pictures(path: str) -> bool:
-    return any(name.lower().endswith(_PICTURES) for _, _, names in os.walk(path) for name in names)
 
 
 def _unknown(path: str, *, target: bool) -> Format:

@@ -6,7 +6,7 @@ import hashlib
 import os
 import time
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from blosc2._tools.converting.conversion import (
     Source,
     Target,
 )
-from blosc2._tools.stores import STORES, attributes_of, in_order, new_store, partial_name, remove
+from blosc2._tools.stores import STORES, attributes_of, in_order, new_store, opened, partial_name, remove
 from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import ConversionError, FormatError, legible
 from blosc2.ndarray import NDArray
@@ -51,13 +51,11 @@ class Opened(Source):
     """A store, or a single array or list."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
-        self._found = open_path(path, mode="r", mmap_mode="r")
+        self._path, self._open = path, ExitStack()
+        self._found = self._open.enter_context(opened(path))
 
     def close(self) -> None:
-        close = getattr(self._found, "close", None)
-        if close is not None:
-            close()
+        self._open.close()
 
     def items(self) -> Iterator[Item]:
         if isinstance(self._found, Store):

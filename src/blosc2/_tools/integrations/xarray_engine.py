@@ -167,7 +167,7 @@ def _check(values: Any, name: str, encoding: dict[str, Any], limits: Any) -> Any
     if numbers.dtype.kind == "f" and np.isnan(ends).any():
         return values  # nothing else
     stored = np.round(_scaled(ends, encoding))
-    if not all(_is_within(end, limits) for end in stored):
+    if not all(np.isfinite(end) and limits.min <= int(end) <= limits.max for end in stored):
         raise ValueError(
             f"{what}: its values, from {ends[0]} to {ends[1]}, would be stored as {stored[0]} to {stored[1]}, and "
             f"{limits.dtype} has {limits.min} to {limits.max}: give an encoding that can hold them, with another "
@@ -192,10 +192,6 @@ def _scaled(ends: Any, encoding: dict[str, Any]) -> Any:
     if ends.dtype.kind in "iu" and is_filled and ("scale_factor" in encoding or "add_offset" in encoding):
         ends = ends.astype("f8")
     return CFScaleOffsetCoder().encode(xarray.Variable(("end",), ends, {}, encoding)).values
-
-
-def _is_within(number: Any, limits: Any) -> bool:
-    return bool(np.isfinite(number)) and limits.min <= int(number) <= limits.max
 
 
 def of_its_dtype(name: str, variable: Any) -> Any:

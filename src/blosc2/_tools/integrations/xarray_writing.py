@@ -16,7 +16,6 @@ from xarray.coding import strings
 
 from blosc2._arrays import ArrayPlan
 from blosc2._indexing import lossless
-from blosc2._opening import open as open_path
 from blosc2._options import check_target_mode, local_path
 from blosc2._stores import children_of
 from blosc2._tools.converting.conversion import DIMENSIONS
@@ -32,7 +31,7 @@ from blosc2._tools.integrations.xarray_engine import (
     stored_attributes,
     variable_of,
 )
-from blosc2._tools.stores import beside
+from blosc2._tools.stores import beside, opened
 from blosc2.exceptions import legible
 from blosc2.ndarray import NDArray
 from blosc2.tree_store import TreeStore
@@ -305,28 +304,19 @@ def _writable(target: Any, group: str, mode: str) -> Iterator[tuple[TreeStore, S
     if not exists and mode == "r+":
         raise FileNotFoundError(f"{legible(path)} does not exist; mode='a' makes it")
     if exists and not (mode == "w" and not group):
-        with _opened(path) as store, ScratchFolder(path) as scratch, store.transaction():
-            _prepare(store, group, mode)
-            yield store, scratch, ""
+        with opened(path, "a") as store:
+            if not isinstance(store, TreeStore):
+                what = type(store).__name__
+                raise TypeError(f"{path} is a {what}, whose keys are no groups: datasets need a TreeStore")
+            with ScratchFolder(path) as scratch, store.transaction():
+                _prepare(store, group, mode)
+                yield store, scratch, ""
         return
     with (
         beside(path, overwrite=mode == "w") as partial, ScratchFolder(path) as scratch,
         TreeStore(partial, mode="w") as store, store.transaction(),
     ):  # fmt: skip
         yield store, scratch, ""
-
-
-@contextmanager
-def _opened(path: str) -> Iterator[TreeStore]:
-    store = open_path(path, mode="a")
-    try:
-        if not isinstance(store, TreeStore):
-            raise TypeError(f"{path} is a {type(store).__name__}, whose keys are no groups: datasets need a TreeStore")
-        yield store
-    finally:
-        close = getattr(store, "close", None)
-        if close is not None:
-            close()
 
 
 def _prepare(store: TreeStore, group: str, mode: str) -> None:

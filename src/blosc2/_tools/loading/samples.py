@@ -378,15 +378,15 @@ class StoreLeaves:
 
     def check(self) -> None:
         """Refuse to read of another version than the one that was there when the samples were listed."""
-        if self._changed or (not self.store._session.closed and self._is_another()):
+        another = self._changed
+        if not another and not self.store._session.closed:
+            another = bool(self._stamp() != self._shown) or (self._in_files and self._folder_now() != self._folder)
+        if another:
             raise StaleHandleError(
                 "the store was changed or refreshed since its samples were listed: make the dataset and its loader "
                 "anew, which then show the newest version",
                 path=self.store._owner._file,
             )
-
-    def _is_another(self) -> bool:
-        return bool(self._stamp() != self._shown) or (self._in_files and self._folder_now() != self._folder)
 
     def _leaf(self, number: int, name: str | None) -> tuple[str, NDArray]:
         key = self.key(number, name)

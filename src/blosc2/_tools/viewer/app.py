@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -136,18 +136,6 @@ def _line(items: Any, low: float, high: float, height: int) -> Any:
     tall = np.round(grey(items, low, high) / 255 * (height - 1)).astype(int)
     shown = np.arange(height)[::-1, None] <= tall
     return np.where(shown, 200, 0).astype(np.uint8)
-
-
-def plane_bytes(source: Source, page: Page) -> int:
-    """About how many bytes are decoded to read the whole plane."""
-    return decoded_bytes(source, page.plane())
-
-
-def too_large(size: int, keys: Sequence[str]) -> Text:
-    """What stands where statistics would take a while."""
-    return Text(
-        f"The plane takes {human_size(size)} to read. Press {keys[0]} to read it, {keys[1]} for all of the array."
-    )
 
 
 # ------------------------------------------------------------------ panes and questions
@@ -547,8 +535,9 @@ class Viewer(App[None]):
         if isinstance(source, Values):
             self._show("statistics", Text(f"{len(self.thing):,} values"))
             return
-        if not (self._of_all or self._anyway) and (size := plane_bytes(source, self.page)) > _LARGE_PLANE:
-            self._show("statistics", too_large(size, "pw"))
+        if not (self._of_all or self._anyway) and (size := decoded_bytes(source, self.page.plane())) > _LARGE_PLANE:
+            how = "Press p to read it, w for all of the array."
+            self._show("statistics", Text(f"The plane takes {human_size(size)} to read. {how}"))
             return
         axes = [range(length) for length in source.shape] if self._of_all else self.page.plane()
         what = Text("The whole array\n", "bold") if self._of_all else self._title()

@@ -6,6 +6,7 @@ import os
 from base64 import b64encode
 from collections.abc import Iterator
 from itertools import islice
+from types import SimpleNamespace
 from typing import Any
 
 from blosc2._display import (
@@ -62,19 +63,12 @@ svg{max-width:100%;height:auto}
 """
 
 
-class _Budget:
-    """What the pictures of a page may still cost."""
-
-    def __init__(self) -> None:
-        self.decoded, self.stored = DECODED, PICTURE_BYTES
-
-
 def web_page(found: Any, name: str, key: str = "") -> str:
     """A page with the tree of an open store or group, and with its first arrays; or with one array.
 
     `name` is what it is called, and `key` the group or leaf to show.
     """
-    budget = _Budget()
+    budget = SimpleNamespace(decoded=DECODED, stored=PICTURE_BYTES)  # what pictures may still cost
     title = f"{name}{key}"
     if not isinstance(found, Store) or (key and found._contents.has(key)):
         return _page(title, _leaf_section(found, key, title, budget))
@@ -117,7 +111,7 @@ def _leaves(node: Node, path: str) -> Iterator[str]:
 
 
 # ------------------------------------------------------------------ a leaf
-def _leaf_section(found: Any, key: str, heading: str, budget: _Budget, anchor: str = "") -> str:
+def _leaf_section(found: Any, key: str, heading: str, budget: SimpleNamespace, anchor: str = "") -> str:
     try:
         thing = found[key] if isinstance(found, Store) else found
         inner = _tables(thing) + _picture(thing, heading, budget)
@@ -146,7 +140,7 @@ def _with_attributes(found: str, thing: Any) -> str:
     return found + (f"<h3>Attributes</h3>{definition_table(notes)}" if notes else "")
 
 
-def _picture(thing: Any, heading: str, budget: _Budget) -> str:
+def _picture(thing: Any, heading: str, budget: SimpleNamespace) -> str:
     """The middle plane of an array, and statistics of what is shown of it."""
     source = source_of(thing)
     if not isinstance(source, NDArray):

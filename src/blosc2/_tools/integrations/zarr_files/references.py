@@ -19,11 +19,10 @@ from blosc2._core.ndim.grid_read import read_basic_into
 from blosc2._files import NewFile
 from blosc2._frames import array_of, chunk_encoding, is_directory_frame
 from blosc2._functions import asarray
-from blosc2._opening import open as open_path
 from blosc2._options import FIELDS, Encoding, absolute_path, fields_of, get_nthreads
 from blosc2._stores import Store, children_of
 from blosc2._tools.converting.conversion import DIMENSIONS, WHOLE, LeftOut, as_json
-from blosc2._tools.stores import attributes_of
+from blosc2._tools.stores import attributes_of, opened
 from blosc2.exceptions import ConversionError, FormatError, legible
 from blosc2.ndarray import NDArray
 from blosc2.storage import EXTENDED_HEADER_LENGTH, Codec
@@ -307,17 +306,13 @@ def zarr_references(
     if target is not None and os.path.lexists(target) and not overwrite:
         raise FileExistsError(f"{legible(os.fspath(target))} exists; overwrite=True replaces it")
     made = _References(source, url, zarr_format, left_out)
-    found: Any = open_path(source, mode="r", mmap_mode=None if is_directory_frame(source) else "r")
-    try:
+    with opened(source, mapped=not is_directory_frame(source)) as found:
         if isinstance(found, Store):
             made.add_group(found, "")
         elif isinstance(found, NDArray):
             made.add_array("", found)
         else:
             raise ConversionError(f"{source}: a {type(found).__name__} is no array with a shape and a dtype")
-    finally:
-        if isinstance(found, Store):
-            found.close()
     if not made.refs:
         raise ConversionError(f"{source}: {made.last}")
     document = {"version": 1, "refs": made.refs}
