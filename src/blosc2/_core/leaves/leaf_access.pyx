@@ -15,8 +15,7 @@ from cpython.dict cimport PyDict_Contains, PyDict_GetItemWithError, PyDict_SetIt
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_SIZE
-from libc.stdint cimport int64_t, uint64_t, uint8_t
-from libc.string cimport memcmp
+from libc.stdint cimport int64_t, uint8_t
 
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.frame.frame_writer cimport RawKind, RawKinds
