@@ -846,7 +846,7 @@ def write_at(int descriptor, view, int64_t position):
     return os.write(descriptor, view)
 
 
-# What records of new members have in common: `archive_writer` writes them, `central_record` reads those of any archive.
+# What records of new members have in common: `archive_writer` writes them, `records` reads those of any archive.
 
 
 cdef inline uint32_t wide_length(int64_t size, int64_t header) noexcept nogil:
