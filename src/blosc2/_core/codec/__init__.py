@@ -2,7 +2,3 @@
 
 `codec` is the only module that links C-Blosc2. This package does not know what a chunk belongs to, or where it lies.
 """
-
-__all__ = [
-    "codec", "shared_blocks", "thread_pool",
-]  # fmt: skip

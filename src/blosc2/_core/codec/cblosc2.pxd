@@ -1,5 +1,5 @@
 # Declarations of the C library that `codec` calls, and nothing else.
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t
+from libc.stdint cimport int16_t, int32_t, uint8_t
 
 cdef extern from "blosc2.h" nogil:
     ctypedef struct blosc2_context:

@@ -2,9 +2,7 @@ from cpython.pythread cimport PyThread_type_lock
 from libc.stdint cimport int32_t, int64_t, uint64_t, uint8_t
 from libc.stdlib cimport realloc
 
-from blosc2._core.codec.chunk cimport (
-    BAD_LENGTH, BAD_SPECIAL, BAD_SUM, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, MOST_STEPS,
-    NO_MEMORY, Chunk, block_bytes, block_span, fill)
+from blosc2._core.codec.chunk cimport Chunk
 
 
 cdef extern from "codec/block_threads.h" nogil:

@@ -9,7 +9,7 @@ raw chunks need no codec and never reach the library.
 import os
 import weakref
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, _PyBytes_Resize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.pythread cimport (
     WAIT_LOCK, PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock, PyThread_release_lock)
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -18,7 +18,8 @@ from libc.stdint cimport INT64_MAX
 from libc.stdlib cimport calloc, free
 
 from blosc2._core.codec.codec cimport borrow, give_back
-from blosc2._core.io.steps cimport number_get, number_set, state_change, state_get, state_set, step_begin, step_end, step_lock
+from blosc2._core.io.steps cimport (
+    number_get, number_set, state_change, state_get, state_set, step_begin, step_end, step_lock)
 
 cdef extern from "io/native_thread.h" nogil:
     void leave_signals_to_others()
@@ -26,13 +27,11 @@ cdef extern from "io/native_thread.h" nogil:
     void relax()
     bint elsewhere(cpu_mask *allowed, cpu_mask *mask)
     void send_to(long thread, const cpu_mask *mask)
+    void gil_offered(atomic_state *taken)
+    void wait_for_gil(atomic_state *taken)
 
 cdef extern from "pythread.h":
     unsigned long PYTHREAD_INVALID_THREAD_ID
-
-cdef extern from "io/native_thread.h" nogil:
-    void gil_offered(atomic_state *taken)
-    void wait_for_gil(atomic_state *taken)
 
 cdef enum:
     IDLE = 0

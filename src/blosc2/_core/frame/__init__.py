@@ -3,7 +3,3 @@
 Every value in a frame is checked here, once, before it is used. `ndim` handles axes; of `zip` a frame needs to know
 that it is a member of an archive.
 """
-
-__all__ = [
-    "frame", "frame_checksums", "frame_writer", "packed",
-]  # fmt: skip

@@ -13,7 +13,6 @@ from blosc2._core.codec.thread_pool cimport is_quick
 from blosc2._core.io.endian cimport i32
 from blosc2._core.io.readahead cimport ONE_REQUEST, PAGE, SLOW_GAP, Wanted, ask_range, want
 from blosc2._core.io.source cimport Source
-from blosc2._core.zip.archive cimport Archive
 
 cdef enum:
     MAX_METALAYERS = 16

@@ -6,7 +6,7 @@ whatever lies inside of what. The result is an upper bound, also for data that t
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 
 from blosc2._core.io.endian cimport from_big

@@ -2,7 +2,3 @@
 
 A source gives bytes by their offset; nothing here knows a format. Every other package may use all of it.
 """
-
-__all__ = [
-    "checksum", "sharing", "source",
-]  # fmt: skip

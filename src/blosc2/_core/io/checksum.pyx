@@ -3,6 +3,7 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 
 from blosc2._core.io.readahead cimport ask_range
 from blosc2._core.io.source cimport READ_OK, Buffer, Source, integers, readable
@@ -20,9 +21,6 @@ cdef extern from "io/crc.h" nogil:
     bint b2_folds_rows()
     uint32_t crc_copy_rows(int zip, uint32_t crc, uint8_t *to, const int64_t *strides, const int64_t *count, int axes,
                            const uint8_t *source, size_t run)
-
-cdef extern from "<string.h>" nogil:
-    void *memcpy(void *to, const void *source, size_t size)
 
 cdef enum:
     # From this size on others may run meanwhile.

@@ -1,5 +1,4 @@
 cimport cython
-from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t, uint8_t
 
 

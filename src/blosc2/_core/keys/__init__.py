@@ -2,7 +2,3 @@
 
 No key is ever turned into a path here.
 """
-
-__all__ = [
-    "key_admission", "keytable", "listing",
-]  # fmt: skip

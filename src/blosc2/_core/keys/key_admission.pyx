@@ -7,17 +7,15 @@ from unicodedata import normalize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from blosc2._core.io.ascii_text cimport ascii_text
 from blosc2._core.io.memory cimport bring_pages, prefetch
-from blosc2._core.keys.key_text cimport prefix_of, text_of
+from blosc2._core.keys.key_text cimport text_of
 from blosc2._core.keys.keytable cimport KeyTable, Text, is_removed
 from blosc2._core.zip.key_bytes cimport key_hash, next_prefix, prefix_hashes, start_prefixes
-
-cdef extern from "Python.h":
-    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
 cdef enum:
     SHORT = 512

@@ -1,17 +1,13 @@
 # cython: boundscheck=False, wraparound=False
 """Keys as strings of Python, and as the bytes that tables compare."""
 
-from cpython.unicode cimport PyUnicode_DecodeUTF8
+from cpython.unicode cimport PyUnicode_DATA, PyUnicode_DecodeUTF8, PyUnicode_New
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from blosc2._core.zip.archive cimport Archive
 from blosc2._core.zip.key_bytes cimport plain_key
 from blosc2._core.zip.records cimport safe_name
-
-cdef extern from "Python.h":
-    str PyUnicode_New(Py_ssize_t size, Py_UCS4 maxchar)
-    void *PyUnicode_DATA(object text)
 
 
 cdef inline bint is_ascii(const uint8_t *p, Py_ssize_t length) noexcept nogil:

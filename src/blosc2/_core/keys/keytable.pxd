@@ -2,12 +2,12 @@
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
+from libc.stdint cimport int64_t, uint64_t, uint8_t
 from libc.string cimport memcmp
 
 from blosc2._core.zip.archive cimport Archive
 from blosc2._core.zip.catalog cimport Catalog
-from blosc2._core.zip.records cimport Member, Record
+from blosc2._core.zip.records cimport Record
 
 # Groups of a table that are removed, and that is not published yet.
 

@@ -2,6 +2,7 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.stdint cimport int64_t, uint8_t
 
 from blosc2._core.io.ascii_text cimport ascii_text
@@ -97,10 +98,6 @@ cdef class KeyListing:
 
 
 # Whether a key is one that a store shows: what ``key in store`` asks.
-
-
-cdef extern from "Python.h":
-    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
 
 cdef inline bint is_named(str key, str name):

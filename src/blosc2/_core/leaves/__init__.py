@@ -2,7 +2,3 @@
 
 What opens, reads and sets them are the fast paths of stores; `blosc2._stores` does whatever these cannot do.
 """
-
-__all__ = [
-    "catalog_writer", "embedded_values", "leaf_access", "leaf_reader", "leaf_stream", "store_state",
-]  # fmt: skip

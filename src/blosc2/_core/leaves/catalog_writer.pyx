@@ -13,7 +13,7 @@ import os
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc
-from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t, uint8_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcmp, memcpy, memmove, memset
 
 from blosc2._core.frame.frame cimport Frame
@@ -31,7 +31,6 @@ from blosc2._core.zip.catalog cimport (
 from blosc2._core.zip.key_bytes cimport key_hash, last_segment_is, next_prefix, prefix_hashes, start_prefixes
 from blosc2._core.zip.records cimport CENTRAL_LENGTH, Record, is_wide, open_record
 
-from blosc2._core.io.checksum import crc32
 from blosc2._core.ndim.geometry import describe
 from blosc2._core.zip.catalog import NAME
 from blosc2.exceptions import FormatError

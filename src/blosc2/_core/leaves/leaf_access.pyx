@@ -15,8 +15,7 @@ from cpython.dict cimport PyDict_Contains, PyDict_GetItemWithError, PyDict_SetIt
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_SIZE
-from libc.stdint cimport int64_t, uint64_t, uint8_t
-from libc.string cimport memcmp
+from libc.stdint cimport int64_t, uint8_t
 
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.frame.frame_writer cimport RawKind, RawKinds
@@ -122,7 +121,7 @@ cdef class LeafSetter:
     cdef object shared_source
     cdef bint kinds_serve
 
-    cdef LeafReader reads
+    cdef readonly LeafReader reader     # reads published leaves; None where each has to be opened
     cdef int64_t map_bytes
 
     def __cinit__(self, SessionState session not None, PendingFrames pending not None, contents, HeldLeaves leaves not None,
@@ -133,12 +132,6 @@ cdef class LeafSetter:
         self.stale = True
 
     # ------------------------------------------------------------------ what the store tells
-    @property
-    @cython.critical_section
-    def reader(self):
-        """What reads published leaves; None where each has to be opened."""
-        return self.reads
-
     @property
     def is_ready(self):
         """Whether it knows the version that is shown."""
@@ -162,7 +155,7 @@ cdef class LeafSetter:
     @cython.critical_section
     def read_by(self, LeafReader reader):
         """What reads published leaves; None where each has to be opened."""
-        self.reads = reader
+        self.reader = reader
 
     @cython.critical_section
     def show(self, KeyTable table, dict entries not None, KeyListing listing):
@@ -200,7 +193,7 @@ cdef class LeafSetter:
         """Another version of the store is shown."""
         self.stale = True
         state_set(&self.ready, 0)
-        self.table = self.listing = self.reads = None
+        self.table = self.listing = self.reader = None
 
     cdef int _collect(self) except -1:
         """Find the groups of pending leaves again."""
@@ -317,13 +310,15 @@ cdef class LeafSetter:
     cdef bint _set(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent, cnp.ndarray value) except -1:
         cdef PendingFrames pending = self.pending
         cdef dict frames, blocks
-        cdef object transaction = self.session.transaction
+        cdef object transaction
         cdef PyObject *change = NULL
         cdef object block = None, frame
         cdef int64_t nbytes, found, begun = self.session.count
         cdef bint is_new, opens_group = False
         with cython.critical_section(pending):
-            frames, blocks = pending.frames_, pending.blocks_
+            frames, blocks = pending.frames, pending.blocks
+        with cython.critical_section(self.session):
+            transaction = self.session.transaction
         # The key.
         if transaction is not None and transaction.thread != get_ident():
             return False
@@ -370,9 +365,9 @@ cdef class LeafSetter:
         if is_new and self.names is not None and not self._is_free(key):
             return False
         with cython.critical_section(pending):
-            frames, tiers = pending.frames_, pending.tiers_
+            frames, tiers = pending.frames, pending.tiers
         with cython.critical_section(leaves):
-            held, edited, handles = leaves.held_, leaves.edited_, leaves.handles_
+            held, edited, handles = leaves.held, leaves.edited, leaves.handles
         # Before the first step everything is allocated that can be.
         is_held = PyDict_Contains(held, key) or PyDict_Contains(edited, key) or PyDict_Contains(handles, key)
         if block is not None:
@@ -441,10 +436,11 @@ cdef class LeafSetter:
         cdef bint is_embedded, is_published
         cdef int64_t found
         with cython.critical_section(pending):
-            frames, tiers, blocks = pending.frames_, pending.tiers_, pending.blocks_
+            frames, tiers, blocks = pending.frames, pending.tiers, pending.blocks
         with cython.critical_section(leaves):
-            held, edited, handles = leaves.held_, leaves.edited_, leaves.handles_
-        transaction = self.session.transaction
+            held, edited, handles = leaves.held, leaves.edited, leaves.handles
+        with cython.critical_section(self.session):
+            transaction = self.session.transaction
         if transaction is not None and transaction.thread != get_ident():
             return False
         is_published = is_embedded = PyDict_Contains(self.entries, key)
@@ -504,12 +500,12 @@ cdef class LeafSetter:
         # version is shown, so what is not found there is not older in the version taken then.
         frames = self.pending.frames
         with cython.critical_section(self):
-            reader, kinds, counts = self.reads if state_get(&self.ready) else None, self.kinds, self.counts
+            reader, kinds, counts = self.reader if state_get(&self.ready) else None, self.kinds, self.counts
         if reader is None or (counts is not None and self.foreign.possible is not False):
             return None
         # An edit becomes a pending change, so it is looked for before that.
         with cython.critical_section(leaves):
-            edited = leaves.edited_
+            edited = leaves.edited
         if PyDict_Contains(edited, key) or PyDict_Contains(leaves.collecting, key):
             return None
         change = item_of(frames, key, self)
@@ -639,9 +635,9 @@ cdef class LeafAccess:
     cdef KeyListing _listed
     cdef str _unseen
     cdef dict _alive, _remembered
-    cdef LeafReader _leaves
-    cdef Py_ssize_t _forgotten          # how often both were
-    cdef LeafSetter _sets           # sets simple leaves; None where nothing may be set, or in a view
+    cdef readonly LeafReader _reader    # opens leaves and reads them; None if there is none
+    cdef readonly Py_ssize_t _answers_version   # how often answers were forgotten: to be taken before others are made
+    cdef public LeafSetter _setter      # sets simple leaves; None where nothing may be set, or in a view
     cdef int64_t _most_held         # how many references to leaves there may be before the dead ones are removed
 
     @property
@@ -654,31 +650,14 @@ cdef class LeafAccess:
 
     @property
     @cython.critical_section
-    def _setter(self):
-        """What sets simple leaves; None where nothing may be set, or in a view."""
-        return self._sets
-
-    @_setter.setter
-    @cython.critical_section
-    def _setter(self, LeafSetter setter):
-        self._sets = setter
-
-    @property
-    @cython.critical_section
     def _has_listing(self):
         """Whether a listing answers `key in store`."""
         return self._listed is not None
 
-    @property
-    @cython.critical_section
-    def _reader(self):
-        """The reader that opens leaves and reads them; None if there is none."""
-        return self._leaves
-
     @cython.critical_section
     def _use_listing(self, KeyListing listing not None, Py_ssize_t version):
         """Let a listing answer `key in store` from now on, unless another thread has forgotten answers since the version."""
-        if version == self._forgotten:
+        if version == self._answers_version:
             self._listed = listing
 
     @cython.final
@@ -702,22 +681,16 @@ cdef class LeafAccess:
     @cython.critical_section
     def _use_reader(self, LeafReader reader not None, Py_ssize_t version):
         """Let a reader open leaves from now on, with the same condition."""
-        if version == self._forgotten:
-            self._leaves = reader
+        if version == self._answers_version:
+            self._reader = reader
 
     @cython.critical_section
     def _forget_answers(self):
         """Use no listing and no reader any more."""
         # Counted first: when one of them goes, another thread may set one of the version before.
-        self._forgotten += 1
+        self._answers_version += 1
         self._listed = None
-        self._leaves = None
-
-    @property
-    @cython.critical_section
-    def _answers_version(self):
-        """How often answers were forgotten: to be taken before others are made."""
-        return self._forgotten
+        self._reader = None
 
     def _contains(self, key):
         """Whether a key exists, if no listing knows it; each kind of store has its own."""
@@ -759,7 +732,7 @@ cdef class LeafAccess:
         cdef str unseen
         key = with_slash(key)
         with cython.critical_section(self):
-            held, reader, unseen = self._alive, self._leaves, self._unseen
+            held, reader, unseen = self._alive, self._reader, self._unseen
         if type(key) is not str or held is None:
             return self._open(key)
         leaf = find(<PyObject *> held, key)
@@ -781,7 +754,7 @@ cdef class LeafAccess:
         found = None
         key = with_slash(key)
         with cython.critical_section(self):
-            reader, setter = self._leaves, self._sets
+            reader, setter = self._reader, self._setter
         if reader is not None:
             found = reader.read(key)
         if found is None and setter is not None:
@@ -795,7 +768,7 @@ cdef class LeafAccess:
     def __setitem__(self, key, value):
         cdef LeafSetter setter
         with cython.critical_section(self):
-            setter = self._sets
+            setter = self._setter
         key = with_slash(key)
         if setter is None or not setter.set(key, value):
             self._set(key, value)
@@ -807,7 +780,7 @@ cdef class LeafAccess:
     def __delitem__(self, key):
         cdef LeafSetter setter
         with cython.critical_section(self):
-            setter = self._sets
+            setter = self._setter
         key = with_slash(key)
         if setter is None or not setter.remove(key):
             self._delete(key)

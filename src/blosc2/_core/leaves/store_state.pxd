@@ -8,7 +8,7 @@ cdef class SessionState:
     """Whether a store may be changed now; see store_state.pyx."""
 
     cdef long closed_, ending_, streaming_, asks_, unsure_
-    cdef object transaction_
+    cdef public object transaction
     # The thread that is changing or publishing the store, 0 if none is; how deep it is in that. How many times that began.
     cdef int64_t changer
     cdef int64_t depth, count
@@ -33,8 +33,9 @@ cdef inline void end_change(SessionState session) noexcept:
 cdef class PendingFrames:
     """The new frames of a store; see store_state.pyx."""
 
-    cdef dict frames_, tiers_, blocks_
-    cdef object registry_, removed_groups_
+    cdef public dict frames, tiers, blocks
+    cdef public object registry
+    cdef public tuple removed_groups
     cdef int64_t in_memory_, revision_
     cdef long unwritten_
 
@@ -42,7 +43,7 @@ cdef class PendingFrames:
 cdef class HeldLeaves:
     """The leaves of a store that somebody holds; see store_state.pyx."""
 
-    cdef dict held_, handles_, edited_
+    cdef public dict held, handles, edited
     cdef readonly dict collecting
     # Of the steps in which an edit is noted, or edits begin to be refused.
     cdef step_lock noting

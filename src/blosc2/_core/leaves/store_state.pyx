@@ -2,7 +2,7 @@
 """What the parts of a store that is open for writing share: what is pending, which leaves are held, whether it may be changed.
 
 Who changes the store has its lock; but others look at the same time. So an attribute is replaced as a whole, and whoever
-needs it takes it once. Native code does the same with the fields behind the attributes.
+needs it takes it once. Native code does so in a critical section, as the attributes that Cython makes do themselves.
 """
 
 cimport cython
@@ -71,16 +71,6 @@ cdef class SessionState:
         state_set(&self.unsure_, value)
 
     @property
-    @cython.critical_section
-    def transaction(self):
-        return self.transaction_
-
-    @transaction.setter
-    @cython.critical_section
-    def transaction(self, value):
-        self.transaction_ = value
-
-    @property
     def is_changing(self):
         """Whether this thread is in the middle of a `Change`."""
         return number_get(&self.changer) == <int64_t> PyThread_get_thread_ident()
@@ -141,27 +131,7 @@ cdef class PendingFrames:
     """
 
     def __cinit__(self):
-        self.frames_, self.tiers_, self.blocks_, self.removed_groups_ = {}, {}, {}, ()
-
-    @property
-    @cython.critical_section
-    def registry(self):
-        return self.registry_
-
-    @registry.setter
-    @cython.critical_section
-    def registry(self, value):
-        self.registry_ = value
-
-    @property
-    @cython.critical_section
-    def removed_groups(self):
-        return self.removed_groups_
-
-    @removed_groups.setter
-    @cython.critical_section
-    def removed_groups(self, tuple value not None):
-        self.removed_groups_ = value
+        self.frames, self.tiers, self.blocks, self.removed_groups = {}, {}, {}, ()
 
     @property
     def unwritten(self):
@@ -170,36 +140,6 @@ cdef class PendingFrames:
     @unwritten.setter
     def unwritten(self, bint value):
         state_set(&self.unwritten_, value)
-
-    @property
-    @cython.critical_section
-    def frames(self):
-        return self.frames_
-
-    @frames.setter
-    @cython.critical_section
-    def frames(self, value):
-        self.frames_ = value
-
-    @property
-    @cython.critical_section
-    def tiers(self):
-        return self.tiers_
-
-    @tiers.setter
-    @cython.critical_section
-    def tiers(self, value):
-        self.tiers_ = value
-
-    @property
-    @cython.critical_section
-    def blocks(self):
-        return self.blocks_
-
-    @blocks.setter
-    @cython.critical_section
-    def blocks(self, value):
-        self.blocks_ = value
 
     @property
     def in_memory(self):
@@ -227,37 +167,7 @@ cdef class HeldLeaves:
     """
 
     def __cinit__(self):
-        self.held_, self.handles_, self.edited_, self.collecting = {}, {}, {}, {}
-
-    @property
-    @cython.critical_section
-    def held(self):
-        return self.held_
-
-    @held.setter
-    @cython.critical_section
-    def held(self, value):
-        self.held_ = value
-
-    @property
-    @cython.critical_section
-    def edited(self):
-        return self.edited_
-
-    @edited.setter
-    @cython.critical_section
-    def edited(self, value):
-        self.edited_ = value
-
-    @property
-    @cython.critical_section
-    def handles(self):
-        return self.handles_
-
-    @handles.setter
-    @cython.critical_section
-    def handles(self, value):
-        self.handles_ = value
+        self.held, self.handles, self.edited, self.collecting = {}, {}, {}, {}
 
     # An edit takes the lock of its leaf, not that of the store. So whether it is refused is decided in the step that notes
     # it, and whoever has edits refused does that in a step, too. A lock would not do: a finalizer or a handler of a signal
@@ -282,7 +192,9 @@ cdef class HeldLeaves:
         before = frame_place.__get__(handle), array_place.__get__(handle)   # they go behind the step
         step_begin(&self.noting)
         try:
-            own, transaction, edited = handle._store, session.transaction, self.edited
+            own = handle._store
+            with cython.critical_section(session, self):
+                transaction, edited = session.transaction, self.edited
             if transaction is not None:
                 thread = transaction.thread
             if own is not None and not state_get(&session.closed_) and not state_get(&session.ending_) and (
@@ -303,7 +215,9 @@ cdef class HeldLeaves:
         cdef bint done = False
         step_begin(&self.noting)
         try:
-            own, edited = handle._store, self.edited
+            own = handle._store
+            with cython.critical_section(self):
+                edited = self.edited
             handle._store = None
             noted = item_of(edited, key, None)
             if noted is handle:
@@ -323,7 +237,8 @@ cdef class HeldLeaves:
         """Begin a transaction: edits by other threads are refused until its end."""
         step_begin(&self.noting)
         try:
-            session.transaction = transaction
+            with cython.critical_section(session):
+                session.transaction = transaction
         finally:
             step_end(&self.noting)
 
@@ -332,8 +247,8 @@ cdef class HeldLeaves:
         cdef dict fresh = {}, edited = None
         step_begin(&self.noting)
         try:
-            edited = self.edited
-            self.edited = fresh
+            with cython.critical_section(self):
+                edited, self.edited = self.edited, fresh
         finally:
             step_end(&self.noting)
         return edited

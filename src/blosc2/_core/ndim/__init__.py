@@ -3,7 +3,3 @@
 A selection arrives as plain numbers; `blosc2._indexing` handles NumPy keys. `gaps` is
 about the bytes between the fields of items.
 """
-
-__all__ = [
-    "gaps", "geometry", "grid_read", "grid_write",
-]  # fmt: skip

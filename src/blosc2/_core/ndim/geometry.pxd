@@ -1,5 +1,5 @@
 cimport numpy as cnp
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint8_t
+from libc.stdint cimport int64_t, uint32_t, uint8_t
 
 from blosc2._core.codec.chunk cimport Chunk
 from blosc2._core.codec.codec cimport DecodeContext, Encoder

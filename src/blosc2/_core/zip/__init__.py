@@ -2,7 +2,3 @@
 
 Members are byte ranges here; `leaves` turns them into leaves, and makes catalogs.
 """
-
-__all__ = [
-    "archive", "archive_writer", "catalog",
-]  # fmt: skip

@@ -1,4 +1,4 @@
-from libc.stdint cimport int64_t, uint16_t, uint32_t, uint8_t
+from libc.stdint cimport int64_t, uint16_t, uint8_t
 
 from blosc2._core.io.endian cimport u16
 from blosc2._core.io.source cimport Source

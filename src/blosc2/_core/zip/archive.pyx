@@ -13,7 +13,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t, uint8_t
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp
 
 from blosc2._core.io.checksum cimport checksum, sum_range, zip_checksum
 from blosc2._core.io.memory cimport use_large_pages

@@ -15,11 +15,11 @@ from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport UINT32_MAX, int64_t, uint32_t, uint64_t, uint8_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy, memmove, memset
+from libc.string cimport memcmp, memcpy, memmove, memset
 
 from blosc2._core.io.checksum cimport checksum, joined, zip_joined
 from blosc2._core.io.endian cimport put, put16, put32, put64, u16, u32
-from blosc2._core.io.memory cimport bring_pages
+from blosc2._core.io.memory cimport bring_pages, prefetch
 from blosc2._core.io.source cimport Buffer, readable
 from blosc2._core.zip.catalog cimport stem_length
 from blosc2._core.zip.records cimport (
@@ -34,7 +34,6 @@ from blosc2._core.io.sharing import keep_from_child
 # Items are copied into blocks of memory as they come. When these reach a budget, they are sorted and written to a
 # temporary file as one run; in the end the runs are merged. Keys are compared as bytes; of two keys of which one begins
 # with the other, the shorter one comes first. Of items with equal keys only the one that was added last is returned.
-# archive_writer.pxd compares and sorts items.
 
 
 cdef extern from "io/file_calls.h" nogil:
@@ -61,6 +60,198 @@ cdef enum:
     # Bytes behind an item that are asked for when all are walked through.
     AHEAD = 2048
     SHOWN = 192
+
+# Items with keys: how they lie in memory, and sorting and merging them by their keys.
+#
+# Keys of a directory have long beginnings in common. So a group of keys is sorted by the next seven bytes behind what all
+# of them share; these seven bytes lie next to each other as numbers. The keys themselves are read once for each such step.
+
+cdef enum:
+    LENGTHS = 8             # before each item: two lengths of four bytes
+    SMALL_GROUP = 16
+    # Steps of seven bytes after which keys are compared as they are: keys from files must not use up the stack.
+    DEEPEST = 64
+
+
+cdef inline uint32_t key_length_of(const uint8_t *record) noexcept nogil:
+    cdef uint32_t length
+    memcpy(&length, record, 4)
+    return length
+
+
+cdef inline size_t length_of(const uint8_t *record) noexcept nogil:
+    cdef uint32_t lengths[2]
+    memcpy(lengths, record, LENGTHS)
+    return LENGTHS + <size_t> lengths[0] + lengths[1]
+
+
+cdef inline void open_record(const uint8_t *record, SortedItem *item) noexcept nogil:
+    cdef uint32_t lengths[2]
+    memcpy(lengths, record, LENGTHS)
+    item.key = record + LENGTHS
+    item.key_length = lengths[0]
+    item.payload = item.key + lengths[0]
+    item.payload_length = lengths[1]
+
+
+cdef inline int compare_from(const uint8_t *a, const uint8_t *b, uint32_t depth) noexcept nogil:
+    """Compare the keys of two records that are equal up to `depth`."""
+    cdef uint32_t x = key_length_of(a), y = key_length_of(b)
+    cdef int result = memcmp(a + LENGTHS + depth, b + LENGTHS + depth, min(x, y) - depth)
+    if result:
+        return result
+    return (x > y) - (x < y)
+
+
+cdef inline bint equal_keys(const uint8_t *a, const uint8_t *b) noexcept nogil:
+    cdef uint32_t length = key_length_of(a)
+    return length == key_length_of(b) and memcmp(a + LENGTHS, b + LENGTHS, length) == 0
+
+
+cdef inline uint32_t common_length(const uint8_t *a, const uint8_t *b, uint32_t depth, uint32_t most) noexcept nogil:
+    """How many bytes, up to `most`, the keys of two records share that are equal up to `depth`."""
+    cdef uint64_t x, y
+    most = min(most, min(key_length_of(a), key_length_of(b)))
+    a += LENGTHS
+    b += LENGTHS
+    while depth + 8 <= most:
+        memcpy(&x, a + depth, 8)
+        memcpy(&y, b + depth, 8)
+        if x != y:
+            break
+        depth += 8
+    while depth < most and a[depth] == b[depth]:
+        depth += 1
+    return depth
+
+
+cdef inline uint64_t digit_of(const uint8_t *record, uint32_t depth) noexcept nogil:
+    """Seven bytes of a key as a number of which the last byte says how many there are, or 8 for more than seven.
+
+    Such numbers compare as the keys do. Two that are equal are those of equal keys, unless there is more of them.
+    """
+    cdef uint32_t left = key_length_of(record) - depth, i
+    cdef const uint8_t *p = record + LENGTHS + depth
+    cdef uint64_t digit = 0
+    if left >= 8:
+        return (
+            <uint64_t> p[0] << 56 | <uint64_t> p[1] << 48 | <uint64_t> p[2] << 40 | <uint64_t> p[3] << 32
+            | <uint64_t> p[4] << 24 | <uint64_t> p[5] << 16 | <uint64_t> p[6] << 8 | 8
+        )
+    for i in range(left):
+        digit |= <uint64_t> p[i] << (56 - 8 * i)
+    return digit | left
+
+
+cdef inline bint precedes(SortEntry *a, SortEntry *b, uint32_t depth, bint whole) noexcept nogil:
+    if a.digit != b.digit or not whole or a.digit & 0xFF != 8:
+        return a.digit < b.digit
+    return compare_from(a.record, b.record, depth + 7) < 0
+
+
+cdef inline void merge_sort(SortEntry *entries, size_t count, SortEntry *scratch, uint32_t depth, bint whole) noexcept nogil:
+    """Sort by digits and, when `whole`, by what is behind them. Equal ones stay in their order.
+
+    `scratch` has room for half of the entries.
+    """
+    cdef size_t i, j, half, to, later
+    cdef SortEntry entry
+    cdef SortEntry *taken
+    if count <= SMALL_GROUP:
+        for i in range(1, count):
+            entry = entries[i]
+            j = i
+            while j > 0 and precedes(&entry, &entries[j - 1], depth, whole):
+                entries[j] = entries[j - 1]
+                j -= 1
+            entries[j] = entry
+        return
+    half = count // 2
+    merge_sort(entries, half, scratch, depth, whole)
+    merge_sort(entries + half, count - half, scratch, depth, whole)
+    if not precedes(&entries[half], &entries[half - 1], depth, whole):
+        return
+    memcpy(scratch, entries, half * sizeof(SortEntry))
+    i = to = 0
+    j = half
+    # Which half is next cannot be foreseen: so without a branch.
+    while not whole and i < half and j < count:
+        later = entries[j].digit < scratch[i].digit
+        taken = &entries[j] if later else &scratch[i]
+        entries[to] = taken[0]
+        j += later
+        i += 1 - later
+        to += 1
+    while i < half and j < count:
+        if precedes(&entries[j], &scratch[i], depth, whole):
+            entries[to] = entries[j]
+            j += 1
+        else:
+            entries[to] = scratch[i]
+            i += 1
+        to += 1
+    memcpy(entries + to, scratch + i, (half - i) * sizeof(SortEntry))
+
+
+cdef inline void sort_keys(SortEntry *entries, size_t count, SortEntry *scratch, uint32_t depth, int step) noexcept nogil:
+    """Sort entries whose keys are equal up to `depth`. Equal keys stay in their order."""
+    cdef size_t i, start
+    cdef uint32_t common = key_length_of(entries[0].record)
+    cdef bint whole = count <= SMALL_GROUP or step == DEEPEST
+    # Keys mostly come group by group, or from a few groups by turns: each group is then in order as it came.
+    i = 1
+    while i < count and compare_from(entries[i - 1].record, entries[i].record, depth) <= 0:
+        if i + 8 < count:
+            prefetch(entries[i + 8].record, 128)
+        i += 1
+    if i == count:
+        return
+    i = 1
+    while i < count and common > depth:
+        common = common_length(entries[0].record, entries[i].record, depth, common)
+        i += 1
+    for i in range(count):
+        entries[i].digit = digit_of(entries[i].record, common)
+    merge_sort(entries, count, scratch, common, whole)
+    if whole:
+        return
+    start = 0
+    for i in range(1, count + 1):
+        if i == count or entries[i].digit != entries[start].digit:
+            if i - start > 1 and entries[start].digit & 0xFF == 8:
+                sort_keys(entries + start, i - start, scratch, common + 7, step + 1)
+            start = i
+
+
+cdef inline bint same_key(const SortCursor *a, const SortCursor *b) noexcept nogil:
+    if a.digit != b.digit:
+        return False
+    return equal_keys(a.record, b.record)
+
+
+cdef inline bint comes_before(const SortCursor *cursors, uint32_t common, int a, int b) noexcept nogil:
+    """Whether a run's item comes before another's; of equal keys, the one that was added last does."""
+    cdef uint64_t x = cursors[a].digit, y = cursors[b].digit
+    cdef int order = 0
+    if x != y:
+        return x < y
+    if x & 0xFF == 8:
+        order = compare_from(cursors[a].record, cursors[b].record, common + 7)
+    return order < 0 if order else a > b
+
+
+cdef inline void sift_down(const SortCursor *cursors, uint32_t common, int *heap, int count, int at) noexcept nogil:
+    """Move the cursor at an index of the heap down to where it belongs."""
+    cdef int cursor = heap[at], below
+    while 2 * at + 1 < count:
+        below = 2 * at + 1
+        if below + 1 < count and comes_before(cursors, common, heap[below + 1], heap[below]):
+            below += 1
+        if comes_before(cursors, common, cursor, heap[below]):
+            break
+        heap[at] = heap[below]
+        at = below
+    heap[at] = cursor
 
 
 cdef class SortedRuns:
@@ -655,7 +846,7 @@ def write_at(int descriptor, view, int64_t position):
     return os.write(descriptor, view)
 
 
-# What records of new members have in common: `archive_writer` writes them, `central_record` reads those of any archive.
+# What records of new members have in common: `archive_writer` writes them, `records` reads those of any archive.
 
 
 cdef inline uint32_t wide_length(int64_t size, int64_t header) noexcept nogil:

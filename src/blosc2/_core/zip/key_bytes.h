@@ -74,6 +74,7 @@ static inline uint64_t key_hash(uint64_t seed0, uint64_t seed1, const uint8_t *p
 
 /* What a look-up does for each key, without branches that hardware cannot foresee: then the next look-up waits for memory
  * together with this one. */
+
 /* A call would take as long as what it does for a short key. */
 #if defined(__GNUC__) || defined(__clang__)
 #define B2_ALWAYS_INLINE static inline __attribute__((always_inline))

@@ -9,7 +9,7 @@ after it was checked, takes it from there.
 from libc.stdint cimport UINT32_MAX, int64_t, uint16_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memchr, memcpy
 
-from blosc2._core.io.memory cimport read_once, read_once_big
+from blosc2._core.io.memory cimport read_once
 from blosc2._core.io.source cimport Source
 from blosc2._core.zip.key_bytes cimport plain_key
 
