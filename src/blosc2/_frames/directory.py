@@ -627,7 +627,9 @@ class DirectoryHandle(Drafting, ReadOnlyDirectoryHandle):
                 numbers, lengths = self._write_new(update, written, owner, syncs)
             frame = self._chunks.after(update)
             named = [entries] if isinstance(entries, int) else numbers
-            head = pack_head(update.content(), named, int(lengths.sum()))
+            fields, count = update.fields(), int(frame.nchunks)
+            content = FrameContent(fields, update.metalayers, update.vlmeta, (), count, update.nbytes)
+            head = pack_head(content, named, int(lengths.sum()))
         sync_names(self._path)
         return head, ChunkNumbers(frame, numbers, lengths)
 
