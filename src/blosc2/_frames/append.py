@@ -162,7 +162,7 @@ class NextVersion:
     def take_back(self) -> bool:
         """Have the file show the version before, unless the new one shows for good; it may be called again.
 
-        Returns whether it certainly shows again what it may not have shown.
+        Returns whether the version before, which may not have shown meanwhile, certainly shows again.
         """
         is_back = False
         with suppress(OSError):

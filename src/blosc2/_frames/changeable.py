@@ -128,18 +128,8 @@ class Draft(Block):
     update of that, and whether it has to be written anew. It is None if there is nothing.
     """
 
-    __slots__ = (
-        "_array",
-        "_broken",
-        "_chunks",
-        "_edits_chunks",
-        "_fresh",
-        "_handle",
-        "base",
-        "changes",
-        "frame",
-        "owner",
-    )
+    __slots__ = ("_array", "_broken", "_chunks", "_edits_chunks", "_fresh", "_handle", "base", "changes", "frame",
+                 "owner")  # fmt: skip
 
     def __init__(self, handle: Drafting) -> None:
         self._handle = handle
