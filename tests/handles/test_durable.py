@@ -123,7 +123,7 @@ def test_a_change_that_fails_is_taken_back(tmp_path: Path, monkeypatch: pytest.M
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(append, "_write_parts", full)
+        patch.setattr(append, "_write_at", full)
         with pytest.raises(OSError, match="No space"):
             array[0] = 5
     assert path.read_bytes() == before

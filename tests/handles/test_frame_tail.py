@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import blosc2
+from blosc2._frames import append
 from blosc2._frames import changeable as frame_file
 from blosc2._frames import handle as frame_handle
 from blosc2._frames.append import end_of_versions
@@ -124,7 +125,7 @@ def test_a_version_that_cannot_be_read_after_it_was_published(
         raise OSError(errno.EMFILE, "Too many open files")
 
     with monkeypatch.context() as patched:
-        for module in (frame_file, frame_handle):
+        for module in (append, frame_file, frame_handle):
             patched.setattr(module, "open_frame", fail)
         with pytest.raises(OSError, match=r"Too many open files; the change may be in the file: refresh\(\) tells"):
             change(handle)
@@ -290,13 +291,13 @@ def test_a_header_that_comes_after_its_version(tmp_path: Path, monkeypatch: pyte
     store = blosc2.EmbedStore(path, mode="w")
     store["/a"] = NOISE[:5000]
     store.flush()
-    real, seen = NextVersion._show, []
+    real, seen = NextVersion.commit, []
 
-    def show(self: Any, header: bytes) -> None:
+    def commit(self: Any, *, durable: bool) -> None:
         seen.append((blosc2.open(path), os.stat(path)))
-        real(self, header)
+        real(self, durable=durable)
 
-    monkeypatch.setattr(NextVersion, "_show", show)
+    monkeypatch.setattr(NextVersion, "commit", commit)
     store["/b"] = [1]
     store.flush()
     reader, status = seen[0]

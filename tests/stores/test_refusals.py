@@ -181,13 +181,13 @@ def test_copies_of_what_waits(filled: Any, make: Maker, tmp_path: Path, source: 
 
 @pytest.mark.parametrize("threshold", [0, 100, None])
 @pytest.mark.parametrize("suffix", [".b2d", ".b2z", ".b2e"])
-@pytest.mark.parametrize("name", ["Embedded", "open_source", "_show"])
+@pytest.mark.parametrize("name", ["Embedded", "open_source", "commit"])
 def test_a_flush_that_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, threshold: int | None, name: str
 ) -> None:
     """What a rename that waits refers to is what lay under the key when it was made."""
     module: Any = {".b2d": leaf_files, ".b2z": zip_backend, ".b2e": embedded_backend}[suffix]
-    if name == "_show":
+    if name == "commit":
         module = NextVersion
     elif name == "Embedded" and suffix != ".b2e":
         module = tiers

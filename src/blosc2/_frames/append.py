@@ -27,6 +27,7 @@ from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
 from blosc2._files import NewFile, Owner, Spooled, remove_leftovers, sync_descriptor, write_parts
 from blosc2._frames.checksums import MARK_AT, Running, carried, parts_with_checksums
+from blosc2._frames.handle import open_frame
 from blosc2._frames.header_fields import CHUNKSIZE_AT, FLAGS_AT, PADDING, set_frame_fields
 from blosc2._frames.update import (
     ALIGNMENT,
@@ -78,8 +79,10 @@ class NextVersion:
 
     Attributes
     ----------
+    parts : list
+        What is waiting to be written, by `finish`.
     position : int
-        Where in the file the next part goes.
+        Where in the file the next part goes, behind these.
     known : Sums or None
         The checksums of the frame; None if it carries none, as the new version does not either then.
     sums : Running or None
@@ -98,7 +101,7 @@ class NextVersion:
     def __init__(self, file: Any, path: str, frame: Frame) -> None:
         self._file, self._frame = file, frame
         self._start = self._written = self.position = start = end_of_versions(path, frame)
-        self._parts: list[bytes | Spooled] = []
+        self.parts: list[bytes | Spooled] = []
         self._header = b""
         self.tables = 0
         # Whether the version may show; whether it shows for good.
@@ -110,14 +113,10 @@ class NextVersion:
             source = frame.source if start <= frame.source.size else Source.open(path)
             self.sums = Running(range_checksum(source, end, start - end, known.body))
 
-    def add(self, part: bytes | Spooled) -> None:
-        """Take the next bytes, to be written by `finish`."""
-        self._parts.append(part)
-        self.position += len(part)
-
     def write(self, data: bytes) -> None:
-        """Take the next bytes, and write what is waiting when that is much."""
-        self.add(data)
+        """Add the next bytes, and write what is waiting when that is much."""
+        self.parts.append(data)
+        self.position += len(data)
         if self.position - self._written >= _AT_ONCE:
             self._drain()
 
@@ -139,8 +138,8 @@ class NextVersion:
         if self.sums is not None and chunk_sums is not None:
             body = crc32c(index, self.sums.body)
             self._header, trailer = with_checksums(self._header, trailer, stop, chunk_sums, body, crc32c(index))
-        self.add(index)
-        self.add(trailer)
+        self.parts += (index, trailer)
+        self.position = stop + len(trailer)
         self.tables = len(index) + len(trailer)
 
     def finish(self, *, durable: bool) -> None:
@@ -155,7 +154,7 @@ class NextVersion:
     def commit(self, *, durable: bool) -> None:
         """Make the version the current one."""
         self._may_show = True
-        self._show(self._header)
+        _write_at(self._file, _FIELDS, self._header[_FIELDS:])  # in one call
         if durable:
             sync_descriptor(self._file.fileno())
         self._shows = True
@@ -163,14 +162,14 @@ class NextVersion:
     def take_back(self) -> bool:
         """Have the file show the version before, unless the new one shows for good; it may be called again.
 
-        Returns whether it certainly shows again what it may not have shown.
+        Returns whether the version before, which may not have shown meanwhile, certainly shows again.
         """
         is_back = False
         with suppress(OSError):
             if self._may_show and not self._shows:
                 # What was not made durable is no success. The added bytes stay, because somebody may have mapped them
                 # meanwhile; the next append goes behind them.
-                self._show(self._frame.header_bytes())
+                _write_at(self._file, _FIELDS, self._frame.header_bytes()[_FIELDS:])
                 is_back = True
                 sync_descriptor(self._file.fileno())
             elif self.is_written and not self._shows:
@@ -178,15 +177,26 @@ class NextVersion:
                 self._file.truncate(self._start)
         return is_back
 
-    def _show(self, header: bytes) -> None:
-        """Write the fields of a header that make its version current, in one call."""
-        _write_at(self._file, _FIELDS, header[_FIELDS:])
-
     def _drain(self) -> None:
-        """Write what is waiting."""
+        """Write what is waiting, a MB at a time; what lies in other files is copied from there."""
+        file, offset = self._file, self._written
         self.is_written = True
-        _write_parts(self._file, self._written, self._parts)
-        self._parts, self._written = [], self.position
+        waiting: list[bytes] = []
+        size = 0
+        for part in self.parts:
+            if not isinstance(part, Spooled):
+                waiting.append(part)
+                size += len(part)
+            if isinstance(part, Spooled) or size >= _AT_ONCE:
+                _write_at(file, offset, b"".join(waiting))
+                offset += size
+                waiting, size = [], 0
+            if isinstance(part, Spooled):
+                file.seek(offset)
+                write_parts(file, (part.byte_range,))
+                offset += len(part)
+        _write_at(file, offset, b"".join(waiting))
+        self.parts, self._written = [], self.position
 
 
 class Growth:
@@ -196,7 +206,7 @@ class Growth:
     once, and not while a file is small.
     """
 
-    __slots__ = ("_failed", "_frame", "_later", "_lengths", "_pending", "_table", "slack")
+    __slots__ = ("_failed", "_frame", "_later", "_lengths", "_pending", "slack")
 
     def __init__(self) -> None:
         #: Dead bytes that are always tolerated.
@@ -204,19 +214,19 @@ class Growth:
         # The frame whose chunks have these lengths, in the order of their numbers, 0 where nothing is stored.
         self._frame: Frame | None = None
         self._lengths: Integers = _NOTHING
-        self._pending: Integers | None = None  # of the version that was written last
+        self._pending: Integers = _NOTHING  # of the version that is being written, if they were needed
         # Sizes of a file between which it is not looked at again while others write to it too; and those between which
         # it is not tried again to replace it, after that failed. The lower one is what it had then: a smaller file is
         # another one, to which the system gave the number of the old one.
         self._later: _Between = (None, 0, 0)
         self._failed: _Between = (None, 0, 0)
-        # The offsets and checksums of the version that was appended last, until it is read.
-        self._table: tuple[Any, bytes] | None = None
 
     def append_version(
-        self, file: BinaryIO, path: str, update: FrameUpdate, owner: Owner, *, durable: bool = True
-    ) -> None:
-        """Publish an update in its file.
+        self, file: BinaryIO, path: str, update: FrameUpdate, owner: Owner, *, durable: bool, verify: bool | None
+    ) -> Frame:
+        """Publish an update in its file; returns the frame that this shows then.
+
+        What was just written is known to it, and not read again.
 
         Parameters
         ----------
@@ -230,6 +240,8 @@ class Growth:
             Of the change.
         durable : bool
             Whether it is durable when this returns.
+        verify : bool or None
+            As of `FrameHandle`.
 
         Raises
         ------
@@ -237,26 +249,26 @@ class Growth:
             It could not be written, or not be made durable: the file shows what it showed before, as far as that can be
             written.
         """
-        self._pending = self._table = None
-        version = NextVersion(file, path, update.frame)
-        sums = _add_update(version, update)
-        if version.position > self.slack and self._written_anew(file, path, update, version, sums, owner):
-            return
-        try:
-            version.finish(durable=durable)
-            version.commit(durable=durable)
-        except BaseException:
-            version.take_back()
-            raise
-        if update.table is not None:
-            self._table = update.table, sums or b""
-
-    def published(self, frame: Frame) -> None:
-        """Be told the frame that was read after `append_version`, before others know it."""
-        self._frame, self._lengths = (None, _NOTHING) if self._pending is None else (frame, self._pending)
-        if self._table is not None:
-            frame.know_table(*self._table)
-        self._pending = self._table = None
+        frame, version = update.frame, NextVersion(file, path, update.frame)
+        chunk_sums = _add_update(version, update)
+        self._pending = _NOTHING
+        is_new = version.position > self.slack and self._written_anew(file, path, update, version, chunk_sums, owner)
+        if not is_new:
+            try:
+                version.finish(durable=durable)
+                version.commit(durable=durable)
+            except BaseException:
+                version.take_back()
+                raise
+        shown = open_frame(path, "r" if frame.source.mapped else None, old=frame.source)
+        if verify is None:
+            shown.check_wholes()
+        if not verify and owner.is_here:  # a forked child reads the old version
+            self._frame, self._lengths = None if self._pending is _NOTHING else shown, self._pending
+            table: Any = update.table
+            if table is not None and not is_new:
+                shown.know_table(table, chunk_sums or b"")
+        return shown
 
     def _written_anew(
         self, file: BinaryIO, path: str, update: FrameUpdate, version: NextVersion, sums: bytes | None, owner: Owner
@@ -336,12 +348,13 @@ def _add_update(version: NextVersion, update: FrameUpdate) -> bytes | None:
             stored = update.new[number]
             hole = hole_before(version.position) if PADDING in update.metalayers else b""
             if hole:
-                version.add(hole)
-            offsets[number] = version.position - frame.header_len
-            version.add(stored)
-            if running is not None:
-                if hole:
+                version.parts.append(hole)
+                if running is not None:
                     running.add(hole)
+            version.parts.append(stored)
+            offsets[number] = version.position + len(hole) - frame.header_len
+            version.position += len(hole) + len(stored)
+            if running is not None:
                 running.add_chunk(stored)
     header = bytearray(frame.header_bytes())
     struct.pack_into(">i", header, CHUNKSIZE_AT, update.chunksize)
@@ -403,25 +416,6 @@ def _keep_owner(descriptor: int, status: os.stat_result) -> None:
     new = os.fstat(descriptor)
     if (new.st_uid, new.st_gid) != (status.st_uid, status.st_gid):
         os.fchown(descriptor, status.st_uid, status.st_gid)
-
-
-def _write_parts(file: BinaryIO, offset: int, parts: list[bytes | Spooled]) -> None:
-    """Write parts one after another, a MB at a time; what lies in other files is copied from there."""
-    waiting: list[bytes] = []
-    size = 0
-    for part in parts:
-        if not isinstance(part, Spooled):
-            waiting.append(part)
-            size += len(part)
-        if isinstance(part, Spooled) or size >= _AT_ONCE:
-            _write_at(file, offset, b"".join(waiting))
-            offset += size
-            waiting, size = [], 0
-        if isinstance(part, Spooled):
-            file.seek(offset)
-            write_parts(file, (part.byte_range,))
-            offset += len(part)
-    _write_at(file, offset, b"".join(waiting))
 
 
 def _write_at(file: BinaryIO, offset: int, data: bytes) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.sharing import Block, Lock
@@ -34,6 +34,20 @@ from blosc2.exceptions import FormatError, StaleHandleError, explain, name_file
 # Each handle that can be changed is one of those below. What changes need of these packages is imported now.
 import_now("blosc2._frames", "VLMeta", "check_declared", "encode")
 import_now("blosc2._frames", "lazy_chunk", "splice")
+
+
+def _superseded() -> RuntimeError:
+    """The error for a change of another version than the current one."""
+    return RuntimeError("the array was changed by another thread at the same time; try again")
+
+
+def stale(what: str, path: str | None) -> StaleHandleError:
+    """The error for a change of a version that is no longer the one on disk."""
+    return StaleHandleError(
+        f"another handle or process changed this {what} since it was opened: open it again, or call refresh(), before "
+        "writing; with locking=True handles wait for each other and follow",
+        path=path,
+    )
 
 
 class MemoryHandle(FrameHandle):
@@ -79,7 +93,8 @@ class MemoryHandle(FrameHandle):
 
     def publish(self, update: FrameUpdate, *, fresh: bool = False) -> None:  # noqa: ARG002
         with self._lock:
-            self._check_current(update)
+            if update.frame is not self.frame:
+                raise _superseded()
             self._adopt(self._chunks.after(update))
 
     def byte_range(self) -> ByteRange:
@@ -112,18 +127,8 @@ class Draft(Block):
     update of that, and whether it has to be written anew. It is None if there is nothing.
     """
 
-    __slots__ = (
-        "_array",
-        "_broken",
-        "_chunks",
-        "_edits_chunks",
-        "_fresh",
-        "_handle",
-        "base",
-        "changes",
-        "frame",
-        "owner",
-    )
+    __slots__ = ("_array", "_broken", "_chunks", "_edits_chunks", "_fresh", "_handle", "base", "changes", "frame",
+                 "owner")  # fmt: skip
 
     def __init__(self, handle: Drafting) -> None:
         self._handle = handle
@@ -235,11 +240,12 @@ class Drafting(FrameHandle):
         with self._lock:
             if self._lock.inherited:  # the change began before this process was forked
                 raise refusal(self.urlpath, self._lock.holder)
-            if self._draft is not None and self._in_transaction():
-                self._check_current(update)
-                self._adopt(self._draft.after(update, fresh=fresh))
+            draft = self._draft if self._draft is not None and self._in_transaction() else None
+            if update.frame is not self.frame:
+                raise _superseded()
+            if draft is not None:
+                self._adopt(draft.after(update, fresh=fresh))
                 return
-            self._check_current(update)
             update.settle()
             self._publish(update, fresh=fresh)
 
@@ -289,19 +295,25 @@ class FileHandle(Drafting):
         file = owner.open(self._path, "r+b", buffered=False)
         # Closed by itself as well, which lets the lock go: an interrupt may keep the other from ending.
         with file, LockedFile(file, self._path, owner, exclusive=self._exclusive):
-            self._check_unchanged(file)
+            # Another file may have been renamed over it while the lock was waited for.
+            opened, now, identity = os.fstat(file.fileno()), os.stat(self._path), self.frame.source.identity
+            fixed = self.frame.header_bytes()[:FRAME_HEADER]
+            if (
+                identity is None
+                or not (opened.st_dev, opened.st_ino) == identity[:2] == (now.st_dev, now.st_ino)
+                or file.read(len(fixed)) != fixed
+            ):
+                raise stale("file", self.urlpath)
             self._behind = True
             try:
                 if fresh:
                     with NewFile(self._path, replace=True, owner=owner) as new:
                         write_frame(new, update)
+                    frame = open_frame(self._path, self.options.mmap_mode, old=self.frame.source)
                 else:
-                    growth.append_version(file, self._path, update, owner, durable=self._durable)
-                frame = open_frame(self._path, self.options.mmap_mode, old=self.frame.source)
-                if self.verify is None:
-                    frame.check_wholes()
-                if not self.verify and not fresh and owner.is_here:  # a forked child reads the old version
-                    growth.published(frame)
+                    frame = growth.append_version(
+                        file, self._path, update, owner, durable=self._durable, verify=self.verify
+                    )
                 self._adopt(frame)
             except BaseException as error:
                 self._look_again(error)
@@ -323,22 +335,3 @@ class FileHandle(Drafting):
             before = self.frame.source.size
             self.publish(FrameUpdate(self.frame), fresh=True)
             return Compaction(before, self.frame.source.size)
-
-    def _check_unchanged(self, file: BinaryIO) -> None:
-        """Refuse to write into a file that is no longer the one that was read."""
-        status = os.fstat(file.fileno())
-        identity = self.frame.source.identity
-        fixed = self.frame.header_bytes()[:FRAME_HEADER]
-        own = (status.st_dev, status.st_ino)
-        now = os.stat(self._path)  # another file may have been renamed over it while the lock was waited for
-        if (
-            identity is None
-            or own != identity[:2]
-            or own != (now.st_dev, now.st_ino)
-            or (file.read(len(fixed)) != fixed)
-        ):
-            raise StaleHandleError(
-                "another handle or process changed this file since it was opened: open it again, "
-                "or call refresh(), before writing; with locking=True handles wait for each other and follow",
-                path=self.urlpath,
-            )

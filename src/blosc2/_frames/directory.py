@@ -47,7 +47,7 @@ from blosc2._files import (
     through_link,
     write_parts,
 )
-from blosc2._frames.changeable import Draft, Drafting
+from blosc2._frames.changeable import Draft, Drafting, stale
 from blosc2._frames.handle import FrameHandle, HandleOptions
 from blosc2._frames.header_fields import (
     CBYTES_AT,
@@ -70,7 +70,7 @@ from blosc2._frames.update import (
     lay_out,
 )
 from blosc2._options import absolute_path
-from blosc2.exceptions import ExistingFileError, FormatError, StaleHandleError, name_file
+from blosc2.exceptions import ExistingFileError, FormatError, name_file
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -601,11 +601,7 @@ class DirectoryHandle(Drafting, ReadOnlyDirectoryHandle):
     def _publish(self, update: FrameUpdate, *, fresh: bool) -> None:  # noqa: ARG002 - nothing is ever overwritten
         with locked_directory(self._path, exclusive=self._exclusive):
             if not self._is_current():
-                raise StaleHandleError(
-                    "another handle or process changed this frame since it was opened: open it again, "
-                    "or call refresh(), before writing; with locking=True handles wait for each other and follow",
-                    path=self.urlpath,
-                )  # fmt: skip
+                raise stale("frame", self.urlpath)
             owner = Owner()
             written: set[int] = set()
             is_published = False
@@ -631,7 +627,9 @@ class DirectoryHandle(Drafting, ReadOnlyDirectoryHandle):
                 numbers, lengths = self._write_new(update, written, owner, syncs)
             frame = self._chunks.after(update)
             named = [entries] if isinstance(entries, int) else numbers
-            head = pack_head(update.content(), named, int(lengths.sum()))
+            fields, count = update.fields(), int(frame.nchunks)
+            content = FrameContent(fields, update.metalayers, update.vlmeta, (), count, update.nbytes)
+            head = pack_head(content, named, int(lengths.sum()))
         sync_names(self._path)
         return head, ChunkNumbers(frame, numbers, lengths)
 

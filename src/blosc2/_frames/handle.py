@@ -319,11 +319,6 @@ class FrameHandle:
     def unlock(self) -> None:
         """Leave what `lock` entered."""
 
-    def _check_current(self, update: FrameUpdate) -> None:
-        """Refuse a change of another version than the current one."""
-        if update.frame is not self.frame:
-            raise RuntimeError("the array was changed by another thread at the same time; try again")
-
     def set_vlmeta(self, changes: dict[str, bytes | None]) -> None:
         """Publish packed values of metadata entries together. None removes an entry."""
         with self.editing():
