@@ -9,65 +9,22 @@ from typing import TYPE_CHECKING
 from blosc2._core.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from blosc2._backends.directory.backend import DirectoryBackend
-    from blosc2._backends.embedded.backend import EmbeddedBackend
-    from blosc2._backends.embedded.file import EmbeddedFile
-    from blosc2._backends.embedded.frame_layout import EmbeddedChanges, stored_value
-    from blosc2._backends.embedded_map import (
-        MAP,
-        REGISTRY,
-        STORE_KINDS,
-        Embedded,
-        chunks_of_value,
-        joined_value,
-        open_embedded,
-        read_embedded,
-    )
-    from blosc2._backends.key_rules import (
-        KEY_RULES,
-        MAX_SEGMENTS,
-        canonical_key,
-        is_own,
-        is_path,
-        is_safe,
-        new_key,
-        plain_key,
-        suffixed_folders,
-    )
-    from blosc2._backends.layout import (
-        EMBED,
-        FRAME_MAGIC,
-        LEAF_SUFFIXES,
-        LOCK,
-        NOT_REPLACED,
-        RESERVED,
-        ByteRange,
-        NewFrame,
-        NewVersion,
-        Renamed,
-        filed_as,
-        missing,
-        shared_lock_path,
-        suffix_of,
-        suffix_of_frame,
-        taken,
-    )
-    from blosc2._backends.protocol import Backend
-    from blosc2._backends.publish_pace import MAP_BYTES, Pace
-    from blosc2._backends.temporary import MEMORY_LIMIT
-    from blosc2._backends.tiers import TieredBackend
-    from blosc2._backends.writer_lock import WriterLock
-    from blosc2._backends.zip.backend import RemoteZipBackend, ZipBackend
-    from blosc2._backends.zip.members import END, END_WITH_CHECKSUM
-    from blosc2._backends.zip.publishing import CATALOG_LEAST, LeafStream
-    from blosc2._backends.zip.unfinished_append import (
-        DIGITS,
-        FEW_BITS,
-        end_with_checksum,
-        is_half_written,
-        lost_end,
-        wrong_bits,
-    )
+    from blosc2._backends.directory.backend import *
+    from blosc2._backends.embedded.backend import *
+    from blosc2._backends.embedded.file import *
+    from blosc2._backends.embedded.frame_layout import *
+    from blosc2._backends.embedded_map import *
+    from blosc2._backends.key_rules import *
+    from blosc2._backends.layout import *
+    from blosc2._backends.protocol import *
+    from blosc2._backends.publish_pace import *
+    from blosc2._backends.temporary import *
+    from blosc2._backends.tiers import *
+    from blosc2._backends.writer_lock import *
+    from blosc2._backends.zip.backend import *
+    from blosc2._backends.zip.members import *
+    from blosc2._backends.zip.publishing import *
+    from blosc2._backends.zip.unfinished_append import *
 else:
     __getattr__ = on_demand(__name__, {
         "directory.backend": "DirectoryBackend",

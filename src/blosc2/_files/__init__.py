@@ -9,41 +9,16 @@ from typing import TYPE_CHECKING
 from blosc2._core.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from blosc2._files.advice import LASTING, advise_byte_ranges, advise_frame, check_advice, lasting
-    from blosc2._files.atomic_file import FileMoves, Lock, NewFile, remove_leftovers, temporary_name, through_link
-    from blosc2._files.blocks import as_block
-    from blosc2._files.copies import (
-        BUDGET,
-        ByteRange,
-        ChunkBuffer,
-        Compaction,
-        Part,
-        Progress,
-        Spool,
-        Spooled,
-        TemporaryFile,
-        check_unchanged,
-        checked_parts,
-        checked_pieces,
-        held,
-        pieces_of,
-        waiting_items,
-        write_parts,
-    )
-    from blosc2._files.identity import (
-        begins_with,
-        changed_by_others,
-        check_permission,
-        check_same_file,
-        check_writable_file,
-        file_identity,
-        identity_of,
-    )
-    from blosc2._files.locks import CreationLock, LockedFile, Sidecar, Turn, flock
-    from blosc2._files.owner import Descriptor, Owner, refusal
-    from blosc2._files.pool import Pool, no_thread
-    from blosc2._files.remote import RemoteFile, remote_source, renewed_source
-    from blosc2._files.sync import Retry, SyncsBeside, sync_descriptor, sync_file, sync_files, sync_folder, sync_names
+    from blosc2._files.advice import *
+    from blosc2._files.atomic_file import *
+    from blosc2._files.blocks import *
+    from blosc2._files.copies import *
+    from blosc2._files.identity import *
+    from blosc2._files.locks import *
+    from blosc2._files.owner import *
+    from blosc2._files.pool import *
+    from blosc2._files.remote import *
+    from blosc2._files.sync import *
 else:
     __getattr__ = on_demand(__name__, {
         "advice": "LASTING advise_byte_ranges advise_frame check_advice lasting",

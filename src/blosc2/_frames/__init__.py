@@ -41,112 +41,18 @@ from blosc2._frames.header_fields import (
 from blosc2._frames.opening import forget_recent_frames, open_handle, recent_frame, set_file_cache
 
 if TYPE_CHECKING:
-    from blosc2._frames.append import TRAILER_START, TRAILER_TAIL, Growth, NextVersion, end_of_versions, trailers
-    from blosc2._frames.changeable import FileHandle, MemoryHandle
-    from blosc2._frames.checksums import (
-        MARK,
-        MARK_AT,
-        Running,
-        as_table,
-        buffers_with_checksums,
-        carried,
-        check_body,
-        check_chunks,
-        check_reads,
-        from_table,
-        is_verifiable,
-        parts_with_checksums,
-        stated_at,
-        stored_numbers,
-        verify_frame,
-    )
-    from blosc2._frames.chunk_updates import (
-        DEFAULT_CHUNK,
-        INDEXES,
-        append_special,
-        bytes_of,
-        checked_chunk,
-        chunk_nbytes,
-        compressed,
-        compressed_pieces,
-        mark_indexes_stale,
-        overwrite,
-        position_for_chunk,
-        reorder,
-        splice,
-        update_special,
-    )
-    from blosc2._frames.chunks import lazy_chunk
-    from blosc2._frames.directory import (
-        DirectoryHandle,
-        Integers,
-        ReadOnlyDirectoryHandle,
-        chunk_file,
-        chunk_number,
-        directory_handle,
-        frame_of_head,
-        write_directory,
-    )
-    from blosc2._frames.metadata import (
-        FEW_BYTES,
-        MAX_ENTRIES,
-        Meta,
-        Together,
-        VLMeta,
-        check_stored_readable,
-        pack,
-        pack_checked,
-        pack_metalayers,
-        set_strict_compatibility,
-        strict_compatibility,
-        text_name,
-        unpack,
-        which_has,
-    )
-    from blosc2._frames.new_frame import check_target, copy_frame, new_handle
-    from blosc2._frames.parameters import (
-        LOSSY_CODECS,
-        ConstructorKeywords,
-        array_keywords,
-        check_declared,
-        check_for_bytes,
-        check_lossy_codec,
-        cparams_keywords,
-        dparams_keywords,
-        encode,
-        forget_encoders,
-        schunk_keywords,
-    )
-    from blosc2._frames.pickled import (
-        LOST_ERRORS,
-        FrameVersion,
-        LostHandle,
-        path_of_any_version,
-        path_to_pickle,
-        remote_version,
-        version_of,
-    )
-    from blosc2._frames.shared import FollowingHandle, shared_handle
-    from blosc2._frames.update import (
-        ALIGNMENT,
-        NAN_OFFSET,
-        SMALL_FRAME,
-        UNINIT_OFFSET,
-        ZERO_OFFSET,
-        AnyChunk,
-        Fields,
-        FrameContent,
-        FrameUpdate,
-        check_table,
-        frame_byte_range,
-        frame_bytes,
-        held_in_memory,
-        hole_before,
-        lay_out,
-        plain_byte_range,
-        with_padding,
-        write_frame,
-    )
+    from blosc2._frames.append import *
+    from blosc2._frames.changeable import *
+    from blosc2._frames.checksums import *
+    from blosc2._frames.chunk_updates import *
+    from blosc2._frames.chunks import *
+    from blosc2._frames.directory import *
+    from blosc2._frames.metadata import *
+    from blosc2._frames.new_frame import *
+    from blosc2._frames.parameters import *
+    from blosc2._frames.pickled import *
+    from blosc2._frames.shared import *
+    from blosc2._frames.update import *
 else:
     __getattr__ = on_demand(__name__, {
         "append": "TRAILER_START TRAILER_TAIL Growth NextVersion end_of_versions trailers",

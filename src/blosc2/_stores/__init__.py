@@ -10,38 +10,29 @@ from blosc2._core.on_demand import on_demand
 
 if TYPE_CHECKING:
     from blosc2._stores import changes, publish
-    from blosc2._stores.automatic_publishing import LeafPublishing, PacedPublishing, gets_file
-    from blosc2._stores.contents import recount
-    from blosc2._stores.copy_store import to_b2d, to_b2z
-    from blosc2._stores.leaves.advice import advise_all
-    from blosc2._stores.leaves.leaf import leaf_reader
-    from blosc2._stores.leaves.leaf_setting import (
-        FramedValue,
-        metadata_frame,
-        new_frame,
-        ready_setter,
-        remove_small,
-        set_chunks,
-        set_leaf,
-        set_small,
-    )
-    from blosc2._stores.leaves.live_leaf import live_leaf
-    from blosc2._stores.leaves.many_frames import LEAST, FrameMaker, nbytes_of, with_frames
-    from blosc2._stores.leaves.read_many import read_named, read_parts, read_selections
-    from blosc2._stores.leaves.statistics import GroupStats, LeafInfo, describe_leaf, leaves_table, store_stats
-    from blosc2._stores.new_keys import KeyClashes, NewKeys
-    from blosc2._stores.open_stores import close_replaced, end_all, end_forgotten, note_writable
-    from blosc2._stores.publish import NOTHING
-    from blosc2._stores.shared_session import SharedLeaf, SharedPending, SharedSession
-    from blosc2._stores.showing import children_of, close_keys, completions, html, one_line, outline
-    from blosc2._stores.store import Store
-    from blosc2._stores.tiered_backends import backend_of, file_names, open_or_begin, take_writer_lock
-    from blosc2._stores.transaction import AllOrNone, Transaction
+    from blosc2._stores.automatic_publishing import *
+    from blosc2._stores.contents import *
+    from blosc2._stores.copy_store import *
+    from blosc2._stores.leaves.advice import *
+    from blosc2._stores.leaves.leaf import *
+    from blosc2._stores.leaves.leaf_setting import *
+    from blosc2._stores.leaves.live_leaf import *
+    from blosc2._stores.leaves.many_frames import *
+    from blosc2._stores.leaves.read_many import *
+    from blosc2._stores.leaves.statistics import *
+    from blosc2._stores.new_keys import *
+    from blosc2._stores.open_stores import *
+    from blosc2._stores.publish import *
+    from blosc2._stores.shared_session import *
+    from blosc2._stores.showing import *
+    from blosc2._stores.store import *
+    from blosc2._stores.tiered_backends import *
+    from blosc2._stores.transaction import *
     from blosc2._stores.tree import tree_changes, walking
-    from blosc2._stores.tree.attributes import GroupAttributes
-    from blosc2._stores.tree.drawing import FEW_LINES, Drawing, draw_names, draw_store, listed
-    from blosc2._stores.tree.foreign_objects import ATTRIBUTES, HIDDEN, ForeignObject, ForeignObjects
-    from blosc2._stores.tree.groups import Groups, has_group
+    from blosc2._stores.tree.attributes import *
+    from blosc2._stores.tree.drawing import *
+    from blosc2._stores.tree.foreign_objects import *
+    from blosc2._stores.tree.groups import *
 else:
     __getattr__ = on_demand(__name__, {
         "automatic_publishing": "LeafPublishing PacedPublishing gets_file",
