@@ -39,7 +39,7 @@ def test_typesize_of_the_data(src: Any) -> None:
 
 def test_typesize_where_there_are_no_data() -> None:
     assert blosc2.CParams(typesize=None).typesize is None
-    assert blosc2.SChunk(cparams={"typesize": None}).typesize == 8
+    assert blosc2.SChunk(cparams={"typesize": None}).typesize == 1
     assert blosc2.asarray(ITEMS, cparams={"typesize": None}).schunk.typesize == 4
     assert blosc2.zeros(3, "f8", cparams=blosc2.CParams(typesize=None)).cparams.typesize == 8
     np.testing.assert_array_equal(blosc2.unpack_array2(blosc2.pack_array2(ITEMS, cparams={"typesize": None})), ITEMS)
