@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from blosc2._stores.transaction import *
     from blosc2._stores.tree import tree_changes, walking
     from blosc2._stores.tree.attributes import *
-    from blosc2._stores.tree.drawing import *
     from blosc2._stores.tree.foreign_objects import *
     from blosc2._stores.tree.groups import *
 else:
@@ -51,12 +50,13 @@ else:
         "open_stores": "close_replaced end_all end_forgotten note_writable",
         "publish": "NOTHING",
         "shared_session": "SharedLeaf SharedPending SharedSession",
-        "showing": "children_of close_keys completions html one_line outline",
+        "showing": (
+            "FEW_LINES Drawing children_of close_keys completions draw_names draw_store html listed one_line outline"
+        ),
         "store": "Store",
         "tiered_backends": "backend_of file_names open_or_begin take_writer_lock",
         "transaction": "AllOrNone Transaction",
         "tree.attributes": "GroupAttributes",
-        "tree.drawing": "FEW_LINES Drawing draw_names draw_store listed",
         "tree.foreign_objects": "ATTRIBUTES HIDDEN ForeignObject ForeignObjects",
         "tree.groups": "Groups has_group",
     }, ("changes", "publish", "tree.tree_changes", "tree.walking"))  # fmt: skip

@@ -1,4 +1,5 @@
-"""How a store shows itself: one line, HTML, completions of keys, its outline; and keys that are close to a missing one.
+"""How a store shows itself: one line, HTML, completions of keys, its outline, its tree as text; and keys that are close
+to a missing one.
 
 What is shown is bounded: it takes no longer for a million leaves than for a hundred, and opens none that a catalog
 describes. The one line that `repr` gives never opens a leaf.
@@ -9,8 +10,10 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from difflib import get_close_matches
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blosc2 import _display
@@ -19,10 +22,11 @@ from blosc2._core.keys.listing import KeyCursor
 from blosc2._display import Node, number
 from blosc2._stores.leaves.statistics import describe_leaf
 from blosc2._stores.tree import walking
-from blosc2.exceptions import FormatError
+from blosc2.exceptions import FormatError, StoreKeyError, UnsupportedKindError
 
 if TYPE_CHECKING:
     from blosc2._stores.store import Store
+    from blosc2.tree_store import TreeStore
 
 
 #: How many lines are shown of a store, and of one of its groups.
@@ -312,3 +316,102 @@ def _typed() -> str | None:
     text = getattr(getattr(shell, "Completer", None), "text_until_cursor", None)
     match = _TYPED.search(text) if isinstance(text, str) else None
     return None if match is None else match[1] or match[2] or ""
+
+
+#: The largest number of lines of a description.
+FEW_LINES = 20
+
+Children = Callable[[str], tuple[list[str], list[str]]]
+
+
+class Drawing(str):
+    """A drawn tree: a string whose `repr` is the text itself, also in notebooks."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        import html  # only notebooks need it, and it is slow to import
+
+        return f"<pre>{html.escape(self)}</pre>"
+
+
+def drawn(
+    path: str, children: Children, label: Callable[[str], str], depth: int | None = None, lines: int = 100
+) -> Drawing:
+    """Draw groups and leaves.
+
+    Parameters
+    ----------
+    path : str
+        The group at the top, "" for the root.
+    children : callable
+        Names of the groups and of the leaves right below a group.
+    label : callable
+        The text behind the name of a leaf.
+    depth : int, optional
+        How many levels to draw.
+    lines : int
+        The largest number of lines. A last line "..." says that more were left out.
+    """
+    found = [path or "/"]
+    for line in _lines(path, children, label, depth, ""):
+        if len(found) > lines:
+            found[lines:] = ["..."]
+            break
+        found.append(line)
+    return Drawing("\n".join(found))
+
+
+def draw_store(store: TreeStore, depth: int | None, lines: int) -> Drawing:
+    """Draw the groups and leaves of a store or a view of a group."""
+
+    def children(path: str) -> tuple[list[str], list[str]]:
+        store._session.check_open()
+        return walking.children(store, store._prefix + path, lines + 1)
+
+    return drawn("", children, lambda key: _label(store, key), depth, lines)
+
+
+def draw_names(store: TreeStore) -> Drawing:
+    """Draw the names of a store or a view of a group. No leaf is opened."""
+    return drawn(
+        store._prefix, lambda path: walking.children(store, path, FEW_LINES + 1), lambda _: "", lines=FEW_LINES
+    )
+
+
+def _label(store: TreeStore, key: str) -> str:
+    """The text behind the name of a leaf."""
+    description = store._foreign.at(store._prefix + key, store)
+    if description is not None:
+        return str(description.get("kind", "object"))
+    try:
+        return str(store.describe(key))
+    except StoreKeyError:  # it was removed since it was listed, or the catalog is wrong
+        return "not found"
+    except (FormatError, UnsupportedKindError):
+        return "damaged"
+
+
+def listed(keys: Iterable[str], lines: int = FEW_LINES) -> Drawing:
+    """One key per line, up to `lines` lines."""
+    found = list(islice(keys, lines + 1))
+    return Drawing("\n".join(found if len(found) <= lines else [*found[:lines], "..."]))
+
+
+def _lines(path: str, children: Children, label: Callable[[str], str], depth: int | None, indent: str) -> Iterator[str]:
+    if depth == 0:
+        return
+    groups, leaves = children(path)
+    inner = set(groups)
+    names = sorted({*groups, *leaves})
+    for name in names:
+        last = name is names[-1]
+        here = f"{path}/{name}"
+        text = "" if name in inner else label(here)
+        yield f"{indent}{'└── ' if last else '├── '}{name}{' ' if text else ''}{text}"
+        if name in inner:
+            below = None if depth is None else depth - 1
+            yield from _lines(here, children, label, below, indent + ("    " if last else "│   "))

@@ -5,7 +5,6 @@ Keys are absolute here, also for a view of a group. Which leaves there are is no
 
 __all__ = [
     "attributes",
-    "drawing",
     "foreign_objects",
     "groups",
     "tree_changes",
