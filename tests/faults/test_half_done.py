@@ -108,26 +108,40 @@ def test_it_is_taken_back_or_completed(act: str, threshold: int, fault: Fault) -
     assert at > 10
 
 
+def outgrow(store: Any) -> None:
+    store["/k"] = noise(400_000)
+
+
+def outgrow_where_it_was(store: Any) -> None:
+    store.rename("/k", "/old")
+    store["/k"] = noise(400_000)
+    del store["/big"]
+
+
 @pytest.mark.parametrize("fault", ["eio", "eio_late", "eio_on"])
-def test_a_value_that_gets_a_file_of_its_own_is_always_in_one_of_the_two_places(fault: Fault, tmp_path: Path) -> None:
+@pytest.mark.parametrize("act", [outgrow, outgrow_where_it_was])
+def test_a_value_is_never_in_neither_place(act: Callable[[Any], None], fault: Fault, tmp_path: Path) -> None:
+    """The file of embedded values is written anew, as there are too many dead bytes, and files come beside it."""
     struck = at = 0
     while at == struck:
         at += 1
         path = tmp_path / f"{at}.b2d"
         with blosc2.TreeStore(path, mode="w", threshold=2_000_000) as store:
-            store.update({"/k": noise(200_000), "/z": np.arange(3)})
+            store.update({"/k": noise(200_000), "/big": noise(200_001), "/z": np.arange(3)})
         with (
             blosc2.TreeStore(path, mode="a", threshold=2_000_000) as store,
             Recorder(tmp_path, fault, at) as recorder,
         ):
             try:
-                with store.transaction():  # it rewrites the embedded values: there are too many dead bytes
-                    store["/k"] = noise(400_000)
+                with store.transaction():
+                    act(store)
             except OSError:
                 assert recorder.struck
             recorder.mend()
             with blosc2.TreeStore(path, mode="r") as reader:
-                assert values(reader)["/z"] == [0, 1, 2]
-                assert len(values(reader)["/k"]) in (200_000, 400_000)
+                now = values(reader)
+                assert now["/z"] == [0, 1, 2]
+                assert len(now["/k"]) in (200_000, 400_000)
+                assert act is outgrow or 200_000 in (len(now["/k"]), len(now.get("/old", "")))
         struck += bool(recorder.struck)
     assert struck > 5

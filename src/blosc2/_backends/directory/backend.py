@@ -303,7 +303,7 @@ class DirectoryBackend(TieredBackend):
             self._keep_moved(files, values, new, kept)
             super()._publish_tiers(files, values, new)
         except BaseException as error:
-            if kept:
+            if kept and not self.half_done:  # else the files that took their old keys stay, too
                 self._take_back_moved(kept, before, error, new)
             raise
 
