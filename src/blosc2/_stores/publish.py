@@ -305,13 +305,18 @@ def refresh(store: Store) -> bool:
         session.check_not_streaming("refresh")
         if store._unpublished or store._pending.unwritten:
             raise ValueError(f"{store!r} has unpublished changes: flush() or discard() them first")
-        if session.mode == "r" and not store._backend.lists_cheaply:
-            store._forget_leaves()  # nothing tells which of them are new
-        if not show(store, store._backend.reload):
-            return False
-        store._pending.revision += 1
-        store._forget_leaves()
-        return True
+        return show_newest(store, by_others=session.mode == "r")
+
+
+def show_newest(store: Store, *, by_others: bool) -> bool:
+    """Show the published version, which may be `by_others`; False if it is the one shown."""
+    if by_others and not store._backend.lists_cheaply:
+        store._forget_leaves()  # nothing tells which of them are new
+    if not show(store, store._backend.reload):
+        return False
+    store._pending.revision += 1
+    store._forget_leaves()
+    return True
 
 
 def show_published(store: Store, keys: list[str]) -> None:

@@ -25,7 +25,7 @@ from blosc2._files import Turn, file_identity
 from blosc2._frames import FollowingHandle
 from blosc2._stores.leaves.live_leaf import LiveHandle
 from blosc2._stores.pending import PendingChanges
-from blosc2._stores.publish import drop, flush, load_if_behind, show
+from blosc2._stores.publish import drop, flush, load_if_behind, show, show_newest
 from blosc2._stores.session import Session
 from blosc2.exceptions import FormatError, MissingFileError, StoreLockedError, explain
 
@@ -95,13 +95,7 @@ class Following(OuterBlock):
             self._is_reading = False
 
     def _show_newest(self, store: Store) -> bool:
-        if not store._backend.lists_cheaply:
-            store._forget_leaves()  # nothing tells which of them are new
-        if not show(store, store._backend.reload):
-            return False
-        store._pending.revision += 1
-        store._forget_leaves()
-        return True
+        return show_newest(store, by_others=True)
 
     def of_one_version(self, function: Callable[..., _Result], *arguments: Any) -> _Result:
         """What a function finds that reads several leaves."""

@@ -116,8 +116,11 @@ class ForeignObjects:
         possible = self.possible
         if possible is None:
             backend, embedded = self._backend, self._backend.embedded
-            declared = embedded is not None and embedded.frame.vlmeta(REGISTRY) is not None
-            possible = not backend.lists_cheaply or declared or bool(self._pending.registry)
+            # Mostly there is no registry, in any version.
+            has_registry = self._pending.registry is not None or (
+                embedded is not None and embedded.frame.vlmeta(REGISTRY) is not None
+            )
+            possible = not backend.lists_cheaply or (has_registry and bool(self.registry))
             if not possible:
                 listing = backend.listing() if store._session.mode == "r" else self._contents.listing()
                 possible = bool(listing.named(DESCRIPTION))
