@@ -87,7 +87,9 @@ _PLACES: dict[str, str] = {
         "ones ones_like pack pack_array permute_dims reshape save set_blocksize set_compressor set_releasegil "
         "squeeze stack take take_along_axis transpose uninit unpack unpack_array zeros zeros_like"
     ),
-    "_integrity": "CheckReport Finding SalvageReport check salvage",
+    "_integrity.check_frames": "check",
+    "_integrity.report": "CheckReport Finding",
+    "_integrity.salvage_stores": "SalvageReport salvage",
     "_opening": (
         "load_array load_tensor pack_array2 pack_tensor save_array save_tensor unpack_array2 unpack_tensor"
     ),
@@ -104,7 +106,8 @@ _PLACES: dict[str, str] = {
     "objectarray": "ObjectArray",
     "tree_store": "TreeStore",
 }  # fmt: skip
-_later = _on_demand(__name__, _PLACES, _MODULES := (*list(_PLACES)[5:], "blosc2_ext"))
+_MODULES = (*(place for place in _PLACES if not place.startswith("_")), "blosc2_ext")
+_later = _on_demand(__name__, _PLACES, _MODULES)
 _NAMES = (*" ".join(_PLACES.values()).split(), *_MODULES)
 if _TYPE_CHECKING:
     from blosc2 import blosc2_ext as blosc2_ext

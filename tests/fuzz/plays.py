@@ -104,7 +104,7 @@ def play_salvage(rec: Recorder, path: Path, source: str | None, rng: random.Rand
 
 
 def _kind(path: Path) -> str:
-    from blosc2._integrity.check_stores import kind_of_path
+    from blosc2._integrity.check_frames import kind_of_path
 
     return str(kind_of_path(str(path)))
 

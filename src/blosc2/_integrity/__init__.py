@@ -9,14 +9,19 @@ from typing import TYPE_CHECKING
 from blosc2._core.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from blosc2._integrity.check_frames import check_opened
-    from blosc2._integrity.check_stores import check, check_store
+    from blosc2._integrity.check_frames import check, check_opened, check_store
+    from blosc2._integrity.check_stores import (
+        check_archive_file,
+        check_directory_store,
+        check_embedded,
+        check_embedded_file,
+    )
     from blosc2._integrity.report import CheckReport, Finding
     from blosc2._integrity.salvage_stores import SalvageReport, salvage
 else:
     __getattr__ = on_demand(__name__, {
-        "check_frames": "check_opened",
-        "check_stores": "check check_store",
+        "check_frames": "check check_opened check_store",
+        "check_stores": "check_archive_file check_directory_store check_embedded check_embedded_file",
         "report": "CheckReport Finding",
         "salvage_stores": "SalvageReport salvage",
     })  # fmt: skip

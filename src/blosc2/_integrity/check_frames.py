@@ -1,7 +1,12 @@
-"""Checking one array, super-chunk or list: a file, a directory of chunk files, or an open object."""
+"""`check`: what is at a path, and who looks at it; and checking what is one frame.
+
+That is an array, super-chunk or list: in a file, a directory of chunk files, or open. `check_stores` checks stores, and
+is imported for these alone.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Container, Iterator
@@ -9,7 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from blosc2._backends import FRAME_MAGIC
+from blosc2 import _integrity
+from blosc2._backends import EMBED, FRAME_MAGIC
 from blosc2._core.allocation import allowed, too_much
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_checksums import check_chunk as check_stored_chunk
@@ -34,10 +40,108 @@ from blosc2._frames import (
     verify_frame,
 )
 from blosc2._functions import wrap
-from blosc2._integrity.report import FAULTS, MOST, CheckReport, Findings
+from blosc2._integrity.report import ARCHIVE, DIRECTORY, EMBEDDED, FAULTS, FRAME, MOST, CheckReport, Findings
 from blosc2._lists import LENGTHS, stored_lengths
-from blosc2._options import OPAQUE_KINDS, absolute_path
-from blosc2.exceptions import FormatError, UnsafeDeserializationError, UnsupportedKindError
+from blosc2._options import OPAQUE_KINDS, absolute_path, local_path
+from blosc2.exceptions import FormatError, MissingFileError, UnsafeDeserializationError, UnsupportedKindError
+
+
+def check(path: str | bytes | os.PathLike[Any], *, progress: Callable[[int, int], object] | None = None) -> CheckReport:
+    """Read all of an array or store, and report what is damaged.
+
+    It checks the structure, the checksums, and that every chunk decodes to its size. In a file that this package wrote
+    and no other program changed, a wrong bit anywhere is found. Files of other programs are checked as far as possible,
+    and listed as unverified. Nothing is modified, and memory is bounded by the largest chunk.
+
+    Parameters
+    ----------
+    path : str, bytes or path
+        A file or directory of any kind that `open` takes, however damaged.
+    progress : callable, optional
+        Called from time to time with the bytes checked so far and the bytes in all. An exception that it raises ends
+        the check.
+
+    Returns
+    -------
+    CheckReport
+        A sequence of findings, empty if nothing is wrong. Each names file, key, byte and problem. Its attributes
+        `unverified` and `notes` list findings that are not damage.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is nothing at this path.
+    MemoryError, OSError
+        There is too little memory, or there are too many open files or threads: this says nothing of the file.
+
+    See Also
+    --------
+    salvage : Copy what is whole of a damaged file.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import blosc2
+    >>> path = os.path.join(tempfile.mkdtemp(), "ones.b2nd")
+    >>> _ = blosc2.ones((2, 3), urlpath=path)
+    >>> blosc2.check(path).ok
+    True
+    >>> with open(path, "r+b") as file:
+    ...     _ = file.truncate(150)
+    >>> for finding in blosc2.check(path):
+    ...     print(finding.offset, finding.problem)
+    16 the frame says it has ... bytes and there are 150: cut short or damaged; restore the file from a copy, or ...
+    """
+    name = absolute_path(local_path(path))
+    found = Findings(name, progress)
+    kind = kind_of_path(name)
+    if kind == DIRECTORY:
+        _integrity.check_directory_store(name, found)
+    elif kind == ARCHIVE:
+        found.of_one_version(name, lambda: _integrity.check_archive_file(name, found))
+    elif kind == EMBEDDED:
+        found.total = os.path.getsize(name)
+        found.of_one_version(name, lambda: _integrity.check_embedded_file(name, found))
+    else:
+        found.of_one_version(name, lambda: check_path(name, found))
+    return found.report()
+
+
+def check_store(store: str | bytes, progress: Callable[[int, int], object] | None = None) -> CheckReport:
+    """Check a store: the file or directory at a path, or the bytes of the frame of a store in memory."""
+    if isinstance(store, str):
+        return check(store, progress=progress)
+    found = Findings("in memory", progress)
+    found.total = len(store)
+    _integrity.check_embedded((Source.of_buffer(store), 0, -1), found)
+    return found.report()
+
+
+def kind_of_path(path: str) -> str:
+    """What is at a path, or should be by its name; `FileNotFoundError` where nothing is."""
+    if not os.path.exists(path):
+        raise MissingFileError(errno.ENOENT, "No such file or directory: there is nothing to look at", path)
+    suffix = os.path.splitext(path)[1]
+    if os.path.isdir(path):
+        store = suffix in (".b2d", ".b2z", ".b2e") or os.path.exists(os.path.join(path, EMBED))
+        return FRAME if is_directory_frame(path) and not store else DIRECTORY
+    if suffix in (".b2d", ".b2z"):
+        return ARCHIVE
+    if suffix == ".b2e":
+        return EMBEDDED
+    return _kind_of_file(path)
+
+
+def _kind_of_file(path: str) -> str:
+    """What the content of a file says that it is."""
+    try:
+        source = open_regular(path)
+        head = source.read(0, min(4, source.size))
+        if head in (b"PK\3\4", b"PK\5\6"):
+            return ARCHIVE
+    except FAULTS:
+        pass
+    return FRAME
 
 
 def check_path(path: str, found: Findings) -> None:

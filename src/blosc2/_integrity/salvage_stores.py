@@ -34,14 +34,20 @@ from blosc2._core.io.source import Source
 from blosc2._core.zip.archive import Archive
 from blosc2._files import NewFile, Owner
 from blosc2._frames import FrameUpdate, buffers_with_checksums, is_directory_frame, unpack, verify_frame, write_frame
-from blosc2._integrity.check_frames import check_byte_range, is_frame_at, is_whole_frame, open_regular, opened
+from blosc2._integrity.check_frames import (
+    check_byte_range,
+    is_frame_at,
+    is_whole_frame,
+    kind_of_path,
+    open_regular,
+    opened,
+)
 from blosc2._integrity.check_stores import (
     DESCRIPTOR,
     LOCAL,
     crc32_of,
     far,
     key_of,
-    kind_of_path,
     member_key,
     read_directory,
     walk,
