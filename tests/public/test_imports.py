@@ -27,7 +27,7 @@ ON_DEMAND = sorted(
 WRITERS = {
     "blosc2._stores.changes", "blosc2._stores.transaction", "blosc2._stores.new_keys",
     "blosc2._stores.automatic_publishing", "blosc2._stores.open_stores",
-    "blosc2._stores.leaves.leaf_setting", "blosc2._stores.leaves.many_frames",
+    "blosc2._stores.leaves.leaf_setting", "blosc2._stores.leaves.live_leaf", "blosc2._stores.leaves.many_frames",
     "blosc2._stores.tree.tree_changes", "blosc2._stores.copy_store",
     "blosc2._backends.writer_lock", "blosc2._backends.zip.publishing",
     "blosc2._backends.directory.publishing", "blosc2._backends.embedded.writing",

@@ -28,6 +28,7 @@ from blosc2._core.io.sharing import Lock
 from blosc2._core.io.source import Source
 from blosc2._core.leaves.leaf_access import LeafAccess
 from blosc2._core.leaves.leaf_reader import LeafBatch
+from blosc2._core.leaves.store_state import Change
 from blosc2._files import lasting
 from blosc2._frames import Stored
 from blosc2._options import StoreOptions
@@ -36,7 +37,6 @@ from blosc2._stores.contents import Contents, KeyFollower, forget_published_keys
 from blosc2._stores.leaves import open_leaves
 from blosc2._stores.leaves.advice import advise
 from blosc2._stores.leaves.leaf import read_only
-from blosc2._stores.leaves.live_leaf import clear, delete, pop, popitem, remove_taken, setdefault
 from blosc2._stores.leaves.open_leaves import OpenLeaves
 from blosc2._stores.leaves.read_many import LeafItems, Values, batch_of_members, read_and_learn, read_many
 from blosc2._stores.pending import PendingChanges
@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from blosc2._files import Compaction, Progress
     from blosc2._integrity.report import CheckReport
     from blosc2._stores.transaction import Transaction
+
+# Marks an argument that was not given.
+_MISSING: Any = object()
 
 
 class Store(LeafAccess, MutableMapping[str, Any]):
@@ -253,7 +256,72 @@ class Store(LeafAccess, MutableMapping[str, Any]):
         with self._lock:
             _stores.set_leaf(self, key, value)
 
-    _delete, clear, pop, popitem, setdefault, _remove_taken = delete, clear, pop, popitem, setdefault, remove_taken
+    def _delete(self, key: str) -> None:
+        """Delete a leaf that `LeafSetter` has not removed: it may not know this version of the store yet."""
+        if _stores.remove_small(self, key):
+            return
+        key = self._absolute(key)
+        self._session.check_writable("delete items", key)
+        with self._lock, Change(self._session):
+            if not self._contents.has(key):
+                raise self._missing_key(key)
+            _stores.changes.remove_at_once(self, key)
+
+    def clear(self) -> None:
+        """Delete all keys."""
+        self._session.check_writable("delete items")
+        with self._lock, Change(self._session), _stores.AllOrNone(self):
+            _stores.changes.remove_group(self, "")
+            for key in self._contents.keys():  # noqa: SIM118 - no mapping
+                _stores.changes.remove(self, key)
+
+    def pop(self, key: str, default: Any = _MISSING) -> Any:
+        """Remove a leaf and return it; it stays readable. For a missing key, return the default if given.
+
+        Raises
+        ------
+        KeyError
+            There is no such key, and no default is given.
+        TypeError
+            The key is that of a group, or of an object of another package; ``del`` removes these and all below them.
+        """
+        with self._lock:
+            try:
+                leaf = self[key]
+            except KeyError:
+                if default is _MISSING:
+                    raise
+                return default
+            self._remove_taken(key, leaf)
+            return leaf
+
+    def _remove_taken(self, key: str, _: Any) -> None:
+        """Remove a leaf that is taken out; a `TreeStore` refuses what is none."""
+        del self[key]
+
+    def popitem(self) -> tuple[str, Any]:
+        """Remove the first leaf, in the order of the keys, and return its key and the leaf.
+
+        Raises
+        ------
+        KeyError
+            There is no leaf.
+        """
+        with self._lock:
+            for key in self:
+                leaf = self[key]
+                del self[key]
+                return key, leaf
+        raise StoreKeyError("popitem(): there is no leaf", path=self._path)
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """Return the leaf of a key; if there is none, set it to the default first."""
+        with self._lock:
+            try:
+                return self[key]
+            except KeyError:
+                self[key] = default
+            return default
 
     def update(self, other: Items = (), /, **more: Any) -> None:  # type: ignore[override]  # one for all of its forms
         """Set many keys, from a mapping or from pairs of key and value, like a dict; if anything raises, none of them.
