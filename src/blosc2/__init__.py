@@ -89,7 +89,7 @@ _PLACES: dict[str, str] = {
     ),
     "_integrity.check_frames": "check",
     "_integrity.report": "CheckReport Finding",
-    "_integrity.salvage_stores": "SalvageReport salvage",
+    "_integrity.recovery": "SalvageReport salvage",
     "_opening": (
         "load_array load_tensor pack_array2 pack_tensor save_array save_tensor unpack_array2 unpack_tensor"
     ),

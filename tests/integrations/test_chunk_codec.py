@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._tools.integrations.zarr_files.references import ChunkCodec
+from blosc2._tools.integrations.references import ChunkCodec
 from blosc2.exceptions import FormatError
 
 # shape, chunks, blocks, dtype
@@ -140,7 +140,7 @@ def test_damaged_chunks(rng: np.random.Generator) -> None:
 
 def test_numcodecs() -> None:
     numcodecs = pytest.importorskip("numcodecs")
-    from blosc2._tools.integrations.zarr_files.numcodecs_codec import Blosc2Chunk
+    from blosc2._tools.integrations.numcodecs_codec import Blosc2Chunk
 
     numcodecs.register_codec(Blosc2Chunk)
     expected = items((20, 30), "f4")

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of these programs
 def codecs() -> None:
     """What the entry points of an installed package do."""
     numcodecs = pytest.importorskip("numcodecs")
-    from blosc2._tools.integrations.zarr_files import numcodecs_codec, zarr_codec
+    from blosc2._tools.integrations import numcodecs_codec, zarr_codec
 
     zarr.registry.register_codec("blosc2_chunk", zarr_codec.Blosc2Chunk)
     zarr.registry.register_codec("numcodecs.blosc2_chunk", zarr_codec.Blosc2Chunk)

@@ -44,7 +44,7 @@ STORES = {".b2z": blosc2.TreeStore, ".b2d": blosc2.TreeStore, ".b2e": blosc2.Emb
 def codecs() -> None:
     """What the entry points of an installed package do."""
     numcodecs = pytest.importorskip("numcodecs")
-    from blosc2._tools.integrations.zarr_files import numcodecs_codec, zarr_codec
+    from blosc2._tools.integrations import numcodecs_codec, zarr_codec
 
     zarr.registry.register_codec("blosc2_chunk", zarr_codec.Blosc2Chunk)
     numcodecs.register_codec(numcodecs_codec.Blosc2Chunk)
@@ -261,7 +261,7 @@ def test_fields_of_big_endian_numbers(tmp_path: Path) -> None:
 
 
 def test_too_many_chunks_that_are_stored_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blosc2._tools.integrations.zarr_files.references._MOST_SPECIAL", 10)
+    monkeypatch.setattr("blosc2._tools.integrations.references._MOST_SPECIAL", 10)
     path = str(tmp_path / "a.b2nd")
     blosc2.zeros((1 << 40,), chunks=(1 << 20,), blocks=(1 << 16,), urlpath=path, mode="w")
     assert list(blosc2.zarr_references(path)["refs"]) == ["zarr.json"]
@@ -278,7 +278,7 @@ def test_too_much_to_be_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with blosc2.EmbedStore(path, mode="w") as store:
         store["/x"] = np.random.default_rng(1).random(400_000)
     references = blosc2.zarr_references(path)
-    monkeypatch.setattr("blosc2._tools.integrations.zarr_files.references._MOST_COPIED", 1000)
+    monkeypatch.setattr("blosc2._tools.integrations.references._MOST_COPIED", 1000)
     if any(isinstance(ref, str) and ref.startswith("base64:") for ref in references["refs"].values()):
         with pytest.raises(ConversionError, match=r"convert it to a \.b2z first"):
             blosc2.zarr_references(path)
@@ -362,7 +362,7 @@ def test_damaged_chunks_in_zarr(tmp_path: Path) -> None:
 
 
 def test_zarr_writes_with_the_codec(tmp_path: Path) -> None:
-    from blosc2._tools.integrations.zarr_files.zarr_codec import Blosc2Chunk
+    from blosc2._tools.integrations.zarr_codec import Blosc2Chunk
 
     codec = Blosc2Chunk(chunks=(20, 30), blocks=(10, 10), itemsize=4, codec="LZ4")
     with warnings.catch_warnings():

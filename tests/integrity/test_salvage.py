@@ -20,7 +20,7 @@ import blosc2
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._frames.metadata import pack
-from blosc2._integrity.salvage_stores import why_not
+from blosc2._integrity.recovery import why_not
 from blosc2._tools.cli import main
 from blosc2.exceptions import FormatError
 

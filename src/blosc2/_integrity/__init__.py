@@ -16,12 +16,12 @@ if TYPE_CHECKING:
         check_embedded,
         check_embedded_file,
     )
+    from blosc2._integrity.recovery import SalvageReport, salvage
     from blosc2._integrity.report import CheckReport, Finding
-    from blosc2._integrity.salvage_stores import SalvageReport, salvage
 else:
     __getattr__ = on_demand(__name__, {
         "check_frames": "check check_opened check_store",
         "check_stores": "check_archive_file check_directory_store check_embedded check_embedded_file",
+        "recovery": "SalvageReport salvage",
         "report": "CheckReport Finding",
-        "salvage_stores": "SalvageReport salvage",
     })  # fmt: skip

@@ -11,8 +11,8 @@ from blosc2._core.on_demand import on_demand
 if TYPE_CHECKING:
     from blosc2._tools.cli import main
     from blosc2._tools.converting.conversion import ConversionReport, LeftOut, convert
+    from blosc2._tools.integrations.references import zarr_references
     from blosc2._tools.integrations.writing import add_xarray_accessor, to_store
-    from blosc2._tools.integrations.zarr_files.references import zarr_references
     from blosc2._tools.loading.loader import Loader
     from blosc2._tools.loading.patches import PatchSampler, foreground_index
     from blosc2._tools.loading.samples import BatchList, Permutation, Samples, large_memory, stacked
@@ -22,7 +22,7 @@ else:
         "cli": "main",
         "converting.conversion": "ConversionReport LeftOut convert",
         "integrations.writing": "add_xarray_accessor to_store",
-        "integrations.zarr_files.references": "zarr_references",
+        "integrations.references": "zarr_references",
         "loading.loader": "Loader",
         "loading.patches": "PatchSampler foreground_index",
         "loading.samples": "BatchList Permutation Samples large_memory stacked",

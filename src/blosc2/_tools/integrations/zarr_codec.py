@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from zarr.abc.codec import BytesBytesCodec
 
-from blosc2._tools.integrations.zarr_files.references import NAME, ChunkCodec
+from blosc2._tools.integrations.references import NAME, ChunkCodec
 
 
 class Blosc2Chunk(BytesBytesCodec):  # type: ignore[misc]

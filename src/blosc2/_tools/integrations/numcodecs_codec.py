@@ -7,7 +7,7 @@ from typing import Any
 import numcodecs.abc
 from numcodecs.compat import ensure_contiguous_ndarray, ndarray_copy
 
-from blosc2._tools.integrations.zarr_files.references import NAME, ChunkCodec
+from blosc2._tools.integrations.references import NAME, ChunkCodec
 
 
 class Blosc2Chunk(numcodecs.abc.Codec):  # type: ignore[misc]

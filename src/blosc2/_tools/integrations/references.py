@@ -1,4 +1,8 @@
-"""References by which zarr reads arrays and stores where they are, and the codec of their chunks; without zarr."""
+"""References by which zarr reads arrays and stores where they are, and the codec of their chunks; without zarr.
+
+`zarr_codec` and `numcodecs_codec` have the classes for these two, which find them by entry points; nothing else imports
+them.
+"""
 
 from __future__ import annotations
 
