@@ -112,80 +112,10 @@ _NAMES = (*" ".join(_PLACES.values()).split(), *_MODULES)
 if _TYPE_CHECKING:
     from blosc2 import blosc2_ext as blosc2_ext
     from blosc2._arrays import are_partitions_aligned, are_partitions_behaved, compute_chunks_blocks
-    from blosc2._functions import (
-        arange,
-        array,
-        asarray,
-        astype,
-        clib_info,
-        compress,
-        compress2,
-        compressor_list,
-        concat,
-        copy,
-        decompress,
-        decompress2,
-        empty,
-        empty_like,
-        expand_dims,
-        eye,
-        frombuffer,
-        fromiter,
-        full,
-        full_like,
-        get_blocksize,
-        get_cbuffer_sizes,
-        get_clib,
-        get_compressor,
-        get_cpu_info,
-        get_slice_nchunks,
-        linspace,
-        matrix_transpose,
-        nans,
-        ones,
-        ones_like,
-        pack,
-        pack_array,
-        permute_dims,
-        reshape,
-        save,
-        set_blocksize,
-        set_compressor,
-        set_releasegil,
-        squeeze,
-        stack,
-        take,
-        take_along_axis,
-        transpose,
-        uninit,
-        unpack,
-        unpack_array,
-        zeros,
-        zeros_like,
-    )
+    from blosc2._functions import *
     from blosc2._integrity import CheckReport, Finding, SalvageReport, check, salvage
-    from blosc2._opening import (
-        load_array,
-        load_tensor,
-        pack_array2,
-        pack_tensor,
-        save_array,
-        save_tensor,
-        unpack_array2,
-        unpack_tensor,
-    )
-    from blosc2._tools import (
-        ConversionReport,
-        Loader,
-        PatchSampler,
-        Permutation,
-        Samples,
-        convert,
-        foreground_index,
-        merge,
-        to_store,
-        zarr_references,
-    )
+    from blosc2._opening import *
+    from blosc2._tools import *
     from blosc2.batch_array import Batch, BatchArray
     from blosc2.core import (
         BlockCacheStats,
