@@ -59,7 +59,6 @@ def printable(text: str) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """What an error says, in one line."""
     text = str(error)
     if isinstance(error, KeyError) and type(error) is KeyError:
         text = str(error.args[0]) if error.args else ""
@@ -288,7 +287,6 @@ _OTHERS = "#999999"
 
 
 def escaped(text: object) -> str:
-    """A text of a file, or of a user, as HTML in one line."""
     return escape(printable(str(text)))
 
 
@@ -299,7 +297,6 @@ def page(title: str, *parts: str) -> str:
 
 
 def definition_table(rows: Iterable[tuple[str, object]]) -> str:
-    """A table of names and values."""
     inner = "".join(f'<tr><th scope="row">{escaped(name)}</th><td>{escaped(value)}</td></tr>' for name, value in rows)
     return f"<table><tbody>{inner}</tbody></table>"
 
@@ -354,7 +351,6 @@ class Node(NamedTuple):
 
 
 def as_text(root: Node) -> str:
-    """The tree as lines."""
     summary = root.summary()
     return "\n".join([printable(root.name) + (f"  {summary}" if summary else ""), *_tree_lines(root, "")])
 

@@ -133,7 +133,6 @@ def kind_of_path(path: str) -> str:
 
 
 def _kind_of_file(path: str) -> str:
-    """What the content of a file says that it is."""
     try:
         source = open_regular(path)
         head = source.read(0, min(4, source.size))
@@ -311,7 +310,6 @@ def check_byte_range(source: Source, offset: int, length: int, found: Findings, 
 
 
 def is_whole_frame(source: Source, offset: int, length: int) -> bool:
-    """Whether nothing is wrong with the frame in a byte range."""
     trouble = Findings("")
     check_byte_range(source, offset, length, trouble)
     return not trouble.damage
@@ -381,7 +379,6 @@ def prepare(frame: Frame) -> None:
 
 
 def _check_metalayers(frame: Frame, found: Findings) -> bool:
-    """Whether the content of each metalayer is a value."""
     sound = True
     for name, content in frame.metalayers().items():
         if name == "b2nd":
@@ -498,7 +495,6 @@ def _stored_sizes(frame: Frame, stored: Any, found: Findings, known: set[int]) -
 
 
 def _are_too_many(faults: int, found: Findings) -> bool:
-    """Whether so many chunks are damaged that no more are looked at."""
     if faults == MOST:
         found.add("there are more chunks that are damaged; no more are looked at")
     return faults == MOST
@@ -559,7 +555,6 @@ def _check_values(frame: Frame, found: Findings) -> None:
 
 
 def _check_lengths(frame: Frame, lengths: dict[int, int], found: Findings) -> None:
-    """Compare how many items batches have with what is written of that."""
     told = stored_lengths(frame)
     if told is None:
         return

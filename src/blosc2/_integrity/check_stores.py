@@ -65,7 +65,6 @@ class EmbeddedKeys(set[str]):
 
 
 def check_embedded_file(path: str, found: Findings) -> EmbeddedKeys:
-    """Check a file of embedded values; the keys that it has."""
     source = opened(path, found)
     return EmbeddedKeys() if source is None else check_embedded((source, 0, -1), found, tail=True)
 
@@ -160,7 +159,6 @@ _WENT: Final = "it went while the store was checked: a writer is at work, so che
 
 
 def check_directory_store(root: str, found: Findings) -> None:
-    """Check a directory that is to be a store."""
     files = list(walk(root, found))
     found.total = sum(size_of(os.path.join(root, name)) for name in files)
     embedded = EmbeddedKeys()
@@ -312,7 +310,6 @@ def check_file_checksum(source: Source, archive: Archive | None, found: Findings
 
 
 def end_position(source: Source, archive: Archive) -> int:
-    """Where the end record of an archive begins."""
     at = int(archive.directory_offset + archive.directory_size)
     if source.read(at, 4) == b"PK\6\6":
         at += 12 + int.from_bytes(source.read(at + 4, 8), "little") + 20
@@ -446,7 +443,6 @@ class _Check:
             self._check_leaves(truth)
 
     def _pages_hold(self) -> bool:
-        """Check each page against its checksum."""
         start = self.catalog.start
         count = -(-self.sums_at // _PAGE)
         sums = self.source.read(start + self.sums_at, 4 * count)
@@ -533,7 +529,6 @@ class _Check:
         return False
 
     def _compare(self, key: str, offset: int, description: bytes, at: int) -> None:
-        """Compare what the catalog says of a leaf with the leaf."""
         if not description:
             return
         if key.endswith("/" + ATTRIBUTES):  # of which a catalog says no more
@@ -582,7 +577,6 @@ def member_key(name: str) -> str | None:
 
 
 def check_archive_file(path: str, found: Findings) -> None:
-    """Check a file that is to be a `.b2z`."""
     source = opened(path, found)
     if source is None:
         return
@@ -604,7 +598,6 @@ def check_archive_file(path: str, found: Findings) -> None:
 
 
 def read_directory(source: Source, archive: Archive) -> list[Member]:
-    """The records of an archive's directory."""
     data = source.read(archive.directory_offset, archive.directory_size)
     members = []
     at = 0
@@ -774,7 +767,6 @@ def _check_checksum(
 
 
 def crc32_of(source: Source, offset: int, length: int) -> int:
-    """The checksum of a member's data."""
     crc = 0
     for at in range(offset, offset + length, _PIECE):
         crc = zlib.crc32(source.read(at, min(_PIECE, offset + length - at)), crc)

@@ -383,7 +383,6 @@ def _table_before(source: Source, start: int, end: int) -> tuple[int, int] | Non
 
 # ------------------------------------------------------------------ parts of a frame
 def _entries(frame: Frame, lost: Findings) -> dict[str, bytes]:
-    """The metadata entries that can be read, as they are stored."""
     kept: dict[str, bytes] = {}
     try:
         names = frame.vlmeta_names()
@@ -400,7 +399,6 @@ def _entries(frame: Frame, lost: Findings) -> dict[str, bytes]:
 
 
 def _metalayers(frame: Frame, lost: Findings) -> dict[str, bytes]:
-    """The metalayers whose content is a value, and that of the array."""
     kept: dict[str, bytes] = {}
     for name, content in frame.metalayers().items():
         if "\0" in name:
@@ -479,7 +477,6 @@ def _detached(frame: Frame, metalayers: dict[str, bytes], vlmeta: dict[str, byte
 
 
 def _filling(frame: Frame, index: int, fill: Any) -> bytes | int:
-    """A chunk of one value."""
     size = frame.chunksize
     if frame.variable:
         raise FormatError("chunks of different sizes cannot be filled", path=frame.source.path, key=frame.key)
@@ -702,7 +699,6 @@ def _outer_frames(byte_range: ByteRange, lost: Findings) -> Iterator[tuple[Frame
 
 
 def _entries_of(frame: Frame) -> dict[str, dict[str, Any]] | None:
-    """The map of values; None where there is none."""
     try:
         content = unpack(frame.vlmeta(MAP) or b"", deserialize="full", file_size=frame.file_size)
     except FAULTS:
@@ -844,7 +840,6 @@ class Found(NamedTuple):
 
 
 def recover_archive(source: Source, lost: Findings, fill: Any = None) -> Values:
-    """The leaves of an archive; what of it is lost is told."""
     try:
         archive = Archive(source, False)
     except FAULTS as error:
@@ -942,7 +937,6 @@ def _is_leaf(source: Source, name: str, one: Found | None) -> bool:
 
 
 def _recover(source: Source, one: Found, lost: Findings, fill: Any) -> ByteRange | None:
-    """The frame of a member."""
     key = None if one.name == EMBED else _key_of(one.name)
     lost = lost.at(None, key)
     if one.data + one.size > source.size:
@@ -1103,7 +1097,6 @@ def recover_single(path: str, lost: Findings, fill: Any) -> Recovered:
 
 
 def write_frame_to(path: str, kept: Recovered) -> None:
-    """Write what was recovered to a new file."""
     frame = kept.frame
     owner = Owner()
     owner.makedirs(os.path.dirname(path))
@@ -1117,7 +1110,6 @@ def write_frame_to(path: str, kept: Recovered) -> None:
 
 # ------------------------------------------------------------------ stores
 def recover_store(path: str, kind: str, lost: Findings, fill: Any) -> Values:
-    """The leaves of a store."""
     if kind == DIRECTORY:
         return _recover_directory(path, lost, fill)
     source = _source_of(path, lost)
@@ -1150,7 +1142,6 @@ def _recover_directory(root: str, lost: Findings, fill: Any) -> Values:
 
 
 def _recover_file(root: str, name: str, lost: Findings, fill: Any) -> ByteRange | None:
-    """The frame of a leaf's file."""
     path = os.path.join(root, name)
     key = key_of(name)
     try:

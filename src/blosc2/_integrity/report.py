@@ -160,14 +160,12 @@ class Findings:
 
     @property
     def damage(self) -> list[Finding]:
-        """What is wrong."""
         return [one for one in self.found if one.kind == "damage"]
 
     def add(
         self, problem: str, kind: Kind = "damage", *, key: str | None = None, offset: int | None = None,
         path: str | None = None,
     ) -> None:  # fmt: skip
-        """Note something."""
         self.found.append(Finding(path or self._file or self.path, key or self._key, offset, problem, kind))
 
     def unverified(self, problem: str, **where: Any) -> None:
@@ -206,14 +204,12 @@ class Findings:
         return result
 
     def advance(self, nbytes: int) -> None:
-        """So much more is done."""
         root = self._root
         root.done += nbytes
         if self._progress is not None:
             self._progress(min(root.done, root.total), root.total)
 
     def finish(self) -> None:
-        """All is done."""
         if self._progress is not None:
             self._progress(self.total, self.total)
 
@@ -231,7 +227,6 @@ _SCARCE: Final = (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
 
 
 def _advised(one: Finding) -> Finding:
-    """A finding that says what to do."""
     if one.kind != "damage" or any(word in one.problem for word in _ADVISED):
         return one
     return replace(one, problem=f"{one.problem}; {_ADVICE}")

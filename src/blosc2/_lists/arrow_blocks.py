@@ -109,7 +109,6 @@ class ArrowBlocks:
 
     @staticmethod
     def blocks(packed: Any, most: int) -> list[bytes]:
-        """These items as blocks."""
         return [_stream(packed.slice(at, most)) for at in range(0, len(packed), most)]
 
     @staticmethod
@@ -132,7 +131,6 @@ def _stream(array: Any) -> bytes:
 
 
 def _schema(packed: bytes) -> Any:
-    """The schema of all batches, checked."""
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(packed))
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -296,7 +294,6 @@ class _Table:
         return 0 if at is None else self._get(form, at)
 
     def table(self, number: int) -> _Table:
-        """A field that is a table."""
         at = self.position(number)
         if at is None:
             raise FormatError("not a valid Arrow stream: a message without its header")

@@ -36,7 +36,6 @@ class Layout(NamedTuple):
     arrow_schema: bytes | None
 
     def packed(self) -> bytes:
-        """The content of the metalayer."""
         return pack({
             "version": 1, "serializer": self.serializer, "items_per_block": self.items_per_block,
             "arrow_schema": self.arrow_schema,
@@ -105,7 +104,6 @@ def stored_lengths(frame: Frame) -> list[int] | None:
 
 
 def packed_lengths(lengths: list[int]) -> bytes:
-    """The content of that entry."""
     return pack({"batch_lengths": lengths})
 
 
@@ -200,7 +198,6 @@ class MsgpackBlocks:
 
     @staticmethod
     def packed(items: list[Any], schema: bytes | None) -> PackedList:  # noqa: ARG004
-        """All items, packed."""
         return PackedList(packed_value(items))
 
     @staticmethod
@@ -214,7 +211,6 @@ class MsgpackBlocks:
 
     @staticmethod
     def blocks(packed: PackedList, most: int) -> list[bytes]:
-        """Packed items as blocks."""
         blocks = packed.parts(most)
         if any(TUPLE_MARK in block[:16] and packed.item(n * most) == TUPLE_MARK for n, block in enumerate(blocks)):
             raise ValueError("can not serialize a block that begins with '__tuple__': that is how tuples are stored")

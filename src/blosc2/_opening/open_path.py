@@ -211,7 +211,6 @@ schunk_module.open = open
 
 
 def _suffix_there(name: str) -> str:
-    """The suffix with which there is a store of this name."""
     for suffix in _STORE_SUFFIXES:
         if os.path.lexists(name + suffix):
             return suffix
@@ -248,7 +247,6 @@ def _of_another_format(error: FormatError, name: str) -> FormatError:
 
 
 def _is_zip(name: str) -> bool:
-    """Whether a file starts as archives do."""
     source = Source.open(name)
     return source.size >= 4 and source.read(0, 4) in (b"PK\x03\x04", b"PK\x05\x06")
 
@@ -357,7 +355,6 @@ def from_cframe(cframe: Any, copy: bool = True, *, deserialize: str = "safe") ->
 
 
 def open_value(cframe: Any) -> Any:
-    """The object in a frame that lies in a value."""
     return from_cframe(cframe, copy=False, deserialize="full")
 
 

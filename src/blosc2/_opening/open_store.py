@@ -117,7 +117,6 @@ def _embed_store() -> type[EmbedStore]:
 
 
 def store_in_memory(store: Store, deserialize: str) -> EmbedStore:
-    """A store, copied to memory."""
     kind = _embed_store()
     if not isinstance(store, kind):
         raise NotImplementedError("stores of several files cannot be loaded into memory; open them with mode='r'")
@@ -125,12 +124,10 @@ def store_in_memory(store: Store, deserialize: str) -> EmbedStore:
 
 
 def store_in_frame(frame: Frame, deserialize: str) -> EmbedStore:
-    """The store that a frame holds."""
     return _embed_store()._from_buffer(frame.source, deserialize=deserialize)
 
 
 def _store_of(backend: TieredBackend, path: str, options: StoreOptions, given: dict[str, Any]) -> DictStore:
-    """The store with a backend that is open."""
     embedded, members = backend.embedded, backend.members
     assert embedded is not None
     kind = item_of(KINDS, str(embedded.kind), DictStore)

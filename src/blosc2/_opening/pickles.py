@@ -35,7 +35,6 @@ from blosc2.schunk import SChunk
 
 
 def reduce_stored(stored: Stored) -> tuple[Any, ...]:
-    """How an array or super-chunk travels."""
     handle, kind = stored._handle, type(stored)
     if isinstance(handle, LostHandle):
         return handle.recipe
@@ -72,7 +71,6 @@ def _how(handle: FrameHandle) -> dict[str, Any]:
 
 
 def revive(kind: type[Stored], cframe: bytes, deserialize: str, given: dict[str, Any]) -> Any:
-    """An object in memory from its bytes."""
     found = from_cframe(cframe, deserialize=deserialize)
     if not isinstance(found, Stored):  # a store, of which the super-chunk travelled
         found = schunk_from_cframe(cframe)
@@ -80,7 +78,6 @@ def revive(kind: type[Stored], cframe: bytes, deserialize: str, given: dict[str,
 
 
 def revive_view(base: NDArray, axes: Axes, kind: type[Stored]) -> Any:
-    """A view, of an array that travelled with it."""
     handle = base._handle
     if isinstance(handle, LostHandle):
         return handle.stand_in(kind)

@@ -46,12 +46,10 @@ def plain_encoding(
     codec: int, clevel: int, typesize: int = 1, last_filter: int = Filter.NOFILTER.value, *, blocksize: int = 0,
     splitmode: int = _AUTO_SPLIT,
 ) -> Encoding:  # fmt: skip
-    """An encoding with a codec, and one filter or none."""
     return Encoding(codec, 0, clevel, False, typesize, blocksize, splitmode, (*_NONE[1:], last_filter), _NONE)
 
 
 def with_metas(encoding: Encoding, metas: tuple[int, ...]) -> Encoding:
-    """An encoding with other metas of its filters."""
     return Encoding(*(fields_of(encoding)[:-1] + (metas,)))
 
 

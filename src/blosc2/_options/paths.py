@@ -150,7 +150,6 @@ class RemotePath(str):
 
     @property
     def suffix(self) -> str:
-        """The suffix of the object's name."""
         return os.path.splitext(re.sub(r"[?#].*", "", self.url, flags=re.DOTALL))[1].lower()
 
     @property

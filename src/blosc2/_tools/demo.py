@@ -175,7 +175,6 @@ class Progress:
         self._terminal = sys.stderr.isatty()
 
     def step(self, what: str = "") -> None:
-        """Note that one more step is done."""
         self._done += 1
         now = time.monotonic()
         if self._terminal and (now - self._shown > 0.05 or self._done == self._total):

@@ -149,7 +149,6 @@ class _Part:
             yield self._there(group), attributes_of(self.store, group)
 
     def leaf(self, key: str) -> Any:
-        """A leaf, by its key here."""
         found = self.store[key]
         if isinstance(found, ForeignObject):
             raise UnsupportedValueError(
@@ -210,11 +209,9 @@ class _Merged:
                 merged[name] = value
 
     def items(self) -> Iterator[tuple[str, Any]]:
-        """Keys and leaves to copy."""
         return ((there, part.leaf(here)) for there, (part, here) in self.leaves.items())
 
     def set_groups(self, store: Any) -> None:
-        """Make the groups with their attributes."""
         if not isinstance(store, TreeStore):
             having = [group or "/" for group, attributes in self.groups.items() if attributes]
             if having:

@@ -51,7 +51,6 @@ def _slice_of(axis: range) -> slice:
 
 
 def shape_of(axes: Sequence[Axis]) -> tuple[int, ...]:
-    """The shape of what is selected."""
     return tuple(len(axis) for axis in axes if isinstance(axis, range))
 
 
@@ -107,13 +106,11 @@ class Picture(NamedTuple):
     in_colour: bool
 
     def size(self) -> str:
-        """How many items are shown, and of how many."""
         shown = " x ".join(f"{length:,}" for length in self.items.shape[: len(self.whole)])
         total = " x ".join(f"{length:,}" for length in self.whole)
         return shown if shown == total else f"{shown} of {total}"
 
     def scale(self) -> str:
-        """What black and white stand for."""
         return "colours" if self.in_colour else f"{self.low:.6g} is black, {self.high:.6g} is white"
 
     def opaque_where_known(self) -> np.ndarray[Any, Any]:
@@ -129,7 +126,6 @@ class Picture(NamedTuple):
 
 
 def check_dtype(dtype: np.dtype[Any]) -> None:
-    """Refuse what is no number that can be a grey value."""
     if dtype.kind == "c":
         raise ValueError("complex numbers have no grey values; store their np.abs or np.angle, and show that")
     if dtype.names:
@@ -158,7 +154,6 @@ def middle_plane(axes: list[Axis], dtype: np.dtype[Any]) -> tuple[list[Axis], li
 
 
 def range_of(axis: Axis) -> range:
-    """The items of an axis of which several are selected."""
     assert isinstance(axis, range)
     return axis
 
@@ -212,7 +207,6 @@ def _contrast(
     items: np.ndarray[Any, Any], span: tuple[float, float] | None, percentiles: tuple[float, float] | None, *,
     in_colour: bool,
 ) -> tuple[float, float]:  # fmt: skip
-    """The numbers that become black and white."""
     if span:
         return span
     if percentiles:

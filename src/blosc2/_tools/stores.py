@@ -112,7 +112,6 @@ def put_in_place(partial: str, path: str, *, overwrite: bool) -> None:
 
 
 def remove(path: str) -> None:
-    """Remove a file or directory, if it is there."""
     if os.path.isdir(path) and not os.path.islink(path):
         Owner().remove_tree(path, strict=True)
     elif os.path.lexists(path):

@@ -38,7 +38,6 @@ _ALIGNED: Final = 64
 
 
 def aligned(nbytes: int) -> int:
-    """The room that so many bytes take."""
     return -(-nbytes // _ALIGNED) * _ALIGNED
 
 
@@ -241,7 +240,6 @@ class OwnSlots:
                 self._is_busy = False
 
     def _reusable(self, position: int, slot: _Slot) -> bool:
-        """Whether nobody has the last batch of a slot any more, here or there."""
         return bool(self._released[position] == slot.use) and (slot.last is None or slot.last.expired())
 
     def _begin(self, nbytes: int) -> None:

@@ -61,7 +61,6 @@ def salvage_path(path: str, out: str, fill: float | None) -> int:
 
 
 def run_demo(output: Path, patches: int, seed: int) -> int:
-    """Run the demo."""
     try:
         return demo.run(output, count=patches, seed=seed)
     except demo.DemoError as error:

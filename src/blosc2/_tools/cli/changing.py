@@ -265,7 +265,6 @@ def unpack(source: str, target: str | None, force: bool) -> None:
 
 
 def _new_path(source: str, target: str | None, suffix: str, *, force: bool) -> str:
-    """The path of a new store: the given one, or that of the source with another suffix."""
     path = target or os.path.splitext(with_slashes(source).rstrip("/"))[0] + suffix
     if os.path.lexists(path) and not force:
         raise LocationError(f"{path} exists; --force replaces it, a second argument names another")

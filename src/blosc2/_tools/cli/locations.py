@@ -95,7 +95,6 @@ def _may_be_store(path: str) -> bool:
 
 
 def need_store(found: Any, where: Location) -> Store:
-    """Refuse what is not a store."""
     if not isinstance(found, Store):
         raise LocationError(f"{where.path} is one {type(found).__name__}, not a store with keys")
     return found
@@ -162,7 +161,6 @@ def _expanded(store: Store, base: str, segments: tuple[str, ...], seen: set[tupl
 
 
 def one_key(store: Store, where: Location) -> str:
-    """The single key that a location names."""
     keys = list(matches(store, where))
     if len(keys) != 1:
         raise LocationError(f"{where}: this names {len(keys)} keys, and one is needed")
@@ -170,7 +168,6 @@ def one_key(store: Store, where: Location) -> str:
 
 
 def leaves_below(store: Store, key: str) -> Iterator[str]:
-    """The keys of all leaves at or below a key, in order."""
     if has_leaf(store, key):
         yield key
     yield from (leaf for leaf, is_group in in_order(store, key) if not is_group)

@@ -35,7 +35,6 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def print_json(value: Any) -> None:
-    """A value as JSON in one line."""
     click.echo(_json_text(value))
 
 

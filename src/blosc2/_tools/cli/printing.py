@@ -158,7 +158,6 @@ def _index_of_list(key: tuple[Any, ...]) -> Any:
 
 
 def _write_values(values: Any, key: int | slice, kind: str, output: str | None, *, force: bool) -> None:
-    """The values of a list, one a line, as Python writes them."""
     if kind != "text":
         raise click.BadParameter("values of lists are printed as text", param_hint="--format")
     with writing(output, force=force) as write:
@@ -365,7 +364,6 @@ def view(location: str, out: str | None, html: bool, force: bool) -> None:
 
 
 def _key(found: object, where: Location) -> str:
-    """The group or leaf that a location names, "" for all of it."""
     return one_key(need_store(found, where), where) if where.key else ""
 
 

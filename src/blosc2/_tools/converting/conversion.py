@@ -142,11 +142,9 @@ class ArrayItem:
 
     @property
     def nbytes(self) -> int:
-        """Uncompressed bytes."""
         return int(np.prod(self.shape, dtype=object)) * self.dtype.itemsize
 
     def whole(self) -> Items:
-        """All items."""
         return self.read(tuple(slice(0, n) for n in self.shape))
 
     @classmethod
@@ -177,7 +175,6 @@ class Source:
     """What is converted. Its items come in the same order each time."""
 
     def items(self) -> Iterator[Item]:
-        """All items."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -232,7 +229,6 @@ _PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 
 
 def format_of(path: str, name: str | None, *, target: bool = False) -> Format:
-    """The format with this name, or that of a path."""
     if name is not None:
         if name not in FORMATS:
             raise ConversionError(f"there is no format {name!r}; there are {', '.join(FORMATS)}")
@@ -252,7 +248,6 @@ def _by_suffix(path: str) -> Format | None:
 
 
 def _by_contents(path: str) -> Format | None:
-    """The format of a directory by what is in it."""
     if not os.path.isdir(path):
         return None
     with os.scandir(path) as entries:
@@ -276,7 +271,6 @@ def _unknown(path: str, *, target: bool) -> Format:
 
 
 def open_source(path: str, name: str | None) -> Source:
-    """The source at a path."""
     if not os.path.exists(path):
         raise FileNotFoundError(f"{legible(path)} does not exist")
     found = format_of(path, name)
@@ -285,7 +279,6 @@ def open_source(path: str, name: str | None) -> Source:
 
 
 def new_target(path: str, name: str | None, **options: Any) -> Target:
-    """A target that becomes the file at a path."""
     found = format_of(path, name, target=True)
     made: Target = found.load(found.target)(path, **options)
     return made
@@ -306,7 +299,6 @@ class Target:
         return False
 
     def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
-        """Write one item."""
         raise NotImplementedError
 
     def finish(self) -> None:

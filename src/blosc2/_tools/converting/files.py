@@ -155,7 +155,6 @@ class _Member:
 
 
 def open_numpy(path: str) -> Source:
-    """A ``.npy`` or ``.npz`` file."""
     return _Npz(path) if zipfile.is_zipfile(path) else _Npy(path)
 
 
@@ -283,7 +282,6 @@ _OTHERS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
 
 
 def read_tiff(path: str, key: str) -> Iterator[Item]:
-    """The series of pages of a TIFF file."""
     import tifffile
 
     with _damage_raises(path), tifffile.TiffFile(path) as file:
@@ -400,7 +398,6 @@ class _Folder(Source):
 
 
 def open_images(path: str) -> Source:
-    """A TIFF file, or a directory of images."""
     return _Folder(path) if os.path.isdir(path) else _Tiff(path)
 
 
@@ -523,7 +520,6 @@ class _Tar(Source):
 
 
 def open_records(path: str) -> Source:
-    """A tar file or an LMDB environment."""
     if os.path.isfile(path) and tarfile.is_tarfile(path):
         return _Tar(path)
     if path.lower().endswith(".tar"):
@@ -573,7 +569,6 @@ class Parquet(Source):
 
 
 def _is_list(kind: Any) -> bool:
-    """Whether values of a column are lists of one length."""
     from pyarrow import types
 
     return bool(types.is_fixed_size_list(kind))

@@ -104,7 +104,6 @@ def codec_of(array: NDArray) -> tuple[str, int]:
 
 
 def can_give_chunks(array: NDArray) -> bool:
-    """Whether the filter of HDF5 can decode the chunks of an array."""
     parameters = array.cparams
     return (
         array.size > 0

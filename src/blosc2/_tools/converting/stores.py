@@ -87,7 +87,6 @@ def _item_of(key: str, leaf: Any) -> Item:
 
 # ------------------------------------------------------------------ target
 def new_target(path: str, *, source: str, chunks: str, cparams: Any, resume: bool) -> Target:
-    """A store, or a file of one array."""
     keywords = {} if cparams is None else {"cparams": cparams}
     path = path.rstrip("/")
     if not path.endswith((*STORES, ".b2nd")) and path.lower().endswith((*STORES, ".b2nd")):
@@ -114,7 +113,6 @@ def _made_of(source: str, chunks: str, cparams: Any) -> dict[str, Any]:
 
 
 def new_array(item: ArrayItem, chunks: str, keywords: Mapping[str, Any], path: str | None = None) -> NDArray:
-    """The compressed array of an item, in memory or in a new file."""
     # The file is a part of what is published later, and then it is synced.
     where: dict[str, Any] = {} if path is None else {"urlpath": path, "mode": "w", "durable": False}
     plan, stored = _planned(item, chunks, {**keywords, **where})

@@ -53,14 +53,12 @@ class Part(NamedTuple):
         return plan
 
     def number(self, block: tuple[int, ...]) -> int:
-        """The number of a block, in C order."""
         number = 0
         for index, bounds in zip(block, self.bounds, strict=True):
             number = number * (len(bounds) - 1) + index
         return number
 
     def box(self, block: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The first item of a block, and its lengths."""
         starts = tuple(bounds[index] for index, bounds in zip(block, self.bounds, strict=True))
         stops = tuple(bounds[index + 1] for index, bounds in zip(block, self.bounds, strict=True))
         return starts, tuple(stop - start for start, stop in zip(starts, stops, strict=True))
@@ -231,7 +229,6 @@ class ScratchFolder:
         self._count = 0
 
     def new_path(self) -> str:
-        """The path of another file."""
         if self._made is None:
             name = f".{os.path.basename(self._beside)}."
             self._made = tempfile.mkdtemp(".tmp", name, os.path.dirname(self._beside))

@@ -230,7 +230,6 @@ def write_dask(
     resume: bool = True,
     **compute: Any,
 ) -> None:
-    """Write arrays of dask; see `to_store`."""
     unknown = sorted(set(compute) - _COMPUTE)
     if unknown:
         raise TypeError(f"to_store got unexpected keywords for arrays of dask: {', '.join(unknown)}")
@@ -268,7 +267,6 @@ def write_dask(
 
 
 def _arrays_by_key(data: Any, key: str) -> dict[str, Any]:
-    """The arrays by the keys that they get."""
     if not isinstance(data, Mapping):
         return {"/" + key.strip("/"): data}
     prefix = "" if key == "/" else "/" + key.strip("/")
@@ -352,7 +350,6 @@ def _write_single(staged: StagedArray, path: str, attributes: Mapping[str, Any],
 
 
 def _publish(target: Any, path: str | None, arrays: Mapping[str, NDArray], mode: str) -> None:
-    """Give the store its new leaves, all at once."""
     if path is None:
         _set_all(target, arrays, mode)
         return

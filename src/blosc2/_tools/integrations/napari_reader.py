@@ -138,7 +138,6 @@ def _layer(name: str, levels: list[NDArray], attributes: Mapping[str, Any]) -> L
 
 
 def _axes(attributes: Mapping[str, Any], ndim: int) -> list[str]:
-    """The names of axes, as far as attributes say them."""
     for name in (DIMENSIONS, "axes"):
         found = attributes.get(name)
         if isinstance(found, (list, tuple)) and len(found) == ndim == len(set(map(str, found))):
@@ -147,7 +146,6 @@ def _axes(attributes: Mapping[str, Any], ndim: int) -> list[str]:
 
 
 def _scale(attributes: Mapping[str, Any], axes: list[str]) -> list[float] | None:
-    """The step along each axis."""
     sizes = attributes.get("voxel_sizes")
     space = [axis for axis, name in enumerate(axes) if name in _SPACE]
     if not isinstance(sizes, (list, tuple)) or len(sizes) != len(space):

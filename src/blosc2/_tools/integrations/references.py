@@ -64,7 +64,6 @@ class ChunkCodec:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all items of a chunk."""
         return self._geometry.size * self.itemsize
 
     def configuration(self) -> dict[str, Any]:
@@ -210,7 +209,6 @@ def array_documents(array: NDArray, attributes: dict[str, Any], zarr_format: int
 
 
 def group_documents(attributes: Mapping[str, Any], zarr_format: int) -> Iterator[tuple[str, str]]:
-    """The documents of a group: their names and texts."""
     if zarr_format == 2:
         yield ".zgroup", text_of({"zarr_format": 2})
         yield ".zattrs", text_of(attributes)
@@ -225,7 +223,6 @@ def text_of(value: Any) -> str:
 
 
 def chunk_name(index: tuple[int, ...], zarr_format: int) -> str:
-    """The name of a chunk below its array."""
     if zarr_format == 2:
         return ".".join(map(str, index)) or "0"
     return "/".join(("c", *map(str, index)))
@@ -343,7 +340,6 @@ class _References:
 
     # ------------------------------------------------------------------ groups
     def add_group(self, store: Any, group: str) -> None:
-        """A group, and all below it."""
         attributes = self._plain(group or "/", attributes_of(store, group))
         self._add_documents(group, group_documents(attributes, self._format))
         groups, leaves = children_of(store, group)

@@ -116,7 +116,6 @@ _CODED = ("units", "calendar", "scale_factor", "add_offset", "dtype", "_FillValu
 
 
 def is_of_dask(variable: Any) -> bool:
-    """Whether an array of dask holds the values of a variable."""
     return variable.chunks is not None and type(variable.data).__module__.partition(".")[0] == "dask"
 
 
@@ -249,7 +248,6 @@ class StoredGroup(AbstractDataStore):
         self._name, self._owned = name, owned
 
     def leaves(self) -> Iterator[tuple[str, Any]]:
-        """The leaves right in the group, by name."""
         if not isinstance(self.opened, Store):
             yield self._name, self.opened
             return
@@ -271,7 +269,6 @@ class StoredGroup(AbstractDataStore):
         return found
 
     def get_attrs(self) -> dict[str, Any]:
-        """The attributes of the group."""
         return shown_attributes(attributes_of(self.opened, self.group))
 
     def get_dimensions(self) -> dict[str, int]:

@@ -234,7 +234,6 @@ def write_xarray(
     region: Mapping[Any, Any] | str | None = None,
     encoding: Mapping[Any, Any] | None = None,
 ) -> None:
-    """Write a dataset, an array or a tree; see `to_store`."""
     if mode is None:
         mode = "r+" if region is not None else "a" if append_dim is not None else "w-"
     check_target_mode(mode, ("w", "w-", "a", "r+"))
@@ -348,7 +347,6 @@ class _GroupWriter:
         self._where = f"{legible(store.localpath)}, group {group or '/'!r}"
 
     def write(self, dataset: Any, region: Any, encoding: dict[Any, Any]) -> None:
-        """Write a dataset."""
         if None in dataset.variables:
             dataset = dataset.rename({None: UNNAMED})
         for name in [*dataset.variables, *dataset.dims]:

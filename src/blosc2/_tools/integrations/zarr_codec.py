@@ -21,11 +21,9 @@ class Blosc2Chunk(BytesBytesCodec):  # type: ignore[misc]
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
-        """The codec that metadata describe."""
         return cls(**data.get("configuration", {}))
 
     def to_dict(self) -> dict[str, Any]:
-        """What metadata say of the codec."""
         return {"name": NAME, "configuration": self._codec.configuration()}
 
     def __eq__(self, other: object) -> bool:

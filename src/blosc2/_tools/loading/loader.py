@@ -254,14 +254,12 @@ class Loader:
 
     # ------------------------------------------------------------------ batches
     def _batches(self, epoch: int, first: int) -> Iterator[Any]:
-        """The batches of an epoch from one on."""
         make = self._maker(epoch, max(1, get_nthreads() // max(1, self.workers)))
         if self.workers == 0:
             return map(make, range(first, len(self)))
         return ReadAhead(make, first, len(self), self.workers, self.prefetch)
 
     def _maker(self, epoch: int, nthreads: int) -> Callable[[int], Any]:
-        """What makes the batch of a number."""
         order, dataset, batch_of = self._order, self.dataset, self._batch_of
 
         def make(number: int) -> Any:

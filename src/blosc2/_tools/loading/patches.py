@@ -295,7 +295,6 @@ class PatchSampler(Dataset):
         return next(iter(found)), parts
 
     def _drawn(self, patch: tuple[int, int], volume: int, shape: tuple[int, ...]) -> Place:
-        """Draw the corner of a patch in a volume."""
         low, high = [], []
         for length, extent in zip(shape, self.shape, strict=True):
             missing = max(extent - length, 0)

@@ -208,7 +208,6 @@ class Order:
         self.batches = (self.own + (0 if self.drop_last else self.batch_size - 1)) // self.batch_size
 
     def numbers(self, epoch: int, batch: int) -> Integers:
-        """The samples of a batch."""
         if not 0 <= batch < self.batches:
             raise IndexError(f"batch {batch} of an epoch of {self.batches}")
         first = batch * self.batch_size
@@ -298,7 +297,6 @@ class ArrayRows:
         return {**self.__dict__, "_versions": {}, "_changed": changed}
 
     def label(self, number: int, name: str | None = None) -> str:
-        """A sample, for errors."""
         array = self.arrays[name if name in self.arrays else self.names[0]]
         where = array.urlpath
         return f"row {number}" if where is None else f"row {number} of {where}"
@@ -416,11 +414,9 @@ class StoreLeaves:
 
     # ------------------------------------------------------------------ reading
     def key(self, number: int, name: str | None) -> str:
-        """The key of a leaf."""
         return self.patterns[name].replace("{}", self.keys[number])
 
     def label(self, number: int, name: str | None = None) -> str:
-        """A sample, for errors."""
         return f"key {(self.key(number, name) if name in self.patterns else self.keys[number])!r}"
 
     def like(self, name: str | None) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -429,7 +425,6 @@ class StoreLeaves:
         return leaf.shape, leaf.dtype
 
     def leaf(self, number: int, name: str | None) -> NDArray:
-        """The array of a sample."""
         self.check()
         return self._leaf(number, name)[1]
 
@@ -454,7 +449,6 @@ Source: TypeAlias = ArrayRows | StoreLeaves
 
 
 def source_of(source: Any, fields: FieldNames, keys: Iterable[str] | None) -> Source:
-    """What samples are read from, of what a caller gives."""
     arrays: dict[str | None, NDArray]
     if isinstance(source, NDArray):
         arrays = {None: source}
@@ -657,7 +651,6 @@ class Dataset:
         return items
 
     def _stacked(self, samples: list[Any]) -> Any:
-        """A batch of what a transform gave."""
         return stacked(samples)
 
     def _fields_shown(self) -> str:
@@ -696,7 +689,6 @@ class Dataset:
         return self._batch(*self._split(numbers), get_nthreads() if nthreads is None else nthreads)
 
     def _split(self, numbers: Sequence[Number]) -> tuple[list[int], list[int]]:
-        """Epochs and numbers of samples, checked."""
         if not len(numbers):
             raise ValueError("a batch needs at least one sample")
         length = len(self)
@@ -836,7 +828,6 @@ class Samples(Dataset):
 
 @contextmanager
 def naming(where: str) -> Any:
-    """Add to errors where they were raised."""
     try:
         yield
     except Exception as error:

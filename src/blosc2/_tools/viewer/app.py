@@ -53,7 +53,6 @@ _TALLEST_STRIP = 16
 
 
 def table_of(rows: Rows, title: str = "") -> Text:
-    """Names and values in two columns."""
     found = Text()
     if title:
         found.append(printable(title) + "\n", "bold")
@@ -65,7 +64,6 @@ def table_of(rows: Rows, title: str = "") -> Text:
 
 
 def information(thing: Any, name: str) -> Text:
-    """Properties and attributes."""
     found = table_of(properties(thing), name)
     rows = attributes(thing)
     if rows:
@@ -146,7 +144,6 @@ class TextPane(Static):
     text = Text()
 
     def show(self, text: Text) -> None:
-        """Show another text."""
         self.text = text
         self.update(text)
 
@@ -347,7 +344,6 @@ class Viewer(App[None]):
 
     @property
     def pane(self) -> str:
-        """The name of the pane that is shown."""
         return self.query_one("#panes", TabbedContent).active
 
     def _in_turn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -515,7 +511,6 @@ class Viewer(App[None]):
         self._done = place
 
     def _place(self) -> tuple[Any, ...]:
-        """The window that the pane of values is to show."""
         return self.page, self.top, self.left, self.query_one("#values-pane", ValuesPane).content_size
 
     async def _picture(self) -> None:

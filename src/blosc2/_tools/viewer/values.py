@@ -62,7 +62,6 @@ class Page:
 
     @property
     def sides(self) -> list[int]:
-        """The axes of the plane."""
         return [side for side in (self.rows, self.columns) if side is not None]
 
     @property
@@ -138,15 +137,12 @@ class Page:
         return replace(self, other=others[(others.index(self.other) + 1) % len(others)])
 
     def next_rows(self) -> Page:
-        """The next axis goes down."""
         return self if self.columns is None else self._with_sides(self._free(self.rows, self.columns), self.columns)
 
     def next_columns(self) -> Page:
-        """The next axis goes to the right."""
         return self if self.columns is None else self._with_sides(self.rows, self._free(self.columns, self.rows))
 
     def transposed(self) -> Page:
-        """Rows become columns."""
         return self if self.columns is None else replace(self, rows=self.columns, columns=self.rows)
 
     def _free(self, axis: int | None, taken: int | None) -> int:
@@ -388,7 +384,6 @@ class Tally:
         self._empty = self._longest = 0
 
     def add(self, items: np.ndarray[Any, Any]) -> None:
-        """Count more items."""
         self.count += items.size
         if self._kind in "US":
             lengths = np.strings.str_len(items)
@@ -416,7 +411,6 @@ class Tally:
                 self._sum += items.sum(dtype=np.longdouble)
 
     def rows(self) -> Rows:
-        """What is shown."""
         found = [("items", f"{self.count:,}")]
         if self._kind in "US":
             return [*found, ("empty texts", f"{self._empty:,}"), ("longest", f"{self._longest:,}")]
@@ -465,7 +459,6 @@ def statistics(
 
 
 def rows_of(counted: dict[str, Tally], dtype: np.dtype[Any]) -> Rows:
-    """The rows of all tallies."""
     if dtype.names is None:
         return counted[""].rows()
     found = [(f"{name}: {what}", text) for name, tally in counted.items() for what, text in tally.rows()]
@@ -474,7 +467,6 @@ def rows_of(counted: dict[str, Tally], dtype: np.dtype[Any]) -> Rows:
 
 
 def statistics_of_items(items: np.ndarray[Any, Any]) -> Rows:
-    """The statistics of items that were read already."""
     counted = tallies(items.dtype)
     for name, tally in counted.items():
         tally.add(np.asarray(items[name] if name else items))
@@ -488,7 +480,6 @@ _LONGEST_ATTRIBUTE = 500
 
 
 def properties(thing: Any) -> Rows:
-    """Names and values of what an array, a store or a group is."""
     if isinstance(thing, ForeignObject):
         return [("kind", f"{thing.kind}, an object of another package"), *_text_rows(thing.description.items())]
     if isinstance(thing, Store):
