@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import blosc2
 from blosc2 import PatchSampler, foreground_index
-from blosc2._tools.loading.patches import cut_box, fill_outside, outside
+from blosc2._tools.loading.patches import cut_box, fill_outside
 
 SHAPES = [(9, 20, 17), (12, 8, 30), (5, 14, 14), (16, 16, 16)]
 
@@ -66,11 +66,6 @@ def test_boxes_are_cut_and_padded_as_numpy_does(data: st.DataObject) -> None:
     fill_outside(box, put, -5)
     box[(..., *put)] = volume[(..., *read)]
     assert np.array_equal(box, padded(volume, corner, size, -5))
-    counted = np.zeros(size, int)
-    counted[put] += 1
-    for slab in outside(put, size):
-        counted[slab] += 1
-    assert (counted == 1).all()
 
 
 @pytest.mark.parametrize("size", [(4, 4, 4), (5, 8, 14), (6, 20, 10), (18, 22, 31)])

@@ -609,7 +609,12 @@ def salvage(
     lost = Findings(name, progress)
     owner = Owner()
     if is_store:
-        values = recover_store(name, kind, lost, fill)
+        if kind == DIRECTORY:
+            values = _recover_directory(name, lost, fill)
+        else:
+            source = _source_of(name, lost)
+            embedded = kind == EMBEDDED
+            values = recover_embedded((source, 0, -1), lost, fill) if embedded else recover_archive(source, lost, fill)
         lost.finish()
         owner.check(target)  # who is told of progress may have forked
         recovered = write_store_to(target, values, lost)
@@ -646,13 +651,14 @@ def recover_embedded(byte_range: ByteRange, lost: Findings, fill: Any = None, *,
     kind: str | None = None
     registry: dict[str, Any] = {}
     for frame, current in _outer_frames(byte_range, lost):
-        entries = _entries_of(frame)
-        if entries is None:
+        entries = _map_of(frame, MAP, "full").get("embed_map")
+        if not isinstance(entries, dict):
             continue
+        entries = {key: entry for key, entry in entries.items() if is_safe(key) and isinstance(entry, dict)}
         if wanted is None:
             wanted = dict.fromkeys(entries, "")
             kind = next(filter(frame.metalayer, STORE_KINDS), None)
-            registry = _registry_of(frame)
+            registry = {key: value for key, value in _map_of(frame, REGISTRY, "safe").items() if is_safe(key)}
             if not current:
                 lost.note("a map of values that the header does not lead to was used; later changes are lost")
         bad, sound = _damaged_chunks(frame)
@@ -681,41 +687,26 @@ def recover_embedded(byte_range: ByteRange, lost: Findings, fill: Any = None, *,
 
 def _outer_frames(byte_range: ByteRange, lost: Findings) -> Iterator[tuple[Frame, bool]]:
     """The frame as it is, and versions that its header does not lead to, the newest first; which of both it is."""
-    frame: Frame | None
-    try:
+    with suppress(*FAULTS):
+        frame: Frame | None
         try:
             frame = Frame.open(*byte_range)
         except FAULTS:
             frame = without_end(byte_range, lost)
         if frame is not None:
             yield frame, True
-    except FAULTS:
-        pass
-    try:
+    with suppress(*FAULTS):
         for frame in older_versions(byte_range):
             yield frame, False
-    except FAULTS:
-        return
 
 
-def _entries_of(frame: Frame) -> dict[str, dict[str, Any]] | None:
+def _map_of(frame: Frame, name: str, deserialize: str) -> dict[Any, Any]:
+    """A metadata entry that is a map; an empty one where it cannot be read."""
     try:
-        content = unpack(frame.vlmeta(MAP) or b"", deserialize="full", file_size=frame.file_size)
-    except FAULTS:
-        return None
-    entries = content.get("embed_map") if isinstance(content, dict) else None
-    if not isinstance(entries, dict):
-        return None
-    return {key: entry for key, entry in entries.items() if is_safe(key) and isinstance(entry, dict)}
-
-
-def _registry_of(frame: Frame) -> dict[str, Any]:
-    try:
-        packed = frame.vlmeta(REGISTRY)
-        content = {} if packed is None else unpack(packed, file_size=frame.file_size)
+        content = unpack(frame.vlmeta(name) or b"", deserialize=deserialize, file_size=frame.file_size)
     except FAULTS:
         return {}
-    return {key: value for key, value in content.items() if is_safe(key)} if isinstance(content, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def _damaged_chunks(frame: Frame) -> tuple[set[int], bool]:
@@ -1109,15 +1100,6 @@ def write_frame_to(path: str, kept: Recovered) -> None:
 
 
 # ------------------------------------------------------------------ stores
-def recover_store(path: str, kind: str, lost: Findings, fill: Any) -> Values:
-    if kind == DIRECTORY:
-        return _recover_directory(path, lost, fill)
-    source = _source_of(path, lost)
-    if kind == EMBEDDED:
-        return recover_embedded((source, 0, -1), lost, fill)
-    return recover_archive(source, lost, fill)
-
-
 def _recover_directory(root: str, lost: Findings, fill: Any) -> Values:
     files = list(walk(root, lost))
     sizes = {name: os.path.getsize(os.path.join(root, name)) for name in files}

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import atexit
 import sys
+from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from blosc2._core.io.sharing import item_of
@@ -40,9 +42,9 @@ def install() -> None:
     """Set the hooks; called once, by the package."""
     FrameHandle.open_cframe = staticmethod(open_value)  # values of metadata and lists that are frames
     Stored.checker = staticmethod(_check)
-    Stored.touched = staticmethod(_touched)
-    Stored.reducer = staticmethod(_reduce)
-    Stored.tokenizer = staticmethod(_token)
+    Stored.touched = staticmethod(_imported("blosc2._functions", "touched_chunks"))
+    Stored.reducer = staticmethod(_imported("blosc2._opening.pickles", "reduce_stored"))
+    Stored.tokenizer = staticmethod(_imported("blosc2._opening.pickles", "token_of"))
     atexit.register(_end)
 
 
@@ -53,22 +55,9 @@ def _check(what: Any, progress: Any) -> Any:
     return (check_opened if isinstance(what, FrameHandle) else check_store)(what, progress)
 
 
-def _touched(*given: Any) -> Any:
-    from blosc2._functions import touched_chunks
-
-    return touched_chunks(*given)
-
-
-def _reduce(stored: Stored) -> tuple[Any, ...]:
-    from blosc2._opening.pickles import reduce_stored
-
-    return reduce_stored(stored)
-
-
-def _token(stored: Stored) -> tuple[Any, ...]:
-    from blosc2._opening.pickles import token_of
-
-    return token_of(stored)
+def _imported(module: str, name: str) -> Callable[..., Any]:
+    """A function of a module that is imported when it is called."""
+    return lambda *given: getattr(import_module(module), name)(*given)
 
 
 def _end() -> None:

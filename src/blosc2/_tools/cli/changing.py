@@ -28,7 +28,7 @@ from blosc2._tools.cli.locations import (
     with_slashes,
 )
 from blosc2._tools.converting.conversion import FORMATS, convert
-from blosc2._tools.stores import STORES, new_store, opened, same_value
+from blosc2._tools.stores import STORES, attributes_of, new_store, opened, same_value
 from blosc2.embed_store import EmbedStore
 from blosc2.tree_store import TreeStore
 
@@ -112,7 +112,7 @@ def _check_targets(store: Store, path: str, copies: list[_Copy], *, force: bool)
         if copy.attributes is not None:
             if force or not isinstance(store, TreeStore):
                 continue
-            there = store.get_subtree(copy.new_key or "/").attrs[:]
+            there = attributes_of(store, copy.new_key)
             for name, value in copy.attributes.items():
                 if name in there and not same_value(there[name], value):
                     raise LocationError(
@@ -160,7 +160,7 @@ def _planned(found: Any, source: Location, target: str, *, into: bool) -> Iterat
             yield _Copy(found, leaf, target + leaf[kept:])
         if isinstance(found, TreeStore) and not has_leaf(found, key):
             for group, _, _ in found.walk(key or "/"):
-                if attributes := found.get_subtree(group).attrs[:]:
+                if attributes := attributes_of(found, group):
                     yield _Copy(found, group, target + group.rstrip("/")[kept:], attributes)
 
 

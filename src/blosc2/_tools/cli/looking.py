@@ -25,7 +25,7 @@ from blosc2._tools.cli.locations import (
     one_key,
 )
 from blosc2._tools.converting.conversion import boxes_of
-from blosc2._tools.stores import equal_items, opened, same_value
+from blosc2._tools.stores import attributes_of, equal_items, opened, same_value
 from blosc2.exceptions import FormatError
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
@@ -334,8 +334,9 @@ def differences(first: Any, second: Any, *, values: bool) -> Iterator[Difference
     one, other = _keys(first), _keys(second)
     for mine, theirs, what in ((one, other, "only in the first"), (other, one, "only in the second")):
         yield from (Difference(key, what, "") for key in mine if key not in theirs)
-    for group in sorted({*_groups(first), *_groups(second)}):
-        yield from _of_attributes(group, _group_values(first, group), _group_values(second, group))
+    trees = [store for store in (first, second) if isinstance(store, TreeStore)]
+    for group in sorted({group for store in trees for group, _, _ in store.walk()}):
+        yield from _of_attributes(group, attributes_of(first, group), attributes_of(second, group))
     for key in one:
         if key in other:
             yield from _of_leaves(key, first[key], second[key], values=values)
@@ -345,17 +346,6 @@ def _keys(store: Any) -> dict[str, None]:
     """The keys of all leaves, relative to the group that a view shows."""
     cut = len(store._prefix)
     return dict.fromkeys(key[cut:] for key in leaves_below(store, store._prefix))
-
-
-def _groups(store: Any) -> list[str]:
-    return [group for group, _, _ in store.walk()] if isinstance(store, TreeStore) else []
-
-
-def _group_values(store: Any, group: str) -> Mapping[str, Any]:
-    if not isinstance(store, TreeStore):
-        return {}
-    found: Mapping[str, Any] = store.get_subtree(group).attrs[:]
-    return found
 
 
 def _of_leaves(key: str, a: Any, b: Any, *, values: bool) -> Iterator[Difference]:

@@ -271,7 +271,8 @@ def show(
         picture = read_picture(leaf, axes, sides, _box(output, width), span=span, percentiles=percentiles)
     caption = f"{where}[{index_text(picture.axes)}]: {picture.size()} items, {leaf.dtype}, {picture.scale()}"
     if output is not None:
-        _write_png(output, picture.opaque_where_known(), force=force)
+        with writing(output, force=force) as write:
+            write(png_bytes(picture.opaque_where_known()))
     else:
         _print(picture.pixels, colour)
     click.echo(printable(caption), err=True)
@@ -301,11 +302,6 @@ def _box(output: str | None, width: int | None) -> tuple[int, int]:
     if width is not None:
         return 2 * width, width
     return 2 * max(lines - 2, 4), max(1, min(columns, LONGEST))  # with room for the line below, and for the prompt
-
-
-def _write_png(output: str, pixels: np.ndarray[Any, Any], *, force: bool) -> None:
-    with writing(output, force=force) as write:
-        write(png_bytes(pixels))
 
 
 def _print(pixels: np.ndarray[Any, Any], colour: bool | None) -> None:

@@ -8,7 +8,7 @@ import os
 import sys
 import warnings
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, Final
 
@@ -271,17 +271,6 @@ class StoredGroup(AbstractDataStore):
     def get_attrs(self) -> dict[str, Any]:
         return shown_attributes(attributes_of(self.opened, self.group))
 
-    def get_dimensions(self) -> dict[str, int]:
-        """Lengths of the dimensions."""
-        lengths: dict[str, int] = {}
-        for variable in self.get_variables().values():
-            lengths.update(variable.sizes)
-        return lengths
-
-    def get_encoding(self) -> dict[str, Any]:
-        """Nothing: any dimension can grow."""
-        return {}
-
     def close(self) -> None:
         """Close the store. Arrays that somebody holds stay readable."""
         if self._owned and isinstance(self.opened, Store):
@@ -362,7 +351,7 @@ class Blosc2BackendEntrypoint(BackendEntrypoint):
 
     description: ClassVar[str] = "Open stores and arrays of Blosc2 (.b2z, .b2d, .b2e, .b2nd)"
     supports_groups: ClassVar[bool] = True
-    # What xarray reads from the signature of an engine that it has found by itself.
+    # What xarray would read from the signature.
     open_dataset_parameters: ClassVar[tuple[str, ...]] = (
         "filename_or_obj", "mask_and_scale", "decode_times", "concat_characters", "decode_coords", "drop_variables",
         "use_cftime", "decode_timedelta", "group", "mmap", "storage_options",
@@ -378,25 +367,15 @@ class Blosc2BackendEntrypoint(BackendEntrypoint):
         self,
         filename_or_obj: Any,
         *,
-        mask_and_scale: Any = True,
-        decode_times: Any = True,
-        concat_characters: Any = True,
-        decode_coords: Any = True,
-        drop_variables: str | Iterable[str] | None = None,
-        use_cftime: Any = None,
-        decode_timedelta: Any = None,
         group: str | None = None,
         mmap: bool = True,
         storage_options: dict[str, Any] | None = None,
+        **decoding: Any,
     ) -> Any:
         """Open one group as a dataset."""
         found = opened_group(filename_or_obj, group, mmap=mmap, storage_options=storage_options)
         try:
-            return StoreBackendEntrypoint().open_dataset(
-                found, mask_and_scale=mask_and_scale, decode_times=decode_times, concat_characters=concat_characters,
-                decode_coords=decode_coords, drop_variables=drop_variables, use_cftime=use_cftime,
-                decode_timedelta=decode_timedelta,
-            )  # fmt: skip
+            return StoreBackendEntrypoint().open_dataset(found, **decoding)
         except BaseException:
             found.close()
             raise

@@ -15,11 +15,6 @@ from blosc2._options import get_nthreads
 from blosc2._tools.loading.samples import Dataset, Order, begin_loop, end_loop, naming, stacked
 
 
-class _Failure:
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-
-
 class _Shared:
     """What the threads and their consumer share. It does not refer to the consumer, so that an iterator that nobody
     holds ends its threads."""
@@ -28,7 +23,7 @@ class _Shared:
         self.make = make
         self.drawn = self.taken = first  # numbers that threads have begun with, and that were handed out
         self.stop, self.limit = stop, limit
-        self.results: dict[int, Any] = {}
+        self.results: dict[int, tuple[Any, BaseException | None]] = {}  # with what was raised instead
         # A finalizer may run in a thread that has the lock.
         lock = threading.RLock()
         self.ended, self.process = False, os.getpid()
@@ -43,14 +38,14 @@ class _Shared:
                     return
                 number = self.drawn
                 self.drawn += 1
-            result: Any
+            result: tuple[Any, BaseException | None]
             try:
-                result = self.make(number)
+                result = self.make(number), None
             except BaseException as error:  # noqa: BLE001 - whatever it is, the consumer raises it
-                result = _Failure(error)
+                result = None, error
             with self.ready:
                 self.results[number] = result
-                if isinstance(result, _Failure):
+                if result[1] is not None:
                     self.stop = min(self.stop, number + 1)  # nobody takes what comes after it
                     self.not_full.notify_all()
                 self.ready.notify_all()
@@ -124,18 +119,18 @@ class ReadAhead(Iterator[Any]):
             number = shared.taken
             shared.ready.wait_for(lambda: number >= self._stop or shared.ended or number in shared.results)
             is_over = number not in shared.results
-            result = shared.results.pop(number, None)
+            result, error = shared.results.pop(number, (None, None))
             shared.taken += 1
             shared.not_full.notify()
         if is_over:
             self.close()
             raise StopIteration
-        if isinstance(result, _Failure):
+        if error is not None:
             self.close()
             try:
-                raise result.error
+                raise error
             finally:
-                del result  # or the error would refer to itself by its traceback
+                del error  # or it would refer to itself by its traceback
         return result
 
     def close(self) -> None:

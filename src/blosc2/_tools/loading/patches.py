@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -98,24 +98,14 @@ def cut_box(
     return tuple(read), tuple(put)
 
 
-def outside(put: Sequence[slice], size: Sequence[int]) -> Iterator[tuple[slice, ...]]:
-    """The slabs of a box that lie around a part of it; none overlaps another."""
-    inner: list[slice] = []
-    for axis, (part, extent) in enumerate(zip(put, size, strict=True)):
-        rest = [slice(None)] * (len(size) - axis - 1)
-        if part.start > 0:
-            yield (*inner, slice(0, part.start), *rest)
-        if part.stop < extent:
-            yield (*inner, slice(part.stop, extent), *rest)
-        inner.append(part)
-
-
 def fill_outside(box: Items, put: Sequence[slice], value: object) -> None:
     """Set the items of a box that lie around a part of it. `put` has the last axes; those before are whole."""
-    size = box.shape[box.ndim - len(put) :]
-    for slab in outside(put, size):
-        key: tuple[Any, ...] = (..., *slab)
-        box[key] = value
+    for axis, part in enumerate(put):
+        rest = [slice(None)] * (len(put) - axis - 1)
+        for start, stop in ((0, part.start), (part.stop, box.shape[axis - len(put)])):
+            if start < stop:
+                key: tuple[Any, ...] = (..., *put[:axis], slice(start, stop), *rest)
+                box[key] = value
 
 
 def padding_value(dtype: np.dtype[Any], value: object, where: str) -> object:
