@@ -152,18 +152,15 @@ class BatchArray(ValueList):
         known = self._known
         if known is not None and known[0] is frame:
             return known[1]
-        lengths = self._stored_lengths(frame)
+        try:
+            lengths = stored_lengths(frame)
+        except FormatError as error:
+            raise FormatError(error.reason, path=self._handle.urlpath, key=self._handle.key) from None
         if lengths is None or len(lengths) != frame.nchunks:  # other programs need not have written them
             together = Together(frame.file_size)
             lengths = [sum(map(len, self._opened_blocks(frame, i, together))) for i in range(int(frame.nchunks))]
         self._known = (frame, lengths)
         return lengths
-
-    def _stored_lengths(self, frame: Frame) -> list[int] | None:
-        try:
-            return stored_lengths(frame)
-        except FormatError as error:
-            raise FormatError(error.reason, path=self._handle.urlpath, key=self._handle.key) from None
 
     # ------------------------------------------------------------ reading
     def _require_blocks(self, frame: Frame, index: int) -> None:

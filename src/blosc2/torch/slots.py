@@ -239,9 +239,6 @@ class OwnSlots:
             finally:
                 self._is_busy = False
 
-    def _reusable(self, position: int, slot: _Slot) -> bool:
-        return bool(self._released[position] == slot.use) and (slot.last is None or slot.last.expired())
-
     def _begin(self, nbytes: int) -> None:
         """Find a slot for a batch that needs so many bytes, or make one."""
         position = None
@@ -250,7 +247,7 @@ class OwnSlots:
                 self._slots[i] = slot = None
             if slot is None:
                 position = i if position is None else position
-            elif self._reusable(i, slot):
+            elif self._released[i] == slot.use and (slot.last is None or slot.last.expired()):
                 position = i
                 if len(slot.items) >= nbytes:
                     break
@@ -311,35 +308,31 @@ class OwnSlots:
     def hand_over(self, batch: Any) -> Any:
         """What to send for a batch. The next one then gets another slot."""
         with self._busy():
-            return self._handed_over(batch)
-
-    def _handed_over(self, batch: Any) -> Any:
-        """What to send for a batch, while nothing else asks for room."""
-        known: dict[int, _Part] = {}
-        found = self._parts(batch, known)
-        current, self._current, self._full = self._current, None, False
-        self._usual, self._needed = self._needed, 0
-        if current is None:
-            return batch
-        position, slot, _ = current
-        if not known:
-            self._released[position] = slot.use
-            return batch
-        memory = None
-        if not slot.was_sent:
-            if slot.strategy != get_sharing_strategy():
-                self._slots[position] = None  # PyTorch would move its memory
+            known: dict[int, _Part] = {}
+            found = self._parts(batch, known)
+            current, self._current, self._full = self._current, None, False
+            self._usual, self._needed = self._needed, 0
+            if current is None:
                 return batch
-            try:
-                memory = bytes(ForkingPickler.dumps(slot.memory))  # at once, while the strategy is the same
-            except BaseException:
-                self._slots[position] = None
-                raise
-            slot.was_sent = True
-        use = _Use((self._number, self._worker, position), slot.use, memory)
-        for part in known.values():
-            part.use = use
-        return found
+            position, slot, _ = current
+            if not known:
+                self._released[position] = slot.use
+                return batch
+            memory = None
+            if not slot.was_sent:
+                if slot.strategy != get_sharing_strategy():
+                    self._slots[position] = None  # PyTorch would move its memory
+                    return batch
+                try:
+                    memory = bytes(ForkingPickler.dumps(slot.memory))  # at once, while the strategy is the same
+                except BaseException:
+                    self._slots[position] = None
+                    raise
+                slot.was_sent = True
+            use = _Use((self._number, self._worker, position), slot.use, memory)
+            for part in known.values():
+                part.use = use
+            return found
 
     def _parts(self, batch: Any, known: dict[int, _Part]) -> Any:
         """A batch with parts of the slot for its tensors, as far as there is room."""
