@@ -28,9 +28,10 @@ from hypothesis import strategies as st
 import blosc2
 from blosc2._backends.embedded.frame_layout import raw_header
 from blosc2._backends.embedded_map import MAP, open_embedded
+from blosc2._backends.layout import NewFrame
 from blosc2._core.codec.codec import Encoder, Encoding
 from blosc2._core.io.source import Source
-from blosc2._core.leaves.embedded_values import arranged, laid_out, packed_map
+from blosc2._core.leaves.embedded_values import are_new, arranged, laid_out, packed_map
 
 # What is looked at is one publication of several changes.
 pytestmark = pytest.mark.usefixtures("changes_wait")
@@ -402,6 +403,17 @@ def test_values_get_their_places_in_a_map(lengths: dict[int, int], position: int
     assert list(entries) == order + [key for key in values if key not in order]
     for key, at, value in zip(values, positions, byte_ranges, strict=True):
         assert entries[key] == {"offset": at, "length": value[2]}
+
+
+@pytest.mark.parametrize("wrong", [None, (1, 2), (1, 2, 3), [1, 2, 3]])
+def test_what_is_no_byte_range_gets_no_place(wrong: Any) -> None:
+    with pytest.raises(TypeError):
+        laid_out({}, {"/a": wrong}, 512, 0, 64)
+    source = Source.of_buffer(b"123")
+    assert are_new({"/a": (source, 0, 3)}, 3, str)
+    assert not are_new({"/a": (source, 0, 3)}, 2, str)
+    assert not are_new({"/a": (source, 0, 3), "/b": None}, 3, str)
+    assert not are_new({"/a": NewFrame((source, 0, 3), ".b2nd")}, 3, NewFrame)
 
 
 @pytest.mark.parametrize("suffix", [".b2e", ".b2z"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import shutil
 import subprocess
 import sys
 import threading
@@ -30,6 +31,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 import blosc2
+from blosc2._backends.embedded.file import EmbeddedFile
+from blosc2._backends.embedded.frame_layout import EmbeddedChanges, raw_header
 from blosc2._backends.embedded_map import Embedded, open_embedded
 from blosc2._core.io.source import Source
 from blosc2._frames.checksums import carried, verify_frame
@@ -404,3 +407,34 @@ def test_as_a_dictionary(tmp_path: Path) -> None:
             max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )
+
+
+def test_publishing_without_a_store(tmp_path: Path) -> None:
+    """The parts by themselves, as other stores use them."""
+    frame = blosc2.asarray(np.arange(5)).to_cframe()
+    byte_range = (Source.of_buffer(frame), 0, len(frame))
+    file = EmbeddedFile(str(tmp_path / "sub" / "x.b2e"))
+
+    def publish(*changes: Any, **how: Any) -> Embedded:
+        entries = file.publish(EmbeddedChanges(*changes, **how))
+        found = open_embedded(file.path, None)
+        assert found.entries == entries
+        assert found.frame.source.identity == file.identity
+        return found
+
+    first = publish("b2dict", None, {"/a": byte_range}, metadata={"extra": raw_header(1) + b"\xc0"})
+    pending = file.prepare(EmbeddedChanges("b2dict", first, {"/b": byte_range}))
+    assert list(open_embedded(file.path, None).entries) == ["/a"]
+    pending.abandon()
+    assert os.path.getsize(file.path) == first.frame.frame_len
+    second = publish("b2dict", first, {"/b": byte_range})
+    assert list(open_embedded(file.path, "r").entries) == list(second.entries) == ["/a", "/b"]
+    assert second.frame.vlmeta("extra") == b"\xc0"
+    # A file of another kind is written anew, and so is what a caller wants to be.
+    inode = os.stat(file.path).st_ino
+    third = publish("b2tree", second, {})
+    assert third.kind == "b2tree"
+    assert os.stat(file.path).st_ino != inode
+    shutil.rmtree(tmp_path / "sub")
+    with pytest.raises(OSError):
+        file.publish(EmbeddedChanges("b2tree", third, {"/c": byte_range}))
