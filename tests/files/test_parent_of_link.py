@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,6 @@ import pytest
 
 import blosc2
 from blosc2._options import absolute_path
-
-SOURCE = Path(blosc2.__file__).parent
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows takes .. for the folder before it, behind links too")
 
@@ -175,13 +172,3 @@ def test_copies_of_stores(folder: Path, parent: str) -> None:
 )
 def test_absolute_paths(folder: Path, path: str, full: str) -> None:
     assert absolute_path(path) == full.format(here=folder)
-
-
-def test_no_module_takes_what_stands_before_dots_away() -> None:
-    """`os.path.abspath` and `normpath` do, as if no folder were a link."""
-    found = {
-        path.relative_to(SOURCE).as_posix()
-        for path in SOURCE.rglob("*.py")
-        if re.search(r"\b(abspath|normpath)\(", path.read_text(encoding="utf-8"))
-    }
-    assert found == {"_options/paths.py"}

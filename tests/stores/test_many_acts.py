@@ -104,18 +104,3 @@ def test_frames_that_share_memory_stay_when_others_are_replaced(tmp_path: Path) 
             assert (store[f"/k{n + 2}"][...] == made[f"/k{n + 2}"]).all()
     store.close()
     assert Maker("b2e", tmp_path).values() == {key: value.tolist() for key, value in made.items()}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_keys_that_come_or_go_while_they_are_listed(kind: str, tmp_path: Path) -> None:
-    with Maker(kind, tmp_path)("w") as store:
-        for n in range(5):
-            store[f"/g/k{n}"] = np.arange(3)
-        for act in (lambda: store.__setitem__("/g/k9", np.arange(3)), lambda: store.__delitem__("/g/k9")):
-            keys = iter(store)
-            next(keys)
-            store["/g/k3"] = np.arange(4)  # which is no other key
-            next(keys)
-            act()
-            with pytest.raises(RuntimeError, match="during iteration"):
-                list(keys)
