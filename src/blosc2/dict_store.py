@@ -70,7 +70,7 @@ class DictStore(Store):
         The mode is 'r' and there is no store; it is 'x' and the path exists; or it is 'w' and the path is a directory
         that is not a store, or a file that is not a store and has no suffix of one.
     StoreLockedError
-        The mode is not 'r', and another handle has the store open for writing, in this process or another.
+        The mode is not 'r', and another process has the store open for writing, or this one as another class.
 
     Notes
     -----
@@ -90,6 +90,9 @@ class DictStore(Store):
     leaves that you hold of a store open for writing follow it, too, those of a reader stay as they are. `read_many` and
     iteration use one version. Mode 'w' empties the store at once. A handle without `locking` that is open for writing
     makes the others wait. Many changes cost less in one `transaction`. A small file, ``.b2lock``, stays beside it.
+
+    **In one process.** Mode 'a' shares what the process has open for writing already: both handles have the same
+    leaves and pending changes, and each is closed by itself. Mode 'w' takes the path over: the older handle is closed.
 
     **Mapping.** With ``mmap_mode="r"`` a `.b2z` is mapped once, however many leaves are open: a leaf is a byte range of
     that mapping and needs no descriptor. In a `.b2d` each leaf is a file, mapped when it is opened. Mapping costs a few
@@ -161,6 +164,8 @@ class DictStore(Store):
             raise ValueError(f"threshold must be None or a number of bytes, not {threshold!r}")
         self._threshold = threshold
         self._set_parameters(cparams, dparams)
+        if mode == "a" and _stores.share_open(self, path, options):
+            return
         lock = None if mode == "r" else take_writer_lock(absolute_path(path), options)
         try:
             backend = backend_of(path, options, self._metalayer)
@@ -182,7 +187,7 @@ class DictStore(Store):
         else:
             Store.__init__(self, path, options, backend, _stores.LeafPublishing())
             self._names = _stores.KeyClashes()
-            self._followers = (*self._followers, self._names)
+            self._followers.append(self._names)
 
     def _set_parameters(self, cparams: Any, dparams: Any) -> None:
         self._cparams, self._asked = None if cparams is None else cparams_from(cparams), cparams is not None

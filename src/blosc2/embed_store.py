@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from functools import partial
 from types import EllipsisType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from blosc2 import _stores
 from blosc2._backends import Embedded, EmbeddedBackend, missing, taken
@@ -65,7 +65,7 @@ class EmbedStore(Store):
     FileNotFoundError, FileExistsError
         The mode is 'r' and there is no file; or it is 'x' and there is one.
     StoreLockedError
-        The mode is not 'r', and another handle has the file open for writing, in this process or another.
+        The mode is not 'r', and another process has the file open for writing.
 
     Notes
     -----
@@ -85,6 +85,9 @@ class EmbedStore(Store):
     leaves that you hold of a store open for writing follow it, too, those of a reader stay as they are. `read_many` and
     iteration use one version. Mode 'w' empties the store at once. A handle without `locking` that is open for writing
     makes the others wait. Many changes cost less in one `transaction`. A small file, ``.b2lock``, stays beside it.
+
+    **In one process.** Mode 'a' shares what the process has open for writing already: both handles have the same
+    leaves and pending changes, and each is closed by itself. Mode 'w' takes the file over: the older handle is closed.
 
     **Mapping.** With ``mmap_mode="r"`` the file is mapped once, however many leaves are open. Leaves read from the
     mapping without a system call or a copy of compressed bytes. Mapping costs a few microseconds at open, and address
@@ -112,7 +115,9 @@ class EmbedStore(Store):
     """
 
     _in_order = False
+    _metalayer: ClassVar[str] = "b2embed"
     _backend: EmbeddedBackend
+    _cparams: CParams
 
     def __init__(
         self,
@@ -157,6 +162,8 @@ class EmbedStore(Store):
         elif mode != "r" and _from_schunk is None:
             if mode != "x":  # which refuses a link
                 file = through_link(file)
+            if mode == "a" and _stores.share_open(self, str(path), options):
+                return
             lock = _stores.take_writer_lock(file, options)
         try:
             backend = EmbeddedBackend(file, options, lock, packed, chunksize)

@@ -24,6 +24,7 @@ from blosc2.exceptions import StoreKeyError
 
 if TYPE_CHECKING:
     from blosc2._stores import Drawing, GroupAttributes, LeafInfo
+    from blosc2._stores.session import Session
 
 
 class TreeStore(DictStore):
@@ -83,12 +84,12 @@ class TreeStore(DictStore):
         if options.mode == "r":
             Store.__init__(self, path, options, backend)
             self._foreign = ForeignObjects(backend, self._pending, self._contents)
-            self._followers = (*self._followers, self._foreign)
+            self._followers.append(self._foreign)
         else:
             super()._set_up(path, options, backend)
             self._groups = Groups(backend, self._pending)
             self._foreign = ForeignObjects(backend, self._pending, self._contents)
-            self._followers = (*self._followers, self._groups, self._foreign)
+            self._followers += (self._groups, self._foreign)
 
     def _has_group(self, path: str) -> bool:
         """Whether there is a leaf below a path, including leaves that carry attributes."""
@@ -424,6 +425,10 @@ class SubtreeView(TreeStore):
         self._tree = tree._owner
         self.__dict__.update(self._tree.__dict__)
         self._prefix = path
+
+    @property
+    def _session(self) -> Session:  # type: ignore[override]  # the tree has another one when it is closed
+        return self._tree._session
 
     def to_b2z(self, overwrite: Any = False, filename: Any = None) -> str:  # noqa: ARG002 - whatever it is
         """Not possible for a part of a tree."""

@@ -9,6 +9,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from blosc2.exceptions import StoreLockedError
+
 #: Seconds after which a child counts as hung, and is ended.
 LIMIT = 20
 
@@ -49,6 +51,19 @@ class Child:
             name = signal.Signals(os.WTERMSIG(status)).name
             raise AssertionError(f"the child {'hung' if name == 'SIGALRM' else name}: {said.decode()}")
         assert (os.waitstatus_to_exitcode(status), said) == (0, b""), said.decode()
+
+
+def refused_elsewhere(act: Callable[[], Any]) -> None:
+    """Expect that another process may not open for writing what this one has open."""
+
+    def refused() -> None:
+        try:
+            act()
+        except StoreLockedError:
+            return
+        raise AssertionError("it was opened")
+
+    in_child(refused)
 
 
 def in_child(work: Callable[[], Any]) -> None:

@@ -120,6 +120,12 @@ class WriterLock:
         """Whether there was no store when it was locked."""
         return self._creation is not None
 
+    def is_of_path(self) -> bool:
+        """Whether what is locked still lies at the path, or is to be made there."""
+        if self._descriptor < 0:
+            return False
+        return self._is_current(self._descriptor) if self._creation is None else not os.path.lexists(self.path)
+
     @property
     def descriptor(self) -> int:
         """By which the store is locked; -1 if it is not."""

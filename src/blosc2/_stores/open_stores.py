@@ -12,12 +12,17 @@ import warnings
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from blosc2 import _stores
 from blosc2._arrays import ready_to_change
 from blosc2._core.io.sharing import each, in_child, item_of
 from blosc2._core.on_demand import import_now
-from blosc2._stores.publish import drop, end, replace
+from blosc2._options import absolute_path
+from blosc2._stores.publish import detach, drop, end, replace
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from blosc2._options import StoreOptions
     from blosc2._stores.store import Store
 
 # Stores that are open for writing, by id: a store cannot be hashed, because it compares like a mapping.
@@ -55,7 +60,7 @@ def end_forgotten(store: Store) -> None:
 
     The changes of a transaction, or of a call that another thread has under way, are dropped.
     """
-    if store._session.closed or store._session.is_inherited or not store._needs_closing():
+    if store._session.closed or detach(store) or store._session.is_inherited or not store._needs_closing():
         return
     # Not its repr: that counts leaves, and imports what nothing else needs now.
     name = f"<{type(store).__name__} {store._path or 'in memory'}: mode {store.mode!r}>"
@@ -81,16 +86,45 @@ def close_replaced(path: str) -> None:
 
     Stores that take turns, and what is in the middle of a change, are left to the lock of the new store.
     """
+    for store in _open_at(path):
+        session = store._session
+        if not (session.transaction is not None or session.streaming or session.is_changing):
+            replace(store)
+
+
+def _open_at(path: str) -> Iterator[Any]:
+    """The stores that this process, and nobody else, may change at a path."""
     target = os.path.realpath(path)
     for store in _open_for_writing():
         session = store._session
         lock = session.writer_lock
         if session.closed or lock is None or lock.shared or lock.inherited:
             continue
-        if session.transaction is not None or session.streaming or session.is_changing:
-            continue
         if os.path.realpath(lock.path) == target:
-            replace(store)
+            yield store
+
+
+def open_already(path: str, options: StoreOptions, kind: str | None = None) -> Any:
+    """A store that this process has open at a path, and which another handle with these options is to share; or None.
+
+    `kind` is the metalayer that names the class, if it is known.
+    """
+    if options.mode != "a" or options.locking or not options.exclusive:
+        return None
+    for store in _open_at(path):
+        if kind in (None, store._metalayer) and store._session.writer_lock.is_of_path():
+            return store
+    return None
+
+
+def share_open(store: Any, path: str, options: StoreOptions) -> bool:
+    """Let a new handle share the store that this process has open at its path; False if there is none."""
+    other = open_already(absolute_path(path), options, store._metalayer)
+    if other is None or not store._share(other, path, options):
+        return False
+    if options.advise is not None:
+        _stores.advise_all(store, options.advise)
+    return True
 
 
 def end_all() -> None:

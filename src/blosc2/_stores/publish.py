@@ -12,6 +12,7 @@ from blosc2._backends import ByteRange, NewVersion
 from blosc2._core.io.sharing import Block
 from blosc2._core.leaves.store_state import Change
 from blosc2._stores.contents import begin_version, forget_published_keys, recount
+from blosc2._stores.session import Session
 from blosc2.exceptions import FormatError, StoreKeyError, explain, name_file
 
 if TYPE_CHECKING:
@@ -404,8 +405,16 @@ def _among_threads(store: Store) -> AbstractContextManager[Any]:
 
 
 def close(store: Store, *, durable: bool) -> None:
-    """Publish pending changes and close a store."""
+    """Publish pending changes and close a store; other handles that share it go on."""
     session = store._session
+    if session.handles and session.handles_beside(store):
+        with store._lock:
+            if session.closed:  # by another thread
+                return
+            if not session.is_inherited and session.transaction is None:  # which publishes at its end
+                flush_checked(store, durable=durable)
+            if detach(store):
+                return
     if session.writer_lock is not None and session.writer_lock.inherited:
         store._backend.abandon()
         end(store)
@@ -426,6 +435,21 @@ def close(store: Store, *, durable: bool) -> None:
                 with suppress(OSError, FormatError):  # show what was published all the same
                     settle(store)
             raise
+
+
+def detach(store: Store) -> bool:
+    """Close one handle of several that share a store, without publishing; False if there are no others."""
+    session = store._session
+    others = session.handles_beside(store)
+    if not others:
+        return False
+    session.publishes = ref(others[0])
+    store._session = closed = Session()
+    closed.path, closed.mode, closed.writer_lock, closed.lock = session.path, session.mode, None, session.lock
+    closed.end()
+    store._use_open_leaves({}, store._hidden_name, False)
+    store._setter = None
+    return True
 
 
 def replace(store: Store) -> None:
@@ -456,12 +480,12 @@ def leave(store: Store, error: BaseException | None) -> None:
             store.close()
             return
         with _among_threads(store):
-            if not (store._unpublished or session.closed):
+            if not (store._unpublished or store.closed or session.handles_beside(store)):
                 drop(store)  # a new store is not made, and an old one not emptied, for nothing
             store.close()
     finally:
         # What could not be published by now never will be.
-        if not session.closed:
+        if not store.closed and not detach(store):
             try:
                 drop(store)
             finally:

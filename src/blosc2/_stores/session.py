@@ -14,6 +14,8 @@ from blosc2.exceptions import CLOSED_STORE, REPLACED_STORE, ClosedStoreError, Re
 if TYPE_CHECKING:
     from blosc2._backends import WriterLock
     from blosc2._core.io.sharing import Lock
+    from blosc2._core.leaves.leaf_access import LeafSetter
+    from blosc2._stores.leaves.open_leaves import OpenLeaves
     from blosc2._stores.shared_session import Following, SharedWriting
     from blosc2._stores.store import Store
     from blosc2._stores.transaction import UnderWay
@@ -62,6 +64,12 @@ class Session(SessionState):
         For a store that was unpickled and could not be opened: the error, and what pickles it again.
     is_replaced : bool
         Whether it was closed because this process opened its path with mode "w".
+    leaves : OpenLeaves
+        Those that somebody holds.
+    handles : list of weakref
+        The stores that share it, if there are several: this process opened its path again, with mode "a".
+    setter : LeafSetter or None
+        What sets simple leaves for all of them that compress as `setter_for` says.
     """
 
     path: str | None
@@ -75,6 +83,21 @@ class Session(SessionState):
     writing: SharedWriting | None = None
     lost: tuple[Exception, tuple[Any, ...]] | None = None
     is_replaced = False
+    leaves: OpenLeaves
+    handles: list[weakref.ref[Store]] | tuple[()] = ()
+    setter: LeafSetter | None = None
+    setter_for: tuple[Any, ...] = ()
+
+    def add_handles(self, *stores: Store) -> None:
+        """These stores share the session from now on."""
+        known = [one for one in self.handles if one() is not None]
+        new = [weakref.ref(store) for store in stores if all(one() is not store for one in known)]
+        self.handles = [*known, *new]
+
+    def handles_beside(self, store: Store) -> list[Store]:
+        """The other stores that share it, and are not closed."""
+        found = [one() for one in self.handles] if self.handles else ()
+        return [other for other in found if other is not None and other is not store and other._session is self]
 
     def end(self) -> None:
         """The store is closed."""

@@ -372,21 +372,21 @@ class SharedLeaf(FollowingHandle, LiveHandle):
     __slots__ = ()
 
     def _follow(self) -> None:
-        store = None if self._store is None else self._store()
-        if store is not None and store._session.sharing is not None and not store._session.closed:
-            store._session.sharing.follow()
+        session = None if self.session is None else self.session()
+        if session is not None and session.sharing is not None and not session.closed:
+            session.sharing.follow()
 
     def require_writable(self) -> None:
-        store = None if self._store is None else self._store()
-        if store is not None:
-            store._session.check_between("change a leaf")  # what would be published at the end of that, or never
+        session = None if self.session is None else self.session()
+        if session is not None:
+            session.check_between("change a leaf")  # what would be published at the end of that, or never
         super().require_writable()
 
     def _writing(self) -> SharedWriting:
         """What takes turns with others. Raises if the leaf cannot be changed."""
         self.require_writable()
-        store = None if self._store is None else self._store()
-        writing = None if store is None else store._session.writing
+        session = None if self.session is None else self.session()
+        writing = None if session is None else session.writing
         assert writing is not None
         return writing
 
@@ -412,22 +412,19 @@ class SharedLeaf(FollowingHandle, LiveHandle):
 
     def unlock(self) -> None:
         """Leave what `lock` entered."""
-        store = None if self._store is None else self._store()
-        writing = None if store is None else store._session.writing
+        session = None if self.session is None else self.session()
+        writing = None if session is None else session.writing
         if writing is None or not writing.is_held:
             raise RuntimeError("unlock() without lock()")
         writing.let_go(False)
 
     def editing(self) -> AbstractContextManager[Any]:
         """Block changes by everybody else, in any process, and start from the newest version."""
-        self.require_writable()
-        return self._editing()
+        return self._editing(self._writing())
 
     @contextmanager
-    def _editing(self) -> Iterator[None]:
-        store = None if self._store is None else self._store()
-        assert store is not None
-        with store._lock:
+    def _editing(self, writing: SharedWriting) -> Iterator[None]:
+        with writing:
             self.require_writable()  # others may have deleted it meanwhile
             with self._lock:
                 yield

@@ -61,6 +61,7 @@ class Store(LeafAccess, MutableMapping[str, Any]):
     _threshold: int | None = 0  # values of fewer bytes are embedded
     _in_order: ClassVar[bool] = True  # whether keys come in sorted order, or in that in which they were added
     _prefix = ""  # the group that a view shows; keys that the view is given are relative to it
+    _cparams: Any = None
     _asked = False  # whether somebody asked for a compression of values
     # The names, the groups and the foreign objects that new keys are compared with; None for what there is not.
     _names: Any = None
@@ -86,14 +87,32 @@ class Store(LeafAccess, MutableMapping[str, Any]):
             session.advice = lasting(advice)
         self._pending = _stores.SharedPending() if locking else PendingChanges()
         self._contents = Contents(backend, self._pending, in_order=self._in_order)
-        self._followers: tuple[KeyFollower, ...] = (self._contents,)
+        self._followers: list[KeyFollower] = [self._contents]
         self._leaves = leaves = OpenLeaves()
+        session.leaves = leaves
         self._use_open_leaves(leaves.held, self._hidden_name, not locking)
         self._sweep_at = open_leaves.LEAST_SWEPT
         if locking:
             session.share(self, timeout)
         if mode != "r":
             _stores.note_writable(self)
+
+    def _share(self, other: Store, path: str, options: StoreOptions) -> bool:
+        """Show what another handle of this process has open for writing; False if that was closed meanwhile.
+
+        Both have the same leaves, pending changes and session. How values are compressed and leaves are read is each
+        handle's own.
+        """
+        own = {**vars(self), "_path": path, "_verify": options.verify, "_deserialize": options.deserialize}
+        with other._lock:
+            if other._session.closed:
+                return False
+            vars(self).update({**vars(other), **own})
+            self._session.add_handles(other, self)
+            self._find_open_leaves()
+            self._sweep_at = open_leaves.LEAST_SWEPT
+        _stores.note_writable(self)
+        return True
 
     # ------------------------------------------------------------------ what kinds of stores add
     def _check_assignable(self, key: str) -> None:
@@ -154,8 +173,13 @@ class Store(LeafAccess, MutableMapping[str, Any]):
     def _forget_leaves(self) -> None:
         """Forget all open leaves: keys get other ones."""
         self._leaves.forget_all()
-        self._use_open_leaves(self._leaves.held, self._hidden_name, self._session.sharing is None)
+        for handle in self._session.handles_beside(self):
+            handle._find_open_leaves()
+        self._find_open_leaves()
         self._sweep()
+
+    def _find_open_leaves(self) -> None:
+        self._use_open_leaves(self._leaves.held, self._hidden_name, self._session.sharing is None)
 
     def _missing_key(self, key: str) -> StoreKeyError:
         why = None if self._backend.members is None else self._backend.members.explain_missing(key)

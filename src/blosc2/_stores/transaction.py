@@ -147,7 +147,7 @@ class AllOrNone(Block):
                 continue
             leaves.forget(key)
             pending.restore_key(key, byte_range, tier)
-            leaves.restore(key, store._owner, handle, leaf, edited=edited)
+            leaves.restore(key, store._session, handle, leaf, edited=edited)
         pending.restore_without_keys(self._before_without_keys)
         recount(store)
         pending.count_memory()

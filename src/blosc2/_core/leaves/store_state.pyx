@@ -192,7 +192,7 @@ cdef class HeldLeaves:
         before = frame_place.__get__(handle), array_place.__get__(handle)   # they go behind the step
         step_begin(&self.noting)
         try:
-            own = handle._store
+            own = handle.session
             with cython.critical_section(session, self):
                 transaction, edited = session.transaction, self.edited
             if transaction is not None:
@@ -215,10 +215,10 @@ cdef class HeldLeaves:
         cdef bint done = False
         step_begin(&self.noting)
         try:
-            own = handle._store
+            own = handle.session
             with cython.critical_section(self):
                 edited = self.edited
-            handle._store = None
+            handle.session = None
             noted = item_of(edited, key, None)
             if noted is handle:
                 PyDict_DelItem(edited, key)

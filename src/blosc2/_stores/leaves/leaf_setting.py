@@ -203,11 +203,17 @@ def ready_setter(store: Store) -> LeafSetter | None:
     with Change(session):  # no finalizer shows another version meanwhile
         setter = store._setter
         if setter is None:
-            setter = _new_setter(store)
+            # One for all handles: what it knows of keys, it learns as it sets them.
+            encoding = store._cparams, store._asked, store._threshold
+            setter = session.setter
             if setter is None:
+                session.setter, session.setter_for = setter, _ = _new_setter(store), encoding
+                if setter is None:
+                    return None
+                store._followers.append(setter)
+            elif session.setter_for != encoding:
                 return None
             store._setter = setter
-            store._followers = (*store._followers, setter)
         if not setter.is_ready:
             _show_version(store, setter)
         if setter.wants_kinds:

@@ -16,6 +16,7 @@ from blosc2._options import absolute_path
 from blosc2.exceptions import ClosedStoreError
 
 if TYPE_CHECKING:
+    from blosc2._stores.session import Session
     from blosc2._stores.store import Store
 
 
@@ -29,13 +30,14 @@ class LiveHandle(MemoryHandle):
     Changes stay in memory, where only holders of this leaf see them, until the store publishes them.
     """
 
-    __slots__ = ("_store", "had_edits")
+    __slots__ = ("had_edits", "session")
 
     _owns_file = True
 
-    def __init__(self, frame: Frame, store: Store, options: HandleOptions, path: str | None, key: str) -> None:
+    def __init__(self, frame: Frame, session: Session, options: HandleOptions, path: str | None, key: str) -> None:
         super().__init__(frame, options, path, key)
-        self._store: weakref.ref[Store] | None = weakref.ref(store)
+        #: That of the store; None when the key has got another leaf.
+        self.session: weakref.ref[Session] | None = weakref.ref(session)
         #: Whether edits waited for publication when the key got another leaf.
         self.had_edits = False
         if self.urlpath is not None:
@@ -45,28 +47,28 @@ class LiveHandle(MemoryHandle):
         return Spool(self._chunks.waiting)
 
     def require_writable(self) -> None:
-        self._writable_store()
+        self._writable_session()
 
-    def _writable_store(self) -> Store:
-        """The store, if this leaf may be changed now."""
-        store = None if self._store is None else self._store()
-        if store is None or store.closed or store._session.ending:
+    def _writable_session(self) -> Session:
+        """The session of the store, if this leaf may be changed now."""
+        session = None if self.session is None else self.session()
+        if session is None or session.closed or session.ending:
             raise ClosedStoreError(
                 "the leaf can be read but no longer changed: its store was closed, or the key was given another value; "
                 "open the store with mode='a', if it is closed, and take the leaf from it again",
                 path=self.urlpath,
                 key=self.key,
             )
-        store._session.check_own()
-        store._session.check_thread("change a leaf")
-        return store
+        session.check_own()
+        session.check_thread("change a leaf")
+        return session
 
     def _adopt(self, frame: Frame) -> None:
         array = self._checked(frame)
         # The change began a while ago: another thread may have closed the store or replaced the leaf since then.
-        store = self._writable_store()
-        while not store._leaves.show_edit(store._session, self, _PLACES, frame, array):
-            store = self._writable_store()  # which raises, unless edits are not refused any more
+        session = self._writable_session()
+        while not session.leaves.show_edit(session, self, _PLACES, frame, array):
+            session = self._writable_session()  # which raises, unless edits are not refused any more
         self.version += 1
 
     def reload(self, byte_range: ByteRange) -> bool:
@@ -79,9 +81,9 @@ class LiveHandle(MemoryHandle):
             self.forget_cparams()
         return True
 
-    def reattach(self, store: Store) -> None:
+    def reattach(self, session: Session) -> None:
         """The key has this leaf again."""
-        self._store = weakref.ref(store)
+        self.session = weakref.ref(session)
 
 
 def live_leaf(store: Store, key: str) -> Any | None:
@@ -98,7 +100,7 @@ def live_leaf(store: Store, key: str) -> Any | None:
             verify = store._verify
             options = HandleOptions("a", None, store._deserialize, verify=None if verify is None else False)
             kind = LiveHandle if session.sharing is None else _stores.SharedLeaf
-            made = kind(frame, store, options, store._path, key)
+            made = kind(frame, session, options, store._path, key)
             if verify:
                 store._backend.verify(key, made.frame)
                 made.verify = True

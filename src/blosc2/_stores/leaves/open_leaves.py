@@ -149,10 +149,10 @@ class OpenLeaves(HeldLeaves):
                     continue
             self.forget(key)
 
-    def restore(self, key: str, store: Any, handle: LiveHandle | None, leaf: Any, *, edited: bool) -> None:
+    def restore(self, key: str, session: Any, handle: LiveHandle | None, leaf: Any, *, edited: bool) -> None:
         """The key gets back a leaf that was open before; `edited` says whether it had edits then."""
         if handle is not None:
-            handle.reattach(store)
+            handle.reattach(session)
             self.handles[key] = weakref.ref(handle)
             if edited or handle.had_edits:  # perhaps by another thread, later
                 self.edited[key] = handle
