@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 import warnings
 from typing import Any
 
 import numpy as np
 import pytest
+from fixture_kit.forks import in_child
 from store_makers import Maker
 
 import blosc2
@@ -187,6 +189,51 @@ def test_threads_open_and_close(first: Any, make: Maker) -> None:
     first.close()
     expected = {f"/t{me}_{n}": [me, n] for me in range(3) for n in range(20)}
     assert make.values() == {"/a": [0, 1, 2], **expected}
+
+
+def test_one_joins_while_the_last_one_closes(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The handle that is being closed has seen no other one."""
+    first = make("w")
+    first["/a"] = [1]
+    joined: list[Any] = []
+    seen = type(first._session).check_between
+
+    def between(session: Any, what: str) -> None:
+        seen(session, what)
+        if what == "close the store" and not joined:
+            thread = threading.Thread(target=lambda: joined.append(make("a")))
+            thread.start()
+            thread.join(60)
+
+    monkeypatch.setattr(type(first._session), "check_between", between)
+    first.close()
+    monkeypatch.undo()
+    assert first.closed
+    joined[0]["/b"] = [2]
+    joined[0].close()
+    assert make.values() == {"/a": [1], "/b": [2]}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_reads_both(first: Any, make: Maker) -> None:
+    second = make("a")
+    second["/b"] = [1, 2]
+
+    def child() -> None:
+        assert second["/b"][:].tolist() == [1, 2]
+        for store in (first, second):
+            with pytest.raises(blosc2.StoreLockedError):
+                store["/c"] = [3]
+        second.close()
+        assert second.closed
+        assert first["/b"][:].tolist() == [1, 2]
+        first.close()
+
+    in_child(child)
+    second["/d"] = [4]
+    second.close()
+    assert make.values() == {"/a": [0, 1, 2], "/b": [1, 2], "/d": [4]}
 
 
 def test_a_store_that_was_removed_is_not_shared(make: Maker) -> None:

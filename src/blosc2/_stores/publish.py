@@ -407,22 +407,20 @@ def _among_threads(store: Store) -> AbstractContextManager[Any]:
 def close(store: Store, *, durable: bool) -> None:
     """Publish pending changes and close a store; other handles that share it go on."""
     session = store._session
-    if session.handles and session.handles_beside(store):
-        with store._lock:
-            if session.closed:  # by another thread
-                return
-            if not session.is_inherited and session.transaction is None:  # which publishes at its end
-                flush_checked(store, durable=durable)
-            if detach(store):
-                return
     if session.writer_lock is not None and session.writer_lock.inherited:
-        store._backend.abandon()
-        end(store)
+        if not detach(store):
+            store._backend.abandon()
+            end(store)
         return
     session.check_between("close the store")
     # What another thread sets is published, or refused: not set between the two steps, and lost.
     with _among_threads(store), Change(session) if session.sharing is None else nullcontext():
         if session.closed:
+            return
+        if session.handles and session.handles_beside(store):
+            if session.transaction is None:  # which publishes at its end
+                _flush_now(store, durable=durable)
+            detach(store)
             return
         try:
             store._leaves.refuse_all_edits(session)
