@@ -164,7 +164,7 @@ class DictStore(Store):
             raise ValueError(f"threshold must be None or a number of bytes, not {threshold!r}")
         self._threshold = threshold
         self._set_parameters(cparams, dparams)
-        if mode == "a" and _stores.share_open(self, path, options):
+        if mode == "a" and _stores.join_open(self, path, options):
             return
         lock = None if mode == "r" else take_writer_lock(absolute_path(path), options)
         try:

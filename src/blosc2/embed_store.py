@@ -162,7 +162,7 @@ class EmbedStore(Store):
         elif mode != "r" and _from_schunk is None:
             if mode != "x":  # which refuses a link
                 file = through_link(file)
-            if mode == "a" and _stores.share_open(self, str(path), options):
+            if mode == "a" and _stores.join_open(self, str(path), options):
                 return
             lock = _stores.take_writer_lock(file, options)
         try:

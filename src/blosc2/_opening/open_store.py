@@ -79,14 +79,10 @@ def opened_store(
     if suffix == ".b2e" and (remote or not os.path.isdir(path)):
         return _embed_store()(path, mode=mode, mmap_mode=mmap_mode, deserialize=policy, locking=locking, **given)
     lock = None
-    other = None if mode != "a" else _stores.open_already(absolute_path(path), options)
-    if other is not None:
-        kind = item_of(KINDS, other._metalayer, DictStore)
-        store = kind.__new__(kind)
-        store._set_parameters(given.get("cparams"), given.get("dparams"))
-        if _stores.share_open(store, path, options):
-            return store
     if options.mode == "a":
+        other = _stores.open_already(absolute_path(path), options)
+        if other is not None:
+            return item_of(KINDS, other._metalayer, DictStore)(path, mode=mode, deserialize=policy, **given)
         # Before anything is read: what is read must stay the newest.
         lock = take_writer_lock(absolute_path(path), options)
     try:

@@ -47,7 +47,7 @@ else:
         "leaves.read_many": "read_named read_parts read_selections",
         "leaves.statistics": "GroupStats LeafInfo describe_leaf leaves_table store_stats",
         "new_keys": "KeyClashes NewKeys",
-        "open_stores": "close_replaced end_all end_forgotten note_writable open_already share_open",
+        "open_stores": "close_replaced end_all end_forgotten note_writable open_already join_open",
         "publish": "NOTHING",
         "shared_session": "SharedLeaf SharedPending SharedSession",
         "showing": (

@@ -117,10 +117,10 @@ def open_already(path: str, options: StoreOptions, kind: str | None = None) -> A
     return None
 
 
-def share_open(store: Any, path: str, options: StoreOptions) -> bool:
+def join_open(store: Any, path: str, options: StoreOptions) -> bool:
     """Let a new handle share the store that this process has open at its path; False if there is none."""
     other = open_already(absolute_path(path), options, store._metalayer)
-    if other is None or not store._share(other, path, options):
+    if other is None or not store._join(other, path, options):
         return False
     if options.advise is not None:
         _stores.advise_all(store, options.advise)

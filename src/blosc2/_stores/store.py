@@ -97,7 +97,7 @@ class Store(LeafAccess, MutableMapping[str, Any]):
         if mode != "r":
             _stores.note_writable(self)
 
-    def _share(self, other: Store, path: str, options: StoreOptions) -> bool:
+    def _join(self, other: Store, path: str, options: StoreOptions) -> bool:
         """Show what another handle of this process has open for writing; False if that was closed meanwhile.
 
         Both have the same leaves, pending changes and session. How values are compressed and leaves are read is each

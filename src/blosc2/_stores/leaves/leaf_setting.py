@@ -205,11 +205,11 @@ def ready_setter(store: Store) -> LeafSetter | None:
         if setter is None:
             # One for all handles: what it knows of keys, it learns as it sets them.
             encoding = store._cparams, store._asked, store._threshold
-            setter = session.setter
+            setter = session.setter or _new_setter(store)
             if setter is None:
-                session.setter, session.setter_for = setter, _ = _new_setter(store), encoding
-                if setter is None:
-                    return None
+                return None
+            if session.setter is None:
+                session.setter, session.setter_for = setter, encoding
                 store._followers.append(setter)
             elif session.setter_for != encoding:
                 return None
