@@ -41,6 +41,11 @@ cdef class Geometry:
 cdef tuple geometry_of(Frame frame, object dtype_of)
 
 
+cdef struct Axis:
+    # What a selection takes of an axis: items with positive steps, and how many bytes apart they lie in the NumPy array.
+    int64_t start, step, count, stride
+
+
 cdef struct Box:
     # Part of a selection: where it starts in the local coordinates of a chunk or block, how many steps it
     # takes there, and where those lie in the selection.
@@ -68,25 +73,100 @@ cdef inline bint clip(int64_t start, int64_t step, int64_t count, int64_t low, i
     return True
 
 
+cdef inline bint clip_to_chunk(const Grid *g, const Axis *axes, int64_t nchunk, Box *box) noexcept nogil:
+    """What a selection takes of a chunk; False when steps pass over it."""
+    cdef int64_t low
+    cdef int d
+    for d in range(g.ndim - 1, -1, -1):
+        low = nchunk // g.chunk_strides[d] % g.grid[d] * g.chunks[d]
+        if not clip(axes[d].start, axes[d].step, axes[d].count, low, g.chunks[d], &box.first[d], &box.count[d], &box.index[d]):
+            return False
+    return True
+
+
+cdef struct Touched:
+    # The blocks that a box touches in a chunk: on each axis the first and how many, and how many in all.
+    int64_t low[MAX_DIM]
+    int64_t many[MAX_DIM]
+    int64_t count
+
+
+cdef inline void touch(const Grid *g, const Axis *axes, const Box *box, Touched *touched) noexcept nogil:
+    cdef int d
+    touched.count = 1
+    for d in range(g.ndim):
+        touched.low[d] = box.first[d] // g.blocks[d]
+        touched.many[d] = (box.first[d] + (box.count[d] - 1) * axes[d].step) // g.blocks[d] - touched.low[d] + 1
+        touched.count *= touched.many[d]
+
+
+cdef inline int64_t nth_block(const Grid *g, const Touched *touched, int64_t i) noexcept nogil:
+    """The number of the `i`-th of the blocks that a box touches."""
+    cdef int64_t block = 0
+    cdef int d
+    for d in range(g.ndim - 1, -1, -1):
+        block += (touched.low[d] + i % touched.many[d]) * g.block_strides[d]
+        i //= touched.many[d]
+    return block
+
+
+cdef inline bint clip_to_block(const Grid *g, const Axis *axes, const Box *box, const Touched *touched, int64_t i,
+                               int64_t *nblock, Box *part, int64_t *offset) noexcept nogil:
+    """What a box takes of the `i`-th block that it touches, and where that begins in the block, in bytes; False for nothing."""
+    cdef int64_t b
+    cdef int d
+    nblock[0] = offset[0] = 0
+    for d in range(g.ndim - 1, -1, -1):
+        b = touched.low[d] + i % touched.many[d]
+        i //= touched.many[d]
+        nblock[0] += b * g.block_strides[d]
+        if not clip(box.first[d], axes[d].step, box.count[d], b * g.blocks[d], g.blocks[d],
+                    &part.first[d], &part.count[d], &part.index[d]):
+            return False
+        part.index[d] += box.index[d]
+        offset[0] += part.first[d] * g.item_strides[d]
+    return True
+
+
+cdef inline bint covers(const Grid *g, const Box *box, const int64_t *lengths) noexcept nogil:
+    """Whether a box takes every item of a chunk or block, in order."""
+    cdef int d
+    for d in range(g.ndim):
+        if box.count[d] != lengths[d]:
+            return False
+    return True
+
+
+cdef inline uint8_t *first_item(const Grid *g, const Axis *axes, uint8_t *data, const Box *box) noexcept nogil:
+    """Where the first item of a box lies in the NumPy array."""
+    cdef int d
+    for d in range(g.ndim):
+        data += box.index[d] * axes[d].stride
+    return data
+
+
+cdef inline bint is_one_run(const Grid *g, const Axis *axes, const Box *box) noexcept nogil:
+    """Whether a box is contiguous in the NumPy array."""
+    cdef int64_t expected = g.itemsize
+    cdef int d
+    for d in range(g.ndim - 1, -1, -1):
+        if box.count[d] != 1:
+            if axes[d].stride != expected:
+                return False
+            expected *= box.count[d]
+    return True
+
+
 cdef enum:
     # Shift of the flags of `parse_key` for axes that a key runs through backwards.
     REVERSED = 16
 
-cdef bint parse_key(const Grid *g, object key, int64_t *start, int64_t *step, int64_t *count, int apart,
-                    uint32_t *flags) except -1
+cdef bint parse_key(const Grid *g, object key, Axis *axes, uint32_t *flags) except -1
+
+cdef int take_axis(const Grid *g, int d, Axis *axis, int64_t start, int64_t step, int64_t count) except -1
 
 cdef void copy_items(uint8_t *to, const int64_t *to_strides, const uint8_t *source, const int64_t *source_strides,
                      const int64_t *count, int ndim, int64_t itemsize) noexcept nogil
-
-
-cdef struct Ahead:
-    # What is asked for before it is read; see `begin_tasks` of grid_read.pyx. It is counted in chunks, or in parts of `ReadMany`.
-    bint alone          # whether there is one thread
-    long begun          # whether one has begun to ask
-    long busy           # whether one is asking for more, which alone looks at `asked` and `batch`
-    int64_t asked       # those before it were asked for
-    int64_t resume      # the task, or the part, with which it is time to ask for more; an atomic number
-    int64_t batch       # that are asked for at a time; 0 before the first
 
 
 cdef class Operation:
@@ -94,9 +174,7 @@ cdef class Operation:
 
     cdef Frame frame
     cdef Geometry geometry
-    cdef int64_t start[MAX_DIM]
-    cdef int64_t step[MAX_DIM]
-    cdef int64_t count[MAX_DIM]
+    cdef Axis axes[MAX_DIM]
     cdef int64_t first_chunk[MAX_DIM]
     cdef int64_t chunk_count[MAX_DIM]
     cdef readonly int64_t tasks
@@ -107,11 +185,9 @@ cdef class Operation:
     cdef int64_t failed
     cdef long has_failed
     cdef uint8_t *data              # of the NumPy array that is read into or written from
-    cdef int64_t strides[MAX_DIM]   # its strides in bytes
     cdef object keep
-    cdef Ahead ahead
     cdef bint cold                  # whether the bytes are likely not to be in memory
-    # Points, where some axes have them; these have start 0, step 1 and count 1 above.
+    # Points, where some axes have them; these have start 0, step 1, count 1 and stride 0 above.
     cdef bint by_points
     cdef bint pointed[MAX_DIM]
     cdef const int64_t *indices[MAX_DIM]
@@ -123,17 +199,14 @@ cdef class Operation:
     cdef int select(self, start, step, count) except -1
     cdef int pick(self, cnp.ndarray items, points) except -1
     cdef bint task_points(self, int64_t task, int64_t *nchunk, Box *box, int64_t *begin, int64_t *end) noexcept nogil
+    cdef int64_t block_of_point(self, int64_t point) noexcept nogil
     cdef int move_points(self, DecodeContext *context, int64_t nchunk, Chunk *chunk, const Box *box, int64_t begin, int64_t end,
                          uint8_t *whole, const uint8_t *constant) noexcept nogil
     cdef int share(self, int64_t threads) except -1
     cdef Encoder encoder(self)
-    cdef void ask_ahead(self, DecodeContext *context) noexcept nogil
     cdef void begin(self, DecodeContext *context) noexcept nogil
     cdef void work(self, DecodeContext *context, Encoder encoder) noexcept nogil
     cdef bint box_of(self, int64_t task, int64_t *nchunk, Box *box) noexcept nogil
-    cdef uint8_t *at(self, const Box *box) noexcept nogil
-    cdef bint is_one_run(self, const Box *box) noexcept nogil
-    cdef bint covers(self, const Box *box, const int64_t *lengths) noexcept nogil
     cdef int64_t draw(self) noexcept nogil
     cdef void note_failure(self, int status, int64_t nchunk) noexcept nogil
 
@@ -142,15 +215,16 @@ cdef inline void locate(Operation self) noexcept:
     """Find the chunks that a selection touches, each of them a task."""
     cdef Grid *g = &self.geometry.c
     cdef int64_t tasks = g.size != 0
+    cdef Axis *axis
     cdef int d
     for d in range(g.ndim):
-        if self.count[d] == 0:
+        if self.axes[d].count == 0:
             tasks = 0
     if tasks:
         for d in range(g.ndim):
-            self.first_chunk[d] = self.start[d] // g.chunks[d]
-            self.chunk_count[d] = (
-                (self.start[d] + (self.count[d] - 1) * self.step[d]) // g.chunks[d] - self.first_chunk[d] + 1)
+            axis = &self.axes[d]
+            self.first_chunk[d] = axis.start // g.chunks[d]
+            self.chunk_count[d] = (axis.start + (axis.count - 1) * axis.step) // g.chunks[d] - self.first_chunk[d] + 1
             tasks *= self.chunk_count[d]
     self.tasks = self.stop_task = tasks
     self.pieces = 1

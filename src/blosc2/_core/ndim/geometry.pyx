@@ -13,7 +13,7 @@ from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.ref cimport PyObject, Py_INCREF, Py_XDECREF
 from cpython.slice cimport PySlice_AdjustIndices, PySlice_Check, PySlice_Unpack
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint32_t, uint64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcmp, memcpy
 
 from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, KIND_RAW, MAX_BUFFER, Chunk
@@ -447,12 +447,15 @@ cdef extern from *:
 cdef object _integer = np.integer
 
 
-cdef bint parse_key(const Grid *g, object key, int64_t *start, int64_t *step, int64_t *count, int apart,
-                    uint32_t *flags) except -1:
+cdef inline void take_all(Axis *axis, int64_t length) noexcept:
+    axis.start, axis.step, axis.count = 0, 1, length
+
+
+cdef bint parse_key(const Grid *g, object key, Axis *axes, uint32_t *flags) except -1:
     """Parse a key of integers, slices and one `...`; False when it is another one, or out of bounds.
 
-    The bounds of an axis are `apart` entries behind those of the axis before. Steps are positive. Bit d of `flags` says
-    that axis d has an integer, bit REVERSED + d that the key runs through it backwards.
+    Steps are positive. Bit d of `flags` says that axis d has an integer, bit REVERSED + d that the key runs through it
+    backwards.
     """
     cdef Py_ssize_t first, stop, stride, items
     cdef Py_ssize_t given, k, ellipsis
@@ -462,9 +465,7 @@ cdef bint parse_key(const Grid *g, object key, int64_t *start, int64_t *step, in
     flags[0] = 0
     if key is Ellipsis or (g.ndim and PySlice_Check(key) and asks_for_all(key)):
         for d in range(g.ndim):
-            start[d * apart] = 0
-            step[d * apart] = 1
-            count[d * apart] = g.shape[d]
+            take_all(&axes[d], g.shape[d])
         return True
     given = 1
     ellipsis = -1
@@ -484,12 +485,7 @@ cdef bint parse_key(const Grid *g, object key, int64_t *start, int64_t *step, in
     for k in range(given + 1):
         if k == ellipsis:
             for _ in range(whole):
-                start[0] = 0
-                step[0] = 1
-                count[0] = g.shape[d]
-                start += apart
-                step += apart
-                count += apart
+                take_all(&axes[d], g.shape[d])
                 d += 1
             continue
         if k == given:
@@ -506,9 +502,7 @@ cdef bint parse_key(const Grid *g, object key, int64_t *start, int64_t *step, in
                 first += (items - 1) * stride
                 stride = -stride
                 flags[0] |= <uint32_t> 1 << (REVERSED + d)
-            start[0] = first
-            step[0] = stride
-            count[0] = items
+            axes[d].start, axes[d].step, axes[d].count = first, stride, items
         else:
             if not PyLong_CheckExact(item):
                 if not isinstance(item, _integer):
@@ -520,11 +514,8 @@ cdef bint parse_key(const Grid *g, object key, int64_t *start, int64_t *step, in
             if overflow or value < 0 or value >= g.shape[d]:
                 return False
             flags[0] |= <uint32_t> 1 << d
-            start[0] = value
-            step[0] = count[0] = 1
-        start += apart
-        step += apart
-        count += apart
+            axes[d].start = value
+            axes[d].step = axes[d].count = 1
         d += 1
     return True
 
@@ -574,77 +565,12 @@ cdef void _work(Operation operation, DecodeContext *context, Encoder encoder) no
     operation.work(context, encoder)
 
 
-cdef struct PointAxes:
-    # The axes that points have, and the others: which blocks the box touches on each, and how items lie on it.
-    int npointed, nplain
-    int pointed[MAX_DIM]
-    int plain[MAX_DIM]
-    int64_t low[MAX_DIM]
-    int64_t many[MAX_DIM]
-    int64_t array_strides[MAX_DIM]
-    int64_t block_strides[MAX_DIM]
-
-
-cdef int64_t divide_axes(Operation self, const Box *box, PointAxes *axes) noexcept nogil:
-    """Tell the axes with points from the others; returns how many blocks of each point the others touch."""
-    cdef Grid *g = &self.geometry.c
-    cdef int64_t touched = 1
-    cdef int d, j
-    axes.npointed = axes.nplain = 0
-    for d in range(g.ndim):
-        if self.pointed[d]:
-            axes.pointed[axes.npointed] = d
-            axes.npointed += 1
-            continue
-        j = axes.nplain
-        axes.plain[j] = d
-        axes.low[j] = box.first[d] // g.blocks[d]
-        axes.many[j] = (box.first[d] + (box.count[d] - 1) * self.step[d]) // g.blocks[d] - axes.low[j] + 1
-        axes.array_strides[j] = self.strides[d]
-        axes.block_strides[j] = g.item_strides[d] * self.step[d]
-        touched *= axes.many[j]
-        axes.nplain += 1
-    return touched
-
-
-cdef int64_t same_blocks(Operation self, const PointAxes *axes, int64_t at, int64_t end, int64_t *block) noexcept nogil:
-    """The end of the points from one on that lie in the same blocks; `block` is the number of the first of these."""
-    cdef Grid *g = &self.geometry.c
-    cdef int64_t stop = at, other
-    cdef int d, j
-    while stop < end:
-        other = 0
-        for j in range(axes.npointed):
-            d = axes.pointed[j]
-            other += self.indices[d][stop] % g.chunks[d] // g.blocks[d] * g.block_strides[d]
-        if stop == at:
-            block[0] = other
-        elif other != block[0]:
-            break
-        stop += 1
-    return stop
-
-
-cdef bint clip_block(Operation self, const PointAxes *axes, const Box *box, int64_t i, int64_t *nblock, int64_t *count,
-                     int64_t *inside, int64_t *offset) noexcept nogil:
-    """What a box takes of its `i`-th block: how many items, and where they begin in the block and in the array, in bytes.
-
-    Adds the number of the block to `nblock`. False if that is nothing.
-    """
-    cdef Grid *g = &self.geometry.c
-    cdef int64_t first, index, b
-    cdef int d, j
-    inside[0] = offset[0] = 0
-    for j in range(axes.nplain - 1, -1, -1):
-        d = axes.plain[j]
-        b = axes.low[j] + i % axes.many[j]
-        i //= axes.many[j]
-        nblock[0] += b * g.block_strides[d]
-        if not clip(box.first[d], self.step[d], box.count[d], b * g.blocks[d], g.blocks[d], &first, &count[j], &index):
-            return False
-        offset[0] += (index + box.index[d]) * self.strides[d]
-        inside[0] += first * g.item_strides[d]
-    return True
+cdef int take_axis(const Grid *g, int d, Axis *axis, int64_t start, int64_t step, int64_t count) except -1:
+    """Take what a selection says of an axis, if it lies within."""
+    axis.start, axis.step, axis.count = start, step, count
+    if count and (start < 0 or step < 1 or count < 0 or start + (count - 1) * step >= g.shape[d]):
+        raise IndexError(f"a selection reaches outside axis {d} of length {g.shape[d]}")
+    return 0
 
 
 cdef class Operation:
@@ -658,12 +584,7 @@ cdef class Operation:
         cdef Grid *g = &self.geometry.c
         cdef int d
         for d in range(g.ndim):
-            self.start[d] = start[d]
-            self.step[d] = step[d]
-            self.count[d] = count[d]
-            if self.count[d] and (self.start[d] < 0 or self.step[d] < 1 or self.count[d] < 0
-                                  or self.start[d] + (self.count[d] - 1) * self.step[d] >= g.shape[d]):
-                raise IndexError(f"a selection reaches outside axis {d} of length {g.shape[d]}")
+            take_axis(g, d, &self.axes[d], start[d], step[d], count[d])
         locate(self)
         return 0
 
@@ -682,17 +603,17 @@ cdef class Operation:
         self.by_points = True
         self.group_count = bounds - 1
         for d in range(g.ndim):
-            self.strides[d] = points.strides[d]
-            if self.strides[d] < 0:
+            self.axes[d].stride = points.strides[d]
+            if self.axes[d].stride < 0:
                 raise ValueError("strides cannot be negative")
-            extent += (self.count[d] - 1) * self.strides[d]
+            extent += (self.axes[d].count - 1) * self.axes[d].stride
         if g.size == 0:
             self.tasks = self.stop_task = 0     # chunks may be of no items: there is nothing to divide by
             return 0
         for axis, of_axis in zip(points.axes, points.indices):
             indices = integers(of_axis, 8, &told)
             d = axis
-            if told != count or d < 0 or d >= g.ndim or self.count[d] != 1 or self.start[d] != 0:
+            if told != count or d < 0 or d >= g.ndim or self.axes[d].count != 1 or self.axes[d].start != 0:
                 raise ValueError("an index for each point and axis of points is needed")
             self.pointed[d] = True
             self.keep_points.append(indices)
@@ -736,6 +657,16 @@ cdef class Operation:
                 nchunk[0] += self.indices[d][begin[0]] // g.chunks[d] * g.chunk_strides[d]
         return True
 
+    cdef int64_t block_of_point(self, int64_t point) noexcept nogil:
+        """What the axes with points add to the number of a block."""
+        cdef Grid *g = &self.geometry.c
+        cdef int64_t block = 0
+        cdef int d
+        for d in range(g.ndim):
+            if self.pointed[d]:
+                block += self.indices[d][point] % g.chunks[d] // g.blocks[d] * g.block_strides[d]
+        return block
+
     cdef int move_points(self, DecodeContext *context, int64_t nchunk, Chunk *chunk, const Box *box, int64_t begin, int64_t end,
                          uint8_t *whole, const uint8_t *constant) noexcept nogil:
         """Copy the items of points between the NumPy array and the blocks of a chunk.
@@ -744,45 +675,51 @@ cdef class Operation:
         `whole` or, where every block is the same, from `constant`; from blocks that are decoded here if both are NULL.
         """
         cdef Grid *g = &self.geometry.c
-        cdef PointAxes axes
-        cdef int64_t count[MAX_DIM]
-        cdef int64_t touched = divide_axes(self, box, &axes), at = begin, stop
-        cdef int64_t i, p, nblock, pointed_block = 0, inside, offset, shift
+        cdef Touched touched
+        cdef Box part
+        cdef int64_t strides[MAX_DIM]
+        cdef int64_t block_strides[MAX_DIM]
+        cdef int64_t at = begin, stop, i, p, nblock, pointed, inside, shift
         cdef const uint8_t *source
-        cdef uint8_t *block
-        cdef int status, d, j
+        cdef uint8_t *to
+        cdef int status, d
+        touch(g, self.axes, box, &touched)
+        for d in range(g.ndim):
+            strides[d] = self.axes[d].stride
+            block_strides[d] = g.item_strides[d] * self.axes[d].step
         while at < end:
-            stop = same_blocks(self, &axes, at, end, &pointed_block)
-            for i in range(touched):
-                nblock = pointed_block
-                if not clip_block(self, &axes, box, i, &nblock, count, &inside, &offset):
+            pointed = self.block_of_point(at)
+            stop = at + 1
+            while stop < end and self.block_of_point(stop) == pointed:
+                stop += 1
+            for i in range(touched.count):
+                if not clip_to_block(g, self.axes, box, &touched, i, &nblock, &part, &inside):
                     continue
-                if constant != NULL:
-                    source = constant
-                elif whole != NULL:
+                nblock += pointed
+                source = constant
+                if constant == NULL and whole != NULL:
                     source = whole + nblock * g.block_nbytes
                     if chunk != NULL and chunk.kind == KIND_RAW:
                         status = self.frame.load_span(nchunk, chunk, CHUNK_HEADER + nblock * g.block_nbytes,
                                                       CHUNK_HEADER + (nblock + 1) * g.block_nbytes)
                         if status:
                             return status
-                else:
+                elif constant == NULL:
                     status = part_block(
                         self.frame, nchunk, context, chunk, <int32_t> nblock, False, chunk.blocksize, &source)
                     if status:
                         return status
+                to = first_item(g, self.axes, self.data, &part)
                 for p in range(at, stop):
                     shift = inside
-                    for j in range(axes.npointed):
-                        d = axes.pointed[j]
-                        shift += self.indices[d][p] % g.chunks[d] % g.blocks[d] * g.item_strides[d]
+                    for d in range(g.ndim):
+                        if self.pointed[d]:
+                            shift += self.indices[d][p] % g.chunks[d] % g.blocks[d] * g.item_strides[d]
                     if chunk != NULL:
-                        copy_items(self.data + self.offsets[p] + offset, axes.array_strides, source + shift,
-                                   axes.block_strides, count, axes.nplain, g.itemsize)
+                        copy_items(to + self.offsets[p], strides, source + shift, block_strides, part.count, g.ndim, g.itemsize)
                     else:
-                        block = whole + nblock * g.block_nbytes + shift
-                        copy_items(block, axes.block_strides, self.data + self.offsets[p] + offset, axes.array_strides,
-                                   count, axes.nplain, g.itemsize)
+                        copy_items(whole + nblock * g.block_nbytes + shift, block_strides, to + self.offsets[p], strides,
+                                   part.count, g.ndim, g.itemsize)
             at = stop
         return CHUNK_OK
 
@@ -816,56 +753,20 @@ cdef class Operation:
                 encoder = self.encoder()
                 encoders.append(encoder)
                 group.workers[i].tool = <void *> encoder
-            self.ahead.begun, self.ahead.resume, self.ahead.batch, self.ahead.alone = 0, INT64_MAX, 0, group.count == 0
             with nogil:
                 run_in_group(&group, <void *> self, <Job> _work, <void *> own, <Job> _begin if self.cold else NULL)
         finally:
             release_group(&group)
 
-    cdef void ask_ahead(self, DecodeContext *context) noexcept nogil:
-        """Ask for the bytes that are read first; see `begin_tasks` of grid_read.pyx."""
-
     cdef bint box_of(self, int64_t task, int64_t *nchunk, Box *box) noexcept nogil:
         """The chunk of a task and the part of the selection in it; False when steps pass over it."""
         cdef Grid *g = &self.geometry.c
-        cdef int64_t c
         cdef int d
         nchunk[0] = 0
         for d in range(g.ndim - 1, -1, -1):
-            c = self.first_chunk[d] + task % self.chunk_count[d]
+            nchunk[0] += (self.first_chunk[d] + task % self.chunk_count[d]) * g.chunk_strides[d]
             task //= self.chunk_count[d]
-            nchunk[0] += c * g.chunk_strides[d]
-            if not clip(self.start[d], self.step[d], self.count[d], c * g.chunks[d], g.chunks[d],
-                         &box.first[d], &box.count[d], &box.index[d]):
-                return False
-        return True
-
-    cdef uint8_t *at(self, const Box *box) noexcept nogil:
-        """Where the first item of a box lies in the NumPy array."""
-        cdef int64_t offset = 0
-        cdef int d
-        for d in range(self.geometry.c.ndim):
-            offset += box.index[d] * self.strides[d]
-        return self.data + offset
-
-    cdef bint is_one_run(self, const Box *box) noexcept nogil:
-        """Whether a box is contiguous in the NumPy array."""
-        cdef int64_t expected = self.geometry.c.itemsize
-        cdef int d
-        for d in range(self.geometry.c.ndim - 1, -1, -1):
-            if box.count[d] != 1:
-                if self.strides[d] != expected:
-                    return False
-                expected *= box.count[d]
-        return True
-
-    cdef bint covers(self, const Box *box, const int64_t *lengths) noexcept nogil:
-        """Whether a box takes every item of a chunk or block, in order."""
-        cdef int d
-        for d in range(self.geometry.c.ndim):
-            if box.count[d] != lengths[d]:
-                return False
-        return True
+        return clip_to_chunk(g, self.axes, nchunk[0], box)
 
     def limit(self, int64_t first, int64_t stop):
         """Do only the tasks ``first .. stop`` next."""

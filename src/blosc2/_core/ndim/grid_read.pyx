@@ -1,8 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
-"""Reading one selection (`Read`), or many of one array together (`ReadMany`), and asking for their bytes ahead.
+"""Reading selections of an array: one plan, and one loop that carries it out.
 
-Decoded blocks are scattered into a NumPy array, or decoded straight into it, where a block, or a whole chunk, is one run of
-the array.
+A plan consists of parts: what a selection takes of a chunk. Of one selection (`Read`) the parts are the chunks that it
+touches, which are counted and never listed. Those of many (`ReadMany`) are listed, in the order of chunks and blocks. Threads
+draw parts, or pieces of them, and decoded blocks are scattered into NumPy arrays, or decoded straight into them, where a
+block, or a whole chunk, is one run of the array. What is asked of the system ahead is decided in `ask`.
 """
 
 cimport numpy as cnp
@@ -31,7 +33,8 @@ from blosc2._core.io.readahead cimport (
     AHEAD_BYTES, PAGE, Wanted, begin_asking, end_asking, is_cold, is_due, send_early, send_requests)
 from blosc2._core.io.steps cimport counter_next, number_get, number_set, state_change, state_get, state_set
 from blosc2._core.ndim.geometry cimport (
-    MAX_DIM, REVERSED, Ahead, Box, Geometry, Grid, Operation, clip, copy_items, locate, parse_key)
+    MAX_DIM, REVERSED, Axis, Box, Geometry, Grid, Operation, Touched, clip_to_block, clip_to_chunk, copy_items, covers,
+    first_item, is_one_run, locate, nth_block, parse_key, take_axis, touch)
 
 # Sorting by the bytes of numbers, which compares nothing: hundreds of numbers take a fifth of the time.
 
@@ -72,7 +75,7 @@ cdef inline Numbered *sort_numbers(Numbered *items, Numbered *room, int64_t coun
             return sorted
 
 
-# The parts that selections fall into: one for each chunk that a selection touches, in the order of chunks and blocks.
+# The parts that many selections fall into: one for each chunk that a selection touches, in the order of chunks and blocks.
 
 
 cdef enum:
@@ -90,6 +93,14 @@ cdef struct Part:
     int32_t selection
     int32_t touched     # blocks
     bint together       # the chunk is decoded once for all of its parts
+
+
+cdef inline int64_t blocks_of(const Grid *g) noexcept nogil:
+    cdef int64_t blocks = 1
+    cdef int d
+    for d in range(g.ndim):
+        blocks *= g.block_grid[d]
+    return blocks
 
 
 cdef inline int part_order(const void *a, const void *b) noexcept nogil:
@@ -149,54 +160,42 @@ cdef inline int64_t cost_of(const Part *parts, const Grid *g, int64_t i) noexcep
 
 
 cdef inline int64_t list_parts(
-        const Grid *g, const int64_t *all_axes, const int64_t *rooms, int64_t first, int64_t stop, Part *parts) noexcept nogil:
+        const Grid *g, const Axis *table, const int64_t *rooms, int64_t first, int64_t stop, Part *parts) noexcept nogil:
     """Put the parts of selections ``first .. stop`` in the order of chunks and blocks; returns how many there are.
 
-    For each selection `all_axes` has start, step, count and stride of each axis, and `rooms` how many chunks it may touch.
+    `table` has the axes of each selection, and `rooms` how many chunks it may touch.
     """
     cdef int64_t low[MAX_DIM]
     cdef int64_t many[MAX_DIM]
-    cdef int64_t i, task, rest, c, begin, taken, index, block, last, nblock, nchunk, touched, count = 0
-    cdef int64_t blocks = 1, sum
-    cdef const int64_t *axes
+    cdef int64_t i, task, rest, begin, nchunk, count = 0
+    cdef int64_t blocks = blocks_of(g), sum
+    cdef const Axis *axes
     cdef Part *part
-    cdef bint hit, sorted = True
+    cdef Box box
+    cdef Touched touched
+    cdef bint sorted = True
     cdef int d
-    for d in range(g.ndim):
-        blocks *= g.block_grid[d]
     for i in range(first, stop):
         if rooms[i] == 0:
             continue
-        axes = all_axes + 4 * i * g.ndim
+        axes = table + i * g.ndim
         for d in range(g.ndim):
-            low[d] = axes[4 * d] // g.chunks[d]
-            many[d] = (axes[4 * d] + (axes[4 * d + 2] - 1) * axes[4 * d + 1]) // g.chunks[d] - low[d] + 1
+            low[d] = axes[d].start // g.chunks[d]
+            many[d] = (axes[d].start + (axes[d].count - 1) * axes[d].step) // g.chunks[d] - low[d] + 1
         for task in range(rooms[i]):
             rest = task
-            nblock = nchunk = 0
-            touched = 1
-            hit = True
+            nchunk = 0
             for d in range(g.ndim - 1, -1, -1):
-                c = low[d]
-                if many[d] > 1:
-                    c += rest % many[d]
-                    rest //= many[d]
-                hit = clip(axes[4 * d], axes[4 * d + 1], axes[4 * d + 2], c * g.chunks[d], g.chunks[d],
-                           &begin, &taken, &index)
-                if not hit:
-                    break  # steps pass over the chunk
-                nchunk += c * g.chunk_strides[d]
-                block = begin // g.blocks[d]
-                last = (begin + (taken - 1) * axes[4 * d + 1]) // g.blocks[d]
-                nblock += block * g.block_strides[d]
-                touched *= last - block + 1
-            if not hit:
+                nchunk += (low[d] + rest % many[d]) * g.chunk_strides[d]
+                rest //= many[d]
+            if not clip_to_chunk(g, axes, nchunk, &box):
                 continue
+            touch(g, axes, &box, &touched)
             part = &parts[count]
             part.chunk = nchunk
-            part.block = <int32_t> nblock
+            part.block = <int32_t> nth_block(g, &touched, 0)
             part.selection = <int32_t> i
-            part.touched = <int32_t> touched
+            part.touched = <int32_t> touched.count
             part.together = False
             sorted = sorted and (count == 0 or part_order(part - 1, part) < 0)
             count += 1
@@ -217,33 +216,22 @@ cdef inline int64_t list_parts(
     return count
 
 
-cdef inline int64_t nth_block(const Grid *g, const int64_t *low, const int64_t *many, int64_t i) noexcept nogil:
-    """The number of the `i`-th of the blocks that a box touches: on each axis `many`, from `low` on."""
-    cdef int64_t block = 0
-    cdef int d
-    for d in range(g.ndim - 1, -1, -1):
-        block += (low[d] + i % many[d]) * g.block_strides[d]
-        i //= many[d]
-    return block
-
-
-cdef inline bint clip_to_block(Operation self, const Box *box, const int64_t *low, const int64_t *many, int64_t i,
-                               int64_t *nblock, Box *part, int64_t *offset) noexcept nogil:
-    """What a box takes of the `i`-th block that it touches, and where that begins in the block, in bytes; False for nothing."""
-    cdef Grid *g = &self.geometry.c
-    cdef int64_t b
-    cdef int d
-    nblock[0] = offset[0] = 0
-    for d in range(g.ndim - 1, -1, -1):
-        b = low[d] + i % many[d]
-        i //= many[d]
-        nblock[0] += b * g.block_strides[d]
-        if not clip(box.first[d], self.step[d], box.count[d], b * g.blocks[d], g.blocks[d],
-                    &part.first[d], &part.count[d], &part.index[d]):
-            return False
-        part.index[d] += box.index[d]
-        offset[0] += part.first[d] * g.item_strides[d]
-    return True
+cdef struct Reader:
+    # What a thread reads: a part of the plan.
+    DecodeContext *context
+    const Axis *axes        # of the selection
+    uint8_t *data           # where its first item goes
+    int64_t strides[MAX_DIM]    # those of `axes`, as they are needed for copying
+    int64_t nchunk
+    Box box                 # what it takes of the chunk
+    Touched touched         # the blocks of that, of which it reads these now
+    int64_t first, stop
+    int64_t begin, end      # its points, if it has any
+    int64_t piece
+    bint together           # whether the chunk is to be decoded once, for all that read of it
+    Chunk chunk             # as it was opened
+    const uint8_t *aside    # all of that, once it is decoded
+    SharedBlock *held       # the block of the block cache that was read last; others need it, too
 
 
 # Checking a chunk that several threads read in pieces: each sums the stored bytes that it reads, the last one joins them.
@@ -285,41 +273,36 @@ cdef inline bint blocks_follow(const Chunk *chunk) noexcept nogil:
     return True
 
 
-cdef inline int64_t stored_start(const Grid *g, const Chunk *chunk, const int64_t *low, const int64_t *many, int64_t i,
-                                 int64_t touched) noexcept nogil:
+cdef inline int64_t stored_start(const Grid *g, const Chunk *chunk, const Touched *touched, int64_t i) noexcept nogil:
     """Where the `i`-th of the blocks that a selection touches begins; the first one with the header before it."""
-    cdef int64_t nblock = 0
-    cdef int d
+    cdef int64_t nblock
     if i == 0:
         return 0
-    if i == touched:
+    if i == touched.count:
         return chunk.cbytes
-    for d in range(g.ndim - 1, -1, -1):
-        nblock += (low[d] + i % many[d]) * g.block_strides[d]
-        i //= many[d]
+    nblock = nth_block(g, touched, i)
     return CHUNK_HEADER + nblock * g.block_nbytes if chunk.kind == KIND_RAW else block_start(chunk, <int32_t> nblock)
 
 
-cdef inline bint begin_piece(
-        ChunkTable table, int64_t index, Chunk *chunk, const Grid *g, const int64_t *low, const int64_t *many,
-        int64_t first, int64_t last, int64_t touched, PieceSum *piece, int *status) noexcept nogil:
-    """Bring the stored bytes of blocks ``first .. last`` of those that a selection touches, which is all that has items.
+cdef inline bint begin_piece(ChunkTable table, const Grid *g, Reader *r, PieceSum *piece, int *status) noexcept nogil:
+    """Bring the stored bytes of a piece of those that a selection touches, which is all that has items.
 
     False if blocks do not follow each other: then one thread has to check the chunk by itself.
     """
+    cdef Chunk *chunk = &r.chunk
     cdef int64_t starts = CHUNK_HEADER + (4 * <int64_t> chunk.nblocks if chunk.kind != KIND_RAW else 0)
     if chunk.loaded < starts:
-        status[0] = table.load_span(index, chunk, chunk.loaded, starts)
+        status[0] = table.load_span(r.nchunk, chunk, chunk.loaded, starts)
         if status[0]:
             return False
         chunk.loaded = <int32_t> starts
     if not blocks_follow(chunk):
         return False
-    piece.start = stored_start(g, chunk, low, many, first, touched)
-    piece.stop = stored_start(g, chunk, low, many, last, touched)
+    piece.start = stored_start(g, chunk, &r.touched, r.first)
+    piece.stop = stored_start(g, chunk, &r.touched, r.stop)
     if piece.start < 0 or piece.stop < piece.start or piece.stop > chunk.cbytes:
         return False
-    status[0] = table.load_span(index, chunk, piece.start, piece.stop)
+    status[0] = table.load_span(r.nchunk, chunk, piece.start, piece.stop)
     if status[0]:
         return False
     chunk.loaded = chunk.cbytes     # what the blocks of other pieces need is not read
@@ -340,202 +323,6 @@ cdef inline bint pieces_join(const PieceSum *pieces, int64_t count, bint zip, ui
         else:
             crc[0] = joined(crc[0], pieces[i].crc, <uint64_t> (size[0] - pieces[i].start))
     return True
-
-
-# Asking for the chunks and blocks that an operation reads, ahead of it: a batch of tasks at a time.
-#
-# What lies where is known in two steps: where chunks lie from the table of offsets, and where their blocks lie from their
-# own first bytes. Each step asks for all that it knows, so that a read waits twice, however many blocks it needs. When the
-# first task of a batch is begun, the next batch is asked for.
-#
-# One thread asks at a time: `busy` guards how far was asked, and how large a batch is. All threads look at `resume` before
-# each task, and it may change meanwhile. It orders nothing: who comes too early or too late finds out behind `busy`.
-
-
-cdef enum:
-    # Stored bytes of an array of which nothing is worth asking for.
-    FEW_BYTES = 16384
-    # Tasks of a read that is not looked at any further where bytes are in memory anyway.
-    FEW_TASKS = 16
-    # The first bytes of all chunks are asked for with blocks that have so many times their bytes.
-    HEADS_PART = 8
-
-
-cdef struct Touched:
-    # The blocks that a box touches in a chunk, and which of its steps.
-    int64_t low[MAX_DIM]
-    int64_t many[MAX_DIM]
-    int64_t count
-
-
-cdef inline int64_t blocks_of(const Grid *g) noexcept nogil:
-    cdef int64_t blocks = 1
-    cdef int d
-    for d in range(g.ndim):
-        blocks *= g.block_grid[d]
-    return blocks
-
-
-cdef inline void touch(const Grid *g, const Box *box, const int64_t *step, int64_t apart, Touched *touched) noexcept nogil:
-    cdef int d
-    touched.count = 1
-    for d in range(g.ndim):
-        touched.low[d] = box.first[d] // g.blocks[d]
-        touched.many[d] = (box.first[d] + (box.count[d] - 1) * step[d * apart]) // g.blocks[d] - touched.low[d] + 1
-        touched.count *= touched.many[d]
-
-
-cdef inline int64_t last_of(const Grid *g, const int64_t *step, const Touched *touched) noexcept nogil:
-    """The number of the last block that a box touches in a chunk; -1 if its steps may pass over blocks."""
-    cdef int64_t last = 0
-    cdef int d
-    for d in range(g.ndim):
-        if step[d] > g.blocks[d]:
-            return -1
-        last += (touched.low[d] + touched.many[d] - 1) * g.block_strides[d]
-    return last
-
-
-cdef inline void want_blocks(Frame frame, Wanted *wanted, int64_t nchunk, const Chunk *chunk, const Grid *g, const Box *box,
-                             const int64_t *step, int64_t apart, const Touched *touched) noexcept nogil:
-    """Want the blocks that a box touches in a chunk that was found."""
-    cdef int64_t i, rest, b, nblock, first, taken, index
-    cdef bint hit
-    cdef int d
-    for i in range(touched.count):
-        rest = i
-        nblock = 0
-        hit = True
-        for d in range(g.ndim - 1, -1, -1):
-            b = touched.low[d] + rest % touched.many[d]
-            rest //= touched.many[d]
-            nblock += b * g.block_strides[d]
-            if step[d * apart] > g.blocks[d]:   # steps may pass over blocks
-                hit = hit and clip(box.first[d], step[d * apart], box.count[d], b * g.blocks[d], g.blocks[d],
-                                   &first, &taken, &index)
-        if hit:
-            want_block(frame, wanted, nchunk, chunk, nblock, g.block_nbytes)
-
-
-cdef inline void want_heads(Frame frame, Wanted *wanted, int64_t blocks, int64_t nblocks) noexcept nogil:
-    """Want what says where the blocks of all chunks lie, once, when `blocks` blocks were not in memory that have far more bytes.
-
-    Reads of other parts of the array then wait once and not twice.
-    """
-    cdef int64_t i, nbytes = frame.chunk_count * (PAGE + CHUNK_HEADER + 4 * nblocks)
-    if (wanted.late == 0 or wanted.left or frame.chunk_count < 2
-            or nbytes > blocks * (frame.cbytes // (frame.chunk_count * nblocks)) // HEADS_PART
-            or not state_change(&frame.heads_wanted, 0, 1)):
-        return
-    for i in range(frame.chunk_count):
-        if frame.entry(i) >= 0:
-            want_chunk(frame, wanted, i, nblocks, False)
-
-
-# ---------------------------------------------------------------------- one selection
-cdef inline bint find_task(Operation self, int64_t task, int64_t *nchunk, Box *box, Touched *touched,
-                           int64_t *begin, int64_t *end) noexcept nogil:
-    """The chunk of a task and how many of its blocks are needed; False where none is."""
-    if self.by_points:
-        if not self.task_points(task, nchunk, box, begin, end):
-            return False
-    elif not self.box_of(task, nchunk, box):
-        return False
-    if self.frame.entry(nchunk[0]) < 0:
-        return False
-    touch(&self.geometry.c, box, self.step, 1, touched)
-    if self.by_points:
-        touched.count *= end[0] - begin[0]
-    return True
-
-
-cdef inline void ask_for_tasks(Operation self, DecodeContext *context, int64_t first, int64_t stop) noexcept nogil:
-    """Ask for what tasks need that are not divided."""
-    cdef Grid *g = &self.geometry.c
-    cdef Wanted wanted
-    cdef Touched touched
-    cdef Box box
-    cdef Chunk chunk
-    cdef int64_t task, point, begin = 0, end = 0, nchunk = 0, nblocks = blocks_of(g), blocks = 0
-    cdef bint whole, again = False
-    cdef int d
-    begin_asking(self.frame.source, self.frame.source.asking, &wanted)
-    for task in range(first, stop):
-        if find_task(self, task, &nchunk, &box, &touched, &begin, &end):
-            whole = is_wanted_whole(self.frame, nchunk, touched.count, nblocks)
-            # The only one is read at once, and then nothing is gained by asking.
-            if whole or stop - first > 1:
-                want_chunk(self.frame, &wanted, nchunk, nblocks, whole)
-            if wanted.state.slow and not (whole or self.by_points or wanted.far):
-                want_beginning(self.frame, &wanted, nchunk, nblocks, touched.count, last_of(g, self.step, &touched))
-            again = again or not whole
-    wanted.leaf = not again and stop - first == self.frame.chunk_count
-    send_requests(&wanted)
-    if again:
-        for task in range(first, stop):
-            if (not find_task(self, task, &nchunk, &box, &touched, &begin, &end)
-                    or is_wanted_whole(self.frame, nchunk, touched.count, nblocks)
-                    or not find_blocks(self.frame, &wanted, nchunk, context, &chunk)):
-                continue
-            if self.by_points:
-                touched.count //= end - begin
-                for point in range(begin, end):
-                    for d in range(g.ndim):
-                        if self.pointed[d]:
-                            touched.low[d] = self.indices[d][point] % g.chunks[d] // g.blocks[d]
-                    want_blocks(self.frame, &wanted, nchunk, &chunk, g, &box, self.step, 1, &touched)
-            else:
-                want_blocks(self.frame, &wanted, nchunk, &chunk, g, &box, self.step, 1, &touched)
-                blocks += touched.count
-            send_early(&wanted)
-        want_heads(self.frame, &wanted, blocks, nblocks)
-    end_asking(&wanted, 1)
-
-
-cdef inline int64_t batch_of(const Ahead *ahead, int64_t units, int64_t stored) noexcept nogil:
-    """How many of so many tasks, which need so many stored bytes, are asked for at a time."""
-    return units if stored <= AHEAD_BYTES else max(<int64_t> (<double> units * AHEAD_BYTES / stored), 1)
-
-
-cdef inline bint next_batch(Operation self, int64_t end, int64_t pieces, int64_t *first, int64_t *stop) noexcept nogil:
-    """The tasks, or parts, to ask for next, of `pieces` pieces each; False where none is left, or now is not the time."""
-    first[0] = self.ahead.asked
-    stop[0] = self.ahead.asked = min(first[0] + self.ahead.batch, end)
-    number_set(&self.ahead.resume, first[0] * pieces if first[0] < end else INT64_MAX)
-    return first[0] < end and is_due(self.frame.source.asking)
-
-
-cdef inline bint asks(Operation self) noexcept nogil:
-    """Whether an operation may have to ask; most need not look any further."""
-    return not (self.frame.source.asking == NULL or self.frame.cbytes <= FEW_BYTES or self.tasks == 0 or (
-        self.tasks <= FEW_TASKS and not is_due(self.frame.source.asking)))
-
-
-cdef inline void begin_batches(Operation self) noexcept nogil:
-    """Find out with which task asking begins, and for how many it is done at a time."""
-    cdef int64_t units = self.tasks // self.pieces, nbytes
-    cdef int64_t stored = <int64_t> (<double> self.frame.cbytes * units / max(self.frame.chunk_count, 1))
-    cdef int d
-    if stored > AHEAD_BYTES and not self.by_points:
-        # Of large chunks of which little is needed there may be many; blocks take more than their items.
-        nbytes = 4 * self.geometry.c.itemsize
-        for d in range(self.geometry.c.ndim):
-            nbytes *= self.count[d]
-        stored = min(stored, <int64_t> (<double> nbytes * self.frame.cbytes / max(self.frame.nbytes, 1)))
-    # Others draw tasks meanwhile. Which of them they have drawn matters little: of these, too, bytes may be asked for.
-    self.ahead.asked = number_get(&self.next_task) // self.pieces
-    self.ahead.batch = batch_of(&self.ahead, units, stored)
-
-
-cdef inline void begin_tasks(Operation self, DecodeContext *context) noexcept nogil:
-    """Ask for the first tasks, or for the next, unless another thread does."""
-    cdef int64_t first = 0, stop = 0
-    if state_change(&self.ahead.busy, 0, 1):
-        if self.ahead.batch == 0:
-            begin_batches(self)
-        if next_batch(self, self.stop_task // self.pieces, self.pieces, &first, &stop):
-            ask_for_tasks(self, context, first, stop)
-        state_set(&self.ahead.busy, 0)
 
 
 # Having the processor bring what the next parts need, while one of them is decoded or copied.
@@ -612,10 +399,8 @@ cdef inline bint foresees_blocks(Frame frame, const Chunk *chunk) noexcept nogil
             and chunk.blocksize <= SMALL_BLOCK)
 
 
-cdef inline const uint8_t *foresee_touched(
-        const Chunk *chunk, const Grid *g, const int64_t *low, const int64_t *many, int64_t i) noexcept nogil:
-    """Have the processor bring the `i`-th block that a box touches in a chunk: where that is, NULL if nowhere."""
-    cdef int64_t nblock = nth_block(g, low, many, i)
+cdef inline const uint8_t *foresee_touched(const Chunk *chunk, int64_t nblock) noexcept nogil:
+    """Have the processor bring a block that is decoded next: where that is, NULL if nowhere."""
     cdef int32_t start = 0, stop = 0
     if nblock < chunk.nblocks and block_span(chunk, <int32_t> nblock, &start, &stop) == CHUNK_OK:
         prefetch_starts(chunk.data + start, min(stop - start, <int32_t> SMALL_BLOCK))
@@ -626,39 +411,35 @@ cdef inline const uint8_t *foresee_touched(
 # Blocks through the block cache of the process.
 
 
-cdef inline bint is_shared(ChunkTable table, int64_t index, const Chunk *chunk) noexcept nogil:
+cdef inline bint is_shared(ChunkTable table, const Chunk *chunk) noexcept nogil:
     """Whether the blocks of a chunk are cached. Special chunks, raw ones and those in memory are at hand anyway."""
     return (state_get(&cache_is_on) != 0 and chunk.kind == KIND_REGULAR and chunk.data != NULL and chunk.blocksize <= LARGE_BLOCK
             and table.source.serial != 0 and not chunk.needs_geometry and not chunk.variable)
 
 
-cdef inline int shared_block(
-        ChunkTable table, int64_t index, DecodeContext *context, Chunk *chunk, int32_t block, SharedBlock **found) noexcept nogil:
-    """A block of a chunk that `is_shared`, for `leave_block`; NULL where it has to be decoded in another way.
-
-    `found` has the block that was read before, or NULL. It is left, unless it is the same.
-    """
-    cdef int64_t position = table.chunks_start + table.entry(index)
-    cdef SharedBlock *entry = found[0]
+cdef inline int shared_block(ChunkTable table, Reader *r, int32_t block) noexcept nogil:
+    """Hold a block of a chunk that `is_shared`; none where it has to be decoded in another way."""
+    cdef int64_t position = table.chunks_start + table.entry(r.nchunk)
+    cdef SharedBlock *entry = r.held
     cdef int status
     if entry != NULL:
-        if is_block(entry, table.source.serial, position, chunk, block):
+        if is_block(entry, table.source.serial, position, &r.chunk, block):
             return CHUNK_OK
         leave_block(entry)
-    found[0] = entry = take_block(table.source.serial, position, chunk, block)
-    if entry != NULL:
+    r.held = take_block(table.source.serial, position, &r.chunk, block)
+    if r.held != NULL:
         return CHUNK_OK
-    entry = new_block(table.source.serial, position, chunk, block)
+    entry = new_block(table.source.serial, position, &r.chunk, block)
     if entry == NULL:
         return CHUNK_OK
-    status = table.load_block(index, context, chunk, block)
+    status = table.load_block(r.nchunk, r.context, &r.chunk, block)
     if status == CHUNK_OK:
-        status = decode_block(context, chunk, block, entry.data)
+        status = decode_block(r.context, &r.chunk, block, entry.data)
     if status:
         leave_block(entry)
         return status
-    put_block(entry, chunk)
-    found[0] = entry
+    put_block(entry, &r.chunk)
+    r.held = entry
     return CHUNK_OK
 
 
@@ -691,14 +472,29 @@ cdef enum:
     STRAIGHT = 4
 
 
+cdef struct Ahead:
+    # What is asked for before it is read, in parts of the plan; see `ask`.
+    long begun          # whether one has begun to ask
+    long busy           # whether one is asking for more, which alone looks at `asked` and `batch`
+    int64_t asked       # those before it were asked for
+    int64_t resume      # the part with which it is time to ask for more; an atomic number
+    int64_t batch       # that are asked for at a time; 0 before the first
+
+
 cdef class Read(Operation):
     """Read a selection into a NumPy array: one with an axis for each of the array, of any strides, or a C-contiguous one."""
 
-    # Of a reader that one thread has for itself, and turns to one selection after another:
-    cdef bint by_turns
-    cdef bint together              # whether the chunk at hand is to be decoded once, for all that read of it
-    cdef const uint8_t *aside       # that chunk, once it is decoded
-    cdef SharedBlock *held          # the block of the block cache that it read last; others need it, too
+    # The parts of many selections; NULL for one, whose parts are its chunks.
+    cdef Part *parts
+    cdef int64_t part_count
+    cdef Axis *table                # the axes of each selection
+    cdef uint8_t **targets          # for each selection: where its first item goes
+    cdef bint by_rows               # whether each selection is one row; see `read_rows`
+    cdef int64_t *shares            # the first part of each that threads draw, and the number of parts
+    cdef int64_t share_count
+    cdef readonly int64_t touched_nbytes
+    cdef Ahead ahead
+
     cdef ChunkChecksum *own              # of each chunk, where all are read and the sum of all is known; else NULL
     # Where chunks are read in pieces: what each summed, and how many of each chunk are left.
     cdef PieceSum *sums
@@ -726,29 +522,19 @@ cdef class Read(Operation):
         if self.tasks == 0 or self.by_points:
             return 0
         for d in range(g.ndim):
-            if self.count[d] != g.shape[d]:
+            if self.axes[d].count != g.shape[d]:
                 return 0
         room = chunk_checksums(self.frame)
         self.keep_points = [room]
         self.own = <ChunkChecksum *> PyBytes_AS_STRING(room)
         return 0
 
-    cdef int bring_whole(self, int64_t nchunk, DecodeContext *context, Chunk *chunk) noexcept nogil:
-        """Bring a chunk all of which is wanted, and sum it for all chunks together."""
-        cdef int status = self.frame.load_and_check(nchunk, context, chunk)
-        if status == CHUNK_OK and chunk.data != NULL and nchunk < self.frame.chunk_count:
-            note_checksum(self.own + nchunk, chunk)
-        return status
-
     cdef int share(self, int64_t threads) except -1:
         """Divide chunks between threads when there are too few of them."""
-        cdef int64_t blocks = 1, pieces = PIECES * threads * (COLD if self.cold else 1)
-        cdef int d
+        cdef int64_t pieces = PIECES * threads * (COLD if self.cold else 1)
         if self.tasks == 0 or self.pieces > 1 or self.by_points or self.tasks >= PIECES * threads:
             return 0
-        for d in range(self.geometry.c.ndim):
-            blocks *= self.geometry.c.block_grid[d]
-        self.pieces = min(blocks, (pieces + self.tasks - 1) // self.tasks)
+        self.pieces = min(blocks_of(&self.geometry.c), (pieces + self.tasks - 1) // self.tasks)
         self.share_sums()
         self.tasks *= self.pieces
         self.stop_task = self.tasks
@@ -781,11 +567,11 @@ cdef class Read(Operation):
             raise ValueError("the result must be writable")
         self.take(out)
         for d in range(geometry.c.ndim):
-            size *= self.count[d]
-            same = same and cnp.PyArray_DIM(out, d) == self.count[d]
+            size *= self.axes[d].count
+            same = same and cnp.PyArray_DIM(out, d) == self.axes[d].count
         if same and points is None:
             for d in range(geometry.c.ndim):
-                self.strides[d] = cnp.PyArray_STRIDE(out, d)
+                self.axes[d].stride = cnp.PyArray_STRIDE(out, d)
         elif not cnp.PyArray_IS_C_CONTIGUOUS(out):
             raise ValueError("the result must be C-contiguous, or have the axes of the array")
         elif points is not None:
@@ -804,147 +590,135 @@ cdef class Read(Operation):
         self.keep = out
         self.data = <uint8_t *> cnp.PyArray_DATA(out)
         for d in range(self.geometry.c.ndim - 1, -1, -1):
-            self.strides[d] = stride
-            stride *= self.count[d]
+            self.axes[d].stride = stride
+            stride *= self.axes[d].count
         self.frame.load_index()
         return 0
 
-    cdef void ask_ahead(self, DecodeContext *context) noexcept nogil:
-        begin_tasks(self, context)
-
     cdef void begin(self, DecodeContext *context) noexcept nogil:
-        if not self.ahead.alone:
-            state_set(&self.ahead.begun, 1)
-            if asks(self):
-                begin_tasks(self, context)
+        """Ask for what is needed first, unless that was done; most reads need not look any further."""
+        if state_change(&self.ahead.begun, 0, 1) and not (
+                self.frame.source.asking == NULL or self.frame.cbytes <= FEW_BYTES or self.tasks == 0
+                or (units_of(self) <= FEW_PARTS and not is_due(self.frame.source.asking))):
+            ask(self, context)
 
     cdef void work(self, DecodeContext *context, Encoder encoder) noexcept nogil:
-        cdef int64_t task, nchunk = 0, begin = 0, end = 0
-        cdef Box box
-        cdef int status
+        """Read parts of the plan until none is left."""
+        cdef Reader r
+        cdef int64_t task
+        r.context, r.nchunk, r.aside, r.held = context, -1, NULL, NULL
         # While one thread asks the others begin to read.
-        if (self.ahead.alone or state_change(&self.ahead.begun, 0, 1)) and asks(self):
-            self.ask_ahead(context)
+        self.begin(context)
         if self.cold and state_change(&self.unbrought, 1, 0):
             bring_pages(self.fresh, self.fresh_nbytes)
         while True:
             task = self.draw()
             if task < 0:
                 break
-            if task >= number_get(&self.ahead.resume):
-                self.ask_ahead(context)
-            if self.by_points:
-                if not self.task_points(task, &nchunk, &box, &begin, &end):
-                    continue
-                status = self.read_points(context, nchunk, &box, begin, end)
-            elif self.box_of(task // self.pieces, &nchunk, &box):
-                status = self.read_chunk(context, task, nchunk, &box)
+            r.piece = task % self.pieces
+            task //= self.pieces
+            if self.parts == NULL:
+                read_units(self, &r, task, task + 1)
             else:
-                continue
-            if status:
-                self.note_failure(status, nchunk)
+                read_units(self, &r, self.shares[task], self.shares[task + 1])
+        if r.held != NULL:
+            leave_block(r.held)
 
-    cdef int open_padded(self, int64_t nchunk, DecodeContext *context, Chunk *chunk) noexcept nogil:
+    cdef bint find(self, int64_t i, Reader *r) noexcept nogil:
+        """The `i`-th part of the plan; False where steps pass over its chunk."""
+        cdef Grid *g = &self.geometry.c
+        cdef const Part *part
+        cdef int d
+        if self.parts != NULL:
+            part = &self.parts[i]
+            r.axes, r.data, r.together = self.table + part.selection * g.ndim, self.targets[part.selection], part.together
+            r.nchunk = part.chunk
+            clip_to_chunk(g, r.axes, r.nchunk, &r.box)
+        else:
+            r.axes, r.data, r.together = self.axes, self.data, False
+            if self.by_points:
+                if not self.task_points(i, &r.nchunk, &r.box, &r.begin, &r.end):
+                    return False
+            elif not self.box_of(i, &r.nchunk, &r.box):
+                return False
+        for d in range(g.ndim):
+            r.strides[d] = r.axes[d].stride
+        touch(g, r.axes, &r.box, &r.touched)
+        return True
+
+    cdef int open_padded(self, Reader *r) noexcept nogil:
         """Find a chunk, which has all blocks of the grid."""
-        cdef int status = self.frame.open_chunk(nchunk, context, chunk)
-        return BAD_LENGTH if status == CHUNK_OK and chunk.nbytes != self.geometry.c.chunk_nbytes else status
+        cdef int status = self.frame.open_chunk(r.nchunk, r.context, &r.chunk)
+        return BAD_LENGTH if status == CHUNK_OK and r.chunk.nbytes != self.geometry.c.chunk_nbytes else status
 
-    cdef int decode_aside(self, int64_t nchunk, DecodeContext *context, Chunk *chunk, uint8_t **scratch) noexcept nogil:
+    cdef int decode_aside(self, Reader *r, uint8_t **scratch) noexcept nogil:
         """All of a chunk whose blocks cannot be had one by one, or not cheaply."""
-        cdef int status = whole(self, nchunk, context, chunk)
+        cdef int status = whole(self, r)
         if status:
             return status
-        scratch[0] = reserve_scratch(context, chunk.nbytes)
+        scratch[0] = reserve_scratch(r.context, r.chunk.nbytes)
         if scratch[0] == NULL:
             return NO_MEMORY
-        if chunk.needs_geometry and self.frame.plugin is not None:
-            return self.frame.plugin.decode(chunk, scratch[0])
-        return decode_whole_chunk(context, chunk, scratch[0])
+        if r.chunk.needs_geometry and self.frame.plugin is not None:
+            return self.frame.plugin.decode(&r.chunk, scratch[0])
+        return decode_whole_chunk(r.context, &r.chunk, scratch[0])
 
-    cdef int read_points(self, DecodeContext *context, int64_t nchunk, const Box *box, int64_t begin, int64_t end) noexcept nogil:
+    cdef int read_points(self, Reader *r) noexcept nogil:
         """The items of points in a chunk."""
         cdef Grid *g = &self.geometry.c
-        cdef Chunk chunk
-        cdef uint8_t *scratch = NULL
-        cdef int64_t steps
-        cdef int status = self.open_padded(nchunk, context, &chunk)
-        if status:
-            return status
+        cdef Chunk *chunk = &r.chunk
+        cdef uint8_t *decoded = NULL    # all of the chunk
+        cdef uint8_t *constant = NULL   # a block, where all are the same
+        cdef int status = CHUNK_OK
         if chunk.kind == KIND_RAW:
-            return self.move_points(
-                context, nchunk, &chunk, box, begin, end, <uint8_t *> chunk.data + CHUNK_HEADER, NULL)
-        if chunk.kind < KIND_RAW:
-            status = self.frame.load_and_check(nchunk, context, &chunk)
+            decoded = <uint8_t *> chunk.data + CHUNK_HEADER
+        elif chunk.kind < KIND_RAW:
+            status = whole(self, r)
             if status:
                 return status
             if chunk.kind == KIND_VALUE and g.itemsize % (chunk.cbytes - CHUNK_HEADER):
                 return BAD_SPECIAL
-            scratch = reserve_scratch(context, g.block_nbytes)
-            if scratch == NULL:
-                return NO_MEMORY
-            status = fill(&chunk, 0, scratch, g.block_nbytes)
-            return status if status else self.move_points(context, nchunk, &chunk, box, begin, end, NULL, scratch)
-        steps = chunk.nblocks
-        if chunk.whole or chunk.needs_geometry or chunk.blocksize != g.block_nbytes or steps * steps > MOST_STEPS:
-            status = self.decode_aside(nchunk, context, &chunk, &scratch)
-            return status if status else self.move_points(context, nchunk, &chunk, box, begin, end, scratch, NULL)
-        return self.move_points(context, nchunk, &chunk, box, begin, end, NULL, NULL)
+            constant = reserve_scratch(r.context, g.block_nbytes)
+            status = NO_MEMORY if constant == NULL else fill(chunk, 0, constant, g.block_nbytes)
+        elif not has_blocks(g, chunk, chunk.nblocks):
+            status = self.decode_aside(r, &decoded)
+        if status:
+            return status
+        return self.move_points(r.context, r.nchunk, chunk, &r.box, r.begin, r.end, decoded, constant)
 
-    cdef int read_chunk(self, DecodeContext *context, int64_t task, int64_t nchunk, const Box *box) noexcept nogil:
-        cdef Chunk chunk
-        cdef int64_t unit = task // self.pieces
-        cdef int status = self.open_padded(nchunk, context, &chunk)
-        if status == CHUNK_OK:
-            status = self.read_opened(
-                context, nchunk, &chunk, box, task % self.pieces, NULL if self.sums == NULL else self.sums + task)
-        if self.sums != NULL and is_last(self.left + unit) and status == CHUNK_OK:
-            status = join_pieces(self, context, unit * self.pieces, nchunk)
-        return status
-
-    cdef int read_opened(
-            self, DecodeContext *context, int64_t nchunk, Chunk *chunk, const Box *box, int64_t piece, PieceSum *sum) noexcept nogil:
-        """The part of the selection in a chunk, or a piece of that part.
+    cdef int read_part(self, Reader *r, PieceSum *sum) noexcept nogil:
+        """The part of a selection in a chunk, or a piece of that part.
 
         If all of the chunk is read, it is checked: block by block, each before it is decoded; or as a whole by the first
         piece, where its blocks are in disorder. `sum` is of this piece; NULL if pieces are not joined.
         """
         cdef Grid *g = &self.geometry.c
+        cdef Chunk *chunk = &r.chunk
         cdef const uint8_t *decoded = NULL  # the whole chunk, where it is at hand
         cdef uint8_t *scratch = NULL
-        cdef int64_t touched = 1
+        cdef int64_t touched = r.touched.count
         cdef bint known = False     # whether all of the chunk was brought
         cdef bint aside             # whether it is decoded as a whole, not block by block
         cdef PieceSum all_of_it
-        cdef int64_t begin, end
-        cdef int64_t[MAX_DIM] low
-        cdef int64_t[MAX_DIM] many
-        cdef int d
         cdef int status = CHUNK_OK
         if chunk.kind < KIND_RAW:
-            return CHUNK_OK if piece else fill_special(self, context, nchunk, chunk, box)
+            return CHUNK_OK if r.piece else fill_special(self, r)
         if (self.pieces == 1 and g.in_order and chunk.kind == KIND_REGULAR and not chunk.needs_geometry
-                and self.covers(box, g.chunks) and self.is_one_run(box)):
-            status = whole(self, nchunk, context, chunk)
-            return status if status else decode_whole_chunk(context, chunk, self.at(box))
-        for d in range(g.ndim):
-            low[d] = box.first[d] // g.blocks[d]
-            many[d] = (box.first[d] + (box.count[d] - 1) * self.step[d]) // g.blocks[d] - low[d] + 1
-            touched *= many[d]
-        aside = chunk.kind != KIND_RAW and (
-            chunk.whole or chunk.needs_geometry or chunk.blocksize != g.block_nbytes
-            or touched * chunk.nblocks > MOST_STEPS or self.together or self.aside != NULL)
-        begin, end = piece * touched // self.pieces, (piece + 1) * touched // self.pieces
-        if (not aside and (self.frame.checksums != NULL or self.own != NULL) and nchunk < self.frame.chunk_count
-                and takes_all(self, nchunk, box)):
+                and covers(g, &r.box, g.chunks) and is_one_run(g, r.axes, &r.box)):
+            status = whole(self, r)
+            return status if status else decode_whole_chunk(r.context, chunk, first_item(g, r.axes, r.data, &r.box))
+        aside = chunk.kind != KIND_RAW and (not has_blocks(g, chunk, touched) or r.together or r.aside != NULL)
+        r.first, r.stop = r.piece * touched // self.pieces, (r.piece + 1) * touched // self.pieces
+        if (not aside and (self.frame.checksums != NULL or self.own != NULL) and r.nchunk < self.frame.chunk_count
+                and takes_all(self, r)):
             if self.pieces == 1 and not self.frame.each_read:
                 sum = &all_of_it
                 sum.start, sum.stop = 0, chunk.cbytes
-                status = self.frame.load_span(nchunk, chunk, chunk.loaded, chunk.cbytes)
+                status = self.frame.load_span(r.nchunk, chunk, chunk.loaded, chunk.cbytes)
                 chunk.loaded = chunk.cbytes
-            elif sum == NULL or not begin_piece(
-                    self.frame, nchunk, chunk, g, low, many, begin, end, touched, sum, &status):
-                if piece == 0 and status == CHUNK_OK:
-                    status = whole(self, nchunk, context, chunk)
+            elif sum == NULL or not begin_piece(self.frame, g, r, sum, &status):
+                if r.piece == 0 and status == CHUNK_OK:
+                    status = whole(self, r)
                     if sum != NULL:
                         sum.state = CHUNK_CHECKED
                 sum = NULL
@@ -955,36 +729,35 @@ cdef class Read(Operation):
             sum = NULL
         if chunk.kind == KIND_RAW:
             if self.pieces == 1 and not known and is_most(touched * g.block_nbytes, chunk.nbytes):
-                status = self.frame.load_chunk(nchunk, context, chunk)
+                status = self.frame.load_chunk(r.nchunk, r.context, chunk)
             decoded = chunk.data + CHUNK_HEADER
         elif aside:
-            if piece:
+            if r.piece:
                 return CHUNK_OK  # the first piece does all of it
-            decoded = self.aside
-            if decoded == NULL:
-                status = self.decode_aside(nchunk, context, chunk, &scratch)
-                decoded = scratch
-                if self.by_turns and status == CHUNK_OK:
-                    self.aside = decoded
+            if r.aside == NULL:
+                status = self.decode_aside(r, &scratch)
+                if status == CHUNK_OK:
+                    r.aside = scratch
+            decoded = r.aside
         elif self.pieces == 1 and not known and is_most(touched, chunk.nblocks):
-            status = self.frame.load_chunk(nchunk, context, chunk)
+            status = self.frame.load_chunk(r.nchunk, r.context, chunk)
         if status:
             return status
-        if decoded != NULL and chunk.kind == KIND_REGULAR:
-            begin, end = 0, touched
-        status = self.read_blocks(context, nchunk, chunk, box, low, many, begin, end, decoded, sum)
+        if aside:
+            r.first, r.stop = 0, touched
+        status = self.read_blocks(r, decoded, sum)
         if status or sum != &all_of_it:
             return status
-        return compare(self, nchunk, sum.crc, sum.stop)
+        return compare(self, r.nchunk, sum.crc, sum.stop)
 
-    cdef int read_blocks(self, DecodeContext *context, int64_t nchunk, Chunk *chunk, const Box *box, const int64_t *low,
-                         const int64_t *many, int64_t begin, int64_t end, const uint8_t *decoded, PieceSum *sum) noexcept nogil:
-        """Blocks ``begin .. end`` of those that the selection touches in a chunk.
+    cdef int read_blocks(self, Reader *r, const uint8_t *decoded, PieceSum *sum) noexcept nogil:
+        """Some of the blocks that the selection touches in a chunk; in `decoded`, if that is not NULL.
 
         If `sum` is not NULL, the stored bytes that it says are summed: those of a block while they are in the cache for
         it, the rest at the end.
         """
         cdef Grid *g = &self.geometry.c
+        cdef Chunk *chunk = &r.chunk
         cdef Box part
         cdef int64_t source_strides[MAX_DIM]
         cdef int64_t i, nblock, offset
@@ -995,67 +768,59 @@ cdef class Read(Operation):
         cdef int64_t summed = 0 if sum == NULL else sum.start
         cdef int64_t plane_strides[MAX_DIM]
         cdef int64_t last
-        cdef SharedBlock *shared
-        cdef bint shares = decoded == NULL and is_shared(self.frame, nchunk, chunk)
+        cdef bint shares = decoded == NULL and is_shared(self.frame, chunk)
         cdef bint foresees = decoded == NULL and not shares and foresees_blocks(self.frame, chunk)
-        cdef bint shuffled = (
-            decoded == NULL and chunk.plain and chunk.filter == FILTER_SHUFFLE and chunk.typesize == g.itemsize
-            and unshuffles_parts(<int> g.itemsize) and chunk.blocksize <= LARGE_BLOCK)
+        cdef bint shuffled = decoded == NULL and unshuffles(g, chunk)
         for d in range(g.ndim):
-            source_strides[d] = g.item_strides[d] * self.step[d]
+            source_strides[d] = g.item_strides[d] * r.axes[d].step
             if shuffled:
                 plane_strides[d] = source_strides[d] // g.itemsize
-        for i in range(begin, end):
-            if not clip_to_block(self, box, low, many, i, &nblock, &part, &offset):
+        for i in range(r.first, r.stop):
+            if not clip_to_block(g, r.axes, &r.box, &r.touched, i, &nblock, &part, &offset):
                 continue
-            to = self.at(&part)
-            if sum != NULL and sum_block(self, chunk, <int32_t> nblock, &part, to, &crc, &summed):
+            to = first_item(g, r.axes, r.data, &part)
+            if sum != NULL and sum_block(self, r, <int32_t> nblock, &part, to, &crc, &summed):
                 continue
             if decoded != NULL:
                 if chunk.kind == KIND_RAW:
-                    status = self.frame.load_span(nchunk, chunk, CHUNK_HEADER + nblock * g.block_nbytes,
+                    status = self.frame.load_span(r.nchunk, chunk, CHUNK_HEADER + nblock * g.block_nbytes,
                                              CHUNK_HEADER + (nblock + 1) * g.block_nbytes)
                     if status:
                         return status
                 source = decoded + nblock * g.block_nbytes
             elif shares:
-                shared = self.held
-                status = shared_block(self.frame, nchunk, context, chunk, <int32_t> nblock, &shared)
-                if self.by_turns:
-                    self.held = shared
+                status = shared_block(self.frame, r, <int32_t> nblock)
                 if status:
                     return status
-                if shared != NULL:
-                    copy_items(to, self.strides, shared.data + offset, source_strides, part.count, g.ndim, g.itemsize)
-                    if not self.by_turns:
-                        leave_block(shared)
+                if r.held != NULL:
+                    copy_items(to, r.strides, r.held.data + offset, source_strides, part.count, g.ndim, g.itemsize)
                     continue
             if decoded == NULL:
-                if foresees and i + 1 < end:
-                    context.next = foresee_touched(chunk, g, low, many, i + 1)
-                if self.covers(&part, g.blocks) and self.is_one_run(&part):
-                    status = self.frame.load_block(nchunk, context, chunk, <int32_t> nblock)
+                if foresees and i + 1 < r.stop:
+                    r.context.next = foresee_touched(chunk, nth_block(g, &r.touched, i + 1))
+                if covers(g, &part, g.blocks) and is_one_run(g, r.axes, &part):
+                    status = self.frame.load_block(r.nchunk, r.context, chunk, <int32_t> nblock)
                     if status == CHUNK_OK:
-                        status = decode_block(context, chunk, <int32_t> nblock, to)
+                        status = decode_block(r.context, chunk, <int32_t> nblock, to)
                     if status:
                         return status
                     continue
                 last = offset
                 for d in range(g.ndim):
                     last += (part.count[d] - 1) * source_strides[d]
-                if shuffled and self.unshuffles_less(&part):
-                    status = part_block(
-                        self.frame, nchunk, context, chunk, <int32_t> nblock, True, <int32_t> (last // g.itemsize + 1), &source)
+                if shuffled and unshuffles_less(g, r.axes, &part):
+                    status = part_block(self.frame, r.nchunk, r.context, chunk, <int32_t> nblock, True,
+                                        <int32_t> (last // g.itemsize + 1), &source)
                     if status:
                         return status
-                    unshuffle_box(to, self.strides, source + offset // g.itemsize, block_bytes(chunk, <int32_t> nblock)
+                    unshuffle_box(to, r.strides, source + offset // g.itemsize, block_bytes(chunk, <int32_t> nblock)
                                   // g.itemsize, plane_strides, part.count, g.ndim, <int> g.itemsize)
                     continue
-                status = part_block(
-                    self.frame, nchunk, context, chunk, <int32_t> nblock, False, <int32_t> (last + g.itemsize), &source)
+                status = part_block(self.frame, r.nchunk, r.context, chunk, <int32_t> nblock, False,
+                                    <int32_t> (last + g.itemsize), &source)
                 if status:
                     return status
-            copy_items(to, self.strides, source + offset, source_strides, part.count, g.ndim, g.itemsize)
+            copy_items(to, r.strides, source + offset, source_strides, part.count, g.ndim, g.itemsize)
         if sum != NULL:
             if summed < sum.stop:
                 crc = sum_more(self, crc, chunk.data + summed, sum.stop - summed)
@@ -1063,17 +828,358 @@ cdef class Read(Operation):
             sum.crc, sum.stop, sum.state = crc, summed, SUMMED
         return CHUNK_OK
 
-    cdef bint unshuffles_less(self, const Box *part) noexcept nogil:
-        """Whether it takes less time to undo the shuffle of a part of a block than of the whole block, and to copy."""
-        cdef Grid *g = &self.geometry.c
-        cdef int64_t items = 1
-        cdef int d
+
+cdef inline void start_over(Ahead *ahead) noexcept:
+    """Nothing was asked for yet."""
+    ahead.begun = ahead.asked = ahead.batch = 0
+    ahead.resume = INT64_MAX
+
+
+cdef inline int64_t units_of(Read self) noexcept nogil:
+    """How many parts the plan has."""
+    return self.stop_task // self.pieces if self.parts == NULL else self.part_count
+
+
+cdef inline void read_units(Read self, Reader *r, int64_t i, int64_t stop) noexcept nogil:
+    """Read parts of the plan, or a piece of each."""
+    cdef Foreseen ahead
+    cdef int64_t opened = -1, end, other
+    cdef bint rows = self.by_rows and self.pieces == 1
+    cdef int status
+    ahead.cached, ahead.stored = False, 0
+    if self.parts != NULL:
+        ahead = what_is_foreseen(self.frame, &self.geometry.c)
+    while i < stop:
+        if ahead.cached or ahead.stored:
+            foresee_parts(self.frame, ahead, self.parts, i, stop)
+        if i >= number_get(&self.ahead.resume):
+            ask(self, r.context)
+        if rows:
+            r.nchunk = self.parts[i].chunk
+        elif not self.find(i, r):
+            i += 1
+            continue
+        status = CHUNK_OK
+        end = i + 1
+        if r.nchunk != opened:
+            r.aside = NULL
+            status = self.open_padded(r)
+            opened = r.nchunk
+        if status == CHUNK_OK and rows and has_rows(self, r):
+            end = same_block(self.parts, i, stop)
+            if ahead.cached or ahead.stored:
+                for other in range(i + 1, end):
+                    foresee_parts(self.frame, ahead, self.parts, other, stop)
+            status = read_rows(self, r, self.parts + i, end - i)
+        elif status == CHUNK_OK and self.by_points:
+            status = self.read_points(r)
+        elif status == CHUNK_OK:
+            if rows:
+                self.find(i, r)
+            status = self.read_part(r, NULL if self.sums == NULL else self.sums + i * self.pieces + r.piece)
+        if self.sums != NULL and is_last(self.left + i) and status == CHUNK_OK:
+            status = join_pieces(self, r, i * self.pieces)
+        if status:
+            self.note_failure(status, r.nchunk)
+        if number_get(&self.status):
+            return
+        i = end
+
+
+cdef inline bint has_blocks(const Grid *g, const Chunk *chunk, int64_t touched) noexcept nogil:
+    """Whether blocks of a compressed chunk can be had one by one, and so many of them cheaply."""
+    return not (chunk.whole or chunk.needs_geometry or chunk.blocksize != g.block_nbytes or touched * chunk.nblocks > MOST_STEPS)
+
+
+cdef inline bint unshuffles(const Grid *g, const Chunk *chunk) noexcept nogil:
+    """Whether the shuffle of parts of a chunk's blocks can be undone."""
+    return (chunk.plain and chunk.filter == FILTER_SHUFFLE and chunk.typesize == g.itemsize
+            and unshuffles_parts(<int> g.itemsize) and chunk.blocksize <= LARGE_BLOCK)
+
+
+cdef inline bint unshuffles_less(const Grid *g, const Axis *axes, const Box *part) noexcept nogil:
+    """Whether it takes less time to undo the shuffle of a part of a block than of the whole block, and to copy."""
+    cdef int64_t items = 1
+    cdef int d
+    for d in range(g.ndim):
+        items *= part.count[d]
+    d = g.ndim - 1
+    if part.count[d] >= SHORTEST_RUN and axes[d].step == 1:
+        return g.itemsize <= STRAIGHT or items * g.itemsize < g.block_nbytes
+    return items * g.itemsize <= g.block_nbytes // FEW
+
+
+# What is asked of the system ahead of the parts that need it. Three rules:
+#
+# 1. Sort, join, ask once. What lies where is known in two steps: where chunks lie from the table of offsets, and where their
+#    blocks lie from their own first bytes. Each step asks for all that it knows, so that a read waits twice, however many
+#    blocks it needs. It is done for a batch of parts at a time; when the first of a batch is begun, the next is asked for.
+# 2. Stop asking when bytes are in memory anyway: `is_due` of readahead.pxd, which says how that is noticed.
+# 3. Look again now and then, and where most bytes were not in memory, ask for what later reads need as well (`want_heads`).
+#
+# One thread asks at a time: `busy` guards how far was asked, and how large a batch is. All threads look at `resume` before
+# each part, and it may change meanwhile. It orders nothing: who comes too early or too late finds out behind `busy`.
+
+
+cdef enum:
+    # Stored bytes of an array of which nothing is worth asking for.
+    FEW_BYTES = 16384
+    # Parts of a plan that is not looked at any further where bytes are in memory anyway.
+    FEW_PARTS = 16
+    # The first bytes of all chunks are asked for with blocks that have so many times their bytes.
+    HEADS_PART = 8
+
+
+cdef inline int64_t batch_of(Read self) noexcept nogil:
+    """How many parts are asked for at a time: those of so many stored bytes, on average."""
+    cdef Grid *g = &self.geometry.c
+    cdef int64_t units = units_of(self)
+    cdef double nbytes = <double> self.touched_nbytes, items = 4. * g.itemsize
+    cdef int d
+    if self.parts == NULL:
+        nbytes = <double> units * g.chunk_nbytes
+        if not self.by_points:
+            # Of large chunks of which little is needed there may be many; blocks take more than their items.
+            for d in range(g.ndim):
+                items *= self.axes[d].count
+            nbytes = min(nbytes, items)
+    nbytes = nbytes * self.frame.cbytes / max(self.frame.nbytes, 1)
+    return units if nbytes <= AHEAD_BYTES else max(<int64_t> (<double> units * AHEAD_BYTES / nbytes), 1)
+
+
+cdef inline void ask(Read self, DecodeContext *context) noexcept nogil:
+    """Ask for the next batch, unless another thread does, or now is not the time."""
+    cdef int64_t first, stop = units_of(self)
+    if not state_change(&self.ahead.busy, 0, 1):
+        return
+    if self.ahead.batch == 0:
+        self.ahead.batch = batch_of(self)
+    first = self.ahead.asked
+    number_set(&self.ahead.resume, first if first < stop else INT64_MAX)
+    self.ahead.asked = stop = min(first + self.ahead.batch, stop)
+    if first < stop and is_due(self.frame.source.asking):
+        ask_for(self, context, first, stop)
+    state_set(&self.ahead.busy, 0)
+
+
+cdef inline int64_t same_chunk(Read self, int64_t i, int64_t stop, Reader *r, int64_t *touched) noexcept nogil:
+    """Where the parts end that need a stored chunk, from part `i` on, and how many blocks one touches at most; 0 for none."""
+    cdef int64_t nchunk
+    touched[0] = 0
+    if self.parts == NULL:
+        if self.find(i, r):
+            touched[0] = r.touched.count * (r.end - r.begin if self.by_points else 1)
+        i += 1
+    else:
+        r.nchunk = nchunk = self.parts[i].chunk
+        while i < stop and self.parts[i].chunk == nchunk:
+            touched[0] = max(touched[0], blocks_of(&self.geometry.c) if self.parts[i].together else self.parts[i].touched)
+            i += 1
+    if touched[0] and self.frame.entry(r.nchunk) < 0:
+        touched[0] = 0
+    return i
+
+
+cdef inline void want_part(Read self, Wanted *wanted, int64_t i, Reader *r) noexcept nogil:
+    """Want the blocks of a part of a chunk that was found."""
+    cdef Grid *g = &self.geometry.c
+    cdef Box part
+    cdef int64_t k, nblock, offset, point, pointed, before = -1
+    if not self.find(i, r):
+        return
+    if not self.by_points:
+        r.begin, r.end = 0, 1
+    for point in range(r.begin, r.end):
+        pointed = self.block_of_point(point) if self.by_points else 0
+        if pointed == before:
+            continue
+        before = pointed
+        for k in range(r.touched.count):
+            if clip_to_block(g, r.axes, &r.box, &r.touched, k, &nblock, &part, &offset):
+                want_block(self.frame, wanted, r.nchunk, &r.chunk, nblock + pointed, g.block_nbytes)
+
+
+cdef inline int64_t last_of(const Grid *g, const Reader *r) noexcept nogil:
+    """The number of the last block that a part touches in a chunk; -1 if its steps may pass over blocks."""
+    cdef int d
+    for d in range(g.ndim):
+        if r.axes[d].step > g.blocks[d]:
+            return -1
+    return nth_block(g, &r.touched, r.touched.count - 1)
+
+
+cdef inline void want_heads(Frame frame, Wanted *wanted, int64_t blocks, int64_t nblocks) noexcept nogil:
+    """Want what says where the blocks of all chunks lie, once, when `blocks` blocks were not in memory that have far more bytes.
+
+    Reads of other parts of the array then wait once and not twice.
+    """
+    cdef int64_t i, nbytes = frame.chunk_count * (PAGE + CHUNK_HEADER + 4 * nblocks)
+    if (wanted.late == 0 or wanted.left or frame.chunk_count < 2
+            or nbytes > blocks * (frame.cbytes // (frame.chunk_count * nblocks)) // HEADS_PART
+            or not state_change(&frame.heads_wanted, 0, 1)):
+        return
+    for i in range(frame.chunk_count):
+        if frame.entry(i) >= 0:
+            want_chunk(frame, wanted, i, nblocks, False)
+
+
+cdef inline void ask_for(Read self, DecodeContext *context, int64_t first, int64_t stop) noexcept nogil:
+    """Ask for what parts of the plan need: whole chunks and the beginnings of others, then blocks of these."""
+    cdef Grid *g = &self.geometry.c
+    cdef Wanted wanted
+    cdef Reader r
+    cdef int64_t i = first, end, touched = 0, nblocks = blocks_of(g), blocks = 0, chunks = 0
+    cdef bint whole, again = False
+    r.context, r.begin, r.end = context, 0, 0
+    begin_asking(self.frame.source, self.frame.source.asking, &wanted)
+    while i < stop:
+        end = same_chunk(self, i, stop, &r, &touched)
+        chunks += 1
+        if touched:
+            whole = is_wanted_whole(self.frame, r.nchunk, touched, nblocks)
+            # The only one is read at once, and then nothing is gained by asking.
+            if whole or end - i < stop - first:
+                want_chunk(self.frame, &wanted, r.nchunk, nblocks, whole)
+            if self.parts == NULL and wanted.state.slow and not (whole or self.by_points or wanted.far):
+                want_beginning(self.frame, &wanted, r.nchunk, nblocks, touched, last_of(g, &r))
+            again = again or not whole
+        i = end
+    wanted.leaf = not again and chunks == self.frame.chunk_count
+    send_requests(&wanted)
+    i = first
+    while again and i < stop:
+        end = same_chunk(self, i, stop, &r, &touched)
+        if touched and not is_wanted_whole(self.frame, r.nchunk, touched, nblocks) and find_blocks(
+                self.frame, &wanted, r.nchunk, context, &r.chunk):
+            for i in range(i, end):
+                want_part(self, &wanted, i, &r)
+            if self.parts == NULL and not self.by_points:
+                blocks += touched
+            send_early(&wanted)
+        i = end
+    want_heads(self.frame, &wanted, blocks, nblocks)
+    end_asking(&wanted, 1)
+
+
+# Checking chunks that a selection reads as a whole against their checksums.
+
+
+cdef inline int whole(Read self, Reader *r) noexcept nogil:
+    """Bring a chunk all of which is wanted, and check it, or sum it for all chunks together."""
+    cdef int status = self.frame.load_and_check(r.nchunk, r.context, &r.chunk)
+    if self.own != NULL and status == CHUNK_OK and r.chunk.data != NULL and r.nchunk < self.frame.chunk_count:
+        note_checksum(self.own + r.nchunk, &r.chunk)
+    return status
+
+
+cdef inline bint takes_all(Read self, const Reader *r) noexcept nogil:
+    """Whether a box takes all items that a chunk has; what it has beyond the end of an axis does not count."""
+    cdef Grid *g = &self.geometry.c
+    cdef int64_t start
+    cdef int d
+    for d in range(g.ndim):
+        start = r.nchunk // g.chunk_strides[d] % g.grid[d] * g.chunks[d]
+        if r.box.count[d] != min(g.chunks[d], g.shape[d] - start):
+            return False
+    return True
+
+
+cdef inline uint32_t sum_more(Read self, uint32_t crc, const uint8_t *data, int64_t size) noexcept nogil:
+    """Go on with the checksum of a chunk."""
+    return zip_checksum(crc, data, size) if self.own != NULL else checksum(crc, data, size)
+
+
+cdef inline bint sum_block(Read self, const Reader *r, int32_t nblock, const Box *part, uint8_t *to, uint32_t *crc,
+                           int64_t *summed) noexcept nogil:
+    """Go on with the checksum of a chunk as far as the end of a block; True if that has copied the block, too."""
+    cdef Grid *g = &self.geometry.c
+    cdef const Chunk *chunk = &r.chunk
+    cdef int32_t start = 0, stop = 0
+    if chunk.kind == KIND_RAW:
+        start = <int32_t> (CHUNK_HEADER + nblock * g.block_nbytes)
+        if covers(g, part, g.blocks):
+            if summed[0] < start:   # the header of the chunk
+                crc[0] = sum_more(self, crc[0], chunk.data + summed[0], start - summed[0])
+                summed[0] = start
+            if summed[0] == start and copy_and_checksum(
+                    self.own != NULL, crc, to, r.strides, part.count, g.ndim, chunk.data + start, g.itemsize):
+                summed[0] += g.block_nbytes
+                return True
+        stop = <int32_t> (CHUNK_HEADER + (nblock + 1) * g.block_nbytes)
+    elif block_span(chunk, nblock, &start, &stop):
+        stop = 0    # decoding it says what is wrong
+    if stop > summed[0]:
+        crc[0] = sum_more(self, crc[0], chunk.data + summed[0], stop - summed[0])
+        summed[0] = stop
+    return False
+
+
+cdef inline int compare(Read self, int64_t nchunk, uint32_t crc, int64_t size) noexcept nogil:
+    """Check the checksum of a stored chunk, or keep it, to check those of all chunks together."""
+    if self.own == NULL:
+        return CHUNK_OK if crc == self.frame.checksums[nchunk] else BAD_SUM
+    self.own[nchunk].crc, self.own[nchunk].size = crc, size
+    return CHUNK_OK
+
+
+cdef inline int join_pieces(Read self, Reader *r, int64_t first) noexcept nogil:
+    """Check a chunk all of whose pieces were read."""
+    cdef bint summed = False
+    cdef int64_t i, size = 0
+    cdef uint32_t crc = 0
+    cdef int status
+    for i in range(first, first + self.pieces):
+        if self.sums[i].state == CHUNK_CHECKED:
+            return CHUNK_OK
+        summed = summed or self.sums[i].state == SUMMED
+    if not summed:
+        return CHUNK_OK
+    if pieces_join(self.sums + first, self.pieces, self.own != NULL, &crc, &size):
+        return compare(self, r.nchunk, crc, size)
+    status = self.open_padded(r)
+    return status if status else whole(self, r)
+
+
+# Chunks all of whose items are one value, of which no bytes are stored, or only that value.
+
+
+cdef enum:
+    # Bytes of a row of items that is made first, and then copied.
+    LONGEST_ROW = 1 << 20
+
+
+cdef inline int fill_special(Read self, Reader *r) noexcept nogil:
+    """Zeros, NaN or one value into a box, without decoding anything."""
+    cdef Grid *g = &self.geometry.c
+    cdef Chunk *chunk = &r.chunk
+    cdef Box *box = &r.box
+    cdef int64_t row_strides[MAX_DIM]
+    cdef uint8_t *to = first_item(g, r.axes, r.data, box)
+    cdef uint8_t *row
+    cdef int d, last = g.ndim - 1
+    cdef int status = whole(self, r)
+    cdef int64_t total = g.itemsize
+    if status:
+        return status
+    if chunk.kind == KIND_VALUE and g.itemsize % (chunk.cbytes - CHUNK_HEADER):
+        return BAD_SPECIAL
+    if is_one_run(g, r.axes, box):
         for d in range(g.ndim):
-            items *= part.count[d]
-        d = g.ndim - 1
-        if part.count[d] >= SHORTEST_RUN and self.step[d] == 1:
-            return g.itemsize <= STRAIGHT or items * g.itemsize < g.block_nbytes
-        return items * g.itemsize <= g.block_nbytes // FEW
+            total *= box.count[d]
+        return fill(chunk, 0, to, total)
+    for d in range(g.ndim):
+        row_strides[d] = 0
+    if r.strides[last] == g.itemsize and box.count[last] <= LONGEST_ROW // g.itemsize:
+        row_strides[last] = g.itemsize
+        total *= box.count[last]
+    row = reserve_scratch(r.context, total)
+    if row == NULL:
+        return NO_MEMORY
+    status = fill(chunk, 0, row, total)
+    if status:
+        return status
+    copy_items(to, r.strides, row, row_strides, box.count, g.ndim, g.itemsize)
+    return CHUNK_OK
 
 
 cpdef int64_t work_of(int64_t nbytes, Frame frame) noexcept:
@@ -1112,7 +1218,7 @@ cdef inline cnp.ndarray _new(Read self, cnp.dtype dtype):
         raise TypeError("the dtype of the items is needed")
     for d in range(self.geometry.c.ndim):
         if not self.flags >> d & 1:
-            dims[k] = self.count[d]
+            dims[k] = self.axes[d].count
             k += 1
     Py_INCREF(dtype)  # the next call steals one reference
     return PyArray_Empty(k, dims, dtype, 0)
@@ -1130,11 +1236,11 @@ cdef inline int64_t _aim(Read self, cnp.ndarray out) except -1:
     for d in range(self.geometry.c.ndim):
         if self.flags >> d & 1:
             continue    # an axis of one item: its stride is not used
-        nbytes *= self.count[d]
-        self.strides[d] = strides[k]
+        nbytes *= self.axes[d].count
+        self.axes[d].stride = strides[k]
         if self.flags >> (REVERSED + d) & 1:
-            self.data += (self.count[d] - 1) * self.strides[d]
-            self.strides[d] = -self.strides[d]
+            self.data += (self.axes[d].count - 1) * strides[k]
+            self.axes[d].stride = -strides[k]
         k += 1
     return work_of(nbytes, self.frame)
 
@@ -1146,7 +1252,8 @@ cdef inline int _go(Read self, int threads) except -1:
     if self.frame.by_member:
         self.watch()
     if threads == 1 and stays_with_gil(self.frame):
-        self.ahead.alone, self.ahead.begun, self.ahead.resume = False, 1, INT64_MAX     # opening has read all of it
+        start_over(&self.ahead)
+        self.ahead.begun = 1    # opening has read all of it
         context = borrow(self.frame.blocksize)
         self.work(context, None)
         give_back(context)
@@ -1188,7 +1295,7 @@ cdef inline Read _parsed(tuple version, key):
         raise TypeError("a frame and its geometry are needed")
     self.geometry = geometry
     self.frame = frame
-    if not parse_key(&self.geometry.c, key, self.start, self.step, self.count, 1, &self.flags):
+    if not parse_key(&self.geometry.c, key, self.axes, &self.flags):
         return None
     locate(self)
     return self
@@ -1229,7 +1336,7 @@ def read_basic_into(tuple version not None, key, int nthreads, out):
     if out is None:
         out = new = _new(self, version[1])
     else:
-        check_out(out, tuple([self.count[d] for d in range(self.geometry.c.ndim) if not self.flags >> d & 1]), version[1])
+        check_out(out, tuple([self.axes[d].count for d in range(self.geometry.c.ndim) if not self.flags >> d & 1]), version[1])
     work = _aim(self, out)
     if self.tasks:
         nthreads = nthreads if _pays(self, work) else 1
@@ -1237,214 +1344,6 @@ def read_basic_into(tuple version not None, key, int nthreads, out):
             _bring_result(self, new)
         _go(self, nthreads)
     return out
-
-
-# Checking chunks that a selection reads as a whole against their checksums.
-
-
-cdef inline int whole(Read self, int64_t nchunk, DecodeContext *context, Chunk *chunk) noexcept nogil:
-    """Bring and check a chunk all of which is wanted."""
-    if self.own == NULL:
-        return self.frame.load_and_check(nchunk, context, chunk)
-    return self.bring_whole(nchunk, context, chunk)
-
-
-cdef inline bint takes_all(Read self, int64_t nchunk, const Box *box) noexcept nogil:
-    """Whether a box takes all items that a chunk has; what it has beyond the end of an axis does not count."""
-    cdef Grid *g = &self.geometry.c
-    cdef int64_t start
-    cdef int d
-    for d in range(g.ndim):
-        start = nchunk // g.chunk_strides[d] % g.grid[d] * g.chunks[d]
-        if box.count[d] != min(g.chunks[d], g.shape[d] - start):
-            return False
-    return True
-
-
-cdef inline uint32_t sum_more(Read self, uint32_t crc, const uint8_t *data, int64_t size) noexcept nogil:
-    """Go on with the checksum of a chunk."""
-    return zip_checksum(crc, data, size) if self.own != NULL else checksum(crc, data, size)
-
-
-cdef inline bint sum_block(Read self, const Chunk *chunk, int32_t nblock, const Box *part, uint8_t *to, uint32_t *crc,
-                    int64_t *summed) noexcept nogil:
-    """Go on with the checksum of a chunk as far as the end of a block; True if that has copied the block, too."""
-    cdef Grid *g = &self.geometry.c
-    cdef int32_t start = 0, stop = 0
-    if chunk.kind == KIND_RAW:
-        start = <int32_t> (CHUNK_HEADER + nblock * g.block_nbytes)
-        if self.covers(part, g.blocks):
-            if summed[0] < start:   # the header of the chunk
-                crc[0] = sum_more(self, crc[0], chunk.data + summed[0], start - summed[0])
-                summed[0] = start
-            if summed[0] == start and copy_and_checksum(
-                    self.own != NULL, crc, to, self.strides, part.count, g.ndim, chunk.data + start, g.itemsize):
-                summed[0] += g.block_nbytes
-                return True
-        stop = <int32_t> (CHUNK_HEADER + (nblock + 1) * g.block_nbytes)
-    elif block_span(chunk, nblock, &start, &stop):
-        stop = 0    # decoding it says what is wrong
-    if stop > summed[0]:
-        crc[0] = sum_more(self, crc[0], chunk.data + summed[0], stop - summed[0])
-        summed[0] = stop
-    return False
-
-
-cdef inline int compare(Read self, int64_t nchunk, uint32_t crc, int64_t size) noexcept nogil:
-    """Check the checksum of a stored chunk, or keep it, to check those of all chunks together."""
-    if self.own == NULL:
-        return CHUNK_OK if crc == self.frame.checksums[nchunk] else BAD_SUM
-    self.own[nchunk].crc, self.own[nchunk].size = crc, size
-    return CHUNK_OK
-
-
-cdef inline int join_pieces(Read self, DecodeContext *context, int64_t first, int64_t nchunk) noexcept nogil:
-    """Check a chunk all of whose pieces were read."""
-    cdef Chunk chunk
-    cdef bint summed = False
-    cdef int64_t i, size = 0
-    cdef uint32_t crc = 0
-    cdef int status
-    for i in range(first, first + self.pieces):
-        if self.sums[i].state == CHUNK_CHECKED:
-            return CHUNK_OK
-        summed = summed or self.sums[i].state == SUMMED
-    if not summed:
-        return CHUNK_OK
-    if pieces_join(self.sums + first, self.pieces, self.own != NULL, &crc, &size):
-        return compare(self, nchunk, crc, size)
-    status = self.open_padded(nchunk, context, &chunk)
-    return status if status else whole(self, nchunk, context, &chunk)
-
-
-# Chunks all of whose items are one value, of which no bytes are stored, or only that value.
-
-
-cdef enum:
-    # Bytes of a row of items that is made first, and then copied.
-    LONGEST_ROW = 1 << 20
-
-
-cdef inline int fill_special(Read self, DecodeContext *context, int64_t nchunk, Chunk *chunk, const Box *box) noexcept nogil:
-    """Zeros, NaN or one value into a box, without decoding anything."""
-    cdef Grid *g = &self.geometry.c
-    cdef int64_t row_strides[MAX_DIM]
-    cdef uint8_t *row
-    cdef int d, last = g.ndim - 1
-    cdef int status = whole(self, nchunk, context, chunk)
-    cdef int64_t total = g.itemsize
-    if status:
-        return status
-    if chunk.kind == KIND_VALUE and g.itemsize % (chunk.cbytes - CHUNK_HEADER):
-        return BAD_SPECIAL
-    if self.is_one_run(box):
-        for d in range(g.ndim):
-            total *= box.count[d]
-        return fill(chunk, 0, self.at(box), total)
-    for d in range(g.ndim):
-        row_strides[d] = 0
-    if self.strides[last] == g.itemsize and box.count[last] <= LONGEST_ROW // g.itemsize:
-        row_strides[last] = g.itemsize
-        total *= box.count[last]
-    row = reserve_scratch(context, total)
-    if row == NULL:
-        return NO_MEMORY
-    status = fill(chunk, 0, row, total)
-    if status:
-        return status
-    copy_items(self.at(box), self.strides, row, row_strides, box.count, g.ndim, g.itemsize)
-    return CHUNK_OK
-
-
-# Asking for the chunks and blocks of the parts that selections fall into; see above.
-
-
-cdef inline void box_of_part(const Grid *g, const int64_t *axes, int64_t nchunk, Box *box) noexcept nogil:
-    """What a selection takes of a chunk; `axes` has start, step, count and another number for each axis."""
-    cdef int64_t c
-    cdef int d
-    for d in range(g.ndim):
-        c = nchunk // g.chunk_strides[d] % g.grid[d]
-        clip(axes[4 * d], axes[4 * d + 1], axes[4 * d + 2], c * g.chunks[d], g.chunks[d],
-             &box.first[d], &box.count[d], &box.index[d])
-
-
-cdef inline int64_t same_chunk(const Part *parts, int64_t i, int64_t stop, int64_t nblocks, int64_t *touched) noexcept nogil:
-    """Where the parts end that need the chunk of part `i`, and how many blocks one of them touches at most."""
-    cdef int64_t nchunk = parts[i].chunk
-    touched[0] = 0
-    while i < stop and parts[i].chunk == nchunk:
-        touched[0] = max(touched[0], nblocks if parts[i].together else parts[i].touched)
-        i += 1
-    return i
-
-
-cdef inline void want_part(Operation self, Wanted *wanted, DecodeContext *context, const Part *parts, const int64_t *axes,
-                           int64_t first, int64_t stop) noexcept nogil:
-    """Want the blocks of parts of one chunk, or all of it."""
-    cdef Grid *g = &self.geometry.c
-    cdef Touched touched
-    cdef Box box
-    cdef Chunk chunk
-    cdef int64_t i
-    if self.frame.entry(parts[first].chunk) < 0 or not find_blocks(self.frame, wanted, parts[first].chunk, context, &chunk):
-        return
-    for i in range(first, stop):
-        box_of_part(g, axes + 4 * parts[i].selection * g.ndim, parts[i].chunk, &box)
-        touch(g, &box, axes + 4 * parts[i].selection * g.ndim + 1, 4, &touched)
-        want_blocks(self.frame, wanted, parts[i].chunk, &chunk, g, &box,
-                    axes + 4 * parts[i].selection * g.ndim + 1, 4, &touched)
-
-
-cdef inline void ask_for_parts(Operation self, DecodeContext *context, const Part *parts, const int64_t *axes,
-                               int64_t first, int64_t stop) noexcept nogil:
-    """Ask for what parts need."""
-    cdef Grid *g = &self.geometry.c
-    cdef Wanted wanted
-    cdef int64_t i = first, end, count = 0, nblocks = blocks_of(g)
-    cdef bint whole, again = False
-    begin_asking(self.frame.source, self.frame.source.asking, &wanted)
-    while i < stop:
-        end = same_chunk(parts, i, stop, nblocks, &count)
-        if self.frame.entry(parts[i].chunk) >= 0:
-            whole = is_wanted_whole(self.frame, parts[i].chunk, count, nblocks)
-            if whole or end - i < stop - first:
-                want_chunk(self.frame, &wanted, parts[i].chunk, nblocks, whole)
-            again = again or not whole
-        i = end
-    send_requests(&wanted)
-    i = first
-    while again and i < stop:
-        end = same_chunk(parts, i, stop, nblocks, &count)
-        if not is_wanted_whole(self.frame, parts[i].chunk, count, nblocks):
-            want_part(self, &wanted, context, parts, axes, i, end)
-            send_early(&wanted)
-        i = end
-    end_asking(&wanted, 1)
-
-
-cdef inline void begin_parts(Operation self, DecodeContext *context, const Part *parts, const int64_t *axes, int64_t count,
-                             int64_t nbytes) noexcept nogil:
-    """Ask for the first of some parts, which touch blocks of `nbytes` uncompressed bytes.
-
-    Others do not ask before `resume` is set, which is behind `busy`: then they see what is set here.
-    """
-    if self.frame.source.asking == NULL or self.frame.cbytes <= FEW_BYTES or count == 0:
-        return
-    self.ahead.asked = 0
-    self.ahead.batch = batch_of(
-        &self.ahead, count, <int64_t> (<double> nbytes * self.frame.cbytes / max(self.frame.nbytes, 1)))
-    go_on_with_parts(self, context, parts, axes, count)
-
-
-cdef inline void go_on_with_parts(
-        Operation self, DecodeContext *context, const Part *parts, const int64_t *axes, int64_t count) noexcept nogil:
-    """Ask for the next parts."""
-    cdef int64_t first = 0, stop = 0
-    if state_change(&self.ahead.busy, 0, 1):
-        if next_batch(self, count, 1, &first, &stop):
-            ask_for_parts(self, context, parts, axes, first, stop)
-        state_set(&self.ahead.busy, 0)
 
 
 # Rows of an array, in any order, where each lies in one block: samples of a batch, items of a 1-d array.
@@ -1462,19 +1361,19 @@ cdef inline bint rows_are_runs(const Grid *g) noexcept nogil:
     return g.ndim > 0 and g.size > 0
 
 
-cdef inline bint is_row(const Grid *g, const int64_t *axes) noexcept nogil:
-    """Whether a selection is one row, and goes to one run of bytes; `axes` has start, step, count and stride of each axis."""
+cdef inline bint is_row(const Grid *g, const Axis *axes) noexcept nogil:
+    """Whether a selection is one row, and goes to one run of bytes."""
     cdef int64_t run = g.itemsize
     cdef int d
     for d in range(g.ndim - 1, 0, -1):
-        if axes[4 * d + 2] != g.shape[d] or (g.shape[d] != 1 and axes[4 * d + 3] != run):
+        if axes[d].count != g.shape[d] or (g.shape[d] != 1 and axes[d].stride != run):
             return False
         run *= g.shape[d]
-    return axes[2] == 1
+    return axes[0].count == 1
 
 
 cdef inline int64_t list_rows(
-        const Grid *g, const int64_t *axes, const int64_t *rooms, int64_t first, int64_t stop, Part *parts) noexcept nogil:
+        const Grid *g, const Axis *table, const int64_t *rooms, int64_t first, int64_t stop, Part *parts) noexcept nogil:
     """What `list_parts` does, for selections that are rows."""
     cdef int64_t i, row, nchunk, count = 0
     cdef Part *part
@@ -1482,7 +1381,7 @@ cdef inline int64_t list_rows(
     for i in range(first, stop):
         if rooms[i] == 0:
             continue
-        row = axes[4 * i * g.ndim]
+        row = table[i * g.ndim].start
         nchunk = row // g.chunks[0]
         part = &parts[count]
         part.chunk = nchunk * g.chunk_strides[0]
@@ -1497,16 +1396,13 @@ cdef inline int64_t list_rows(
     return count
 
 
-cdef inline bint has_rows(Read self, int64_t nchunk, const Chunk *chunk) noexcept nogil:
+cdef inline bint has_rows(Read self, const Reader *r) noexcept nogil:
     """Whether the rows of a chunk can be had without decoding or checking all of it."""
     cdef Grid *g = &self.geometry.c
-    cdef int64_t start = nchunk // g.chunk_strides[0] * g.chunks[0]
-    if self.aside != NULL or self.own != NULL or (
-            self.frame.checksums != NULL and min(g.chunks[0], g.shape[0] - start) == 1):
+    cdef int64_t start = r.nchunk // g.chunk_strides[0] * g.chunks[0]
+    if r.aside != NULL or (self.frame.checksums != NULL and min(g.chunks[0], g.shape[0] - start) == 1):
         return False
-    return chunk.kind == KIND_RAW or (
-        chunk.kind == KIND_REGULAR and not chunk.whole and not chunk.needs_geometry
-        and chunk.blocksize == g.block_nbytes and chunk.nblocks <= MOST_STEPS)
+    return r.chunk.kind == KIND_RAW or (r.chunk.kind == KIND_REGULAR and has_blocks(g, &r.chunk, 1))
 
 
 cdef inline int64_t same_block(const Part *parts, int64_t i, int64_t stop) noexcept nogil:
@@ -1517,10 +1413,12 @@ cdef inline int64_t same_block(const Part *parts, int64_t i, int64_t stop) noexc
     return end
 
 
-cdef inline int read_rows(Read self, DecodeContext *context, Chunk *chunk, const Part *parts, int64_t count,
-                          uint8_t **targets, const int64_t *axes) noexcept nogil:
+cdef inline int read_rows(Read self, Reader *r, const Part *parts, int64_t count) noexcept nogil:
     """The rows of some parts that need the same block of a chunk that `has_rows`."""
     cdef Grid *g = &self.geometry.c
+    cdef Chunk *chunk = &r.chunk
+    cdef DecodeContext *context = r.context
+    cdef uint8_t **targets = self.targets
     cdef int64_t nchunk = parts.chunk, length = g.item_strides[0], items = length // g.itemsize, last = 0, i
     cdef int64_t first = nchunk // g.chunk_strides[0] * g.chunks[0] + parts.block // g.block_strides[0] * g.blocks[0]
     cdef const uint8_t *source = NULL
@@ -1530,10 +1428,10 @@ cdef inline int read_rows(Read self, DecodeContext *context, Chunk *chunk, const
         source = chunk.data + CHUNK_HEADER + parts.block * g.block_nbytes
         status = self.frame.load_span(nchunk, chunk, CHUNK_HEADER + parts.block * g.block_nbytes,
                                       CHUNK_HEADER + (parts.block + 1) * g.block_nbytes)
-    elif is_shared(self.frame, nchunk, chunk):
-        status = shared_block(self.frame, nchunk, context, chunk, parts.block, &self.held)
-        if self.held != NULL:
-            source = self.held.data
+    elif is_shared(self.frame, chunk):
+        status = shared_block(self.frame, r, parts.block)
+        if r.held != NULL:
+            source = r.held.data
     elif is_most(1, chunk.nblocks):
         status = self.frame.load_chunk(nchunk, context, chunk)
     if status:
@@ -1549,16 +1447,15 @@ cdef inline int read_rows(Read self, DecodeContext *context, Chunk *chunk, const
         return CHUNK_OK
     if source == NULL:
         for i in range(count):
-            last = max(last, axes[4 * parts[i].selection * g.ndim] - first)
-        shuffled = (chunk.plain and chunk.filter == FILTER_SHUFFLE and chunk.typesize == g.itemsize
-                    and unshuffles_parts(<int> g.itemsize) and chunk.blocksize <= LARGE_BLOCK
+            last = max(last, self.table[parts[i].selection * g.ndim].start - first)
+        shuffled = (unshuffles(g, chunk)
                     and (items >= SHORTEST_RUN or count * length <= g.block_nbytes // FEW))
         status = part_block(self.frame, nchunk, context, chunk, parts.block, shuffled,
                             <int32_t> ((last + 1) * (items if shuffled else length)), &source)
         if status:
             return status
     for i in range(count):
-        last = axes[4 * parts[i].selection * g.ndim] - first
+        last = self.table[parts[i].selection * g.ndim].start - first
         if shuffled:
             unshuffle_items(targets[parts[i].selection], source + last * items, chunk.blocksize // g.itemsize, items,
                             <int> g.itemsize)
@@ -1571,7 +1468,7 @@ cdef inline int read_rows(Read self, DecodeContext *context, Chunk *chunk, const
 #
 # Each selection falls into parts, one for each chunk that it touches. The parts of all selections are put in the order of
 # chunks and blocks, so that those which need the same block follow each other, and are shared out to threads in groups of
-# about the same work. Each thread has a reader of its own, which it turns to one selection after another.
+# about the same work.
 
 
 cdef enum:
@@ -1579,9 +1476,8 @@ cdef enum:
     MOST_CHUNKS = 1 << 16
     # Parts that are in memory at a time, with those of one selection more.
     MOST_PARTS = 1 << 20
-    # Groups for each thread: they do not all take the same time, and a thread that has none left waits for the last.
-    GROUPS = 16
-    MOST_READERS = 65
+    # Shares for each thread: they do not all take the same time, and a thread that has none left waits for the last.
+    SHARES = 16
     MOST_AXES = 64  # of a NumPy array
 
 
@@ -1599,7 +1495,7 @@ cdef bint find_moving(cnp.ndarray out, int first, shape, int64_t *moving) except
     return True
 
 
-cdef class ReadMany(Operation):
+cdef class ReadMany(Read):
     """Read many selections of one array.
 
     Parameters
@@ -1627,26 +1523,16 @@ cdef class ReadMany(Operation):
     cdef readonly list others
     cdef readonly list large
     cdef readonly object shape
-    cdef readonly int64_t touched_nbytes
     cdef int64_t number             # of selections
-    cdef int64_t *axes              # for each selection and axis: start, step, count, stride in the NumPy array
-    cdef uint32_t *flags            # for each selection: axes of integers, and from REVERSED on those read backwards
+    cdef uint32_t *kinds            # for each selection: axes of integers, and from REVERSED on those read backwards
     cdef int64_t *rooms             # for each selection: how many chunks it may touch; 0 where it is read otherwise
-    cdef uint8_t **targets          # for each selection: where its first item goes
     cdef set left_out               # `others`
-    cdef bint by_rows               # whether each selection is one row; see `read_rows`
     cdef dict shapes                # of selections by other keys than integers and slices
-    cdef Part *parts
-    cdef int64_t parts_room, part_count
-    cdef int64_t *groups            # the first part of each, and the number of parts
-    cdef int64_t group_count
-    cdef list readers
-    cdef void **reader_table
-    cdef int64_t reader_count, next_reader
+    cdef int64_t parts_room
 
     def __init__(self, Frame frame not None, Geometry geometry not None, list keys not None, selection_of):
         cdef int64_t i, d
-        cdef int64_t *axes
+        cdef Axis *axes
         cdef bint simple
         self.frame = frame
         self.geometry = geometry
@@ -1658,17 +1544,18 @@ cdef class ReadMany(Operation):
         self.others = []
         self.large = []
         self.shapes = {}
-        self.axes = <int64_t *> malloc((4 * self.number * geometry.c.ndim + 1) * sizeof(int64_t))
-        self.flags = <uint32_t *> malloc((self.number + 1) * sizeof(uint32_t))
+        self.table = <Axis *> malloc((self.number * geometry.c.ndim + 1) * sizeof(Axis))
+        self.kinds = <uint32_t *> malloc((self.number + 1) * sizeof(uint32_t))
         self.rooms = <int64_t *> malloc((self.number + 1) * sizeof(int64_t))
         self.targets = <uint8_t **> malloc((self.number + 1) * sizeof(uint8_t *))
-        if self.axes == NULL or self.flags == NULL or self.rooms == NULL or self.targets == NULL:
+        if self.table == NULL or self.kinds == NULL or self.rooms == NULL or self.targets == NULL:
             raise MemoryError
         frame.load_index()
         for i in range(self.number):
             key = <object> PyList_GET_ITEM(keys, i)
+            axes = self.table + i * geometry.c.ndim
             try:
-                simple = self.parse(i, key)
+                simple = parse_key(&geometry.c, key, axes, self.kinds + i)
             except (TypeError, ValueError):
                 simple = False
             if not simple:
@@ -1678,17 +1565,16 @@ cdef class ReadMany(Operation):
                     self.rooms[i] = 0
                     continue
                 self.take_selection(i, selection)
-            axes = self.axes + 4 * i * geometry.c.ndim
             self.rooms[i] = 0
             if geometry.c.size == 0:
                 continue    # and its chunks may be of no items: there is nothing to divide by
             self.rooms[i] = 1
             for d in range(geometry.c.ndim):
-                if axes[4 * d + 2] == 0:
+                if axes[d].count == 0:
                     self.rooms[i] = 0
                     break
-                self.rooms[i] *= ((axes[4 * d] + (axes[4 * d + 2] - 1) * axes[4 * d + 1]) // geometry.c.chunks[d]
-                                  - axes[4 * d] // geometry.c.chunks[d] + 1)
+                self.rooms[i] *= ((axes[d].start + (axes[d].count - 1) * axes[d].step) // geometry.c.chunks[d]
+                                  - axes[d].start // geometry.c.chunks[d] + 1)
             if self.rooms[i] > MOST_CHUNKS:
                 self.large.append(i)
                 self.rooms[i] = 0
@@ -1696,25 +1582,19 @@ cdef class ReadMany(Operation):
         self.compare_shapes()
 
     def __dealloc__(self):
-        free(self.axes)
-        free(self.flags)
+        free(self.table)
+        free(self.kinds)
         free(self.rooms)
         free(self.targets)
         free(self.parts)
-        free(self.groups)
-        free(self.reader_table)
+        free(self.shares)
 
     # ------------------------------------------------------------ keys
-
-    cdef bint parse(self, int64_t number, object key) except -1:
-        """Take a key of integers and slices; False when it is another one, or wrong."""
-        cdef int64_t *axes = self.axes + 4 * number * self.geometry.c.ndim
-        return parse_key(&self.geometry.c, key, axes, axes + 1, axes + 2, 4, self.flags + number)
 
     cdef int take_selection(self, int64_t number, object selection) except -1:
         """Take what the selection of another key says."""
         cdef Grid *g = &self.geometry.c
-        cdef int64_t *axis = self.axes + 4 * number * g.ndim
+        cdef Axis *axis = self.table + number * g.ndim
         cdef int d
         cdef Py_ssize_t k = 0
         shape = selection.shape
@@ -1723,32 +1603,27 @@ cdef class ReadMany(Operation):
             raise IndexError(f"selection {number} of the batch: the result would have {len(shape)} axes; "
                              f"at most {MOST_AXES} are possible")
         self.shapes[number] = shape
-        self.flags[number] = 0
+        self.kinds[number] = 0
         for d in range(g.ndim):
-            axis[0] = selection.starts[d]
-            axis[1] = selection.steps[d]
-            axis[2] = selection.counts[d]
-            if axis[2] and (axis[0] < 0 or axis[1] < 1 or axis[2] < 0
-                            or axis[0] + (axis[2] - 1) * axis[1] >= g.shape[d]):
-                raise IndexError(f"a selection reaches outside axis {d} of length {g.shape[d]}")
-            if flip is not None and axis[2] > 1:
+            take_axis(g, d, axis, selection.starts[d], selection.steps[d], selection.counts[d])
+            if flip is not None and axis.count > 1:
                 # Axes of another length than 1 are the same, in the same order, in the array and in the result.
                 while shape[k] == 1:
                     k += 1
                 if flip[k].step == -1:
-                    self.flags[number] |= <uint32_t> 1 << (REVERSED + d)
+                    self.kinds[number] |= <uint32_t> 1 << (REVERSED + d)
                 k += 1
-            elif flip is not None and axis[2] == 0:
+            elif flip is not None and axis.count == 0:
                 while shape[k] != 0:
                     k += 1
                 k += 1
-            axis += 4
+            axis += 1
         return 0
 
     def shape_of(self, int64_t number):
         """The shape of a selection."""
         cdef int d
-        cdef int64_t *axes = self.axes + 4 * number * self.geometry.c.ndim
+        cdef Axis *axes = self.table + number * self.geometry.c.ndim
         if not 0 <= number < self.number or number in self.left_out:
             raise IndexError(f"there is no selection {number}")
         if self.shape is not None:
@@ -1756,13 +1631,13 @@ cdef class ReadMany(Operation):
         known = self.shapes.get(number)
         if known is not None:
             return known
-        return tuple([axes[4 * d + 2] for d in range(self.geometry.c.ndim) if not self.flags[number] >> d & 1])
+        return tuple([axes[d].count for d in range(self.geometry.c.ndim) if not self.kinds[number] >> d & 1])
 
     cdef int compare_shapes(self) except -1:
         """Find out whether all selections have one shape."""
         cdef int64_t common[MAX_DIM]
         cdef int64_t i
-        cdef int64_t *axes
+        cdef Axis *axes
         cdef int ndim = self.geometry.c.ndim, length = -1, d, k
         cdef bint same
         self.shape = None
@@ -1778,14 +1653,14 @@ cdef class ReadMany(Operation):
             if self.shapes and i in self.shapes:
                 same = self.shapes[i] == self.shape
             else:
-                axes = self.axes + 4 * i * ndim
+                axes = self.table + i * ndim
                 same = length <= MAX_DIM
                 k = 0
                 for d in range(ndim):
                     if not same:
                         break
-                    if not self.flags[i] >> d & 1:
-                        same = k < length and common[k] == axes[4 * d + 2]
+                    if not self.kinds[i] >> d & 1:
+                        same = k < length and common[k] == axes[d].count
                         k += 1
                 same = same and k == length
             if not same:
@@ -1856,19 +1731,19 @@ cdef class ReadMany(Operation):
 
     cdef void put(self, int64_t number, uint8_t *target, const int64_t *moving) noexcept:
         """Set where a selection is read to; `moving` are the strides there of the axes longer than 1."""
-        cdef int64_t *axis = self.axes + 4 * number * self.geometry.c.ndim
+        cdef Axis *axis = self.table + number * self.geometry.c.ndim
         cdef int d, k = 0
         if self.rooms[number]:
             for d in range(self.geometry.c.ndim):
-                axis[3] = 0
-                if axis[2] != 1:
-                    axis[3] = moving[k]
+                axis.stride = 0
+                if axis.count != 1:
+                    axis.stride = moving[k]
                     k += 1
-                    if self.flags[number] >> (REVERSED + d) & 1:
-                        target += (axis[2] - 1) * axis[3]
-                        axis[3] = -axis[3]
-                axis += 4
-            self.by_rows = self.by_rows and is_row(&self.geometry.c, axis - 4 * self.geometry.c.ndim)
+                    if self.kinds[number] >> (REVERSED + d) & 1:
+                        target += (axis.count - 1) * axis.stride
+                        axis.stride = -axis.stride
+                axis += 1
+            self.by_rows = self.by_rows and is_row(&self.geometry.c, axis - self.geometry.c.ndim)
         self.targets[number] = target
 
     # ------------------------------------------------------------ parts
@@ -1892,57 +1767,32 @@ cdef class ReadMany(Operation):
         self.touched_nbytes = 0
         with nogil:
             if self.by_rows:
-                self.part_count = list_rows(&self.geometry.c, self.axes, self.rooms, first, stop, self.parts)
+                self.part_count = list_rows(&self.geometry.c, self.table, self.rooms, first, stop, self.parts)
             else:
-                self.part_count = list_parts(&self.geometry.c, self.axes, self.rooms, first, stop, self.parts)
+                self.part_count = list_parts(&self.geometry.c, self.table, self.rooms, first, stop, self.parts)
             for i in range(self.part_count):
                 self.touched_nbytes += cost_of(self.parts, &self.geometry.c, i)
         self.pieces = 1
-        self.need_readers(1)
-        self.need_groups(1)
-        self.groups[0] = 0
-        self.groups[1] = self.part_count
-        self.group_count = 1 if self.part_count else 0
+        self.need_shares(1)
+        self.shares[0], self.shares[1] = 0, self.part_count
+        self.share_count = 1 if self.part_count else 0
         self.next_task = 0
-        self.ahead.begun, self.ahead.resume = 0, INT64_MAX
-        self.tasks = self.stop_task = self.group_count
+        start_over(&self.ahead)
+        self.tasks = self.stop_task = self.share_count
         return stop
 
-    cdef int need_readers(self, int64_t count) except -1:
-        """Have a reader for each thread."""
-        cdef Read reader
-        cdef int64_t i
-        if self.reader_table == NULL:
-            self.readers = []
-            self.reader_table = <void **> malloc(MOST_READERS * sizeof(void *))
-            if self.reader_table == NULL:
-                raise MemoryError
-        self.reader_count = min(count, MOST_READERS)
-        while len(self.readers) < self.reader_count:
-            reader = Read.__new__(Read)
-            reader.frame = self.frame
-            reader.geometry = self.geometry
-            reader.by_turns = True
-            self.reader_table[len(self.readers)] = <void *> reader
-            self.readers.append(reader)
-        for i in range(self.reader_count):
-            (<Read> self.reader_table[i]).pieces = self.pieces
-        self.next_reader = 0
-        return 0
-
-    cdef int need_groups(self, int64_t count) except -1:
-        cdef int64_t *groups = <int64_t *> realloc(self.groups, (count + 1) * sizeof(int64_t))
-        if groups == NULL:
+    cdef int need_shares(self, int64_t count) except -1:
+        cdef int64_t *shares = <int64_t *> realloc(self.shares, (count + 1) * sizeof(int64_t))
+        if shares == NULL:
             raise MemoryError
-        self.groups = groups
+        self.shares = shares
         return 0
 
     cdef int share(self, int64_t threads) except -1:
-        """Divide the parts into groups, and the parts themselves when there are too few."""
+        """Divide the parts into shares, and the parts themselves when there are too few."""
         cdef Grid *g = &self.geometry.c
-        cdef int64_t i, chunks = 0, cost = 0, target, wanted = GROUPS * threads, blocks = 1
+        cdef int64_t i, chunks = 0, cost = 0, target, wanted = SHARES * threads
         cdef Part *part
-        cdef int d
         if self.part_count == 0:
             return 0
         for i in range(self.part_count):
@@ -1952,111 +1802,28 @@ cdef class ReadMany(Operation):
             for i in range(self.part_count):
                 self.parts[i].together = False
         if self.part_count < wanted // 4:
-            for d in range(g.ndim):
-                blocks *= g.block_grid[d]
-            self.pieces = max(min(blocks, (wanted // 4 + self.part_count - 1) // self.part_count), 1)
+            self.pieces = max(min(blocks_of(g), (wanted // 4 + self.part_count - 1) // self.part_count), 1)
         target = 0
         for i in range(self.part_count):
             target += cost_of(self.parts, &self.geometry.c, i)
         target = target // wanted + 1
-        # A group is closed when it costs as much as `target`, so that there are not more than wanted, or parts.
-        self.need_groups(min(wanted + 1, self.part_count))
-        self.group_count = 0
-        self.groups[0] = 0
+        # A share is closed when it costs as much as `target`, so that there are not more than wanted, or parts.
+        self.need_shares(min(wanted + 1, self.part_count))
+        self.share_count = 0
+        self.shares[0] = 0
         for i in range(self.part_count):
             part = &self.parts[i]
             if cost >= target and (
                     self.pieces > 1 or part.chunk != self.parts[i - 1].chunk
                     or (not part.together and (part.block != self.parts[i - 1].block or cost >= 2 * target))):
-                self.group_count += 1
-                self.groups[self.group_count] = i
+                self.share_count += 1
+                self.shares[self.share_count] = i
                 cost = 0
             cost += cost_of(self.parts, &self.geometry.c, i)
-        self.group_count += 1
-        self.groups[self.group_count] = self.part_count
-        self.tasks = self.stop_task = self.group_count * self.pieces
-        self.need_readers(threads)
+        self.share_count += 1
+        self.shares[self.share_count] = self.part_count
+        self.tasks = self.stop_task = self.share_count * self.pieces
         return 0
-
-    # ------------------------------------------------------------ work
-
-    cdef void begin(self, DecodeContext *context) noexcept nogil:
-        """Ask for the first bytes that are needed, unless that was done."""
-        if not state_change(&self.ahead.begun, 0, 1):
-            return
-        begin_parts(self, context, self.parts, self.axes, self.part_count, self.touched_nbytes)
-
-    cdef void work(self, DecodeContext *context, Encoder encoder) noexcept nogil:
-        cdef int64_t mine = counter_next(&self.next_reader)
-        self.begin(context)     # while one thread asks the others begin to read
-        if mine < self.reader_count:
-            self.read_parts(<Read> self.reader_table[mine], context)
-
-    cdef void read_parts(self, Read reader, DecodeContext *context) noexcept nogil:
-        """Read groups of parts until none is left."""
-        self.read_groups(reader, context)
-        if reader.held != NULL:
-            leave_block(reader.held)
-            reader.held = NULL
-
-    cdef void read_groups(self, Read reader, DecodeContext *context) noexcept nogil:
-        cdef Chunk chunk
-        cdef Part *part
-        cdef int64_t task, i, end, stop, opened = -1
-        cdef int status
-        cdef Foreseen ahead = what_is_foreseen(self.frame, &self.geometry.c)
-        while True:
-            task = self.draw()
-            if task < 0:
-                return
-            i = self.groups[task // self.pieces]
-            stop = self.groups[task // self.pieces + 1]
-            while i < stop:
-                part = &self.parts[i]
-                if ahead.cached or ahead.stored:
-                    foresee_parts(self.frame, ahead, self.parts, i, stop)
-                if i >= number_get(&self.ahead.resume):
-                    go_on_with_parts(self, context, self.parts, self.axes, self.part_count)
-                status = CHUNK_OK
-                if part.chunk != opened:
-                    opened = -1
-                    reader.aside = NULL
-                    status = reader.open_padded(part.chunk, context, &chunk)
-                    opened = part.chunk
-                i += 1
-                if status == CHUNK_OK and self.by_rows and self.pieces == 1 and has_rows(reader, part.chunk, &chunk):
-                    end = same_block(self.parts, i - 1, stop)
-                    for i in range(i, end):
-                        if ahead.cached or ahead.stored:
-                            foresee_parts(self.frame, ahead, self.parts, i, stop)
-                    i = end
-                    status = read_rows(reader, context, &chunk, part, end - (part - self.parts), self.targets, self.axes)
-                elif status == CHUNK_OK:
-                    status = self.read_part(reader, context, &chunk, part, task % self.pieces)
-                if status:
-                    self.note_failure(status, part.chunk)
-                if number_get(&self.status):
-                    return
-
-    cdef int read_part(
-            self, Read reader, DecodeContext *context, Chunk *chunk, const Part *part, int64_t piece) noexcept nogil:
-        """A part, or a piece of it, of a chunk that is opened."""
-        cdef Grid *g = &self.geometry.c
-        cdef int64_t *axes = self.axes + 4 * part.selection * g.ndim
-        cdef int64_t c
-        cdef Box box
-        cdef int d
-        for d in range(g.ndim):
-            reader.start[d] = axes[4 * d]
-            reader.step[d] = axes[4 * d + 1]
-            reader.count[d] = axes[4 * d + 2]
-            reader.strides[d] = axes[4 * d + 3]
-            c = part.chunk // g.chunk_strides[d] % g.grid[d]
-            clip(reader.start[d], reader.step[d], reader.count[d], c * g.chunks[d], g.chunks[d],
-                 &box.first[d], &box.count[d], &box.index[d])
-        reader.data = self.targets[part.selection]
-        reader.together = part.together
-        return reader.read_opened(context, part.chunk, chunk, &box, piece, NULL)
 
 
 cdef class ReadTogether:

@@ -13,7 +13,8 @@ from blosc2._core.codec.codec cimport BlocksJob, BlockThreads, DecodeContext, En
 from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, NO_MEMORY
 from blosc2._core.codec.thread_pool cimport (
     Job, WorkerGroup, acquire_group, await_gil, finish, offer_gil, release_group, start)
-from blosc2._core.ndim.geometry cimport MAX_DIM, Box, Geometry, Grid, Operation, clip, copy_items
+from blosc2._core.ndim.geometry cimport (
+    MAX_DIM, Box, Geometry, Grid, Operation, Touched, clip_to_block, copy_items, covers, first_item, is_one_run, touch)
 
 from blosc2._core.codec.codec import encoding_error
 
@@ -161,9 +162,9 @@ cdef class Write(Operation):
             raise ValueError("the source does not have the axes of the array")
         else:
             for d in range(geometry.c.ndim):
-                if cnp.PyArray_DIM(source, d) != self.count[d]:
+                if cnp.PyArray_DIM(source, d) != self.axes[d].count:
                     raise ValueError("the source has another shape than the selection")
-                self.strides[d] = cnp.PyArray_STRIDE(source, d)
+                self.axes[d].stride = cnp.PyArray_STRIDE(source, d)
         self.keep = source
         self.data = <uint8_t *> cnp.PyArray_DATA(source)
         self.encoding = encoding
@@ -329,55 +330,37 @@ cdef class Write(Operation):
         """The bytes of one chunk as they are to be compressed: padded, block by block."""
         cdef Grid *g = &self.geometry.c
         cdef Box part
+        cdef Touched touched
+        cdef int64_t[MAX_DIM] strides
         cdef int64_t[MAX_DIM] to_strides
-        cdef int64_t[MAX_DIM] low
-        cdef int64_t[MAX_DIM] many
-        cdef int64_t i, rest, b, touched = 1, begin, length, c
+        cdef int64_t i, length, nblock, offset
         cdef uint8_t *scratch
-        cdef uint8_t *to
-        cdef bint hit, complete = True, whole = True
+        cdef bint complete = True, whole = True
         cdef int d, status
-        if g.in_order and self.covers(box, g.chunks) and self.is_one_run(box):
-            collected[0] = self.at(box)
+        if g.in_order and covers(g, box, g.chunks) and is_one_run(g, self.axes, box):
+            collected[0] = first_item(g, self.axes, self.data, box)
             return CHUNK_OK
         scratch = reserve_scratch(context, g.chunk_nbytes)
         if scratch == NULL:
             return NO_MEMORY
         collected[0] = scratch
-        rest = nchunk
         for d in range(g.ndim):
-            c = rest // g.chunk_strides[d]
-            rest -= c * g.chunk_strides[d]
-            length = g.shape[d] - c * g.chunks[d]
-            if length > g.chunks[d]:
-                length = g.chunks[d]
-            if box.count[d] != length:
+            length = g.shape[d] - nchunk // g.chunk_strides[d] % g.grid[d] * g.chunks[d]
+            if box.count[d] != min(length, g.chunks[d]):
                 whole = False       # items of the array stay as they are
             if box.count[d] != g.block_grid[d] * g.blocks[d]:
                 complete = False    # padding, or items that stay
-            low[d] = box.first[d] // g.blocks[d]
-            many[d] = (box.first[d] + (box.count[d] - 1) * self.step[d]) // g.blocks[d] - low[d] + 1
-            touched *= many[d]
-            to_strides[d] = g.item_strides[d] * self.step[d]
+            strides[d] = self.axes[d].stride
+            to_strides[d] = g.item_strides[d] * self.axes[d].step
         if not whole and self.frame is not None:
             status = self.frame.decode_chunk_into(nchunk, context, scratch, g.chunk_nbytes)
             if status:
                 return status
         elif not complete:
             memset(scratch, 0, <size_t> g.chunk_nbytes)
-        for i in range(touched):
-            rest = i
-            to = scratch
-            hit = True
-            for d in range(g.ndim - 1, -1, -1):
-                b = low[d] + rest % many[d]
-                rest //= many[d]
-                if not clip(box.first[d], self.step[d], box.count[d], b * g.blocks[d], g.blocks[d],
-                             &part.first[d], &part.count[d], &part.index[d]):
-                    hit = False
-                    break
-                part.index[d] += box.index[d]
-                to += b * g.block_strides[d] * g.block_nbytes + part.first[d] * g.item_strides[d]
-            if hit:
-                copy_items(to, to_strides, self.at(&part), self.strides, part.count, g.ndim, g.itemsize)
+        touch(g, self.axes, box, &touched)
+        for i in range(touched.count):
+            if clip_to_block(g, self.axes, box, &touched, i, &nblock, &part, &offset):
+                copy_items(scratch + nblock * g.block_nbytes + offset, to_strides,
+                           first_item(g, self.axes, self.data, &part), strides, part.count, g.ndim, g.itemsize)
         return CHUNK_OK
