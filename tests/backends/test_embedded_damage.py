@@ -319,7 +319,6 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr("blosc2._backends.embedded.frame_layout.LARGEST_CHUNK", 1 << 13)
     monkeypatch.setattr("blosc2._backends.embedded.frame_layout._PIECE", 1 << 9)
     monkeypatch.setattr("blosc2._frames.append._AT_ONCE", 1 << 9)
-    monkeypatch.setattr("blosc2._backends.embedded.frame_layout._ZEROS", bytes(1 << 9))
     monkeypatch.setattr("blosc2._backends.embedded.writing._SHORT_TAIL", 1 << 10)
     monkeypatch.setattr("blosc2._backends.embedded.writing._SLACK", 1 << 14)
     return

@@ -25,8 +25,8 @@ else:
         "atomic_file": "FileMoves Lock NewFile remove_leftovers temporary_name through_link",
         "blocks": "as_block",
         "copies": (
-            "BUDGET ByteRange ChunkBuffer Compaction Part Progress Spool Spooled TemporaryFile check_unchanged "
-            "checked_parts checked_pieces held pieces_of waiting_items write_parts"
+            "BUDGET ByteRange ChunkBuffer Compaction DrawnChunk Part Progress Spool Spooled TemporaryFile "
+            "check_unchanged checked_parts checked_pieces held pieces_of waiting_items write_parts"
         ),
         "identity": (
             "begins_with changed_by_others check_permission check_same_file check_writable_file file_identity "

@@ -277,6 +277,31 @@ class Spooled:
         return self.byte_range[0].read(*self.byte_range[1:])
 
 
+class DrawnChunk:
+    """A stored chunk that is made while it is written, since it may be larger than memory should hold.
+
+    Attributes
+    ----------
+    sum : int
+        Its checksum, from the last piece on.
+    """
+
+    __slots__ = ("_length", "_pieces", "sum")
+
+    def __init__(self, length: int, pieces: Callable[[DrawnChunk], Iterator[bytes]]) -> None:
+        """`pieces` gives its bytes, and sets `sum`."""
+        self._length = length
+        self._pieces = pieces
+        self.sum = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def pieces(self) -> Iterator[bytes]:
+        """Its bytes, once."""
+        return self._pieces(self)
+
+
 class TemporaryFile:
     """A file without a name for unpublished bytes. It is made when first needed, and goes with its last source.
 

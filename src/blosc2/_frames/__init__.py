@@ -58,8 +58,8 @@ else:
         "append": "TRAILER_START TRAILER_TAIL Growth NextVersion end_of_versions trailers",
         "changeable": "FileHandle MemoryHandle",
         "checksums": (
-            "MARK MARK_AT Running as_table buffers_with_checksums carried check_body check_chunks check_reads "
-            "from_table is_verifiable parts_with_checksums stated_at stored_numbers verify_frame"
+            "MARK MARK_AT Running buffers_with_checksums carried check_body check_chunks check_reads "
+            "is_verifiable parts_with_checksums stated_at stored_numbers verify_frame"
         ),
         "chunk_updates": (
             "DEFAULT_CHUNK INDEXES append_special bytes_of checked_chunk chunk_nbytes compressed compressed_pieces "
@@ -84,6 +84,6 @@ else:
         "update": (
             "ALIGNMENT NAN_OFFSET SMALL_FRAME UNINIT_OFFSET ZERO_OFFSET AnyChunk Fields FrameContent FrameUpdate "
             "check_table frame_byte_range frame_bytes held_in_memory hole_before lay_out plain_byte_range with_padding "
-            "write_frame"
+            "write_content write_frame"
         ),
     })  # fmt: skip

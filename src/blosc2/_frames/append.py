@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, BinaryIO, Final
 
@@ -37,8 +37,8 @@ from blosc2._frames.update import (
     checksums_by_number,
     frame_byte_range,
     frame_flags,
-    hole_before,
     table_of,
+    write_chunks,
 )
 from blosc2.exceptions import FormatError, StoreLockedError
 
@@ -79,10 +79,8 @@ class NextVersion:
 
     Attributes
     ----------
-    parts : list
-        What is waiting to be written, by `finish`.
     position : int
-        Where in the file the next part goes, behind these.
+        Where in the file the next part goes.
     known : Sums or None
         The checksums of the frame; None if it carries none, as the new version does not either then.
     sums : Running or None
@@ -101,7 +99,7 @@ class NextVersion:
     def __init__(self, file: Any, path: str, frame: Frame) -> None:
         self._file, self._frame = file, frame
         self._start = self._written = self.position = start = end_of_versions(path, frame)
-        self.parts: list[bytes | Spooled] = []
+        self._parts: list[bytes | Spooled] = []  # that wait to be written
         self._header = b""
         self.tables = 0
         # Whether the version may show; whether it shows for good.
@@ -113,10 +111,18 @@ class NextVersion:
             source = frame.source if start <= frame.source.size else Source.open(path)
             self.sums = Running(range_checksum(source, end, start - end, known.body))
 
-    def write(self, data: bytes) -> None:
-        """Add the next bytes, and write what is waiting when that is much."""
-        self.parts.append(data)
-        self.position += len(data)
+    def add_chunks(self, chunks: Iterable[Any], *, aligned: bool, at_once: bool) -> Integers:
+        """Add chunks; returns their offsets. Many of them are written `at_once`, or wait for `finish`."""
+        start = self.position
+        offsets, _ = write_chunks(self._write if at_once else self._add, chunks, start if aligned else None, self.sums)
+        return np.frombuffer(offsets, np.int64) + (start - self._frame.header_len)
+
+    def _add(self, part: bytes | Spooled) -> None:
+        self._parts.append(part)
+        self.position += len(part)
+
+    def _write(self, part: bytes | Spooled) -> None:
+        self._add(part)
         if self.position - self._written >= _AT_ONCE:
             self._drain()
 
@@ -138,7 +144,7 @@ class NextVersion:
         if self.sums is not None and chunk_sums is not None:
             body = crc32c(index, self.sums.body)
             self._header, trailer = with_checksums(self._header, trailer, stop, chunk_sums, body, crc32c(index))
-        self.parts += (index, trailer)
+        self._parts += (index, trailer)
         self.position = stop + len(trailer)
         self.tables = len(index) + len(trailer)
 
@@ -183,7 +189,7 @@ class NextVersion:
         self.is_written = True
         waiting: list[bytes] = []
         size = 0
-        for part in self.parts:
+        for part in self._parts:
             if not isinstance(part, Spooled):
                 waiting.append(part)
                 size += len(part)
@@ -196,7 +202,7 @@ class NextVersion:
                 write_parts(file, (part.byte_range,))
                 offset += len(part)
         _write_at(file, offset, b"".join(waiting))
-        self.parts, self._written = [], self.position
+        self._parts, self._written = [], self.position
 
 
 class Growth:
@@ -344,18 +350,8 @@ def _add_update(version: NextVersion, update: FrameUpdate) -> bytes | None:
     offsets, count = update.entries()
     if not isinstance(offsets, int):
         check_table(count, version.position)
-        for number in numbers:
-            stored = update.new[number]
-            hole = hole_before(version.position) if PADDING in update.metalayers else b""
-            if hole:
-                version.parts.append(hole)
-                if running is not None:
-                    running.add(hole)
-            version.parts.append(stored)
-            offsets[number] = version.position + len(hole) - frame.header_len
-            version.position += len(hole) + len(stored)
-            if running is not None:
-                running.add_chunk(stored)
+        chunks = [update.new[number] for number in numbers]
+        offsets[numbers] = version.add_chunks(chunks, aligned=PADDING in update.metalayers, at_once=False)
     header = bytearray(frame.header_bytes())
     struct.pack_into(">i", header, CHUNKSIZE_AT, update.chunksize)
     header[FLAGS_AT] = frame_flags(update.variable, update.vlblocks)

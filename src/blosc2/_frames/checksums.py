@@ -6,6 +6,7 @@ A file that another program wrote or changed has no valid checksums. It is *unve
 from __future__ import annotations
 
 import struct
+import sys
 from array import array
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -22,7 +23,7 @@ from blosc2._core.frame.frame_checksums import (
 from blosc2._core.io.checksum import crc32c, crc32c_both, crc32c_joined
 from blosc2._core.io.source import Source
 from blosc2._core.ndim.grid_write import StoredChunk
-from blosc2._files import Part, Spooled, pieces_of
+from blosc2._files import DrawnChunk, Part, Spooled, pieces_of
 from blosc2.exceptions import FormatError
 
 #: The byte of the header that says whether checksums hold; who publishes a header writes it anew.
@@ -95,7 +96,7 @@ class Running:
 
     def add_chunk(self, stored: Any) -> None:
         """Add a stored chunk."""
-        own = stored.sum if type(stored) in (StoredChunk, Spooled) else None
+        own = stored.sum if type(stored) in (StoredChunk, Spooled, DrawnChunk) else None
         if own is None:
             own, self.body = crc32c_both(stored, self.body)
         else:
@@ -104,26 +105,11 @@ class Running:
 
     def table(self) -> bytes:
         """What `Sums.chunks` is, when the chunks came in the order of their numbers."""
-        return as_table(self.chunks)
-
-
-def as_table(checksums: array[int]) -> bytes:
-    """Pack checksums of chunks as a frame holds them."""
-    if _SWAPPED:
-        checksums = checksums[:]
-        checksums.byteswap()
-    return checksums.tobytes()
-
-
-def from_table(table: bytes) -> array[int]:
-    """Unpack the checksums of chunks that a frame holds."""
-    checksums = array("I", table)
-    if _SWAPPED:
-        checksums.byteswap()
-    return checksums
-
-
-_SWAPPED: Final = array("I", [1]).tobytes()[0] != 1
+        checksums = self.chunks
+        if sys.byteorder == "big":
+            checksums = checksums[:]
+            checksums.byteswap()
+        return checksums.tobytes()
 
 
 def carried(frame: Frame) -> Sums | None:

@@ -20,7 +20,7 @@ from blosc2._core.frame.frame_writer import header_length, pack_header, pack_ind
 from blosc2._core.io.checksum import crc32c, crc32c_joined, crc32c_of_parts
 from blosc2._core.io.source import Source
 from blosc2._core.ndim.grid_write import StoredChunk
-from blosc2._files import BUDGET, ByteRange, Spooled, TemporaryFile, check_unchanged, checked_pieces, held
+from blosc2._files import BUDGET, ByteRange, DrawnChunk, Spooled, TemporaryFile, check_unchanged, checked_pieces, held
 from blosc2._frames.checksums import Known, Running, Sums, carried, check_chunks
 from blosc2._frames.header_fields import CHUNK_HEADER, PADDING
 from blosc2._options import FIELDS
@@ -213,7 +213,7 @@ _MADE: Final = 256
 AnyChunk = bytes | StoredChunk | Spooled | int
 
 
-def own(stored: AnyChunk) -> bytes | Spooled | int:
+def own(stored: Any) -> bytes | Spooled | int:
     """A chunk to keep, copied from memory that will be used again."""
     return bytes(stored) if isinstance(stored, StoredChunk) else stored
 
@@ -427,7 +427,7 @@ class FrameContent(NamedTuple):
     metalayers, vlmeta : dict
         Name -> packed content; name -> stored chunk.
     chunks : iterable
-        Stored chunks, drawn one by one, or negative offsets that stand for special ones; one such may stand for all.
+        Of `AnyChunk` or `DrawnChunk`, drawn one by one; one negative offset may stand for all.
     nchunks, nbytes : int
         How many chunks these are, and their uncompressed bytes.
     """
@@ -435,12 +435,14 @@ class FrameContent(NamedTuple):
     fields: Fields
     metalayers: dict[str, bytes]
     vlmeta: dict[str, bytes]
-    chunks: Iterable[AnyChunk]
+    chunks: Iterable[Any]
     nchunks: int
     nbytes: int
 
 
-def lay_out(write: Callable[[Any], Any], content: FrameContent, checksums: Running | None = None) -> bytes:
+def lay_out(
+    write: Callable[[Any], Any], content: FrameContent, checksums: Running | None = None, *, aligned: bool = False
+) -> bytes:
     """Write everything behind the header of a new frame, chunk after chunk, and return the header.
 
     Parameters
@@ -450,10 +452,12 @@ def lay_out(write: Callable[[Any], Any], content: FrameContent, checksums: Runni
     content : FrameContent
     checksums : Running, optional
         Asks for a frame that carries checksums, as files do.
+    aligned : bool
+        Whether payloads are aligned also where the metalayers have no padding.
     """
     fields, metalayers, vlmeta, chunks, count, nbytes = content
     start = header_length(metalayers)
-    offsets, position = write_chunks(write, chunks, start if PADDING in metalayers else None, checksums)
+    offsets, position = write_chunks(write, chunks, start if aligned or PADDING in metalayers else None, checksums)
     index = b""
     if nbytes:
         one = len(offsets) == 1 and offsets[0] < 0
@@ -470,16 +474,16 @@ def lay_out(write: Callable[[Any], Any], content: FrameContent, checksums: Runni
     return header
 
 
-def write_content(file: BinaryIO, content: FrameContent) -> None:
-    """Write a new frame, with checksums, at the start of an empty file."""
+def write_content(file: BinaryIO, content: FrameContent, *, aligned: bool = False) -> None:
+    """Write a new frame, with checksums, at the start of an empty file; see `lay_out`."""
     file.seek(header_length(content.metalayers))
-    header = lay_out(file.write, content, Running())
+    header = lay_out(file.write, content, Running(), aligned=aligned)
     file.seek(0)
     file.write(header)
 
 
 def write_chunks(
-    write: Callable[[Any], Any], chunks: Iterable[AnyChunk], start: int | None = None, checksums: Running | None = None
+    write: Callable[[Any], Any], chunks: Iterable[Any], start: int | None = None, checksums: Running | None = None
 ) -> tuple[array[int], int]:
     """Write chunks one after another. Returns their offsets from the first, and the bytes that they take.
 
@@ -500,9 +504,13 @@ def write_chunks(
                         checksums.add(hole)
             offsets.append(position)
             position += len(stored)
+            if isinstance(stored, DrawnChunk):
+                for piece in stored.pieces():
+                    write(piece)
+            else:
+                write(stored)
             if checksums is not None:
                 checksums.add_chunk(stored)
-            write(stored)
         del stored  # so that its memory can be used again for the next one
     return offsets, position
 

@@ -7,33 +7,31 @@ The checksum of a chunk stands for the values in a small one; others have checks
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, BinaryIO, Final, cast
-
-import numpy as np
 
 from blosc2._backends.embedded_map import MAP, Embedded, chunks_of_value
 from blosc2._backends.layout import ByteRange, Renamed, pieces, whole
 from blosc2._core.frame.frame import Frame
-from blosc2._core.frame.frame_checksums import with_checksums
-from blosc2._core.frame.frame_writer import header_length, pack_header, pack_index, pack_trailer
 from blosc2._core.io.checksum import crc32c, crc32c_joined
 from blosc2._core.io.source import Source
 from blosc2._core.leaves.embedded_values import gathered, laid_out, packed_map
-from blosc2._files import Progress, TemporaryFile
+from blosc2._files import DrawnChunk, Progress, TemporaryFile
 from blosc2._frames import (
     ALIGNMENT,
     PADDING,
     Fields,
-    Running,
+    FrameContent,
     carried,
     encode,
-    hole_before,
+    lay_out,
     pack,
     pack_checked,
     parts_with_checksums,
     verify_frame,
     with_padding,
+    write_content,
 )
 from blosc2._options import Filter, zstd_encoding
 from blosc2.exceptions import FormatError
@@ -53,13 +51,11 @@ _PIECE: Final = 1 << 20
 # Chunks of up to so many bytes are checked when the first value in them is opened: `SMALL_CHUNK` of frame.pyx.
 _CHECKED: Final = (1 << 20) - 32
 
-_NO_FILTERS = (0, 0, 0, 0, 0, 0)
 # Values are compressed already.
 _ENCODING: Final = zstd_encoding(0, Filter.SHUFFLE)
 _MAP_ENCODING: Final = zstd_encoding(1)
 _RAW_MAP: Final = 4096
 _RAW_CHUNK: Final = struct.Struct("<4B3i6B2B6B2B")
-_ZEROS: Final = bytes(_PIECE)
 
 
 def stored_value(value: Any) -> bytes:
@@ -124,144 +120,82 @@ def with_own_checksums(byte_range: ByteRange) -> ByteRange:
 
 
 class RawChunks:
-    """Writes values, in the order of their positions, as raw chunks with aligned payloads.
+    """Values, in the order of their positions, as the raw chunks of a frame.
 
     Parameters
     ----------
-    write : callable
-        Takes the bytes in their order, and copies them or is done with them when it returns.
-    position : int
-        Where in the frame they begin.
+    positions, byte_ranges : list
+        Where each value begins, and its bytes.
     begin, end : int
-        The uncompressed bytes that are written; `begin` is the start of a chunk.
-    size : int
-        Of a chunk.
-    checksums : Running, optional
-        Checksums, continued over what is written.
-
-    Attributes
-    ----------
-    position : int
-        Behind what was written.
-    offsets : list of int
-        Where in the frame each chunk lies.
+        The uncompressed bytes of the chunks; `begin` is the start of one.
     """
 
-    def __init__(
-        self,
-        write: Callable[[Any], Any],
-        position: int,
-        begin: int,
-        end: int,
-        size: int,
-        checksums: Running | None = None,
-    ) -> None:
-        self._write = write
-        self.position = position
-        self.offsets: list[int] = []
-        self._end = end
-        self._size = size
-        self._sums = checksums
-        self._at = self._limit = begin
-        self._parts: list[Any] = []
-        self._waiting = self._hole = self._sum = 0
+    def __init__(self, positions: list[int], byte_ranges: list[ByteRange], begin: int, end: int) -> None:
+        self._positions = positions
+        self._byte_ranges = byte_ranges
+        self._at, self._end = begin, end
+        # The next value; what is left of the one before, and of its piece.
+        self._number = 0
+        self._value: Iterator[Any] = iter(())
+        self._rest = memoryview(b"")
 
-    def add_again(self, byte_range: ByteRange, header: bytes, own: int) -> None:
-        """Begin with the bytes of a shorter chunk, of which the header and the checksum are known.
+    def of_size(self, size: int, known: tuple[int, int] | None = None) -> Iterator[DrawnChunk]:
+        """The chunks, of so many bytes each.
 
-        They are not summed again: if they are damaged, the new checksums show it as the old ones did.
+        `known` is the length of the first value, and its checksum: it is not summed again. If it is damaged, the new
+        checksums show it as the old ones did.
         """
-        length = byte_range[2]
-        payload = own ^ crc32c_joined(crc32c(header), 0, length)
-        self._begin_chunk()
-        before = crc32c(self._parts[-1])
-        checksums, self._sums = self._sums, None
-        self.add(self._at, byte_range)
-        self._drain()
-        self._sums = checksums
-        self._sum = crc32c_joined(before, payload, length)
+        for start in range(self._at, self._end, size):
+            stop = min(start + size, self._end)
+            yield DrawnChunk(_RAW_CHUNK.size + stop - start, partial(self._draw, stop, known))
+            known = None
+        next(self._value, None)  # bytes are checked after the last of them
 
-    def add(self, position: int, byte_range: ByteRange) -> None:
-        """Write a value at its position."""
-        length = byte_range[2]
-        if self._at < position:
-            self._fill(position)
-        if length <= _PIECE:
-            self._put(whole(byte_range), length)
-            return
-        for piece in pieces(byte_range):
-            for start in range(0, len(piece), _PIECE):
-                part = memoryview(piece)[start : start + _PIECE]
-                self._put(part, len(part))
+    def _draw(self, stop: int, known: tuple[int, int] | None, chunk: DrawnChunk) -> Iterator[bytes]:
+        begin = raw_header(stop - self._at)
+        if known is not None:
+            length, checksum = known
+            chunk.sum = crc32c_joined(crc32c(begin), checksum, length)
+            yield from self._pieces(begin, self._at + length)
+            begin = b""
+        for piece in self._pieces(begin, stop):
+            chunk.sum = crc32c(piece, chunk.sum)
+            yield piece
 
-    def add_all(self, positions: list[int], byte_ranges: list[ByteRange]) -> None:
-        """Write values at their positions; small ones in memory are gathered."""
-        number = 0
-        while number < len(positions):
-            if self._at < self._limit:
-                data, number = gathered(positions, byte_ranges, number, self._at, min(self._limit, self._at + _PIECE))
-                if data:
-                    self._put(data, len(data))
-                    continue
-            self.add(positions[number], byte_ranges[number])
-            number += 1
+    def _pieces(self, begin: bytes, stop: int) -> Iterator[bytes]:
+        """What comes up to a position, behind a beginning: copies, as mapped bytes may change."""
+        waiting, size = [begin], len(begin)
+        while self._at < stop:
+            piece = self._next(min(stop, self._at + _PIECE))
+            self._at += len(piece)
+            waiting.append(piece)
+            size += len(piece)
+            if size >= _PIECE:
+                yield b"".join(waiting)
+                waiting, size = [], 0
+        if size:
+            yield b"".join(waiting)
 
-    def finish(self) -> None:
-        """Write the rest, up to the end."""
-        self._fill(self._end)
-
-    def _fill(self, position: int) -> None:
-        while self._at < position:
-            length = min(position - self._at, _PIECE)
-            self._put(_ZEROS if length == _PIECE else bytes(length), length)
-
-    def _put(self, data: Any, length: int) -> None:
-        """Write the next bytes."""
-        while length:
-            if self._at == self._limit:
-                self._begin_chunk()
-            room = self._limit - self._at
-            fits = length <= room
-            self._parts.append(data if fits else memoryview(data)[:room])
-            taken = length if fits else room
-            self._at += taken
-            self._waiting += taken
-            if self._at == self._limit:
-                self._end_chunk()
-            elif self._waiting >= _PIECE:
-                self._drain()
-            if fits:
-                return
-            data = memoryview(data)[room:]
-            length -= room
-
-    def _begin_chunk(self) -> None:
-        self._limit = min(self._at + self._size, self._end)
-        nbytes = self._limit - self._at
-        hole = hole_before(self.position)
-        if self._sums is not None:
-            self._sums.add(hole)
-        self.position += len(hole)
-        self.offsets.append(self.position)
-        self.position += _RAW_CHUNK.size + nbytes
-        self._parts = [hole, raw_header(nbytes)]
-        self._hole = len(hole)
-        self._waiting = self._sum = 0
-
-    def _end_chunk(self) -> None:
-        self._drain()
-        checksums = self._sums
-        if checksums is not None:
-            checksums.body = crc32c_joined(checksums.body, self._sum, self.position - self.offsets[-1])
-            checksums.chunks.append(self._sum)
-
-    def _drain(self) -> None:
-        data = b"".join(self._parts)
-        if self._sums is not None:
-            self._sum = crc32c(memoryview(data)[self._hole :], self._sum)
-        self._write(data)
-        self._parts = []
-        self._waiting = self._hole = 0
+    def _next(self, stop: int) -> Any:
+        """The next bytes, up to a position at the most: of a value, or zeros between two."""
+        while True:
+            self._rest = self._rest or memoryview(next(self._value, b""))
+            if self._rest:
+                piece, self._rest = self._rest[: stop - self._at], self._rest[stop - self._at :]
+                return piece
+            number = self._number
+            if number == len(self._positions):
+                return bytes(stop - self._at)
+            # Small values in memory are taken together.
+            data, self._number = gathered(self._positions, self._byte_ranges, number, self._at, stop)
+            if data:
+                return data
+            if self._number == number:
+                if self._positions[number] > self._at:
+                    return bytes(min(stop, self._positions[number]) - self._at)
+                byte_range = self._byte_ranges[number]
+                self._value = iter((whole(byte_range),)) if byte_range[2] <= _PIECE else pieces(byte_range)
+                self._number += 1
 
 
 # Values of more bytes are put together in a temporary file, not in memory.
@@ -319,18 +253,16 @@ class EmbeddedChanges:
 
     def compose(self) -> bytes:
         """All of the new frame, for memory and archives: without checksums of its own."""
-        parts: list[bytes] = []
-        header = self._write(parts.append)
-        return b"".join([header, *parts])
+        return _composed(self._content())
 
     def byte_range(self, beside: str) -> ByteRange:
         """All of the new frame as a byte range: in memory, or where that would take much, in a temporary file."""
-        values = values_after(self.old, self.changes).values()
-        if sum(value[2] for value in values if not isinstance(value, dict)) <= _IN_MEMORY:
-            whole = self.compose()
-            return Source.of_buffer(whole), 0, len(whole)
+        content = self._content()
+        if content.nbytes <= _IN_MEMORY:
+            data = _composed(content)
+            return Source.of_buffer(data), 0, len(data)
         waiting = TemporaryFile(beside)
-        header = self._write(waiting.add)
+        header = lay_out(waiting.add, content, aligned=True)
         source = Source.joined(((Source.of_buffer(header), 0, len(header)), waiting.byte_range(0)), checksums=False)
         return source, 0, source.size
 
@@ -344,17 +276,12 @@ class EmbeddedChanges:
         """
         if self.old is not None:
             check_whole(self.old, self.changes)
-        file.seek(header_length(metalayers_of(self.kind, self.meta)))
-        header = self._write(file.write, add_checksums=True, progress=progress)
-        file.seek(0)
-        file.write(header)
+        write_content(file, self._content(progress), aligned=True)
         assert self.entries is not None
         return self.entries
 
-    def _write(
-        self, write: Callable[[Any], Any], progress: Progress | None = None, *, add_checksums: bool = False
-    ) -> bytes:
-        """Write what follows the header, in order, and return the header; `add_checksums` as files carry them."""
+    def _content(self, progress: Progress | None = None) -> FrameContent:
+        """What the new frame holds; its values are read when they are written."""
         values = values_after(self.old, self.changes)
         kept = {key: value for key, value in values.items() if isinstance(value, dict)}
         local = cast("dict[str, ByteRange]", dict(values))
@@ -366,33 +293,27 @@ class EmbeddedChanges:
         if -nbytes % size <= _FILLED:
             nbytes += -nbytes % size
         self.entries = entries = {key: made.get(key) or kept[key] for key in values} if kept else made
-
-        metalayers = metalayers_of(self.kind, self.meta)
-        header_len = header_length(metalayers)
-        checksums = Running() if add_checksums else None
-        chunks = RawChunks(write, header_len, 0, nbytes, size, checksums)
-        done = 0
-        if progress is None:
-            chunks.add_all(positions, byte_ranges)
-        else:
-            for at, byte_range in zip(positions, byte_ranges, strict=True):
-                chunks.add(at, byte_range)
-                done += byte_range[2]
-                progress(done, total)
-        chunks.finish()
-
+        chunks: Iterable[DrawnChunk] = RawChunks(positions, byte_ranges, 0, nbytes).of_size(size)
+        if progress is not None:
+            chunks = _telling(chunks, progress, total)
         vlmeta = {MAP: stored_map(entries, nbytes, size)[0], **self.metadata}
-        index = pack_index(np.array(chunks.offsets, np.int64) - header_len, len(chunks.offsets)) if nbytes else b""
-        trailer = pack_trailer(vlmeta)
-        stop = chunks.position + len(index)
-        header = pack_header(
-            Fields(_ENCODING, size), metalayers, True, stop + len(trailer), nbytes, chunks.position - header_len
-        )
-        if checksums is not None:
-            checksums.add(index)
-            header, trailer = with_checksums(header, trailer, stop, checksums.table(), checksums.body, crc32c(index))
-        write(index + trailer)
-        return header
+        metalayers = metalayers_of(self.kind, self.meta)
+        return FrameContent(Fields(_ENCODING, size), metalayers, vlmeta, chunks, -(-nbytes // size), nbytes)
+
+
+def _composed(content: FrameContent) -> bytes:
+    parts: list[bytes] = []
+    header = lay_out(parts.append, content, aligned=True)
+    return b"".join([header, *parts])
+
+
+def _telling(chunks: Iterable[DrawnChunk], progress: Progress, total: int) -> Iterator[DrawnChunk]:
+    """Tell of each chunk that was written."""
+    done = 0
+    for chunk in chunks:
+        yield chunk
+        done += len(chunk)
+        progress(min(done, total), total)
 
 
 def _chunksize_with_checksums(values: dict[str, ByteRange], least: int) -> int:

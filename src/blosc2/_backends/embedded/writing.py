@@ -26,6 +26,7 @@ from blosc2._backends.embedded.frame_layout import (
 from blosc2._backends.embedded_map import MAP, Embedded
 from blosc2._backends.layout import ByteRange, Renamed
 from blosc2._backends.temporary import is_mount_point
+from blosc2._core.io.checksum import crc32c, crc32c_joined
 from blosc2._core.leaves.embedded_values import are_new, laid_out
 from blosc2._files import (
     NewFile,
@@ -37,7 +38,7 @@ from blosc2._files import (
     sync_descriptor,
     through_link,
 )
-from blosc2._frames import ALIGNMENT, CHUNK_HEADER, SECTOR, NextVersion, as_table, from_table
+from blosc2._frames import ALIGNMENT, CHUNK_HEADER, SECTOR, NextVersion
 
 if TYPE_CHECKING:
     from blosc2._backends.embedded.file import EmbeddedFile
@@ -143,25 +144,27 @@ class Plan:
 
     def write(self, version: NextVersion, vlmeta: Mapping[str, bytes]) -> None:
         """Have a version be what is planned, with further metadata entries."""
-        frame, known = self.frame, version.known
-        own = None if known is None else from_table(known.chunks)
-        offsets = self.offsets
+        offsets, sums = self.offsets, None if version.known is None else version.known.chunks
         if self.byte_ranges:
             first = self.begin // self.size
-            chunks = RawChunks(version.write, version.position, self.begin, self.end, self.size, version.sums)
-            if self.tail is not None and own is not None:
-                source, start, _ = self.tail
-                chunks.add_again(self.tail, source.read(start - CHUNK_HEADER, CHUNK_HEADER), own[first])
-            elif self.tail is not None:
-                chunks.add(self.begin, self.tail)
-            chunks.add_all(self.positions, self.byte_ranges)
-            chunks.finish()
-            offsets = np.concatenate([offsets[:first], np.array(chunks.offsets, np.int64) - frame.header_len])
-            if own is not None:
-                del own[first:]
-        sums = None if own is None or version.sums is None else as_table(own + version.sums.chunks)
-        header = bytearray(frame.header_bytes())
+            positions, byte_ranges, known = self.positions, self.byte_ranges, None
+            if self.tail is not None:
+                positions, byte_ranges = [self.begin, *positions], [self.tail, *byte_ranges]
+                if sums is not None:
+                    known = _payload_checksum(self.tail, sums[4 * first : 4 * first + 4])
+            chunks = RawChunks(positions, byte_ranges, self.begin, self.end).of_size(self.size, known)
+            offsets = np.concatenate([offsets[:first], version.add_chunks(chunks, aligned=True, at_once=True)])
+            if sums is not None and version.sums is not None:
+                sums = sums[: 4 * first] + version.sums.table()
+        header = bytearray(self.frame.header_bytes())
         version.end(header, offsets, len(offsets), {**vlmeta, MAP: self.map}, self.end, sums)
+
+
+def _payload_checksum(payload: ByteRange, whole: bytes) -> tuple[int, int]:
+    """The length and the checksum of what a raw chunk holds, by the checksum of the chunk and its header."""
+    source, start, length = payload
+    header = source.read(start - CHUNK_HEADER, CHUNK_HEADER)
+    return length, int.from_bytes(whole, "little") ^ crc32c_joined(crc32c(header), 0, length)
 
 
 def written(
