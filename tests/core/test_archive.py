@@ -360,9 +360,9 @@ def test_a_member_in_pieces(known: bool, lengths: tuple[int, ...], tmp_path: Pat
             writer = ArchiveWriter(file.fileno(), file_checksum=0)
             writer.append(b"before", b"1" * 10)
             if streamed:
-                start = writer.append_pieces(b"big", iter(pieces), len(data), crc, 0o644)
+                start = writer.append_pieces(b"big", iter(pieces), len(data), crc)
             else:
-                assert writer.append(b"big", data, 0o644) == start
+                assert writer.append(b"big", data) == start
             writer.append(b"behind", b"2" * 10)
             writer.write_directory()
             writer.write_end()
@@ -372,7 +372,7 @@ def test_a_member_in_pieces(known: bool, lengths: tuple[int, ...], tmp_path: Pat
     assert contents(archive)["big"] == data
     with zipfile.ZipFile(path) as z:
         assert z.testzip() is None
-        assert z.getinfo("big").external_attr >> 16 == 0o100644
+        assert z.getinfo("big").external_attr >> 16 == 0o100600
         assert z.getinfo("before").external_attr >> 16 == 0o100600
 
 

@@ -222,6 +222,67 @@ cdef class Pages:
         return self.add(zeros, -self.size & 63)
 
 
+cdef enum:
+    # Leaves between two tallies, at least.
+    TALLY_STEP = 1024
+
+
+cdef class LeafTotals:
+    """The totals of all leaves so far: those that the next leaf's entry has, and those of each kind in tallies."""
+
+    cdef int64_t leaves, groups, hidden
+    cdef uint64_t nbytes, cbytes
+    cdef int64_t kinds, step, rows      # kinds of leaves, leaves between two tallies, and tallies
+    cdef uint64_t *counts               # of each kind: leaves, nbytes, cbytes
+    cdef uint8_t *tallies
+
+    def __dealloc__(self):
+        PyMem_Free(self.counts)
+        PyMem_Free(self.tallies)
+
+    cdef int begin(self, int64_t kinds, int64_t step, int64_t most) except -1:
+        """Begin with none of at most so many leaves."""
+        self.kinds, self.step = kinds, max(step, 16 * kinds)
+        self.counts = <uint64_t *> PyMem_Calloc(<size_t> (3 * kinds), 8)
+        self.tallies = <uint8_t *> PyMem_Calloc(<size_t> (TALLY_LENGTH * kinds), <size_t> (most // self.step + 1))
+        if self.counts == NULL or self.tallies == NULL:
+            raise MemoryError
+        return 0
+
+    cdef uint8_t *put_entry(self, uint8_t *p, int64_t offset, uint32_t kind, uint32_t shape) noexcept nogil:
+        """Make the entry of the next leaf, whose record has this offset; what follows it is returned."""
+        p = put64(put64(put64(p, <uint64_t> offset), self.nbytes), self.cbytes)
+        return put32(put32(put32(put32(p, <uint32_t> self.groups), <uint32_t> self.hidden), kind), shape)
+
+    cdef void count(self, uint32_t kind, uint64_t nbytes, uint64_t cbytes) noexcept nogil:
+        """Count a leaf; its groups, and whether it is hidden, are the caller's."""
+        # A mapped file may change after it was checked.
+        cdef uint64_t *count = self.counts + 3 * (kind if kind < self.kinds else 0)
+        self.tally()
+        count[0] += 1
+        count[1] += nbytes
+        count[2] += cbytes
+        self.leaves += 1
+        self.nbytes += nbytes
+        self.cbytes += cbytes
+
+    cdef void tally(self) noexcept nogil:
+        """Note the totals of all kinds, where it is time."""
+        cdef int64_t i
+        cdef uint8_t *p = self.tallies + TALLY_LENGTH * self.kinds * self.rows
+        if self.leaves % self.step == 0:
+            for i in range(3 * self.kinds):
+                p = put64(p, self.counts[i])
+            self.rows += 1
+
+    cdef int end(self, Pages pages, int64_t offset) except -1:
+        """Write the entry behind the last leaf, which has the totals of all."""
+        cdef uint8_t entry[LEAF_LENGTH]
+        self.tally()
+        self.put_entry(entry, offset, 0, 0)
+        return pages.add(entry, LEAF_LENGTH)
+
+
 # The footer of a catalog that is being written; doc/format/catalog.md has its bytes.
 
 
@@ -241,7 +302,7 @@ cdef struct Footer:
     uint32_t digest                 # of the sample of records
 
 
-cdef int write_sections(Pages pages, LeafKinds known, const uint8_t *tallies, int64_t size, Footer *footer) except -1:
+cdef int write_sections(Pages pages, LeafKinds known, LeafTotals totals, Footer *footer) except -1:
     """Write what lies between leaves and slots: shapes, kinds and tallies."""
     pages.pad()
     footer.shapes_at, footer.shapes_size = pages.size, known.shapes.used
@@ -251,9 +312,11 @@ cdef int write_sections(Pages pages, LeafKinds known, const uint8_t *tallies, in
     pages.add(known.table.data, known.table.used)
     pages.pad()
     footer.tallies_at = pages.size
-    pages.add(tallies, size)
+    pages.add(totals.tallies, TALLY_LENGTH * totals.kinds * totals.rows)
     pages.pad()
     footer.slots_at = pages.size
+    footer.kind_count, footer.tally_step = totals.kinds, totals.step
+    footer.leaves, footer.groups, footer.hidden = totals.leaves, totals.groups, totals.hidden
     return 0
 
 
@@ -286,7 +349,25 @@ cdef inline int write_footer(const Footer *f, Pages pages, uint8_t *footer) exce
               <uint64_t> (f.others_size + f.records_size))
     put32(put32(footer + 240, f.digest), checksum(0, pages.checksums.data, <size_t> pages.checksums.used))
     put32(footer + 248, checksum(0, footer, 248))
+    pages.add(footer, FOOTER_LENGTH)
     return 0
+
+
+cdef bytes end_catalog(Pages pages, const uint8_t *footer, int64_t paths, bytes others):
+    """End the member of a catalog, and begin the directory behind it; the record of the catalog is returned."""
+    cdef bytes own
+    pages.flush()
+    own = pages.writer.end_open()
+    pages.writer.note_catalog(pages.size, footer, paths)
+    pages.writer.begin_directory()
+    pages.writer._add(<const uint8_t *> PyBytes_AS_STRING(others), PyBytes_GET_SIZE(others))
+    return own
+
+
+cdef int end_directory(ArchiveWriter writer, bytes own, int64_t count) except -1:
+    """End the directory with the record of the catalog."""
+    writer._add(<const uint8_t *> PyBytes_AS_STRING(own), PyBytes_GET_SIZE(own))
+    return writer.end_directory(count + 1)
 
 
 # The leaves of an archive that is being written, in the order of their keys: those of its old directory, and new ones.
@@ -725,8 +806,6 @@ cdef enum:
     TOGETHER = 1024
     # Bytes of records that are written at a time.
     WRITTEN = 4 << 20
-    # Leaves between two tallies, at least.
-    TALLY_STEP = 1024
 
 
 cdef class CatalogPatch:
@@ -750,14 +829,9 @@ cdef class CatalogPatch:
     cdef GoneRanges ranges      # of old leaves that do not stay
     cdef Collected changes, pieces, removed, shifts
     cdef int64_t change_count, piece_count, removed_count, shift_count, gone
-    cdef int64_t leaves, groups, hidden, undescribed, tables, paths, tally_step, kind_count
-    cdef uint64_t *counts
-    cdef uint8_t *tallies
-    cdef int64_t tally_row
-    # Totals of what was written so far.
-    cdef int64_t offset, rank
-    cdef uint64_t nbytes, cbytes
-    cdef uint32_t shown_groups, hidden_leaves
+    cdef int64_t leaves, undescribed, tables, paths
+    cdef LeafTotals totals      # of what was written so far
+    cdef int64_t offset
     cdef uint8_t *entries
 
     def __cinit__(self, KeyTable table not None, SortedRuns runs not None):
@@ -766,8 +840,6 @@ cdef class CatalogPatch:
         self.removed, self.shifts = Collected.__new__(Collected), Collected.__new__(Collected)
 
     def __dealloc__(self):
-        PyMem_Free(self.counts)
-        PyMem_Free(self.tallies)
         PyMem_Free(self.entries)
 
     # ------------------------------------------------------------------ the plan
@@ -782,8 +854,6 @@ cdef class CatalogPatch:
         self.paths = self.table._paths + self.slots.added
         if 3 * self.paths > 2 * self.table.homes or self.leaves == 0 or self.leaves >= <int64_t> 1 << 31:
             return False
-        self.kind_count = len(self.known.numbers) + 1
-        self.tally_step = max(max(self.catalog.tally_step, <int64_t> TALLY_STEP), 16 * self.kind_count)
         return self.slots.apply(<const Shift *> self.shifts.data, self.shift_count)
 
     cdef bint _find_changes(self) except -1:
@@ -907,13 +977,11 @@ cdef class CatalogPatch:
         cdef Piece *piece
         cdef Text before = Text(NULL, 0)
         cdef int64_t i, offset = others_size
-        self.groups, self.hidden = 0, self.catalog.hidden
         self.undescribed, self.tables = self.catalog.undescribed, self.catalog.tables
         for i in range(self.piece_count):
             piece = <Piece *> self.pieces.data + i
             if not (self._lay_leaf(piece, &before, &offset) if piece.change >= 0 else self._lay_run(piece, &before, &offset)):
                 return False
-            self.groups += piece.appear
         self.offset = others_size
         return True
 
@@ -931,7 +999,6 @@ cdef class CatalogPatch:
             self.undescribed -= leaf.kind == 0
             self._add_shift(old, after.offset, offset[0] - old)
         else:
-            self.hidden += is_hidden(&key)
             self.tables += describes_table(key.bytes, key.length)
             # A group that is named like a leaf is not counted; which one that is, is not looked for here.
             if not is_hidden(&key):
@@ -948,15 +1015,14 @@ cdef class CatalogPatch:
 
     cdef bint _lay_run(self, Piece *piece, Text *before, int64_t *offset) except -1:
         """Old leaves that stay: of their groups, only those that begin with the first of them may change."""
-        cdef Leaf leaf, after, stop
+        cdef Leaf leaf, stop
         cdef Text key
         if not self.table.key(piece.first, &key) or not self.catalog.leaf(piece.first, &leaf) or (
-                not self.catalog.leaf(piece.first + 1, &after) or not self.catalog.leaf(piece.stop, &stop)):
+                not self.catalog.leaf(piece.stop, &stop)):
             return False
         self._add_shift(leaf.offset, stop.offset, offset[0] - leaf.offset)
         if not self._find_groups(piece, before, &key, leaf.offset, offset[0]):
             return False
-        self.groups += <int64_t> stop.groups - <int64_t> after.groups
         offset[0] += stop.offset - leaf.offset
         return self.table.key(piece.stop - 1, before)
 
@@ -1052,7 +1118,6 @@ cdef class CatalogPatch:
                 if not self.table.key(position, &key) or not self.catalog.leaf(position, &leaf):
                     return False
                 self.undescribed -= leaf.kind == 0
-                self.hidden -= is_hidden(&key)
                 self.tables -= describes_table(key.bytes, key.length)
                 # Below a group that is gone, nothing is left that could be named like it.
                 if not is_hidden(&key) and not gone_within(&self.ranges, position, position + 1):
@@ -1088,33 +1153,6 @@ cdef class CatalogPatch:
         return False
 
     # ------------------------------------------------------------------ writing
-    cdef int _tally(self) noexcept nogil:
-        """Note the totals of all leaves so far, for each kind."""
-        cdef int64_t i
-        cdef uint8_t *p = self.tallies + TALLY_LENGTH * self.kind_count * self.tally_row
-        for i in range(3 * self.kind_count):
-            p = put64(p, self.counts[i])
-        self.tally_row += 1
-        return 0
-
-    cdef int _count(self, uint32_t kind, uint64_t nbytes, uint64_t cbytes) noexcept nogil:
-        cdef uint64_t *count
-        if self.rank % self.tally_step == 0:
-            self._tally()
-        # A mapped file may change after it was checked.
-        count = self.counts + 3 * (kind if kind < self.kind_count else 0)
-        count[0] += 1
-        count[1] += nbytes
-        count[2] += cbytes
-        self.rank += 1
-        self.nbytes += nbytes
-        self.cbytes += cbytes
-        return 0
-
-    cdef uint8_t *_put_entry(self, uint8_t *p, int64_t offset, uint32_t kind, uint32_t shape) noexcept nogil:
-        p = put64(put64(put64(p, <uint64_t> offset), self.nbytes), self.cbytes)
-        return put32(put32(put32(put32(p, self.shown_groups), self.hidden_leaves), kind), shape)
-
     cdef int _move_leaves(self, int64_t first, int64_t stop, int64_t by, uint32_t appear, bint begins) noexcept nogil:
         """Make the entries of old leaves; -1 where the catalog is damaged."""
         cdef Leaf leaf, after
@@ -1125,11 +1163,11 @@ cdef class CatalogPatch:
         for position in range(first, stop):
             if not self.catalog.leaf(position + 1, &after):
                 return -1
-            p = self._put_entry(p, leaf.offset + by, leaf.kind, leaf.shape)
-            self._count(leaf.kind, after.nbytes - leaf.nbytes, after.cbytes - leaf.cbytes)
+            p = self.totals.put_entry(p, leaf.offset + by, leaf.kind, leaf.shape)
+            self.totals.count(leaf.kind, after.nbytes - leaf.nbytes, after.cbytes - leaf.cbytes)
             # With the first one other groups may appear than before.
-            self.shown_groups += appear if begins and position == first else after.groups - leaf.groups
-            self.hidden_leaves += after.hidden - leaf.hidden
+            self.totals.groups += appear if begins and position == first else after.groups - leaf.groups
+            self.totals.hidden += after.hidden - leaf.hidden
             leaf = after
         return 0
 
@@ -1144,11 +1182,11 @@ cdef class CatalogPatch:
             piece = <Piece *> self.pieces.data + i
             if piece.change >= 0:
                 change = <Change *> self.changes.data + piece.change
-                self._put_entry(self.entries, self.offset, change.kind, change.shape)
+                self.totals.put_entry(self.entries, self.offset, change.kind, change.shape)
                 pages.add(self.entries, LEAF_LENGTH)
-                self._count(change.kind, change.nbytes, change.cbytes)
-                self.shown_groups += piece.appear
-                self.hidden_leaves += is_hidden(&change.key)
+                self.totals.count(change.kind, change.nbytes, change.cbytes)
+                self.totals.groups += piece.appear
+                self.totals.hidden += is_hidden(&change.key)
                 sample.take(change.record, change.record_length)
                 self.offset += change.record_length
                 continue
@@ -1169,12 +1207,7 @@ cdef class CatalogPatch:
                 sample.take(records + leaf.offset + max(<int64_t> SAMPLE, size - SAMPLE),
                             min(size - SAMPLE, <int64_t> SAMPLE))
             self.offset += size
-        # What follows the last leaf has the totals of all.
-        if self.rank % self.tally_step == 0:
-            self._tally()
-        self._put_entry(self.entries, self.offset, 0, 0)
-        pages.add(self.entries, LEAF_LENGTH)
-        return 0
+        return self.totals.end(pages, self.offset)
 
     cdef int _write_records(self, ArchiveWriter writer) except -1:
         """Write the records of all leaves."""
@@ -1204,13 +1237,11 @@ cdef class CatalogPatch:
         cdef Footer footer
         cdef uint8_t packed[FOOTER_LENGTH]
         cdef int64_t others_size = PyBytes_GET_SIZE(others), size
-        cdef int64_t tallies_size = TALLY_LENGTH * self.kind_count * (self.leaves // self.tally_step + 1)
-        cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(others)
         cdef bytes own
-        self.counts = <uint64_t *> PyMem_Calloc(<size_t> (3 * self.kind_count), 8)
-        self.tallies = <uint8_t *> PyMem_Calloc(<size_t> tallies_size, 1)
+        self.totals = LeafTotals()
+        self.totals.begin(len(self.known.numbers) + 1, max(self.catalog.tally_step, <int64_t> TALLY_STEP), self.leaves)
         self.entries = <uint8_t *> PyMem_Calloc(TOGETHER, LEAF_LENGTH)
-        if self.counts == NULL or self.tallies == NULL or self.entries == NULL:
+        if self.entries == NULL:
             raise MemoryError
         # More than it can have: with it is decided whether its sizes take 64 bits.
         size = (LEAF_LENGTH + 16) * self.leaves + SLOT_LENGTH * self.table.slot_count + (256 << 20)
@@ -1218,29 +1249,21 @@ cdef class CatalogPatch:
         pages = Pages.__new__(Pages, writer)
         writer.begin_open(NAME.encode(), size)
         self._write_leaves(pages, sample)
-        write_sections(pages, self.known, self.tallies, tallies_size, &footer)
+        write_sections(pages, self.known, self.totals, &footer)
         size = 0
         while size < SLOT_LENGTH * self.table.slot_count:
             pages.add(self.slots.slots + size, min(SLOT_LENGTH * self.table.slot_count - size, <int64_t> WRITTEN))
             size += WRITTEN
         pages.pad()
-        footer.kind_count, footer.tally_step = self.kind_count, self.tally_step
         footer.slot_count, footer.homes = self.table.slot_count, self.table.homes
         footer.seed0, footer.seed1 = self.table.seed0, self.table.seed1
         footer.others_size, footer.others_count, footer.embed = others_size, others_count, embed
-        footer.leaves, footer.groups, footer.hidden = self.leaves, self.groups, self.hidden
         footer.undescribed, footer.tables, footer.records_size = self.undescribed, self.tables, self.offset - others_size
         footer.digest = sample.digest(footer.records_size)
         write_footer(&footer, pages, packed)
-        pages.add(packed, FOOTER_LENGTH)
-        pages.flush()
-        own = writer.end_open()
-        writer.note_catalog(pages.size, packed, self.paths)
-        writer.begin_directory()
-        writer._add(p, others_size)
+        own = end_catalog(pages, packed, self.paths, others)
         self._write_records(writer)
-        writer._add(<const uint8_t *> PyBytes_AS_STRING(own), PyBytes_GET_SIZE(own))
-        return writer.end_directory(others_count + self.leaves + 1)
+        return end_directory(writer, own, others_count + self.leaves)
 
 
 cdef int64_t write_patched(ArchiveWriter writer, KeyTable old, SortedRuns runs, const GoneRanges *gone, bytes others,
@@ -1266,7 +1289,6 @@ cdef enum:
     SLACK = 4096
 
 cdef int64_t SLOTS_BUDGET = 64 << 20
-cdef bytes ATTRIBUTES = b"__vlmeta__"
 
 
 def set_slots_budget(int64_t nbytes):
@@ -1297,12 +1319,9 @@ cdef class CatalogBuilder:
     cdef Pages pages
     cdef LeafKinds known
     cdef list kind_of_old       # number of each kind of the old catalog in this one, or None
-    cdef Collected tallies
+    cdef LeafTotals totals
     cdef RecordSample sample
-    cdef uint64_t *counts       # of each kind: leaves, nbytes, cbytes
-    cdef int64_t tally_step, tally_kinds
-    cdef int64_t leaves, groups, hidden, undescribed, tables, records_size
-    cdef uint64_t nbytes, cbytes
+    cdef int64_t kind_count, undescribed, tables, records_size
     cdef int64_t most, most_groups      # leaves and groups there can be
     cdef int64_t embed                  # offset of the record of embedded values
     cdef object last_packed             # keeps a description alive that is looked at
@@ -1339,9 +1358,6 @@ cdef class CatalogBuilder:
         self.dtype_of = dtype_of
         self.most = (0 if self.old is None else self.old.count) + self.merge.runs.count
         self.seed0, self.seed1 = (int.from_bytes(os.urandom(8), "little") for _ in range(2))
-
-    def __dealloc__(self):
-        PyMem_Free(self.counts)
 
     # ------------------------------------------------------------------ what is known of a leaf
     cdef int _describe_old(self, int64_t position, Description *description) except -1:
@@ -1422,34 +1438,23 @@ cdef class CatalogBuilder:
         cdef Py_ssize_t common, at
         cdef bint named
         cdef uint8_t entry[LEAF_LENGTH]
-        cdef uint8_t *p
-        cdef uint64_t *count
+        cdef LeafTotals totals = self.totals
         cdef int kind
         cdef uint32_t shape
         cdef bint hidden
-        cdef Py_ssize_t name
+        cdef Text key
         self.new_like = Collected.__new__(Collected)
         merge.begin()
         while merge.next(&leaf):
-            name = leaf.length
-            while name and leaf.key[name - 1] != 0x2F:
-                name -= 1
-            hidden = leaf.length - name == 10 and memcmp(leaf.key + name, PyBytes_AS_STRING(ATTRIBUTES), 10) == 0
+            key = Text(leaf.key, leaf.length)
+            hidden = is_hidden(&key)
             kind = self._describe(&leaf, hidden, &description, &shape)
             if not kind:
                 description.nbytes = description.cbytes = 0
                 self.undescribed += 1
-            if self.leaves % self.tally_step == 0:
-                self._tally()
-            count = self.counts + 3 * kind
-            count[0] += 1
-            count[1] += description.nbytes
-            count[2] += description.cbytes
-            p = put64(put64(put64(entry, <uint64_t> (others + self.records_size)), self.nbytes), self.cbytes)
-            put32(put32(put32(put32(p, <uint32_t> self.groups), <uint32_t> self.hidden), <uint32_t> kind), shape)
+            totals.put_entry(entry, others + self.records_size, <uint32_t> kind, shape)
             self.pages.add(entry, LEAF_LENGTH)
-            self.nbytes += description.nbytes
-            self.cbytes += description.cbytes
+            totals.count(<uint32_t> kind, description.nbytes, description.cbytes)
             # Groups that appear with this leaf: those of its path that no leaf before is below or named like. One that is
             # named like a group need not be right before: names with "-" or "." may come between the two.
             common = common_start(before, leaf.key, leaf.length)
@@ -1458,8 +1463,8 @@ cdef class CatalogBuilder:
             named = shown.used and <int64_t> u32(shown.data + shown.used - 4) == common
             for at in range(common, leaf.length):
                 if leaf.key[at] == 0x2F:
-                    self.groups += at > common or not named
-            self.hidden += hidden
+                    totals.groups += at > common or not named
+            totals.hidden += hidden
             if not hidden:
                 put32(shown.more(4), <uint32_t> leaf.length)
                 shown.used += 4
@@ -1469,26 +1474,10 @@ cdef class CatalogBuilder:
                 self.paths.put(slots, 0, self.slot_count, self.slot_count, others + self.records_size, leaf.key, leaf.length, common)
             self.sample.take(leaf.record, leaf.record_length)
             self.records_size += leaf.record_length
-            self.leaves += 1
             merge.go_on()
         if slots != NULL:
             self.paths.put_all(slots, 0, self.slot_count)
-        # What follows the last leaf has the totals of all.
-        if self.leaves % self.tally_step == 0:
-            self._tally()
-        p = put64(put64(put64(entry, <uint64_t> (others + self.records_size)), self.nbytes), self.cbytes)
-        put32(put32(put32(put32(p, <uint32_t> self.groups), <uint32_t> self.hidden), 0), 0)
-        self.pages.add(entry, LEAF_LENGTH)
-        return 0
-
-    cdef int _tally(self) except -1:
-        """Note the totals of all leaves so far, for each kind."""
-        cdef int64_t size = TALLY_LENGTH * self.tally_kinds, i
-        cdef uint8_t *p = self.tallies.more(size)
-        for i in range(3 * self.tally_kinds):
-            p = put64(p, self.counts[i])
-        self.tallies.used += size
-        return 0
+        return totals.end(self.pages, others + self.records_size)
 
     cdef int _pass_slots(self, int64_t others) except -1:
         """Write the hash a part at a time, with a pass over all keys for each."""
@@ -1522,18 +1511,17 @@ cdef class CatalogBuilder:
         return 0
 
     cdef bytes _build(self, int64_t others_size, int64_t others_count, int64_t header):
-        """Write all but the footer, and give the footer; `header` is where the catalog's local header is."""
+        """Write all of a catalog, and give its footer; `header` is where its local header is."""
         cdef uint8_t *slots = NULL
         cdef uint8_t packed[FOOTER_LENGTH]
         cdef Footer footer
         cdef int64_t hashed
         self.known = LeafKinds()
-        self.known.most = self.tally_kinds
+        self.known.most = self.kind_count
         self.kind_of_old = [] if self.before is None else [None] * self.before.kind_count
-        self.tallies = Collected.__new__(Collected)
         self.sample = RecordSample.__new__(RecordSample)
-        self.tally_step = max(TALLY_STEP, 16 * self.tally_kinds)
-        self.counts = <uint64_t *> PyMem_Calloc(<size_t> (3 * self.tally_kinds), 8)
+        self.totals = LeafTotals()
+        self.totals.begin(self.kind_count, TALLY_STEP, self.most)
         hashed = self.most + self.most_groups
         self.homes = hashed + hashed // 2 + hashed // 4
         self.slot_count = self.homes + min(hashed, SLACK) + 1
@@ -1546,12 +1534,10 @@ cdef class CatalogBuilder:
             if slots == NULL:
                 raise MemoryError
             bring_pages(slots, SLOT_LENGTH * self.slot_count)
-        if self.counts == NULL:
-            raise MemoryError
         try:
             self._pass_leaves(others_size, slots)
             self.known.fill_up()
-            write_sections(self.pages, self.known, self.tallies.data, self.tallies.used, &footer)
+            write_sections(self.pages, self.known, self.totals, &footer)
             if slots != NULL:
                 self.pages.add(slots, SLOT_LENGTH * self.slot_count)
             else:
@@ -1559,12 +1545,10 @@ cdef class CatalogBuilder:
             self.pages.pad()
         finally:
             PyMem_Free(slots)
-        footer.kind_count, footer.tally_step = self.tally_kinds, self.tally_step
         footer.slot_count, footer.homes = self.slot_count, self.homes
         footer.seed0, footer.seed1 = self.seed0, self.seed1
         footer.others_size, footer.others_count, footer.header = others_size, others_count, header
         footer.embed = self.embed
-        footer.leaves, footer.groups, footer.hidden = self.leaves, self.groups, self.hidden
         footer.undescribed, footer.tables, footer.records_size = self.undescribed, self.tables, self.records_size
         footer.digest = self.sample.digest(self.records_size)
         write_footer(&footer, self.pages, packed)
@@ -1604,9 +1588,9 @@ cdef class CatalogBuilder:
             remember(like, leaf.description, <Py_ssize_t> leaf.description_length)
             seen.add((description.what, description.codec, (<const char *> description.dtype)[:description.dtype_length]))
         if self.dtype_of is not None and self.old is not None and (self.before is None or self.before.undescribed):
-            self.tally_kinds = 256      # they are only known when the leaves have been opened
+            self.kind_count = 256       # they are only known when the leaves have been opened
         else:
-            self.tally_kinds = min(len(seen), MOST_KINDS - 2) + 2       # and attributes
+            self.kind_count = min(len(seen), MOST_KINDS - 2) + 2       # and attributes
         return 0
 
 
@@ -1641,7 +1625,6 @@ cdef Catalog _in_memory(KeyTable table, dtype_of):
     self.embed = -1
     self._count()
     footer = self._build(0, 0, 0)
-    append_bytes(self.pages.kept, footer)
     whole = PyBytes_FromStringAndSize(<const char *> self.pages.kept.data, self.pages.kept.used)
     result = Catalog.__new__(Catalog)
     result.source = table.archive.source
@@ -1714,16 +1697,10 @@ def write_cataloged(ArchiveWriter writer not None, KeyTable old, SortedRuns runs
     self.pages = Pages.__new__(Pages, writer)
     writer.begin_open(NAME.encode(), most)
     footer = self._build(PyBytes_GET_SIZE(others), count, header)
-    self.pages.add(<const uint8_t *> PyBytes_AS_STRING(footer), FOOTER_LENGTH)
-    self.pages.flush()
-    own = writer.end_open()
-    writer.note_catalog(self.pages.size, <const uint8_t *> PyBytes_AS_STRING(footer), self.paths.waiting)
-    writer.begin_directory()
-    writer._add(p, PyBytes_GET_SIZE(others))
+    own = end_catalog(self.pages, <const uint8_t *> PyBytes_AS_STRING(footer), self.paths.waiting, others)
     self.merge.begin()
     while self.merge.next(&leaf):
         writer._add(leaf.record, leaf.record_length)
         self.merge.go_on()
-    writer._add(<const uint8_t *> PyBytes_AS_STRING(own), PyBytes_GET_SIZE(own))
-    writer.end_directory(count + self.leaves + 1)
-    return self.leaves
+    end_directory(writer, own, count + self.totals.leaves)
+    return self.totals.leaves

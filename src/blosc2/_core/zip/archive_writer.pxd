@@ -65,7 +65,7 @@ cdef class SortedRuns:
     cdef size_t _out_used
     # the merge
     cdef SortCursor *_cursors
-    cdef int[64] _heap      # cursors, the one that comes first at the top
+    cdef int *_heap         # cursors, the one that comes first at the top
     cdef int _cursor_count, _heap_count, _given
     cdef uint32_t _common
 
@@ -89,11 +89,9 @@ cdef class SortedRuns:
     cdef void _forget_items(self) noexcept nogil
     cdef int _spill(self) except -1 nogil
     cdef int _open_file(self) except -1 with gil
-    cdef int _write_run(self, bint merged, SortRun *run) except -1 nogil
     cdef int _put(self, const uint8_t *record, size_t length) except -1 nogil
     cdef int _write_out(self, const uint8_t *data, size_t length) except -1 with gil
-    cdef int _merge_some(self) except -1 nogil
-    cdef int _begin_merge(self, int64_t first, int64_t count) except -1 nogil
+    cdef int _begin_merge(self) except -1 nogil
     cdef void _end_merge(self) noexcept nogil
     cdef bint _next_merged(self, SortedItem *item) except -1 nogil
     cdef int _load(self, SortCursor *cursor) noexcept nogil
@@ -127,8 +125,6 @@ cdef class ArchiveWriter:
     cdef Collected records       # of members that were appended
     cdef dict offsets            # name -> where its record starts among the records
     cdef readonly dict descriptions     # name of a leaf -> what it is
-    cdef Collected _handed
-    cdef bint _gaps             # whether there are records that do not count
     cdef uint32_t _align
     cdef uint32_t _stamp
     cdef bytes _end
@@ -147,7 +143,7 @@ cdef class ArchiveWriter:
     cdef int _check_name(self, bytes name) except -1
     cdef int64_t _begin(self, const uint8_t *name, uint32_t length, int64_t size, uint32_t crc) except -1
     cdef uint8_t *_put_record(self, uint8_t *p, const uint8_t *name, uint32_t length, int64_t header, int64_t size,
-                              uint32_t crc, uint32_t mode) noexcept
+                              uint32_t crc) noexcept
     cdef int add_leaf(self, const uint8_t *name, uint32_t length, uint32_t stem, const uint8_t *data, int64_t size, uint32_t crc,
                       bytes description) except -1
     cdef uint8_t *begin_leaf(self, const uint8_t *name, uint32_t length, int64_t size) except NULL
@@ -155,10 +151,7 @@ cdef class ArchiveWriter:
                       bytes description) except -1
     cdef int note_leaf(self, const uint8_t *name, uint32_t length, uint32_t stem, int64_t header, int64_t size, uint32_t crc,
                        bytes description) except -1
-    cdef int _note(self, bytes name, int64_t header, int64_t size, uint32_t crc, uint32_t mode, bytes description) except -1
-    cdef int _hand_over(self, SortedRuns runs, bytes name, const uint8_t *record, bytes description) except -1
-    cdef int _drop(self, bytes name) except -1
-    cdef int _close_gaps(self) except -1
+    cdef int _note(self, bytes name, int64_t header, int64_t size, uint32_t crc, bytes description) except -1
     cdef int64_t begin_open(self, bytes name, int64_t most) except -1
     cdef int add_open(self, const uint8_t *data, int64_t size) except -1
     cdef bytes end_open(self)

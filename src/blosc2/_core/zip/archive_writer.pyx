@@ -48,7 +48,6 @@ cdef enum:
     LARGEST_BLOCK = 1 << 20
     SMALLEST_BLOCK = 64
     OUT_SIZE = 1 << 18
-    MOST_MERGED = 64        # runs that are read at one time
     SMALLEST_BUFFER = 1 << 16
     LARGEST_BUFFER = 1 << 20
     # Memory for the index of an item: its entry, and half of one for sorting.
@@ -263,8 +262,8 @@ cdef class SortedRuns:
         Where a temporary file goes when the items exceed the budget. It has no name, so nothing stays of it whatever
         happens. None: no file is made, all items stay in memory.
     budget : int
-        Bytes of memory for the items and for sorting them. Merging takes as much, but at least 4 MiB where there are
-        many runs; an item that is larger takes what it needs.
+        Bytes of memory for the items and for sorting them. Merging takes as much, but at least 64 KiB for each run; an
+        item that is larger takes what it needs.
 
     Attributes
     ----------
@@ -520,6 +519,9 @@ cdef class SortedRuns:
     cdef int _spill(self) except -1 nogil:
         """Write the items in memory to the file, as a run."""
         cdef SortRun run
+        cdef SortedItem item
+        cdef const uint8_t *first = NULL
+        cdef const uint8_t *record = NULL
         cdef int64_t room = self._run_room
         if self._fd < 0:
             self._open_file()
@@ -531,27 +533,20 @@ cdef class SortedRuns:
             )
             self._run_room = 2 * room + 16
         self._sort()
-        self._write_run(False, &run)
-        self._runs[self.runs] = run
-        self.runs += 1
-        self._forget_items()
-        return 0
-
-    cdef int _write_run(self, bint merged, SortRun *run) except -1 nogil:
-        cdef SortedItem item
-        cdef const uint8_t *first = NULL
-        cdef const uint8_t *record = NULL
         run.offset = self._file_size + <int64_t> self._out_used
-        while self._next_merged(&item) if merged else self._next_in_memory(&item):
+        while self._next_in_memory(&item):
             record = item.key - LENGTHS
             if first == NULL:
                 first = record
             self._put(record, length_of(record))
-        # What the first and the last key share all of them share. Merged records are gone by now.
-        run.common = self._common if merged else common_length(first, record, 0, UINT32_MAX)
+        # What the first and the last key share all of them share.
+        run.common = common_length(first, record, 0, UINT32_MAX)
         self._write_out(self._out, self._out_used)
         self._out_used = 0
         run.length = self._file_size - run.offset
+        self._runs[self.runs] = run
+        self.runs += 1
+        self._forget_items()
         return 0
 
     cdef int _put(self, const uint8_t *record, size_t length) except -1 nogil:
@@ -584,37 +579,38 @@ cdef class SortedRuns:
 
     # ----------------------------------------------------------------------------------------------------- the merge
 
-    cdef int _begin_merge(self, int64_t first, int64_t count) except -1 nogil:
-        cdef size_t size = min(LARGEST_BUFFER, max(SMALLEST_BUFFER, self._budget // <size_t> count))
+    cdef int _begin_merge(self) except -1 nogil:
+        cdef size_t size = min(LARGEST_BUFFER, max(SMALLEST_BUFFER, self._budget // <size_t> self.runs))
         cdef SortCursor *cursor
         cdef uint32_t common = UINT32_MAX
-        cdef int i, status
+        cdef int i, status, count = <int> self.runs
         self._end_merge()
         self._common = 0
-        self._cursors = <SortCursor *> self._try_allocate(NULL, 0, MOST_MERGED * sizeof(SortCursor))
-        if self._cursors == NULL:
+        self._cursors = <SortCursor *> self._try_allocate(NULL, 0, <size_t> count * sizeof(SortCursor))
+        self._heap = <int *> self._try_allocate(NULL, 0, <size_t> count * sizeof(int))
+        if self._cursors == NULL or self._heap == NULL:
             return self._failed(NO_MEMORY)
-        for i in range(<int> count):
+        for i in range(count):
             cursor = &self._cursors[i]
             self._cursor_count = i + 1
             cursor.begin = cursor.end = 0
-            cursor.offset = self._runs[first + i].offset
-            cursor.stop = cursor.offset + self._runs[first + i].length
-            cursor.capacity = size
-            cursor.buffer = <uint8_t *> self._try_allocate(NULL, 0, size)
+            cursor.offset = self._runs[i].offset
+            cursor.stop = cursor.offset + self._runs[i].length
+            cursor.capacity = min(size, <size_t> self._runs[i].length)
+            cursor.buffer = <uint8_t *> self._try_allocate(NULL, 0, cursor.capacity)
             status = self._load(cursor) if cursor.buffer != NULL else NO_MEMORY
             if status == 0 and cursor.record == NULL:
                 status = DAMAGED
             if status:
                 return self._failed(status)
             common = common_length(
-                self._cursors[0].record, cursor.record, 0, min(common, self._runs[first + i].common)
+                self._cursors[0].record, cursor.record, 0, min(common, self._runs[i].common)
             )
         self._common = common
-        for i in range(<int> count):
+        for i in range(count):
             self._cursors[i].digit = digit_of(self._cursors[i].record, common)
             self._heap[i] = i
-        self._heap_count = <int> count
+        self._heap_count = count
         for i in range(self._heap_count // 2 - 1, -1, -1):
             sift_down(self._cursors, self._common, self._heap, self._heap_count, i)
         return 0
@@ -623,8 +619,9 @@ cdef class SortedRuns:
         cdef int i
         for i in range(self._cursor_count):
             self._free(self._cursors[i].buffer, self._cursors[i].capacity)
-        self._free(self._cursors, MOST_MERGED * sizeof(SortCursor))
-        self._cursors = NULL
+        self._free(self._cursors, <size_t> self.runs * sizeof(SortCursor))
+        self._free(self._heap, <size_t> self.runs * sizeof(int))
+        self._cursors, self._heap = NULL, NULL
         self._cursor_count = self._heap_count = 0
         self._given = -1
 
@@ -699,27 +696,6 @@ cdef class SortedRuns:
         open_record(self._cursors[top].record, item)
         return True
 
-    cdef int _merge_some(self) except -1 nogil:
-        """Merge runs until all that are left can be read at one time. Neighbours: later runs replace earlier ones."""
-        cdef int64_t first, to, group, excess
-        cdef SortRun run
-        while self.runs > MOST_MERGED:
-            excess = self.runs - MOST_MERGED
-            first = to = 0
-            while first < self.runs:
-                group = min(<int64_t> MOST_MERGED, min(excess + 1, self.runs - first))
-                if group > 1:
-                    self._begin_merge(first, group)
-                    self._write_run(True, &run)
-                else:
-                    run = self._runs[first]
-                self._runs[to] = run
-                to += 1
-                first += group
-                excess -= group - 1
-            self.runs = to
-        return 0
-
     cdef int rewind(self) except -1 nogil:
         cdef size_t i
         if self._state == FAILED:
@@ -730,13 +706,12 @@ cdef class SortedRuns:
             for i in range(self._block_count):
                 self._free(self._blocks[i].bytes, self._blocks[i].capacity)
             self._block_count = 0
-            self._merge_some()
             self._free(self._out, OUT_SIZE)
             self._out = NULL
         if self._state == ADDING:
             self._replaced_before = self.replaced
         if self.runs:
-            self._begin_merge(0, self.runs)
+            self._begin_merge()
         else:
             self._sort()
         self.replaced = self._replaced_before
@@ -919,7 +894,7 @@ cdef class ArchiveWriter:
         self._descriptor, self._written, self._asked = descriptor, position, position
         self._pending = Collected.__new__(Collected)
         self._has_checksum, self._checksum = file_checksum is not None, file_checksum or 0
-        self.records, self._handed = Collected.__new__(Collected), Collected.__new__(Collected)
+        self.records = Collected.__new__(Collected)
         self.offsets, self.descriptions = {}, {}
         self._align = align
         now = time.localtime()
@@ -994,7 +969,7 @@ cdef class ArchiveWriter:
             size -= done
         return 0
 
-    def append(self, bytes name not None, data, uint32_t mode=0o600, bytes description=None):
+    def append(self, bytes name not None, data, bytes description=None):
         """Add one member, in place of one that this writer added under the same name before.
 
         Where its data starts in the file is returned.
@@ -1005,8 +980,6 @@ cdef class ArchiveWriter:
             The member's name in UTF-8.
         data : bytes-like
             What it holds.
-        mode : int
-            Unix permissions that tools restore when they unpack.
         description : bytes, optional
             Of a leaf, its description for the catalog; may be empty. See `ndim.geometry.describe`.
         """
@@ -1021,10 +994,10 @@ cdef class ArchiveWriter:
             self._add(<const uint8_t *> view.buf, view.len)
         finally:
             PyBuffer_Release(&view)
-        self._note(name, header, view.len, crc, mode, description)
+        self._note(name, header, view.len, crc, description)
         return start
 
-    def append_pieces(self, bytes name not None, pieces, int64_t size, crc=None, uint32_t mode=0o600, bytes description=None):
+    def append_pieces(self, bytes name not None, pieces, int64_t size, crc=None, bytes description=None):
         """Add one member that comes in pieces; see `append`.
 
         Parameters
@@ -1042,19 +1015,14 @@ cdef class ArchiveWriter:
             The pieces have another size. What was written of them is not part of the archive.
         """
         cdef Py_buffer view
-        cdef int64_t header, start, left = size
-        cdef uint32_t checksum_before = 0, running = 0 if crc is None else crc
-        cdef bytes local = b""
+        cdef int64_t header = self._written + self._pending.used, start, left = size
         self._check_name(name)
         if size < 0:
             raise ValueError(f"a member cannot have {size} bytes")
         if crc is None:
-            self._drain()   # so that the header is in the file, and can be completed there
-            checksum_before = self._checksum
-        header = self._written + self._pending.used
-        start = self._begin(<const uint8_t *> PyBytes_AS_STRING(name), <uint32_t> PyBytes_GET_SIZE(name), size, running)
-        if crc is None:
-            local = PyBytes_FromStringAndSize(<const char *> self._pending.data, self._pending.used)
+            start = self.begin_open(name, size)
+        else:
+            start = self._begin(<const uint8_t *> PyBytes_AS_STRING(name), <uint32_t> PyBytes_GET_SIZE(name), size, crc)
         for piece in pieces:
             PyObject_GetBuffer(piece, &view, PyBUF_SIMPLE)
             try:
@@ -1062,16 +1030,17 @@ cdef class ArchiveWriter:
                     raise ValueError(f"the pieces of member {name!r} have more than {size} bytes")
                 left -= view.len
                 if crc is None:
-                    running = crc32(piece, running)
-                self._add(<const uint8_t *> view.buf, view.len)
+                    self.add_open(<const uint8_t *> view.buf, view.len)
+                else:
+                    self._add(<const uint8_t *> view.buf, view.len)
             finally:
                 PyBuffer_Release(&view)
         if left:
             raise ValueError(f"the pieces of member {name!r} have {size - left} bytes, not {size}")
         if crc is None:
-            self._drain()
-            self._complete(local, local[:14] + running.to_bytes(4, "little") + local[18:], header, size, checksum_before)
-        self._note(name, header, size, running, mode, description)
+            self._complete_open(b"")
+            crc = self._open_crc
+        self._note(name, header, size, crc, description)
         return start
 
     cdef int64_t begin_open(self, bytes name, int64_t most) except -1:
@@ -1138,7 +1107,7 @@ cdef class ArchiveWriter:
 
     cdef int _note_open(self) except -1:
         """Keep the record of such a member, which asks for the same version as its local header."""
-        self._note(self._open_name, self._open_header, self._open_size, self._open_crc, 0o600, None)
+        self._note(self._open_name, self._open_header, self._open_size, self._open_crc, None)
         self.records.data[<int64_t> self.offsets[self._open_name] + 6] = self._open_local[4]
         return 0
 
@@ -1182,7 +1151,9 @@ cdef class ArchiveWriter:
         """
         cdef SortedRuns runs = self.runs
         cdef bytes name, description
-        cdef int64_t at
+        cdef const uint8_t *key
+        cdef uint8_t *p
+        cdef int64_t at, length
         others = []
         if runs is None:
             runs = SortedRuns(directory, _runs_budget)
@@ -1193,25 +1164,16 @@ cdef class ArchiveWriter:
                 others.append(PyBytes_FromStringAndSize(
                     <const char *> self.records.data + at, written_length(self.records.data + at)))
             else:
-                self._hand_over(runs, name, self.records.data + at, description)
+                length = written_length(self.records.data + at)
+                key = <const uint8_t *> PyBytes_AS_STRING(name)
+                p = runs.add_key(key, <uint32_t> stem_length(key, PyBytes_GET_SIZE(name)),
+                                 <uint32_t> (4 + length + PyBytes_GET_SIZE(description)))
+                p = put(put32(p, <uint32_t> length), self.records.data + at, <size_t> length)
+                put(p, PyBytes_AS_STRING(description), PyBytes_GET_SIZE(description))
         self.runs = runs
         self.offsets, self.descriptions = {}, {}
         self.records.used = 0
-        self._gaps = False
         return runs, b"".join(others)
-
-    cdef int _hand_over(self, SortedRuns runs, bytes name, const uint8_t *record, bytes description) except -1:
-        """Give the record of a leaf to those that are sorted."""
-        cdef int64_t length = written_length(record)
-        cdef const uint8_t *key = <const uint8_t *> PyBytes_AS_STRING(name)
-        cdef uint8_t *p
-        self._handed.used = 0
-        p = put32(self._handed.more(4 + length + PyBytes_GET_SIZE(description)), <uint32_t> length)
-        p = put(p, record, <size_t> length)
-        put(p, PyBytes_AS_STRING(description), PyBytes_GET_SIZE(description))
-        runs.add(key, <uint32_t> stem_length(key, PyBytes_GET_SIZE(name)), self._handed.data,
-                 <uint32_t> (4 + length + PyBytes_GET_SIZE(description)))
-        return 0
 
     def hide(self, bytes key not None):
         """Leave a key out of the directory that `collect` is for, unless it is appended again."""
@@ -1257,24 +1219,23 @@ cdef class ArchiveWriter:
         self._pending.used += LOCAL_LENGTH + length + extra + padding
         return start + padding
 
-    cdef int _note(self, bytes name, int64_t header, int64_t size, uint32_t crc, uint32_t mode, bytes description) except -1:
+    cdef int _note(self, bytes name, int64_t header, int64_t size, uint32_t crc, bytes description) except -1:
         """Keep the central record of a member that is whole."""
         cdef uint32_t length = <uint32_t> PyBytes_GET_SIZE(name)
+        cdef const uint8_t *text = <const uint8_t *> PyBytes_AS_STRING(name)
         cdef uint8_t *p = self.records.more(CENTRAL_LENGTH + length + MOST_EXTRA)
-        cdef int64_t used
         if name in self.offsets:
-            self._drop(name)
-        used = self._put_record(p, <const uint8_t *> PyBytes_AS_STRING(name), length, header, size, crc, mode) - p
+            self.drop(name)
         if self.runs is not None and description is not None:
-            return self._hand_over(self.runs, name, self.records.data + self.records.used, description)
+            return self.note_leaf(text, length, <uint32_t> stem_length(text, length), header, size, crc, description)
         self.offsets[name] = self.records.used
         if description is not None:
             self.descriptions[name] = description
-        self.records.used += used
+        self.records.used += self._put_record(p, text, length, header, size, crc) - p
         return 0
 
     cdef uint8_t *_put_record(self, uint8_t *p, const uint8_t *name, uint32_t length, int64_t header, int64_t size,
-                              uint32_t crc, uint32_t mode) noexcept:
+                              uint32_t crc) noexcept:
         """Write the central record of a member; what follows it is returned."""
         cdef bint large = is_wide(size), far = is_wide(header)
         cdef uint32_t extra = wide_length(size, header)
@@ -1282,7 +1243,7 @@ cdef class ArchiveWriter:
         p = put16(p, 0x300 | (45 if large or far else 20))
         p = put_fields(p, name, length, header, size, self._stamp, crc)
         p = put16(put16(put16(p, length), extra), 0)
-        p = put32(put32(p, 0), (0o100000 | mode) << 16)
+        p = put32(put32(p, 0), 0o100600 << 16)  # a file with the permissions of temporary ones
         p = put32(p, four_bytes(header))
         p = put(p, <const char *> name, length)
         if extra:
@@ -1317,51 +1278,26 @@ cdef class ArchiveWriter:
         """Keep the record of a leaf that is whole, after `collect`."""
         cdef uint32_t record = CENTRAL_LENGTH + length + wide_length(size, header)
         cdef uint8_t *p = self.runs.add_key(name, stem, 4 + record + <uint32_t> PyBytes_GET_SIZE(description))
-        p = self._put_record(put32(p, record), name, length, header, size, crc, 0o600)
+        p = self._put_record(put32(p, record), name, length, header, size, crc)
         put(p, PyBytes_AS_STRING(description), PyBytes_GET_SIZE(description))
-        return 0
-
-    cdef int _drop(self, bytes name) except -1:
-        cdef int64_t offset = self.offsets.pop(name)
-        self.descriptions.pop(name, None)
-        self.records.data[offset] = 0   # no signature any more
-        self._gaps = True
         return 0
 
     def drop(self, bytes name not None):
         """Leave a member that was appended out of the directory; whether there was one."""
-        if name not in self.offsets:
-            return False
-        self._drop(name)
-        return True
-
-    cdef int _close_gaps(self) except -1:
-        """Leave out the records that do not count."""
-        cdef uint8_t *start = self.records.data
-        cdef int64_t at = 0, kept = 0, length
-        while at < self.records.used:
-            length = written_length(start + at)
-            if start[at]:
-                memmove(start + kept, start + at, <size_t> length)
-                kept += length
-            at += length
-        self.records.used = kept
-        self.offsets = {}   # positions in what is no more
-        self._gaps = False
-        return 0
+        self.descriptions.pop(name, None)
+        return self.offsets.pop(name, None) is not None
 
     def write_directory(self, bytes records not None=b"", int64_t count=0):
         """Write the directory: records of members that were there before, then those appended.
 
         Nothing shows it yet.
         """
-        count += len(self.offsets)
-        if self._gaps:
-            self._close_gaps()
+        cdef int64_t at
         self.begin_directory()
         self._add(<const uint8_t *> PyBytes_AS_STRING(records), PyBytes_GET_SIZE(records))
-        self._add(self.records.data, self.records.used)
-        self.end_directory(count)
+        for at in self.offsets.values():
+            self._add(self.records.data + at, written_length(self.records.data + at))
+        self.end_directory(count + len(self.offsets))
 
     cdef int note_catalog(self, int64_t size, const uint8_t *footer, int64_t paths) except -1:
         """Remember a catalog that was written: what tells it from others, and how many keys and groups it has."""
