@@ -31,7 +31,7 @@ from blosc2._backends.embedded_map import MAP, open_embedded
 from blosc2._backends.layout import NewFrame
 from blosc2._core.codec.codec import Encoder, Encoding
 from blosc2._core.io.source import Source
-from blosc2._core.leaves.embedded_values import are_new, arranged, laid_out, packed_map
+from blosc2._core.leaves.embedded_values import are_new, laid_out, packed_map
 
 # What is looked at is one publication of several changes.
 pytestmark = pytest.mark.usefixtures("changes_wait")
@@ -227,8 +227,9 @@ def test_a_long_last_chunk_is_not_written_over_and_over(tmp_path: Path) -> None:
     check_layout(path)
 
 
-def arrange(lengths: list[int], size: int, position: int = 0) -> list[int]:
-    return arranged(lengths, size, position, 64)
+def arrange(lengths: Any, size: int, position: int = 0, align: int = 64) -> list[int]:
+    values = {str(n): (Source.of_buffer(b""), 0, length) for n, length in enumerate(lengths)}
+    return laid_out({}, values, size, position, align)[0]
 
 
 def test_offsets_of_values() -> None:
@@ -341,11 +342,11 @@ IMPOSSIBLE = [
 @pytest.mark.parametrize("arguments", IMPOSSIBLE)
 def test_values_that_cannot_be_arranged(arguments: Any) -> None:
     with pytest.raises(ValueError, match=r"no chunks|cannot have"):
-        arranged(*arguments)
+        arrange(*arguments)
     with pytest.raises((TypeError, OverflowError)):
-        arranged(["1"], 64, 0, 64)
+        arrange(["1"], 64)
     with pytest.raises(OverflowError):
-        arranged([1 << 80], 64, 0, 64)
+        arrange([1 << 80], 64)
 
 
 lengths_of_maps = (

@@ -109,26 +109,6 @@ def gathered(list positions not None, list byte_ranges not None, Py_ssize_t firs
     return result, stop
 
 
-def arranged(list lengths not None, int64_t size, int64_t position, int64_t align):
-    """Where values of these lengths begin that lie one behind the other from a position on.
-
-    Parameters
-    ----------
-    lengths : list of int
-    size : int
-        Of a chunk: a value that fits into one crosses the end of none.
-    position : int
-        Where the first one begins at the earliest.
-    align : int
-        Each begins at a multiple of this; `size` is one, too.
-    """
-    cdef list positions = []
-    check_chunks(size, position, align)
-    for value in lengths:
-        positions.append(next_place(value, size, &position, align))
-    return positions
-
-
 def are_new(dict changes not None, int64_t most, type other not None):
     """Whether all changes are byte ranges of at most so many bytes, and none is of another class."""
     cdef int64_t offset, length
@@ -150,8 +130,12 @@ def laid_out(dict entries not None, dict values not None, int64_t size, int64_t 
         The map, which gets an entry for each value; one of the same key gives way, and its place in the order stays.
     values : dict
         The byte range of each value, by key.
-    size, position, align : int
-        As of `arranged`.
+    size : int
+        Of a chunk: a value that fits into one crosses the end of none.
+    position : int
+        Where the first one begins at the earliest.
+    align : int
+        Each begins at a multiple of this; `size` is one, too.
 
     Returns
     -------
