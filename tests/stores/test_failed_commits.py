@@ -78,19 +78,19 @@ def test_a_descriptor_is_closed_once(make: Maker, tmp_path: Path, durable: bool)
     wanted = values_of(store)
     # A lock is on the same file, so only the one that changes it.
     descriptors: list[int] = []
-    real = store._backend._begin
+    real = store._backend.begin_append
 
     def begin(*args: Any) -> Any:
         writer = real(*args)
-        descriptors.append(store._backend._descriptor)
+        descriptors.append(store._backend.descriptor)
         return writer
 
-    store._backend._begin = begin
+    store._backend.begin_append = begin
     with failing_close(make.path) as closed, contextlib.suppress(OSError):
         store.flush(durable=durable)
     assert closed
     assert closed[0] in descriptors
-    del store._backend._begin
+    del store._backend.begin_append
     with (tmp_path / "other").open("w") as other:
         assert values_of(store) == wanted
         store["/d"] = [4]

@@ -98,7 +98,10 @@ class NextVersion:
 
     def __init__(self, file: Any, path: str, frame: Frame) -> None:
         self._file, self._frame = file, frame
-        self._start = self._written = self.position = start = end_of_versions(path, frame)
+        start = int(frame.frame_len)
+        if os.fstat(file.fileno()).st_size > start:
+            start = end_of_versions(path, frame)
+        self._start = self._written = self.position = start
         self._parts: list[bytes | Spooled] = []  # that wait to be written
         self._header = b""
         self.tables = 0
@@ -114,15 +117,14 @@ class NextVersion:
     def add_chunks(self, chunks: Iterable[Any], *, aligned: bool, at_once: bool) -> Integers:
         """Add chunks; returns their offsets. Many of them are written `at_once`, or wait for `finish`."""
         start = self.position
-        offsets, _ = write_chunks(self._write if at_once else self._add, chunks, start if aligned else None, self.sums)
+        write = self._write if at_once else self._parts.append
+        offsets, size = write_chunks(write, chunks, start if aligned else None, self.sums)
+        self.position = start + size
         return np.frombuffer(offsets, np.int64) + (start - self._frame.header_len)
 
-    def _add(self, part: bytes | Spooled) -> None:
+    def _write(self, part: bytes) -> None:
         self._parts.append(part)
         self.position += len(part)
-
-    def _write(self, part: bytes | Spooled) -> None:
-        self._add(part)
         if self.position - self._written >= _AT_ONCE:
             self._drain()
 
@@ -350,7 +352,7 @@ def _add_update(version: NextVersion, update: FrameUpdate) -> bytes | None:
     offsets, count = update.entries()
     if not isinstance(offsets, int):
         check_table(count, version.position)
-        chunks = [update.new[number] for number in numbers]
+        chunks = map(update.new.__getitem__, numbers)
         offsets[numbers] = version.add_chunks(chunks, aligned=PADDING in update.metalayers, at_once=False)
     header = bytearray(frame.header_bytes())
     struct.pack_into(">i", header, CHUNKSIZE_AT, update.chunksize)

@@ -40,15 +40,10 @@ def with_padding(metalayers: dict[str, bytes]) -> dict[str, bytes]:
     return {**metalayers, PADDING: bytes((0xC4, size)) + bytes(size)}
 
 
-def hole_before(position: int) -> bytes:
-    """The filling before a chunk that would start at this position of an aligned frame."""
-    return bytes((CHUNK_HEADER - position) % ALIGNMENT)
-
-
 def aligned_offsets(start: int, lengths: Integers) -> Integers:
     """Where chunks of these lengths lie in an aligned frame: their offsets from the first byte behind its header."""
     taken = -(-lengths // ALIGNMENT) * ALIGNMENT
-    offsets: Integers = len(hole_before(start)) + np.cumsum(taken) - taken
+    offsets: Integers = (CHUNK_HEADER - start) % ALIGNMENT + np.cumsum(taken) - taken
     return offsets
 
 
@@ -496,7 +491,7 @@ def write_chunks(
             offsets.append(stored)
         else:
             if start is not None:
-                hole = hole_before(start + position)
+                hole = bytes((CHUNK_HEADER - start - position) % ALIGNMENT)
                 if hole:
                     write(hole)
                     position += len(hole)

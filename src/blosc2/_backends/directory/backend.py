@@ -68,22 +68,22 @@ class DirectoryBackend(TieredBackend):
             import_now("blosc2._backends.directory")
             import_now("blosc2._backends.embedded", "file", "writing")
         self._embed_source: Source | None = None
-        self._embed_file = EmbeddedFile(os.path.join(root, EMBED))
-        self._owner = self._embed_file.owner
+        self.embed_file = EmbeddedFile(os.path.join(root, EMBED))
+        self.owner = self.embed_file.owner
         self.files = LeafFiles(root, how.mmap_mode)
         self.files.advice = self.advice
-        self.aside = FilesAside(root, self._owner)
-        self.tree = Folders(root, self._owner)
+        self.aside = FilesAside(root, self.owner)
+        self.tree = Folders(root, self.owner)
         #: What was published leaf by leaf.
         self._unsettled = Unsettled()
         # Whether the directory was there before this backend wrote anything, and its identity when it was read.
-        self._was_there = False
+        self.was_there = False
         self._seen: tuple[int, ...] | None = None
         # Identity of the file of embedded values when they were read last, even if not shown.
         self._latest: tuple[int, ...] | None = None
         self._read_at = 0
         # The map of embedded values that were published last and are not shown yet; None if they are as before.
-        self._entries: dict[str, dict[str, Any]] | None = None
+        self.new_entries: dict[str, dict[str, Any]] | None = None
 
     @property
     def placing(self) -> Placing:  # type: ignore[override]  # never assigned
@@ -99,8 +99,8 @@ class DirectoryBackend(TieredBackend):
     # ------------------------------------------------------------------ reading
     def exists(self) -> bool:
         """Whether something exists that may be a store; `NotADirectoryError` for a file."""
-        self._was_there = os.path.lexists(self.root)
-        if not self._was_there:
+        self.was_there = os.path.lexists(self.root)
+        if not self.was_there:
             return False
         if not os.path.isdir(self.root):
             raise NotADirectoryError(errno.ENOTDIR, "a .b2d store is a directory, and this is a file", self.root)
@@ -117,32 +117,32 @@ class DirectoryBackend(TieredBackend):
     def embed_byte_range(self) -> ByteRange:
         # Before it is read: a change meanwhile is then noticed too.
         self._seen, self._read_at = file_identity(self.root), time.time_ns()
-        self._latest = file_identity(self._embed_file.path)
-        self._embed_file.was_read(self._latest)
-        self._entries = None
+        self._latest = file_identity(self.embed_file.path)
+        self.embed_file.was_read(self._latest)
+        self.new_entries = None
         return self._open_embedded()
 
     def show_published(self) -> None:
         """Show what was just published: embedded values that changed are known, and others are not read again."""
-        entries, embedded = self._entries, self.embedded
-        if file_identity(self._embed_file.path) != self._identity or (entries is None and embedded is None):
+        entries, embedded = self.new_entries, self.embedded
+        if file_identity(self.embed_file.path) != self.identity or (entries is None and embedded is None):
             self.load()  # somebody else has published since
         else:
             self._show_or_stay(self._show_written)
 
     def _show_written(self) -> None:
-        entries, embedded = self._entries, self.embedded
+        entries, embedded = self.new_entries, self.embedded
         if entries is not None or embedded is None:
             embedded = self._written(self.embed_byte_range(), entries)
         else:
-            self._seen, self._read_at, self._latest = file_identity(self.root), time.time_ns(), self._identity
-            self._embed_file.behind = self.behind = False
+            self._seen, self._read_at, self._latest = file_identity(self.root), time.time_ns(), self.identity
+            self.embed_file.behind = self.behind = False
         self.embedded, self._newer, self._listings, self.replaces = embedded, None, [], False
 
     @property
-    def _identity(self) -> tuple[int, ...] | None:
+    def identity(self) -> tuple[int, ...] | None:
         """Identity of the file of embedded values when it was last read or written here."""
-        return self._embed_file.identity
+        return self.embed_file.identity
 
     def _open_embedded(self) -> ByteRange:
         byte_range = self.files.open(os.path.join(self.root, EMBED), self._embed_source)
@@ -156,11 +156,11 @@ class DirectoryBackend(TieredBackend):
         return byte_range[0], 0, -1
 
     def shown(self) -> tuple[Any, ...]:
-        return super().shown(), self._seen, self._embed_source, self._embed_file.state()
+        return super().shown(), self._seen, self._embed_source, self.embed_file.state()
 
     def show(self, shown: tuple[Any, ...]) -> None:
         common, self._seen, self._embed_source, state = shown
-        self._embed_file.bring_back(state)
+        self.embed_file.bring_back(state)
         super().show(common)
 
     def locate_file(self, key: str) -> ByteRange | None:
@@ -247,12 +247,12 @@ class DirectoryBackend(TieredBackend):
 
     def embed_has_changed(self) -> bool:
         """Whether the embedded values changed since they were last read."""
-        now = file_identity(self._embed_file.path)
+        now = file_identity(self.embed_file.path)
         return now is not None and now != self._latest
 
     def _embed_byte_range_now(self) -> ByteRange:
         """Where their newest frame lies; the store goes on showing its version."""
-        self._latest = file_identity(self._embed_file.path)
+        self._latest = file_identity(self.embed_file.path)
         return self._open_embedded()
 
     def name_of(self, key: str) -> str | None:
@@ -270,7 +270,7 @@ class DirectoryBackend(TieredBackend):
         """Look at the files again, and at the embedded values, if it can be told where they are now."""
         self._forget()
         # What somebody else has put there stays refused.
-        if self._embed_file.behind or file_identity(self._embed_file.path) == self._identity:
+        if self.embed_file.behind or file_identity(self.embed_file.path) == self.identity:
             with suppress(OSError, FormatError):
                 self._show_or_stay(self._read_embedded_again)
         super().forget_shown_keys()  # last: a listing that is made meanwhile is of the embedded values before
@@ -352,7 +352,7 @@ class DirectoryBackend(TieredBackend):
         changes = files
         for key in changes:
             self.tree.check_inside(key)
-        self._embed_file.lazy = lazy and not changes
+        self.embed_file.lazy = lazy and not changes
         # Until it is read. Staged files stay that long, for another try.
         before, self.behind = self.behind, not fresh
         try:
@@ -365,42 +365,42 @@ class DirectoryBackend(TieredBackend):
                 self._forget()
         except BaseException:
             # What somebody else has put there is not shown.
-            self.behind = (self.behind if fresh else before) or self._embed_file.behind
+            self.behind = (self.behind if fresh else before) or self.embed_file.behind
             raise
         finally:
-            self._embed_file.lazy = False
+            self.embed_file.lazy = False
 
     def check_unchanged(self, keys: Iterable[str]) -> None:
         """Check that files may get these keys, and that the version shown is still the published one."""
         for key in keys:
             self.tree.check_inside(key)
-        self._owner.check(self.root)
-        check_same_file(os.path.join(self.root, EMBED), self._identity)
+        self.owner.check(self.root)
+        check_same_file(os.path.join(self.root, EMBED), self.identity)
         # A power cut could bring an embedded value back, and a file in its place hide it.
-        if self._embed_file.unsettled:
-            self._embed_file.make_durable()
+        if self.embed_file.unsettled:
+            self.embed_file.make_durable()
 
-    def _mark(self) -> None:
+    def mark(self) -> None:
         """Change the directory's time, so that readers notice a new version, however coarse times are."""
         with suppress(OSError):
             before = 0 if self._seen is None else self._seen[3]
-            self._owner.utime(self.root)
+            self.owner.utime(self.root)
             for later in (1, _TICK // 3, _TICK):
                 status = os.stat(self.root)
                 if status.st_mtime_ns > before:
                     break
-                self._owner.utime(self.root, ns=(status.st_atime_ns, before + later))
+                self.owner.utime(self.root, ns=(status.st_atime_ns, before + later))
 
-    def _mark_leaf(self) -> None:
+    def mark_leaf(self) -> None:
         """Mark it after publishing one leaf: this store goes on showing its version."""
-        self._mark()
+        self.mark()
         self._seen, self._read_at = file_identity(self.root), time.time_ns()
 
     def cut_tail(self) -> None:
         """Cut off an unfinished append after the embedded values; nothing is ever appended to leaves."""
         if self.lock is not None and self.lock.held:
             with suppress(OSError, FormatError):
-                self._embed_file.cut_tail(Frame.open(Source.open(self._embed_file.path)))
+                self.embed_file.cut_tail(Frame.open(Source.open(self.embed_file.path)))
 
     def stage_files(self, changes: dict[str, ByteRange]) -> dict[str, ByteRange]:
         """Move frames out of memory into files beside the tree."""
@@ -422,11 +422,11 @@ class DirectoryBackend(TieredBackend):
 
         Changes by other programs inside of folders are seen from then on, but may not be reported.
         """
-        path = self._embed_file.path
+        path = self.embed_file.path
         header = b"" if self.embedded is None else self.embedded.frame.header_bytes()
         changed = (
             self.behind
-            or (self._seen, self._identity) != (file_identity(self.root), file_identity(path))
+            or (self._seen, self.identity) != (file_identity(self.root), file_identity(path))
             or not begins_with(path, header)
         )
         files = self.files.listed
@@ -462,26 +462,26 @@ class DirectoryBackend(TieredBackend):
                 finally:
                     self.behind = True
             elif has_dead_bytes(frame, size) and not os.path.islink(path):
-                with NewFile(path, replace=True, beside=self.aside.temporary.beside, owner=self._owner) as file:
+                with NewFile(path, replace=True, beside=self.aside.temporary.beside, owner=self.owner) as file:
                     write_frame(file, FrameUpdate(frame))
             done += size
             if progress is not None:
                 progress(done, total)
         self.aside.temporary.tidy()
-        self._mark()
+        self.mark()
         self._forget()
 
     def _compact_embedded(self) -> None:
         embedded = Embedded(self.embed_byte_range())
-        self._entries = embedded.entries
+        self.new_entries = embedded.entries
         if embedded.frame.nbytes:
-            self._embed_file.beside = self._beside_embedded()
+            self.embed_file.beside = self.beside_embedded()
             changes = frames.frame_layout.EmbeddedChanges(str(embedded.kind), embedded, {})
-            self._entries = self._embed_file.publish(changes, anew=True)
+            self.new_entries = self.embed_file.publish(changes, anew=True)
 
-    def _beside_embedded(self) -> str | None:
+    def beside_embedded(self) -> str | None:
         """Where a new file of embedded values is written."""
-        return None if os.path.islink(self._embed_file.path) else self.aside.temporary.beside
+        return None if os.path.islink(self.embed_file.path) else self.aside.temporary.beside
 
     def begin_rename(self, key: str) -> Renamed:
         """The frame of a key that will get another key; a second name of its file, beside the tree, keeps it."""

@@ -213,7 +213,7 @@ class Placing(Unsettled):
     @property
     def unsettled(self) -> bool:
         """Whether something was published that a power cut may take."""
-        return bool(self.new or self.folders or self.earlier) or self._backend._embed_file.unsettled
+        return bool(self.new or self.folders or self.earlier) or self._backend.embed_file.unsettled
 
     def replaces(self, key: str) -> bool:
         """Whether a key has a durable file, or had one when all was durable last."""
@@ -232,7 +232,7 @@ class Placing(Unsettled):
         False where the key has a file of another name, for which `publish` has to be called.
         """
         backend = self._backend
-        owner = backend._owner
+        owner = backend.owner
         backend.check_unchanged([key])
         suffix = suffix_of(byte_range)
         if there and any(path != backend.root + key + suffix for path in backend.files.files_of(key)):
@@ -266,7 +266,7 @@ class Placing(Unsettled):
         finally:
             backend.aside.temporary.tidy()
         backend.files.note_file(key, suffix)
-        backend._mark_leaf()
+        backend.mark_leaf()
         return True
 
     def remove(self, key: str) -> bool:
@@ -282,14 +282,14 @@ class Placing(Unsettled):
         folder = os.path.dirname(path)
         self.folders.add(folder)
         try:
-            backend._owner.unlink(path)
+            backend.owner.unlink(path)
         except BaseException as error:
             if os.path.lexists(path) or not isinstance(error, OSError):
                 raise
         self.new.discard(path)
         backend.files.note_file(key, None)
         self.folders.add(backend.tree.remove_empty(folder))
-        backend._mark_leaf()
+        backend.mark_leaf()
         return True
 
     def publish(self, changes: dict[str, ByteRange | None]) -> None:
@@ -299,14 +299,14 @@ class Placing(Unsettled):
         suffixes = directories.publishing.into(backend, changes, None, fresh=False, durable=False, settles=True)
         for key in changes:
             backend.files.note_file(key, suffixes.get(key))
-        backend._mark_leaf()
+        backend.mark_leaf()
 
     def forget_aside(self, changes: dict[str, ByteRange | None]) -> None:
         """These changes are published: remove the second names that files had meanwhile."""
         for byte_range in changes.values():
             if isinstance(byte_range, Renamed) and byte_range.aside is not None:
                 with suppress(OSError):
-                    self._backend._owner.unlink(byte_range.aside)
+                    self._backend.owner.unlink(byte_range.aside)
 
     def came(self, unsynced: set[str], touched: set[str], gone: set[str], keys: set[str]) -> None:
         """Note files that came without a sync, or went; their folders; and keys that had durable files."""
@@ -320,7 +320,7 @@ class Placing(Unsettled):
         backend = self._backend
         if not self.unsettled:
             return
-        backend._embed_file.make_durable()
+        backend.embed_file.make_durable()
         for path in self.doubtful & (self.new | self.earlier):
             self._write_again(path)
         new = [path for path in (*self.new, *self.earlier) if os.path.lexists(path)]
@@ -348,7 +348,7 @@ class Placing(Unsettled):
         for finding in verify_frame(Frame.open(*byte_range)):
             raise FormatError(f"a leaf could not be made durable, and is damaged by now: {finding.what}", path=path)
         aside = backend.aside.new()
-        write_new(aside, byte_range, backend._owner)
+        write_new(aside, byte_range, backend.owner)
         sync_file(aside)
-        backend._owner.replace(aside, path)
+        backend.owner.replace(aside, path)
         self.doubtful.discard(path)

@@ -40,11 +40,11 @@ def anew(
 ) -> None:
     """Build a whole tree beside its place and move it there in one step."""
     parent, name = os.path.split(absolute_path(backend.root))
-    backend._owner.makedirs(parent)
+    backend.owner.makedirs(parent)
     tree = temporary_name(os.path.join(parent, name))
     identity = None
     try:
-        backend._owner.mkdir(tree)
+        backend.owner.mkdir(tree)
         identity = file_identity(tree)
         folders = {tree}
         for key, byte_range in changes.items():
@@ -53,26 +53,26 @@ def anew(
             path = tree + key + suffix_of(byte_range)
             folder = os.path.dirname(path)
             if folder not in folders:
-                backend._owner.makedirs(folder)
+                backend.owner.makedirs(folder)
                 folders.update(folders_between(tree, folder))
             staged = backend.aside.staged_path(byte_range)
             if staged is None:
-                write_new(path, byte_range, backend._owner)
+                write_new(path, byte_range, backend.owner)
             else:
-                backend._owner.rename(staged, path)
+                backend.owner.rename(staged, path)
         if embed is not None:
-            with backend._owner.open(os.path.join(tree, EMBED), "xb") as file:
+            with backend.owner.open(os.path.join(tree, EMBED), "xb") as file:
                 embed.write(file)
         if durable:
             sync_files(_files_in(folders), folders)
         _take_over(backend, tree)
-        backend._was_there = backend.behind = True
+        backend.was_there = backend.behind = True
     except BaseException:
         now = file_identity(backend.root)
         if identity is not None and now is not None and now[:2] == identity[:2]:  # it has its name
-            backend._was_there = backend.behind = True
+            backend.was_there = backend.behind = True
         else:
-            backend._owner.remove_tree(tree)
+            backend.owner.remove_tree(tree)
         raise
     if durable:
         sync_folder(backend.root)
@@ -88,9 +88,9 @@ def _take_over(backend: DirectoryBackend, tree: str) -> None:
         finally:
             os.close(descriptor)
     elif os.path.isdir(backend.root):
-        backend._owner.rmdir(backend.root)
+        backend.owner.rmdir(backend.root)
     try:
-        backend._owner.rename(tree, backend.root)
+        backend.owner.rename(tree, backend.root)
     except BaseException as error:
         if lock is not None:
             lock.adopt_if_current()
@@ -114,10 +114,10 @@ def into(
     With `settles` this waits for the disk only where something durable could be lost; `placing` knows the rest.
     """
     backend.half_done = False
-    if fresh and not backend._was_there:
+    if fresh and not backend.was_there:
         raise taken(backend.root, "somebody else has created something at this path meanwhile")
     if not fresh:
-        check_same_file(os.path.join(backend.root, EMBED), backend._identity)
+        check_same_file(os.path.join(backend.root, EMBED), backend.identity)
     stale = set(backend.files.all()) if fresh else set()
     files = _new_files(backend, changes)
     renamed = {key: new.origin for key, new in changes.items() if isinstance(new, Renamed) and new.aside is not None}
@@ -137,13 +137,13 @@ def into(
             # Only what is moved may be a link.
             if path not in unsynced and not (isinstance(changes[key], Renamed) and os.path.islink(aside))
         ])  # fmt: skip
-    backend._embed_file.was_there = True
-    backend._embed_file.beside = backend._beside_embedded()
-    done = FileMoves(backend.aside.keep, backend._owner)
+    backend.embed_file.was_there = True
+    backend.embed_file.beside = backend.beside_embedded()
+    done = FileMoves(backend.aside.keep, backend.owner)
     gone: set[str] = set()
     try:
         # A fresh store replaces another one, to which nothing can be appended.
-        new_embed = None if embed is None else backend._embed_file.prepare(embed, durable=durable, anew=fresh)
+        new_embed = None if embed is None else backend.embed_file.prepare(embed, durable=durable, anew=fresh)
         for path in in_the_way(backend, changes, paths):
             done.remove(path)
             gone.add(path)
@@ -163,7 +163,7 @@ def into(
             backend.tree.sync(touched)
         # A value that changes its tier is in both for a moment, never in neither: each step is durable first.
         if new_embed is not None:
-            backend._entries = new_embed.commit()
+            backend.new_entries = new_embed.commit()
             done.forget()
         _remove(backend, done, stale, touched, final=new_embed is not None)
         if durable:
@@ -172,15 +172,15 @@ def into(
         if durable:
             placing.new.difference_update(paths)
     except BaseException as error:
-        backend._embed_file.end_change()
+        backend.embed_file.end_change()
         # The file of a value that moved out of the new map is its only place.
-        if done.is_final or backend._embed_file.behind:
+        if done.is_final or backend.embed_file.behind:
             backend.half_done = True
             error.add_note(f"{backend.root}: all values are published, but some files that they replace may be there")
         else:
             _take_back(backend, done, paths, error, durable=durable)
         raise
-    backend._mark()
+    backend.mark()
     return {key: os.path.splitext(path)[1] for key, (_, path) in files.items()}
 
 
@@ -214,7 +214,7 @@ def _remove(backend: DirectoryBackend, done: FileMoves, stale: set[str], touched
     done.begin_step()
     for path in sorted(stale):
         if final:
-            backend._owner.unlink(path)
+            backend.owner.unlink(path)
         else:
             done.remove(path)
         touched.add(backend.tree.remove_empty(os.path.dirname(path)))

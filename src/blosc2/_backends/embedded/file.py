@@ -67,7 +67,7 @@ class EmbeddedFile:
         self.owner = Owner()
         self.behind = False
         # The change under way: written, or being made current.
-        self._change: Append | Replacement | None = None
+        self.change: Append | Replacement | None = None
 
     def was_read(self, identity: tuple[int, ...] | None) -> None:
         """Its owner has read the file of this identity, and goes on from there."""
@@ -133,7 +133,7 @@ class EmbeddedFile:
 
     def end_change(self) -> None:
         """Take back an unfinished change, wherever it stopped; without one, do nothing."""
-        change, self._change = self._change, None
+        change, self.change = self.change, None
         if change is not None:
             change.abandon()
 

@@ -194,7 +194,7 @@ class Replacement:
         file.owner.makedirs(os.path.dirname(path))
         how: dict[str, Any] = {"lock": file.lock, "beside": file.beside, "owner": file.owner}
         self._new = NewFile(path, replace=file.was_there, **how)
-        file._change = self
+        file.change = self
         try:
             self._entries = new.write(self._new.file, progress)
             file.owner.check(path)  # the progress callback may have forked
@@ -215,7 +215,7 @@ class Replacement:
             file.behind = file.unsettled = True
             self._new.commit(durable=self._durable)
             file.unsettled = not self._durable
-            file._change = None
+            file.change = None
             file.identity, file.was_there = identity, True
         except BaseException:
             self.abandon()
@@ -226,7 +226,7 @@ class Replacement:
 
     def abandon(self) -> None:
         """Take it back."""
-        self._file._change = None
+        self._file.change = None
         self._new.abandon()
 
 
@@ -240,7 +240,7 @@ class Append:
         self._version: NextVersion | None = None
         self._raw = raw = file.owner.open_raw(file.path, "r+b")
         try:
-            file._change = self
+            file.change = self
             self._check_unchanged()
             self._version = version = NextVersion(raw, file.path, plan.frame)
             plan.write(version, vlmeta)
@@ -273,7 +273,7 @@ class Append:
     def abandon(self) -> None:
         # However far it came: this may be done again, and does nothing then.
         if self._raw.closed or not self._file.owner.is_here:
-            self._file._change = None
+            self._file.change = None
             self._raw.close()
             return
         if self._version is not None and self._version.take_back():
@@ -287,7 +287,7 @@ class Append:
             if self._version is not None and self._version.is_written:
                 with suppress(OSError):
                     self._file.identity = identity_of(os.fstat(raw.fileno()))
-            self._file._change = None
+            self._file.change = None
 
     def _check_unchanged(self) -> None:
         """Refuse to write into a file that is no longer the one that was read."""

@@ -53,42 +53,42 @@ class ZipBackend(TieredBackend):
     suffix = ".b2z"
     lists_cheaply = all_or_none = True
     unsettled = None
-    _shown = (*TieredBackend._shown, "members", "_identity", "_floor")
+    _shown = (*TieredBackend._shown, "members", "identity", "floor")
 
     def __init__(self, root: str, how: StoreOptions = StoreOptions(), kind: str = "b2dict") -> None:  # noqa: B008 - never changes
         super().__init__(root, how)
         self.kind = kind
         if how.mode != "r":
             import_now("blosc2._backends.zip", "publishing", "unfinished_append")
-        self._writer: ArchiveWriter | None = None
-        self._descriptor = -1
-        self._new: NewFile | None = None
+        self.writer: ArchiveWriter | None = None
+        self.descriptor = -1
+        self.new_file: NewFile | None = None
         # Name and data offset of each member that was written and not published, by key.
-        self._appended: dict[str, tuple[bytes, int]] = {}
+        self.appended: dict[str, tuple[bytes, int]] = {}
         # Archives warned about; shared with the members of each version.
         self._told: set[str] = set()
         self.members: Members | None = None
         # Device, inode, size and time of the archive as this backend read or left it.
-        self._identity: tuple[int, ...] | None = None
+        self.identity: tuple[int, ...] | None = None
         # Whether a file was there before this backend wrote anything.
-        self._was_there = False
+        self.was_there = False
         # Whether staged frames that are still needed lie after the published archive.
-        self._staged = False
+        self.is_staged = False
         # The catalog that this backend wrote last, which needs no check before the next one is made of it.
-        self._own_catalog: OwnCatalog | None = None
+        self.own_catalog: OwnCatalog | None = None
         # The map of embedded values that were published last and are not shown yet; None if they are as before.
-        self._entries: dict[str, dict[str, Any]] | None = None
+        self.new_entries: dict[str, dict[str, Any]] | None = None
         # Bytes before this offset are never cut off: somebody may have mapped them.
-        self._floor = 0
+        self.floor = 0
         # Whether bytes cut off may come back, a write may have stopped halfway, another's was seen, a stream began, an
         # append is neither published nor known to be cut off.
-        self._is_cut = self._dirty = self._modified_externally = self._is_streaming = self._unfinished = False
+        self._is_cut = self.is_dirty = self._modified_externally = self.is_streaming = self.is_unfinished = False
 
     # ------------------------------------------------------------------ reading
     def exists(self) -> bool:
         """Whether there is a file."""
-        self._was_there = os.path.lexists(self.root)
-        return self._was_there
+        self.was_there = os.path.lexists(self.root)
+        return self.was_there
 
     def check_replaceable(self) -> None:
         """Refuse to replace a directory, or a file that is no store and is not named like one."""
@@ -134,9 +134,9 @@ class ZipBackend(TieredBackend):
     def _show_members(self, version: Version) -> None:
         self.members = members = Members(version, self.root, self.how.verify, self._told)
         self.warns_early = members.warns
-        self._identity = version.source.identity
-        self._floor = 0
-        self._entries = None
+        self.identity = version.source.identity
+        self.floor = 0
+        self.new_entries = None
         self.behind = False
 
     def show_published(self) -> None:
@@ -144,7 +144,7 @@ class ZipBackend(TieredBackend):
         old, embedded, how = None if self.members is None else self.members.source, self.embedded, self.how
         source = open_source(self.root, None, old)
         identity = source.identity
-        if identity is None or identity != self._identity:  # somebody else has published since
+        if identity is None or identity != self.identity:  # somebody else has published since
             self.load()
             return
         if how.mmap_mode is not None:
@@ -157,12 +157,12 @@ class ZipBackend(TieredBackend):
             self.load()
             return
         if (
-            self._entries is not None
+            self.new_entries is not None
             or embedded is None
             or (embedded.frame.offset, embedded.frame.frame_len) != found
             or (embedded.frame.source.identity or ())[:2] != identity[:2]
         ):
-            embedded = self._written((source, *found), self._entries)
+            embedded = self._written((source, *found), self.new_entries)
         start = max(0, archive.end - END_WITH_CHECKSUM)
         self._show_members(Version(source, archive, source.read(start, archive.end - start)))
         self.embedded, self._newer, self._listings, self.replaces = embedded, None, [], False
@@ -243,15 +243,15 @@ class ZipBackend(TieredBackend):
             return {}
         append = archives.publishing.append_leaf
         try:
-            writer = self._begin()
+            writer = self.begin_append()
             appended = {key: append(self, writer, key, byte_range) for key, byte_range in changes.items()}
             writer.drain()
-            source = open_source(self._written_path, None, None if self.members is None else self.members.source)
+            source = open_source(self.written_path, None, None if self.members is None else self.members.source)
         except BaseException:
-            self._give_up()
+            self.give_up()
             raise
-        self._dirty = False
-        self._staged = True
+        self.is_dirty = False
+        self.is_staged = True
         return {key: (source, offset, size) for key, (offset, size) in appended.items()}
 
     @property
@@ -270,97 +270,97 @@ class ZipBackend(TieredBackend):
     def compact(self, progress: Progress | None) -> None:
         archives.publishing.compact(self, progress)
 
-    def _begin(self, fresh: bool | None = None) -> ArchiveWriter:
+    def begin_append(self, fresh: bool | None = None) -> ArchiveWriter:
         """Open what new members are written to: the archive itself, or a file that will replace it.
 
         An archive that is not as this writer left it is refused.
         """
         if self.lock is not None:
             self.lock.owner.check(self.root)
-        if self._is_streaming:  # an interrupt left it, and nobody asked for its leaves
+        if self.is_streaming:  # an interrupt left it, and nobody asked for its leaves
             self._cut_off()
-        if self._writer is not None:
-            self._check_own()
-            return self._writer
+        if self.writer is not None:
+            self.check_own()
+            return self.writer
         members = self.members
         if members is None or fresh:
-            self._owner.makedirs(self._folder)
+            self.owner.makedirs(self.folder)
             # A file that did not exist when the store was opened belongs to somebody else.
-            replace = members is not None or self._was_there
-            self._new = _files.NewFile(self.root, replace=replace, owner=self._owner, buffered=False)
-            self._descriptor = self._new.file.fileno()
+            replace = members is not None or self.was_there
+            self.new_file = _files.NewFile(self.root, replace=replace, owner=self.owner, buffered=False)
+            self.descriptor = self.new_file.file.fileno()
             start = 0
             checksum: int | None = 0
         else:
-            self._descriptor = os.open(self.root, os.O_RDWR | _PLAINLY)
+            self.descriptor = os.open(self.root, os.O_RDWR | _PLAINLY)
             keep_from_child(self)
             if self.lock is not None and self.lock.owner.pid != os.getpid():  # forked before it was kept from children
                 self.lock.owner.check(self.root)
             source = Source.open(self.root)
-            self._check_as_left(source)
+            self.check_as_left(source)
             size = start = source.size
             end, checksum = members.archive.end, members.archive.file_checksum
-            if not self._staged:
+            if not self.is_staged:
                 # Bytes behind the end are left from an unfinished append.
-                start = size if self.behind else max(end, self._floor)
+                start = size if self.behind else max(end, self.floor)
                 if size > start or (self._is_cut and size == start):
                     self._cut(start)
             if checksum is not None and start > end:
                 for piece in pieces((source, end, start - end)):
                     checksum = crc32c(piece, checksum)
-            self._unfinished = True
-        self._writer = archives.publishing.ArchiveWriter(self._descriptor, start, file_checksum=checksum)
-        self._dirty = True
-        return self._writer
+            self.is_unfinished = True
+        self.writer = archives.publishing.ArchiveWriter(self.descriptor, start, file_checksum=checksum)
+        self.is_dirty = True
+        return self.writer
 
-    def _check_as_left(self, source: Source) -> None:
+    def check_as_left(self, source: Source) -> None:
         """Refuse to change an archive that is not as its writer read or left it.
 
         After an append of the writer that failed, and of which it is not known what the disk took, there may be bytes
         behind the version. If they are no version they are that append, as nobody else may write while it has the lock.
         """
-        members, left, now = self.members, self._identity, source.identity
+        members, left, now = self.members, self.identity, source.identity
         assert members is not None
         fits = now == left
-        may_fit = self._unfinished and now is not None and left is not None and now[:2] == left[:2]
+        may_fit = self.is_unfinished and now is not None and left is not None and now[:2] == left[:2]
         if not fits and may_fit and now is not None and now[2] >= members.archive.end:
-            self._floor = min(self._floor, now[2])  # of an end record it may not be known whether it was written
-            fits = archives.unfinished_append.lost_end(source, members.archive, self._floor) is None
+            self.floor = min(self.floor, now[2])  # of an end record it may not be known whether it was written
+            fits = archives.unfinished_append.lost_end(source, members.archive, self.floor) is None
         if not fits or not members.version.is_in(source):
-            raise self._refusal()
-        self._identity = now
+            raise self.refusal()
+        self.identity = now
 
-    def _refusal(self) -> OSError:
-        self._modified_externally, self._unfinished = True, False
+    def refusal(self) -> OSError:
+        self._modified_externally, self.is_unfinished = True, False
         return changed_by_others(self.root)
 
-    def _check_own(self) -> None:
+    def check_own(self) -> None:
         """Refuse to write on if the archive is not as this writer left it."""
         if self.lock is not None:
             self.lock.owner.check(self.root)
-        self._dirty = False
-        if self._new is None and not self._is_own():
-            raise self._refusal()
-        self._dirty = True
+        self.is_dirty = False
+        if self.new_file is None and not self._is_own():
+            raise self.refusal()
+        self.is_dirty = True
 
     def _is_own(self) -> bool:
         """Whether the store's path still leads to the open file, and nobody else wrote to it."""
-        if self._modified_externally or self._writer is None:
+        if self._modified_externally or self.writer is None:
             return False
-        written = self._writer.written  # first: it waits
+        written = self.writer.written  # first: it waits
         try:
             named = os.stat(self.root)
         except (FileNotFoundError, NotADirectoryError):
             return False
-        there = os.fstat(self._descriptor)
+        there = os.fstat(self.descriptor)
         if (named.st_dev, named.st_ino) != (there.st_dev, there.st_ino):
             return False
-        if self._dirty and self.members is not None:
+        if self.is_dirty and self.members is not None:
             return there.st_size >= self.members.archive.end
         return bool(there.st_size == written)
 
     @property
-    def _owner(self) -> Owner:
+    def owner(self) -> Owner:
         """Who may write."""
         return _files.Owner() if self.lock is None else self.lock.owner
 
@@ -370,18 +370,18 @@ class ZipBackend(TieredBackend):
 
     def fileno(self) -> int:
         """The descriptor of the file that is open for writing. A forked child must not have it."""
-        if self._descriptor < 0:
+        if self.descriptor < 0:
             raise ValueError("nothing is open for writing")
-        return self._descriptor
+        return self.descriptor
 
     def _cut(self, size: int) -> None:
-        self._owner.check(self.root)
+        self.owner.check(self.root)
         self._is_cut = True
-        os.ftruncate(self._descriptor, size)
-        self._identity = identity_of(os.fstat(self._descriptor))
-        self._unfinished = False
+        os.ftruncate(self.descriptor, size)
+        self.identity = identity_of(os.fstat(self.descriptor))
+        self.is_unfinished = False
         # Else old sectors could be beside new bytes after a crash, and look like a damaged end record.
-        sync_descriptor(self._descriptor)
+        sync_descriptor(self.descriptor)
         self._is_cut = False
 
     def cut_tail(self) -> None:
@@ -390,17 +390,17 @@ class ZipBackend(TieredBackend):
         if members is None or members.source.size <= members.archive.end or self.lock is None or not self.lock.held:
             return
         try:
-            self._descriptor = os.open(self.root, os.O_RDWR | _PLAINLY)
+            self.descriptor = os.open(self.root, os.O_RDWR | _PLAINLY)
         except OSError:  # then nothing can be appended either
             return
         try:
-            if identity_of(os.fstat(self._descriptor)) == self._identity:
+            if identity_of(os.fstat(self.descriptor)) == self.identity:
                 self._cut(members.archive.end)
         finally:
-            self._end_writing(quietly=False)
+            self.end_writing(quietly=False)
 
     def reload(self) -> bool:
-        members, old, new = self.members, self._identity, file_identity(self.root)
+        members, old, new = self.members, self.identity, file_identity(self.root)
         if (
             not (members is None or old is None or new is None or self.behind)
             and members.version.is_in(Source.open(self.root))
@@ -422,82 +422,82 @@ class ZipBackend(TieredBackend):
     def forget_shown_keys(self) -> None:
         """Forget the keys. Staged frames are written again, under their new keys."""
         super().forget_shown_keys()
-        for key in list(self._appended):
-            self._drop(key)
+        for key in list(self.appended):
+            self.drop_appended(key)
 
     def abandon(self) -> None:
         """Forget the file that is open for writing: it belongs to another process."""
-        if self._new is not None:
-            self._new.let_go()
-        self._end_writing()
+        if self.new_file is not None:
+            self.new_file.let_go()
+        self.end_writing()
 
-    def _drop(self, key: str) -> None:
-        name, _ = self._appended.pop(key, (None, 0))
-        if name is not None and self._writer is not None:
-            self._writer.drop(name)
+    def drop_appended(self, key: str) -> None:
+        name, _ = self.appended.pop(key, (None, 0))
+        if name is not None and self.writer is not None:
+            self.writer.drop(name)
 
     @property
-    def _folder(self) -> str:
+    def folder(self) -> str:
         return os.path.dirname(absolute_path(self.root))
 
     @property
-    def _written_path(self) -> str:
-        return self.root if self._new is None else self._new.file.name
+    def written_path(self) -> str:
+        return self.root if self.new_file is None else self.new_file.file.name
 
     def discard(self) -> None:
         """Cut off or remove unpublished bytes. Files of other writers stay as they are."""
-        if not self._is_inherited and self._staged and self._descriptor < 0 and self.members is not None:
+        if not self._is_inherited and self.is_staged and self.descriptor < 0 and self.members is not None:
             # Left by an append that failed: opening the archive for the next one cuts it off.
-            self._staged = False
+            self.is_staged = False
             with suppress(OSError):
-                self._begin()
+                self.begin_append()
         self._cut_off()
 
     def _cut_off(self) -> None:
         if self._is_inherited:
             self.abandon()
             return
-        if self._new is not None:
-            self._new.abandon()
-        elif self._descriptor >= 0:
+        if self.new_file is not None:
+            self.new_file.abandon()
+        elif self.descriptor >= 0:
             with suppress(OSError):
                 if self.members is not None and not self.behind and self._is_own():
-                    self._cut(max(self.members.archive.end, self._floor))
-        self._end_writing()
+                    self._cut(max(self.members.archive.end, self.floor))
+        self.end_writing()
 
-    def _give_up(self, end: int = -1) -> None:
+    def give_up(self, end: int = -1) -> None:
         """End a failed append, so that another can begin. Staged frames can still be read."""
         if self._is_inherited:
             self.abandon()
             return
         keeps = False
         with suppress(OSError):
-            keeps = self._new is None and self._staged and self._descriptor >= 0 and self._is_own()
+            keeps = self.new_file is None and self.is_staged and self.descriptor >= 0 and self._is_own()
         if not keeps:
-            staged = self._staged and self._new is None
+            staged = self.is_staged and self.new_file is None
             self._cut_off()
-            self._staged = staged
+            self.is_staged = staged
             return
         with suppress(OSError):
             # An end record would show what was not published.
             if end >= 0:
                 self._cut(end)
-            self._identity = identity_of(os.fstat(self._descriptor))
-        self._end_writing()
-        self._staged = True
+            self.identity = identity_of(os.fstat(self.descriptor))
+        self.end_writing()
+        self.is_staged = True
 
-    def _end_writing(self, *, quietly: bool = True) -> None:
+    def end_writing(self, *, quietly: bool = True) -> None:
         """Close the file that is open for appending, and forget what was written to it or to a new one."""
-        descriptor, self._descriptor = self._descriptor, -1  # first, since a failed close closes it too
-        if descriptor >= 0 and self._new is None:
+        descriptor, self.descriptor = self.descriptor, -1  # first, since a failed close closes it too
+        if descriptor >= 0 and self.new_file is None:
             try:
                 os.close(descriptor)
             except OSError:
                 if not quietly:
                     raise
-        self._new = self._writer = None
-        self._appended = {}
-        self._staged = self._dirty = self._modified_externally = self._is_streaming = False
+        self.new_file = self.writer = None
+        self.appended = {}
+        self.is_staged = self.is_dirty = self._modified_externally = self.is_streaming = False
 
 
 class RemoteZipBackend(ZipBackend):

@@ -90,10 +90,10 @@ def append_leaf(backend: ZipBackend, writer: ArchiveWriter, key: str, byte_range
     """Append a leaf, and note it as written but not published."""
     suffix, description = filed_as(byte_range)
     name = (key[1:] + suffix).encode()
-    if key in backend._appended:
-        backend._drop(key)
+    if key in backend.appended:
+        backend.drop_appended(key)
     extent = append_frame(writer, name, byte_range, description)
-    backend._appended[key] = name, extent[0]
+    backend.appended[key] = name, extent[0]
     return extent
 
 
@@ -101,15 +101,15 @@ def _append_leaves(
     backend: ZipBackend, writer: ArchiveWriter, files: dict[str, ByteRange | None], shown: Members | None
 ) -> None:
     """Write the members that are not there yet; `shown` has those of the file, None for a new one."""
-    appended = backend._appended
+    appended = backend.appended
     if appended:
         for key in [key for key in appended if files.get(key) is None]:
-            backend._drop(key)
+            backend.drop_appended(key)
     keys: Iterable[str] = files
     if (len(files) >= CATALOG_LEAST or (shown is not None and shown.removed_groups)) and (
         shown is None or shown.table().regular
     ):  # their records are to be sorted, so nothing else is kept of them
-        writer.collect(backend._folder)
+        writer.collect(backend.folder)
         members = None if shown is None else shown.whole_table()
         keys = append_frames(writer, files, appended, NewFrame, Renamed, members)
     for key in keys:
@@ -120,7 +120,7 @@ def _append_leaves(
 
 def _is_appended(backend: ZipBackend, key: str, byte_range: ByteRange) -> bool:
     """Whether a frame already lies in the file that is being written, under its key."""
-    return backend._appended[key][1] == byte_range[1] and byte_range[0].path == backend._written_path
+    return backend.appended[key][1] == byte_range[1] and byte_range[0].path == backend.written_path
 
 
 # ------------------------------------------------------------------ the directory
@@ -154,10 +154,10 @@ def write_directory(
         else:
             writer.write_directory(*members.archive.records(_outdated(members, keys, changes, embedded)))
         return
-    runs, others = writer.collect(backend._folder)  # where files for sorting many records may lie
+    runs, others = writer.collect(backend.folder)  # where files for sorting many records may lie
     hide_removed(writer, changes)
     if members is not None:
-        keys = members.sound_table(backend._own_catalog)
+        keys = members.sound_table(backend.own_catalog)
         others = keys.others((CATALOG_NAME, EMBED_NAME) if embedded else (CATALOG_NAME,)) + others
     write_cataloged(writer, keys, runs, others, EMBED_NAME, () if members is None else members.removed_groups)
 
@@ -192,7 +192,7 @@ def publish(
     """Publish changes: write members, then the directory, then the end record that makes both current."""
     end = -1
     try:
-        writer = backend._begin(fresh)
+        writer = backend.begin_append(fresh)
         members = None if fresh else backend.members
         _append_leaves(backend, writer, files, members)
         if embed is not None:
@@ -201,26 +201,26 @@ def publish(
         writer.eager = durable
         write_directory(backend, writer, files, members, embedded=embed is not None)
         # All of a new file is synced before it gets its name. Nobody sees it before.
-        in_place = durable and backend._new is None
+        in_place = durable and backend.new_file is None
         if in_place:
-            sync_descriptor(backend._descriptor)
-        backend._check_own()
+            sync_descriptor(backend.descriptor)
+        backend.check_own()
         end = writer.position
-        backend.behind = backend._new is None  # until it is read, or taken back
+        backend.behind = backend.new_file is None  # until it is read, or taken back
         writer.write_end()
         if in_place:
-            sync_descriptor(backend._descriptor)
-        if backend._new is None:
-            backend._identity = identity_of(os.fstat(backend._descriptor))
-            backend._floor, backend._unfinished = backend._identity[2], False
+            sync_descriptor(backend.descriptor)
+        if backend.new_file is None:
+            backend.identity = identity_of(os.fstat(backend.descriptor))
+            backend.floor, backend.is_unfinished = backend.identity[2], False
         else:
-            _commit(backend, backend._new, durable=durable)
-        backend._end_writing(quietly=durable)
-        backend._own_catalog = writer.cataloged
-        backend._entries = None if embed is None else embed.entries
+            _commit(backend, backend.new_file, durable=durable)
+        backend.end_writing(quietly=durable)
+        backend.own_catalog = writer.cataloged
+        backend.new_entries = None if embed is None else embed.entries
     except BaseException:
         if end < 0:
-            backend._give_up()
+            backend.give_up()
         else:
             _take_back(backend, writer, end)
         raise
@@ -237,72 +237,72 @@ def _commit(backend: ZipBackend, new: NewFile, *, durable: bool) -> None:
             now = file_identity(backend.root)
             backend.behind = now is not None and now[:2] == identity
             if backend.behind:
-                backend._was_there = True
-                backend._identity, backend._floor = now, 0
+                backend.was_there = True
+                backend.identity, backend.floor = now, 0
 
 
 def _take_back(backend: ZipBackend, writer: ArchiveWriter, end: int) -> None:
     """Undo an end record that was written, at least in part, but whose version failed to become durable."""
-    if not backend._owner.is_here:
+    if not backend.owner.is_here:
         backend.abandon()
         return
-    if backend._new is not None or backend._descriptor < 0:
-        if backend._new is not None:
-            backend._new.abandon()
-        backend._end_writing()
+    if backend.new_file is not None or backend.descriptor < 0:
+        if backend.new_file is not None:
+            backend.new_file.abandon()
+        backend.end_writing()
         return
     shown = True
     with suppress(OSError):
-        shown = os.fstat(backend._descriptor).st_size >= writer.position
+        shown = os.fstat(backend.descriptor).st_size >= writer.position
     if not shown:
-        backend._give_up(end)
+        backend.give_up(end)
         backend.behind = False
         return
     # Somebody may have mapped the failed version. So it stays, and the version before is written again behind it.
-    backend._floor = max(backend._floor, writer.position)
-    backend.behind, backend._unfinished = True, False
+    backend.floor = max(backend.floor, writer.position)
+    backend.behind, backend.is_unfinished = True, False
     with suppress(OSError, FormatError, MemoryError):
         _write_again(backend, writer)
     with suppress(OSError):
-        backend._identity = identity_of(os.fstat(backend._descriptor))
-        backend._floor = backend._identity[2]
-    backend._end_writing()
+        backend.identity = identity_of(os.fstat(backend.descriptor))
+        backend.floor = backend.identity[2]
+    backend.end_writing()
 
 
 def _write_again(backend: ZipBackend, writer: ArchiveWriter) -> None:
     """Write the directory and end record of the version that is shown again, behind all others."""
     assert backend.members is not None
     archive = backend.members.archive
-    again = ArchiveWriter(backend._descriptor, writer.position, file_checksum=writer.file_checksum)
+    again = ArchiveWriter(backend.descriptor, writer.position, file_checksum=writer.file_checksum)
     again.write_directory(*archive.records(set(archive.find_offsets(CATALOG_NAME))))
-    sync_descriptor(backend._descriptor)
+    sync_descriptor(backend.descriptor)
     again.write_end()
     backend.behind = False
-    sync_descriptor(backend._descriptor)
+    sync_descriptor(backend.descriptor)
 
 
 # ------------------------------------------------------------------ compacting
 def compact(backend: ZipBackend, progress: Progress | None) -> None:
     """Copy the members of the version that is shown to a new archive, without dead bytes."""
-    backend._owner.check(backend.root)
+    backend.owner.check(backend.root)
     members = backend.members
     if members is None:
         raise missing(backend.root)
-    if backend._staged or backend._descriptor >= 0:  # what was moved out of memory, and nobody needs any more
+    if backend.is_staged or backend.descriptor >= 0:  # what was moved out of memory, and nobody needs any more
         backend.discard()
     try:
-        backend._check_as_left(Source.open(backend.root))
+        backend.check_as_left(Source.open(backend.root))
     except FileNotFoundError:
-        raise backend._refusal() from None
+        raise backend.refusal() from None
     check_writable_file(backend.root)
-    if backend.lock is not None and backend.lock.held and backend._new is None:
-        remove_leftovers(backend.root, backend._owner)
+    if backend.lock is not None and backend.lock.held and backend.new_file is None:
+        remove_leftovers(backend.root, backend.owner)
     keys = members.table().sound()
-    new = NewFile(backend.root, replace=True, lock=backend.lock, owner=backend._owner)
+    new = NewFile(backend.root, replace=True, lock=backend.lock, owner=backend.owner)
     try:
         writer = ArchiveWriter(new.file.fileno(), file_checksum=0)
         if len(keys) >= CATALOG_LEAST and keys.regular:
-            writer.collect(backend._folder)
+            writer.collect(backend.folder)
             _copy_cataloged(members.source, members.archive, keys, writer, progress)
         else:
             _copy_members(members.source, members.archive, writer, progress)
@@ -311,7 +311,7 @@ def compact(backend: ZipBackend, progress: Progress | None) -> None:
         new.abandon()
         raise
     _commit(backend, new, durable=True)
-    backend._entries = None
+    backend.new_entries = None
 
 
 def _copy_members(source: Source, archive: Archive, writer: ArchiveWriter, progress: Progress | None) -> None:
@@ -383,22 +383,22 @@ class LeafStream:
         """
         backend = self._backend
         try:
-            writer = backend._begin(backend.embedded is None)
-            writer.collect(backend._folder)
-            writer.eager = backend._is_streaming = True  # `end` waits for the disk
+            writer = backend.begin_append(backend.embedded is None)
+            writer.collect(backend.folder)
+            writer.eager = backend.is_streaming = True  # `end` waits for the disk
         except BaseException:
-            backend._give_up()
+            backend.give_up()
             raise
 
     def _writer(self) -> ArchiveWriter:
         """The writer of streamed leaves. It never changes during a stream."""
         backend = self._backend
-        backend._owner.check(backend.root)
-        if backend._writer is None:
+        backend.owner.check(backend.root)
+        if backend.writer is None:
             raise RuntimeError(
                 f"{legible(backend.root)}: the store was closed while many values were written; none is stored"
             )
-        return backend._writer
+        return backend.writer
 
     def add(self, key: str, suffix: str, description: bytes, frame: ByteRange | bytes) -> None:
         """Write a leaf. `end` publishes all of them."""
@@ -431,28 +431,28 @@ class LeafStream:
         name = (key[1:] + suffix).encode()
         begin = -1
         try:
-            writer = backend._begin(backend.embedded is None)
-            backend._drop(key)
+            writer = backend.begin_append(backend.embedded is None)
+            backend.drop_appended(key)
             writer.drain()
             begin = writer.position
             writer.eager = True  # what comes behind it waits for the disk
             start, size = writer.lay_out(name, most, room, self._by_owner(rest))
             source = open_source(
-                backend._written_path, None, None if backend.members is None else backend.members.source
+                backend.written_path, None, None if backend.members is None else backend.members.source
             )
             frame = NewFrame((source, start, size), suffix)
             writer.descriptions[name] = described(frame)
-            backend._appended[key] = name, start
+            backend.appended[key] = name, start
         except BaseException:
-            backend._give_up(begin)
+            backend.give_up(begin)
             raise
-        backend._dirty = False
-        backend._staged = True
+        backend.is_dirty = False
+        backend.is_staged = True
         return frame
 
     def _by_owner(self, rest: Callable[[Callable[[Any], None]], bytes]) -> Callable[[Callable[[Any], None]], bytes]:
         """Make them in this process alone: a forked child would write to the file of its parent."""
-        owner, root = self._backend._owner, self._backend.root
+        owner, root = self._backend.owner, self._backend.root
 
         def checked(write: Callable[[Any], None]) -> bytes:
             def write_here(data: Any) -> None:
@@ -467,7 +467,7 @@ class LeafStream:
         """Publish what was written, and remove the embedded values in `gone`. That is not shown yet."""
         backend = self._backend
         self._writer()  # raises if the store was closed meanwhile
-        backend._is_streaming = False
+        backend.is_streaming = False
         fresh = backend.embedded is None
         embed = backend.changes_of(gone, registry) if fresh or gone or registry is not None else None
         backend.write({}, embed, fresh=fresh)
