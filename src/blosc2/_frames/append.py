@@ -31,12 +31,12 @@ from blosc2._frames.handle import open_frame
 from blosc2._frames.header_fields import CHUNKSIZE_AT, FLAGS_AT, PADDING, set_frame_fields
 from blosc2._frames.update import (
     ALIGNMENT,
+    FRAME_FLAGS,
     FrameUpdate,
     Integers,
     check_table,
     checksums_by_number,
     frame_byte_range,
-    frame_flags,
     table_of,
     write_chunks,
 )
@@ -356,7 +356,7 @@ def _add_update(version: NextVersion, update: FrameUpdate) -> bytes | None:
         offsets[numbers] = version.add_chunks(chunks, aligned=PADDING in update.metalayers, at_once=False)
     header = bytearray(frame.header_bytes())
     struct.pack_into(">i", header, CHUNKSIZE_AT, update.chunksize)
-    header[FLAGS_AT] = frame_flags(update.variable, update.vlblocks)
+    header[FLAGS_AT] = FRAME_FLAGS[update.variable, update.vlblocks]
     if "b2nd" in update.metalayers:
         content = frame.metalayer_offset("b2nd")
         header[content : content + len(update.metalayers["b2nd"])] = update.metalayers["b2nd"]

@@ -395,9 +395,8 @@ class FrameUpdate:
                 self.new[index] = special_chunk(kind, int(sizes[index]), frame.typesize, frame.blocksize)
 
 
-def frame_flags(variable: bool, vlblocks: bool) -> int:
-    """Byte 25 of a header (FORMATS 1.2)."""
-    return 0x12 if not (variable or vlblocks) else 0x13 | variable << 6 | vlblocks << 7
+#: Byte 25 of a header (FORMATS 1.2), by whether chunks differ in size, and blocks.
+FRAME_FLAGS: Final = {(False, False): 0x12, (True, False): 0x53, (False, True): 0x93, (True, True): 0xD3}
 
 
 class Fields:
@@ -407,7 +406,7 @@ class Fields:
 
     def __init__(self, like: Any, chunksize: int, *, variable: bool = False, vlblocks: bool = False) -> None:
         self.chunksize = chunksize
-        self.flags = frame_flags(variable, vlblocks)
+        self.flags = FRAME_FLAGS[variable, vlblocks]
         for name in FIELDS:
             setattr(self, name, getattr(like, name))
 
