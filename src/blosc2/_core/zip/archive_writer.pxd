@@ -42,20 +42,18 @@ cdef class SortedRuns:
     """Items sorted by key in bounded memory; see archive_writer.pyx. The methods need no GIL, but one thread at a time."""
 
     cdef readonly int64_t count         # items that were added
-    cdef readonly int64_t replaced      # after a whole pass: items whose key was added again
     cdef readonly int64_t runs          # sorted runs in the temporary file
-    cdef readonly int64_t peak          # most bytes that were allocated at one time
     cdef object _directory
-    cdef size_t _budget, _block_size, _footprint, _allocated
+    cdef size_t _budget, _block_size, _footprint
     cdef int _state, _fd
     cdef object _file           # has the same descriptor
-    cdef bint _busy
-    cdef int64_t _pass, _replaced_before
+    cdef int64_t _pass
     # items in memory
     cdef SortBlock *_blocks
     cdef size_t _block_count, _block_room, _blocks_used, _items, _walk_block, _walk_byte, _indexed
     cdef const uint8_t *_last
     cdef bint _ascending
+    cdef bint _met_equal    # whether two equal keys were met in this pass
     cdef bint _distinct     # whether no two keys are known to be equal: those in order, or all after a pass
     cdef SortEntry *_index  # NULL when the items were added in order
     # the file
@@ -76,9 +74,6 @@ cdef class SortedRuns:
     cdef int rewind(self) except -1 nogil
     cdef bint next(self, SortedItem *item) except -1 nogil
 
-    cdef void *_allocate(self, void *old, size_t old_size, size_t size) except NULL nogil
-    cdef void *_try_allocate(self, void *old, size_t old_size, size_t size) noexcept nogil
-    cdef void _free(self, void *memory, size_t size) noexcept nogil
     cdef void _release(self) noexcept
     cdef int _wrong_use(self) except -1 with gil
     cdef int _failed(self, int status) except -1 with gil
@@ -95,7 +90,6 @@ cdef class SortedRuns:
     cdef void _end_merge(self) noexcept nogil
     cdef bint _next_merged(self, SortedItem *item) except -1 nogil
     cdef int _load(self, SortCursor *cursor) noexcept nogil
-    cdef int _enter(self) except -1
 
 
 cdef enum:

@@ -253,6 +253,14 @@ cdef inline void sift_down(const SortCursor *cursors, uint32_t common, int *heap
     heap[at] = cursor
 
 
+cdef inline void *allocate(void *old, size_t size) except NULL nogil:
+    cdef void *memory = realloc(old, size)
+    if memory == NULL:
+        with gil:
+            raise MemoryError
+    return memory
+
+
 cdef class SortedRuns:
     """Items sorted by key in bounded memory.
 
@@ -269,12 +277,8 @@ cdef class SortedRuns:
     ----------
     count : int
         Items that were added.
-    replaced : int
-        After a whole pass: items that gave way to another of the same key, added later.
     runs : int
         Sorted runs in the temporary file.
-    peak : int
-        The most bytes that were allocated at one time.
 
     Notes
     -----
@@ -288,8 +292,8 @@ cdef class SortedRuns:
     ...     items.add_bytes(key, b"%d" % items.count)
     >>> list(items)
     [(b'a', b'1'), (b'b', b'2')]
-    >>> items.count, items.replaced
-    (3, 1)
+    >>> items.count
+    3
     """
 
     def __cinit__(self, directory=None, budget=64 << 20):
@@ -305,39 +309,20 @@ cdef class SortedRuns:
     def __dealloc__(self):
         self._release()
 
-    cdef void *_try_allocate(self, void *old, size_t old_size, size_t size) noexcept nogil:
-        cdef void *memory = realloc(old, size)
-        if memory != NULL:
-            self._allocated += size - old_size
-            self.peak = max(self.peak, <int64_t> self._allocated)
-        return memory
-
-    cdef void *_allocate(self, void *old, size_t old_size, size_t size) except NULL nogil:
-        cdef void *memory = self._try_allocate(old, old_size, size)
-        if memory == NULL:
-            with gil:
-                raise MemoryError
-        return memory
-
-    cdef void _free(self, void *memory, size_t size) noexcept nogil:
-        if memory != NULL:
-            self._allocated -= size
-            free(memory)
-
     cdef void _release(self) noexcept:
         """Give back memory and file."""
         cdef size_t i
         self._end_merge()
         self._forget_items()
         for i in range(self._block_count):
-            self._free(self._blocks[i].bytes, self._blocks[i].capacity)
-        self._free(self._blocks, self._block_room * sizeof(SortBlock))
+            free(self._blocks[i].bytes)
+        free(self._blocks)
         self._block_count = self._block_room = 0
         self._blocks = NULL
-        self._free(self._runs, <size_t> self._run_room * sizeof(SortRun))
+        free(self._runs)
         self._run_room = self.runs = 0
         self._runs = NULL
-        self._free(self._out, OUT_SIZE)
+        free(self._out)
         self._out = NULL
         self._file = None
         if self._fd >= 0:
@@ -374,14 +359,12 @@ cdef class SortedRuns:
                 block.used += length
                 return result
         if self._block_count == self._block_room:
-            self._blocks = <SortBlock *> self._allocate(
-                self._blocks, self._block_room * sizeof(SortBlock), (2 * self._block_room + 8) * sizeof(SortBlock)
-            )
+            self._blocks = <SortBlock *> allocate(self._blocks, (2 * self._block_room + 8) * sizeof(SortBlock))
             self._block_room = 2 * self._block_room + 8
         if self._blocks_used == self._block_count or length > self._block_size:
             # A record that is larger than a block has one of its own, which is put before those that wait.
             spare.capacity = max(length, self._block_size)
-            spare.bytes = <uint8_t *> self._allocate(NULL, 0, spare.capacity)
+            spare.bytes = <uint8_t *> allocate(NULL, spare.capacity)
             if self._blocks_used:   # others follow, so this one will be full
                 bring_pages(spare.bytes, spare.capacity)
             self._blocks[self._block_count] = self._blocks[self._blocks_used]
@@ -442,13 +425,14 @@ cdef class SortedRuns:
         cdef SortEntry *scratch
         cdef size_t i, half = self._items // 2 + 1
         self._walk_block = self._walk_byte = 0
+        self._met_equal = False
         if self._ascending or self._index != NULL:
             self._indexed = 0
             return 0
-        scratch = <SortEntry *> self._allocate(NULL, 0, half * sizeof(SortEntry))
-        index = <SortEntry *> self._try_allocate(NULL, 0, self._items * sizeof(SortEntry))
+        scratch = <SortEntry *> allocate(NULL, half * sizeof(SortEntry))
+        index = <SortEntry *> realloc(NULL, self._items * sizeof(SortEntry))
         if index == NULL:
-            self._free(scratch, half * sizeof(SortEntry))
+            free(scratch)
             with gil:
                 raise MemoryError
         for i in range(self._items):
@@ -456,7 +440,7 @@ cdef class SortedRuns:
             prefetch(index[i].record + AHEAD, 64)   # each one says only when it is there where the next one lies
             self._walk_byte += length_of(index[i].record)
         sort_keys(index, self._items, scratch, 0, 0)
-        self._free(scratch, half * sizeof(SortEntry))
+        free(scratch)
         self._index = index
         self._indexed = 0
         return 0
@@ -475,9 +459,9 @@ cdef class SortedRuns:
                 if following == NULL or self._distinct or not equal_keys(record, following):
                     open_record(record, item)
                     return True
-                self.replaced += 1
+                self._met_equal = True
             if following == NULL:
-                self._distinct = self.replaced == self._replaced_before     # the next pass need not compare
+                self._distinct = not self._met_equal    # the next pass need not compare
                 return False
             record = following
             if self._index == NULL:
@@ -490,13 +474,13 @@ cdef class SortedRuns:
         cdef size_t i, kept = 0
         for i in range(self._block_count):
             if self._blocks[i].capacity > self._block_size:
-                self._free(self._blocks[i].bytes, self._blocks[i].capacity)
+                free(self._blocks[i].bytes)
             else:
                 self._blocks[kept] = self._blocks[i]
                 self._blocks[kept].used = 0
                 kept += 1
         self._block_count = kept
-        self._free(self._index, self._items * sizeof(SortEntry))
+        free(self._index)
         self._index = NULL
         self._blocks_used = self._items = self._footprint = 0
         self._last = NULL
@@ -526,11 +510,9 @@ cdef class SortedRuns:
         if self._fd < 0:
             self._open_file()
         if self._out == NULL:
-            self._out = <uint8_t *> self._allocate(NULL, 0, OUT_SIZE)
+            self._out = <uint8_t *> allocate(NULL, OUT_SIZE)
         if self.runs == room:
-            self._runs = <SortRun *> self._allocate(
-                self._runs, <size_t> room * sizeof(SortRun), <size_t> (2 * room + 16) * sizeof(SortRun)
-            )
+            self._runs = <SortRun *> allocate(self._runs, <size_t> (2 * room + 16) * sizeof(SortRun))
             self._run_room = 2 * room + 16
         self._sort()
         run.offset = self._file_size + <int64_t> self._out_used
@@ -586,8 +568,8 @@ cdef class SortedRuns:
         cdef int i, status, count = <int> self.runs
         self._end_merge()
         self._common = 0
-        self._cursors = <SortCursor *> self._try_allocate(NULL, 0, <size_t> count * sizeof(SortCursor))
-        self._heap = <int *> self._try_allocate(NULL, 0, <size_t> count * sizeof(int))
+        self._cursors = <SortCursor *> realloc(NULL, <size_t> count * sizeof(SortCursor))
+        self._heap = <int *> realloc(NULL, <size_t> count * sizeof(int))
         if self._cursors == NULL or self._heap == NULL:
             return self._failed(NO_MEMORY)
         for i in range(count):
@@ -597,7 +579,7 @@ cdef class SortedRuns:
             cursor.offset = self._runs[i].offset
             cursor.stop = cursor.offset + self._runs[i].length
             cursor.capacity = min(size, <size_t> self._runs[i].length)
-            cursor.buffer = <uint8_t *> self._try_allocate(NULL, 0, cursor.capacity)
+            cursor.buffer = <uint8_t *> realloc(NULL, cursor.capacity)
             status = self._load(cursor) if cursor.buffer != NULL else NO_MEMORY
             if status == 0 and cursor.record == NULL:
                 status = DAMAGED
@@ -618,9 +600,9 @@ cdef class SortedRuns:
     cdef void _end_merge(self) noexcept nogil:
         cdef int i
         for i in range(self._cursor_count):
-            self._free(self._cursors[i].buffer, self._cursors[i].capacity)
-        self._free(self._cursors, <size_t> self.runs * sizeof(SortCursor))
-        self._free(self._heap, <size_t> self.runs * sizeof(int))
+            free(self._cursors[i].buffer)
+        free(self._cursors)
+        free(self._heap)
         self._cursors, self._heap = NULL, NULL
         self._cursor_count = self._heap_count = 0
         self._given = -1
@@ -645,7 +627,7 @@ cdef class SortedRuns:
             cursor.begin = 0
             cursor.end = have
             if need > cursor.capacity:
-                larger = <uint8_t *> self._try_allocate(cursor.buffer, cursor.capacity, need)
+                larger = <uint8_t *> realloc(cursor.buffer, need)
                 if larger == NULL:
                     return NO_MEMORY
                 cursor.buffer = larger
@@ -684,7 +666,6 @@ cdef class SortedRuns:
         if top < 0:
             return False
         while self._heap_count and same_key(&self._cursors[self._heap[0]], &self._cursors[top]):
-            self.replaced += 1
             status = self._load(&self._cursors[self._heap[0]])
             if status:
                 return self._failed(status)
@@ -704,17 +685,14 @@ cdef class SortedRuns:
             if self._items:
                 self._spill()
             for i in range(self._block_count):
-                self._free(self._blocks[i].bytes, self._blocks[i].capacity)
+                free(self._blocks[i].bytes)
             self._block_count = 0
-            self._free(self._out, OUT_SIZE)
+            free(self._out)
             self._out = NULL
-        if self._state == ADDING:
-            self._replaced_before = self.replaced
         if self.runs:
             self._begin_merge()
         else:
             self._sort()
-        self.replaced = self._replaced_before
         self._state = READING
         self._pass += 1
         return 0
@@ -736,47 +714,26 @@ cdef class SortedRuns:
         """Add one item."""
         if PyBytes_GET_SIZE(key) > UINT32_MAX or PyBytes_GET_SIZE(payload) > UINT32_MAX:
             raise ValueError("a key and a payload have less than 4 GiB each")
-        self._enter()
-        try:
-            self.add(
-                <const uint8_t *> PyBytes_AS_STRING(key), <uint32_t> PyBytes_GET_SIZE(key),
-                <const uint8_t *> PyBytes_AS_STRING(payload), <uint32_t> PyBytes_GET_SIZE(payload),
-            )
-        finally:
-            self._busy = False
+        self.add(
+            <const uint8_t *> PyBytes_AS_STRING(key), <uint32_t> PyBytes_GET_SIZE(key),
+            <const uint8_t *> PyBytes_AS_STRING(payload), <uint32_t> PyBytes_GET_SIZE(payload),
+        )
 
     def __iter__(self):
         """Begin a pass: keys and payloads in the order of the keys."""
         cdef SortedItem item
         cdef int64_t number
-        cdef bint found
-        self._enter()
-        try:
-            with nogil:
-                self.rewind()
-        finally:
-            self._busy = False
+        self.rewind()
         number = self._pass
         while True:
             if number != self._pass:
                 raise RuntimeError("another pass has begun")
-            self._enter()
-            try:
-                found = self.next(&item)
-            finally:
-                self._busy = False
-            if not found:
+            if not self.next(&item):
                 return
             yield (
                 PyBytes_FromStringAndSize(<const char *> item.key, item.key_length),
                 PyBytes_FromStringAndSize(<const char *> item.payload, item.payload_length),
             )
-
-    cdef int _enter(self) except -1:
-        if self._busy:
-            raise RuntimeError("another thread is adding or reading items")
-        self._busy = True
-        return 0
 
 
 # Append bytes to a file in large pieces.
