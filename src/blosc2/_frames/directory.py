@@ -541,7 +541,7 @@ def _take_name(temporary: str, path: str, owner: Owner, *, replace: bool) -> Non
 class ReadOnlyDirectoryHandle(FrameHandle):
     """A directory frame that is only read."""
 
-    __slots__ = ("_head", "_identity", "_path")
+    __slots__ = ("_identity", "_path", "head")
 
     def __init__(self, path: str, options: HandleOptions) -> None:
         self._path = absolute_path(path)  # stays right when the process changes its working directory
@@ -550,7 +550,7 @@ class ReadOnlyDirectoryHandle(FrameHandle):
         self._show(found)
 
     def _show(self, found: Directory) -> None:
-        self._head, self._identity = found.head, found.identity
+        self.head, self._identity = found.head, found.identity
 
     @property
     def contiguous(self) -> bool:
@@ -558,7 +558,7 @@ class ReadOnlyDirectoryHandle(FrameHandle):
 
     def _is_current(self) -> bool:
         # The same bytes may name other chunk files: numbers are used again.
-        return head_identity(self._path) == self._identity and read_head(self._path) == self._head
+        return head_identity(self._path) == self._identity and read_head(self._path) == self.head
 
     def refresh(self) -> bool:
         """Take up the version that is on disk now; True when it is another one."""
@@ -613,7 +613,7 @@ class DirectoryHandle(Drafting, ReadOnlyDirectoryHandle):
                 self._show_published(head, files, owner)
             except BaseException as error:
                 if not is_published:
-                    take_back(self._path, self._head, written, owner)
+                    take_back(self._path, self.head, written, owner)
                 self._look_again(error)
                 raise
 
@@ -640,7 +640,7 @@ class DirectoryHandle(Drafting, ReadOnlyDirectoryHandle):
         self._files = files
         self._adopt(self._chunks.frame)
         self._identity = head_identity(self._path)
-        self._head = head  # last: a child that is forked before this knows that it is behind
+        self.head = head  # last: a child that is forked before this knows that it is behind
         for number in sorted(self._gone.difference(files.numbers.tolist())):
             # A file that cannot be removed takes disk space and does no harm.
             with contextlib.suppress(OSError):
@@ -649,7 +649,7 @@ class DirectoryHandle(Drafting, ReadOnlyDirectoryHandle):
         self._behind = False
 
     def _version(self) -> bytes:
-        return self._head
+        return self.head
 
     def _write_new(
         self, update: FrameUpdate, written: set[int], owner: Owner, syncs: SyncsBeside

@@ -244,9 +244,8 @@ def array_keywords(keywords: dict[str, Any]) -> ConstructorKeywords:
     """
     for name in keywords:
         if name not in ARRAY_KEYWORDS:
-            hint = f"; it belongs into cparams={{{name!r}: ...}}" if name in _CPARAMS else ""
             raise KeyError(
-                f"Only {list(ARRAY_KEYWORDS)} are supported as keyword arguments, and you passed {name!r}{hint}"
+                f"Only {list(ARRAY_KEYWORDS)} are supported as keyword arguments, and you passed {name!r}{_hint(name)}"
             )
     return _split(keywords)
 
@@ -265,8 +264,7 @@ def schunk_keywords(keywords: dict[str, Any]) -> ConstructorKeywords:
     """
     for name in keywords:
         if name not in SCHUNK_KEYWORDS:
-            hint = f"; it belongs into cparams={{{name!r}: ...}}" if name in _CPARAMS else ""
-            raise ValueError(f"{name} is not supported as keyword argument{hint}")
+            raise ValueError(f"{name} is not supported as keyword argument{_hint(name)}")
     cparams = keywords.get("cparams")
     if cparams is not None:
         cparams_from(cparams)  # only to refuse it now, while nothing has been created
@@ -291,7 +289,8 @@ def dparams_keywords(keywords: dict[str, Any]) -> DParams:
     return dparams_from(_either(keywords, "dparams"))
 
 
-_CPARAMS = tuple(item.name for item in fields(CParams))
+def _hint(name: str) -> str:
+    return f"; it belongs into cparams={{{name!r}: ...}}" if name in _NAMES else ""
 
 
 def _split(keywords: dict[str, Any]) -> ConstructorKeywords:

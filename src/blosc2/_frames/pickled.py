@@ -37,7 +37,7 @@ def version_of(handle: FrameHandle) -> FrameVersion | None:
     if handle.locking:
         return None
     if isinstance(handle, _frames.ReadOnlyDirectoryHandle):
-        return len(handle._head), crc32c(handle._head)
+        return len(handle.head), crc32c(handle.head)
     frame = handle.published
     source = frame.source
     there = remote_version(source)
