@@ -78,7 +78,7 @@ class DirectoryBackend(TieredBackend):
         self._unsettled = Unsettled()
         # Whether the directory was there before this backend wrote anything, and its identity when it was read.
         self.was_there = False
-        self._seen: tuple[int, ...] | None = None
+        self.seen: tuple[int, ...] | None = None
         # Identity of the file of embedded values when they were read last, even if not shown.
         self._latest: tuple[int, ...] | None = None
         self._read_at = 0
@@ -116,7 +116,7 @@ class DirectoryBackend(TieredBackend):
 
     def embed_byte_range(self) -> ByteRange:
         # Before it is read: a change meanwhile is then noticed too.
-        self._seen, self._read_at = file_identity(self.root), time.time_ns()
+        self.seen, self._read_at = file_identity(self.root), time.time_ns()
         self._latest = file_identity(self.embed_file.path)
         self.embed_file.was_read(self._latest)
         self.new_entries = None
@@ -135,7 +135,7 @@ class DirectoryBackend(TieredBackend):
         if entries is not None or embedded is None:
             embedded = self._written(self.embed_byte_range(), entries)
         else:
-            self._seen, self._read_at, self._latest = file_identity(self.root), time.time_ns(), self.identity
+            self.seen, self._read_at, self._latest = file_identity(self.root), time.time_ns(), self.identity
             self.embed_file.behind = self.behind = False
         self.embedded, self._newer, self._listings, self.replaces = embedded, None, [], False
 
@@ -156,10 +156,10 @@ class DirectoryBackend(TieredBackend):
         return byte_range[0], 0, -1
 
     def shown(self) -> tuple[Any, ...]:
-        return super().shown(), self._seen, self._embed_source, self.embed_file.state()
+        return super().shown(), self.seen, self._embed_source, self.embed_file.state()
 
     def show(self, shown: tuple[Any, ...]) -> None:
-        common, self._seen, self._embed_source, state = shown
+        common, self.seen, self._embed_source, state = shown
         self.embed_file.bring_back(state)
         super().show(common)
 
@@ -383,7 +383,7 @@ class DirectoryBackend(TieredBackend):
     def mark(self) -> None:
         """Change the directory's time, so that readers notice a new version, however coarse times are."""
         with suppress(OSError):
-            before = 0 if self._seen is None else self._seen[3]
+            before = 0 if self.seen is None else self.seen[3]
             self.owner.utime(self.root)
             for later in (1, _TICK // 3, _TICK):
                 status = os.stat(self.root)
@@ -394,7 +394,7 @@ class DirectoryBackend(TieredBackend):
     def mark_leaf(self) -> None:
         """Mark it after publishing one leaf: this store goes on showing its version."""
         self.mark()
-        self._seen, self._read_at = file_identity(self.root), time.time_ns()
+        self.seen, self._read_at = file_identity(self.root), time.time_ns()
 
     def cut_tail(self) -> None:
         """Cut off an unfinished append after the embedded values; nothing is ever appended to leaves."""
@@ -426,12 +426,12 @@ class DirectoryBackend(TieredBackend):
         header = b"" if self.embedded is None else self.embedded.frame.header_bytes()
         changed = (
             self.behind
-            or (self._seen, self.identity) != (file_identity(self.root), file_identity(path))
+            or (self.seen, self.identity) != (file_identity(self.root), file_identity(path))
             or not begins_with(path, header)
         )
         files = self.files.listed
         self._forget()
-        if not changed and files is not None and self._seen is not None and self._read_at - self._seen[3] < _TICK:
+        if not changed and files is not None and self.seen is not None and self._read_at - self.seen[3] < _TICK:
             # Read so soon after it was changed that its time would be the same after another change.
             self.files.table()
             changed = self.files.listed != files

@@ -44,7 +44,7 @@ class EmbeddedBackend(Backend):
 
     suffix = ".b2e"
     lists_cheaply = all_or_none = True
-    _shown = (*Backend._shown, "_identity")
+    _shown = (*Backend._shown, "identity")
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class EmbeddedBackend(Backend):
         if how.mode != "r":
             import_now("blosc2._backends.embedded")
         # Identity of the file when it was last read or written here.
-        self._identity: tuple[int, ...] | None = None
+        self.identity: tuple[int, ...] | None = None
         self._file = None if root is None or lock is None else frames.file.EmbeddedFile(root, lock)
         # What was published and is not shown yet: the map of values, or in memory the whole frame.
         self._entries: dict[str, dict[str, Any]] | None = None
@@ -128,7 +128,7 @@ class EmbeddedBackend(Backend):
         self.embedded, self.replaces = embedded, False
         self._listings = []
         source = embedded.frame.source
-        self._identity = source.identity
+        self.identity = source.identity
         if self._file is not None:
             self._file.was_read(source.identity)
         if self.advice is not None and source.advice != self.advice:
@@ -145,7 +145,7 @@ class EmbeddedBackend(Backend):
         if path is None or (identity is None and before is None):
             return False
         header = b"" if before is None else before.frame.header_bytes()
-        if identity == self._identity and not self.behind and begins_with(path, header):
+        if identity == self.identity and not self.behind and begins_with(path, header):
             return False
         self._load(None if before is None else before.frame.source)
         after = self.embedded
@@ -164,7 +164,7 @@ class EmbeddedBackend(Backend):
     def cut_tail(self) -> None:
         if self._file is not None and self.embedded is not None and self.lock is not None and self.lock.held:
             self._file.cut_tail(self.embedded.frame)
-            self._identity = self._file.identity
+            self.identity = self._file.identity
 
     def close(self) -> None:
         """Let go of the frame; leaves that need it keep it."""

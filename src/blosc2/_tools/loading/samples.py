@@ -337,7 +337,7 @@ class StoreLeaves:
         self._shown = self._stamp()
         self._in_files = store._owner._backend.suffix == ".b2d"
         # Of the time when the store was opened: it shows embedded values of then.
-        self._folder = store._owner._backend._seen[:2] if self._in_files else None  # type: ignore[attr-defined]
+        self._folder = store._owner._backend.seen[:2] if self._in_files else None  # type: ignore[attr-defined]
         self._made = time.time_ns()
         if self._in_files:
             time.sleep(_TICK)
@@ -360,7 +360,7 @@ class StoreLeaves:
         source = self.store._source
         there = None if source is None else remote_version(source)
         # type: each backend has it
-        return self.store._owner._backend._identity if there is None else there  # type: ignore[attr-defined]
+        return self.store._owner._backend.identity if there is None else there  # type: ignore[attr-defined]
 
     def _folder_now(self) -> tuple[int, ...] | None:
         """Device and inode of the folder of a `.b2d`: its leaves are opened by their paths, whatever lies there."""
