@@ -25,7 +25,7 @@ else:
         "atomic_file": "FileMoves Lock NewFile remove_leftovers temporary_name through_link",
         "blocks": "as_block",
         "copies": (
-            "BUDGET ByteRange Compaction DrawnChunk Part Progress Spool Spooled TemporaryFile "
+            "BUDGET ByteRange ChunkBuffer Compaction DrawnChunk Part Progress Spool Spooled TemporaryFile "
             "check_unchanged checked_parts checked_pieces held pieces_of waiting_items write_parts"
         ),
         "identity": (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import io
 import os
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 from blosc2 import _frames
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
-from blosc2._files import NewFile, write_parts
+from blosc2._files import ChunkBuffer, NewFile, write_parts
 from blosc2._frames.changeable import FileHandle, MemoryHandle
 from blosc2._frames.checksums import check_chunks, parts_with_checksums
 from blosc2._frames.handle import FrameHandle, HandleOptions, open_frame
@@ -20,7 +19,7 @@ from blosc2._frames.header_fields import is_directory_frame
 from blosc2._frames.update import FrameContent, FrameUpdate, all_chunks, write_chunks, write_content, write_frame
 from blosc2._options import check_locking, check_new_modes, tell_of_mapping
 from blosc2.exceptions import ExistingFileError
-from blosc2.storage import Storage
+from blosc2.storage import MAX_OVERHEAD, Storage
 
 
 def check_target(storage: Storage, what: str) -> None:
@@ -66,10 +65,10 @@ def _handle_in_memory(frame: Frame, storage: Storage, options: HandleOptions) ->
 
 def _in_memory(content: FrameContent) -> Frame:
     fields, metalayers, vlmeta, chunks, count, nbytes = content
-    buffer = io.BytesIO()
+    buffer = ChunkBuffer(nbytes + MAX_OVERHEAD * count)
     offsets, _ = write_chunks(buffer.write, chunks)
     entries: Any = offsets[0] if len(offsets) == 1 and offsets[0] < 0 else np.array(offsets, np.int64)
-    source = Source.of_buffer(buffer.getvalue())
+    source = Source.of_buffer(buffer.stored())
     return Frame.assemble(source, entries, count, nbytes, fields.chunksize, fields, metalayers, vlmeta)
 
 
