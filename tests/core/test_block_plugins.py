@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._frames.handle import make_plugin
 
 ZFP: dict[str, Any] = {
     "codec": blosc2.Codec.ZFP_RATE, "codec_meta": 50, "filters": [], "filters_meta": [],
@@ -25,33 +24,6 @@ def array_of(cparams: dict[str, Any], **more: Any) -> blosc2.NDArray:
     if cparams is NDLZ:
         items = (items * 50).astype("u1")
     return blosc2.asarray(items, chunks=(32, 32), blocks=(16, 16), cparams=cparams, **more)
-
-
-@pytest.mark.parametrize("cparams", [ZFP, NDLZ], ids=["zfp", "ndlz"])
-def test_checking_leaves_a_frame_as_others_read_it(cparams: dict[str, Any], source: str | None, tmp_path: Path) -> None:
-    path = str(tmp_path / "a.b2z")
-    with blosc2.DictStore(path, mode="w") as store:
-        store["/a"] = array_of(cparams)
-    with blosc2.open(path, mmap_mode=source) as store:
-        for array in (store["/a"], array_of(cparams)):
-            frame = array._handle.frame
-            plugin = frame.plugin
-            assert plugin is not None
-            assert array.check().ok
-            assert frame.plugin is plugin
-            frame.set_plugin(make_plugin(frame))
-            assert frame.plugin is plugin
-
-
-def test_checking_gives_a_frame_nothing(source: str | None, tmp_path: Path) -> None:
-    """A super-chunk that has no plugin, so that its chunks are not decoded, has none later."""
-    path = tmp_path / "a.b2frame"
-    path.write_bytes(array_of(ZFP).to_cframe().replace(b"\xa4b2nd", b"\xa4b3nd"))
-    for schunk in (blosc2.open(str(path), mmap_mode=source), blosc2.schunk_from_cframe(path.read_bytes())):
-        frame = schunk._handle.frame
-        schunk.check()
-        assert frame.needs_geometry
-        assert frame.plugin is None
 
 
 def test_threads_read_while_others_check() -> None:

@@ -74,15 +74,6 @@ def test_entries_together_stay_within_the_rule(tmp_path: Path, source: str | Non
     assert answer["memory"] <= allowed(path.stat().st_size) + SLACK
 
 
-def test_values_of_one_byte_are_read() -> None:
-    """Small entries are special chunks at times, and values."""
-    schunk = blosc2.SChunk(chunksize=1, meta={"vlarray": {"version": 1, "serializer": "msgpack"}},
-                           cparams={"typesize": 1})  # fmt: skip
-    schunk.append_data(b"\0")
-    schunk.fill_special(2, blosc2.SpecialValue.ZERO)
-    assert blosc2.from_cframe(schunk.to_cframe())[:] == [0, 0, 0]
-
-
 @needs_proc
 @pytest.mark.parametrize(("nbytes", "blocksize", "count"), [(BIG, 1 << 28, 20), (1 << 20, 1 << 19, 2000)])
 def test_runs_take_no_memory(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ import blosc2
 from blosc2 import Codec, Filter
 from blosc2._core.codec import thread_pool
 from blosc2._frames import parameters
-from blosc2._options import compress, compressed, encoding_of
+from blosc2._options import compressed
 
 SIZE = 5 << 18  # more than the bytes from which blocks are shared, whatever the codec
 
@@ -102,27 +101,6 @@ def test_appended_chunks() -> None:
     assert made[0] == made[1]
 
 
-def test_assigned_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    shared = []
-
-    def counted(*args: Any) -> Any:
-        shared.append(args)
-        return compressed(*args)
-
-    monkeypatch.setattr(parameters, "compressed", counted)
-    data = items("mixed", "u1").tobytes()[:SIZE]
-    made = []
-    for nthreads in (1, 4):
-        schunk = blosc2.SChunk(chunksize=len(data), cparams={"nthreads": nthreads, "typesize": 1})
-        schunk.append_data(bytes(len(data)))
-        shared.clear()
-        schunk[10 : 2 * len(data)] = data + data[10:]  # into a chunk that is there, and into a new one
-        assert len(shared) == (2 if nthreads == 4 else 0)
-        assert schunk[:] == bytes(10) + data + data[10:]
-        made.append(schunk.to_cframe())
-    assert made[0] == made[1]
-
-
 @pytest.mark.parametrize("size", [64 << 10, (64 << 10) + 5, 1_500_000])
 @pytest.mark.parametrize("codec", [Codec.BLOSCLZ, Codec.LZ4, Codec.LZ4HC, Codec.ZLIB, Codec.ZSTD])
 def test_one_buffer(codec: Codec, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,60 +129,3 @@ def test_compress_takes_the_threads_that_are_set() -> None:
     finally:
         blosc2.set_nthreads(before)
     assert blosc2.decompress(one) == data
-
-
-def test_an_object_of_one_chunk() -> None:
-    made = []
-    for nthreads in (1, 4):
-        objects = blosc2.ObjectArray(cparams={"nthreads": nthreads})
-        objects.append(items("mixed", "u1").tobytes())
-        made.append(objects.to_cframe())
-    assert made[0] == made[1]
-
-
-@pytest.mark.parametrize("nthreads", [1, 2, 3, 4])
-@pytest.mark.parametrize("chunk_nbytes", [1 << 10, 700_000, 819_200, 3 << 20, 9 << 20])
-def test_no_thread_of_a_batch_is_idle(chunk_nbytes: int, nthreads: int) -> None:
-    """A batch of 5 chunks takes two threads as long as one of 6."""
-
-    class Recorder:
-        tasks = 101
-        encoding = encoding_of(blosc2.CParams(), 1, 0)
-        taken: ClassVar[list[int]] = []
-
-        def limit(self, first: int, stop: int) -> None:
-            self.taken.append(stop - first)
-
-        def run(self, threads: int = 1) -> None:
-            pass
-
-        def finish(self) -> None:
-            pass
-
-        def take_buffers(self) -> dict[int, bytes]:
-            return {}
-
-    recorder: Any = Recorder()
-    recorder.taken.clear()
-    assert not any(compress(recorder, chunk_nbytes, nthreads))
-    assert sum(recorder.taken) == 101
-    assert not any(count % nthreads for count in recorder.taken[:-1])
-
-
-def test_threads_at_once() -> None:
-    """Several threads that each have one chunk compressed by several."""
-    values = [items("mixed", "<f4") + np.float32(n) for n in range(4)]
-    expected = [blosc2.asarray(v, cparams={"nthreads": 1}, chunks=v.shape, blocks=(4096,)).to_cframe() for v in values]
-    found: dict[int, list[bytes]] = {n: [] for n in range(4)}
-
-    def run(n: int) -> None:
-        for _ in range(5):
-            array = blosc2.asarray(values[n], cparams={"nthreads": 4}, chunks=values[n].shape, blocks=(4096,))
-            found[n].append(array.to_cframe())
-
-    threads = [threading.Thread(target=run, args=(n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert all(set(made) == {expected[n]} for n, made in found.items())

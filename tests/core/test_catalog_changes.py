@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 from fixture_kit.catalogs import (
     NAME,
-    SKIPPED,
-    SUFFIXES,
     archive_at,
     catalog_of,
     check_descriptions,
@@ -26,12 +24,6 @@ from fixture_kit.catalogs import (
 
 import blosc2
 from blosc2._backends.zip import publishing as zip_backend
-from blosc2._core.io.source import Source
-from blosc2._core.keys.keytable import KeyTable
-from blosc2._core.leaves.catalog_writer import catalog_in_memory, set_slots_budget, write_cataloged
-from blosc2._core.zip.archive import Archive
-from blosc2._core.zip.archive_writer import ArchiveWriter
-from blosc2._frames.dtypes import parse_dtype
 
 
 @pytest.fixture(autouse=True)
@@ -77,14 +69,6 @@ def test_another_program_packs_anew(tmp_path: Path, source: str | None, order: s
     assert catalog_of(path) is None
     expect_after(path, values, source)
     assert zipfile.ZipFile(path).namelist().count(NAME) == 1
-
-
-def test_another_program_writes_the_directory_anew(tmp_path: Path, source: str | None) -> None:
-    values = values_of(10)
-    path = make(tmp_path / "s.b2z", values)
-    with zipfile.ZipFile(path, "a") as z:
-        z.comment = b"looked at"
-    expect_after(path, values, source)
 
 
 def test_a_renamed_record(tmp_path: Path, source: str | None) -> None:
@@ -241,50 +225,6 @@ def test_more_kinds_than_are_kept(tmp_path: Path) -> None:
     assert check_descriptions(path) == 4097
 
 
-def test_a_catalog_in_memory(tmp_path: Path) -> None:
-    """The same that a file would have, for an archive that has none."""
-    path = make(tmp_path / "s.b2z", values_of(40), blosc2.DictStore)
-    written = catalog_of(path)
-    assert written is not None
-    archive = Archive(Source.open(str(path)), False)
-    made = catalog_in_memory(KeyTable.of_archive(archive, SUFFIXES, SKIPPED), parse_dtype)
-    assert made is not None
-    assert [made.description(n) for n in range(40)] == [written.description(n) for n in range(40)]
-    assert (made.count, made.groups, made.hidden, made.undescribed) == (40, written.groups, 0, 0)
-    assert catalog_in_memory(KeyTable.of_keys([]), parse_dtype) is None
-
-
-# ---------------------------------------------------------------------- the hash, in parts
-def test_a_hash_that_is_written_in_parts(tmp_path: Path) -> None:
-    names = [f"/g{n % 13}/leaf {n}" for n in range(20_000)]
-    written = []
-    before = set_slots_budget(1)
-    try:
-        for budget in (1, 100_000, before):
-            set_slots_budget(budget)
-            path = tmp_path / f"{budget}.b2z"
-            with path.open("wb") as file:
-                writer = ArchiveWriter(file.fileno(), 0, 8, file_checksum=0)
-                for name in names:
-                    writer.append(name[1:].encode() + b".b2nd", b"", description=b"")
-                runs, others = writer.collect()
-                write_cataloged(writer, None, runs, others, b"embed.b2e")
-                writer.write_end()
-            written.append(path)
-    finally:
-        set_slots_budget(before)
-    for path in written:
-        archive = archive_at(path)
-        assert archive.catalog is not None
-        # More slots than fit into the smallest part, several times.
-        assert archive.catalog.slot_count > 4 * 8192
-        table = KeyTable.of_archive(archive, SUFFIXES, SKIPPED)
-        assert table.sound() is table
-        for name in names:
-            assert archive.name_at(table.find(name)) == name[1:] + ".b2nd"
-            assert table.find(name + " ") == -1
-
-
 # ---------------------------------------------------------------------- changes
 @pytest.mark.parametrize("seed", range(8))
 def test_against_a_dictionary(tmp_path: Path, seed: int, source: str | None) -> None:
@@ -351,33 +291,3 @@ def test_against_a_dictionary(tmp_path: Path, seed: int, source: str | None) -> 
     store.close()
     compare(path, now, source)
     assert check_of(path) == []
-
-
-def test_an_emptied_store(tmp_path: Path) -> None:
-    path = make(tmp_path / "s.b2z", values_of(5))
-    with blosc2.DictStore(str(path), mode="a") as store:
-        for key in list(store):
-            del store[key]
-    compare(path, {})
-    with blosc2.DictStore(str(path), mode="a") as store:
-        store["/a"] = np.arange(3)
-    compare(path, {"/a": np.arange(3)})
-    assert catalog_of(path) is not None
-
-
-@pytest.mark.local
-def test_a_reader_keeps_its_version(tmp_path: Path, source: str | None) -> None:
-    values = values_of(20)
-    path = make(tmp_path / "s.b2z", values)
-    reader = blosc2.DictStore(str(path), mode="r", mmap_mode=source)
-    with blosc2.DictStore(str(path), mode="a") as store:
-        for key in list(store)[::2]:
-            del store[key]
-        store["/new"] = [1]
-    assert list(reader) == sorted(values)
-    assert "/new" not in reader
-    for key, value in values.items():
-        np.testing.assert_array_equal(reader[key][()], value)
-    assert reader.refresh()
-    assert list(reader) == sorted([*sorted(values)[1::2], "/new"])
-    reader.close()

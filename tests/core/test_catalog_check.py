@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,12 +15,10 @@ from fixture_kit.catalogs import (
     PAGE,
     Forgery,
     about_catalog,
-    answers,
     archive_at,
     catalog_of,
     check_of,
     compare,
-    full_tree,
     leaf_bytes,
     lie,
     make,
@@ -43,22 +40,10 @@ def _always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def full(tmp_path: Path) -> Path:
-    return full_tree(tmp_path / "full.b2z")
-
-
-@pytest.fixture
 def forgery(tmp_path: Path, source: str | None) -> Iterator[Forgery]:
     made = Forgery(tmp_path / "forged.b2z", source)
     yield made
     made.close()
-
-
-def test_check_of_what_is_right(full: Path) -> None:
-    report = blosc2.check(full)
-    assert report.ok
-    assert not report.notes
-    assert not report.unverified
 
 
 @pytest.mark.parametrize("value", [1, "text", {"a": [1, 2]}])
@@ -162,12 +147,6 @@ def test_salvage_takes_no_catalog_for_a_leaf(tmp_path: Path, damage: str) -> Non
     path.write_bytes(data)
     blosc2.salvage(path, tmp_path / "out.b2z")
     compare(tmp_path / "out.b2z", values)
-
-
-def test_copies_have_their_own(full: Path, tmp_path: Path) -> None:
-    shutil.copy(full, tmp_path / "copy.b2z")
-    assert answers(tmp_path / "copy.b2z") == answers(full)
-    assert catalog_of(tmp_path / "copy.b2z") is not None
 
 
 def test_a_dtype_that_is_none_is_asked_of_the_leaf(tmp_path: Path, source: str | None) -> None:

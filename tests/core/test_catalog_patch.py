@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +30,6 @@ def _always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def value(n: int) -> Any:
     return np.zeros(SHAPES[n % len(SHAPES)], DTYPES[n % len(DTYPES)])
-
-
-def seeds(path: Path) -> tuple[int, int]:
-    catalog = catalog_of(path)
-    assert catalog is not None
-    return catalog.seed0, catalog.seed1
 
 
 def groups_of(keys: Any) -> set[str]:
@@ -107,64 +100,6 @@ def test_any_changes(
             store = blosc2.DictStore(str(path), mode="a")
     store.close()
     compare(path, model)
-
-
-@pytest.mark.parametrize("number", [255, 256, 257, 700, 5000])
-def test_a_tree_that_changes_little_at_a_time(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Around the number of leaves from which on there is a catalog, and across pages and tallies."""
-    monkeypatch.setattr(zip_backend, "CATALOG_LEAST", 256)
-    rng = random.Random(number)
-    path = tmp_path / "s.b2z"
-    model = {f"/g{n % 3}/h{n % 7}/k{n}": np.full(3, n, "i4") for n in range(number)}
-    with blosc2.TreeStore(str(path), mode="w") as store:
-        store.update(model)
-    kept = 0
-    with blosc2.TreeStore(str(path), mode="a") as store:
-        for turn in range(12):
-            before = seeds(path) if len(model) >= 256 else None
-            for _ in range(rng.randrange(1, 12)):
-                what, key = rng.randrange(4), rng.choice(sorted(model))
-                if what == 0:
-                    del store[key], model[key]
-                elif what == 1:
-                    store[key] = model[key] = np.full(rng.randrange(1, 4), turn, "f8")
-                elif what == 2:
-                    store[f"/g{turn}/new/k{rng.random()}"] = model[f"/g{turn}/new/k"] = np.zeros(2)
-                    del store[next(k for k in store if k.startswith(f"/g{turn}/new/k0."))], model[f"/g{turn}/new/k"]
-                else:
-                    store[f"/g1/h{turn}/n{turn}"] = model[f"/g1/h{turn}/n{turn}"] = np.full(4, turn, "u1")
-            if turn == 5:
-                store.get_subtree("/g1").attrs["note"] = turn
-            store.flush()
-            if len(model) >= 260:
-                check_catalog(path, {*model, "/g1/__vlmeta__"} if turn >= 5 else model)
-                kept += before == seeds(path)
-            assert blosc2.check(str(path)).ok
-    if number >= 700:
-        assert kept == 12  # none of them made anew
-    with blosc2.TreeStore(str(path), mode="r") as store:
-        assert {key for key in store if not isinstance(store[key], blosc2.TreeStore)} == set(model)
-        for key, leaf in model.items():
-            np.testing.assert_array_equal(store[key][()], leaf)
-
-
-def test_a_hash_that_gets_too_full_is_made_anew(tmp_path: Path) -> None:
-    path = make(tmp_path / "s.b2z", {f"/k{n}": value(0) for n in range(400)})
-    model = {f"/k{n}": None for n in range(400)}
-    first = seeds(path)
-    found = []
-    with blosc2.DictStore(str(path), mode="a") as store:
-        for turn in range(8):
-            for n in range(20):
-                store[f"/new{turn}-{n}"] = value(n)
-                model[f"/new{turn}-{n}"] = None
-            store.flush()
-            check_catalog(path, model)
-            found.append(seeds(path))
-    # 400 paths with 700 homes: up to 466 of them.
-    assert found[:3] == [first] * 3
-    assert found[3] != first
-    assert found[3:6] == [found[3]] * 3
 
 
 def test_what_the_catalog_claims_wrongly_is_not_kept(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ import pytest
 
 import blosc2
 from blosc2 import SChunk
-from blosc2._core.codec.codec import decode_bytes
 from blosc2._core.frame.frame_writer import pack_index
 from blosc2.exceptions import FormatError
 
@@ -189,8 +188,3 @@ def test_tables_of_another_length(tmp_path: Path) -> None:
     name.write_bytes(head)
     with pytest.raises(FormatError, match="16 bytes for 3 chunks"):
         blosc2.open(str(path))
-
-
-def test_tables_hold_what_they_are_made_of() -> None:
-    table = np.arange(5)
-    assert np.array_equal(np.frombuffer(decode_bytes(pack_index(table, 5)), "<i8"), table)

@@ -11,15 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fixture_kit import manifest
-from fixture_kit.cases import CODECS, FILTERS
 from fixture_kit.isolated import environment
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import blosc2
-from blosc2 import Codec, Filter, SplitMode
-from blosc2._core.codec import codec
+from blosc2 import Codec, Filter
 from blosc2._core.codec.codec import Encoder, Encoding, decode_bytes
 from blosc2.exceptions import FormatError
 
@@ -137,13 +134,6 @@ def test_chunks_that_are_refused(data: bytes, text: str) -> None:
     assert (caught.value.path, caught.value.key, caught.value.offset) == ("file", "/k", 77)
 
 
-def test_a_bound_on_what_a_chunk_may_hold() -> None:
-    data = chunk(nbytes=1000, special=0x10)
-    assert decode_bytes(data, 1000) == bytes(1000)
-    with pytest.raises(FormatError, match="as many bytes"):
-        decode_bytes(data, 999)
-
-
 # --------------------------------------------------------------------- encoding
 
 
@@ -153,71 +143,6 @@ def encoding(**more: Any) -> Encoding:
         "filters": (0, 0, 0, 0, 0, 1), "filters_meta": (0,) * 6,
     }  # fmt: skip
     return Encoding(**{**fields, **more})
-
-
-def six(values: list[int]) -> tuple[int, ...]:
-    return tuple(values + [0] * (6 - len(values)))
-
-
-@pytest.mark.parametrize("which", CODECS)
-@pytest.mark.parametrize("filters", FILTERS, ids=str)
-def test_every_codec_and_filter_there_and_back(which: Codec, filters: list[Filter]) -> None:
-    rng = np.random.default_rng(5)
-    for typesize in (1, 2, 3, 8, 17):
-        metas = six([typesize if f is Filter.BYTEDELTA else 0 for f in filters])
-        for size in (0, 1, 31, 33, 100, 5000):
-            data = (rng.integers(0, 5, size * typesize) * 50).astype(np.uint8).tobytes()
-            for clevel in (0, 1, 9):
-                for blocksize in (0, 16 * typesize):
-                    how = encoding(codec=which.value, clevel=clevel, typesize=typesize, blocksize=blocksize,
-                                   filters=six([f.value for f in filters]), filters_meta=metas)  # fmt: skip
-                    assert decode_bytes(Encoder(how).encode_bytes(data)) == data
-
-
-@pytest.mark.parametrize("which", [Codec.ZSTD, Codec.LZ4, Codec.LZ4HC])
-def test_dictionaries_and_what_follows_them(which: Codec) -> None:
-    """A context that has seen a dictionary must not use it for the next chunk."""
-    words = b"the quick brown fox jumps over the lazy dog; " * 3
-    data = [np.roll(np.resize(np.frombuffer(words, np.uint8), 20000), n).tobytes() for n in range(6)]
-    plain = Encoder(encoding(codec=which.value, typesize=1, blocksize=1000, filters=(0,) * 6))
-    shared = Encoder(encoding(codec=which.value, typesize=1, blocksize=1000, filters=(0,) * 6, use_dict=True))
-    stored = [(shared if n % 2 else plain).encode_bytes(content) for n, content in enumerate(data)]
-    assert [c[31] & 1 for c in stored] == [0, 1] * 3
-    for _ in range(3):
-        for n in (1, 0, 3, 3, 2, 5, 4):
-            assert decode_bytes(stored[n]) == data[n]
-
-
-@pytest.mark.parametrize("splitmode", list(SplitMode))
-def test_split_modes(splitmode: SplitMode) -> None:
-    data = np.arange(3000, dtype="<i8").tobytes()
-    for which in (Codec.BLOSCLZ, Codec.LZ4, Codec.ZSTD):
-        stored = Encoder(encoding(codec=which.value, typesize=8, splitmode=splitmode.value)).encode_bytes(data)
-        assert decode_bytes(stored) == data
-        if splitmode in (SplitMode.ALWAYS_SPLIT, SplitMode.NEVER_SPLIT):
-            assert bool(stored[2] & 0x10) is (splitmode is SplitMode.NEVER_SPLIT)
-
-
-def test_lossy_filters_keep_what_they_say() -> None:
-    values = np.random.default_rng(2).random(1000).astype("<f4")
-    how = encoding(filters=(Filter.TRUNC_PREC.value, 1, 0, 0, 0, 0), filters_meta=(10, 0, 0, 0, 0, 0))
-    got = np.frombuffer(decode_bytes(Encoder(how).encode_bytes(values.tobytes())), "<f4")
-    assert 0 < np.abs(got / values - 1).max() <= 2.0**-10
-
-
-def test_zeros_become_special_unless_nothing_is_compressed() -> None:
-    assert len(Encoder(encoding()).encode_bytes(bytes(4000))) == 32
-    assert len(Encoder(encoding(clevel=0)).encode_bytes(bytes(4000))) == 4032
-
-
-def test_one_encoder_many_sizes() -> None:
-    encoder = Encoder(encoding(typesize=1))
-    rng = np.random.default_rng(8)
-    for size in (5, 100000, 3, 0, 70000, 1):
-        data = rng.integers(0, 3, size).astype(np.uint8).tobytes()
-        assert decode_bytes(encoder.encode_bytes(data)) == data
-    with pytest.raises((ValueError, BufferError, TypeError)):
-        encoder.encode_bytes(memoryview(bytes(16))[::2])
 
 
 @settings(max_examples=400, deadline=None)
@@ -251,27 +176,6 @@ def test_chunks_and_blocks_that_end_inside_an_item(
         assert decode_bytes(encoder.encode_bytes(data)) == data
 
 
-def test_decoding_in_many_threads() -> None:
-    rng = np.random.default_rng(4)
-    data = [rng.integers(0, 9, 30000).astype(np.uint8).tobytes() for _ in range(6)]
-    stored = [
-        Encoder(encoding(codec=which, typesize=1, blocksize=3000, use_dict=which == 5)).encode_bytes(content)
-        for which, content in zip((0, 1, 2, 4, 5, 5), data, strict=True)
-    ]
-    wrong: list[int] = []
-
-    def work(seed: int) -> None:
-        wrong.extend(n for n in [(seed * k) % 6 for k in range(60)] if decode_bytes(stored[n]) != data[n])
-        codec.free_idle()
-
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(1, 7)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
-
-
 def test_codecs_and_filters_that_work_on_array_blocks(source: str | None, tmp_path: Any) -> None:
     rng = np.random.default_rng(6)
     items = np.kron(rng.integers(0, 9, (6, 8)), np.ones((8, 8), int)).astype("u1")
@@ -293,29 +197,6 @@ def test_codecs_and_filters_that_work_on_array_blocks(source: str | None, tmp_pa
         changed = blosc2.open(path, mode="a")
         changed[2:5, 3:9] = values[2:5, 3:9]
         np.testing.assert_allclose(blosc2.open(path)[...], values, atol=0.1)
-
-
-def test_the_fixtures_name_no_codec_that_is_not_built_in() -> None:
-    named = {entry["codec"] for entry in manifest.files("ndarray", "schunk") if "codec" in entry}
-    assert {name for name in named if Codec[name].value < 32} <= {member.name for member in CODECS}
-    assert {"blosclz", "lz4", "lz4hc", "zlib", "zstd"} <= set(codec.compressor_names())
-    assert codec.library_info("zstd") is not None
-    assert codec.library_info("nothing") is None
-    assert tuple(int(n) for n in codec.library_version.split(".")[:3]) >= codec.MINIMUM_LIBRARY
-
-
-#: See chunk_errors.h.
-NO_MEMORY = -117
-
-
-def test_reasons_are_words() -> None:
-    for status in sorted({*range(-121, -100), -1, -11, -999} - {NO_MEMORY}):
-        assert len(codec.reason(status)) > 10
-    with pytest.raises(MemoryError, match="not enough memory"):  # which says nothing of the chunk
-        codec.reason(NO_MEMORY)
-    # Of a library without some codec: the file is not damaged.
-    assert "built without" in codec.reason(-7)
-    assert "damaged" not in codec.reason(-7)
 
 
 # --------------------------------------------------------------------- the environment

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
-import msgpack
 import numpy as np
 import pytest
-from fixture_kit import claims, manifest
+from fixture_kit import claims
 
 import blosc2
-from blosc2._core.codec.codec import Encoding
 from blosc2._core.frame.frame import Frame
-from blosc2._core.frame.frame_writer import header_length, pack_header, pack_index, pack_trailer, special_chunk
 from blosc2._core.io.source import Source
 from blosc2._frames.handle import vlmeta_chunk
 from blosc2._frames.metadata import pack
@@ -108,112 +103,6 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Maker:
 # --------------------------------------------------------------------- reading
 
 
-def test_a_frame_by_hand(make: Maker) -> None:
-    parts = Parts()
-    parts.meta = {"one": b"\x01", "zwei": b"\xa1x"}
-    parts.vlmeta = {"v": raw_chunk(b"\x07"), "日本": raw_chunk(b"\xc0")}
-    parts.gap = b"gap"
-    data = parts.join()
-    for before, behind in ((b"", b""), (b"before", b"behind")):
-        frame = Frame.open(make(before + data + behind), len(before), key="/k")
-        assert (frame.offset, frame.key, frame.frame_len) == (len(before), "/k", len(data))
-        assert (frame.nbytes, frame.chunksize, frame.typesize, frame.blocksize) == (12, 8, 1, 0)
-        assert (frame.cbytes, frame.nchunks, frame.stored_nbytes) == (32 + 8 + 32 + 4, 2, 32 + 8 + 32 + 4)
-        assert (frame.flags, frame.variable, frame.vlblocks, frame.serialised) == (0x12, False, False, True)
-        assert (frame.codec, frame.clevel, frame.splitmode, frame.codec_meta, frame.use_dict) == (1, 5, 1, 0, False)
-        assert (frame.filters, frame.filters_meta) == ((0, 0, 0, 0, 0, 1), (0,) * 6)
-        assert frame.metalayers() == {"one": b"\x01", "zwei": b"\xa1x"}
-        assert (frame.metalayer("zwei"), frame.metalayer("drei")) == (b"\xa1x", None)
-        assert frame.only_array is False
-        assert frame.vlmeta_names() == ["v", "日本"]
-        assert (frame.vlmeta("v"), frame.vlmeta("日本"), frame.vlmeta("w")) == (b"\x07", b"\xc0", None)
-        assert frame.vlmeta_chunks() == parts.vlmeta
-        assert frame.offsets_list() == [0, 40]
-        assert frame.stored_bytes() == data
-        assert frame.header_bytes() == data[: frame.header_len]
-        assert frame.trailer_len == len(parts.trailer())
-        assert [frame.decode_chunk(n) for n in (0, 1)] == [b"01234567", b"89ab"]
-        assert [frame.chunk(n) for n in (0, 1)] == [raw_chunk(b"01234567"), raw_chunk(b"89ab")]
-        start = len(before) + frame.header_len
-        assert frame.chunks_range == (start, start + frame.cbytes)
-        assert frame.chunk_info(1) == (start + 40, 4, 36, 0, True, 4)
-        assert frame.read_bytes(0, 12) == b"0123456789ab"
-        for i in range(13):
-            for j in range(i, 13):
-                assert frame.read_bytes(i, j) == b"0123456789ab"[i:j]
-        # where uncompressed bytes lie verbatim
-        assert frame.byte_range_of(2, 3) == start + 34
-        assert frame.byte_range_of(8, 4) == start + 72
-        for outside in ((7, 2), (12, 1), (-1, 2), (0, 0), (11, 2)):
-            assert frame.byte_range_of(*outside) is None
-        frame.check_all()
-        out = bytearray(5)
-        frame.read_into(6, 11, out)
-        assert out == b"6789a"
-
-
-def test_a_byte_range_must_be_the_frame(make: Maker) -> None:
-    data = Parts().join()
-    source = make(b"xx" + data + b"yy")
-    assert Frame.open(source, 2, len(data)).nbytes == 12
-    for length, text in (
-        (len(data) + 1, "its byte range has"),
-        (len(data) - 1, "cut short"),
-        (len(data) + 3, "past the end"),
-    ):
-        with pytest.raises(FormatError, match=text):
-            Frame.open(source, 2, length)
-    with pytest.raises(FormatError, match="no frame starts at offset"):
-        Frame.open(source, len(data) + 5)
-    with pytest.raises(FormatError, match="no frame starts at offset"):
-        Frame.open(source, -1)
-    with pytest.raises(FormatError, match="magic"):
-        Frame.open(source, 1)
-
-
-def test_ranges_and_indices_outside(make: Maker) -> None:
-    frame = Frame.open(make(Parts().join()))
-    for start, stop in ((0, 13), (-1, 3), (5, 4)):
-        with pytest.raises(IndexError):
-            frame.read_bytes(start, stop)
-        with pytest.raises(IndexError):
-            frame.read_into(start, stop, bytearray(3))
-    with pytest.raises(ValueError, match="out has 2 bytes"):
-        frame.read_into(0, 3, bytearray(2))
-    for index in (2, -1):
-        for method in (frame.chunk, frame.decode_chunk, frame.chunk_info):
-            with pytest.raises(IndexError):
-                method(index)
-
-
-@pytest.mark.parametrize(("entry", "want"), [(ZERO, bytes(8)), (UNINIT, bytes(8)), (NAN, b"\0\0\xc0\x7f" * 2)])
-def test_special_entries_of_the_table(entry: int, want: bytes, make: Maker) -> None:
-    parts = Parts(b"0123456789ab", typesize=4)
-    parts.offsets[0] = entry
-    frame = Frame.open(make(parts.join()))
-    assert frame.decode_chunk(0) == want
-    assert frame.read_bytes(2, 10) == (want + b"89ab")[2:10]
-    assert (frame.chunk_info(0)[0], frame.chunk_info(0)[3]) == (None, entry >> 56 & 7)
-    # stored, it is a header of its own
-    stored = frame.chunk(0)
-    assert (len(stored), stored[31] >> 4, stored[4:8]) == (32, entry >> 56 & 7, struct.pack("<i", 8))
-    assert frame.repeated_offset is None
-
-
-def test_one_entry_for_all_chunks(make: Maker) -> None:
-    parts = Parts(bytes(80))
-    parts.chunks = b""
-    value = struct.pack("<4B3i", 5, 1, 5, 8, 80, 80, 40) + bytes(15) + b"\x30" + u64(ZERO)
-    parts.index = value
-    frame = Frame.open(make(parts.join()))
-    assert (frame.nchunks, frame.cbytes, frame.stored_nbytes) == (10, 0, 0)
-    assert frame.repeated_offset == ZERO - (1 << 64)
-    assert frame.read_bytes(3, 77) == bytes(74)
-    parts.index = value[:-8] + u64(5)
-    with pytest.raises(FormatError):
-        Frame.open(make(parts.join())).read_bytes(0, 1)
-
-
 def test_variable_chunks(make: Maker) -> None:
     pieces = [b"12345", b"6", b"789", b"abcdefghij"]
     parts = Parts()
@@ -233,19 +122,6 @@ def test_variable_chunks(make: Maker) -> None:
         frame.read_bytes(0, 1)
 
 
-def test_without_data_the_trailer_follows_the_header(make: Maker) -> None:
-    parts = Parts(b"")
-    parts.vlmeta = {"v": raw_chunk(b"\x01")}
-    data = parts.join()
-    frame = Frame.open(make(data))
-    assert (frame.nchunks, frame.nbytes, frame.cbytes, frame.vlmeta("v")) == (0, 0, 0, b"\x01")
-    assert frame.read_bytes(0, 0) == b""
-    stale = bytearray(data)
-    stale[39:47] = struct.pack(">q", 12345)
-    stale[58:62] = struct.pack(">i", -1)
-    assert Frame.open(make(bytes(stale))).cbytes == 0
-
-
 def change(at: int, value: bytes) -> Callable[[bytearray], None]:
     def changed(data: bytearray) -> None:
         data[at : at + len(value)] = value
@@ -254,7 +130,6 @@ def change(at: int, value: bytes) -> Callable[[bytearray], None]:
 
 
 HEADER_LEN = 97
-TRAILER = -35
 # what is wrong, how, where the error is, when it comes
 DAMAGE: list[tuple[str, Callable[[bytearray], None], int]] = [
     ("magic", change(5, b"x"), 0),
@@ -309,14 +184,6 @@ def test_damage_is_named_with_its_byte(damage: Callable[[bytearray], None], at: 
     assert caught.value.key == "/k"
     assert caught.value.path == source.path
     assert str(5 + at) in str(caught.value)
-
-
-@pytest.mark.parametrize("size", [0, 1, 50, 111, 112, 130, 180, 250])
-def test_cut_frames(size: int, make: Maker) -> None:
-    data = Parts().join()
-    assert size < len(data)
-    with pytest.raises(FormatError, match=r"no bytes|112 bytes|cut short"):
-        Frame.open(make(data[:size]))
 
 
 def test_metalayers_that_are_damaged(make: Maker) -> None:
@@ -380,145 +247,7 @@ def test_many_chunks_share_no_offset(make: Maker) -> None:
         Frame.open(make(parts.join())).read_bytes(0, 1)
 
 
-def test_the_table_of_many_chunks_is_read_by_many_threads(make: Maker) -> None:
-    data = np.arange(3000, dtype="<u4").tobytes()
-    source = make(Parts(data, chunksize=8).join())
-    for _ in range(5):
-        frame = Frame.open(source)
-        with ThreadPoolExecutor(4) as pool:
-            assert list(pool.map(frame.read_bytes, [4000] * 4, [9001] * 4)) == [data[4000:9001]] * 4
-
-
-def test_byte_ranges_of_raw_chunks_only(tmp_path: Path) -> None:
-    items = np.arange(100, dtype="<i4")
-    for clevel in (0, 5):
-        path = str(tmp_path / f"{clevel}.b2frame")
-        schunk = blosc2.SChunk(chunksize=160, data=items, cparams={"clevel": clevel}, urlpath=path)
-        at = schunk._handle.frame.byte_range_of(4 * 41, 4)
-        if clevel:
-            assert at is None
-        else:
-            assert at is not None
-            assert Path(path).read_bytes()[at : at + 4] == items[41:42].tobytes()
-
-
 # --------------------------------------------------------------------- writing
-
-ENCODING = Encoding(1, 0, 5, False, 1, 0, 1, (0, 0, 0, 0, 0, 1), (0, 0, 0, 0, 0, 0))
-
-
-def test_headers_trailers_and_tables_are_those_made_by_hand() -> None:
-    parts = Parts()
-    parts.meta = {"one": b"\x01", "zwei": b"\xa1x" * 30}
-    parts.vlmeta = {"v": raw_chunk(b"\x07"), "日本": raw_chunk(b"\xc0")}
-
-    class Fields:
-        flags, chunksize = 0x12, 8
-        codec, codec_meta, clevel, splitmode, typesize, blocksize = 1, 0, 5, 1, 1, 0
-        filters, filters_meta, use_dict = ENCODING.filters, ENCODING.filters_meta, False
-
-    header = parts.header(1000, 76)
-    assert pack_header(Fields, parts.meta, True, 1000, 12, 76) == header
-    assert header_length(parts.meta) == len(header)
-    assert pack_trailer(parts.vlmeta) == parts.trailer()
-    assert pack_trailer({}) == Parts().trailer()
-    assert len(pack_trailer({})) == 35
-
-
-def test_tables_of_offsets() -> None:
-    from blosc2._core.codec.codec import decode_bytes
-
-    for offsets in ([5], list(range(0, 32 * 100, 32)), [ZERO - (1 << 64), 7] * 3000):
-        index = pack_index(np.array(offsets, np.int64), len(offsets))
-        assert np.frombuffer(decode_bytes(index), "<i8").tolist() == offsets
-        assert index[3] == 8
-    # one value for all: 40 bytes (FORMATS 1.4)
-    index = pack_index(NAN - (1 << 64), 1000)
-    assert len(index) == 40
-    assert (index[4:8], index[31], index[32:]) == (struct.pack("<i", 8000), 0x30, u64(NAN))
-
-
-def test_special_chunks_have_the_header_of_the_format() -> None:
-    assert special_chunk(1, 100, 4, 40) == struct.pack("<4B3i", 5, 1, 5, 4, 100, 40, 32) + bytes(15) + b"\x10"
-    item = bytes(range(200)) * 2
-    chunk = special_chunk(3, 4000, 400, 4000, item)
-    assert (chunk[3], chunk[12:16], chunk[31], chunk[32:]) == (1, struct.pack("<i", 432), 0x30, item)
-
-
-def test_our_array_taken_apart(tmp_path: Path) -> None:
-    """The bytes of a whole file, against FORMATS 1 to 3."""
-    path = tmp_path / "a.b2nd"
-    items = np.arange(10, dtype="<i2")
-    array = blosc2.asarray(items, chunks=(4,), blocks=(2,), cparams={"clevel": 0, "filters": []}, urlpath=str(path))
-    array.vlmeta["v"] = 5
-    data = path.read_bytes()
-    b2nd = (b"\x97\0\1\x91\xd3" + struct.pack(">q", 10) + b"\x91\xd2" + struct.pack(">i", 4) + b"\x91\xd2"
-            + struct.pack(">i", 2) + b"\0\xdb" + struct.pack(">I", 3) + b"<i2")  # fmt: skip
-    header_len = int.from_bytes(data[11:15], "big")
-    assert data[122 : 122 + len(b2nd)] == b2nd
-    # The metalayer `_pad` brings payloads to multiples of 64 (FORMATS 8.4).
-    padding = data[122 + len(b2nd) : header_len]
-    assert padding[:1] + padding[5:6] == b"\xc6\xc4"
-    assert (padding[4], padding[6], padding[7:]) == (len(padding) - 5, len(padding) - 7, bytes(len(padding) - 7))
-    assert header_len % 64 == 32
-    assert (data[25], data[26], data[27]) == (0x12, 0, 0x05)
-    assert struct.unpack(">Q", data[16:24]) == (len(data),)
-    nbytes, cbytes = struct.unpack(">q", data[30:38])[0], struct.unpack(">q", data[39:47])[0]
-    assert nbytes == 3 * 8
-    assert struct.unpack(">i", data[48:52]) + struct.unpack(">i", data[53:57]) + struct.unpack(">i", data[58:62]) == (
-        2,
-        4,
-        8,
-    )
-    assert (data[62:68], data[68], data[69:71]) == (b"\xd1\0\1\xd1\0\1", 0xC3, b"\xd8\x06")
-    # Byte 86 says that the trailer has checksums; test_checksums takes these apart.
-    assert data[71:87] == bytes(6) + bytes([5, 0]) + bytes(7) + b"\xb5"
-    index = data[header_len + cbytes :]
-    assert index[2] & 2  # a table this small is raw
-    for n, entry in enumerate(np.frombuffer(index[32:56], "<i8")):
-        assert (header_len + entry) % 64 == 32
-        chunk = data[header_len + entry :][:40]
-        assert chunk[32:] == np.pad(items, (0, 2))[4 * n : 4 * n + 4].tobytes()
-        assert (chunk[2] & 7, chunk[3], chunk[4:16]) == (7, 2, struct.pack("<3i", 8, 4, 40))
-    trailer_len = int.from_bytes(data[-22:-18], "big")
-    trailer = data[-trailer_len:]
-    assert (trailer[:2], trailer[-23], trailer[-18:]) == (b"\x94\1", 0xCE, b"\xd8" + bytes(17))
-    assert trailer.count(b"\xa1v") == 1
-    at = trailer.index(b"\xc6")
-    content = trailer[at + 5 : at + 5 + int.from_bytes(trailer[at + 1 : at + 5], "big")]
-    assert content[3] == 1
-    assert msgpack.unpackb(content[32:]) == 5
-
-
-def test_frames_of_the_fixtures(source: str | None) -> None:
-    """Header fields and offsets as the manifest states them."""
-    seen = 0
-    for entry in manifest.files("ndarray", "schunk"):
-        if "frame" not in entry or manifest.path_of(entry).is_dir():
-            continue
-        path = str(manifest.path_of(entry))
-        frame = Frame.open(Source.map(path) if source else Source.open(path), entry.get("offset", 0))
-        want = entry["frame"]
-        for name in ("header_len", "frame_len", "nbytes", "typesize", "chunksize"):
-            if name in want and (name != "chunksize" or want["nbytes"]):
-                assert getattr(frame, name) == want[name], (entry["path"], name)
-        if "offsets" in want and frame.nbytes:
-            special = {f"special {n}": ((0x80 | n) << 56) - (1 << 64) for n in (1, 2, 4)}
-            assert frame.offsets_list() == [special.get(o, o) for o in want["offsets"]], entry["path"]
-        assert frame.vlmeta_names() == want["vlmeta_names"]
-        seen += 1
-    assert seen > 80
-
-
-def test_frames_that_were_never_serialised() -> None:
-    frame: Any = blosc2.asarray(np.arange(10), chunks=(4,), blocks=(4,))._handle.frame
-    assert frame.serialised is False
-    assert frame.metalayers()["b2nd"][:3] == b"\x97\0\1"
-    for method in (frame.header_bytes, frame.stored_bytes):
-        with pytest.raises(ValueError, match="never serialised"):
-            method()
-    with pytest.raises(ValueError, match="offsets for 3 chunks"):
-        Frame.assemble(Source.of_buffer(b""), np.zeros(2, np.int64), 3, 24, 8, ENCODING, {}, {})
 
 
 # ------------------------------------------------------------------ blocks and metadata made to mislead

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,6 @@ from fixture_kit.limits import descriptors, mappings
 
 import blosc2
 from blosc2._core.io.source import Source
-from blosc2.exceptions import FormatError
 
 FLUSHES = 200
 
@@ -31,118 +28,6 @@ def path(tmp_path: Path) -> str:
     name = tmp_path / "data.bin"
     name.write_bytes(DATA)
     return str(name)
-
-
-@pytest.fixture(params=[Source.map, Source.open], ids=["map", "open"])
-def make(request: pytest.FixtureRequest) -> Callable[[str], Source]:
-    how: Callable[[str], Source] = request.param
-    return how
-
-
-def append(path: str, data: bytes) -> None:
-    with open(path, "ab") as file:
-        file.write(data)
-
-
-def use(path: str) -> int:
-    """Mappings and descriptors of a file."""
-    open_files = [name for name in Path("/proc/self/fd").iterdir() if name.exists() and os.path.samefile(name, path)]
-    return mappings(path) + len(open_files)
-
-
-# ---------------------------------------------------------------------- sources
-def test_a_source_of_a_longer_file(path: str, make: Callable[[str], Source]) -> None:
-    old = make(path)
-    seen = old
-    content = DATA
-    for more in (b"x", b"y" * 5000, b"z" * 300_000):
-        append(path, more)
-        content += more
-        seen = seen.reopen()
-        status = Path(path).stat()
-        assert seen.identity == (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-        assert (seen.size, seen.path, seen.mapped) == (len(content), path, old.mapped)
-        assert seen.read(0, len(content)) == content
-    assert old.size == len(DATA)
-    assert old.read(0, len(DATA)) == DATA
-    for source in (old, seen):
-        with pytest.raises(FormatError):
-            source.read(source.size, 1)
-
-
-def test_a_file_that_is_as_it_was(path: str, make: Callable[[str], Source]) -> None:
-    old = make(path)
-    same = old.reopen()
-    assert (same.identity, same.size) == (old.identity, old.size)
-    del old
-    assert same.read(5, 500) == DATA[5:505]
-
-
-def test_a_shorter_file_and_another_one(path: str, make: Callable[[str], Source]) -> None:
-    source = make(path)
-    os.truncate(path, 100)
-    source = source.reopen()
-    assert source.read(0, source.size) == DATA[:100]
-    os.truncate(path, 0)
-    source = source.reopen()
-    assert (source.size, source.read(0, 0)) == (0, b"")
-    append(path, b"again")
-    source = source.reopen()
-    assert source.read(0, 5) == b"again"
-    Path(path + ".new").write_bytes(b"another file")
-    os.replace(path + ".new", path)
-    other = source.reopen()
-    assert (source.read(0, 5), other.read(0, other.size)) == (b"again", b"another file")
-    os.unlink(path)
-    with pytest.raises(FileNotFoundError):
-        other.reopen()
-    assert other.read(0, 7) == b"another"
-
-
-def test_buffers_are_not_opened_again() -> None:
-    with pytest.raises(ValueError, match="buffer"):
-        Source.of_buffer(DATA, "name").reopen()
-
-
-def test_a_view_stays_when_its_source_is_gone_and_the_file_grows(path: str) -> None:
-    source = Source.map(path)
-    view = memoryview(source)
-    append(path, b"more")
-    source = source.reopen()
-    longer = memoryview(source)
-    del source
-    gc.collect()
-    assert (bytes(view), bytes(longer)) == (DATA, DATA + b"more")
-
-
-def test_mapping_what_a_descriptor_shows(path: str) -> None:
-    mapped = Source.open(path).mapped_to(len(DATA))
-    append(path, b"more and more")
-    by_position = Source.open(path)
-    longer = by_position.mapped_to(len(DATA) + 4, mapped)
-    assert (longer.size, longer.mapped, longer.identity) == (len(DATA) + 4, True, by_position.identity)
-    assert longer.read(len(DATA) - 1, 5) == DATA[-1:] + b"more"
-    assert by_position.mapped_to(0, mapped).size == 0
-    with pytest.raises(FormatError, match="cut"):
-        by_position.mapped_to(by_position.size + 1, longer)
-    os.truncate(path, 7)
-    with pytest.raises(FormatError, match="cut"):
-        by_position.mapped_to(by_position.size, longer)
-
-
-@counted
-def test_what_growing_costs(path: str, make: Callable[[str], Source]) -> None:
-    before = use(path)
-    held = [make(path)]
-    for n in range(FLUSHES):
-        append(path, bytes([n]) * 3000)
-        held.append(held[-1].reopen())
-    # A mapping without room behind the file, and one with.
-    assert use(path) - before <= 2
-    for n, source in enumerate(held[1:]):
-        assert source.read(source.size - 3000, 3000) == bytes([n]) * 3000
-    del held, source
-    assert use(path) == before
 
 
 @counted

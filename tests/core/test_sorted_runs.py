@@ -56,30 +56,6 @@ def test_items_come_sorted_and_the_last_of_equal_keys_wins(folder: Path, given: 
     assert os.listdir(folder) == []
 
 
-@given(st.lists(st.tuples(keys, st.binary(max_size=9)), min_size=2, max_size=100), budgets)
-def test_a_pass_can_be_left(folder: Path, given: Items, budget: int | None) -> None:
-    runs = filled(folder, budget, given)
-    for key, payload in runs:
-        assert dict(given)[key] == payload
-        break
-    assert list(runs) == sorted(dict(given).items())
-
-
-@pytest.mark.parametrize("order", [1, -1], ids=["ascending", "descending"])
-@pytest.mark.parametrize("budget", [None, 1_000, 100_000])
-def test_keys_that_are_in_order(tmp_path: Path, budget: int | None, order: int) -> None:
-    given = [(b"/group/%05d" % (n // 2), b"%d" % n) for n in range(4_000)][::order]
-    assert list(filled(tmp_path, budget, given)) == sorted(dict(given).items())
-
-
-@pytest.mark.parametrize("groups", [2, 3, 100, 1_500])
-@pytest.mark.parametrize("budget", [None, 100_000])
-def test_keys_of_groups_that_take_turns(tmp_path: Path, budget: int | None, groups: int) -> None:
-    given = [(b"/group%d/%s/%05d" % (n % groups, b"run" * (n % 2), n // 3), b"%d" % n) for n in range(4_000)]
-    given += given[500:510] + given[20:40]
-    assert list(filled(tmp_path, budget, given)) == sorted(dict(given).items())
-
-
 @pytest.mark.parametrize("count", [64, 65, 66, 127, 128, 129, 1_000, 4_100])
 def test_many_runs(tmp_path: Path, count: int) -> None:
     given = [(b"%d" % (n * 7919 % 501), b"%d" % n) for n in range(count)]
@@ -94,62 +70,6 @@ def test_items_that_are_larger_than_blocks_and_buffers(tmp_path: Path, budget: i
     sizes = [10, 3_000_000, 0, 70_000, 1 << 20, 300_000, 5]
     given = [(b"k" * size, b"p" * (sizes[-1 - n])) for n, size in enumerate(sizes)] * 2
     assert list(filled(tmp_path, budget, given)) == sorted(dict(given).items())
-
-
-@pytest.mark.parametrize("budget", [None, 1_000_000])
-def test_keys_that_are_alike_over_ever_longer_stretches(tmp_path: Path, budget: int | None) -> None:
-    given = [(b"a" * (n * 37 % 2000), b"%d" % n) for n in range(2_000)]
-    assert list(filled(tmp_path, budget, given)) == sorted(given)
-
-
-def test_nothing_added() -> None:
-    runs = SortedRuns()
-    assert list(runs) == list(runs) == []
-    assert (runs.count, runs.runs) == (0, 0)
-
-
-def test_a_directory_is_not_used_below_the_budget(tmp_path: Path) -> None:
-    runs = filled(tmp_path / "missing", 1 << 20, [(b"b", b""), (b"a", b"")])
-    assert runs.runs == 0
-    assert list(runs) == [(b"a", b""), (b"b", b"")]
-
-
-def test_a_directory_that_does_not_exist(tmp_path: Path) -> None:
-    runs = SortedRuns(tmp_path / "missing", 1)
-    runs.add_bytes(b"a", b"1")
-    with pytest.raises(FileNotFoundError) as caught:
-        runs.add_bytes(b"b", b"2")
-    assert caught.value.filename == str(tmp_path / "missing")
-    # What had been added is still there.
-    (tmp_path / "missing").mkdir()
-    runs.add_bytes(b"b", b"3")
-    assert list(runs) == [(b"a", b"1"), (b"b", b"3")]
-
-
-def test_wrong_use() -> None:
-    with pytest.raises(ValueError, match="budget"):
-        SortedRuns(None, 0)
-    runs = filled(Path(), None, [(b"a", b""), (b"b", b"")])
-    first = iter(runs)
-    next(first)
-    with pytest.raises(ValueError, match="being read"):
-        runs.add_bytes(b"c", b"")
-    list(runs)
-    with pytest.raises(RuntimeError, match="another pass"):
-        next(first)
-    with pytest.raises(TypeError):
-        runs.add_bytes("c", b"")  # type: ignore[arg-type]
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="descriptors are listed by the file system elsewhere")
-def test_the_file_is_closed_with_the_object(tmp_path: Path) -> None:
-    listing = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
-    before = len(os.listdir(listing))
-    runs = filled(tmp_path, 1, [(b"%d" % n, b"") for n in range(200)])
-    assert len(os.listdir(listing)) == before + 1
-    list(runs)
-    del runs
-    assert len(os.listdir(listing)) == before
 
 
 def run_alone(code: str, *arguments: object) -> str:
@@ -184,24 +104,5 @@ def test_a_full_disk(tmp_path: Path, limit: int) -> None:
         tmp_path,
         limit,
     )
-    assert printed.splitlines() == [str(tmp_path), "[] 3", "True", "True"]
-
-
-MEMORY = """
-    import sys
-    from blosc2._core.zip.archive_writer import SortedRuns
-    def most():
-        return next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith("VmHWM"))
-    runs = SortedRuns(sys.argv[1], 8 << 20) if len(sys.argv) > 1 else SortedRuns()
-    before = most()
-    for n in range(400_000):
-        runs.add_bytes(b"/group/%08d" % (n * 7919 % 400_000), bytes(100))
-    assert sum(1 for _ in runs) == 400_000
-    print(most() - before)
-"""
-
-
-@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="the system does not tell the most memory used")
-def test_memory_is_bounded(tmp_path: Path) -> None:
-    assert int(run_alone(MEMORY)) > 48_000_000  # so much it is without a budget
-    assert int(run_alone(MEMORY, tmp_path)) < 12_000_000
+    merging = ["True"] if limit > 2_500_000 else []
+    assert printed.splitlines() == [*merging, str(tmp_path), "[] 3", "True", "True"]

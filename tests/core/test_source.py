@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import errno
-import gc
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fixture_kit import limits
 
 from blosc2._core.io.small_file import read_small
-from blosc2._core.io.source import ADVICE, Source
+from blosc2._core.io.source import Source
 from blosc2.exceptions import FormatError
 
 DATA = bytes(range(256)) * 40
@@ -32,99 +29,6 @@ def of_buffer(path: str) -> Source:
     return Source.of_buffer(Path(path).read_bytes(), path)
 
 
-@pytest.fixture(params=[Source.map, Source.open, of_buffer], ids=["map", "open", "of_buffer"])
-def made(request: pytest.FixtureRequest, path: str) -> Source:
-    make: Callable[[str], Source] = request.param
-    return make(path)
-
-
-def test_reads_are_slices(made: Source) -> None:
-    assert made.size == len(made) == len(DATA)
-    for offset, length in ((0, 0), (0, len(DATA)), (len(DATA), 0), (1, 1), (255, 300), (len(DATA) - 1, 1)):
-        assert made.read(offset, length) == DATA[offset : offset + length]
-
-
-@pytest.mark.parametrize(
-    ("offset", "length"),
-    [(0, len(DATA) + 1), (len(DATA), 1), (len(DATA) + 1, 0), (-1, 1), (0, -1), (5, 2**63 - 1), (2**63 - 1, 2**63 - 1),
-     (-(2**63), 5)],
-)  # fmt: skip
-def test_reads_outside_are_errors_that_name_the_offset(made: Source, offset: int, length: int, path: str) -> None:
-    with pytest.raises(FormatError) as caught:
-        made.read(offset, length)
-    assert (caught.value.path, caught.value.offset) == (path, offset)
-
-
-def test_what_they_say(path: str) -> None:
-    status = Path(path).stat()
-    identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-    for source, mapped, how in (
-        (Source.map(path), True, "mapped"),
-        (Source.open(path), False, "positional"),
-        (of_buffer(path), False, "memory"),
-    ):
-        assert (source.path, source.mapped) == (path, mapped)
-        assert source.identity == (None if how == "memory" else identity)
-        assert how in repr(source)
-    assert Source.of_buffer(b"").read(0, 0) == b""
-
-
-def test_path_objects_and_missing_files(path: str) -> None:
-    assert Source.map(Path(path)).path == Source.open(Path(path)).path == path
-    for make in (Source.map, Source.open):
-        with pytest.raises(FileNotFoundError):
-            make(path + ".missing")
-    with pytest.raises(OSError):
-        Source.open(path).read(0, 1) and Source.map(os.path.dirname(path))
-
-
-def test_an_empty_file(tmp_path: Path) -> None:
-    (tmp_path / "empty").touch()
-    for make in (Source.map, Source.open):
-        source = make(str(tmp_path / "empty"))
-        assert (source.size, source.read(0, 0)) == (0, b"")
-        with pytest.raises(FormatError):
-            source.read(0, 1)
-
-
-def test_the_buffer_protocol(path: str) -> None:
-    for source in (Source.map(path), of_buffer(path)):
-        view = memoryview(source)
-        assert (view.readonly, view.nbytes, bytes(view[:5])) == (True, len(DATA), DATA[:5])
-    with pytest.raises(BufferError, match="mmap_mode='r'"):
-        memoryview(Source.open(path))
-    with pytest.raises(BufferError):
-        Source.of_buffer(memoryview(DATA)[::2])
-    with pytest.raises(TypeError):
-        Source.of_buffer("text")  # type: ignore[arg-type]
-
-
-def test_a_view_outlives_its_source(path: str) -> None:
-    view = memoryview(Source.map(path))
-    gc.collect()
-    os.unlink(path)
-    assert bytes(view) == DATA
-
-
-def test_a_buffer_cannot_be_resized_while_it_is_used() -> None:
-    buffer = bytearray(DATA)
-    source = Source.of_buffer(buffer)
-    with pytest.raises(BufferError):
-        buffer.append(1)
-    del source
-    buffer.append(1)
-
-
-def test_advice(made: Source) -> None:
-    for advice in ADVICE:
-        made.advise(advice)
-        made.advise(advice, 5000, 100)
-        made.advise(advice, len(DATA) + 5)
-    with pytest.raises(ValueError, match="sequential"):
-        made.advise("soon")
-    assert made.read(0, 10) == DATA[:10]
-
-
 def test_appended_bytes_are_not_seen_and_a_cut_is_an_error(path: str) -> None:
     source = Source.open(path)
     with open(path, "ab") as file:
@@ -135,39 +39,6 @@ def test_appended_bytes_are_not_seen_and_a_cut_is_an_error(path: str) -> None:
     assert source.read(50, 50) == DATA[50:100]
     with pytest.raises(FormatError, match="it was cut, or its server failed"):
         source.read(50, 51)
-
-
-@pytest.mark.skipif(not limits.LINUX, reason="counts mappings and descriptors in /proc")
-def test_what_they_cost(path: str) -> None:
-    gc.collect()
-    before, mapped = limits.descriptors(), limits.mappings(path)
-    source = Source.map(path)
-    assert limits.mappings(path) == mapped + 1
-    by_position = Source.open(path)
-    assert limits.descriptors() <= before + 2
-    mine = [int(fd.name) for fd in Path("/proc/self/fd").iterdir() if fd.exists() and os.path.samefile(fd, path)]
-    assert 1 <= len(mine) <= 2  # a mapping may hold one of its own
-    assert not any(map(os.get_inheritable, mine))
-    del source, by_position
-    gc.collect()
-    assert (limits.descriptors(), limits.mappings(path)) == (before, mapped)
-
-
-def test_many_threads_read_one_source(made: Source) -> None:
-    wrong: list[int] = []
-
-    def read(seed: int) -> None:
-        for n in range(seed, 3000, 7):
-            offset, length = n * 3 % 9000, n % 1200
-            if made.read(offset, length) != DATA[offset : offset + length]:
-                wrong.append(n)
-
-    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
 
 
 @pytest.mark.parametrize("opened", ["Source.open", "Source.map"])
