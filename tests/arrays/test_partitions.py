@@ -9,15 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import blosc2
 from blosc2._arrays.chunk_shapes import (
     CHUNK_NBYTES,
     are_partitions_behaved,
     as_shape,
     block_limit,
     compute_chunks_blocks,
-    default_partitions,
-    padded_chunk_nbytes,
 )
 
 SHAPES = st.lists(st.integers(0, 5000), max_size=6).map(tuple)
@@ -83,12 +80,6 @@ def test_known_choices() -> None:
         assert compute_chunks_blocks(shape, dtype=dtype) == want
 
 
-def test_blocks_grow_with_the_items_between_limits() -> None:
-    limits = [block_limit(itemsize) for itemsize in (1, 2, 4, 8, 16, 10_000)]
-    assert limits == [64 << 10, 64 << 10, 128 << 10, 256 << 10, 256 << 10, 256 << 10]
-    assert default_partitions((1 << 20,), 1, 1000, 5000) == ((4096,), (512,))
-
-
 def test_integers_and_sequences() -> None:
     assert compute_chunks_blocks(100, 10, 5) == ((10,), (5,))
     assert compute_chunks_blocks([100], [10], np.array([5])) == ((10,), (5,))
@@ -138,15 +129,3 @@ def test_behaved_partitions(data: Any) -> None:
     chunks = tuple(data.draw(st.integers(1, n)) for n in shape)
     blocks = tuple(data.draw(st.integers(1, c)) for c in chunks)
     assert are_partitions_behaved(shape, chunks, blocks) is brute_force_behaved(shape, chunks, blocks)
-
-
-def test_padded_sizes() -> None:
-    assert padded_chunk_nbytes((60, 40), (16, 16), 8) == 24576
-    assert padded_chunk_nbytes((3, 0), (3, 0), 8) == 0
-    assert padded_chunk_nbytes((), (), 8) == 8
-
-
-def test_arrays_take_what_was_computed() -> None:
-    for shape in ((7, 9), (1000,), (3, 0)):
-        array = blosc2.zeros(shape, dtype="f4")
-        assert (array.chunks, array.blocks) == compute_chunks_blocks(shape, dtype="f4")

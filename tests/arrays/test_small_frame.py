@@ -12,10 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import blosc2
-from blosc2._arrays import small_frames
 from blosc2._arrays.small_frames import cframe_of, forget_templates
-from blosc2._core.codec.codec import Encoding
-from blosc2._core.frame.frame_writer import SmallFrameTemplate
 
 Items = np.ndarray[Any, Any]
 
@@ -174,17 +171,6 @@ def test_parameters_that_change_are_noticed(monkeypatch: pytest.MonkeyPatch) -> 
     assert cframe_of(items, {})[27] & 15 == 1
 
 
-def test_names_that_change_are_noticed() -> None:
-    items = np.zeros(3, [("a", "i4"), ("b", "f8")])
-    repeatedly(items, {})
-    items.dtype.names = ("c", "d")
-    repeatedly(items, {})
-    inner = np.zeros(3, [("a", [("x", "i4")]), ("b", "f8")])
-    repeatedly(inner, {})
-    inner.dtype["a"].names = ("y",)
-    repeatedly(inner, {})
-
-
 def test_equal_dtypes_with_other_texts() -> None:
     packed = np.dtype([("a", "<i4"), ("b", "<i4")])
     aligned = np.dtype([("a", "<i4"), ("b", "<i4")], align=True)
@@ -193,40 +179,6 @@ def test_equal_dtypes_with_other_texts() -> None:
         for dtype in (packed, aligned):
             items = np.zeros(3, dtype)
             assert cframe_of(items, {}) == by_asarray(items, {})
-
-
-def test_other_keywords_make_no_templates() -> None:
-    items = np.arange(100)
-    for keywords in ({"chunks": (10,)}, {"cparams": None, "blocks": (5,)}, {"meta": {"a": 1}}):
-        repeatedly(items, keywords)
-    assert not small_frames._sets
-
-
-def test_what_cannot_be_stored_is_refused_each_time() -> None:
-    for items in (np.array(["a", None], object), np.zeros(3, [("a", "O")]), np.zeros(3, "V0")):
-        for _ in range(4):
-            with pytest.raises((TypeError, ValueError)):
-                cframe_of(items, {})
-
-
-def test_templates_are_bounded() -> None:
-    for n in range(1, 700):
-        for _ in range(2):
-            cframe_of(np.zeros(n % 350 + 1, "u1"), {"cparams": blosc2.CParams(nthreads=n % 20 + 1)})
-    assert len(small_frames._sets) <= small_frames._MOST_SETS
-    assert all(len(one.known) <= small_frames._MOST for one in small_frames._sets)
-    for n in range(1, 300):
-        items = np.arange(n)
-        for _ in range(3):
-            assert cframe_of(items, {}) == by_asarray(items, {})
-
-
-def test_many_kinds_take_turns() -> None:
-    """More than there are encoders that wait."""
-    kinds = [np.arange(n, dtype=dtype) for n in (5, 50, 500) for dtype in ("i2", "i4", "i8", "f4", "f8", "u1", "c8")]
-    expected = [by_asarray(items, {}) for items in kinds]
-    for _ in range(5):
-        assert [cframe_of(items, {}) for items in kinds] == expected
 
 
 @pytest.mark.parametrize("count", [8, 4000])
@@ -251,17 +203,6 @@ def test_threads(count: int) -> None:
     for thread in threads:
         thread.join()
     assert not wrong
-
-
-def test_a_template_needs_a_header() -> None:
-    encoding = Encoding(5, 0, 5, False, 8, 64, 3, (0, 0, 0, 0, 0, 1), (0, 0, 0, 0, 0, 0))
-    with pytest.raises(ValueError, match="header"):
-        SmallFrameTemplate(b"", b"", b"", 8, encoding)
-    with pytest.raises(ValueError, match="header"):
-        SmallFrameTemplate(bytes(100), b"", b"", 0, encoding)
-    template = SmallFrameTemplate(bytes(100), b"tail", b"zeros", 8, encoding)
-    assert template.frame(np.zeros(2)) is None
-    assert template.frame(np.arange(2, dtype="i4")) is not None
 
 
 def test_values_that_stores_take(tmp_path: Any) -> None:

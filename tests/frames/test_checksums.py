@@ -6,7 +6,6 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 from fixture_kit import manifest
 from fixture_kit.checksums import (
@@ -26,7 +25,7 @@ import blosc2
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_checksums import checksums_of, has_odd_parity
 from blosc2._core.io.source import Source
-from blosc2._frames.checksums import buffers_with_checksums, carried, is_verifiable, verify_frame
+from blosc2._frames.checksums import carried, is_verifiable, verify_frame
 from blosc2._frames.handle import open_frame
 
 MARK, MAGIC = 0xB5, bytes.fromhex("c1 62 32 73 75 6d 73 01")
@@ -71,32 +70,6 @@ def test_the_bytes_are_those_of_the_design(make: Callable[[str], None], path: Pa
     ]
     assert u32(data, -43) - size in (0, 1, 2)
     assert data[-23 - u32(data, -43) : -23 - size] == bytes(u32(data, -43) - size)
-
-
-@every_kind
-def test_any_flipped_bit_is_found(make: Callable[[str], None], path: Path) -> None:
-    data = bytearray(made(make, path))
-    assert found(data) == []
-    missed = []
-    for bit in range(8 * len(data)):
-        data[bit // 8] ^= 1 << bit % 8
-        if not found(data):
-            missed.append(divmod(bit, 8))
-        data[bit // 8] ^= 1 << bit % 8
-    assert missed == []
-
-
-@every_kind
-def test_any_flipped_bit_is_found_by_check(make: Callable[[str], None], path: Path) -> None:
-    data = bytearray(made(make, path))
-    assert blosc2.check(path).ok
-    assert not blosc2.check(path).unverified
-    for at in range(len(data)):
-        bit = 1 << at % 8
-        data[at] ^= bit
-        path.write_bytes(data)
-        assert not blosc2.check(path).ok, at
-        data[at] ^= bit
 
 
 def test_bytes_that_no_chunk_uses_are_covered(path: Path) -> None:
@@ -257,28 +230,3 @@ def test_a_frame_of_others_gets_them_when_it_is_saved_here(path: Path) -> None:
         x.copy(urlpath=str(copy), mode="w")
         assert carried(open_frame(str(copy), None)) is not None, entry["path"]
         assert found(copy.read_bytes()) == []
-
-
-def test_users_see_nothing_of_them(path: Path) -> None:
-    array = blosc2.asarray(ITEMS, urlpath=str(path))
-    assert dict(array.vlmeta) == {}
-    for n in range(16):  # all that there may be
-        array.vlmeta[f"_sums{n}" if n else "_sums"] = n
-    again = blosc2.open(str(path))
-    assert len(again.vlmeta) == 16
-    assert again.vlmeta["_sums"] == 0
-    assert found(path.read_bytes()) == []
-
-
-def test_with_sums_is_the_same_frame(path: Path) -> None:
-    for array in (blosc2.asarray(ITEMS), blosc2.zeros(100), blosc2.zeros(0), blosc2.asarray(np.arange(100_000))):
-        array.vlmeta["a"] = 1
-        plain = array.to_cframe()
-        data = b"".join(buffers_with_checksums(plain))
-        assert found(data) == []
-        assert b"".join(buffers_with_checksums(data)) == data
-        path.write_bytes(plain)
-        assert b"".join(buffers_with_checksums(open_frame(str(path), None))) == data
-        again = blosc2.from_cframe(data)
-        np.testing.assert_array_equal(again[:], array[:])
-        assert again.vlmeta[:] == {"a": 1}

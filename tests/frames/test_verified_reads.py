@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -24,10 +23,8 @@ from fixture_kit.checksums import (
 
 import blosc2
 from blosc2._core.frame.frame import Frame
-from blosc2._core.frame.frame_checksums import checksums_of, has_odd_parity, range_checksum, with_checksums
-from blosc2._core.io.checksum import crc32c, crc32c_both, crc32c_joined
+from blosc2._core.frame.frame_checksums import checksums_of, with_checksums
 from blosc2._core.io.source import Source
-from blosc2._frames.checksums import buffers_with_checksums, check_reads
 from blosc2._frames.handle import open_frame
 
 
@@ -203,15 +200,6 @@ def test_info_says_what_is_checked(path: Path) -> None:
         assert dict(x.info_items)["verify"].startswith("nothing to check")
 
 
-def test_locking_handles_check_too(path: Path) -> None:
-    blosc2.asarray(ITEMS, chunks=(10, 10), blocks=(5, 10), urlpath=str(path))
-    first = blosc2.open(str(path), mode="a", locking=True, verify=True)
-    second = blosc2.open(str(path), mode="r", locking=True, verify=True)
-    first[3] = 9
-    assert second[3, 3] == 9
-    assert second._handle.frame.checks_chunks
-
-
 def test_directories_of_chunk_files_have_none(tmp_path: Path) -> None:
     path = str(tmp_path / "d.b2nd")
     blosc2.asarray(ITEMS, urlpath=path, contiguous=False)
@@ -271,60 +259,4 @@ def test_more_or_fewer_sums_than_chunks(path: Path, count: int) -> None:
     assert path.read_bytes() == before
 
 
-def test_frames_that_are_damaged_in_any_way_get_no_sums_or_right_ones() -> None:
-    """The hostile fixtures: a frame that can be parsed may be written into a store."""
-    for entry in manifest.HOSTILE:
-        path = manifest.path_of(entry)
-        if path.is_dir():
-            continue
-        try:
-            data = b"".join(buffers_with_checksums(path.read_bytes()))
-        except blosc2.FormatError:
-            continue
-        assert found(data) == [], entry["path"]
-
-
-def test_parts_that_are_no_parts_are_refused() -> None:
-    for header, trailer in ((b"", bytes(35)), (bytes(96), bytes(35)), (bytes(97), bytes(22))):
-        with pytest.raises(ValueError, match="97 bytes"):
-            with_checksums(header, trailer, 97, b"", 0, 0)
-
-
 # ---------------------------------------------------------------------- the native parts
-
-
-@pytest.mark.parametrize("size", [0, 1, 7, 4096, 8191, 8192, 8193, 100_000])
-def test_checksums_are_joined(size: int) -> None:
-    first, second = os.urandom(41), os.urandom(size)
-    assert crc32c_joined(crc32c(first), crc32c(second), size) == crc32c(first + second)
-    assert crc32c_both(second, crc32c(first)) == (crc32c(second), crc32c(first + second))
-
-
-def test_ranges_of_a_source(path: Path, source: str | None) -> None:
-    data = os.urandom(600_000)
-    path.write_bytes(data)
-    opened = Source.open(str(path)) if source is None else Source.map(str(path))
-    for start, length in ((0, 0), (5, 1), (17, 599_983), (0, 600_000), (600_000, 0)):
-        assert range_checksum(opened, start, length, 99) == crc32c(data[start : start + length], 99)
-    for start, length in ((-1, 1), (0, 600_001), (600_001, 0), (5, -1)):
-        with pytest.raises(blosc2.FormatError):
-            range_checksum(opened, start, length)
-
-
-def test_parity() -> None:
-    for number in (*range(40), 2**32 + 1, 2**63, 2**64 - 1):
-        assert has_odd_parity(number) == (number.bit_count() % 2 == 1)
-
-
-def test_sums_of_chunks_in_any_order(path: Path) -> None:
-    schunk = blosc2.SChunk(chunksize=100, data=bytes(NOISE), cparams={"typesize": 1})
-    schunk.reorder_offsets([5, 4, 3, 2, 1, 0])
-    update = schunk.to_cframe()
-    path.write_bytes(update)
-    again = blosc2.open(str(path), mode="a")
-    again.reorder_offsets([1, 0, 3, 2, 5, 4])
-    data = path.read_bytes()
-    frame = Frame.open(Source.of_buffer(data))
-    assert frame.offsets_list() != sorted(frame.offsets_list())
-    assert found(b"".join(buffers_with_checksums(frame))) == []
-    assert check_reads(Frame.open(Source.of_buffer(b"".join(buffers_with_checksums(frame)))))

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import struct
-import weakref
-from collections.abc import Mapping, MutableMapping
 
 import hypothesis.strategies as st
 import msgpack
-import numpy as np
 import pytest
-from fixture_kit import manifest
 from hypothesis import given
 
-from blosc2._frames import metadata
-from blosc2._frames.metadata import MAX_ENTRIES, Meta, VLMeta, check_name, pack_metalayers
+from blosc2._frames.metadata import Meta, VLMeta, check_name, pack_metalayers
 from blosc2.exceptions import FormatError, MissingMetadataError, ReadOnlyError, UnsafeDeserializationError
 
 
@@ -117,45 +111,6 @@ def test_behaves_like_a_dict(steps):
         assert {key: msgpack.packb(item) for key, item in model.items()} == handle.frame._entries
 
 
-def test_values_of_every_type():
-    meta = VLMeta(FakeHandle())
-    values = {"t": (1, (2,)), "c": 1j, "s": {1, 2}, "d": {"x": [None, b"b", True]}, "n": np.float32(0.5)}
-    meta.update(values, a=np.arange(3))
-    assert (meta.pop("a") == [0, 1, 2]).all()
-    assert meta[:] == values
-
-
-def test_bulk_changes_are_published_once():
-    handle = FakeHandle(entries(3))
-    meta = VLMeta(handle)
-    meta.update({"x": 1}, y=2)
-    meta[:] = {"x": 3, "z": 4}
-    meta.update([("k0", 9)])
-    meta.update()
-    meta[:] = {}
-    meta.clear()
-    meta.clear()
-    assert [list(changes) for changes in handle.published] == [
-        ["x", "y"], ["x", "z"], ["k0"], ["k0", "k1", "k2", "x", "y", "z"],
-    ]  # fmt: skip
-
-
-def test_one_bad_value_and_nothing_is_published():
-    handle = FakeHandle(entries(1))
-    meta = VLMeta(handle)
-    for other, kind in (
-        ({"a": 1, "b": object()}, TypeError),
-        ({"a": 1, "b" * 32: 2}, ValueError),
-        ({"a": 1, 5: 2}, TypeError),
-        ({f"n{n}": n for n in range(8000)}, ValueError),
-    ):
-        with pytest.raises(kind):
-            meta.update(other)
-        with pytest.raises(kind):
-            meta[:] = other
-    assert handle.published == []
-
-
 def test_missing():
     meta = VLMeta(FakeHandle(entries(1)))
     assert "q" not in meta
@@ -183,27 +138,6 @@ def test_partial_slices():
         VLMeta(FakeHandle())[:2] = {}
 
 
-def test_read_only():
-    handle = FakeHandle(entries(2), {"m": b"\x01"}, writable=False)
-    meta, fixed = VLMeta(handle), Meta(handle)
-    for act in (
-        lambda: meta.__setitem__("k0", 1),
-        lambda: meta.__setitem__("new", 1),
-        lambda: meta.__delitem__("k0"),
-        lambda: meta.__delitem__("missing"),
-        lambda: meta.update(k0=1),
-        lambda: meta.clear(),
-        lambda: meta.pop("k0"),
-        lambda: meta.set_vlmeta("k0", b"\x01"),
-        lambda: meta.del_vlmeta("k0"),
-        lambda: fixed.__setitem__("m", 2),
-    ):
-        with pytest.raises(ValueError, match="reading mode"):
-            act()
-    assert handle.published == []
-    assert (meta["k1"], fixed["m"]) == (1, 1)
-
-
 @pytest.mark.parametrize("name", ["a", "n" * 31, "é" * 15, "日" * 10, " "])
 def test_names(name):
     meta = VLMeta(FakeHandle())
@@ -226,30 +160,6 @@ def test_illegal_names(name):
         with pytest.raises(TypeError, match="must be a str"):
             VLMeta(handle)[other] = 1
     assert handle.published == []
-
-
-def test_seventeenth_entry(monkeypatch):
-    monkeypatch.setattr(metadata, "_strict", True)
-    meta = VLMeta(FakeHandle(entries(15)))
-    meta["k15"] = 15
-    with pytest.raises(ValueError, match="16 entries"):
-        meta["k16"] = 16
-    meta["k0"] = "changed"
-    del meta["k1"]
-    meta["new"] = 1
-    assert len(meta) == MAX_ENTRIES
-
-
-def test_files_with_more_entries_can_be_changed(monkeypatch):
-    monkeypatch.setattr(metadata, "_strict", True)
-    handle = FakeHandle(entries(40))
-    meta = VLMeta(handle)
-    meta["k39"] = "changed"
-    del meta["k0"]
-    with pytest.raises(ValueError, match="not 40"):
-        meta["new"] = 1
-    meta.clear()
-    assert len(meta) == 0
 
 
 def test_packed_contents():
@@ -298,55 +208,7 @@ def test_damage_names_the_entry():
         assert "unreadable" in repr(view)
 
 
-def test_repr_is_bounded():
-    handle = FakeHandle()
-    meta = VLMeta(handle)
-    meta["long"] = "x" * 100_000
-    assert len(repr(meta)) < 300
-
-
-def test_views_hold_their_handle_and_make_no_cycle():
-    handle = FakeHandle(entries(1))
-    reference = weakref.ref(handle)
-    views = [VLMeta(handle), Meta(handle)]
-    del handle
-    assert views[0]["k0"] == 0
-    gc.disable()
-    try:
-        views.clear()
-        assert reference() is None
-    finally:
-        gc.enable()
-
-
-def test_a_view_sees_what_others_publish():
-    handle = FakeHandle()
-    one, other = VLMeta(handle), VLMeta(handle)
-    one["a"] = 1
-    assert other["a"] == 1
-    del other["a"]
-    assert "a" not in one
-
-
 # Meta
-
-
-def test_meta_is_a_mapping():
-    handle = FakeHandle(metalayers=pack_metalayers({"u": [1, 2], "t": (1,)}))
-    meta = Meta(handle)
-    assert isinstance(meta, Mapping)
-    assert not isinstance(meta, MutableMapping)
-    assert isinstance(VLMeta(handle), MutableMapping)
-    expected = {"u": [1, 2], "t": (1,)}
-    assert dict(meta) == meta[:] == meta.getall() == expected
-    assert meta.keys() == ["u", "t"]
-    assert list(meta.items()) == list(expected.items())
-    assert list(meta.values()) == list(expected.values())
-    assert (len(meta), "u" in meta, "v" in meta, 5 in meta, meta.get("v", 3)) == (2, True, False, False, 3)
-    assert repr(meta) == repr(expected)
-    for name in ("v", 5):
-        with pytest.raises(MissingMetadataError, match="not found"):
-            meta[name]
 
 
 def test_meta_keeps_its_sizes():
@@ -397,10 +259,3 @@ def test_metalayers_for_something_new():
         pack_metalayers({"b2nd": 1})
     with pytest.raises(TypeError, match="can not serialize"):
         pack_metalayers({"a": object()})
-
-
-def test_names_of_the_manifest_are_legal():
-    names = {name for entry in manifest.FILES for part in ("meta", "vlmeta") for name in entry.get(part, {})}
-    assert max(len(name.encode()) for name in names) == 31
-    for name in names:
-        check_name(name)

@@ -114,18 +114,6 @@ def test_a_value_that_is_longer_than_an_item(threaded: list[int]) -> None:
     assert threaded == [80_000]
 
 
-def test_chunks_that_differ_are_read_by_one_thread(threaded: list[int]) -> None:
-    schunk = SChunk(chunksize=40_000, cparams={"typesize": 1}, dparams={"nthreads": 2})
-    sizes = (40_000, 7, 40_000, 12)
-    for n, size in enumerate(sizes):
-        schunk.append_data(bytes([n]) * size)
-    assert schunk[:] == b"".join(bytes([n]) * size for n, size in enumerate(sizes))
-    dst = bytearray(40_000)
-    schunk.decompress_chunk(1, dst)
-    assert dst == b"\1" * 7 + bytes(39_993)
-    assert not threaded
-
-
 def test_damage_is_reported_as_by_one_thread(threaded: list[int], tmp_path: Path, source: str | None) -> None:
     path = tmp_path / "s.b2frame"
     SChunk(chunksize=40_000, data=np.arange(50_000), urlpath=path, cparams={"blocksize": 8_000})

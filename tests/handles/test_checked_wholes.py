@@ -11,7 +11,6 @@ import pytest
 from fixture_kit import manifest
 
 import blosc2
-from blosc2._core.io.checksum import WAYS, crc32c
 
 RNG = np.random.default_rng(17)
 ITEMS = RNG.normal(size=(25, 30, 20)).astype("f4").round(2)
@@ -291,26 +290,4 @@ def test_a_changed_mark_makes_a_file_unverified(tmp_path: Path, source: str | No
     np.testing.assert_array_equal(blosc2.open(str(path), mmap_mode=source)[...], ITEMS)
 
 
-@pytest.mark.parametrize("verify", [None, True, False])
-def test_pickles_check_as_their_handles_do(tmp_path: Path, verify: bool | None) -> None:
-    import pickle
-
-    path = tmp_path / "x.b2nd"
-    stored(path)
-    array = pickle.loads(pickle.dumps(blosc2.open(str(path), verify=verify)))
-    assert array._handle.verify is verify
-
-
 # ---------------------------------------------------------------------- the checksum itself
-
-
-@pytest.mark.parametrize("way", range(WAYS))
-@pytest.mark.parametrize("size", [0, 1, 8, 255, 256, 257, 511, 512, 513, 767, 4096, 12_287, 12_288, 12_289, 100_003])
-def test_every_way_gives_the_same_checksum(way: int, size: int) -> None:
-    data = np.random.default_rng(size).bytes(size)
-    assert crc32c(data, 0x1234, way=way) == crc32c(data, 0x1234) == crc32c(data, 0x1234, portable=True)
-
-
-def test_there_are_no_other_ways() -> None:
-    with pytest.raises(ValueError, match="ways"):
-        crc32c(b"1", way=WAYS)

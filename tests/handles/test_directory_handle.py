@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import shutil
 import subprocess
 import sys
@@ -261,18 +260,6 @@ def test_a_reader_that_is_always_too_late(path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(OSError, match="published all the time"):
         blosc2.open(path)
     assert len(counts) == 5
-
-
-def test_a_handle_travels(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    schunk = SChunk(chunksize=1200, data=ITEMS, urlpath=path.name, contiguous=False)
-    for mode in ("r", "a"):
-        copy = pickle.loads(pickle.dumps(blosc2.open(path.name, mode)))
-        assert (copy[:], copy.mode, copy.contiguous) == (ITEMS.tobytes(), mode, False)
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir("elsewhere")
-    schunk.append_data(b"1234")
-    assert blosc2.open(path)[-1:] == b"1234"
 
 
 WRITERS = """

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -16,11 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fixture_kit.isolated import environment
 
 import blosc2
 from blosc2 import SChunk, SpecialValue
-from blosc2._frames.changeable import FileHandle, MemoryHandle
 from blosc2.exceptions import FormatError
 
 # Header fields that make a version current: name -> bytes (FORMATS 1.1)
@@ -232,20 +228,6 @@ def test_metadata_of_a_frame_without_data_is_written_anew(path: Path, make: Any)
     assert os.listdir(path.parent) == [path.name]
 
 
-def test_many_small_changes_and_a_whole_new_file(path: Path) -> None:
-    array = blosc2.asarray(ITEMS, chunks=(300,), blocks=(100,), urlpath=str(path))
-    for n in range(30):
-        array[n * 10 : n * 10 + 20] = n
-    want = ITEMS.copy()
-    for n in range(30):
-        want[n * 10 : n * 10 + 20] = n
-    np.testing.assert_array_equal(blosc2.open(str(path))[:], want)
-    size = path.stat().st_size
-    array.save(str(path.with_name("copy.b2nd")))
-    assert path.with_name("copy.b2nd").stat().st_size < size / 3  # no holes
-    np.testing.assert_array_equal(blosc2.open(str(path.with_name("copy.b2nd")))[:], want)
-
-
 def test_headers_beyond_one_sector_are_never_written_in_place(path: Path) -> None:
     array = blosc2.asarray(ITEMS, chunks=(300,), blocks=(100,), urlpath=str(path), meta={"long": "x" * 600})
     before, inode = path.read_bytes(), path.stat().st_ino
@@ -255,17 +237,6 @@ def test_headers_beyond_one_sector_are_never_written_in_place(path: Path) -> Non
     assert path.stat().st_ino != inode
     assert keep.read_bytes() == before
     assert blosc2.open(str(path))[0] == 5
-
-
-def test_a_replaced_file_keeps_its_permissions_and_links(path: Path) -> None:
-    SChunk(urlpath=str(path))
-    path.chmod(0o640)
-    link = path.with_name("link")
-    link.symlink_to(path.name)
-    blosc2.open(str(link), mode="a").vlmeta["a"] = 1
-    assert link.is_symlink()
-    assert path.stat().st_mode & 0o777 == 0o640
-    assert blosc2.open(str(path)).vlmeta["a"] == 1
 
 
 def test_a_file_that_changed_behind_the_handle_is_not_written(path: Path) -> None:
@@ -320,152 +291,7 @@ def test_a_handle_works_on_after_the_process_went_to_another_folder(
     assert os.listdir(tmp_path / "other") == []
 
 
-def test_changed_chunks_are_appended_in_their_order(path: Path) -> None:
-    for _ in range(3):
-        noise = np.random.default_rng(1).integers(0, 1 << 60, 200000)
-        array = blosc2.zeros(200000, dtype="i8", chunks=(10000,), blocks=(1000,), urlpath=str(path), mode="w",
-                             cparams={"nthreads": 4})  # fmt: skip
-        array[:] = noise
-        offsets = array._handle.frame.offsets_list()
-        assert offsets == sorted(offsets)
-
-
-def test_an_update_of_an_older_version_is_refused(path: Path) -> None:
-    from blosc2._frames.update import FrameUpdate
-
-    array_file(path)
-    for handle in (blosc2.open(str(path), mode="a")._handle, blosc2.arange(3)._handle):
-        assert isinstance(handle, (FileHandle, MemoryHandle))
-        update = FrameUpdate(handle.frame)
-        handle.set_vlmeta({"a": b"\x01"})
-        with pytest.raises(RuntimeError, match="another thread"):
-            handle.publish(update)
-
-
 # --------------------------------------------------------------------- failures
-
-
-class FailingSync:
-    """An `os.fsync` that fails at its nth call, and counts."""
-
-    def __init__(self, fail_at: int) -> None:
-        self.calls, self.fail_at = 0, fail_at
-
-    def __call__(self, fd: int) -> None:
-        self.calls += 1
-        if self.calls == self.fail_at:
-            raise OSError(5, "injected")
-
-
-@each_change
-@pytest.mark.parametrize("fail_at", [1, 2])
-def test_a_failing_sync_leaves_the_old_version(
-    path: Path, make: Any, change: Any, fail_at: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make(path)
-    before, old = path.read_bytes(), everything(path)
-    x = blosc2.open(str(path), mode="a")
-    with monkeypatch.context() as patch:
-        sync = FailingSync(fail_at)
-        patch.setattr(os, "fsync", sync)
-        with pytest.raises(OSError, match="injected"):
-            change(x)
-    # What was visible until its second sync failed stays, as somebody may have mapped it.
-    assert path.read_bytes()[: len(before)] == before
-    assert path.stat().st_size == len(before) or fail_at == 2
-    assert everything(path) == old
-    assert (x[:].tobytes() if make is array_file else x[:]) == old[0]
-    assert os.listdir(path.parent) == [path.name]
-    change(x)  # the handle still works
-    assert everything(path) != old
-
-
-@each_change
-def test_a_change_syncs_before_and_after_it_is_published(
-    path: Path, make: Any, change: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make(path)
-    before = path.read_bytes()
-    header_len = int.from_bytes(before[11:15], "big")
-    x = blosc2.open(str(path), mode="a")
-    seen: list[tuple[bytes, int]] = []
-
-    def sync(fd: int) -> None:
-        seen.append((path.read_bytes()[:header_len], os.fstat(fd).st_size))
-
-    monkeypatch.setattr(os, "fsync", sync)
-    change(x)
-    after = path.read_bytes()
-    assert seen == [(before[:header_len], len(after)), (after[:header_len], len(after))]
-
-
-@pytest.mark.parametrize("replaced", [False, True])
-@pytest.mark.parametrize("fail_at", [1, 2])
-def test_a_failing_sync_of_a_new_file_leaves_no_half_of_it(
-    path: Path, replaced: bool, fail_at: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if replaced:
-        schunk_file(path)
-    before = path.read_bytes() if replaced else None
-    monkeypatch.setattr(os, "fsync", FailingSync(fail_at))
-    with pytest.raises(OSError, match="injected"):
-        blosc2.asarray(ITEMS, urlpath=str(path), mode="w")
-    monkeypatch.undo()
-    if fail_at == 1:  # the file's own
-        assert (path.read_bytes() if path.exists() else None) == before
-    else:  # the folder's: the file is whole
-        np.testing.assert_array_equal(blosc2.open(str(path))[:], ITEMS)
-    assert set(os.listdir(path.parent)) <= {path.name}
-
-
-LIMITED = """
-import os, resource, sys
-import numpy as np
-import blosc2
-
-path, limit = sys.argv[1], int(sys.argv[2])
-rng = np.random.default_rng(1)
-want = np.arange(10000)
-array = blosc2.asarray(want, urlpath=path, chunks=(1000,), blocks=(500,))
-size = os.path.getsize(path)
-before = open(path, "rb").read()
-resource.setrlimit(resource.RLIMIT_FSIZE, (size + limit, size + limit))
-noise = rng.integers(0, 1 << 60, 200000)
-
-def failing(work):
-    try:
-        work()
-    except OSError as error:
-        assert error.errno == 27, error
-    else:
-        raise AssertionError("the limit was not felt")
-    assert open(path, "rb").read() == before
-    assert (array[:] == want).all()
-    assert (blosc2.open(path)[:] == want).all()
-    assert os.listdir(os.path.dirname(path)) == [os.path.basename(path)], os.listdir(os.path.dirname(path))
-
-def assign():
-    array[:] = noise[:10000]
-
-failing(assign)
-failing(lambda: array.append(noise))
-failing(lambda: array.vlmeta.update(a=noise.tobytes()))
-failing(lambda: array.save(path + ".copy.b2nd", cparams={"clevel": 0}))
-failing(lambda: blosc2.asarray(noise, urlpath=path, mode="w"))
-failing(lambda: blosc2.asarray(noise, urlpath=path + ".new"))
-failing(lambda: blosc2.SChunk(data=noise, urlpath=path + ".new"))
-print("ok")
-"""
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits the size of files, which Linux lets it do")
-@pytest.mark.parametrize("limit", [0, 100, 4097, 70000])
-def test_a_full_disk_leaves_the_old_version_and_no_temporary_files(tmp_path: Path, limit: int) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", LIMITED, str(tmp_path / "a.b2nd"), str(limit)],
-        env=environment(), capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
 
 
 # --------------------------------------------------------------------- in memory
@@ -544,19 +370,6 @@ def test_two_handles_of_one_file_never_damage_it(tmp_path: Path) -> None:
     assert (found[100:] == np.arange(100, 1000)).all()
     assert all(int(v) in (i, 10_000 + i, 20_000 + i) for i, v in enumerate(found[:60]))
     assert all("changed this file" in str(error) for error in refused)
-
-
-@pytest.mark.parametrize("mmap_mode", [None, "r"])
-def test_a_reader_takes_up_a_new_version_when_asked(tmp_path: Path, mmap_mode: str | None) -> None:
-    path = str(tmp_path / "a.b2nd")
-    writer = blosc2.asarray(np.arange(10), urlpath=path)
-    reader = blosc2.open(path, mmap_mode=mmap_mode)
-    assert not reader.refresh()
-    writer[0] = 7
-    assert reader[0] == 0
-    assert reader.refresh()
-    assert reader[0] == 7
-    assert not reader.refresh()
 
 
 @pytest.mark.parametrize("mmap_mode", [None, "r"])

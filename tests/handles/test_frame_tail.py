@@ -227,18 +227,6 @@ def test_a_flipped_bit_of_a_store_loses_no_version(tmp_path: Path, plain: bool) 
     assert refused > 100
 
 
-@pytest.mark.parametrize("rest", [b"unfinished" * 100, b"\xce\0\0\0\x23\xd8" + bytes(17), bytes(5000)])
-def test_other_remains_are_written_over(path: Path, rest: bytes) -> None:
-    array_file(path)
-    data = path.read_bytes()
-    annotate(blosc2.open(path, mode="a"), 7)
-    wanted = path.read_bytes()
-    path.write_bytes(data + rest)
-    assert end_of_versions(str(path), open_frame(str(path), None)) == len(data)
-    annotate(blosc2.open(path, mode="a"), 7)
-    assert path.read_bytes() == wanted
-
-
 def test_temporary_files_of_killed_writers_go(tmp_path: Path) -> None:
     path = tmp_path / "x.b2e"
     with blosc2.EmbedStore(path, mode="w") as store:

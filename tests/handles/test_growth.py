@@ -19,7 +19,6 @@ import blosc2
 from blosc2._frames import append
 
 SLACK = 1 << 13
-REAL_SLACK = append._SLACK
 
 
 @pytest.fixture(autouse=True)
@@ -97,27 +96,6 @@ def test_any_changes_of_an_array(
         np.testing.assert_array_equal(found[:], model)
         assert not metadata or found.vlmeta["x"] == metadata
     assert blosc2.check(path).ok
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_new_file_with_the_number_of_an_old_one(fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Systems give the number of a removed file to the next one: what is known of the old file says nothing of it."""
-    monkeypatch.setattr(append, "_identity", lambda status: (1, 1))
-    path = str(tmp_path / "x.b2nd")
-    blosc2.zeros(0, "i4", chunks=(7,), urlpath=path)
-    array = blosc2.open(path, mode="a")
-    array.vlmeta["x"] = np.random.default_rng(1).bytes(1500)  # so that versions are long
-    array.append(noise(3000))
-    with pytest.MonkeyPatch.context() as patch:
-        if fails:  # to be replaced
-            patch.setattr(append, "_write_anew", lambda *given, **keywords: (_ for _ in ()).throw(OSError))
-        for number in range(8):
-            array.append(noise(1, number))
-    array.resize(1)
-    array.compact()
-    for number in range(40):
-        array.append(noise(1, number))
-        assert is_bounded(path, tmp_path)
 
 
 @settings(max_examples=15, deadline=None)
@@ -291,14 +269,6 @@ def test_where_no_new_file_can_be_made_appends_go_on(
     assert is_bounded(path, tmp_path)
 
 
-def test_what_killed_writers_left_is_removed(tmp_path: Path) -> None:
-    path = tmp_path / "x.b2nd"
-    array = grown(path)
-    (tmp_path / ".x.b2nd.grown.0123abcd.tmp").write_bytes(b"left")
-    assert grow(array, path)
-    assert os.listdir(tmp_path) == ["x.b2nd"]
-
-
 def test_damage_is_found_in_the_new_file_too(tmp_path: Path) -> None:
     """Chunks are copied as they are, with the checksums of what was written."""
     path = tmp_path / "x.b2nd"
@@ -350,7 +320,3 @@ def test_two_processes_that_share_a_file(tmp_path: Path) -> None:
     assert sorted(items[1:].tolist()) == [1] * 1500 + [2] * 1500
     assert is_bounded(path, tmp_path)
     assert blosc2.check(path).ok
-
-
-def test_the_slack_is_a_megabyte() -> None:
-    assert REAL_SLACK == 1 << 20

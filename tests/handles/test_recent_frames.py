@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import subprocess
 import sys
@@ -120,21 +119,6 @@ def test_a_changed_file_shows(path: str, source: str | None, change: object) -> 
     assert (array[...] == expected).all()
 
 
-@pytest.mark.local
-def test_a_header_that_changed_unnoticed_shows(path: str, source: str | None) -> None:
-    """A mapping for writing does not change the times of a file at each write."""
-    opened(path, source)
-    frames = opening._mapped if source else opening._not_mapped
-    name = (path, True)
-    with open(path, "r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
-        mapped[8] ^= 0xFF
-    status = os.stat(path)
-    known = frames._frames[name]
-    known.identity, known.changed = (*known.identity[:3], status.st_mtime_ns), status.st_ctime_ns
-    with pytest.raises(blosc2.FormatError):
-        opened(path, source)
-
-
 def test_a_removed_file_is_missing(path: str, source: str | None) -> None:
     opened(path, source)
     os.unlink(path)
@@ -142,12 +126,6 @@ def test_a_removed_file_is_missing(path: str, source: str | None) -> None:
         opened(path, source)
     _ = blosc2.asarray(np.zeros(3), urlpath=path)
     assert (opened(path, source)[...] == 0).all()
-
-
-def test_a_file_that_was_just_changed_is_not_kept(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "SETTLED", 3600.0)
-    assert frame_of(opened(path)) is not frame_of(opened(path))
-    assert len(opening._mapped) == 0
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="descriptors are counted in /proc")
@@ -169,32 +147,6 @@ def test_files_are_bounded(tmp_path: Path) -> None:
     assert frame_of(opened(names[-7])) is frame_of(opened(names[-7]))
     blosc2.free_resources()
     assert len(os.listdir("/proc/self/fd")) == before
-    assert len(opening._mapped) == len(opening._not_mapped) == 0
-
-
-def test_it_can_be_switched_off(path: str, source: str | None) -> None:
-    assert blosc2.set_file_cache(0) == 128
-    assert frame_of(opened(path, source)) is not frame_of(opened(path, source))
-    with pytest.raises(ValueError, match="-1"):
-        blosc2.set_file_cache(-1)
-    with pytest.raises(TypeError):
-        blosc2.set_file_cache("many")  # type: ignore[arg-type]
-    assert blosc2.set_file_cache(5) == 0
-
-
-def test_what_is_not_asked_for_is_let_go(tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = str(tmp_path / "other.b2nd")
-    blosc2.zeros(3, urlpath=other)
-    opened(path)
-    now = time.monotonic()
-    monkeypatch.setattr(time, "monotonic", lambda: now + opening.UNUSED + 1)
-    opened(other)
-    assert list(opening._mapped._frames) == [(other, True)]
-
-
-def test_writers_and_other_modes_are_not_kept(path: str) -> None:
-    for options in ({"mode": "a"}, {"mmap_mode": "r+"}, {"mmap_mode": "c"}, {"verify": True}):
-        blosc2.open(path, **options)
     assert len(opening._mapped) == len(opening._not_mapped) == 0
 
 
@@ -239,46 +191,6 @@ def test_a_forked_child_begins_anew_if_another_thread_was_in_a_change(path: str,
         kept = 0
     program = FORKING.format(path=path, taken=taken, kept=kept)
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
-
-
-WAYS: list[dict[str, Any]] = [
-    {},
-    {"verify": False},
-    {"verify": 0},
-    {"dparams": {"nthreads": 3}},
-    {"dparams": {}},
-    {"dparams": None},
-    {"dparams": blosc2.DParams(nthreads=2)},
-    {"cparams": {"clevel": 3}},
-    {"deserialize": "full"},
-    {"mode": "a"},
-    {"verify": True},
-    {"advise": "random"},
-    {"durable": False},
-]
-
-
-def description(array: blosc2.NDArray) -> tuple[object, ...]:
-    handle = array._handle
-    return type(handle), handle.options, handle.urlpath, handle.key, handle.verify, array.shape, array.dtype
-
-
-@pytest.mark.parametrize("way", WAYS, ids=str)
-def test_opened_again_it_is_as_it_was_the_first_time(path: str, source: str | None, way: dict[str, Any]) -> None:
-    if way.get("mode") == "a" and source == "r":
-        way = {**way, "mmap_mode": None}
-    blosc2.set_file_cache(0)
-    first = description(blosc2.open(path, **{"mmap_mode": source, **way}))
-    blosc2.set_file_cache(128)
-    opened(path, source), opened(path, source, verify=False)
-    assert description(blosc2.open(path, **{"mmap_mode": source, **way})) == first
-
-
-def test_parameters_are_no_others_for_who_opens_again(path: str) -> None:
-    opened(path).schunk.dparams.nthreads = 7
-    assert opened(path, dparams={"nthreads": 2}).schunk.dparams.nthreads == 2
-    opened(path, dparams={"nthreads": 2}).schunk.dparams.nthreads = 7
-    assert opened(path, dparams={"nthreads": 2}).schunk.dparams.nthreads == 2
 
 
 @pytest.mark.parametrize(

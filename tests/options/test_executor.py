@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,7 @@ import pytest
 
 import blosc2
 from blosc2._core.codec import thread_pool
-from blosc2._core.ndim.grid_read import Read, work_of
+from blosc2._core.ndim.grid_read import Read
 from blosc2._options.threads import PARALLEL_WORK, run
 from blosc2.exceptions import FormatError
 
@@ -86,21 +85,6 @@ def test_an_error_in_any_thread_is_raised(many: None, nchunk: int, tmp_path: Pat
     out = np.empty_like(small)
     run(read_of(blosc2.asarray(small, chunks=(10, 1000)), out), 1 << 40, 4)  # the threads go on
     np.testing.assert_array_equal(out, small)
-
-
-def test_operations_of_many_threads_at_once(many: None) -> None:
-    thread_pool.limit(3)
-    arrays = [blosc2.asarray(ITEMS[:60] + i, chunks=(6, 500), blocks=(3, 100)) for i in range(8)]
-
-    def job(i: int) -> None:
-        out = np.empty_like(ITEMS[:60])
-        for k in range(20):
-            run(read_of(arrays[(i + k) % 8], out), 1 << 40, 4)
-            np.testing.assert_array_equal(out, ITEMS[:60] + (i + k) % 8)
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(job, range(16)))
-    assert thread_pool.count() <= 3
 
 
 def test_without_threads_the_caller_does_all(many: None) -> None:
@@ -185,15 +169,6 @@ def test_an_interrupt_reaches_the_main_thread(many: None) -> None:
         timer.join()
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def test_what_work_costs() -> None:
-    dense = blosc2.asarray(np.random.default_rng(1).integers(0, 1 << 62, 100000))
-    sparse = blosc2.zeros(100000, dtype="i8")
-    assert work_of(800000, dense._handle.frame) > 800000
-    assert work_of(800000, sparse._handle.frame) == 200000
-    assert work_of(0, sparse._handle.frame) == 0
-    assert work_of(0, blosc2.zeros(0)._handle.frame) == 0
 
 
 @pytest.mark.parametrize("nthreads", [1, 2, 3])

@@ -13,10 +13,7 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._frames import HandleOptions
-from blosc2._options import StoreOptions, check_open_modes, store_options
-
-SOURCE = Path(__file__).resolve().parents[2] / "src" / "blosc2"
+from blosc2._options import check_open_modes
 
 # Each makes or opens something at a path, with keywords of its modes.
 OPENERS: dict[str, Callable[..., Any]] = {
@@ -97,24 +94,6 @@ def test_a_directory_frame_cannot_be_mapped_for_changes(tmp_path: Path, opener: 
 def test_opening_what_exists(how: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         check_open_modes("a", how.pop("mmap_mode", None), path="x.b2nd", **how)
-
-
-def test_options_do_not_change() -> None:
-    for options in (HandleOptions(), store_options("r", None)):
-        with pytest.raises(AttributeError):
-            options.mode = "a"  # type: ignore[misc]
-    assert isinstance(store_options("r", "r"), StoreOptions)
-
-
-def test_no_other_module_says_which_modes_exist() -> None:
-    legal = re.compile(r"""mode must be|mmap_mode (must|can) be|not in \("r"|\("r", "(a|w|r\+)", """)
-    found = {
-        path.relative_to(SOURCE).as_posix()
-        for path in SOURCE.rglob("*.py")
-        if legal.search(re.sub(r'"""[\s\S]*?"""', "", path.read_text(encoding="utf-8")))
-    }
-    # That function opens without creating or emptying anything, so it has fewer modes.
-    assert found == {"_options/modes.py", "blosc2_ext.py"}
 
 
 def test_windows_has_no_stores_with_locking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
