@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 from typing import Any
 
@@ -81,46 +80,6 @@ def test_of_few_leaves_the_disk_reads_no_others(tmp_path: Path, mmap_mode: Any, 
     assert alone * length <= least_device_bytes(name, lambda: read(alone), most) <= most
     most = Path(name).stat().st_size + (1 << 16)
     assert least_device_bytes(name, lambda: read(len(order)), most) <= most
-
-
-def outcome(array: Any, key: Any) -> Any:
-    """The items, or the kind of the error."""
-    try:
-        return array[key]
-    except (ValueError, RuntimeError) as error:
-        return type(error)
-
-
-@MODES
-def test_wrong_headers_and_tables_change_nothing_but_the_error(path: str, tmp_path: Path, mmap_mode: Any) -> None:
-    """Of all that says where chunks and blocks lie, byte by byte, as a read of a buffer, which asks for nothing."""
-    good = Path(path).read_bytes()
-    frame = blosc2.open(path)._handle.frame
-    heads = [frame.chunk_info(n)[0] for n in range(8)]
-    _, stop = frame.chunks_range
-    rng = np.random.default_rng(1)
-    keys: list[Any] = [(slice(20, 60),) * 3, (slice(40, 44), 3), ([3, 90], [80, 2], [50, 60])]
-    for number in range(150):
-        data = bytearray(good)
-        for _ in range(int(rng.integers(1, 4))):
-            where = [int(rng.choice(heads)) + int(rng.integers(0, 32 + 4 * 27)), stop + int(rng.integers(0, 100))]
-            at = where[int(rng.random() < 0.2)]
-            if rng.random() < 0.5:
-                data[at] ^= 1 << int(rng.integers(0, 8))
-            else:
-                data[at : at + 4] = struct.pack("<i", int(rng.choice([0, -1, 1 << 30, 2**31 - 1, len(good), 33])))
-        name = str(tmp_path / f"{number}.b2nd")
-        Path(name).write_bytes(data)
-        try:
-            expected = blosc2.ndarray_from_cframe(bytes(data))
-        except (ValueError, RuntimeError):
-            continue
-        array = blosc2.open(name, mode="r", mmap_mode=mmap_mode)
-        for key in keys:
-            one, other = outcome(array, key), outcome(expected, key)
-            assert isinstance(one, type) == isinstance(other, type)
-            if not isinstance(one, type):
-                assert np.array_equal(one, other)
 
 
 @MODES

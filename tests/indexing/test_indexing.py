@@ -11,48 +11,26 @@ import pytest
 from fixture_kit.names import shown
 from hypothesis import given
 
-from blosc2._indexing.keys import Selection, basic_selection
+import blosc2
 
 
-def apply(selection: Selection, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """What a reader does: gather in ascending order, then give the result its shape and direction."""
-    axes = zip(selection.starts, selection.counts, selection.steps, strict=True)
-    gathered = array[np.ix_(*[start + step * np.arange(count) for start, count, step in axes])] if array.ndim else array
-    result = gathered.reshape(selection.shape)
-    return result if selection.flip is None else result[selection.flip]
+def array_of(items: np.ndarray[Any, Any]) -> blosc2.NDArray:
+    return blosc2.asarray(items, chunks=tuple(-(-n // 2) for n in items.shape), cparams={"nthreads": 1})
 
 
-def check(key: Any, array: np.ndarray[Any, Any]) -> None:
-    selection = basic_selection(key, array.shape)
-    assert selection is not None
-    expected = np.asarray(array[key])
-    got = apply(selection, array)
-    assert got.shape == expected.shape == selection.shape
+def check(key: Any, items: np.ndarray[Any, Any]) -> None:
+    got, expected = array_of(items)[key], np.asarray(items[key])
+    assert got.shape == expected.shape
     assert np.array_equal(got, expected)
-    assert selection.unit == all(step == 1 for step in selection.steps)
-    for size, start, count, step in zip(array.shape, selection.starts, selection.counts, selection.steps, strict=True):
-        assert step >= 1
-        assert count == 0 or 0 <= start <= start + (count - 1) * step < size
-        assert step == 1 or count > 1
-    numbers = [n for part in selection[:4] for n in part]
-    assert all(type(number) is int for number in numbers)
 
 
 def check_assignment(key: Any, shape: tuple[int, ...]) -> None:
-    selection = basic_selection(key, shape)
-    assert selection is not None
     expected = np.zeros(shape, dtype=int)
     value = np.arange(1, 1 + int(np.prod(expected[key].shape))).reshape(expected[key].shape)
+    array = array_of(expected)
     expected[key] = value
-    got = np.zeros(shape, dtype=int)
-    if selection.flip is not None:
-        value = value[selection.flip]
-    if shape:
-        axes = zip(selection.starts, selection.counts, selection.steps, strict=True)
-        got[np.ix_(*[start + step * np.arange(count) for start, count, step in axes])] = value.reshape(selection.counts)
-    else:
-        got[()] = value.reshape(())
-    assert np.array_equal(got, expected)
+    array[key] = value
+    assert np.array_equal(array[...], expected)
 
 
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=7)
@@ -112,12 +90,7 @@ def test_keys_for_another_shape(shape, key):
         check(key, np.arange(int(np.prod(shape))).reshape(shape))
     else:
         with pytest.raises(IndexError, match="^" + text.split()[0]):
-            basic_selection(key, shape)
-
-
-@given(st.integers(0, 9), st.integers(-12, 12), st.integers(-12, 12), st.integers(-4, 4).filter(bool))
-def test_one_dimension(size, start, stop, step):
-    check(np.s_[start:stop:step], np.arange(size))
+            blosc2.zeros(shape)[key]
 
 
 def test_fixed_cases():
@@ -145,26 +118,11 @@ def test_fixed_cases():
 
 
 def test_named_tuple_is_a_tuple():
-    assert basic_selection(Selection((1,), (1,), (1,), (1,), None, True)[:1], (3,)) is None  # ((1,),) holds an array
-
     class Pair(NamedTuple):
         row: slice
         column: int
 
-    assert basic_selection(Pair(slice(1, 2), 0), (3, 4)) == basic_selection((slice(1, 2), 0), (3, 4))
-
-
-@pytest.mark.parametrize(
-    "key",
-    [
-        *[True, False, np.True_, (True, 0), [0, 1], [], [True, False, True], np.array([0, 1]), range(2), (0, [1])],
-        *[np.array([[0]]), np.array(True), ([0], slice(None)), (None, [0]), (..., [0]), "field", ["field", "other"]],
-        np.array([True, False, True]),
-    ],
-    ids=shown,
-)
-def test_needs_more_than_a_selection(key):
-    assert basic_selection(key, (3, 4)) is None
+    check(Pair(slice(1, 2), 0), np.arange(12).reshape(3, 4))
 
 
 @pytest.mark.parametrize(
@@ -203,17 +161,17 @@ def test_illegal_keys(key, shape, text):
         with pytest.raises(IndexError):
             np.zeros(shape)[key]
     with pytest.raises(IndexError, match=text):
-        basic_selection(key, shape)
+        blosc2.zeros(shape)[key]
 
 
 @pytest.mark.parametrize("shape", [(3,), (3, 4)])
 def test_illegal_slices(shape):
     for part in (slice("a", None), slice(1.0, None), slice(None, None, 1.5)):
         with pytest.raises(TypeError, match="slice indices must be integers"):
-            basic_selection(part, shape)
+            blosc2.zeros(shape)[part]
     for key in (slice(None, None, 0), (Ellipsis, slice(None, None, 0))):
         with pytest.raises(ValueError, match="slice step cannot be zero"):
-            basic_selection(key, shape)
+            blosc2.zeros(shape)[key]
 
 
 def test_tensor_of_one_item_keeps_its_axis():
@@ -227,4 +185,4 @@ def test_tensor_of_one_item_keeps_its_axis():
         def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
             return np.array([1])
 
-    assert basic_selection(Tensor(), (3,)) is None
+    assert blosc2.arange(3)[Tensor()].tolist() == [1]

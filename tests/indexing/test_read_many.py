@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -228,30 +227,6 @@ def test_selections_of_very_many_chunks() -> None:
     assert_rows(array.read_many(everything), items, everything)
 
 
-def test_many_threads_read_one_array(tmp_path: Path, source: str | None) -> None:
-    items = numbers((60, 70, 80))
-    path = str(tmp_path / "volume.b2nd")
-    blosc2.asarray(items, urlpath=path, chunks=(20, 30, 40), blocks=(10, 15, 20))
-    array = blosc2.open(path, mmap_mode=source, dparams={"nthreads": 2})
-    wrong: list[object] = []
-
-    def read(seed: int) -> None:
-        rng = np.random.default_rng(seed)
-        for _ in range(15):
-            keys = patches(rng, items.shape, int(rng.integers(1, 30)), 20)
-            try:
-                assert_rows(array.read_many(keys), items, keys)
-            except (AssertionError, OSError, ValueError) as error:
-                wrong.append(error)
-
-    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
-
-
 # --------------------------------------------------------------------- what is refused
 
 
@@ -333,22 +308,6 @@ def test_an_iterable_that_fails_changes_nothing() -> None:
     with pytest.raises(RuntimeError, match="no more"):
         array.read_many(broken(), out=out)
     assert not out.any()
-
-
-class _Index:
-    def __index__(self) -> int:
-        return 4
-
-
-def test_what_stands_for_an_integer() -> None:
-    items = numbers((12, 5))
-    array = blosc2.asarray(items)
-    keys: list[Any] = [_Index(), np.array(4), np.uint8(4), (4,), (4, ...), (4, slice(_Index()))]
-    assert_rows(array.read_many(keys[:-1]), items, keys[:-1])
-    assert_rows(array.read_many(keys), items, keys)
-    assert_rows(array.read_many(np.arange(12)), items, list(range(12)))
-    # A boolean is a mask here, as in NumPy, not the number 1.
-    assert_rows(array.read_many([True, 1]), items, [True, 1])
 
 
 def test_arrays_without_axes_or_items() -> None:

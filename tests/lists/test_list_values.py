@@ -13,14 +13,11 @@ import msgpack
 import numpy as np
 import pytest
 from fixture_kit.names import shown
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import blosc2
 from blosc2 import BatchArray, ObjectArray
 from blosc2._core.codec.codec import Encoder, raw_blocks
 from blosc2._core.frame.frame import Frame
-from blosc2._core.frame.packed import PackedList
 from blosc2._core.io.source import Source
 from blosc2._frames.handle import encoding_of
 from blosc2._frames.update import FrameUpdate
@@ -284,37 +281,6 @@ def test_what_could_not_be_read_again_is_refused() -> None:
     assert len(batches) == 1
 
 
-# ------------------------------------------------------------ blocks and packed lists, by themselves
-CODECS = [blosc2.Codec.BLOSCLZ, blosc2.Codec.LZ4, blosc2.Codec.LZ4HC, blosc2.Codec.ZLIB, blosc2.Codec.ZSTD]
-BLOCK = st.binary(min_size=1, max_size=200) | st.builds(
-    lambda text, n: text * n, st.binary(min_size=1, max_size=9), st.integers(1, 3000)
-)
-
-
-@given(
-    blocks=st.lists(BLOCK, min_size=1, max_size=40), codec=st.sampled_from(CODECS), clevel=st.integers(0, 9),
-    use_dict=st.booleans(), filters=st.sampled_from([[], [blosc2.Filter.SHUFFLE], [blosc2.Filter.BITSHUFFLE]]),
-)  # fmt: skip
-@settings(max_examples=150, deadline=None)
-def test_chunks_of_blocks(blocks: list[bytes], codec: Any, clevel: int, use_dict: bool, filters: Any) -> None:
-    use_dict = use_dict and codec not in (blosc2.Codec.BLOSCLZ, blosc2.Codec.ZLIB)
-    cparams = blosc2.CParams(codec=codec, clevel=clevel, use_dict=use_dict, typesize=1, filters=filters)
-    encoding = encoding_of(cparams, 1, 0)
-    for chunk in (Encoder(encoding).encode_blocks(blocks), raw_blocks(blocks)):
-        size = sum(map(len, blocks))
-        frame = Frame.assemble(
-            Source.of_buffer(chunk), np.array([0]), 1, size, 0, encoding, {}, {}, vlblocks=True, variable=True
-        )
-        assert frame.vl_blocks(0) == blocks
-        assert frame.vl_count(0) == len(blocks)
-        assert [frame.vl_block(0, n) for n in range(len(blocks))] == blocks
-        for wrong in (-1, len(blocks)):
-            with pytest.raises(IndexError):
-                frame.vl_block(0, wrong)
-        with pytest.raises(FormatError, match="would take"):
-            frame.vl_block(0, 0, len(blocks[0]) - 1)
-
-
 @pytest.mark.parametrize("codec", [blosc2.Codec.LZ4, blosc2.Codec.LZ4HC])
 def test_dictionaries_that_the_library_moves_over_themselves(codec: Any) -> None:
     """With few blocks it is moved by less than its length (doc/design/c-blosc2.md, faults of the library)."""
@@ -332,44 +298,6 @@ def test_dictionaries_that_the_library_moves_over_themselves(codec: Any) -> None
     frame = Frame.assemble(source, np.array([0]), 1, size, 0, encoding, {}, {}, vlblocks=True, variable=True)
     assert frame.vl_blocks(0) == blocks
     assert [frame.vl_block(0, n) for n in range(len(blocks))] == blocks
-
-
-def test_what_makes_no_chunk_of_blocks() -> None:
-    for blocks in ([], [b""], [b"a", b""]):
-        with pytest.raises(ValueError, match="block"):
-            Encoder(encoding_of(blosc2.CParams(), 1, 0)).encode_blocks(blocks)
-        with pytest.raises(ValueError, match="do not make"):
-            raw_blocks(blocks)
-    delta = blosc2.CParams(typesize=1, filters=[blosc2.Filter.DELTA])
-    with pytest.raises(ValueError, match="none of them DELTA"):
-        BatchArray(cparams=delta)
-    with pytest.raises(ValueError, match="cannot be compressed with these"):
-        ObjectArray(cparams={"codec": blosc2.Codec.BLOSCLZ, "use_dict": True})
-
-
-@given(data=st.binary(max_size=60) | st.lists(st.integers(0, 255), max_size=40).map(lambda n: bytes([0x9F, *n])))
-@settings(max_examples=500, deadline=None)
-def test_packed_lists_of_any_bytes(data: bytes) -> None:
-    """What msgpack takes for one list is one here, and of nothing else is anything given out."""
-    unpacker = msgpack.Unpacker(strict_map_key=False, raw=True, max_buffer_size=0)
-    unpacker.feed(data)
-    try:
-        count = unpacker.read_array_header()
-        spans = []
-        for _ in range(count):
-            start = unpacker.tell()
-            unpacker.skip()
-            spans.append(data[start : unpacker.tell()])
-        whole = unpacker.tell() == len(data)
-    except (ValueError, msgpack.exceptions.OutOfData, msgpack.exceptions.UnpackException):
-        whole = False
-    if whole:
-        packed = PackedList(data)
-        assert [packed.item(n) for n in range(len(packed))] == spans
-        assert b"".join(spans) == b"".join(part[1:] for part in packed.parts(15))
-    else:
-        with pytest.raises(ValueError):
-            PackedList(data)
 
 
 # ------------------------------------------------------------ files of others
