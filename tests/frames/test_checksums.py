@@ -1,11 +1,14 @@
-"""Checksums of frames (doc/design/checksums.md): they cover every bit and go on; files of others are unverified."""
+"""Checksums of frames (doc/design/checksums.md): they cover every bit, and `verify=True` checks them."""
 
 from __future__ import annotations
 
+import pickle
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from fixture_kit import manifest
 from fixture_kit.checksums import (
@@ -23,7 +26,7 @@ from fixture_kit.checksums import (
 
 import blosc2
 from blosc2._core.frame.frame import Frame
-from blosc2._core.frame.frame_checksums import checksums_of, has_odd_parity
+from blosc2._core.frame.frame_checksums import checksums_of, has_odd_parity, with_checksums
 from blosc2._core.io.source import Source
 from blosc2._frames.checksums import carried, is_verifiable, verify_frame
 from blosc2._frames.handle import open_frame
@@ -230,3 +233,242 @@ def test_a_frame_of_others_gets_them_when_it_is_saved_here(path: Path) -> None:
         x.copy(urlpath=str(copy), mode="w")
         assert carried(open_frame(str(copy), None)) is not None, entry["path"]
         assert found(copy.read_bytes()) == []
+
+
+# ---------------------------------------------------------------------- verify=True
+
+
+def reads(array: Any) -> dict[str, Callable[[], Any]]:
+    """Ways to read items of the second chunk."""
+    return {
+        "all": lambda: array[:],
+        "one": lambda: array[11, 3],
+        "part": lambda: array[12:14, 2:5],
+        "step": lambda: array[5:28:3],
+        "points": lambda: array[[0, 12, 29]],
+        "mask": lambda: array[array_mask()],
+        "numpy": lambda: np.asarray(array),
+        "chunk": lambda: array.schunk.get_chunk(1),
+        "decompress": lambda: array.schunk.decompress_chunk(1),
+        "bytes": lambda: array.schunk[105:110],
+        "copy": array.copy,
+        "cframe": array.to_cframe,
+        "iterate": lambda: list(array.schunk.iterchunks(np.dtype("i4"))),
+        "view": lambda: np.asarray(array.T),
+    }
+
+
+def array_mask() -> np.ndarray[Any, Any]:
+    mask = np.zeros(ITEMS.shape, bool)
+    mask[12, 3] = True
+    return mask
+
+
+@pytest.mark.parametrize("clevel", [0, 5])
+@pytest.mark.parametrize("nthreads", [1, 2])
+def test_every_read_is_checked(path: Path, source: str | None, clevel: int, nthreads: int) -> None:
+    cparams = {"clevel": clevel}
+    blosc2.asarray(ITEMS, chunks=(10, 10), blocks=(5, 10), cparams=cparams, urlpath=str(path))
+    data = bytearray(path.read_bytes())
+    how: Any = {"mmap_mode": source, "dparams": {"nthreads": nthreads}}
+    whole = blosc2.open(str(path), verify=True, **how)
+    plain = {name: read() for name, read in reads(blosc2.open(str(path), **how)).items()}
+    for name, read in reads(whole).items():
+        if name in ("all", "one", "part", "step", "points", "mask", "numpy", "view"):
+            np.testing.assert_array_equal(read(), plain[name])
+        else:
+            read()
+    at = whole._handle.frame.chunk_info(1)[0]
+    data[at + 37] ^= 1
+    path.write_bytes(data)
+    damaged = blosc2.open(str(path), verify=True, **how)
+    np.testing.assert_array_equal(damaged[:10], ITEMS[:10])
+    np.testing.assert_array_equal(damaged[20:], ITEMS[20:])
+    for name, read in reads(damaged).items():
+        with pytest.raises(blosc2.FormatError, match="checksum") as error:
+            read()
+        assert (error.value.offset, error.value.path) == (at, str(path)), name
+        assert "chunk 1" in str(error.value)
+
+
+def test_views_of_raw_chunks_are_checked(path: Path) -> None:
+    blosc2.asarray(NOISE, chunks=(600,), blocks=(600,), cparams={"clevel": 0}, urlpath=str(path))
+    data = bytearray(path.read_bytes())
+    np.testing.assert_array_equal(np.asarray(blosc2.open(str(path), mmap_mode="r", verify=True), copy=False), NOISE)
+    data[open_frame(str(path), None).chunk_info(0)[0] + 300] ^= 1
+    path.write_bytes(data)
+    array = blosc2.open(str(path), mmap_mode="r", verify=True)
+    with pytest.raises(blosc2.FormatError, match="checksum"):
+        np.asarray(array, copy=False)
+
+
+@every_kind
+def test_opening_checks_all_but_the_chunks(make: Callable[[str], None], path: Path, source: str | None) -> None:
+    good = made(make, path)
+    blosc2.open(str(path), verify=True, mmap_mode=source)
+    frame = open_frame(str(path), None)
+    offsets = [0, frame.frame_len - 30, frame.frame_len - 20, frame.frame_len - frame.trailer_len + 3]
+    if frame.nbytes:
+        offsets.append(frame.chunks_range[1] + 36)
+    for at in offsets:
+        data = bytearray(good)
+        data[at] ^= 2
+        path.write_bytes(data)
+        with pytest.raises(blosc2.FormatError):
+            blosc2.open(str(path), verify=True, mmap_mode=source)
+
+
+def test_verified_handles_follow_their_file(path: Path) -> None:
+    items = np.random.default_rng(1).normal(size=(40, 40))  # smaller files are in memory once they are open
+    writer = blosc2.asarray(items, chunks=(10, 40), blocks=(5, 40), urlpath=str(path))
+    reader = blosc2.open(str(path), verify=True)
+    changer = blosc2.open(str(path), mode="a", verify=True)
+    changer[15] = 9
+    assert changer._handle.frame.checks_chunks
+    np.testing.assert_array_equal(reader[:], items)
+    assert reader.refresh()
+    assert reader._handle.frame.checks_chunks
+    assert reader[15, 3] == 9
+    at = reader._handle.frame.chunk_info(1)[0]
+    data = bytearray(path.read_bytes())
+    data[at + 40] ^= 1
+    with open(path, "r+b") as file:  # in place: chunks that open handles read later are checked too
+        file.write(data)
+    with pytest.raises(blosc2.FormatError, match="checksum"):
+        reader[15]
+    with pytest.raises(blosc2.FormatError, match="checksum"):
+        changer[15, 3] = 4  # needs the rest of its chunk
+    del writer
+
+
+def test_a_copy_on_write_handle_checks_what_it_takes_over(path: Path) -> None:
+    data = bytearray(made(compressed, path))
+    data[open_frame(str(path), None).chunk_info(1)[0] + 40] ^= 1
+    path.write_bytes(data)
+    array = blosc2.open(str(path), mmap_mode="c", verify=True)
+    with pytest.raises(blosc2.FormatError, match="checksum"):
+        array[0] = 1
+
+
+def test_an_unverified_file_opens_as_ever(source: str | None) -> None:
+    entry = manifest.files("ndarray")[0]
+    x = blosc2.open(str(manifest.path_of(entry)), verify=True, mmap_mode=source)
+    assert not x._handle.frame.checks_chunks
+    x[...]
+
+
+@pytest.mark.parametrize("suffix", [".b2d", ".b2z", ".b2e"])
+@pytest.mark.parametrize("mode", ["r", "a"])
+def test_leaves_of_stores_are_checked(tmp_path: Path, suffix: str, mode: str) -> None:
+    kind = blosc2.EmbedStore if suffix == ".b2e" else blosc2.TreeStore
+    path = tmp_path / f"s{suffix}"
+    noise = np.random.default_rng(1).normal(size=1000)
+    with kind(str(path), mode="w") as store:
+        store["/a/x"] = noise
+        store["/a/y"] = np.arange(3)
+    with blosc2.open(str(path), mode=mode, verify=True) as store:
+        np.testing.assert_array_equal(store["/a/x"][:], noise)
+        np.testing.assert_array_equal(store["/a/y"][:], np.arange(3))
+    file = path / "a" / "x.b2nd" if suffix == ".b2d" else path
+    data = bytearray(file.read_bytes())
+    with blosc2.open(str(path)) as store:
+        handle = store["/a/x"].schunk._handle
+        data[handle.frame.chunk_info(0)[0] + 500] ^= 1
+    file.write_bytes(data)
+    with blosc2.open(str(path), mode=mode, verify=True) as store, pytest.raises(blosc2.FormatError, match="checksum"):
+        store["/a/x"][:]
+
+
+def test_handles_that_travel_go_on_checking(tmp_path: Path, path: Path) -> None:
+    store_path = str(tmp_path / "s.b2d")
+    with blosc2.DictStore(store_path, mode="w") as store:
+        store["/x"] = ITEMS
+    with blosc2.DictStore(store_path, mode="r", verify=True) as store, pickle.loads(pickle.dumps(store)) as again:
+        assert again["/x"].schunk._handle.frame.checks_chunks
+        assert pickle.loads(pickle.dumps(store["/x"])).schunk._handle.frame.checks_chunks
+    compressed(str(path))
+    array = pickle.loads(pickle.dumps(blosc2.open(str(path), verify=True)))
+    assert array._handle.frame.checks_chunks
+    assert not pickle.loads(pickle.dumps(blosc2.open(str(path))))._handle.frame.checks_chunks
+
+
+def test_info_says_what_is_checked(path: Path) -> None:
+    data = bytearray(made(compressed, path))
+    assert "verify" not in dict(blosc2.open(str(path)).info_items)
+    assert dict(blosc2.open(str(path), verify=True).info_items)["verify"] == "each read"
+    data[86] = 0
+    path.write_bytes(data)
+    for x in (blosc2.open(str(path), verify=True), blosc2.open(str(path), verify=True).schunk):
+        assert dict(x.info_items)["verify"].startswith("nothing to check")
+
+
+def test_directories_of_chunk_files_have_none(tmp_path: Path) -> None:
+    path = str(tmp_path / "d.b2nd")
+    blosc2.asarray(ITEMS, urlpath=path, contiguous=False)
+    array = blosc2.open(path, verify=True)
+    np.testing.assert_array_equal(array[:], ITEMS)
+    assert not array._handle.frame.checks_chunks
+
+
+# ---------------------------------------------------------------------- hostile bytes
+
+
+def test_any_byte_of_the_sums_may_be_anything(path: Path) -> None:
+    data = bytearray(made(appended, path))
+    rng = np.random.default_rng(3)
+    start = len(data) - 23 - Frame.open(Source.of_buffer(bytes(data))).checksums_len
+    for at in range(start, len(data)):
+        old = data[at]
+        for new in {0, 1, 127, 128, 255, int(rng.integers(256))} - {old}:
+            data[at] = new
+            assert found(data), (at, new)
+            path.write_bytes(data)
+            with pytest.raises(blosc2.FormatError):
+                blosc2.open(str(path), verify=True)
+            blosc2.check(path)
+        data[at] = old
+
+
+@pytest.mark.parametrize("size", [0, 1, 27, 28, 31, 32, 1 << 20, 0x7FFFFFFF, 0xFFFFFFFF])
+def test_sizes_that_do_not_fit(path: Path, size: int) -> None:
+    data = bytearray(made(compressed, path))
+    data[-43:-39] = size.to_bytes(4, "little")
+    start = len(data) - int.from_bytes(data[-22:-18], "big")
+    data[-27:-23] = crc(bytes(data[start:-27]) + bytes(4) + bytes(data[-23:])).to_bytes(4, "little")
+    assert found(data)
+    path.write_bytes(data)
+    with pytest.raises(blosc2.FormatError):
+        blosc2.open(str(path), verify=True)
+    blosc2.open(str(path)).vlmeta[:]
+
+
+@pytest.mark.parametrize("count", [0, 2, 4])
+def test_more_or_fewer_sums_than_chunks(path: Path, count: int) -> None:
+    """Everything agrees but their number."""
+    plain = blosc2.asarray(ITEMS, chunks=(10, 10), blocks=(5, 10)).to_cframe()
+    frame = Frame.open(Source.of_buffer(plain))
+    chunks, body, index = checksums_of(frame)
+    stop = frame.frame_len - frame.trailer_len
+    ends = plain[: frame.header_len], plain[stop:]
+    header, trailer = with_checksums(*ends, stop, (chunks + chunks)[: 4 * count], body, index)
+    path.write_bytes(header + plain[frame.header_len : stop] + trailer)
+    with pytest.raises(blosc2.FormatError, match="checksums for 3 stored chunks"):
+        blosc2.open(str(path), verify=True)
+    array = blosc2.open(str(path), mode="a")
+    before = path.read_bytes()
+    with pytest.raises(blosc2.FormatError, match="checksums for 3 stored chunks"):
+        array[0] = 1
+    assert path.read_bytes() == before
+
+
+@every_kind
+def test_any_flipped_bit_is_found(make: Callable[[str], None], path: Path) -> None:
+    data = bytearray(made(make, path))
+    assert found(data) == []
+    missed = []
+    for bit in range(8 * len(data)):
+        data[bit // 8] ^= 1 << bit % 8
+        if not found(data):
+            missed.append(divmod(bit, 8))
+        data[bit // 8] ^= 1 << bit % 8
+    assert missed == []

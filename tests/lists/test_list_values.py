@@ -13,11 +13,14 @@ import msgpack
 import numpy as np
 import pytest
 from fixture_kit.names import shown
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import blosc2
 from blosc2 import BatchArray, ObjectArray
 from blosc2._core.codec.codec import Encoder, raw_blocks
 from blosc2._core.frame.frame import Frame
+from blosc2._core.frame.packed import PackedList
 from blosc2._core.io.source import Source
 from blosc2._frames.handle import encoding_of
 from blosc2._frames.update import FrameUpdate
@@ -445,3 +448,28 @@ def test_nothing_is_pickled() -> None:
     for name in ("objectarray", "batch_array", "_lists.batches",
                  "_lists.lists",  "_lists.arrow_blocks", "_frames.metadata"):  # fmt: skip
         assert "pickle" not in vars(sys.modules[f"blosc2.{name}"])
+
+
+@given(data=st.binary(max_size=60) | st.lists(st.integers(0, 255), max_size=40).map(lambda n: bytes([0x9F, *n])))
+@settings(max_examples=500, deadline=None)
+def test_packed_lists_of_any_bytes(data: bytes) -> None:
+    """What msgpack takes for one list is one here, and of nothing else is anything given out."""
+    unpacker = msgpack.Unpacker(strict_map_key=False, raw=True, max_buffer_size=0)
+    unpacker.feed(data)
+    try:
+        count = unpacker.read_array_header()
+        spans = []
+        for _ in range(count):
+            start = unpacker.tell()
+            unpacker.skip()
+            spans.append(data[start : unpacker.tell()])
+        whole = unpacker.tell() == len(data)
+    except (ValueError, msgpack.exceptions.OutOfData, msgpack.exceptions.UnpackException):
+        whole = False
+    if whole:
+        packed = PackedList(data)
+        assert [packed.item(n) for n in range(len(packed))] == spans
+        assert b"".join(spans) == b"".join(part[1:] for part in packed.parts(15))
+    else:
+        with pytest.raises(ValueError):
+            PackedList(data)
