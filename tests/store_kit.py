@@ -274,7 +274,7 @@ class StoreContract:
             held = [store[f"/k{n}"] for n in range(5)]
             for n in range(50):
                 store[f"/k{n}"][0]
-            assert len(store._leaves.held) <= 25
+            assert len(store._table.leaves.held) <= 25
             assert all(store[f"/k{n}"] is held[n] for n in range(5))
 
     # ------------------------------------------------------------------ publishing

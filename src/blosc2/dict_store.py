@@ -8,11 +8,10 @@ from types import EllipsisType, MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from blosc2 import _backends, _stores
-from blosc2._backends import ByteRange, TieredBackend
-from blosc2._core.keys.listing import KeyListing
+from blosc2._backends import TieredBackend
 from blosc2._files import check_advice
 from blosc2._options import StoreOptions, absolute_path, local_path, store_options
-from blosc2._stores import Store, backend_of, leaf_reader, open_or_begin, recount, take_writer_lock
+from blosc2._stores import Store, backend_of, leaf_reader, open_or_begin, take_writer_lock
 from blosc2.info import InfoReporter
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
 
@@ -122,8 +121,6 @@ class DictStore(Store):
 
     # The metalayer in the frame of embedded values that names the kind of store.
     _metalayer: ClassVar[str] = "b2dict"
-    # Whether a key is either a leaf or a group.
-    _has_groups: ClassVar[bool] = False
     _backend: TieredBackend
     _publishing: LeafPublishing
     _cparams: CParams | None = None
@@ -171,14 +168,14 @@ class DictStore(Store):
             backend = backend_of(path, options, self._metalayer)
             backend.lock = lock
             self._set_up(path, options, backend)
-            open_or_begin(self, path)
+            open_or_begin(self._table, path)
         except BaseException:
             # Now: the traceback keeps the object alive for a while.
             if lock is not None:
                 lock.release()
             raise
-        if advise is not None and self._session.advice is None:
-            _stores.advise_all(self, advise)
+        if advise is not None and self._table.session.advice is None:
+            _stores.advise_all(self._table, advise)
 
     def _set_up(self, path: str, options: StoreOptions, backend: TieredBackend) -> None:
         """Make the objects that a store with this backend has."""
@@ -186,8 +183,8 @@ class DictStore(Store):
             Store.__init__(self, path, options, backend)
         else:
             Store.__init__(self, path, options, backend, _stores.LeafPublishing())
-            self._names = _stores.KeyClashes()
-            self._followers.append(self._names)
+            self._table.names = names = _stores.KeyClashes()
+            self._table.followers.append(names)
 
     def _set_parameters(self, cparams: Any, dparams: Any) -> None:
         self._cparams, self._asked = None if cparams is None else cparams_from(cparams), cparams is not None
@@ -201,68 +198,52 @@ class DictStore(Store):
     def _owner(self) -> DictStore:
         return self
 
-    @property
-    def _file(self) -> str:
-        return self._backend.named
-
     # ------------------------------------------------------------------ reading
     def _shows_published_keys(self) -> bool:
         """Whether exactly the published keys are shown, so that their listing can answer."""
-        backend, foreign = self._backend, self._foreign
-        if self._session.sharing is not None or not backend.lists_cheaply or backend.embedded is None:
+        table = self._table
+        backend, foreign = table.backend, table.foreign
+        if table.session.sharing is not None or not backend.lists_cheaply or backend.embedded is None:
             return False
-        return foreign is None or not (foreign.are_possible(self) if foreign.possible is None else foreign.possible)
+        return foreign is None or not (foreign.are_possible() if foreign.possible is None else foreign.possible)
 
     def _leaf(self, key: str) -> Any | None:
-        if self._session.mode != "r":
+        table = self._table
+        session, backend, foreign = table.session, table.backend, table.foreign
+        if session.mode != "r":
             return _stores.live_leaf(self, key)
         held = self._holding
         version = self._answers_version  # before what a reader is made of, which another thread may replace
-        backend, foreign = self._backend, self._foreign
         members = backend.members
         if (
             self._reader is None and members is not None and backend.embedded is not None and not self._verify
-            and self._session.sharing is None and (foreign is None or foreign.possible is False)
+            and session.sharing is None and (foreign is None or foreign.possible is False)
         ):  # fmt: skip
             # From now on a reader opens the members of the archive, without this method; unless another thread closes
             # the store, or shows another version, before it is there.
-            if self._session.closed:
-                raise self._session.closed_error()
-            table, hidden = members.listed or members.table(), self._hidden_name
+            if session.closed:
+                raise session.closed_error()
+            keys, hidden = members.listed or members.table(), self._hidden_name
             how = self._path, self._mmap_mode, self._deserialize
-            self._use_reader(leaf_reader(table, hidden, *how, check=self._verify is None), version)
-            if table.find(key) >= 0 and (hidden is None or not key.endswith(hidden)):
+            self._use_reader(leaf_reader(keys, hidden, *how, check=self._verify is None), version)
+            if keys.find(key) >= 0 and (hidden is None or not key.endswith(hidden)):
                 return self[key]
-        frame = self._backend.open_frame(key)
+        frame = backend.open_frame(key)
         return None if frame is None else self._leaf_of(key, frame, held)
 
     # ------------------------------------------------------------------ keys
     def _contains(self, key: object) -> bool:
-        if self._session.mode == "r" and not self._has_listing and self._shows_published_keys():
+        session = self._table.session
+        if session.mode == "r" and not self._has_listing and self._shows_published_keys():
             # From now on the listing answers, without this method.
             version = self._answers_version
-            if self._session.closed:
-                raise self._session.closed_error()
-            self._use_listing(self._published_listing(), version)
+            if session.closed:
+                raise session.closed_error()
+            self._use_listing(self._table.published_listing(), version)
             return key in self
         return super()._contains(key)
 
-    def _published_listing(self) -> KeyListing:
-        """The keys of all published leaves."""
-        if self._contents.placed:
-            recount(self)
-        return self._backend.listing()
-
     # ------------------------------------------------------------------ changing
-    def _prepare(self, key: str, byte_range: ByteRange, value: Any, *, is_new: bool) -> bool:
-        self._names.check_new(key, self._contents, is_new=is_new)
-        self._publishing.note_pending(self, key, byte_range, is_new=is_new)
-        return _stores.gets_file(self, value, byte_range)
-
-    def _list_placed(self) -> None:
-        """List leaves published one by one together with the others."""
-        self._contents.list_placed()
-
     def _encoding(self) -> dict[str, Any]:
         cparams = self._owner._cparams
         return {} if cparams is None else {"cparams": cparams}
@@ -323,8 +304,8 @@ class DictStore(Store):
         tuple of int, or None
             Offset and length in bytes; None for an embedded value, a group, a missing key, and in a `.b2d`.
         """
-        self._session.check_open()
-        members = self._backend.members
+        self._table.session.check_open()
+        members = self._table.backend.members
         if members is None or key not in self:
             return None
         byte_range = members.locate(self._absolute(key) or "/")
@@ -349,12 +330,12 @@ class DictStore(Store):
         ...     store.describe("/a")[:4]
         ('array', (4, 5), dtype('float32'), 'ZSTD')
         """
-        self._session.check_open()
+        self._table.session.check_open()
         if not self._prefix and key in ("", "/"):
-            raise self._missing_key(key)
+            raise self._table.missing_key(key)
         path = self._absolute(key)
-        if not self._contents.has(path):
-            raise self._missing_key(path)
+        if not self._table.contents.has(path):
+            raise self._table.missing_key(path)
         return _stores.describe_leaf(self, path)
 
     def stats(self, group: str = "/", depth: int = 0, *, by: str | Iterable[str] | None = None) -> list[GroupStats]:
@@ -392,9 +373,11 @@ class DictStore(Store):
         [('/', 3, 924), ('/mri', 2, 900)]
         [('<f8', 1), ('|b1', 1)]
         """
-        self._session.check_open()
+        self._table.session.check_open()
         path = self._prefix if group in ("", "/") else self._absolute(group)
-        return _stores.store_stats(self, path or "/", depth, by)
+        rows = _stores.store_stats(self._table, path or "/", depth, by)
+        cut = len(self._prefix)
+        return [row._replace(group=row.group[cut:] or "/") for row in rows] if cut else rows
 
     def to_pandas(self, group: str = "/") -> Any:
         """Describe the leaves below a group in a ``pandas.DataFrame``: a row for each, by key, as `describe` has it.
@@ -421,7 +404,7 @@ class DictStore(Store):
     @property
     def is_zip_store(self) -> bool:
         """Whether this is a `.b2z` file."""
-        return self._backend.suffix == ".b2z"
+        return bool(self._table.backend.suffix == ".b2z")
 
     @property
     def b2z_path(self) -> str | None:
@@ -431,7 +414,7 @@ class DictStore(Store):
     @property
     def working_dir(self) -> str:
         """The directory of the files: the store itself, or the directory of the `.b2z` file."""
-        return os.path.dirname(absolute_path(self._file)) if self.is_zip_store else self.localpath
+        return os.path.dirname(absolute_path(self._table.backend.named)) if self.is_zip_store else self.localpath
 
     @property
     def cparams(self) -> CParams:
@@ -445,7 +428,7 @@ class DictStore(Store):
 
     def _made(self, name: str, make: Callable[[None], Any]) -> Any:
         """Parameters that nobody gave. All threads get the same object, which may be changed."""
-        with self._lock:
+        with self._table.lock:
             setattr(self, name, getattr(self, name) or make(None))
             return getattr(self, name)
 
@@ -453,14 +436,14 @@ class DictStore(Store):
     def storage(self) -> Storage:
         """Path, modes and kind of the store as one object."""
         meta = {self._metalayer: {"version": 1}}
-        locking = self._session.sharing is not None
+        locking = self._table.session.sharing is not None
         return Storage(urlpath=self._path, mode=self.mode, mmap_mode=self._mmap_mode, meta=meta, locking=locking)
 
     @property
     def estore(self) -> EmbedStore:
         """The published embedded values only, as a read-only store."""
-        self._session.check_open()
-        embedded = self._backend.embedded
+        self._table.session.check_open()
+        embedded = self._table.backend.embedded
         from blosc2.embed_store import EmbedStore
 
         return EmbedStore() if embedded is None else EmbedStore._of_embedded(embedded, self._deserialize)
@@ -470,8 +453,8 @@ class DictStore(Store):
     @property
     def map_tree(self) -> Mapping[str, str]:
         """The file or member of each leaf that has one, or will have one when it is published."""
-        self._session.check_open()
-        return MappingProxyType(_stores.file_names(self))
+        self._table.session.check_open()
+        return MappingProxyType(_stores.file_names(self._table, self._prefix))
 
     @property
     def info_items(self) -> list[tuple[str, Any]]:
@@ -502,6 +485,6 @@ class DictStore(Store):
     def _stand_in(cls, path: str, error: Exception, recipe: tuple[Any, ...]) -> Self:
         self = cls.__new__(cls)
         self._set_up(path, StoreOptions(), _backends.ZipBackend(path))
-        self._session.lost = (error.with_traceback(None), recipe)
-        self._session.end()
+        self._table.session.lost = (error.with_traceback(None), recipe)
+        self._table.session.end()
         return self

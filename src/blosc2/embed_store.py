@@ -172,49 +172,51 @@ class EmbedStore(Store):
             if _from_schunk is not None:
                 backend.load_frame(Source.of_buffer(_from_schunk.to_cframe(), _from_schunk.urlpath))
             elif file is not None:
-                writing = self._session.writing
+                writing = self._table.session.writing
                 if writing is None:
                     self._open_file(file)
                 else:
-                    writing.open(self, partial(self._open_file, file))
+                    writing.open(self._table, partial(self._open_file, file))
         except BaseException:
             # At once: the traceback keeps the object for a while.
-            if hasattr(self, "_session"):
-                self._session.end()
+            if hasattr(self, "_table"):
+                self._table.session.end()
             if lock is not None:
                 lock.release()
             raise
-        if advise is not None and self._session.advice is None:
-            _stores.advise_all(self, advise)
+        if advise is not None and self._table.session.advice is None:
+            _stores.advise_all(self._table, advise)
 
     def _open_file(self, path: str) -> None:
-        exists = self._backend.exists()
+        table = self._table
+        backend = table.backend
+        exists = backend.exists()
         if self.mode == "x" and os.path.lexists(path):
             raise taken(path, "mode='x' only creates, and there is a file already: mode='r' or 'a' opens it")
         if exists and self.mode != "w":
-            publish.load(self)
-            self._backend.cut_tail()
+            publish.load(table)
+            backend.cut_tail()
         elif self.mode == "r":
             raise missing(path)
         else:
-            self._backend.check_replaceable()
-            self._pending.unwritten = True
+            backend.check_replaceable()
+            table.pending.unwritten = True
             if not exists:  # an old file stays until there is something to replace it
-                publish.flush(self, durable=True)
+                publish.flush(table, durable=True)
 
     @classmethod
     def _from_buffer(cls, buffer: Any, mode: str = "a", deserialize: str | None = None) -> Self:
         """A store in memory over the bytes of a frame, which must not change."""
         self = cls(deserialize=deserialize or "safe")
-        self._backend.load_frame(Source.of_buffer(buffer))
-        self._session.mode = mode
+        self._table.backend.load_frame(Source.of_buffer(buffer))
+        self._table.session.mode = mode
         return self
 
     @classmethod
     def _of_embedded(cls, embedded: Embedded, deserialize: str) -> Self:
         """A read-only store over a frame that is open already."""
         self = cls(deserialize=deserialize)
-        self._backend.embedded, self._session.mode = embedded, "r"
+        self._table.backend.embedded, self._table.session.mode = embedded, "r"
         return self
 
     # ------------------------------------------------------------------ what a store provides
@@ -224,19 +226,16 @@ class EmbedStore(Store):
     # ------------------------------------------------------------------ besides a mapping
     def to_cframe(self) -> bytes:
         """Return the store as the bytes of one frame, including unpublished changes, without checksums."""
-        self._session.check_open()
-        self._session.check_between("copy the store")
-        with self._lock, Change(self._session):
-            frames, embedded = self._pending.frames, self._backend.embedded
-            self._leaves.collect(frames)
+        table = self._table
+        table.session.check_open()
+        table.session.check_between("copy the store")
+        with table.lock, Change(table.session):
+            backend: EmbeddedBackend = table.backend
+            frames, embedded = table.pending.frames, backend.embedded
+            table.leaves.collect(frames)
             if embedded is None or frames:
-                return self._backend.changes_of(frames).compose()
+                return backend.changes_of(frames).compose()
             return embedded.frame.plain_bytes()
-
-    @property
-    def _unpublished(self) -> bool:
-        # A store in memory has nothing to lose.
-        return self._path is not None and super()._unpublished
 
     def _pickled_arguments(self) -> dict[str, Any]:
         given = {"cparams": self._cparams, "dparams": self._dparams}
@@ -247,8 +246,8 @@ class EmbedStore(Store):
         self = cls.__new__(cls)
         self._cparams, self._dparams = CParams(), DParams()
         Store.__init__(self, path, StoreOptions(), EmbeddedBackend(path, StoreOptions()))
-        self._session.lost = (error.with_traceback(None), recipe)
-        self._session.end()
+        self._table.session.lost = (error.with_traceback(None), recipe)
+        self._table.session.end()
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -275,14 +274,14 @@ class EmbedStore(Store):
     def storage(self) -> Storage:
         """Path, modes and kind of the store as one object."""
         meta = {"b2embed": {"version": 1}}
-        locking = self._session.sharing is not None
+        locking = self._table.session.sharing is not None
         return Storage(urlpath=self._path, mode=self.mode, mmap_mode=self._mmap_mode, meta=meta, locking=locking)
 
     @property
     def chunksize(self) -> int:
         """The smallest size of the chunks that hold the values."""
-        embedded = self._backend.embedded
-        return self._backend.chunksize if embedded is None else int(embedded.frame.chunksize)
+        embedded = self._table.backend.embedded
+        return self._table.backend.chunksize if embedded is None else int(embedded.frame.chunksize)
 
 
 def _from_bytes(kind: type[EmbedStore], frame: bytes, mode: str, deserialize: str) -> EmbedStore:

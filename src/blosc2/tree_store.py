@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from blosc2 import _stores
 from blosc2._backends import TieredBackend, canonical_key, new_key, plain_key
-from blosc2._core.io.sharing import item_of
 from blosc2._core.leaves.leaf_reader import LeafBatch
 from blosc2._options import StoreOptions
 from blosc2._stores import (
@@ -17,14 +16,13 @@ from blosc2._stores import (
     ForeignObjects,
     Groups,
     Store,
-    has_group,
 )
 from blosc2.dict_store import DictStore
 from blosc2.exceptions import StoreKeyError
 
 if TYPE_CHECKING:
     from blosc2._stores import Drawing, GroupAttributes, LeafInfo
-    from blosc2._stores.session import Session
+    from blosc2._stores.leaf_table import LeafTable
 
 
 class TreeStore(DictStore):
@@ -70,12 +68,9 @@ class TreeStore(DictStore):
     """
 
     _metalayer: ClassVar[str] = "b2tree"
-    _has_groups = True
     _hidden_name = ATTRIBUTES
     # The tree that a view is of.
     _tree: TreeStore
-    # None in a store that is read only.
-    _groups: Groups | None = None
 
     def __init__(self, *args: Any, _from_parent_store: Any = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -83,18 +78,14 @@ class TreeStore(DictStore):
     def _set_up(self, path: str, options: StoreOptions, backend: TieredBackend) -> None:
         if options.mode == "r":
             Store.__init__(self, path, options, backend)
-            self._foreign = ForeignObjects(backend, self._pending, self._contents)
-            self._followers.append(self._foreign)
         else:
             super()._set_up(path, options, backend)
-            self._groups = Groups(backend, self._pending)
-            self._foreign = ForeignObjects(backend, self._pending, self._contents)
-            self._followers += (self._groups, self._foreign)
-
-    def _has_group(self, path: str) -> bool:
-        """Whether there is a leaf below a path, including leaves that carry attributes."""
-        groups = self._groups
-        return has_group(self._backend, path, 0 if groups is None else item_of(groups.added, path, 0))
+        table = self._table
+        if options.mode != "r":
+            table.groups = groups = Groups(backend, table.pending)
+            table.followers.append(groups)
+        table.foreign = foreign = ForeignObjects(backend, table.pending, table.contents)
+        table.followers.append(foreign)
 
     # ------------------------------------------------------------------ views
     @property
@@ -121,7 +112,7 @@ class TreeStore(DictStore):
 
     def get_subtree(self, path: str) -> TreeStore:
         """Return a view of a group, which need not exist yet: it appears with its first leaf or attribute."""
-        self._session.check_open()
+        self._table.session.check_open()
         group = self._absolute_group(path)
         if group == self._prefix:
             return self
@@ -130,7 +121,7 @@ class TreeStore(DictStore):
 
     # ------------------------------------------------------------------ reading
     def _batch(self, names: list[str], threads: int) -> LeafBatch | None:
-        if self._foreign.are_possible(self):
+        if self._table.foreign.are_possible():
             return None
         if self._prefix:
             if not all(type(name) is str and name[:1] == "/" for name in names):
@@ -141,30 +132,30 @@ class TreeStore(DictStore):
     def _open(self, key: str) -> Any:
         if self._prefix:
             return self if key == "/" else self._tree[self._absolute(key)]
-        if self._session.asks:
-            self._session.check_open()
+        if self._table.session.asks:
+            self._table.session.check_open()
         if type(key) is not str:
             return self[plain_key(key)]
         if key == "/":
             return self
-        foreign = self._foreign
-        possible = foreign.are_possible(self) if foreign.possible is None else foreign.possible
-        if not key.endswith(HIDDEN) and not (possible and foreign.above(key, self)):
+        foreign = self._table.foreign
+        possible = foreign.are_possible() if foreign.possible is None else foreign.possible
+        if not key.endswith(HIDDEN) and not (possible and foreign.above(key)):
             leaf = self._leaf(key)
             if leaf is not None:
                 return leaf
-        elif self._contents.has(key):
+        elif self._table.contents.has(key):
             raise StoreKeyError(f"Key {key!r} not found: it is internal to the store", path=self._path)
         path = canonical_key(key)
         if path != key:
             return self[path]
-        if not foreign.above(path, self):
-            description = foreign.at(path, self)
+        if not foreign.above(path):
+            description = foreign.at(path)
             if description is not None:
                 return _stores.ForeignObject(self._path, path, description)
-            if self._has_group(path):
+            if self._table.has_group(path):
                 return SubtreeView(self, path)
-        raise self._missing_key(key)
+        raise self._table.missing_key(key)
 
     def _open_hidden(self, key: str) -> Any:
         """The leaf of a canonical key, also of one that is not shown."""
@@ -172,48 +163,40 @@ class TreeStore(DictStore):
 
     def _hidden_leaf(self, key: str) -> Any:
         """The leaf that carries the attributes of a group; None if it has none."""
-        self._session.check_open()
-        leaf = self._leaves.find(key)
-        if leaf is None and self._contents.has(key):
+        self._table.session.check_open()
+        leaf = self._table.leaves.find(key)
+        if leaf is None and self._table.contents.has(key):
             return self._open_hidden(key)
-        if leaf is None and self._backend.members is not None:
-            self._backend.members.explain_missing(key)
+        if leaf is None and self._table.backend.members is not None:
+            self._table.backend.members.explain_missing(key)
         return leaf
 
-    def _missing_key(self, key: str) -> StoreKeyError:
-        error = super()._missing_key(key)
-        if self._session.mode == "r" or "not found" not in error.reason:
-            return error
-        more = "; create_group(key) makes a group"
-        error.reason, error.args = error.reason + more, (f"{error.args[0]}{more}",)
-        return error
-
     def _contains(self, key: object) -> bool:
-        if self._session.asks:
-            self._session.check_open()
+        if self._table.session.asks:
+            self._table.session.check_open()
         if not isinstance(key, str) or not key or (key.endswith("/") and key != "/"):
             return False
         if self._prefix:
             return self._prefix + ("" if key == "/" else key if key[0] == "/" else "/" + key) in self._tree
-        if self._session.mode == "r" and not self._has_listing and self._shows_published_keys():
+        if self._table.session.mode == "r" and not self._has_listing and self._shows_published_keys():
             version = self._answers_version
-            if self._session.closed:
-                raise self._session.closed_error()
-            self._use_listing(self._published_listing(), version)
+            if self._table.session.closed:
+                raise self._table.session.closed_error()
+            self._use_listing(self._table.published_listing(), version)
             return key in self
         key = key if key[0] == "/" else "/" + key
         if key == "/":
             return True
-        if not self._contents.has(key) and not self._has_group(key):
+        if not self._table.contents.has(key) and not self._table.has_group(key):
             return False
-        return not key.endswith(HIDDEN) and not self._foreign.above(key, self)
+        return not key.endswith(HIDDEN) and not self._table.foreign.above(key)
 
     def _key_batches(self) -> Iterator[list[str]]:
-        return self._relative(_stores.walking.descendants(self, self._prefix))
+        return self._relative(_stores.walking.descendants(self._table, self._prefix))
 
     def __len__(self) -> int:
-        self._session.check_open()
-        return _stores.walking.count_below(self, self._prefix)
+        self._table.session.check_open()
+        return _stores.walking.count_below(self._table, self._prefix)
 
     def get_descendants(self, path: str) -> list[str]:
         """List all groups and leaves below a group, in order; nothing if there is no such group.
@@ -223,15 +206,15 @@ class TreeStore(DictStore):
         path : str
             The group, "/" for all.
         """
-        self._session.check_open()
-        batches = _stores.walking.descendants(self, self._absolute_group(path))
+        self._table.session.check_open()
+        batches = _stores.walking.descendants(self._table, self._absolute_group(path))
         return [key for batch in self._relative(batches) for key in batch]
 
     def get_children(self, path: str) -> list[str]:
         """List the groups and leaves directly below a group, as full keys, in order."""
-        self._session.check_open()
+        self._table.session.check_open()
         group = self._absolute_group(path)
-        groups, leaves = _stores.walking.children(self, group)
+        groups, leaves = _stores.walking.children(self._table, group)
         shown = group[len(self._prefix) :]
         # Sorting two sorted lists is fast. A leaf may have the name of a group.
         return [f"{shown}/{name}" for name in dict.fromkeys(sorted(groups + leaves))]
@@ -251,12 +234,12 @@ class TreeStore(DictStore):
         tuple
             The key of a group, the names of its groups, and the names of its leaves.
         """
-        self._session.check_open()
+        self._table.session.check_open()
         return self._walk(self._absolute_group(path), topdown=topdown)
 
     def _walk(self, path: str, *, topdown: bool) -> Iterator[tuple[str, list[str], list[str]]]:
         cut = len(self._prefix)
-        for group, groups, leaves in _stores.walking.walk(self, path, topdown=topdown):
+        for group, groups, leaves in _stores.walking.walk(self._table, path, topdown=topdown):
             yield group[cut:] or "/", groups, leaves
 
     # ------------------------------------------------------------------ changing
@@ -280,23 +263,15 @@ class TreeStore(DictStore):
         ['/mri', '/mri/007']
         """
         path = self._absolute_group(key)
-        self._session.check_writable("make groups", path or "/")
+        self._table.session.check_writable("make groups", path or "/")
         if path:
-            _stores.tree_changes.create_group(self, path)
+            _stores.tree_changes.create_group(self._table, path)
         return SubtreeView(self._owner, path) if path else self
 
     def _set(self, key: str, value: Any) -> None:
         if key == "/" and not self._prefix:
             raise ValueError("Cannot assign array to structural path '/', the root of the tree")
         super()._set(key, value)
-
-    def _check_assignable(self, key: str) -> None:
-        _stores.tree_changes.check_assignable(self, key)
-
-    def _list_placed(self) -> None:
-        super()._list_placed()
-        if self._groups is not None:
-            self._groups.recount()
 
     def rename(self, old: str, new: str) -> None:
         """Give a leaf, or a group with everything below it, another key; see `DictStore.rename`.
@@ -309,15 +284,15 @@ class TreeStore(DictStore):
             The new key exists, lies inside the group, or is not allowed in a store.
         """
         old, new = self._absolute(old) or canonical_key(old), new_key(self._absolute(new) or new)
-        self._session.check_writable("rename", old)
-        _stores.tree_changes.rename(self, old, new)
+        self._table.session.check_writable("rename", old)
+        _stores.tree_changes.rename(self._table, old, new)
 
     def _delete(self, key: str) -> None:
         if _stores.remove_small(self, key):
             return
         path = self._absolute(key)
-        self._session.check_writable("delete items", path or key)
-        _stores.tree_changes.delete(self, path, path if self._prefix else key)
+        self._table.session.check_writable("delete items", path or key)
+        _stores.tree_changes.delete(self._table, path, path if self._prefix else key)
 
     def clear(self) -> None:
         """Delete all groups, leaves and attributes."""
@@ -339,7 +314,7 @@ class TreeStore(DictStore):
         KeyError
             There is no leaf.
         """
-        with self._lock:
+        with self._table.lock:
             for batch in self._key_batches():
                 for key in batch:
                     leaf = self[key]
@@ -352,14 +327,14 @@ class TreeStore(DictStore):
     def _remove_leaf(self, key: str) -> None:
         """Remove a leaf, and nothing below its key."""
         path = self._absolute(key)
-        self._session.check_writable("delete items", path)
-        _stores.changes.remove_at_once(self, path)
+        self._table.session.check_writable("delete items", path)
+        _stores.changes.remove_at_once(self._table, path)
 
     # ------------------------------------------------------------------ attributes
     @property
     def vlmeta(self) -> GroupAttributes:
         """The attributes of the group that this store or view shows."""
-        self._session.check_open()
+        self._table.session.check_open()
         return _stores.GroupAttributes(self._owner, self._prefix)
 
     @property
@@ -370,15 +345,15 @@ class TreeStore(DictStore):
     # ------------------------------------------------------------------ description
     def is_table(self) -> bool:
         """Whether the store, or the group that a view shows, is one object of another package."""
-        return self._foreign.at(self._prefix, self) is not None
+        return self._table.foreign.at(self._prefix) is not None
 
     def describe(self, key: str) -> LeafInfo:
         """Describe a leaf; see `DictStore.describe`."""
         key = plain_key(key)
         path = self._prefix + (key if key.startswith("/") else "/" + key)
-        if path.endswith(HIDDEN) or self._foreign.above(path, self):
-            self._session.check_open()
-            raise self._missing_key(path if self._prefix else key)
+        if path.endswith(HIDDEN) or self._table.foreign.above(path):
+            self._table.session.check_open()
+            raise self._table.missing_key(path if self._prefix else key)
         info = super().describe(key)
         return info._replace(key=info.key[len(self._prefix) :]) if self._prefix else info
 
@@ -410,7 +385,7 @@ class TreeStore(DictStore):
         └── mri
             └── raw (4, 4) int16
         """
-        self._session.check_open()
+        self._table.session.check_open()
         return _stores.draw_store(self.get_subtree(group), depth, lines)
 
 
@@ -427,8 +402,8 @@ class SubtreeView(TreeStore):
         self._prefix = path
 
     @property
-    def _session(self) -> Session:  # type: ignore[override]  # the tree has another one when it is closed
-        return self._tree._session
+    def _table(self) -> LeafTable:  # type: ignore[override]  # the tree has another one when it is closed
+        return self._tree._table
 
     def to_b2z(self, overwrite: Any = False, filename: Any = None) -> str:  # noqa: ARG002 - whatever it is
         """Not possible for a part of a tree."""
@@ -439,7 +414,7 @@ class SubtreeView(TreeStore):
         raise self._no_file()
 
     def _no_file(self) -> ValueError:
-        self._session.check_open()
+        self._table.session.check_open()
         return ValueError(f"{self!r} has no file of its own; copy the whole tree, or its leaves one by one")
 
     def refresh(self) -> bool:

@@ -213,7 +213,7 @@ def test_a_listing_that_began_before(
                 return made
 
             monkeypatch.setattr(module, "KeyListing", slow_listing)
-            store._backend.listing()
+            store._table.backend.listing()
             assert "/new" in list(store)
             assert len(store) == 2
 
@@ -232,7 +232,7 @@ def test_leaves_that_wait_in_files_take_few_mappings(
         for number in range(3000 if size < 100 else 20):
             store[f"/{number}"] = noise + number
             store[f"/small/{number}"] = np.arange(number)
-        staged = [byte_range for byte_range in store._pending.frames.values() if byte_range[0].path]
+        staged = [byte_range for byte_range in store._table.pending.frames.values() if byte_range[0].path]
         assert len(staged) > 20
         assert len(Path("/proc/self/maps").read_text().splitlines()) - before < 60
         assert np.array_equal(store["/1"][:], noise + 1)

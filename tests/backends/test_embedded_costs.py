@@ -423,7 +423,7 @@ def test_collections_of_garbage_do_not_look_at_frames_that_wait(tmp_path: Path, 
     with kind(tmp_path / f"x{suffix}") as store, store.transaction():
         for n in range(80):
             store[f"/k{n}"] = np.arange(10) + n
-        frames = [frame for frame in store._pending.frames.values() if frame is not None]
+        frames = [frame for frame in store._table.pending.frames.values() if frame is not None]
         assert any(not gc.is_tracked(frame) and not gc.is_tracked(frame[0]) for frame in frames)
         gc.collect()
         for n in range(80):

@@ -50,7 +50,7 @@ def test_values_are_read(store: str, mmap_mode: str | None) -> None:
 
 def test_chunks_of_a_value(store: str) -> None:
     with blosc2.EmbedStore(store, mode="r") as opened:
-        frame = opened._backend.embedded.frame
+        frame = opened._table.backend.embedded.frame
     ends = np.cumsum(SIZES)
     assert list(chunks_of_value(frame, 0, 1)) == [0]
     assert list(chunks_of_value(frame, 99, 2)) == [0, 1]

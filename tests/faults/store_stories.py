@@ -49,9 +49,12 @@ class StoreKind(Kind):
     def open(self, path: str, mode: str) -> Any:
         handle = self.make(path, mode=mode, **self.options)
         if isinstance(handle, blosc2.EmbedStore):
-            handle._publishing.pace = ForcedPace(self.pace)
+            handle._table.publishing.pace = ForcedPace(self.pace)
         else:
-            handle._publishing.pace, handle._publishing.leaf_pace = ForcedPace(self.pace), ForcedPace(self.pace)
+            handle._table.publishing.pace, handle._table.publishing.leaf_pace = (
+                ForcedPace(self.pace),
+                ForcedPace(self.pace),
+            )
         return handle
 
     def read(self, handle: Any) -> dict[str, Value]:

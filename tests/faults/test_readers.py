@@ -88,7 +88,7 @@ def test_a_tail_may_go_under_a_mapped_store(tail: bytes, tmp_path: Path) -> None
         file.write(tail)
     with blosc2.DictStore(path, mode="r", mmap_mode="r") as reader:
         # Bytes of a mapping that the file no longer has would end this process.
-        assert reader._backend.members.source.size == end
+        assert reader._table.backend.members.source.size == end
         with blosc2.DictStore(path, mode="a") as writer:
             assert os.path.getsize(path) == end
             writer["/b"] = np.arange(3)

@@ -407,13 +407,13 @@ def test_advice_of_a_store_that_is_still_to_be_written(tmp_path: Path) -> None:
         with kind(str(tmp_path / name), mode="w", advise="random") as store:
             store["/x"] = noise(1000)
             store.flush()
-            assert store._backend.embedded.frame.source.advice == "random"
+            assert store._table.backend.embedded.frame.source.advice == "random"
 
 
 def test_a_pickled_store_takes_its_advice_along(store_path: str) -> None:
     with blosc2.open(store_path, advise="sequential") as store:
         copy = pickle.loads(pickle.dumps(store))
-        assert copy._session.advice == "sequential"
+        assert copy._table.session.advice == "sequential"
         copy.close()
 
 

@@ -311,7 +311,7 @@ def test_a_file_whose_sync_failed_is_not_synced_once_more(
     store = blosc2.DictStore(path, mode="a")
     store.update(values)
     staged: dict[str, Any] = {
-        key: byte_range[0].path for key, byte_range in store._pending.frames.items() if byte_range
+        key: byte_range[0].path for key, byte_range in store._table.pending.frames.items() if byte_range
     }
     aside = [name for name in staged.values() if name is not None]
     inodes = {os.stat(name).st_ino for name in aside}

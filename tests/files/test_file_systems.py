@@ -353,7 +353,7 @@ def test_a_folder_inside_that_is_a_mount_point(
             store.flush()
         assert caught.value.errno == errno.EXDEV
         assert str(path / "g") in str(caught.value)
-        if key in store._pending.frames:
+        if key in store._table.pending.frames:
             store.discard()
         assert (key in store) is not fresh
         if before is not None:

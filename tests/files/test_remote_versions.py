@@ -125,7 +125,7 @@ def test_the_path_of_a_handle_opens_the_newest_version(
     server.put(name, make(tmp_path, name, 1))
     lost = pickle.loads(pickled)
     for handle in (opened, good, lost):
-        path = handle.urlpath if name == "a.b2nd" else handle._file
+        path = handle.urlpath if name == "a.b2nd" else handle._table.backend.named
         found = blosc2.open(path)
         np.testing.assert_array_equal(found[:] if name == "a.b2nd" else rows(found), ITEMS + 1)
 

@@ -164,7 +164,7 @@ def checks(s: Any, fork: Fork) -> None:
 
 def salvage(s: Any, fork: Fork) -> None:
     s.flush()
-    path = str(s._file)
+    path = str(s._table.backend.named)
     to = os.path.join(os.path.dirname(path), "saved" + os.path.splitext(path)[1])
     blosc2.salvage(path, to, progress=lambda *_: fork())
 

@@ -95,15 +95,15 @@ def _group(store: Any, path: str, keys: list[str], groups: set[str]) -> None:
 
 def _counts(store: Any, leaves: Mapping[str, list[int]], described: Collection[str], groups: set[str]) -> None:
     """What is counted on the way, against a count from the start."""
-    backend, pending = store._backend, store._pending
-    assert not store._session.is_changing
+    backend, pending = store._table.backend, store._table.pending
+    assert not store._table.session.is_changing
     assert pending.in_memory >= 0
-    if store._groups is not None:
+    if store._table.groups is not None:
         hidden = [*leaves, *(group + "/__vlmeta__" for group in described)]
         shows_published = backend.embedded is not None and not backend.replaces
         listing = backend.listing() if shows_published else None
-        for group in {*groups, *store._groups.added}:
-            counted = store._groups.added.get(group, 0) + (0 if listing is None else listing.count(group))
+        for group in {*groups, *store._table.groups.added}:
+            counted = store._table.groups.added.get(group, 0) + (0 if listing is None else listing.count(group))
             assert counted == sum(key.startswith(group + "/") for key in hidden), group
     files = getattr(backend, "files", None)
     if files is not None and files.listed is not None and not backend.replaces:

@@ -106,7 +106,7 @@ def test_upstream_reads_leaves_that_carry_checksums(tmp_path: Path, upstream: An
             store["/large"].vlmeta["about"] = {"unit": "mm"}
         with blosc2.open(path) as store:
             assert store["/large"]._handle.frame.checksums_len
-            assert threshold == 0 or store._backend.embedded.frame.checksums_len
+            assert threshold == 0 or store._table.backend.embedded.frame.checksums_len
         assert peer.describe(path) == upstream.describe(path=path)
         upstream.change_store(path=path, cls="DictStore", mode="a", steps=[["set", "/more", "big", 3]], threshold=0)
         assert peer.describe(path) == upstream.describe(path=path)

@@ -208,7 +208,7 @@ def test_what_a_handle_was_opened_with_travels(tmp_path: Path) -> None:
     for name in ("s.b2e", "s.b2z"):
         store = blosc2.open(tmp_path / name, dparams={"nthreads": 3}, verify=True, advise="random")
         other = pickle.loads(pickle.dumps(store))
-        assert (other.dparams.nthreads, other._verify, other._session.advice) == (3, True, "random")
+        assert (other.dparams.nthreads, other._verify, other._table.session.advice) == (3, True, "random")
         leaf = store["/a"]
         leaf.dparams = {"nthreads": 5}
         assert pickle.loads(pickle.dumps(leaf)).dparams.nthreads == 5

@@ -134,7 +134,7 @@ def test_a_child_reads_a_store_that_another_thread_was_changing(kind: str, tmp_p
             store.flush()
         store.close()
 
-    with elsewhere(store._lock):
+    with elsewhere(store._table.lock):
         in_child(read)
     store.close()
     with blosc2.open(str(tmp_path / name), mmap_mode=source) as store:

@@ -71,7 +71,7 @@ def test_an_error_that_ends_the_block_names_them(maker: Maker) -> None:
 def test_an_error_keeps_no_store(tmp_path: Path) -> None:
     store = blosc2.EmbedStore()
     store["/a"] = np.arange(3)
-    error = store._missing_key("/b")
+    error = store._table.missing_key("/b")
     assert isinstance(error, StoreKeyError)
     alive = weakref.ref(store)
     store.close()
@@ -94,7 +94,7 @@ def test_threads_read_one_message(tmp_path: Path) -> None:
     with blosc2.TreeStore(str(tmp_path / "t.b2z"), mode="w") as tree:
         tree.write_many((f"/group/leaf{i:04}", [i]) for i in range(500))
         for _ in range(10):
-            error = tree._missing_key("/gruop")
+            error = tree._table.missing_key("/gruop")
             with ThreadPoolExecutor(4) as pool:
                 texts = set(pool.map(lambda _, e=error: str(e), range(8)))
             assert len(texts) == 1

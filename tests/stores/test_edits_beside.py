@@ -105,7 +105,7 @@ def fail_to_update(store: Any) -> None:
 
 
 def fail_to_publish(store: Any) -> None:
-    backend = type(store._backend)
+    backend = type(store._table.backend)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(backend, "publish", fail)
         with pytest.raises(OSError, match="full"), store.transaction():

@@ -79,13 +79,13 @@ def test_files_of_others_can_be_changed(entry: dict, tmp_path: Path) -> None:
     shutil.copyfile(manifest.path_of(entry), path)
     path.chmod(0o644)
     with blosc2.EmbedStore(path) as store:
-        frames = {key: store._contents.byte_range(key) for key in store}
+        frames = {key: store._table.contents.byte_range(key) for key in store}
         frames = {key: bytes(w[0].read(w[1], w[2])) for key, w in frames.items()}
         store["/new"] = np.arange(3)
     with blosc2.EmbedStore(path, mode="r") as store:
         assert list(store) == [*entry["keys"], "/new"] or set(store) == {*entry["keys"], "/new"}
         for key, frame in frames.items():
-            byte_range = store._contents.byte_range(key)
+            byte_range = store._table.contents.byte_range(key)
             assert byte_range[0].read(byte_range[1], byte_range[2]) == frame
 
 
@@ -94,7 +94,7 @@ def test_remote_entries_are_kept_and_refused(tmp_path: Path) -> None:
     shutil.copyfile(manifest.ROOT / "hostile" / "embed_remote.b2e", path)
     path.chmod(0o644)
     with blosc2.EmbedStore(path) as store:
-        remote = {key for key, entry in store._backend.embedded.entries.items() if "urlbase" in entry}
+        remote = {key for key, entry in store._table.backend.embedded.entries.items() if "urlbase" in entry}
         assert remote
         store["/new"] = [1]
     with blosc2.EmbedStore(path, mode="r") as store:

@@ -78,19 +78,19 @@ def test_a_descriptor_is_closed_once(make: Maker, tmp_path: Path, durable: bool)
     wanted = values_of(store)
     # A lock is on the same file, so only the one that changes it.
     descriptors: list[int] = []
-    real = store._backend.begin_append
+    real = store._table.backend.begin_append
 
     def begin(*args: Any) -> Any:
         writer = real(*args)
-        descriptors.append(store._backend.descriptor)
+        descriptors.append(store._table.backend.descriptor)
         return writer
 
-    store._backend.begin_append = begin
+    store._table.backend.begin_append = begin
     with failing_close(make.path) as closed, contextlib.suppress(OSError):
         store.flush(durable=durable)
     assert closed
     assert closed[0] in descriptors
-    del store._backend.begin_append
+    del store._table.backend.begin_append
     with (tmp_path / "other").open("w") as other:
         assert values_of(store) == wanted
         store["/d"] = [4]
@@ -322,7 +322,7 @@ def test_sources_say_what_a_file_is(tmp_path: Path) -> None:
     with path.open("r+b") as file:
         file.write(second)
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert Source.open(str(path)).identity == reader._backend.members.source.identity
+    assert Source.open(str(path)).identity == reader._table.backend.members.source.identity
     writer["/b"] = [1]
     with pytest.raises(OSError, match="somebody else"):
         writer.flush()

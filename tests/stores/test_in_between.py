@@ -262,8 +262,8 @@ def test_what_a_refusal_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         refuse("close the store", lambda: store.__exit__(None, None, None))
         return publish(*given, **more)
 
-    publish = type(store._backend).publish
-    monkeypatch.setattr(type(store._backend), "publish", beside)
+    publish = type(store._table.backend).publish
+    monkeypatch.setattr(type(store._table.backend), "publish", beside)
     store.flush()
     monkeypatch.undo()
     assert len(refused) == 17
@@ -275,7 +275,7 @@ def test_other_threads_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """They are not refused: what another thread sets while one publishes comes after that."""
     store = blosc2.DictStore(str(tmp_path / "a.b2z"), mode="w")
     store["/a"] = np.arange(3)
-    publish = type(store._backend).publish
+    publish = type(store._table.backend).publish
     others = []
 
     def beside(*given: Any, **more: Any) -> Any:
@@ -283,7 +283,7 @@ def test_other_threads_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         others[0].start()
         return publish(*given, **more)
 
-    monkeypatch.setattr(type(store._backend), "publish", beside)
+    monkeypatch.setattr(type(store._table.backend), "publish", beside)
     store.flush()
     monkeypatch.undo()
     others[0].join()
@@ -298,7 +298,7 @@ def test_a_store_that_is_closed_while_a_thread_waits(tmp_path: Path, value: Any)
     store: Any = blosc2.DictStore(str(tmp_path / "a.b2z"), mode="w")
     errors: list[Exception] = []
     waits, closed = threading.Event(), threading.Event()
-    lock = store._lock
+    lock = store._table.lock
 
     class Lock:
         """Taken by the other thread after the store was closed."""
@@ -319,7 +319,7 @@ def test_a_store_that_is_closed_while_a_thread_waits(tmp_path: Path, value: Any)
             errors.append(error)
 
     other = threading.Thread(target=set_late)
-    store._lock = Lock()
+    store._table.lock = Lock()
     store["/a"] = store["/b"] = np.arange(3)  # which lets arrays be set in a native step, with this lock
     other.start()
     waits.wait()

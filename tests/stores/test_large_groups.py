@@ -119,7 +119,7 @@ def test_a_deletion_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pyte
             raise ArithmeticError
 
         with monkeypatch.context() as patch:
-            patch.setattr(type(store._foreign), "remove", lambda self, path: fail(path))
+            patch.setattr(type(store._table.foreign), "remove", lambda self, path: fail(path))
             with pytest.raises(ArithmeticError):
                 del store["/g1"]
         check(store, model)

@@ -109,7 +109,7 @@ def test_what_replaces_durable_leaves_is_published_in_groups(
         monkeypatch.setattr(automatic_publishing, "ALLOWANCE", -1.0)
         monkeypatch.setattr(automatic_publishing, "GROUP", 64)
         monkeypatch.setattr(pace, "_PART", 1e9)
-        store._publishing.leaf_pace._took = 1.0
+        store._table.publishing.leaf_pace._took = 1.0
         for n in range(200):
             store[f"/k{n}"] = [n, n]
             store[f"/new{n}"] = [n]
@@ -163,7 +163,7 @@ def test_an_interrupt_loses_no_leaf(how: str, act: str, path: Path, monkeypatch:
         with blosc2.TreeStore(path, mode="w", threshold=100 if how == "embedded" else 0) as store:
             store.update({"/g/a": [1], "/g/b": [2], "/g/k": [3]})
             store.flush()
-            store._publishing.leaf_pace._took = 1.0 if how == "waits" else 0.0
+            store._table.publishing.leaf_pace._took = 1.0 if how == "waits" else 0.0
             store.rename("/g/k", "/g/moved")
             assert list(store) == ["/g", "/g/a", "/g/b", "/g/moved"]
             with Interrupt(at) as interrupt, suppress(KeyboardInterrupt):
@@ -256,7 +256,7 @@ def test_a_flush_that_fails_writes_again(cls: Any, path: Path, monkeypatch: pyte
         store.flush()
         assert os.stat(path / "b.b2nd").st_ino != inode
         os.close(held)
-        assert not store._backend.placing.unsettled
+        assert not store._table.backend.placing.unsettled
     assert values(path) == {"/a": [1], "/b": [2]}
 
 

@@ -57,7 +57,7 @@ READS: dict[str, Callable[[Any], Any]] = {
     "read": lambda store: int(store.read("/k3")[0]),
     "item": lambda store: int(store["/k3"][0]),
     "size": lambda store: store.describe("/k3").shape,
-    "pending": lambda store: store._unpublished,
+    "pending": lambda store: store._table.has_changes,
 }
 
 

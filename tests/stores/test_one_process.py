@@ -196,7 +196,7 @@ def test_one_joins_while_the_last_one_closes(make: Maker, monkeypatch: pytest.Mo
     first = make("w")
     first["/a"] = [1]
     joined: list[Any] = []
-    seen = type(first._session).check_between
+    seen = type(first._table.session).check_between
 
     def between(session: Any, what: str) -> None:
         seen(session, what)
@@ -205,7 +205,7 @@ def test_one_joins_while_the_last_one_closes(make: Maker, monkeypatch: pytest.Mo
             thread.start()
             thread.join(60)
 
-    monkeypatch.setattr(type(first._session), "check_between", between)
+    monkeypatch.setattr(type(first._table.session), "check_between", between)
     first.close()
     monkeypatch.undo()
     assert first.closed

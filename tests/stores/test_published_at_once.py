@@ -167,7 +167,7 @@ def test_what_cannot_be_published_is_taken_back(make: Maker, monkeypatch: pytest
 
 
 def pace_of(store: Any) -> pace.Pace:
-    found: pace.Pace = store._publishing.pace
+    found: pace.Pace = store._table.publishing.pace
     return found
 
 

@@ -180,7 +180,7 @@ def test_rename_in_a_circle(filled: Any, make: Maker) -> None:
         "/s2": [1], "/small": [2],
     }  # fmt: skip
     filled.rename("/s2", "/s2")
-    assert not filled._unpublished
+    assert not filled._table.has_changes
 
 
 def test_what_rename_refuses(filled: Any, make: Maker) -> None:
@@ -192,7 +192,7 @@ def test_what_rename_refuses(filled: Any, make: Maker) -> None:
     for bad in ("/a/../b", "/a/", "", "/a\\b", "/C:x", "/.b2/x"):
         with pytest.raises(ValueError, match=r"[Kk]ey"):
             filled.rename("/g/k0", bad)
-    assert not filled._unpublished
+    assert not filled._table.has_changes
     with make("r") as reader, pytest.raises(ValueError, match="read-only"):
         reader.rename("/g/k0", "/x")
 
@@ -541,7 +541,7 @@ def test_compact(make: Maker, source: str | None) -> None:
         for i in range(0, 200, 2):
             fresh[f"/g{i % 3}/k{i}"] = rng.integers(0, 1000, 30 + i)
         fresh.flush()
-        size, values = fresh._backend.size(), values_of(fresh)
+        size, values = fresh._table.backend.size(), values_of(fresh)
     with make("w") as store:
         for round_ in range(8):
             for i in range(200):
@@ -556,7 +556,7 @@ def test_compact(make: Maker, source: str | None) -> None:
         before, after = store.compact(lambda done, total: seen.append((done, total)))
         assert after <= before
         assert after <= 1.05 * size
-        assert after == store._backend.size()
+        assert after == store._table.backend.size()
         assert seen[-1][0] == seen[-1][1] > 0
         assert [done for done, _ in seen] == sorted(done for done, _ in seen)
         assert values_of(store) == values

@@ -54,7 +54,7 @@ def test_a_refused_rename(filled: Any, make: Maker, new: str, pending: bool) -> 
     before = values_of(filled)
     with pytest.raises(ValueError, match=r"[Kk]ey"):
         filled.rename("/g/k0", new)
-    assert filled._unpublished == pending
+    assert filled._table.has_changes == pending
     leaf[0] = 77  # still the leaf of its key
     before["/g/k0"][0] = 77
     assert filled["/g/k0"] is leaf
@@ -253,7 +253,7 @@ def test_pop_takes_out_leaves_alone(tree: Any) -> None:
             store.pop(key)
         assert store.pop(key, 5) == 5
     assert values_of(tree) == before
-    assert not tree._unpublished
+    assert not tree._table.has_changes
     assert tree["/a"].pop("x")[:] == [1]
     assert tree.pop("b")[:] == [3]
     assert values_of(tree) == {"/a/y": [2], "/only": [4]}
@@ -298,7 +298,7 @@ def test_attributes_below_a_leaf(tree: Any) -> None:
                 attempt()
     with pytest.raises(ValueError, match="reserved"):
         tree.get_subtree("/a/__vlmeta__/c").vlmeta["x"] = 1
-    assert not tree._unpublished
+    assert not tree._table.has_changes
     tree["/b"] = [5]
     assert list(tree) == ["/a", "/a/x", "/a/y", "/attributes", "/b", "/only"]
 
@@ -471,7 +471,7 @@ def test_a_change_that_waited_for_the_lock_is_kept_out_too(filled: Any, make: Ma
         filled["/theirs"] = [3]
 
     errors: list[BaseException | None] = []
-    with filled._lock:
+    with filled._table.lock:
         thread = threading.Thread(target=lambda: errors.append(in_thread(change)))
         thread.start()
         begun.wait()
@@ -551,7 +551,7 @@ def test_a_transaction_that_cannot_be_published(make: Maker, monkeypatch: pytest
             raise OSError(errno.ENOSPC, "No space left on device")
 
         with monkeypatch.context() as patched:
-            patched.setattr(store._backend, "publish", fail)
+            patched.setattr(store._table.backend, "publish", fail)
             with pytest.raises(OSError, match="No space"), store.transaction():
                 store["/c"] = [2]
             assert tries

@@ -241,7 +241,7 @@ def test_a_publication_that_fails_is_dropped(make: Maker, both: Any, monkeypatch
             first.update({"/b": np.arange(7), "/a": np.arange(400)})
         with pytest.raises(OSError, match="No space left"):
             leaf[0] = 100
-    assert not first._unpublished
+    assert not first._table.has_changes
     assert values_of(first) == values_of(second) == make.values() == before
     assert leaf[:].tolist() == [0, 1, 2]
     second["/c"] = [3]
@@ -390,7 +390,7 @@ def test_a_store_that_is_gone(make: Maker) -> None:
             store["/b"] = [2]
         assert make.path.name in str(raised.value)
         assert os.listdir(make.path.parent) == []
-        store._publishing.clear(published=False)
+        store._table.publishing.clear(published=False)
 
 
 def test_modes(make: Maker) -> None:

@@ -61,7 +61,7 @@ def play(act: Any, make: Maker, interrupt: Interrupt) -> Interrupt:
         with interrupt, suppress(KeyboardInterrupt):
             act(store)
         where = f"{interrupt.where} (line {interrupt.at})"
-        assert not store._unpublished, where
+        assert not store._table.has_changes, where
         shown = values_of(store)
         assert all(value in (BEFORE.get(key), AFTER.get(key)) for key, value in shown.items()), where
         if act is in_one_transaction and not make.is_directory:

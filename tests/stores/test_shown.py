@@ -39,7 +39,7 @@ def test_one_line(make: Maker) -> None:
 def test_one_line_of_a_writer(make: Maker) -> None:
     with make("w") as store:
         store["/a"] = np.arange(5)
-        assert ("unpublished changes" in repr(store)) == store._unpublished
+        assert ("unpublished changes" in repr(store)) == store._table.has_changes
         store.flush()
         assert "1 leaf" in repr(store)
         assert "unpublished" not in repr(store)
@@ -81,8 +81,8 @@ def test_one_line_opens_no_leaf(make: Maker, monkeypatch: pytest.MonkeyPatch) ->
         def refuse(*_: Any, **__: Any) -> None:
             raise AssertionError("a leaf was opened")
 
-        monkeypatch.setattr(type(store._backend), "open_frame", refuse)
-        monkeypatch.setattr(type(store._backend), "locate", refuse)
+        monkeypatch.setattr(type(store._table.backend), "open_frame", refuse)
+        monkeypatch.setattr(type(store._table.backend), "locate", refuse)
         assert "1,200 leaves" in repr(store)
 
 

@@ -150,7 +150,7 @@ class Embedded:
         operation, model = self.operation, Model(self.operation.values)
         self.store = store = self.make("a")
         self.leaf = store.get("/a")
-        pace = store._publishing.pace
+        pace = store._table.publishing.pace
         if operation.before:
             pace._spent = pace._took = 1e12  # it waits
             do(store, operation.before)

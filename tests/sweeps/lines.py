@@ -157,7 +157,7 @@ def reopen(mode: str) -> Callable[[Any], None]:
             if mode == "w":
                 store.clear()
             return
-        type(store)(store._file, mode=mode).close()
+        type(store)(store._table.backend.named, mode=mode).close()
 
     return act
 

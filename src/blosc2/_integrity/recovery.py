@@ -89,7 +89,7 @@ from blosc2._integrity.check_stores import DESCRIPTOR, LOCAL, crc32_of, far, key
 from blosc2._integrity.report import ARCHIVE, DIRECTORY, EMBEDDED, FAULTS, Finding, Findings, Report
 from blosc2._lists import LENGTHS, packed_lengths
 from blosc2._options import absolute_path, local_path
-from blosc2._stores import Store, changes
+from blosc2._stores import Store, changes, table_of
 from blosc2.dict_store import DictStore
 from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import FormatError, StoreLockedError, UnsupportedKindError, legible
@@ -1158,12 +1158,12 @@ def write_store_to(path: str, values: Values, lost: Findings) -> tuple[str, ...]
         with _new_store(path, values._replace(leaves=leaves)) as store, store.transaction():
             for key, byte_range in leaves.items():
                 try:
-                    changes.put(store, key, byte_range)
+                    changes.put(table_of(store), key, byte_range)
                     recovered.append(key)
                 except ValueError as error:  # keys that exclude each other
                     lost.add(str(error), key=key)
             if values.registry and isinstance(store, DictStore):
-                store._pending.registry = values.registry
+                table_of(store).pending.registry = values.registry
     except (FileExistsError, StoreLockedError):  # somebody else made it meanwhile
         raise
     except BaseException:
@@ -1181,7 +1181,7 @@ def _new_store(path: str, values: Values) -> Store:
     nested = any(key[:end] in keys for key in keys for end, one in enumerate(key) if one == "/" and end)
     store = (DictStore if nested or values.kind in ("b2dict", "b2embed") else TreeStore)(path, mode="x")
     # In an archive a key is no name of a file: what differs in case only was in one place before too.
-    store._names.unchecked = path.endswith(".b2z")
+    table_of(store).names.unchecked = path.endswith(".b2z")
     return store
 
 

@@ -15,7 +15,7 @@ from blosc2._files import remote_source
 from blosc2._frames import FrameHandle, HandleOptions
 from blosc2._opening.open_path import opened_object
 from blosc2._options import RemotePath, StoreOptions, absolute_path, store_options
-from blosc2._stores import Store, backend_of, take_writer_lock
+from blosc2._stores import Store, backend_of, table_of, take_writer_lock
 from blosc2.dict_store import DictStore
 from blosc2.exceptions import MissingFileError
 from blosc2.tree_store import TreeStore
@@ -146,7 +146,7 @@ def _store_of(backend: TieredBackend, path: str, options: StoreOptions, given: d
         if given:
             store._set_parameters(given.get("cparams"), given.get("dparams"))
         store._set_up(path, options, backend)
-        may_be_table = cls._has_groups and (
+        may_be_table = cls._hidden_name and (
             embedded.frame.vlmeta(REGISTRY) is not None
             or _TABLE in embedded.entries
             or (may_hold_one and (backend.has_file(_TABLE) if listed is None else listed.find(_TABLE) >= 0))
@@ -158,6 +158,6 @@ def _store_of(backend: TieredBackend, path: str, options: StoreOptions, given: d
             UserWarning,
             stacklevel=4,
         )
-    if options.advise is not None and store._session.advice is None:
-        _stores.advise_all(store, options.advise)
+    if options.advise is not None and table_of(store).session.advice is None:
+        _stores.advise_all(table_of(store), options.advise)
     return store

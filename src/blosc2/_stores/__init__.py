@@ -11,8 +11,8 @@ from blosc2._core.on_demand import on_demand
 if TYPE_CHECKING:
     from blosc2._stores import changes, publish
     from blosc2._stores.automatic_publishing import *
-    from blosc2._stores.contents import *
     from blosc2._stores.copy_store import *
+    from blosc2._stores.leaf_table import *
     from blosc2._stores.leaves.advice import *
     from blosc2._stores.leaves.leaf import *
     from blosc2._stores.leaves.leaf_setting import *
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 else:
     __getattr__ = on_demand(__name__, {
         "automatic_publishing": "LeafPublishing PacedPublishing gets_file",
-        "contents": "recount",
         "copy_store": "to_b2d to_b2z",
+        "leaf_table": "LeafTable group_of has_leaf table_of",
         "leaves.advice": "advise_all",
         "leaves.leaf": "leaf_reader",
         "leaves.leaf_setting": (

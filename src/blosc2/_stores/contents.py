@@ -14,7 +14,6 @@ from blosc2._stores.pending import PendingChanges
 
 if TYPE_CHECKING:
     from blosc2._backends import Backend
-    from blosc2._stores.store import Store
 
 
 #: How many keys an iteration makes at a time.
@@ -37,7 +36,7 @@ class Contents:
         Keys of leaves published one by one since the backend listed its keys; False for a removed key.
     """
 
-    __slots__ = ("_backend", "_listings", "_pending", "_sorted", "placed")
+    __slots__ = ("_backend", "_pending", "_sorted", "listings", "placed")
 
     def __init__(self, backend: Backend, pending: PendingChanges, *, in_order: bool = True) -> None:
         self._backend = backend
@@ -45,7 +44,7 @@ class Contents:
         self._sorted = in_order
         # What is in it holds until another list takes its place: whoever still makes a listing of keys that have
         # changed since puts it into the list that nobody looks at any more.
-        self._listings: list[KeyListing] = []
+        self.listings: list[KeyListing] = []
         self.placed: dict[str, bool] = {}
 
     def has(self, key: str) -> bool:
@@ -105,7 +104,7 @@ class Contents:
 
     def listing(self) -> KeyListing:
         """All keys in sorted order; kept until they change."""
-        kept = self._listings
+        kept = self.listings
         # First what is not published yet: another thread may publish it meanwhile, and it would be in neither.
         frames, placed = self._pending.frames, self.placed
         published = self._backend.listing()
@@ -156,28 +155,28 @@ class Contents:
         # In this order: whoever takes `placed` first finds its keys there or in the new listing.
         self._backend.forget_listing()
         self.placed = {}
-        self._listings = []
+        self.listings = []
 
     # ------------------------------------------------------------------ as a follower of the keys
     def key_changed(self, key: str, change: int) -> None:  # noqa: ARG002 - the same for all keys
         """A leaf was replaced (0), added (1) or removed (-1)."""
         if change:
-            self._listings = []
+            self.listings = []
 
     def keys_removed(self, keys: list[str]) -> None:  # noqa: ARG002 - the same for all keys
         """The leaves of many keys were removed."""
-        self._listings = []
+        self.listings = []
 
     def recount(self) -> None:
         """Pending changes were replaced, or the published keys may differ from those listed."""
-        self._listings = []
+        self.listings = []
         if self.placed:
             self.list_placed()
 
     def begin_version(self) -> None:
         """Another version of the store is shown."""
         self.placed = {}
-        self._listings = []
+        self.listings = []
 
 
 class KeyFollower(Protocol):
@@ -194,43 +193,3 @@ class KeyFollower(Protocol):
 
     def begin_version(self) -> None:
         """Another version of the store is shown."""
-
-
-def show_removed_groups(store: Store) -> bool:
-    """Let the backend show all but the groups that pending changes remove; whether other keys were shown before."""
-    if not store._backend.remove_groups(store._pending.removed_groups):
-        return False
-    if store._names is not None:
-        store._names.forget()
-    return True
-
-
-def recount(store: Store) -> None:
-    """Tell all followers that the pending changes were replaced."""
-    if show_removed_groups(store):
-        store._forget_answers()
-        for follower in store._followers:
-            follower.begin_version()
-    for follower in store._followers:
-        follower.recount()
-
-
-def forget_published_keys(store: Store) -> None:
-    """Forget which keys are published: they may differ from those listed."""
-    store._backend.forget_shown_keys()
-    begin_version(store)
-    recount(store)
-
-
-def begin_version(store: Store) -> None:
-    """Forget what was derived from the keys of the version shown before."""
-    show_removed_groups(store)
-    store._forget_answers()
-    for follower in store._followers:
-        follower.begin_version()
-
-
-def key_changed(store: Store, key: str, change: int) -> None:
-    """Tell all followers that a leaf was replaced (0), added (1) or removed (-1)."""
-    for follower in store._followers:
-        follower.key_changed(key, change)

@@ -9,9 +9,11 @@ from blosc2._backends import ByteRange, DirectoryBackend, TieredBackend, WriterL
 from blosc2._core.leaves.store_state import Change
 from blosc2._files import through_link
 from blosc2._options import RemotePath, absolute_path, local_path
+from blosc2._stores.leaf_table import table_of
 from blosc2.exceptions import name_file
 
 if TYPE_CHECKING:
+    from blosc2._stores.leaf_table import LeafTable
     from blosc2.dict_store import DictStore
 
 
@@ -19,51 +21,55 @@ def to_b2z(store: DictStore, overwrite: Any, filename: Any) -> str:
     """Write a store as a `.b2z` file; see `DictStore.to_b2z`."""
     if not isinstance(overwrite, bool):
         overwrite, filename = False, overwrite
-    store._session.check_open()
-    _check_target(store, filename)
-    if store.is_zip_store and (filename is None or _is_at(store, local_path(filename))):
+    table = table_of(store)
+    table.session.check_open()
+    _check_target(table, filename)
+    if store.is_zip_store and (filename is None or _is_at(table, local_path(filename))):
         store.flush()
-        return absolute_path(store._file)
-    target = os.path.splitext(store._file)[0] + ".b2z" if filename is None else local_path(filename)
+        return absolute_path(table.backend.named)
+    target = os.path.splitext(table.backend.named)[0] + ".b2z" if filename is None else local_path(filename)
     if not target.endswith(".b2z"):
         raise ValueError(f"the file must have a .b2z extension, unlike {target!r}")
     if os.path.lexists(target) and not overwrite:
         raise taken(target, "the file exists; overwrite=True replaces it")
-    return _copy(store, ZipBackend(through_link(target), kind=store._metalayer), target)
+    return _copy(table, ZipBackend(through_link(target), kind=table.backend.kind), target)
 
 
 def to_b2d(store: DictStore, dirname: Any, *, overwrite: bool) -> str:
     """Write a store as a directory; see `DictStore.to_b2d`."""
-    store._session.check_open()
-    _check_target(store, dirname)
-    target = os.path.splitext(store._file)[0] + ".b2d" if dirname is None else local_path(dirname)
-    backend = DirectoryBackend(through_link(target), kind=store._metalayer)
-    if _is_at(store, target):
+    table = table_of(store)
+    table.session.check_open()
+    _check_target(table, dirname)
+    target = os.path.splitext(table.backend.named)[0] + ".b2d" if dirname is None else local_path(dirname)
+    backend = DirectoryBackend(through_link(target), kind=table.backend.kind)
+    if _is_at(table, target):
         raise taken(target, "a store cannot be copied to where it is")
     if os.path.lexists(target):
         if not overwrite:
             raise taken(target, "the directory exists; overwrite=True replaces it")
         backend.check_replaceable()
-    return _copy(store, backend, target)
+    return _copy(table, backend, target)
 
 
-def _check_target(store: DictStore, path: Any) -> None:
-    if path is None and isinstance(store._file, RemotePath):
-        raise ValueError(f"{store._file} is on a server: give the path of a file here, to which the store is copied")
+def _check_target(table: LeafTable, path: Any) -> None:
+    named = table.backend.named
+    if path is None and isinstance(named, RemotePath):
+        raise ValueError(f"{named} is on a server: give the path of a file here, to which the store is copied")
 
 
-def _is_at(store: DictStore, path: str) -> bool:
-    return os.path.realpath(path) == os.path.realpath(store._file)
+def _is_at(table: LeafTable, path: str) -> bool:
+    named: str = table.backend.named
+    return os.path.realpath(path) == os.path.realpath(named)
 
 
-def _copy(store: DictStore, backend: TieredBackend, target: str) -> str:
+def _copy(table: LeafTable, backend: TieredBackend, target: str) -> str:
     """Write all leaves of a store, pending changes included, to another backend; returns its path."""
-    store._session.check_between("copy the store")
-    with store._lock, Change(store._session):
-        store._leaves.collect(store._pending.frames)
-        files, values = _leaves_by_tier(store)
-        values = {**_not_embedded(store, files), **values}
-        frame = backend.changes_of(values, store._pending.registry, store._backend.embedded)
+    table.session.check_between("copy the store")
+    with table.lock, Change(table.session):
+        table.leaves.collect(table.pending.frames)
+        files, values = _leaves_by_tier(table)
+        values = {**_not_embedded(table, files), **values}
+        frame = backend.changes_of(values, table.pending.registry, table.backend.embedded)
         backend.lock = lock = WriterLock(absolute_path(backend.root))
         try:
             backend.exists()
@@ -77,20 +83,20 @@ def _copy(store: DictStore, backend: TieredBackend, target: str) -> str:
     return absolute_path(target)
 
 
-def _not_embedded(store: DictStore, files: dict[str, ByteRange | None]) -> dict[str, None]:
+def _not_embedded(table: LeafTable, files: dict[str, ByteRange | None]) -> dict[str, None]:
     """The keys of which no embedded value is copied."""
-    embedded = store._backend.embedded
-    gone = {key: None for key, byte_range in store._pending.frames.items() if byte_range is None}
+    embedded = table.backend.embedded
+    gone = {key: None for key, byte_range in table.pending.frames.items() if byte_range is None}
     # A leaf with a file hides an embedded value of the same key.
     return gone if embedded is None else gone | {key: None for key in embedded.entries if key in files}
 
 
-def _leaves_by_tier(store: DictStore) -> tuple[dict[str, ByteRange | None], dict[str, ByteRange | None]]:
+def _leaves_by_tier(table: LeafTable) -> tuple[dict[str, ByteRange | None], dict[str, ByteRange | None]]:
     """The leaves that get files of their own, and the new embedded values."""
     files: dict[str, ByteRange | None] = {}
     values: dict[str, ByteRange | None] = {}
-    contents, pending, backend = store._contents, store._pending, store._backend
-    entries = {} if store._backend.embedded is None else store._backend.embedded.entries
+    contents, pending, backend = table.contents, table.pending, table.backend
+    entries = {} if table.backend.embedded is None else table.backend.embedded.entries
     for key in contents.listing().below():
         byte_range = contents.byte_range(key) if key in pending.frames else None
         if byte_range is not None:

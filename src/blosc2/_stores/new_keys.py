@@ -26,6 +26,7 @@ from blosc2._core.keys.key_admission import (
 )
 from blosc2._options import get_nthreads
 from blosc2._stores.contents import Contents
+from blosc2._stores.leaf_table import table_of
 
 if TYPE_CHECKING:
     from blosc2._backends import LeafStream
@@ -239,7 +240,7 @@ class NewKeys:
         """What writes most small leaves to a stream that has begun."""
         kinds = None if store._asked else raw_kinds(store._encoding())
         small = stream.small_leaves(self.admission, kinds, progress, alone=self._is_empty)
-        backend = store._backend
+        backend = table_of(store).backend
         embedded, members = backend.embedded, backend.members
         if not (self._is_empty or self._foreign or embedded is None or members is None or backend.replaces):
             folded = self._names.hashes(self._contents)

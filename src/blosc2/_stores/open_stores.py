@@ -17,6 +17,7 @@ from blosc2._arrays import ready_to_change
 from blosc2._core.io.sharing import each, in_child, item_of
 from blosc2._core.on_demand import import_now
 from blosc2._options import absolute_path
+from blosc2._stores.leaf_table import table_of
 from blosc2._stores.publish import detach, drop, end, replace
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def note_writable(store: Any) -> None:
 
 
 def _begin_child() -> None:
-    each(lambda store: store._begin_child(), _open_for_writing())
+    each(lambda table: table.begin_child(), [table_of(store) for store in _open_for_writing()])
 
 
 in_child(_begin_child)
@@ -60,19 +61,21 @@ def end_forgotten(store: Store) -> None:
 
     The changes of a transaction, or of a call that another thread has under way, are dropped.
     """
-    if store._session.closed or detach(store) or store._session.is_inherited or not store._needs_closing():
+    table = table_of(store)
+    session = table.session
+    if session.closed or detach(store) or session.is_inherited or not table.needs_closing():
         return
     # Not its repr: that counts leaves, and imports what nothing else needs now.
-    name = f"<{type(store).__name__} {store._path or 'in memory'}: mode {store.mode!r}>"
-    streaming = store._session.streaming  # by another thread, which goes on: its file is left as by a kill
-    lost = store._session.transaction is not None or streaming
+    name = f"<{type(store).__name__} {table.path or 'in memory'}: mode {store.mode!r}>"
+    streaming = session.streaming  # by another thread, which goes on: its file is left as by a kill
+    lost = session.transaction is not None or streaming
     try:
         if not lost:
             store.close()
     finally:
-        if not (streaming or store._session.closed):
-            drop(store)
-            end(store)
+        if not (streaming or session.closed):
+            drop(table)
+            end(table)
     became = "lost with the transaction that was under way" if lost else "published now"
     warnings.warn(
         f"{name} was not closed: its changes are {became}; use it in a 'with' statement, or close() it",
@@ -87,16 +90,16 @@ def close_replaced(path: str) -> None:
     Stores that take turns, and what is in the middle of a change, are left to the lock of the new store.
     """
     for store in _open_at(path):
-        session = store._session
+        session = table_of(store).session
         if not (session.transaction is not None or session.streaming or session.is_changing):
-            replace(store)
+            replace(table_of(store))
 
 
 def _open_at(path: str) -> Iterator[Any]:
     """The stores that this process, and nobody else, may change at a path."""
     target = os.path.realpath(path)
     for store in _open_for_writing():
-        session = store._session
+        session = table_of(store).session
         lock = session.writer_lock
         if session.closed or lock is None or lock.shared or lock.inherited:
             continue
@@ -112,7 +115,8 @@ def open_already(path: str, options: StoreOptions, kind: str | None = None) -> A
     if options.mode != "a" or options.locking or not options.exclusive:
         return None
     for store in _open_at(path):
-        if kind in (None, store._metalayer) and store._session.writer_lock.is_of_path():
+        lock = table_of(store).session.writer_lock
+        if kind in (None, store._metalayer) and lock is not None and lock.is_of_path():
             return store
     return None
 
@@ -123,7 +127,7 @@ def join_open(store: Any, path: str, options: StoreOptions) -> bool:
     if other is None or not store._join(other, path, options):
         return False
     if options.advise is not None:
-        _stores.advise_all(store, options.advise)
+        _stores.advise_all(table_of(store), options.advise)
     return True
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
+from copy import copy
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import ref
 
@@ -11,7 +12,7 @@ from blosc2 import _files
 from blosc2._backends import ByteRange, NewVersion
 from blosc2._core.io.sharing import Block
 from blosc2._core.leaves.store_state import Change
-from blosc2._stores.contents import begin_version, forget_published_keys, recount
+from blosc2._stores.leaf_table import table_of
 from blosc2._stores.session import Session
 from blosc2.exceptions import FormatError, StoreKeyError, explain, name_file
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from blosc2._files import Compaction, Progress
+    from blosc2._stores.leaf_table import LeafTable
     from blosc2._stores.store import Store
     from blosc2._stores.transaction import AllOrNone
 
@@ -30,13 +32,13 @@ class Publishing(Protocol):
 
     @property
     def hidden(self) -> frozenset[str] | set[str]: ...
-    def is_due(self, store: Any, nbytes: int, block: AllOrNone | None) -> bool: ...
-    def quiet_time(self, store: Any) -> tuple[int, float]: ...
-    def put(self, store: Any, key: str, byte_range: ByteRange, value: Any) -> bool: ...
-    def remove(self, store: Any, key: str) -> bool: ...
-    def end_block(self, store: Any, block: AllOrNone) -> None: ...
-    def make_durable(self, store: Any, *, durable: bool) -> None: ...
-    def is_unsettled(self, store: Any) -> bool: ...
+    def is_due(self, table: LeafTable, nbytes: int, block: AllOrNone | None) -> bool: ...
+    def quiet_time(self, table: LeafTable) -> tuple[int, float]: ...
+    def put(self, table: LeafTable, key: str, byte_range: ByteRange, value: Any) -> bool: ...
+    def remove(self, table: LeafTable, key: str) -> bool: ...
+    def end_block(self, table: LeafTable, block: AllOrNone) -> None: ...
+    def make_durable(self, table: LeafTable, *, durable: bool) -> None: ...
+    def is_unsettled(self, table: LeafTable) -> bool: ...
     def forget_key(self, key: str, *, removed: bool = False) -> None: ...
     def clear(self, *, published: bool) -> None: ...
 
@@ -52,7 +54,7 @@ class _NoPublishing:
 
     put = remove = is_unsettled = is_due
 
-    def quiet_time(self, store: Any) -> tuple[int, float]:  # noqa: ARG002
+    def quiet_time(self, table: LeafTable) -> tuple[int, float]:  # noqa: ARG002
         return -1, 0.0
 
     def end_block(self, *_: object, **__: object) -> None:
@@ -65,51 +67,51 @@ NOTHING: Final[Publishing] = _NoPublishing()
 
 
 # ------------------------------------------------------------------ publishing
-def flush(store: Store, *, durable: bool) -> None:
+def flush(table: LeafTable, *, durable: bool) -> None:
     """Publish all pending changes of a store."""
-    with Change(store._session):
-        pending, publishing = store._pending, store._publishing
-        store._leaves.collect(pending.frames)
+    with Change(table.session):
+        pending, publishing = table.pending, table.publishing
+        table.leaves.collect(pending.frames)
         pending.unwritten = pending.unwritten or bool(publishing.hidden)
         if pending.frames or pending.unwritten:
-            _publish(store, durable=durable)
+            _publish(table, durable=durable)
             try:
-                _forget_published(store)
+                _forget_published(table)
             except BaseException:
-                _forget_published(store)  # it was interrupted
+                _forget_published(table)  # it was interrupted
                 raise
-        if store._session.mode != "r":
-            publishing.make_durable(store, durable=durable)
+        if table.session.mode != "r":
+            publishing.make_durable(table, durable=durable)
 
 
-def _forget_published(store: Store) -> None:
+def _forget_published(table: LeafTable) -> None:
     """All pending changes are published; it may be called again."""
     # First forget the changes, then what holds their bytes.
-    store._pending.clear()
-    store._backend.forget_staged()
-    store._publishing.clear(published=True)
-    if store._pending.blocks:
-        store._pending.forget_undo()
+    table.pending.clear()
+    table.backend.forget_staged()
+    table.publishing.clear(published=True)
+    if table.pending.blocks:
+        table.pending.forget_undo()
 
 
-def flush_checked(store: Store, *, durable: bool) -> None:
+def flush_checked(table: LeafTable, *, durable: bool) -> None:
     """Publish all pending changes of a store, if it may be published now."""
-    session = store._session
+    session = table.session
     if session.closed:
         raise session.closed_error()
     if session.mode == "r":
         return
     if session.is_changing:
         session.check_between("flush")
-    _flush_now(store, durable=durable)
+    _flush_now(table, durable=durable)
 
 
-def _flush_now(store: Store, *, durable: bool) -> None:
-    session = store._session
+def _flush_now(table: LeafTable, *, durable: bool) -> None:
+    session = table.session
     session.check_own()
-    if session.writing is not None and (session.writing.is_gone or not store._needs_closing()):
+    if session.writing is not None and (session.writing.is_gone or not table.needs_closing()):
         return  # and wait for nobody: all is published
-    with store._lock:
+    with table.lock:
         if session.streaming:
             session.check_not_streaming("flush")
         if session.unsure:
@@ -117,57 +119,57 @@ def _flush_now(store: Store, *, durable: bool) -> None:
         if session.transaction is not None:
             raise RuntimeError("a transaction is under way: it publishes all its changes at its end")
         try:
-            flush(store, durable=durable)
+            flush(table, durable=durable)
         except BaseException as error:
             explain(error, "your changes are kept in the store object: flush() again, or discard() them")
             raise
 
 
-def compact(store: Store, progress: Progress | None) -> Compaction:
+def compact(table: LeafTable, progress: Progress | None) -> Compaction:
     """Publish pending changes, and rewrite a store without unused bytes."""
-    session = store._session
+    session = table.session
     session.check_writable("compact")
-    with store._lock, Change(session):
+    with table.lock, Change(session):
         if session.transaction is not None:
             raise RuntimeError("a transaction is under way: compact before or after it")
-        flush(store, durable=True)
-        backend = store._backend
+        flush(table, durable=True)
+        backend = table.backend
         if backend.embedded is None:  # nothing was ever published, or all of it was dropped
             return _files.Compaction(0, 0)
         before = backend.size()
         try:
-            load_if_behind(store)
-            with Publication(store):
+            load_if_behind(table)
+            with Publication(table):
                 backend.compact(progress)
-                show(store, backend.show_published)
+                show(table, backend.show_published)
         except OSError as error:
-            name_file(error, store._file)
+            name_file(error, table.backend.named)
             raise
         return _files.Compaction(before, backend.size())
 
 
-def _publish(store: Store, *, durable: bool) -> None:
-    backend, pending, publishing = store._backend, store._pending, store._publishing
+def _publish(table: LeafTable, *, durable: bool) -> None:
+    backend, pending, publishing = table.backend, table.pending, table.publishing
     if backend.behind:
-        load(store)
+        load(table)
     new = NewVersion(
         pending.frames, pending.tiers, pending.registry, publishing.hidden, durable=durable, lazy=publishing.lazily
     )
-    publication = Publication(store)
+    publication = Publication(table)
     try:
         with publication:
             backend.publish(new)
-            if not store._session.ending:
+            if not table.session.ending:
                 # The next version may have other leaves below groups that were removed.
                 removed, pending.removed_groups = pending.removed_groups, ()
                 try:
-                    show(store, backend.show_published)
+                    show(table, backend.show_published)
                 except BaseException:
                     pending.removed_groups = removed
                     raise
     except BaseException as error:
         explain(error, publication.outcome())
-        name_file(error, store._file)
+        name_file(error, table.backend.named)
         raise
 
 
@@ -178,29 +180,29 @@ class Publication(Block):
     at the file first, if that was not done: `Session.check_open` and `load_if_behind`, without which nothing publishes.
     """
 
-    __slots__ = ("_is_published", "_store")
+    __slots__ = ("_is_published", "_table")
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, table: LeafTable) -> None:
+        self._table = table
         self._is_published = False
 
     def __enter__(self) -> None:
-        session = self._store._session
-        session.publishes = ref(self._store)
+        session = self._table.session
+        session.publishes = ref(self._table)
         session.unsure = True
 
     def _leave(self, failed: bool) -> None:
-        store = self._store
+        table = self._table
         if not failed:
-            store._session.unsure = store._session.ending  # what is not read, as the store is being closed
+            table.session.unsure = table.session.ending  # what is not read, as the store is being closed
             return
-        forget_published_keys(store)  # some files of a directory may be in place
+        table.forget_published_keys()  # some files of a directory may be in place
         with suppress(OSError, FormatError):
-            self._is_published = settle(store) or self._is_published
+            self._is_published = settle(table) or self._is_published
 
     def outcome(self) -> str:
         """What became of changes that could not be published."""
-        backend = self._store._backend
+        backend = self._table.backend
         if not backend.all_or_none:
             return "some leaves may be new already, the others are as they were"
         if backend.behind or self._is_published:
@@ -208,266 +210,269 @@ class Publication(Block):
         return "nothing of the changes was published"
 
 
-def settle(store: Store) -> bool:
+def settle(table: LeafTable) -> bool:
     """Show what is published, if something may be that is not shown; whether there was something."""
-    session, backend, pending, leaves = store._session, store._backend, store._pending, store._leaves
+    session, backend, pending, leaves = table.session, table.backend, table.pending, table.leaves
     found = False
     if backend.behind:
-        before = _version(store)
-        load(store)
-        found = _version(store) != before
+        before = _version(table)
+        load(table)
+        found = _version(table) != before
         if found and backend.all_or_none:
             # The pending changes are in it: nobody takes them back, and the next publication repeats them.
             pending.forget_undo()
             pending.frames, pending.removed_groups = pending.frames.copy(), ()
-        recount(store)
+        table.recount()
         settled = leaves.all_keys() - pending.frames.keys() - leaves.edited.keys()
-        leaves.reload(settled, store._contents.byte_range)
+        leaves.reload(settled, table.contents.byte_range)
     session.unsure = False
     if session.sharing is None:
         session.asks = session.closed
     return found
 
 
-def settle_beside(store: Store) -> None:
+def settle_beside(table: LeafTable) -> None:
     """`settle`, for whoever uses the store next."""
-    with store._lock, Change(store._session):
-        if not store._session.closed:
+    with table.lock, Change(table.session):
+        if not table.session.closed:
             with suppress(OSError, FormatError):  # whoever publishes on top of it will be told
-                settle(store)
+                settle(table)
 
 
-def _version(store: Store) -> tuple[Any, ...]:
+def _version(table: LeafTable) -> tuple[Any, ...]:
     """What tells the version that is shown from others."""
-    members, embedded = store._backend.members, store._backend.embedded
+    members, embedded = table.backend.members, table.backend.embedded
     header = None if embedded is None else embedded.frame.header_bytes()
     return None if members is None else members.version.record, header
 
 
-def may_publish(store: Store, block: AllOrNone | None) -> bool:
+def may_publish(table: LeafTable, block: AllOrNone | None) -> bool:
     """Whether a store may publish now without being told to.
 
     Not in a transaction, in an inner block of this thread, while another thread is
     within one, and in a forked child.
     """
-    session = store._session
+    session = table.session
     return (
         session.transaction is None
-        and list(store._pending.blocks.values()) == ([] if block is None else [block])
+        and list(table.pending.blocks.values()) == ([] if block is None else [block])
         and (block is None or not block.is_inner)
         and not (session.closed or session.streaming or session.is_inherited)
     )
 
 
 # ------------------------------------------------------------------ showing
-def show(store: Store, read: Callable[[], bool | None]) -> bool:
+def show(table: LeafTable, read: Callable[[], bool | None]) -> bool:
     """Let the backend read a version, and show that.
 
     Returns False if the backend says that it is the version shown. If reading fails, the version shown stays.
     """
-    backend = store._backend
+    backend = table.backend
     before = backend.shown()
     try:
-        return _show_now(store, read)
+        return _show_now(table, read)
     except BaseException:
         backend.show(before)
-        begin_version(store)
+        table.begin_version()
         with suppress(OSError, FormatError):
-            recount(store)
+            table.recount()
         raise
 
 
-def _show_now(store: Store, read: Callable[[], bool | None]) -> bool:
+def _show_now(table: LeafTable, read: Callable[[], bool | None]) -> bool:
     if read() is False:
         return False
-    begin_version(store)
+    table.begin_version()
     return True
 
 
-def load(store: Store) -> None:
+def load(table: LeafTable) -> None:
     """Show the published version."""
-    show(store, store._backend.load)
+    show(table, table.backend.load)
 
 
-def load_if_behind(store: Store) -> None:
+def load_if_behind(table: LeafTable) -> None:
     """Show the published version if this store has published a newer one than it shows."""
-    if store._backend.behind:
-        load(store)
+    if table.backend.behind:
+        load(table)
 
 
 def refresh(store: Store) -> bool:
     """Show the published version; False if it is the one shown."""
-    session = store._session
+    table = table_of(store)
+    session = table.session
     if session.sharing is not None and not session.closed:
         return session.sharing.follow()
     session.check_open()
     session.check_between("refresh")
-    with store._lock, Change(session):
+    with table.lock, Change(session):
         session.check_not_streaming("refresh")
-        if store._unpublished or store._pending.unwritten:
+        if table.has_changes or table.pending.unwritten:
             raise ValueError(f"{store!r} has unpublished changes: flush() or discard() them first")
-        return show_newest(store, by_others=session.mode == "r")
+        return show_newest(table, by_others=session.mode == "r")
 
 
-def show_newest(store: Store, *, by_others: bool) -> bool:
+def show_newest(table: LeafTable, *, by_others: bool) -> bool:
     """Show the published version, which may be `by_others`; False if it is the one shown."""
-    if by_others and not store._backend.lists_cheaply:
-        store._forget_leaves()  # nothing tells which of them are new
-    if not show(store, store._backend.reload):
+    if by_others and not table.backend.lists_cheaply:
+        table.forget_leaves()  # nothing tells which of them are new
+    if not show(table, table.backend.reload):
         return False
-    store._pending.revision += 1
-    store._forget_leaves()
+    table.pending.revision += 1
+    table.forget_leaves()
     return True
 
 
-def show_published(store: Store, keys: list[str]) -> None:
+def show_published(table: LeafTable, keys: list[str]) -> None:
     """Show what is published, after changes were taken back that may be published already."""
     with suppress(OSError, FormatError):  # then it is read before the next publication
-        load(store)
-        recount(store)
-    store._leaves.reload(keys, store._contents.byte_range)
+        load(table)
+        table.recount()
+    table.leaves.reload(keys, table.contents.byte_range)
 
 
 # ------------------------------------------------------------------ dropping, closing
-def discard(store: Store) -> None:
+def discard(table: LeafTable) -> None:
     """Drop all pending changes of a store, and show what is published."""
-    session = store._session
+    session = table.session
     session.check_open()
     session.check_own()
     session.check_between("discard changes")
-    with store._lock, Change(session):
+    with table.lock, Change(session):
         session.check_not_streaming("discard changes")
         if session.transaction is not None:
             raise RuntimeError("a transaction is under way: it drops its changes when its block raises")
         if session.unsure:
             session.settle()
-        touched = {*store._leaves.edited, *store._pending.frames}
-        drop(store)
-        if store._backend.behind:
-            load(store)
-            store._leaves.reload_edited(touched, store._contents.byte_range)
+        touched = {*table.leaves.edited, *table.pending.frames}
+        drop(table)
+        if table.backend.behind:
+            load(table)
+            table.leaves.reload_edited(touched, table.contents.byte_range)
 
 
-def drop(store: Store) -> None:
+def drop(table: LeafTable) -> None:
     """Drop all pending changes, also those of leaves that somebody holds."""
-    touched = {*store._leaves.edited, *store._pending.frames}
-    store._pending.revision += bool(store._pending.frames or store._pending.removed_groups)
+    touched = {*table.leaves.edited, *table.pending.frames}
+    table.pending.revision += bool(table.pending.frames or table.pending.removed_groups)
     try:
-        _drop_now(store, touched)
+        _drop_now(table, touched)
     except BaseException:
-        _drop_now(store, touched)  # an interrupt came between
+        _drop_now(table, touched)  # an interrupt came between
         raise
 
 
-def _drop_now(store: Store, touched: set[str]) -> None:
+def _drop_now(table: LeafTable, touched: set[str]) -> None:
     """Drop all changes, which are of the keys in `touched`; it may be called again."""
-    store._pending.clear()
-    store._backend.discard()
-    store._publishing.clear(published=False)
-    recount(store)
-    store._leaves.reload_edited(touched, store._contents.byte_range)
+    table.pending.clear()
+    table.backend.discard()
+    table.publishing.clear(published=False)
+    table.recount()
+    table.leaves.reload_edited(touched, table.contents.byte_range)
 
 
-def end(store: Store) -> None:
+def end(table: LeafTable) -> None:
     """Close a store without publishing."""
     try:
-        _end_now(store)
+        _end_now(table)
     except BaseException:
-        _end_now(store)  # an interrupt came between
+        _end_now(table)  # an interrupt came between
         raise
 
 
-def _end_now(store: Store) -> None:
+def _end_now(table: LeafTable) -> None:
     """Release everything; it may be called again."""
-    session = store._session
+    session = table.session
     session.end()
-    store._pending.frames = {}
+    table.pending.frames = {}
     try:
-        store._forget_leaves()
-        store._backend.close()
-        store._forget_answers()
-        store._contents.begin_version()
+        table.forget_leaves()
+        table.backend.close()
+        table.forget_answers()
+        table.contents.begin_version()
     finally:
         if session.writer_lock is not None:
             session.writer_lock.release()
 
 
-def _among_threads(store: Store) -> AbstractContextManager[Any]:
+def _among_threads(table: LeafTable) -> AbstractContextManager[Any]:
     """What keeps other threads of the process from changing a store.
 
     With locking=True the store's lock is that of all programs, and closing a store that has nothing to publish waits
     for none of these.
     """
-    session = store._session
+    session = table.session
     if session.sharing is None:
-        return store._lock
+        return table.lock
     return nullcontext() if session.writing is None else session.writing.threads
 
 
-def close(store: Store, *, durable: bool) -> None:
-    """Publish pending changes and close a store; other handles that share it go on."""
-    session = store._session
+def close(table: LeafTable, store: Store, *, durable: bool) -> None:
+    """Publish pending changes and close one handle of a table; others go on."""
+    session = table.session
     if session.writer_lock is not None and session.writer_lock.inherited:
         if not detach(store):
-            store._backend.abandon()
-            end(store)
+            table.backend.abandon()
+            end(table)
         return
     session.check_between("close the store")
     # What another thread sets is published, or refused: not set between the two steps, and lost.
-    with _among_threads(store), Change(session) if session.sharing is None else nullcontext():
+    with _among_threads(table), Change(session) if session.sharing is None else nullcontext():
         if session.closed:
             return
-        if session.handles and session.handles_beside(store):
+        if table.handles_beside(store):
             if session.transaction is None:  # which publishes at its end
-                _flush_now(store, durable=durable)
+                _flush_now(table, durable=durable)
             detach(store)
             return
         try:
-            store._leaves.refuse_all_edits(session)
+            table.leaves.refuse_all_edits(session)
             if session.mode != "r":
-                _flush_now(store, durable=durable)
-            end(store)
+                _flush_now(table, durable=durable)
+            end(table)
         except BaseException:
             session.ending = False
             if not session.closed:
                 with suppress(OSError, FormatError):  # show what was published all the same
-                    settle(store)
+                    settle(table)
             raise
 
 
 def detach(store: Store) -> bool:
     """Close one handle of several that share a store, without publishing; False if there are no others."""
-    session = store._session
-    others = session.handles_beside(store)
-    if not others:
+    table = table_of(store)
+    if not table.handles_beside(store):
         return False
-    session.publishes = ref(others[0])
-    store._session = closed = Session()
-    closed.path, closed.mode, closed.writer_lock, closed.lock = session.path, session.mode, None, session.lock
-    closed.end()
-    store._use_open_leaves({}, store._hidden_name, False)
+    closed, session = copy(table), table.session
+    closed.handles, closed.session = [], Session()
+    closed.session.path, closed.session.mode, closed.session.lock = session.path, session.mode, session.lock
+    closed.session.writer_lock = None
+    closed.session.end()
+    store._table = closed
+    store._use_open_leaves({}, table.hidden_name, False)
     store._setter = None
     return True
 
 
-def replace(store: Store) -> None:
+def replace(table: LeafTable) -> None:
     """Close a store whose path is about to be emptied by another handle; its changes are dropped."""
-    session = store._session
-    with _among_threads(store), Change(session):
+    session = table.session
+    with _among_threads(table), Change(session):
         if session.closed:
             return
         session.is_replaced = True
         try:
-            store._leaves.refuse_all_edits(session)
+            table.leaves.refuse_all_edits(session)
             with suppress(OSError, FormatError):  # of files that were removed
-                drop(store)
+                drop(table)
         finally:
-            end(store)
+            end(table)
 
 
 def leave(store: Store, error: BaseException | None) -> None:
     """Close a store at the end of its ``with`` block, which this error ends."""
-    session = store._session
+    table = table_of(store)
+    session = table.session
     if session.closed:
         return
     session.check_between("close the store")
@@ -477,14 +482,14 @@ def leave(store: Store, error: BaseException | None) -> None:
         if error is None or session.is_inherited:
             store.close()
             return
-        with _among_threads(store):
-            if not (store._unpublished or store.closed or session.handles_beside(store)):
-                drop(store)  # a new store is not made, and an old one not emptied, for nothing
+        with _among_threads(table):
+            if not (table.has_changes or store.closed or table.handles_beside(store)):
+                drop(table)  # a new store is not made, and an old one not emptied, for nothing
             store.close()
     finally:
         # What could not be published by now never will be.
         if not store.closed and not detach(store):
             try:
-                drop(store)
+                drop(table)
             finally:
-                end(store)
+                end(table)

@@ -14,10 +14,9 @@ from blosc2.exceptions import CLOSED_STORE, REPLACED_STORE, ClosedStoreError, Re
 if TYPE_CHECKING:
     from blosc2._backends import WriterLock
     from blosc2._core.io.sharing import Lock
-    from blosc2._core.leaves.leaf_access import LeafSetter
+    from blosc2._stores.leaf_table import LeafTable
     from blosc2._stores.leaves.open_leaves import OpenLeaves
     from blosc2._stores.shared_session import Following, SharedWriting
-    from blosc2._stores.store import Store
     from blosc2._stores.transaction import UnderWay
 
 _T = TypeVar("_T")
@@ -48,7 +47,7 @@ class Session(SessionState):
     unsure : bool
         Whether something is being published, or may have been and is not shown: see `publish.Publication`.
     publishes : weakref or None
-        The store, once it has published something.
+        The table, once something of it was published.
     transaction : UnderWay or None
         The transaction under way.
     is_changing : bool
@@ -66,10 +65,6 @@ class Session(SessionState):
         Whether it was closed because this process opened its path with mode "w".
     leaves : OpenLeaves
         Those that somebody holds.
-    handles : list of weakref
-        The stores that share it, if there are several: this process opened its path again, with mode "a".
-    setter : LeafSetter or None
-        What sets simple leaves for all of them that compress as `setter_for` says.
     """
 
     path: str | None
@@ -77,27 +72,13 @@ class Session(SessionState):
     lock: Lock
     writer_lock: WriterLock | None
     advice: str | None = None
-    publishes: weakref.ref[Store] | None = None
+    publishes: weakref.ref[LeafTable] | None = None
     transaction: UnderWay | None
     sharing: Following | None = None
     writing: SharedWriting | None = None
     lost: tuple[Exception, tuple[Any, ...]] | None = None
     is_replaced = False
     leaves: OpenLeaves
-    handles: list[weakref.ref[Store]] | tuple[()] = ()
-    setter: LeafSetter | None = None
-    setter_for: tuple[Any, ...] = ()
-
-    def add_handles(self, *stores: Store) -> None:
-        """These stores share the session from now on."""
-        known = [one for one in self.handles if one() is not None]
-        new = [weakref.ref(store) for store in stores if all(one() is not store for one in known)]
-        self.handles = [*known, *new]
-
-    def handles_beside(self, store: Store) -> list[Store]:
-        """The other stores that share it, and are not closed."""
-        found = [one() for one in self.handles] if self.handles else ()
-        return [other for other in found if other is not None and other is not store and other._session is self]
 
     def end(self) -> None:
         """The store is closed."""
@@ -113,9 +94,9 @@ class Session(SessionState):
 
     def settle(self) -> None:
         """Show what is published, after an interrupt."""
-        store = None if self.publishes is None else self.publishes()
-        if store is not None:
-            _stores.publish.settle_beside(store)
+        table = None if self.publishes is None else self.publishes()
+        if table is not None:
+            _stores.publish.settle_beside(table)
 
     def if_open(self, answer: _T) -> _T:
         """An answer, unless another thread has closed the store while it was looked up."""

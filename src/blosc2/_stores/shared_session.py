@@ -31,7 +31,7 @@ from blosc2.exceptions import FormatError, MissingFileError, StoreLockedError, e
 
 if TYPE_CHECKING:
     from blosc2._backends import WriterLock
-    from blosc2._stores.store import Store
+    from blosc2._stores.leaf_table import LeafTable
 
 
 _Result = TypeVar("_Result")
@@ -47,10 +47,10 @@ class Following(OuterBlock):
     wait for its end unless they need another version.
     """
 
-    def __init__(self, store: Store) -> None:
-        backend = store._backend
+    def __init__(self, table: LeafTable) -> None:
+        backend = table.backend
         root = str(backend.root)
-        self._store = weakref.ref(store)
+        self._table = weakref.ref(table)
         self._paths = (root, os.path.join(root, EMBED)) if backend.suffix == ".b2d" else (root,)
         # The files of the version that is shown; None if it is not known.
         self._seen: tuple[Any, ...] | None = None
@@ -81,21 +81,21 @@ class Following(OuterBlock):
 
     def _take_up(self) -> bool:
         """Show what is published now; whether that is another version."""
-        store = self._store()
-        if store is None or store._session.closed:
+        table = self._table()
+        if table is None or table.session.closed:
             return False
         self._is_reading = True
         try:
             self._seen = None
             seen = tuple(map(file_identity, self._paths))  # before it is read: a change meanwhile is then noticed
-            changed = self._show_newest(store)
+            changed = self._show_newest(table)
             self._seen = seen
             return changed
         finally:
             self._is_reading = False
 
-    def _show_newest(self, store: Store) -> bool:
-        return show_newest(store, by_others=True)
+    def _show_newest(self, table: LeafTable) -> bool:
+        return show_newest(table, by_others=True)
 
     def of_one_version(self, function: Callable[..., _Result], *arguments: Any) -> _Result:
         """What a function finds that reads several leaves."""
@@ -111,8 +111,8 @@ class Following(OuterBlock):
 class SharedFollowing(Following):
     """What follows others for a store that is open for writing: open leaves show the newest version, too."""
 
-    def __init__(self, store: Store, lock: WriterLock) -> None:
-        super().__init__(store)
+    def __init__(self, table: LeafTable, lock: WriterLock) -> None:
+        super().__init__(table)
         self._writer_lock = lock
 
     def follow(self) -> bool:
@@ -122,19 +122,19 @@ class SharedFollowing(Following):
         return super().follow()
 
     def _is_changed(self) -> bool:
-        store = self._store()
-        return store is not None and store._unpublished
+        table = self._table()
+        return table is not None and table.has_changes
 
-    def _show_newest(self, store: Store) -> bool:
-        if not show(store, store._backend.reload):
+    def _show_newest(self, table: LeafTable) -> bool:
+        if not show(table, table.backend.reload):
             return False
-        store._pending.revision += 1
-        if store._names is not None:
-            store._names.forget()
-        unsettled = store._backend.unsettled
+        table.pending.revision += 1
+        if table.names is not None:
+            table.names.forget()
+        unsettled = table.backend.unsettled
         if unsettled is not None:
             unsettled.followed()
-        store._leaves.follow(store._contents.byte_range)
+        table.leaves.follow(table.contents.byte_range)
         return True
 
     # ------------------------------------------------------------------ while the store is changed
@@ -162,21 +162,21 @@ class SharedWriting(OuterBlock):
 
     Parameters
     ----------
-    store : Store
+    table : LeafTable
     following : SharedFollowing
     timeout : float or None
         How many seconds a change waits for others.
     """
 
-    def __init__(self, store: Store, following: SharedFollowing, timeout: float | None) -> None:
-        lock = store._session.writer_lock
+    def __init__(self, table: LeafTable, following: SharedFollowing, timeout: float | None) -> None:
+        lock = table.session.writer_lock
         assert lock is not None
-        self._store = weakref.ref(store)
+        self._table = weakref.ref(table)
         self._following = following
         self._writer_lock: WriterLock = lock
         self._timeout = timeout
-        self._root = str(store._backend.root)
-        self._path = shared_lock_path(self._root, store._backend.suffix)
+        self._root = str(table.backend.root)
+        self._path = shared_lock_path(self._root, table.backend.suffix)
         self._turn = Turn(self._path, lock.owner)
         # Bytes of an archive up to which nobody has to look at how many of them are used.
         self._compact_at = _SLACK
@@ -199,10 +199,10 @@ class SharedWriting(OuterBlock):
 
     def _begin(self) -> None:
         """Wait for the turn and the lock, and show the newest version."""
-        store = self._store()
-        if store is None:
+        table = self._table()
+        if table is None:
             raise self._missing()
-        with Change(store._session):
+        with Change(table.session):
             self._begin_change()
 
     def _begin_change(self) -> None:
@@ -230,64 +230,64 @@ class SharedWriting(OuterBlock):
 
     def _end(self, failed: bool) -> None:
         """Publish what was changed, or drop it; then let others have their turn."""
-        store = self._own_store()
-        if store is None:
+        table = self._own_table()
+        if table is None:
             self._release(is_known=False)
             return
-        with Change(store._session):  # to its end: what re-enters would belong to a change that is over
+        with Change(table.session):  # to its end: what re-enters would belong to a change that is over
             with self._following:
                 if failed:
-                    self._drop(store)
+                    self._drop(table)
                 else:
-                    self._publish_or_drop(store)
+                    self._publish_or_drop(table)
             self._release(is_known=not failed)
 
     def _clean_up(self) -> None:
         """A change could not begin, or ended by an error."""
-        store = self._own_store()
-        with nullcontext() if store is None else Change(store._session):
+        table = self._own_table()
+        with nullcontext() if table is None else Change(table.session):
             try:
-                if store is not None and self._following.is_changing:
+                if table is not None and self._following.is_changing:
                     with self._following:
-                        self._drop(store)
+                        self._drop(table)
             finally:
                 self._release(is_known=False)
 
-    def _own_store(self) -> Store | None:
+    def _own_table(self) -> LeafTable | None:
         """The store, unless it is closed, or that of the process of which this one is a fork."""
-        store = None if self._writer_lock.inherited else self._store()
-        return None if store is None or store._session.closed else store
+        table = None if self._writer_lock.inherited else self._table()
+        return None if table is None or table.session.closed else table
 
-    def _publish_or_drop(self, store: Store) -> None:
+    def _publish_or_drop(self, table: LeafTable) -> None:
         try:
-            self._publish(store)
+            self._publish(table)
         except BaseException as error:
             explain(error, "the handle shows what is published")
             raise
 
-    def _publish(self, store: Store) -> None:
-        backend = store._backend
-        if not (store._unpublished or store._pending.unwritten or store._publishing.hidden):
+    def _publish(self, table: LeafTable) -> None:
+        backend = table.backend
+        if not (table.has_changes or table.pending.unwritten or table.publishing.hidden):
             return
         # What an assignment publishes is durable in an archive at once, else after `flush`: doc/guide/publishing.md.
-        store._publishing.lazily = backend.suffix == ".b2e"
+        table.publishing.lazily = backend.suffix == ".b2e"
         try:
-            flush(store, durable=True)
+            flush(table, durable=True)
         finally:
-            store._publishing.lazily = False
+            table.publishing.lazily = False
         members = backend.members
         if members is not None and backend.size() > self._compact_at:
             self._compact_at = 3 * members.used_bytes() + _SLACK
             if backend.size() > self._compact_at:
                 backend.compact(None)
-                show(store, backend.show_published)
+                show(table, backend.show_published)
 
-    def _drop(self, store: Store) -> None:
+    def _drop(self, table: LeafTable) -> None:
         """Show what is published: a change failed."""
         with suppress(OSError, FormatError):  # first: leaves show what it has
-            load_if_behind(store)
-        if store._unpublished or store._pending.unwritten:
-            drop(store)
+            load_if_behind(table)
+        if table.has_changes or table.pending.unwritten:
+            drop(table)
 
     def _release(self, *, is_known: bool) -> None:
         """Let others have their turn. It may be called again, if it was interrupted."""
@@ -301,16 +301,16 @@ class SharedWriting(OuterBlock):
         with suppress(OSError):
             self._turn.end()
 
-    def open(self, store: Store, begin: Callable[[], None]) -> None:
+    def open(self, table: LeafTable, begin: Callable[[], None]) -> None:
         """Open the store by `begin`; if it is new, or mode "w" replaces it, make it now, under the lock."""
-        if store.mode == "a" and store._backend.exists():
+        if table.session.mode == "a" and table.backend.exists():
             begin()
             return
         self._writer_lock.acquire(self._timeout)
         try:
             begin()
-            if store._pending.unwritten:
-                flush(store, durable=True)
+            if table.pending.unwritten:
+                flush(table, durable=True)
         finally:
             self._writer_lock.release()
 
@@ -334,18 +334,18 @@ class SharedSession(Session):
     sharing: Following
     writing: SharedWriting | None = None
 
-    def share(self, store: Store, timeout: float | None) -> None:
+    def share(self, table: LeafTable, timeout: float | None) -> None:
         """Begin to share a store that was just made."""
         lock = self.writer_lock
         if lock is None:
-            self.sharing = following = Following(store)
+            self.sharing = following = Following(table)
             changing: Any = following
         else:
             import_now("blosc2._stores", "SharedLeaf")
-            self.sharing = following = SharedFollowing(store, lock)
-            self.writing = changing = SharedWriting(store, following, timeout)
+            self.sharing = following = SharedFollowing(table, lock)
+            self.writing = changing = SharedWriting(table, following, timeout)
         reading: Any = following
-        self.lock, store._lock = reading, changing
+        self.lock, table.lock = reading, changing
         self.asks = True
 
     def settle(self) -> None:

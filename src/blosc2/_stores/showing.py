@@ -20,11 +20,13 @@ from blosc2 import _display
 from blosc2._core.io.sharing import item_of
 from blosc2._core.keys.listing import KeyCursor
 from blosc2._display import Node, number
-from blosc2._stores.leaves.statistics import describe_leaf
+from blosc2._stores.leaf_table import group_of, table_of
+from blosc2._stores.leaves.statistics import describe
 from blosc2._stores.tree import walking
 from blosc2.exceptions import FormatError, StoreKeyError, UnsupportedKindError
 
 if TYPE_CHECKING:
+    from blosc2._stores.leaf_table import LeafTable
     from blosc2._stores.store import Store
     from blosc2.tree_store import TreeStore
 
@@ -44,24 +46,28 @@ class Totals(NamedTuple):
     cbytes: int | None = None
 
 
-def children_of(store: Any, path: str, most: int = -1) -> tuple[list[str], list[str]]:
+def children_of(store: Store, path: str, most: int = -1) -> tuple[list[str], list[str]]:
     """The names of the groups and leaves right below an absolute path, "" for the root; the first `most` of them."""
-    if store._hidden_name:
-        return walking.children(store, path, most)
-    groups, leaves = store._contents.listing().children(path or "/", most)
+    return _children(table_of(store), path, most)
+
+
+def _children(table: LeafTable, path: str, most: int = -1) -> tuple[list[str], list[str]]:
+    if table.hidden_name:
+        return walking.children(table, path, most)
+    groups, leaves = table.contents.listing().children(path or "/", most)
     return groups, leaves
 
 
-def totals(store: Any, path: str, *, opening: bool = False) -> Totals:
+def totals(table: LeafTable, path: str, *, opening: bool = False) -> Totals:
     """Count the leaves and groups below an absolute path, "" for the root, and add up their bytes.
 
     With `opening`, the leaves of a small archive without a catalog are opened once, for their sizes.
     """
-    hidden = store._hidden_name
-    listing = store._contents.listing()
-    members = store._backend.members
+    hidden = table.hidden_name
+    listing = table.contents.listing()
+    members = table.backend.members
     group = path or "/"
-    if members is not None and listing.plain and not store._pending.frames:
+    if members is not None and listing.plain and not table.pending.frames:
         few = opening and len(listing.table) <= _FEW_LEAVES
         catalog = members.described() if few else members.catalog()
         if catalog is not None and catalog.undescribed == 0 and len(listing.table) == catalog.count:
@@ -109,14 +115,14 @@ def outline(store: Store, group: str = "", depth: int | None = None, most: int =
             left -= len(groups) + len(leaves)
             inner += [f"{path}/{name}" for name in groups]
         paths, level = inner, level + 1
-    return _node(store, group, group or "/", shown)
+    return _node(table_of(store), group, group or "/", shown)
 
 
-def _node(store: Any, path: str, name: str, shown: dict[str, tuple[list[str], list[str]]]) -> Node:
-    sums = totals(store, path, opening=True)
+def _node(table: LeafTable, path: str, name: str, shown: dict[str, tuple[list[str], list[str]]]) -> Node:
+    sums = totals(table, path, opening=True)
     groups, leaves = shown.get(path, ([], []))
-    inner = {name: _node(store, f"{path}/{name}", name, shown) for name in groups}
-    nodes = [*inner.values(), *(_leaf(store, f"{path}/{name}", name) for name in leaves)]
+    inner = {name: _node(table, f"{path}/{name}", name, shown) for name in groups}
+    nodes = [*inner.values(), *(_leaf(table, f"{path}/{name}", name) for name in leaves)]
     nodes.sort(key=lambda node: (node.name, not node.is_group))
     rest = sums.leaves - len(leaves) - sum(node.leaves or 0 for node in inner.values())
     more = f"... {number(rest, 'more leaf', 'more leaves')}" if rest > 0 else ""
@@ -125,13 +131,13 @@ def _node(store: Any, path: str, name: str, shown: dict[str, tuple[list[str], li
     return Node(name, True, "", sums.leaves, sums.nbytes, sums.cbytes, tuple(nodes), more)
 
 
-def _leaf(store: Any, key: str, name: str) -> Node:
-    if store._hidden_name:
-        description = store._foreign.at(key, store)
+def _leaf(table: LeafTable, key: str, name: str) -> Node:
+    if table.hidden_name:
+        description = table.foreign.at(key)
         if description is not None:
             return Node(name, False, str(description.get("kind", "object")))
     try:
-        info = describe_leaf(store, key)
+        info = describe(table, key)
     except KeyError:  # it was removed since it was listed
         return Node(name, False, "not found")
     except (OSError, FormatError, NotImplementedError):
@@ -143,24 +149,24 @@ def _leaf(store: Any, key: str, name: str) -> Node:
 _MOST = 1000
 
 
-def close_keys(store: Store, key: str) -> str:
+def close_keys(table: LeafTable, key: str) -> str:
     """The end of a message that names keys like a missing one, given as an absolute path; "" if there are none."""
     try:
-        if store.closed or not lists_fast(store):
+        if table.session.closed or not lists_fast(table):
             return ""
-        return _close_keys(store, key)
+        return _close_keys(table, key)
     except (OSError, FormatError, RuntimeError):
         return ""  # what is wrong with the store is not what the message is about
 
 
-def _close_keys(store: Store, key: str) -> str:
+def _close_keys(table: LeafTable, key: str) -> str:
     base = ""
     for segment in key.strip("/").split("/"):
         here = f"{base}/{segment}"
-        if any(children_of(store, here, 1)):
+        if any(_children(table, here, 1)):
             base = here
             continue
-        groups, leaves = children_of(store, base, _MOST)
+        groups, leaves = _children(table, base, _MOST)
         names = _like(segment, {*groups, *leaves} - {segment})
         return f"; is it {' or '.join(repr(f'{base}/{name}') for name in names)}?" if names else ""
     return ""
@@ -182,8 +188,8 @@ _FEW_FILES = 2000
 def one_line(store: Any) -> str:
     """Kind, path, mode, leaves and groups, sizes and ratio."""
     name = type(store._owner).__name__
-    path = _display.printable(str(store._path or "in memory"))
-    where = f"group {_display.printable(store._prefix)!r} of {path}" if store._prefix else path
+    path, group = _display.printable(str(table_of(store).path or "in memory")), group_of(store)
+    where = f"group {_display.printable(group)!r} of {path}" if group else path
     if store.closed:
         return f"<{name} {where}, closed>"
     return f"<{name} {where}: {', '.join([*_state(store), *_counts(store)])}>"
@@ -193,22 +199,23 @@ def _state(store: Any) -> list[str]:
     state = [f"mode {store.mode!r}"]
     if store.mmap_mode:
         state.append("mapped")
-    if store._session.sharing is not None:
+    if table_of(store).session.sharing is not None:
         state.append("locking")
     return state
 
 
 def _counts(store: Any) -> list[str]:
     """How many leaves and groups there are, and their bytes; only that something waits, where counting takes long."""
-    waiting = ["unpublished changes"] if store._unpublished else []
+    table = table_of(store)
+    waiting = ["unpublished changes"] if table.has_changes else []
     try:
-        if not lists_fast(store):
+        if not lists_fast(table):
             return waiting
-        sums = totals(store, store._prefix)
+        sums = totals(table, group_of(store))
     except (OSError, FormatError) as error:
         return [f"its keys cannot be listed: {type(error).__name__}", *waiting]
     found = _display.number(sums.leaves, "leaf", "leaves")
-    if sums.groups and store._hidden_name:
+    if sums.groups and table.hidden_name:
         found += f" in {_display.number(sums.groups, 'group')}"
     return [found, *_sizes(store, sums), *waiting]
 
@@ -216,21 +223,22 @@ def _counts(store: Any) -> list[str]:
 def _sizes(store: Any, sums: Totals) -> list[str]:
     if sums.nbytes is not None and sums.cbytes is not None:
         return [_display.sizes_text(sums.nbytes, sums.cbytes)]
-    size = None if store._prefix else _file_size(store)
+    size = _file_size(store)
     return [] if size is None else [f"{_display.human_size(size)} on disk"]
 
 
 def _file_size(store: Any) -> int | None:
-    """The bytes of the file; None if there is none, or more than one."""
+    """The bytes of the file; None if there is none, or more than one, or only a group is shown."""
+    path = table_of(store).path
     try:
-        return os.path.getsize(store._path) if store._path and os.path.isfile(store._path) else None
+        return os.path.getsize(path) if path and os.path.isfile(path) and not group_of(store) else None
     except OSError:
         return None
 
 
-def lists_fast(store: Any) -> bool:
+def lists_fast(table: LeafTable) -> bool:
     """Whether listing the keys takes a moment only."""
-    return store._backend.lists_cheaply or _has_few_files(store._path)
+    return table.backend.lists_cheaply or _has_few_files(str(table.path))
 
 
 def _has_few_files(path: str) -> bool:
@@ -250,21 +258,21 @@ def _has_few_files(path: str) -> bool:
 
 def html(store: Store) -> str:
     """What a notebook shows: a table, a bar of where the bytes are, and the tree."""
-    name = type(store._owner).__name__
+    name, table, group = type(store._owner).__name__, table_of(store), group_of(store)
     if store.closed:
-        return _display.page(f"{name}, closed", _display.definition_table([("path", store._path)]))
-    root = outline(store, store._prefix, most_in_group=MOST_IN_GROUP)
-    rows: list[tuple[str, object]] = [("path", store._path or "in memory")]
-    if store._prefix:
-        rows.append(("group", store._prefix))
+        return _display.page(f"{name}, closed", _display.definition_table([("path", table.path)]))
+    root = outline(store, group, most_in_group=MOST_IN_GROUP)
+    rows: list[tuple[str, object]] = [("path", table.path or "in memory")]
+    if group:
+        rows.append(("group", group))
     rows.append(("mode", ", ".join(_state(store)).removeprefix("mode ")))
     rows += [("contents", text) for text in _counts(store)[:1]]
-    size = None if store._prefix else _file_size(store)
+    size = _file_size(store)
     if root.nbytes is not None and root.cbytes is not None:
         rows.append(("leaves", _display.sizes_text(root.nbytes, root.cbytes)))
     if size is not None:
         rows.append(("on disk", _display.human_size(size)))
-    if store._unpublished:
+    if table.has_changes:
         rows.append(("not published yet", "changes since the last flush()"))
     bar = ""
     if root.cbytes:
@@ -298,7 +306,7 @@ def completions(store: Any) -> list[str]:
         while groups and len(found) < MOST_COMPLETED:
             inner = []
             for path in groups:
-                names, leaves = children_of(store, store._prefix + path, MOST_COMPLETED - len(found))
+                names, leaves = children_of(store, group_of(store) + path, MOST_COMPLETED - len(found))
                 found += [f"{path}/{name}" for name in dict.fromkeys(sorted(names + leaves))]
                 inner += [f"{path}/{name}" for name in names]
                 if len(found) >= MOST_COMPLETED:
@@ -369,22 +377,24 @@ def draw_store(store: TreeStore, depth: int | None, lines: int) -> Drawing:
     """Draw the groups and leaves of a store or a view of a group."""
 
     def children(path: str) -> tuple[list[str], list[str]]:
-        store._session.check_open()
-        return walking.children(store, store._prefix + path, lines + 1)
+        table = table_of(store)
+        table.session.check_open()
+        return walking.children(table, group_of(store) + path, lines + 1)
 
     return drawn("", children, lambda key: _label(store, key), depth, lines)
 
 
 def draw_names(store: TreeStore) -> Drawing:
     """Draw the names of a store or a view of a group. No leaf is opened."""
+    table = table_of(store)
     return drawn(
-        store._prefix, lambda path: walking.children(store, path, FEW_LINES + 1), lambda _: "", lines=FEW_LINES
+        group_of(store), lambda path: walking.children(table, path, FEW_LINES + 1), lambda _: "", lines=FEW_LINES
     )
 
 
 def _label(store: TreeStore, key: str) -> str:
     """The text behind the name of a leaf."""
-    description = store._foreign.at(store._prefix + key, store)
+    description = table_of(store).foreign.at(group_of(store) + key)
     if description is not None:
         return str(description.get("kind", "object"))
     try:

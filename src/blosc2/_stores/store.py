@@ -1,16 +1,9 @@
 """What all stores do: find, set and delete leaves by key, and publish changes.
 
-A store maps keys such as ``/scans/007`` to leaves: arrays and super-chunks, each one compressed frame. Its backend
-knows where they lie. It has these objects, each in a module of its own:
+A store maps keys such as ``/scans/007`` to leaves: arrays and super-chunks, each one compressed frame. What it shows is
+in its `LeafTable`, which handles of one process share; how values are compressed and leaves are opened is its own.
 
-- `Session`: how it was opened, and whether it may be changed now;
-- `PendingChanges`: new frames by key, which `flush` publishes together;
-- `Contents`: what is published, with the pending changes;
-- `OpenLeaves`: the leaves that somebody holds. Every access to a key returns the same object;
-- `Publishing`: when changes are published without `flush`;
-- followers of its keys, which are told of each change; see `followers.KeyFollower`.
-
-A view of a group shares the objects of its tree. Methods make keys absolute (`_absolute`); other code knows only such.
+A view of a group has the table of its tree. Methods make keys absolute (`_absolute`); other code knows only such.
 """
 
 from __future__ import annotations
@@ -22,10 +15,9 @@ from weakref import ref
 import numpy as np
 
 from blosc2 import _frames, _stores
-from blosc2._backends import ByteRange, canonical_key, new_key, plain_key
+from blosc2._backends import canonical_key, new_key, plain_key
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.sharing import Lock
-from blosc2._core.io.source import Source
 from blosc2._core.leaves.leaf_access import LeafAccess
 from blosc2._core.leaves.leaf_reader import LeafBatch
 from blosc2._core.leaves.store_state import Change
@@ -33,12 +25,13 @@ from blosc2._files import lasting
 from blosc2._frames import Stored
 from blosc2._options import StoreOptions
 from blosc2._stores import publish
-from blosc2._stores.contents import Contents, KeyFollower, forget_published_keys
+from blosc2._stores.contents import Contents
+from blosc2._stores.leaf_table import LeafTable
 from blosc2._stores.leaves import open_leaves
 from blosc2._stores.leaves.advice import advise
 from blosc2._stores.leaves.leaf import read_only
 from blosc2._stores.leaves.open_leaves import OpenLeaves
-from blosc2._stores.leaves.read_many import LeafItems, Values, batch_of_members, read_and_learn, read_many
+from blosc2._stores.leaves.read_many import LeafItems, Values, read_and_learn, read_many
 from blosc2._stores.pending import PendingChanges
 from blosc2._stores.session import Session
 from blosc2._stores.write_many import Items, update_store, write_many
@@ -57,16 +50,13 @@ _MISSING: Any = object()
 class Store(LeafAccess, MutableMapping[str, Any]):
     """What every store does; see `EmbedStore`, `DictStore` and `TreeStore`."""
 
-    _hidden_name: ClassVar[str | None] = None  # the last segment of keys that are not shown
+    _table: LeafTable
+    _hidden_name: ClassVar[str | None] = None  # the last segment of keys that are not shown, if there are groups
     _threshold: int | None = 0  # values of fewer bytes are embedded
     _in_order: ClassVar[bool] = True  # whether keys come in sorted order, or in that in which they were added
     _prefix = ""  # the group that a view shows; keys that the view is given are relative to it
     _cparams: Any = None
     _asked = False  # whether somebody asked for a compression of values
-    # The names, the groups and the foreign objects that new keys are compared with; None for what there is not.
-    _names: Any = None
-    _groups: Any = None
-    _foreign: Any = None
     _absolute: Callable[[object], str] = staticmethod(canonical_key)  # a key of a caller as one of the whole store
 
     def __init__(
@@ -78,116 +68,100 @@ class Store(LeafAccess, MutableMapping[str, Any]):
     ) -> None:
         self._path = path
         self._mmap_mode, self._verify, advice, mode, self._deserialize, timeout, _, locking = options
-        self._backend, self._publishing = backend, publishing
+        table = LeafTable()
+        table.path, table.backend, table.publishing = path, backend, publishing
+        table.hidden_name, table.threshold, table.handles = self._hidden_name, self._threshold, [ref(self)]
         session: Any
-        self._session = session = _stores.SharedSession() if locking else Session()
+        table.session = session = _stores.SharedSession() if locking else Session()
         session.path, session.mode, session.writer_lock = path, mode, backend.lock
-        self._lock = session.lock = Lock()
+        table.lock = session.lock = Lock()
         if advice is not None:
             session.advice = lasting(advice)
-        self._pending = _stores.SharedPending() if locking else PendingChanges()
-        self._contents = Contents(backend, self._pending, in_order=self._in_order)
-        self._followers: list[KeyFollower] = [self._contents]
-        self._leaves = leaves = OpenLeaves()
-        session.leaves = leaves
+        table.pending = pending = _stores.SharedPending() if locking else PendingChanges()
+        table.contents = contents = Contents(backend, pending, in_order=self._in_order)
+        table.followers = [contents]
+        table.leaves = session.leaves = leaves = OpenLeaves()
+        self._table = table  # all of it is there
         self._use_open_leaves(leaves.held, self._hidden_name, not locking)
         self._sweep_at = open_leaves.LEAST_SWEPT
         if locking:
-            session.share(self, timeout)
+            session.share(table, timeout)
         if mode != "r":
             _stores.note_writable(self)
 
     def _join(self, other: Store, path: str, options: StoreOptions) -> bool:
         """Show what another handle of this process has open for writing; False if that was closed meanwhile.
 
-        Both have the same leaves, pending changes and session. How values are compressed and leaves are read is each
-        handle's own.
+        Both have the same table. How values are compressed and leaves are read is each handle's own.
         """
-        own = {**vars(self), "_path": path, "_verify": options.verify, "_deserialize": options.deserialize}
-        with other._lock:
-            if other._session.closed:
+        table = other._table
+        with table.lock:
+            if table.session.closed or other._table is not table:
                 return False
-            vars(self).update({**vars(other), **own})
-            self._session.add_handles(other, self)
+            self._path, self._mmap_mode = path, None
+            self._verify, self._deserialize = options.verify, options.deserialize
+            self._table = table
+            table.handles = [*(one for one in table.handles if one() is not None), ref(self)]
             self._find_open_leaves()
-            self._sweep_at = open_leaves.LEAST_SWEPT
         _stores.note_writable(self)
         return True
 
     # ------------------------------------------------------------------ what kinds of stores add
-    def _check_assignable(self, key: str) -> None:
-        """Refuse a key that no value can have in this kind of store."""
-
-    def _prepare(self, key: str, byte_range: ByteRange, value: Any, *, is_new: bool) -> bool | None:  # noqa: ARG002
-        """Refuse a new key that excludes others. Returns whether its leaf gets a file; None if all are alike."""
-        return None
-
     def _encoding(self) -> dict[str, Any]:
         """How to compress arrays that the store makes of other values, as keyword arguments."""
         return {}
 
     def _batch(self, names: list[str], threads: int) -> LeafBatch | None:
         """The leaves of some keys if they can be read together; None otherwise."""
-        return batch_of_members(self, names, threads)
+        table = self._table
+        members = table.backend.members
+        if members is None or table.session.mode != "r" or self._verify:
+            return None
+        batch = LeafBatch(members.table(), names, threads, self._hidden_name, self._verify is None)
+        # A missing key may be an embedded value; if not, the caller raises the error.
+        return None if batch.missing >= 0 else batch
 
     # ------------------------------------------------------------------ reading
     @property
     def _owner(self) -> Store:
         return self  # a view is of another one
 
-    @property
-    def _file(self) -> str | None:
-        return self._backend.named  # the absolute path
-
     def _open(self, key: str) -> Any:
         """The leaf of a key that is not open yet."""
-        if self._session.asks:
-            self._session.check_open()
+        if self._table.session.asks:
+            self._table.session.check_open()
         if type(key) is not str:
             return self[plain_key(key)]
         leaf = self._leaf(key)
         if leaf is None:
             canonical = canonical_key(key)
             if canonical == key:
-                raise self._missing_key(key)
+                raise self._table.missing_key(key)
             return self[canonical]
         return leaf
 
     def _leaf(self, key: str) -> Any | None:
         """Open the leaf of a canonical key; None if there is none."""
-        if self._session.mode != "r":
+        if self._table.session.mode != "r":
             return _stores.live_leaf(self, key)
-        held, frame = self._holding, self._backend.open_frame(key)  # see `_holding`
+        held, frame = self._holding, self._table.backend.open_frame(key)  # see `_holding`
         return None if frame is None else self._leaf_of(key, frame, held)
 
     def _leaf_of(self, key: str, frame: Frame, held: dict[str, ref[Any]]) -> Any:
         """The leaf of a frame, in a store that is read only."""
         if self._verify:
-            self._backend.verify(key, frame)
+            self._table.backend.verify(key, frame)
         how = self._path, self._mmap_mode, self._deserialize, self._verify
         return self._hold(key, read_only(frame, key, *how), held)
 
     def _sweep(self) -> None:
-        self._sweep_at = self._leaves.sweep()
-
-    def _forget_leaves(self) -> None:
-        """Forget all open leaves: keys get other ones."""
-        self._leaves.forget_all()
-        for handle in self._session.handles_beside(self):
-            handle._find_open_leaves()
-        self._find_open_leaves()
-        self._sweep()
+        self._sweep_at = self._table.leaves.sweep()
 
     def _find_open_leaves(self) -> None:
-        self._use_open_leaves(self._leaves.held, self._hidden_name, self._session.sharing is None)
-
-    def _missing_key(self, key: str) -> StoreKeyError:
-        why = None if self._backend.members is None else self._backend.members.explain_missing(key)
-        error = StoreKeyError(why or f"Key {key!r} not found in the store", path=self._path)
-        if why is None:
-            me = ref(self)  # an error that somebody keeps does not keep the store open
-            error.ending = lambda: "" if (store := me()) is None else _stores.close_keys(store, key)
-        return self._session.if_open(error)
+        """Find open leaves where the table has them now."""
+        table = self._table
+        self._use_open_leaves(table.leaves.held, self._hidden_name, table.session.sharing is None)
+        self._sweep()
 
     def read(self, key: str) -> np.ndarray[Any, Any]:
         """Read all items of an array: ``store[key][...]`` in one step, without an object for the array.
@@ -225,22 +199,23 @@ class Store(LeafAccess, MutableMapping[str, Any]):
     # ------------------------------------------------------------------ keys
     def _contains(self, key: object) -> bool:
         """Whether a key exists, when `LeafAccess` has no listing to ask."""
-        if self._session.asks:
-            self._session.check_open()
+        session, has = self._table.session, self._table.contents.has
+        if session.asks:
+            session.check_open()
         if not isinstance(key, str):
             return False
-        return self._session.if_open(self._contents.has(key) or (key[:1] != "/" and self._contents.has("/" + key)))
+        return session.if_open(has(key) or (key[:1] != "/" and has("/" + key)))
 
     def _key_batches(self) -> Iterator[list[str]]:
         """The keys in their order, some at a time."""
-        return self._contents.key_batches()
+        return self._table.contents.key_batches()
 
     def __iter__(self) -> Iterator[str]:
-        self._session.check_open()
-        return self._iterate(self._pending.revision)
+        self._table.session.check_open()
+        return self._iterate(self._table.pending.revision)
 
     def _iterate(self, revision: int, ahead: Callable[..., Iterable[list[str]]] | None = None) -> Iterator[str]:
-        pending = self._pending
+        pending = self._table.pending
         for batch in self._key_batches() if ahead is None else ahead(self):
             for key in batch:
                 if pending.revision != revision:
@@ -249,22 +224,22 @@ class Store(LeafAccess, MutableMapping[str, Any]):
         pending.check_revision(revision)  # after the last key too, like a dict
 
     def __len__(self) -> int:
-        self._session.check_open()
-        return self._contents.count()
+        self._table.session.check_open()
+        return self._table.contents.count()
 
     def keys(self) -> KeysView[str]:
         """The keys, in a fixed order, as a view with comparisons and operations of a set."""
-        self._session.check_open()
+        self._table.session.check_open()
         return KeysView(self)
 
     def values(self) -> ValuesView[Any]:
         """The leaves, in the order of the keys; each is opened when it is reached."""
-        self._session.check_open()
+        self._table.session.check_open()
         return Values(self)
 
     def items(self) -> ItemsView[str, Any]:
         """Pairs of key and leaf."""
-        self._session.check_open()
+        self._table.session.check_open()
         return LeafItems(self)
 
     # ------------------------------------------------------------------ changing
@@ -276,8 +251,8 @@ class Store(LeafAccess, MutableMapping[str, Any]):
         if _stores.set_small(self, key, value):
             return
         key = new_key(key)
-        self._session.check_writable("set items", key)
-        with self._lock:
+        self._table.session.check_writable("set items", key)
+        with self._table.lock:
             _stores.set_leaf(self, key, value)
 
     def _delete(self, key: str) -> None:
@@ -285,19 +260,19 @@ class Store(LeafAccess, MutableMapping[str, Any]):
         if _stores.remove_small(self, key):
             return
         key = self._absolute(key)
-        self._session.check_writable("delete items", key)
-        with self._lock, Change(self._session):
-            if not self._contents.has(key):
-                raise self._missing_key(key)
-            _stores.changes.remove_at_once(self, key)
+        self._table.session.check_writable("delete items", key)
+        with self._table.lock, Change(self._table.session):
+            if not self._table.contents.has(key):
+                raise self._table.missing_key(key)
+            _stores.changes.remove_at_once(self._table, key)
 
     def clear(self) -> None:
         """Delete all keys."""
-        self._session.check_writable("delete items")
-        with self._lock, Change(self._session), _stores.AllOrNone(self):
-            _stores.changes.remove_group(self, "")
-            for key in self._contents.keys():  # noqa: SIM118 - no mapping
-                _stores.changes.remove(self, key)
+        self._table.session.check_writable("delete items")
+        with self._table.lock, Change(self._table.session), _stores.AllOrNone(self._table):
+            _stores.changes.remove_group(self._table, "")
+            for key in self._table.contents.keys():  # noqa: SIM118 - no mapping
+                _stores.changes.remove(self._table, key)
 
     def pop(self, key: str, default: Any = _MISSING) -> Any:
         """Remove a leaf and return it; it stays readable. For a missing key, return the default if given.
@@ -309,7 +284,7 @@ class Store(LeafAccess, MutableMapping[str, Any]):
         TypeError
             The key is that of a group, or of an object of another package; ``del`` removes these and all below them.
         """
-        with self._lock:
+        with self._table.lock:
             try:
                 leaf = self[key]
             except KeyError:
@@ -331,7 +306,7 @@ class Store(LeafAccess, MutableMapping[str, Any]):
         KeyError
             There is no leaf.
         """
-        with self._lock:
+        with self._table.lock:
             for key in self:
                 leaf = self[key]
                 del self[key]
@@ -340,7 +315,7 @@ class Store(LeafAccess, MutableMapping[str, Any]):
 
     def setdefault(self, key: str, default: Any = None) -> Any:
         """Return the leaf of a key; if there is none, set it to the default first."""
-        with self._lock:
+        with self._table.lock:
             try:
                 return self[key]
             except KeyError:
@@ -370,8 +345,8 @@ class Store(LeafAccess, MutableMapping[str, Any]):
             The new key exists, or is not allowed in a store.
         """
         old, new = self._absolute(old), new_key(self._absolute(new) if self._prefix else new)
-        self._session.check_writable("rename", old)
-        _stores.changes.rename_leaf(self, old, new)
+        self._table.session.check_writable("rename", old)
+        _stores.changes.rename_leaf(self._table, old, new)
 
     def transaction(self) -> Transaction:
         """Publish all changes of a ``with`` block at once, or none of them if it raises.
@@ -398,19 +373,10 @@ class Store(LeafAccess, MutableMapping[str, Any]):
         ['/a', '/b']
         >>> store.close()
         """
-        self._session.check_writable("begin a transaction")
+        self._table.session.check_writable("begin a transaction")
         return _stores.Transaction(self._owner)
 
     # ------------------------------------------------------------------ publishing
-    @property
-    def _unpublished(self) -> bool:
-        """Whether there are pending changes, or edited leaves."""
-        return bool(self._leaves.has_any_edits() or self._pending.frames or self._pending.removed_groups)
-
-    def _needs_closing(self) -> bool:
-        """Whether there is anything to publish, or to make durable, when the store ends."""
-        return self._unpublished or self._publishing.is_unsettled(self)
-
     def flush(self, durable: bool = True) -> None:
         """Publish all changes: when it returns, they are on disk and visible to new readers.
 
@@ -427,7 +393,7 @@ class Store(LeafAccess, MutableMapping[str, Any]):
         RuntimeError
             Called inside a transaction, which publishes when it ends.
         """
-        publish.flush_checked(self, durable=durable)
+        publish.flush_checked(self._table, durable=durable)
 
     def compact(self, progress: Progress | None = None) -> Compaction:
         """Rewrite the store without unused bytes, which replaced, deleted or renamed leaves leave behind.
@@ -459,7 +425,7 @@ class Store(LeafAccess, MutableMapping[str, Any]):
         True
         >>> store.close()
         """
-        return publish.compact(self, progress)
+        return publish.compact(self._table, progress)
 
     def refresh(self) -> bool:
         """Show the newest version; True if it differs from the one before.
@@ -479,8 +445,8 @@ class Store(LeafAccess, MutableMapping[str, Any]):
 
         Unpublished changes are not checked.
         """
-        self._session.check_open()
-        path = self._file
+        self._table.session.check_open()
+        path = self._table.backend.named
         if path is None:
             in_memory: Any = self
             path = in_memory.to_cframe()
@@ -489,7 +455,7 @@ class Store(LeafAccess, MutableMapping[str, Any]):
 
     def discard(self) -> None:
         """Drop all unpublished changes, also in leaves that you hold."""
-        publish.discard(self)
+        publish.discard(self._table)
 
     def close(self, durable: bool = True) -> None:
         """Publish pending changes and close the store. Leaves that you hold stay readable; closing twice is fine.
@@ -499,11 +465,11 @@ class Store(LeafAccess, MutableMapping[str, Any]):
         durable : bool
             As for `flush`.
         """
-        if not self._session.closed:
-            publish.close(self, durable=durable)
+        if not self._table.session.closed:
+            publish.close(self._table, self, durable=durable)
 
     def __enter__(self) -> Self:
-        self._session.check_open()
+        self._table.session.check_open()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *_: object) -> None:
@@ -511,15 +477,8 @@ class Store(LeafAccess, MutableMapping[str, Any]):
 
     def __del__(self) -> None:
         # One that was interrupted while it was made has no changes.
-        if hasattr(self, "_leaves") and not self._session.closed and self._session.mode != "r":
+        if hasattr(self, "_table") and not self._table.session.closed and self._table.session.mode != "r":
             _stores.end_forgotten(self)
-
-    def _begin_child(self) -> None:
-        """In a forked child: another thread of the parent may have been changing the store."""
-        self._session.begin_child()
-        self._leaves.begin_child()
-        if self._lock.renew():
-            forget_published_keys(self)
 
     # ------------------------------------------------------------------ description
     def __repr__(self) -> str:
@@ -534,7 +493,7 @@ class Store(LeafAccess, MutableMapping[str, Any]):
     @property
     def mode(self) -> str:
         """The mode that the store was opened with."""
-        return self._session.mode
+        return self._table.session.mode
 
     @property
     def mmap_mode(self) -> str | None:
@@ -544,28 +503,22 @@ class Store(LeafAccess, MutableMapping[str, Any]):
     @property
     def closed(self) -> bool:
         """Whether `close` was called."""
-        return self._session.closed
+        return self._table.session.closed
 
     # ------------------------------------------------------------------ pickling
     def __reduce__(self) -> tuple[Any, ...]:
-        session = self._session
+        session = self._table.session
         if session.lost is not None:
             return session.lost[1]
         session.check_open()
-        if session.mode != "r" or self._file is None:
+        if session.mode != "r" or self._table.backend.named is None:
             raise TypeError(f"{self!r} is open for writing; only a store in mode 'r' can be pickled")
         how = {
             "mmap_mode": self._mmap_mode, "deserialize": self._deserialize, "verify": self._verify,
             "advise": session.advice, "locking": True if session.sharing else None, **self._pickled_arguments(),
         }  # fmt: skip
-        path = _frames.path_to_pickle(self._file, self._source)
+        path = _frames.path_to_pickle(self._table.backend.named, self._table.source)
         return _reopen, (type(self), path, {name: value for name, value in how.items() if value is not None})
-
-    @property
-    def _source(self) -> Source | None:
-        """What the version that is shown is read from: of a `.b2d`, the embedded values."""
-        embedded = self._owner._backend.embedded
-        return None if embedded is None else embedded.frame.source
 
     def _pickled_arguments(self) -> dict[str, Any]:
         """Further arguments of the constructor that a pickle keeps."""

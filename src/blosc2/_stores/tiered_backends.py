@@ -19,7 +19,7 @@ from blosc2._stores.publish import load
 
 if TYPE_CHECKING:
     from blosc2._backends import WriterLock
-    from blosc2.dict_store import DictStore
+    from blosc2._stores.leaf_table import LeafTable
 
 
 def backend_of(path: str, options: StoreOptions, kind: str = "b2dict") -> TieredBackend:
@@ -51,22 +51,22 @@ def take_writer_lock(path: str, options: StoreOptions) -> WriterLock:
     return _backends.WriterLock(path, options.timeout, exclusive=options.exclusive, shared=options.locking)
 
 
-def open_or_begin(store: DictStore, path: str) -> None:
+def open_or_begin(table: LeafTable, path: str) -> None:
     """Read what lies at the path of a store, or begin a new store, as the mode says."""
-    writing = store._session.writing
+    writing = table.session.writing
     if writing is None:
-        _open_or_begin(store, path)
+        _open_or_begin(table, path)
     else:
-        writing.open(store, partial(_open_or_begin, store, path))
+        writing.open(table, partial(_open_or_begin, table, path))
 
 
-def _open_or_begin(store: DictStore, path: str) -> None:
-    backend, mode = store._backend, store.mode
+def _open_or_begin(table: LeafTable, path: str) -> None:
+    backend, mode = table.backend, table.session.mode
     exists = backend.exists()
     if mode == "x" and (exists or os.path.islink(path)):
         raise taken(path, "mode='x' only creates, and there is something already: mode='r' or 'a' opens it")
     if exists and mode != "w":
-        load(store)
+        load(table)
         if backend.warns_early:
             backend.warn_early()
         if mode != "r":
@@ -75,15 +75,15 @@ def _open_or_begin(store: DictStore, path: str) -> None:
     if mode == "r":
         # An empty directory exists, but is no store.
         if os.path.lexists(path):
-            load(store)
+            load(table)
         raise missing(path)
     backend.check_replaceable()
-    store._pending.unwritten = backend.replaces = True
+    table.pending.unwritten = backend.replaces = True
 
 
-def file_names(store: DictStore) -> dict[str, str]:
-    """The file or member of each leaf that has one, or will have one when it is published."""
-    backend, pending, prefix = store._backend, store._pending, store._prefix
+def file_names(table: LeafTable, group: str) -> dict[str, str]:
+    """The file or member of each leaf below a group that has one, or will have one when it is published."""
+    backend, pending = table.backend, table.pending
     names: dict[str, str | None] = {}
     if backend.embedded is not None:
         names = {key: backend.name_of(key) for key in backend.listing().below() if backend.has_file(key)}
@@ -91,7 +91,7 @@ def file_names(store: DictStore) -> dict[str, str]:
         if byte_range is None:
             names.pop(key, None)
         elif pending.tiers.get(key, key in names):
-            current = store._contents.byte_range(key)
+            current = table.contents.byte_range(key)
             names[key] = None if current is None else key[1:] + suffix_of(current)
-    shown = [(key, name) for key, name in names.items() if key.startswith(prefix + "/")]
-    return {key[len(prefix) :]: name for key, name in shown if name is not None}
+    shown = [(key, name) for key, name in names.items() if key.startswith(group + "/")]
+    return {key[len(group) :]: name for key, name in shown if name is not None}

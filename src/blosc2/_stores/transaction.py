@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from blosc2._core.io.sharing import Block, Hold
 from blosc2._core.leaves.store_state import Change
-from blosc2._stores.contents import forget_published_keys, recount
 from blosc2._stores.publish import flush, settle, show_published
 from blosc2.exceptions import FormatError, explain
 
 if TYPE_CHECKING:
+    from blosc2._stores.leaf_table import LeafTable
     from blosc2._stores.leaves.live_leaf import LiveHandle
     from blosc2._stores.store import Store
 
@@ -37,20 +37,20 @@ class AllOrNone(Block):
     not: its changes stay pending, so that the next publication completes them.
     """
 
-    __slots__ = ("_before", "_before_without_keys", "_ended", "_made", "_outer", "_store")
+    __slots__ = ("_before_without_keys", "_ended", "_outer", "_table", "before", "changes")
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, table: LeafTable) -> None:
+        self._table = table
         # None for a key that had no pending change, and whose leaf nobody held.
-        self._before: dict[str, Before | None] = {}
+        self.before: dict[str, Before | None] = {}
         # The pending changes that the block made. If a key has a different one now, another thread set it.
-        self._made: dict[str, Any] = {}
+        self.changes: dict[str, Any] = {}
         self._before_without_keys: tuple[Any, ...] = ()
         self._outer: AllOrNone | None = None
         self._ended = False
 
     def __enter__(self) -> Self:
-        pending = self._store._pending
+        pending = self._table.pending
         self._before_without_keys = pending.without_keys()
         thread = _thread.get_ident()
         self._outer = pending.blocks.get(thread)
@@ -64,72 +64,72 @@ class AllOrNone(Block):
 
     def note(self, key: str) -> None:
         """A key is about to be changed."""
-        if key in self._before:
+        if key in self.before:
             return
-        pending, leaves = self._store._pending, self._store._leaves
+        pending, leaves = self._table.pending, self._table.leaves
         change: Any = pending.frames.get(key, ...)
         handle, leaf = leaves.handle(key), leaves.find(key)
-        self._before[key] = change, pending.tiers.get(key), handle, leaf, key in leaves.edited
+        self.before[key] = change, pending.tiers.get(key), handle, leaf, key in leaves.edited
 
     def note_together(self, changes: dict[str, Any]) -> None:
         """Keys without a pending change are about to get these; nobody holds a leaf of theirs."""
         before: dict[str, Before | None] = dict.fromkeys(changes)
-        self._before = {**before, **self._before} if self._before else before
-        self._made.update(changes)
+        self.before = {**before, **self.before} if self.before else before
+        self.changes.update(changes)
 
     def made(self, key: str, change: Any) -> None:
         """A key got a pending change, or lost its change (`...`)."""
-        self._made[key] = change
+        self.changes[key] = change
 
     def staged(self, before: dict[str, Any], now: dict[str, Any]) -> None:
         """Bytes of pending changes were moved, perhaps of changes by this block or an outer one."""
         for key, byte_range in now.items():
-            if key in self._made and self._made[key] is before[key]:
-                self._made[key] = byte_range
+            if key in self.changes and self.changes[key] is before[key]:
+                self.changes[key] = byte_range
         if self._outer is not None:
             self._outer.staged(before, now)
 
     @property
     def keys(self) -> list[str]:
         """The keys that were changed."""
-        return list(self._before)
+        return list(self.before)
 
     def forget_keys(self, keys: Iterable[str]) -> None:
         """The changes of these keys are published, and are not taken back."""
         for key in keys:
-            self._before.pop(key, None)
-            self._made.pop(key, None)
+            self.before.pop(key, None)
+            self.changes.pop(key, None)
 
     def forget(self) -> None:
         """All changes so far are published, and are not taken back."""
-        self._before, self._made = {}, {}
-        self._before_without_keys = self._store._pending.without_keys()
+        self.before, self.changes = {}, {}
+        self._before_without_keys = self._table.pending.without_keys()
 
     def _leave(self, failed: bool) -> None:
         """Take back the changes, or hand them to the block around this one. A second call does nothing."""
         if self._ended:
             return
-        store, outer, thread = self._store, self._outer, _thread.get_ident()
-        if not failed and self._before and store._publishing.is_due(store, 0, self):
-            with store._lock, Change(store._session):
+        table, outer, thread = self._table, self._outer, _thread.get_ident()
+        if not failed and self.before and table.publishing.is_due(table, 0, self):
+            with table.lock, Change(table.session):
                 try:
-                    store._publishing.end_block(store, self)
+                    table.publishing.end_block(table, self)
                 except BaseException as error:
-                    if store._backend.half_done:
+                    if table.backend.half_done:
                         self.forget()
                         explain(error, KEPT)
                     raise
         if not failed and outer is not None:
-            for key, before in list(self._before.items()):
-                outer._before.setdefault(key, before)
-            outer._made.update(self._made)
-        pending = store._pending
+            for key, before in list(self.before.items()):
+                outer.before.setdefault(key, before)
+            outer.changes.update(self.changes)
+        pending = table.pending
         if (
             failed
-            and not store._session.closed
-            and (self._before or self._before_without_keys != pending.without_keys())
+            and not table.session.closed
+            and (self.before or self._before_without_keys != pending.without_keys())
         ):
-            with store._lock, Change(store._session):
+            with table.lock, Change(table.session):
                 self._take_back()
         if outer is None:
             pending.blocks.pop(thread, None)
@@ -138,24 +138,24 @@ class AllOrNone(Block):
         self._ended = True
 
     def _take_back(self) -> None:
-        store = self._store
-        pending, leaves = store._pending, store._leaves
+        table = self._table
+        pending, leaves = table.pending, table.leaves
         pending.revision += 1
-        for key, before in self._before.items():
+        for key, before in self.before.items():
             byte_range, tier, handle, leaf, edited = before or _NOTHING
-            if key in self._made and pending.frames.get(key, ...) is not self._made[key]:
+            if key in self.changes and pending.frames.get(key, ...) is not self.changes[key]:
                 continue
             leaves.forget(key)
             pending.restore_key(key, byte_range, tier)
-            leaves.restore(key, store._session, handle, leaf, edited=edited)
+            leaves.restore(key, table.session, handle, leaf, edited=edited)
         pending.restore_without_keys(self._before_without_keys)
-        recount(store)
+        table.recount()
         pending.count_memory()
-        if store._backend.behind:  # the changes may be published
-            show_published(store, list(self._before))
+        if table.backend.behind:  # the changes may be published
+            show_published(table, list(self.before))
         else:
-            for key in self._before:
-                if not store._contents.has(key):  # its removal was published
+            for key in self.before:
+                if not table.contents.has(key):  # its removal was published
                     leaves.forget(key)
 
 
@@ -177,10 +177,10 @@ class UnderWay:
 class Transaction(Block):
     """The context manager of `Store.transaction`."""
 
-    __slots__ = ("_before", "_held", "_mark", "_published", "_store", "_touched")
+    __slots__ = ("_before", "_held", "_mark", "_published", "_store", "_table", "_touched")
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        self._store, self._table = store, store._table
         self._mark: UnderWay | None = None
         self._before: tuple[Any, ...] | None = None
         # Keys whose changes were taken back.
@@ -192,21 +192,21 @@ class Transaction(Block):
 
     def __enter__(self) -> Store:
         """Begin, and return the store itself."""
-        store = self._store
-        session = store._session
+        table = self._table
+        session = table.session
         session.check_writable("begin a transaction")
         try:
             if session.writing is not None:
                 self._held = Hold(session.writing)
                 self._held.begin()
-            with store._lock, Change(session):
+            with table.lock, Change(session):
                 if session.transaction is not None:
                     raise RuntimeError("a transaction is under way already: stores have one at a time")
                 self._mark = UnderWay()
-                store._leaves.refuse_edits_of_others(session, self._mark)
-                store._leaves.collect(store._pending.frames)
-                self._before = store._pending.snapshot()
-            return store
+                table.leaves.refuse_edits_of_others(session, self._mark)
+                table.leaves.collect(table.pending.frames)
+                self._before = table.pending.snapshot()
+            return self._store
         except BaseException:
             if session.transaction is self._mark:  # nobody would end it
                 session.transaction = None
@@ -218,7 +218,7 @@ class Transaction(Block):
             self._held.let_go(failed)
 
     def __del__(self) -> None:
-        if getattr(self, "_before", None) is not None and self._store._session.transaction is self._mark:
+        if getattr(self, "_before", None) is not None and self._table.session.transaction is self._mark:
             self._leave(failed=True)
 
     def _leave(self, failed: bool) -> None:
@@ -231,21 +231,21 @@ class Transaction(Block):
         self._let_go(failed=failed)
 
     def _end(self, *, failed: bool) -> None:
-        store = self._store
-        session = store._session
+        table = self._table
+        session = table.session
         if self._before is None:
             return
         if session.closed or session.is_inherited:  # a forked child leaves this to its parent
             self._before = None
             return
         session.check_between("end a transaction")
-        with store._lock, Change(session):
+        with table.lock, Change(session):
             if not failed:
-                self._published = store._pending.frames
+                self._published = table.pending.frames
                 try:
-                    flush(store, durable=True)
+                    flush(table, durable=True)
                 except BaseException as error:
-                    if store._backend.half_done:  # as at the end of other blocks: the changes stay pending
+                    if table.backend.half_done:  # as at the end of other blocks: the changes stay pending
                         explain(error, KEPT)
                     else:
                         # While the lock is held, so that later changes of other threads are not taken back.
@@ -258,24 +258,24 @@ class Transaction(Block):
             self._before = None
 
     def _take_back(self, before: tuple[Any, ...]) -> None:
-        store = self._store
-        if self._published is not None and store._pending.frames is not self._published:
+        table = self._table
+        if self._published is not None and table.pending.frames is not self._published:
             return
         self._restore(before)
         if self._published is not None:
             # Some changes may be published although publishing failed: show what is in the file.
             with suppress(OSError, FormatError):
-                settle(store)
-            store._leaves.reload_edited(self._touched, store._contents.byte_range)
+                settle(table)
+            table.leaves.reload_edited(self._touched, table.contents.byte_range)
 
     def _restore(self, before: tuple[Any, ...]) -> None:
         """Bring back the pending changes from before; it may be called again."""
-        store = self._store
-        now: dict[str, Any] = store._pending.frames
-        self._touched |= store._leaves.edited.keys() | now.keys()
-        store._pending.restore(before)
-        forget_published_keys(store)
-        was: dict[str, Any] = store._pending.frames
+        table = self._table
+        now: dict[str, Any] = table.pending.frames
+        self._touched |= table.leaves.edited.keys() | now.keys()
+        table.pending.restore(before)
+        table.forget_published_keys()
+        was: dict[str, Any] = table.pending.frames
         self._touched |= {key for key in was if now.get(key, ...) is not was[key]}
         # Leaves may show changes that were taken back.
-        store._leaves.reload_edited(self._touched, store._contents.byte_range)
+        table.leaves.reload_edited(self._touched, table.contents.byte_range)

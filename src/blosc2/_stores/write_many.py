@@ -17,7 +17,7 @@ from blosc2 import _backends, _stores
 from blosc2._backends import MEMORY_LIMIT, ByteRange, filed_as
 from blosc2._core.io.sharing import Block
 from blosc2._core.leaves.store_state import Change
-from blosc2._stores.contents import forget_published_keys, recount
+from blosc2._stores.leaf_table import group_of, table_of
 from blosc2._stores.pending import is_in_memory
 from blosc2._stores.publish import Publication, flush, load, load_if_behind
 from blosc2.exceptions import name_file
@@ -25,6 +25,7 @@ from blosc2.exceptions import name_file
 if TYPE_CHECKING:
     from blosc2._backends import LeafStream
     from blosc2._core.leaves.leaf_stream import SmallLeaves
+    from blosc2._stores.leaf_table import LeafTable
     from blosc2._stores.leaves.many_frames import Filed
     from blosc2._stores.store import Store
     from blosc2.dict_store import DictStore
@@ -44,18 +45,19 @@ _PROGRESS_EACH: Final = 1024
 
 def update_store(store: Store, items: Items, more: Mapping[str, Any]) -> None:
     """Set many keys, or none; see `Store.update`."""
-    if store._session.sharing is not None:
-        store._session.check_writable("set items")
-        with store._lock, _stores.AllOrNone(store):
+    table = table_of(store)
+    session = table.session
+    if session.sharing is not None:
+        session.check_writable("set items")
+        with table.lock, _stores.AllOrNone(table):
             _set_each(store, _absolute(store, _pairs(items, more)))
         return
-    with _stores.AllOrNone(store):
+    with _stores.AllOrNone(table):
         values = _absolute(store, _pairs(items, more))
-        session = store._session
         if (
             session.mode == "r"
             or session.transaction is not None
-            or store._unpublished  # their publication must not depend on whether all of these can be set
+            or table.has_changes  # their publication must not depend on whether all of these can be set
             or _stream_of(store) is None
         ):
             _set_each(store, values)
@@ -64,7 +66,7 @@ def update_store(store: Store, items: Items, more: Mapping[str, Any]) -> None:
             # The first ones are pending like other changes: for a few, a stream would take longer.
             _set_each(store, islice(values, _backends.CATALOG_LEAST - 1))
         for item in values:
-            with store._lock:
+            with table.lock:
                 _stream_update(cast("DictStore", store), chain((item,), values))
 
 
@@ -108,19 +110,20 @@ def write_many(self: Store, items: Items, *, progress: Callable[[int, int], Any]
     ...     store.write_many((f"/{n % 3}/{n}", np.full((8, 8), n)) for n in range(12))
     12
     """
-    session = self._session
+    table = self._table
+    session = table.session
     session.check_writable("write many items")
     values, progress = _absolute(self, _pairs(items)), progress or _no_progress
-    with self._lock:
+    with table.lock:
         if session.streaming:  # begun while this waited for the lock
             session.check_writable("write many items")
         if session.transaction is not None:
-            with _stores.AllOrNone(self):
+            with _stores.AllOrNone(table):
                 return _set_many(self, values, progress)
         with Change(session):
-            self._leaves.collect(self._pending.frames)
-            if self._pending.frames or self._pending.removed_groups:
-                flush(self, durable=True)
+            table.leaves.collect(table.pending.frames)
+            if table.pending.frames or table.pending.removed_groups:
+                flush(table, durable=True)
         stream = _stream_of(self)
         if stream is not None:
             count = _write_as_they_come(cast("DictStore", self), stream, values, progress)
@@ -145,7 +148,7 @@ def _pairs(items: Items, more: Mapping[str, Any] | None = None) -> Iterator[tupl
 
 def _absolute(store: Store, items: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     """The items with keys of the whole store, if `store` is a view of a group."""
-    return ((store._absolute(key), value) for key, value in items) if store._prefix else items
+    return ((store._absolute(key), value) for key, value in items) if group_of(store) else items
 
 
 def _expected(items: Iterator[tuple[str, Any]]) -> int:
@@ -192,7 +195,7 @@ def _set_many(store: Store, items: Iterator[tuple[str, Any]], progress: Progress
             count, nbytes, pair = setter.set_many(items, progress, _stores.LEAST, count, nbytes)
         if pair is None:
             break
-        with closing(_stores.with_frames(chain((pair,), items), store._path, store._encoding())) as framed:
+        with closing(_stores.with_frames(chain((pair,), items), table_of(store).path, store._encoding())) as framed:
             for key, value in framed:
                 whole[key] = value
                 count += 1
@@ -208,38 +211,39 @@ def _set_many(store: Store, items: Iterator[tuple[str, Any]], progress: Progress
 
 def _stream_of(store: Store) -> LeafStream | None:
     """What writes leaves as they come; None if the store cannot do that."""
-    return store._backend.streaming if store._threshold == 0 else None
+    return table_of(store).backend.streaming if store._threshold == 0 else None
 
 
 def _stream_update(store: DictStore, items: Iterator[tuple[str, Any]]) -> None:
     """Write the pending changes and further items as they come, and publish all."""
-    store._session.check_writable("set items")
-    stream, pending = store._backend.streaming, store._pending
+    table = table_of(store)
+    table.session.check_writable("set items")
+    stream, pending = table.backend.streaming, table.pending
     if (
         stream is None
-        or store._leaves.edited
+        or table.leaves.edited
         or pending.removed_groups
         or any(byte_range is None or not is_in_memory(byte_range) for byte_range in pending.frames.values())
     ):
         _set_each(store, items)
-        flush(store, durable=True)
+        flush(table, durable=True)
         return
-    with Change(store._session):
+    with Change(table.session):
         first = _framed(pending.frames)
         before = pending.frames, pending.tiers
         pending.frames, pending.tiers = {}, {}
-        recount(store)
+        table.recount()
     try:
         with _Many(store, items) as many:
             for key, *_ in first:
                 many.admit(key)
             _write_stream(store, stream, many, first, _no_progress)
     except BaseException:
-        if not store._backend.behind:  # nothing is published: the changes of other threads stay pending
-            with Change(store._session):
+        if not table.backend.behind:  # nothing is published: the changes of other threads stay pending
+            with Change(table.session):
                 # A finalizer may have set others meanwhile.
                 pending.frames, pending.tiers = before[0] | pending.frames, before[1] | pending.tiers
-                recount(store)
+                table.recount()
         raise
 
 
@@ -255,7 +259,7 @@ def _write_as_they_come(
     with _Many(store, items) as many:
         first, is_all = ([], False) if are_many else _first_of(many)
         if is_all:
-            store._session.streaming = False
+            table_of(store).session.streaming = False
             return _write_few(store, first, progress)
         return _write_stream(store, stream, many, first, progress)
 
@@ -289,18 +293,18 @@ class _Many(Block):
         Keys and values.
     """
 
-    __slots__ = ("_frames", "_is_over", "_items", "_store", "admit")
+    __slots__ = ("_frames", "_is_over", "_items", "_table", "admit")
 
     def __init__(self, store: DictStore, items: Iterator[tuple[str, Any]]) -> None:
-        self._store = store
+        self._table = table = table_of(store)
         self._is_over = True
-        store._names.forget_removed()  # a removed key does not count as another new one
+        table.names.forget_removed()  # a removed key does not count as another new one
         self.admit = admit = _stores.NewKeys(
-            store._contents, store._names, store._check_assignable, grouped=store._has_groups,
-            foreign=store._foreign is not None and store._foreign.are_possible(store),
+            table.contents, table.names, table.check_assignable, grouped=table.hidden_name is not None,
+            foreign=table.foreign is not None and table.foreign.are_possible(),
         )  # fmt: skip
         self._items = items
-        self._frames = _stores.FrameMaker(((admit(key), value) for key, value in items), store._path, store._encoding())
+        self._frames = _stores.FrameMaker(((admit(key), value) for key, value in items), table.path, store._encoding())
 
     def next(self, small: SmallLeaves | None = None) -> Framed | None:
         """The next value with its frame; `small` writes those before that it can. None at the end."""
@@ -327,7 +331,7 @@ class _Many(Block):
 
     def __enter__(self) -> Self:
         self._is_over = False
-        self._store._session.streaming = True
+        self._table.session.streaming = True
         return self
 
     def _leave(self, failed: bool) -> None:
@@ -337,8 +341,8 @@ class _Many(Block):
         self._frames.close()
         if failed:
             # Keys were noted that are not stored.
-            forget_published_keys(self._store)
-        self._store._session.streaming = False
+            self._table.forget_published_keys()
+        self._table.session.streaming = False
         self._is_over = True
 
     def __del__(self) -> None:
@@ -349,37 +353,38 @@ class _Many(Block):
 def _write_few(store: DictStore, leaves: list[Framed], progress: Progress) -> int:
     """Publish leaves in a transaction."""
     with store.transaction():
+        table = table_of(store)
         for key, _, (suffix, description, frame) in leaves:
-            _stores.changes.put(
-                store, key, _stores.new_frame(frame, suffix, description) if isinstance(frame, bytes) else frame
-            )
+            made = _stores.new_frame(frame, suffix, description) if isinstance(frame, bytes) else frame
+            _stores.changes.put(table, key, made)
         progress(len(leaves), sum(nbytes for _, nbytes, _ in leaves))
     return len(leaves)
 
 
 def _write_stream(store: DictStore, stream: LeafStream, many: _Many, first: list[Framed], progress: Progress) -> int:
     """Write leaves as they come, and publish them; returns their number. `first` are those that were taken already."""
-    pending, admit, session = store._pending, many.admit, store._session
-    load_if_behind(store)
+    table, admit = table_of(store), many.admit
+    pending, session = table.pending, table.session
+    load_if_behind(table)
     try:
         stream.begin()
         small = admit.small_leaves(store, stream, progress)
         small.expect(many.expected())
         _add_all(stream, small, chain(_drained(first), iter(partial(many.next, small), None)), progress)
-        with Change(session), Publication(store):
-            stream.end(_replaced(store, admit), pending.registry)
+        with Change(session), Publication(table):
+            stream.end(_replaced(table, admit), pending.registry)
             pending.unwritten = False
             pending.registry = None
             pending.forget_undo()
             pending.count_memory()
             pending.revision += 1
-            store._names.forget()
-            for key in filter(admit.may_have, store._leaves.all_keys()):
-                store._leaves.forget(key)
-            load(store)
+            table.names.forget()
+            for key in filter(admit.may_have, table.leaves.all_keys()):
+                table.leaves.forget(key)
+            load(table)
     except BaseException as error:
-        store._backend.discard()
-        name_file(error, store._file)
+        table.backend.discard()
+        name_file(error, table.backend.named)
         raise
     return small.count
 
@@ -394,9 +399,9 @@ def _add_all(stream: LeafStream, small: SmallLeaves, leaves: Iterable[Framed], p
     progress(small.count, small.nbytes)
 
 
-def _replaced(store: DictStore, admit: _stores.NewKeys) -> dict[str, None]:
+def _replaced(table: LeafTable, admit: _stores.NewKeys) -> dict[str, None]:
     """The embedded values whose keys were written."""
-    embedded = store._backend.embedded
+    embedded = table.backend.embedded
     return {} if embedded is None else {key: None for key in embedded.entries if key in admit}
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from blosc2._opening import open as open_path
 from blosc2._options import check_target_mode, local_path
-from blosc2._stores import ForeignObject, Store
+from blosc2._stores import ForeignObject, Store, group_of, table_of
 from blosc2._tools.stores import STORES, attributes_of, beside, new_store, same_value, walk
 from blosc2.exceptions import UnsupportedValueError, legible, some_of
 from blosc2.tree_store import TreeStore
@@ -134,8 +134,8 @@ class _Part:
                 raise TypeError(f"{legible(os.fspath(source))} is a {type(store).__name__}, and no store")
             opened.enter_context(store)
         self.store: Any = store._owner
-        self.name = str(store._path or "a store in memory")
-        self._group, self._prefix = group, store._prefix
+        self.name = str(table_of(store).path or "a store in memory")
+        self._group, self._prefix = group, group_of(store)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """The keys of all leaves, in the target and here."""
@@ -215,9 +215,8 @@ class _Merged:
         if not isinstance(store, TreeStore):
             having = [group or "/" for group, attributes in self.groups.items() if attributes]
             if having:
-                raise ValueError(
-                    f"{legible(store._path)}: the group {having[0]!r} has attributes, which only a TreeStore can have"
-                )
+                why = f"the group {having[0]!r} has attributes, which only a TreeStore can have"
+                raise ValueError(f"{legible(table_of(store).path)}: {why}")
             return
         parents = {key.rpartition("/")[0] for keys in (self.groups, self.leaves) for key in keys}
         for group, attributes in self.groups.items():
@@ -238,9 +237,9 @@ def _make(path: str, parts: list[_Part], on_clash: str, progress: Any, *, overwr
 
 def _add(store: Any, parts: list[_Part], on_clash: str, progress: Any) -> int:
     """Add to a store that is open for writing, or to a group of it."""
-    store._session.check_writable("set items")
+    table_of(store).session.check_writable("set items")
     for part in parts:
-        if part.store is store._owner or _same_file(part.store, store):
+        if table_of(part.store) is table_of(store) or _same_file(part.store, store):
             raise ValueError(f"{legible(part.name)} is a source and the target: name another target")
     with ExitStack() as opened:
         merged = _Merged(parts, _Part(opened, "", store), on_clash)
@@ -251,5 +250,5 @@ def _add(store: Any, parts: list[_Part], on_clash: str, progress: Any) -> int:
 
 
 def _same_file(one: Any, other: Any) -> bool:
-    paths = one._file, other._file
+    paths = one._table.backend.named, other._table.backend.named
     return None not in paths and os.path.realpath(paths[0]) == os.path.realpath(paths[1])

@@ -371,15 +371,15 @@ cdef class LeafSetter:
         # Before the first step everything is allocated that can be.
         is_held = PyDict_Contains(held, key) or PyDict_Contains(edited, key) or PyDict_Contains(handles, key)
         if block is not None:
-            made = <dict> block._made
+            made = <dict> block.changes
             if is_held:
                 block.note(key)
-            elif not PyDict_Contains(<dict> block._before, key):
+            elif not PyDict_Contains(<dict> block.before, key):
                 # What `note` finds of a key whose leaf nobody holds.
                 before = _unchanged
                 if PyDict_Contains(frames, key) or PyDict_Contains(tiers, key):
                     before = frames.get(key, ...), tiers.get(key), None, None, False
-                PyDict_SetItem(<dict> block._before, key, before)
+                PyDict_SetItem(<dict> block.before, key, before)
         try:
             if self.tiered:
                 PyDict_SetItem(tiers, key, True)
@@ -391,7 +391,7 @@ cdef class LeafSetter:
                 (<object> self.leaves).forget(key)
             if is_new:
                 number_set(&pending.revision_, pending.revision_ + 1)
-                self.contents._listings = []
+                self.contents.listings = []
                 if self.counts is not None:
                     self.counts.note(key, parent, 1)
                     if parent:
@@ -475,7 +475,7 @@ cdef class LeafSetter:
                 block.made(key, None if is_published else ...)
             if is_embedded:
                 number_set(&pending.in_memory_, pending.in_memory_ + self.map_bytes)
-            self.contents._listings = []
+            self.contents.listings = []
             self.some_gone = True
             if self.names is not None:
                 self.names.key_changed(key, -1)
@@ -730,12 +730,15 @@ cdef class LeafAccess:
         cdef dict held
         cdef LeafReader reader
         cdef str unseen
-        key = with_slash(key)
         with cython.critical_section(self):
             held, reader, unseen = self._alive, self._reader, self._unseen
         if type(key) is not str or held is None:
-            return self._open(key)
+            return self._open(with_slash(key))
         leaf = find(<PyObject *> held, key)
+        if leaf is None:
+            given, key = key, with_slash(key)
+            if key is not given:
+                leaf = find(<PyObject *> held, key)
         if leaf is not None and not is_named(key, unseen):
             return leaf
         if reader is None:

@@ -10,6 +10,7 @@ from blosc2._files import LASTING, advise_byte_ranges, check_advice
 from blosc2.exceptions import StoreKeyError
 
 if TYPE_CHECKING:
+    from blosc2._stores.leaf_table import LeafTable
     from blosc2._stores.store import Store
 
 
@@ -49,10 +50,10 @@ def advise(self: Store, advice: str, *, keys: Iterable[str] | None = None, prefi
     >>> store.close()
     """
     check_advice(advice, part=keys is not None or prefix is not None)
-    self._session.check_open()
+    self._table.session.check_open()
     if keys is None and prefix is None:
         if not self._prefix or advice in LASTING:
-            advise_all(self, advice)
+            advise_all(self._table, advice)
             return
         prefix = "/"  # for a view: all of its group, and nothing else
     wanted = [] if keys is None else [keys] if isinstance(keys, str) else list(keys)
@@ -60,41 +61,41 @@ def advise(self: Store, advice: str, *, keys: Iterable[str] | None = None, prefi
         wanted = [self._absolute(key) for key in wanted]
     if prefix is not None:
         group = self._prefix + ("" if prefix in ("", "/") else canonical_key(prefix))
-        below = self._contents.leaf_keys(group)
+        below = self._table.contents.leaf_keys(group)
         if not below and group:
             raise StoreKeyError(f"No key begins with {group!r}", path=self._path)
         wanted += below
-    advise_leaves(self, advice, wanted)
+    advise_leaves(self._table, advice, wanted)
 
 
-def advise_all(store: Store, advice: str) -> None:
+def advise_all(table: LeafTable, advice: str) -> None:
     """Give advice for all leaves of a store."""
     if advice in LASTING:
-        store._session.advice = advice
-    if store._backend.advise(advice):
+        table.session.advice = advice
+    if table.backend.advise(advice):
         return
     if advice in LASTING:
-        for leaf in store._leaves.find_all(list(store._leaves.held)):
+        for leaf in table.leaves.find_all(list(table.leaves.held)):
             leaf.advise(advice)
     else:
-        advise_leaves(store, advice, store._contents.leaf_keys(""))
+        advise_leaves(table, advice, table.contents.leaf_keys(""))
 
 
-def advise_leaves(store: Store, advice: str, keys: Iterable[str]) -> None:
+def advise_leaves(table: LeafTable, advice: str, keys: Iterable[str]) -> None:
     """Give advice for some leaves; none is given if a key is missing."""
     byte_ranges, known = [], []
     for key in keys:
         name = plain_key(key)
-        byte_range = store._contents.location(name)
+        byte_range = table.contents.location(name)
         if byte_range is None:
             name = canonical_key(key)
-            byte_range = store._contents.location(name)
+            byte_range = table.contents.location(name)
         if byte_range is None:
-            raise store._missing_key(key)
+            raise table.missing_key(key)
         byte_ranges.append(byte_range)
         known.append(name)
     if advice == "dontneed":
         # The open leaf may be one of an older version, whose bytes lie elsewhere.
-        for leaf in store._leaves.find_all(known):
+        for leaf in table.leaves.find_all(known):
             leaf.advise(advice)
     advise_byte_ranges(advice, byte_ranges)

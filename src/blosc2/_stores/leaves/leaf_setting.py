@@ -29,6 +29,8 @@ from blosc2.exceptions import UnsupportedValueError
 from blosc2.schunk import SChunk
 
 if TYPE_CHECKING:
+    from blosc2._backends import LeafStream
+    from blosc2._stores.leaf_table import LeafTable
     from blosc2._stores.store import Store
 
 
@@ -109,22 +111,24 @@ def metadata_frame(values: Mapping[str, Any]) -> NewFrame:
     return new_frame(schunk.to_cframe(), ".b2f")
 
 
-def takes_chunks(store: Store) -> bool:
+def takes_chunks(table: LeafTable) -> bool:
     """Whether `lay_out` can write to a store."""
-    return store._session.sharing is None and store._backend.streaming is not None
+    return table.session.sharing is None and table.backend.streaming is not None
 
 
-def lay_out(store: Store, key: str, plan: ArrayPlan, chunks: Iterable[AnyChunk], vlmeta: dict[str, bytes]) -> NewFrame:
+def lay_out(
+    table: LeafTable, key: str, plan: ArrayPlan, chunks: Iterable[AnyChunk], vlmeta: dict[str, bytes]
+) -> NewFrame:
     """The frame of an array, written where it stays; the store's lock is held.
 
     What would refuse the key later is asked before the first chunk is made.
     """
-    stream = store._backend.streaming
+    stream: LeafStream | None = table.backend.streaming
     assert stream is not None
-    with Change(store._session):
-        store._session.check_thread("change keys")
-        if store._names is not None:
-            store._names.check_new(key, store._contents, is_new=not store._contents.has(key))
+    with Change(table.session):
+        table.session.check_thread("change keys")
+        if table.names is not None:
+            table.names.check_new(key, table.contents, is_new=not table.contents.has(key))
         plan.summed = True
         return stream.lay_out(
             key, ".b2nd", plan.most_nbytes(vlmeta), header_length(plan.metalayers),
@@ -134,43 +138,47 @@ def lay_out(store: Store, key: str, plan: ArrayPlan, chunks: Iterable[AnyChunk],
 
 def set_small(store: Store, key: object, value: Any) -> bool:
     """Give a key a small array in one native call; False, and nothing is done, where `set_leaf` has to look closer."""
-    if type(value) is not np.ndarray or store._session.sharing is not None:
+    table = store._table
+    if type(value) is not np.ndarray or table.session.sharing is not None:
         return False
-    with store._lock:
+    with table.lock:
         setter = ready_setter(store)
         return setter is not None and setter.set(key, value)
 
 
 def remove_small(store: Store, key: object) -> bool:
     """Remove a leaf in one native call; False, and nothing is done, where that takes more."""
-    if store._prefix or store._session.sharing is not None:
+    table = store._table
+    if store._prefix or table.session.sharing is not None:
         return False
-    with store._lock:
+    with table.lock:
         setter = ready_setter(store)
         return setter is not None and setter.remove(key)
 
 
 def set_leaf(store: Store, key: str, value: Any) -> None:
     """Give a key that is legal by itself a leaf, with the store's lock held."""
-    session = store._session
+    table = store._table
+    session, pending = table.session, table.pending
     begun = session.begun + 1
-    store._check_assignable(key)
+    table.check_assignable(key)
+    table.threshold = store._threshold  # which is each handle's own
     is_large = type(value) is np.ndarray and value.nbytes > leaf_setting.LARGE and not value.dtype.hasobject
-    if is_large and takes_chunks(store):
+    if is_large and takes_chunks(table):
         plan = ArrayPlan(value.shape, value.dtype, store._encoding())
-        value = FramedValue(lay_out(store, key, plan, plan.compressed(value), {}), value.nbytes)
+        value = FramedValue(lay_out(table, key, plan, plan.compressed(value), {}), value.nbytes)
         begun += 1
-    byte_range = frame_of(value, key, store._path, store._encoding(), asked=store._asked)
+    byte_range = frame_of(value, key, table.path, store._encoding(), asked=store._asked)
     with Change(session):
         if session.begun != begun:  # the value, a finalizer or a signal handler has changed the store meanwhile
-            store._check_assignable(key)
-        if store._publishing.put(store, key, byte_range, value):
+            table.check_assignable(key)
+        if table.publishing.put(table, key, byte_range, value):
             return
-        if store._pending.fits(byte_range[2]) and not store._publishing.is_due(store, byte_range[2], None):
-            put(store, key, held_in_memory(byte_range), value)
+        if pending.fits(byte_range[2]) and not table.publishing.is_due(table, byte_range[2], None):
+            put(table, key, held_in_memory(byte_range), value)
         else:  # something is to be written, which may fail
-            with AllOrNone(store):
-                put(store, key, byte_range, value)
+            with AllOrNone(table):
+                put(table, key, byte_range, value)
 
 
 def set_chunks(store: Store, key: str, plan: ArrayPlan, chunks: Iterable[AnyChunk], vlmeta: dict[str, bytes]) -> bool:
@@ -181,14 +189,14 @@ def set_chunks(store: Store, key: str, plan: ArrayPlan, chunks: Iterable[AnyChun
     bool
         False, and no chunk is taken, where the store cannot do that: make the array first, then assign it.
     """
-    key = new_key(store._absolute(key))
-    store._session.check_writable("set items", key)
-    with store._lock:
-        if not takes_chunks(store):
+    key, table = new_key(store._absolute(key)), store._table
+    table.session.check_writable("set items", key)
+    with table.lock:
+        if not takes_chunks(table):
             return False
-        store._check_assignable(key)
+        table.check_assignable(key)
         nbytes = plan.geometry.size * plan.dtype.itemsize
-        set_leaf(store, key, FramedValue(lay_out(store, key, plan, chunks, vlmeta), nbytes))
+        set_leaf(store, key, FramedValue(lay_out(table, key, plan, chunks, vlmeta), nbytes))
     return True
 
 
@@ -197,7 +205,8 @@ def ready_setter(store: Store) -> LeafSetter | None:
 
     None for stores that need more steps, and where nothing may be changed now. With the store's lock held.
     """
-    session = store._session
+    table = store._table
+    session = table.session
     if session.closed or session.mode == "r" or session.streaming or session.unsure or session.is_changing:
         return None
     with Change(session):  # no finalizer shows another version meanwhile
@@ -205,43 +214,43 @@ def ready_setter(store: Store) -> LeafSetter | None:
         if setter is None:
             # One for all handles: what it knows of keys, it learns as it sets them.
             encoding = store._cparams, store._asked, store._threshold
-            setter = session.setter or _new_setter(store)
+            setter = table.setter or (_new_setter(table) if encoding[2] == 0 else None)
             if setter is None:
                 return None
-            if session.setter is None:
-                session.setter, session.setter_for = setter, encoding
-                store._followers.append(setter)
-            elif session.setter_for != encoding:
+            if table.setter is None:
+                table.setter, table.setter_for = setter, encoding
+                table.followers.append(setter)
+            elif table.setter_for != encoding:
                 return None
             store._setter = setter
         if not setter.is_ready:
-            _show_version(store, setter)
+            _show_version(table, setter)
         if setter.wants_kinds:
             _tell_kinds(store, setter)
-        if store._foreign is not None:
-            store._foreign.are_possible(store)
-        setter.be_quiet(*store._publishing.quiet_time(store))
+        if table.foreign is not None:
+            table.foreign.are_possible()
+        setter.be_quiet(*table.publishing.quiet_time(table))
         return setter
 
 
-def _new_setter(store: Store) -> LeafSetter | None:
+def _new_setter(table: LeafTable) -> LeafSetter | None:
     """What sets leaves of a store in one native call; None for stores whose leaves may get files of their own.
 
     Nor for stores that others change, too.
     """
-    backend, session = store._backend, store._session
+    backend, session = table.backend, table.session
     is_archive = backend.suffix == ".b2z"
     if session.sharing is not None:
         return None
-    if store._threshold != 0 or not (is_archive or backend.suffix == ".b2e"):
+    if not (is_archive or backend.suffix == ".b2e"):
         return None
     owner = None if session.writer_lock is None else session.writer_lock.owner
     process = -1 if owner is None else owner.pid
-    setter = LeafSetter(session, store._pending, store._contents, store._leaves, store._lock, NewFrame, process)
+    setter = LeafSetter(session, table.pending, table.contents, table.leaves, table.lock, NewFrame, process)
     setter.keep(
-        store._names,
-        store._groups,
-        store._foreign,
+        table.names,
+        table.groups,
+        table.foreign,
         tiered=is_archive,
         memory_limit=pending.MEMORY_LIMIT,
         map_bytes=MAP_BYTES,
@@ -249,20 +258,20 @@ def _new_setter(store: Store) -> LeafSetter | None:
     return setter
 
 
-def _show_version(store: Store, setter: LeafSetter) -> None:
+def _show_version(table: LeafTable, setter: LeafSetter) -> None:
     """Tell a setter what is published."""
-    backend = store._backend
+    backend = table.backend
     embedded = backend.embedded
     if embedded is None or backend.replaces:
         setter.show(None, {}, None)
     else:
-        table = None if backend.members is None else backend.members.table()
-        setter.show(table, embedded.entries, backend.listing() if table is not None else None)
+        keys = None if backend.members is None else backend.members.table()
+        setter.show(keys, embedded.entries, backend.listing() if keys is not None else None)
 
 
 def _tell_kinds(store: Store, setter: LeafSetter) -> None:
     """Tell a setter how values are compressed."""
-    encoding, path, asked = store._encoding(), store._path, store._asked
+    encoding, path, asked = store._encoding(), store._table.path, store._asked
 
     def frame_of_items(items: Any) -> NewFrame:
         return compressed(items, path, encoding, asked=asked)

@@ -88,21 +88,22 @@ class LiveHandle(MemoryHandle):
 
 def live_leaf(store: Store, key: str) -> Any | None:
     """Open a leaf of a store that is open for writing; None if there is none."""
-    session = store._session
+    table = store._table
+    session = table.session
     with session.lock:
         # Array, super-chunk and metadata views of one leaf share one handle, or an edit would get lost.
-        leaves = store._leaves
+        leaves = table.leaves
         handles, handle = leaves.handles, leaves.handle(key)
         if handle is None:
-            frame = store._contents.frame(key)
+            frame = table.contents.frame(key)
             if frame is None:
                 return None
             verify = store._verify
             options = HandleOptions("a", None, store._deserialize, verify=None if verify is None else False)
             kind = LiveHandle if session.sharing is None else _stores.SharedLeaf
-            made = kind(frame, session, options, store._path, key)
+            made = kind(frame, session, options, table.path, key)
             if verify:
-                store._backend.verify(key, made.frame)
+                table.backend.verify(key, made.frame)
                 made.verify = True
             # A finalizer or a signal handler may have opened it meanwhile.
             handle = hold(handles, key, made)

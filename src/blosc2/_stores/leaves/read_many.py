@@ -34,7 +34,7 @@ def ask_for_leaves(store: Store, names: list[str], *, heads: bool = False) -> No
     With `heads` for both ends of all.
     Nothing where the last bytes that were needed were in memory, or where the leaves are not all members.
     """
-    members = store._backend.members
+    members = store._table.backend.members
     if members is None or len(names) < 2 or not members.source.awaits_leaves():
         return
     batch = store._batch(names, 1)
@@ -44,7 +44,7 @@ def ask_for_leaves(store: Store, names: list[str], *, heads: bool = False) -> No
 
 def ask_for_heads(store: Store, items: list[Any]) -> None:
     """Ask for what is needed to open the leaves of pairs of key and selection."""
-    held = store._leaves.held
+    held = store._table.leaves.held
     try:
         names = [name for name in {item[0]: None for item in items} if isinstance(name, str) and name not in held]
     except (TypeError, LookupError):  # what is wrong with an item is told where it is read
@@ -62,8 +62,9 @@ def _asked(store: Store) -> Iterator[list[str]]:
 
 
 def _keys(store: Store) -> Iterator[str]:
-    store._session.check_open()
-    return store._iterate(store._pending.revision, _asked)
+    table = store._table
+    table.session.check_open()
+    return store._iterate(table.pending.revision, _asked)
 
 
 class Values(ValuesView[Any]):
@@ -96,7 +97,8 @@ class LeafItems(ItemsView[str, Any]):
 
 def _may_go(store: Store) -> bool:
     """Whether leaves that are listed may be gone when it is their turn: others delete them."""
-    return store._session.sharing is not None or not store._backend.lists_cheaply
+    table = store._table
+    return table.session.sharing is not None or not table.backend.lists_cheaply
 
 
 def _still_there(store: Store) -> Iterator[tuple[str, Any]]:
@@ -263,21 +265,22 @@ def read_leaf(store: Store, key: str) -> tuple[Items, Version]:
 def read_and_learn(store: Store, key: str) -> Items:
     """Read an array, which is then what others are compared with when they are read."""
     items, (geometry, dtype, frame) = read_leaf(store, key)
-    if store._session.mode == "r":
+    table = store._table
+    if table.session.mode == "r":
         shown = store._reader  # once: another thread may close the store
         if shown is not None:
             shown.learn(frame, geometry, dtype)
         return items
-    if store._session.sharing is not None:
+    if table.session.sharing is not None:
         return items
-    with store._lock:
+    with table.lock:
         setter = _stores.ready_setter(store)
         if setter is not None:
             reader = setter.reader
-            members = store._backend.members
-            if reader is None and members is not None and not store._verify and not store._backend.replaces:
-                how = store._path, None, store._deserialize
-                reader = leaf_reader(members.table(), store._hidden_name, *how, check=store._verify is None)
+            members, verify = table.backend.members, store._verify
+            if reader is None and members is not None and not verify and not table.backend.replaces:
+                how = table.path, None, store._deserialize
+                reader = leaf_reader(members.table(), table.hidden_name, *how, check=verify is None)
                 setter.read_by(reader)
             if reader is not None and members is not None and frame.source is members.source:
                 reader.learn(frame, geometry, dtype)
@@ -338,7 +341,7 @@ def read_many(
     if isinstance(keys, (str, bytes)):
         raise TypeError("keys must be an iterable of keys, not one key")
     names = list(keys)
-    session = self._session
+    session = self._table.session
     if session.asks:
         session.check_open()
         assert session.sharing is not None
@@ -360,16 +363,6 @@ def read_named(self: Store, names: list[Any], out: Items | None, nthreads: int) 
             return found
     plain = [key if type(key) is str and key[:1] == "/" else canonical_key(key) for key in names]
     return _read_any(self, plain, out, nthreads)
-
-
-def batch_of_members(store: Store, names: list[str], threads: int) -> LeafBatch | None:
-    """The leaves of some keys if all are members of one archive; None otherwise."""
-    members = store._backend.members
-    if members is None or store._session.mode != "r" or store._verify:
-        return None
-    batch = LeafBatch(members.table(), names, threads, store._hidden_name, store._verify is None)
-    # A missing key may be an embedded value; if not, the caller raises the error.
-    return None if batch.missing >= 0 else batch
 
 
 def _without_rows(out: Any) -> Items:

@@ -13,14 +13,18 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.io.sharing import item_of
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyListing
-from blosc2._core.ndim.geometry import describe
+from blosc2._core.ndim import geometry
 from blosc2._core.zip.catalog import Catalog
 from blosc2._frames import format_dtype, parse_dtype
 from blosc2._options import needed
+from blosc2._stores.leaf_table import table_of
 from blosc2.exceptions import FormatError, StoreKeyError
 from blosc2.storage import Codec
 
 if TYPE_CHECKING:
+    from blosc2._backends import ByteRange
+    from blosc2._stores.leaf_table import LeafTable
+    from blosc2._stores.store import Store
     from blosc2.dict_store import DictStore
 
 
@@ -256,31 +260,36 @@ def readable(keys: Iterable[str], describe: Callable[[str], LeafInfo]) -> Iterat
             yield key, UNKNOWN
 
 
-def describe_leaf(store: DictStore, key: str) -> LeafInfo:
+def describe_leaf(store: Store, key: str) -> LeafInfo:
     """Describe an existing leaf of a store, by its catalog if there is one."""
-    if not store._leaves.has_edits(key) and key not in store._pending.frames:
-        members = store._backend.members
+    return describe(table_of(store), key)
+
+
+def describe(table: LeafTable, key: str) -> LeafInfo:
+    """Describe an existing leaf of a table."""
+    if not table.leaves.has_edits(key) and key not in table.pending.frames:
+        members = table.backend.members
         catalog = None if members is None else members.catalog()
         if catalog is not None:
-            position = store._published_listing().position(key)
+            position = table.published_listing().position(key)
             if 0 <= position < catalog.count:
                 with suppress(FormatError):  # of a wrong catalog: then the leaf itself is opened
                     description = catalog.description(position)
                     if description:
-                        return leaf_info(description)._replace(key=key, stored=store._backend.stored_bytes(key))
-    with store._lock:  # no other thread makes edits a pending change meanwhile
-        edited = item_of(store._leaves.edited, key)
-        pending = edited is not None or key in store._pending.frames
-        byte_range = store._contents.byte_range(key) if edited is None else edited.byte_range()
+                        return leaf_info(description)._replace(key=key, stored=table.backend.stored_bytes(key))
+    with table.lock:  # no other thread makes edits a pending change meanwhile
+        edited = item_of(table.leaves.edited, key)
+        pending = edited is not None or key in table.pending.frames
+        byte_range = table.contents.byte_range(key) if edited is None else edited.byte_range()
     if byte_range is None:
-        raise store._missing_key(key)
+        raise table.missing_key(key)
     frame = Frame.open(*byte_range, key)
-    description = describe(frame, parse_dtype)
+    description = geometry.describe(frame, parse_dtype)
     if description:
         info = leaf_info(description)
     else:
         info = LeafInfo("other", None, None, codec_name(frame.codec), frame.nbytes, frame.cbytes)
-    return info._replace(key=key, stored=int(frame.frame_len) if pending else store._backend.stored_bytes(key))
+    return info._replace(key=key, stored=int(frame.frame_len) if pending else table.backend.stored_bytes(key))
 
 
 def leaves_table(store: DictStore, group: str) -> Any:
@@ -288,7 +297,7 @@ def leaves_table(store: DictStore, group: str) -> Any:
     pd = needed("pandas", "pandas", "to_pandas")
     below = "/" + group.strip("/")
     below = below if below == "/" else below + "/"
-    is_leaf = store._contents.has  # the keys of a tree are those of its groups, too
+    is_leaf = table_of(store).contents.has  # the keys of a tree are those of its groups, too
     keys = (key for key in store if key.startswith(below) and is_leaf(store._absolute(key)))
     rows = dict(readable(keys, store.describe))
     columns: dict[str, list[Any]] = {name: [getattr(info, name) for info in rows.values()] for name in COLUMNS}
@@ -297,18 +306,18 @@ def leaves_table(store: DictStore, group: str) -> Any:
     return pd.DataFrame(columns, index=pd.Index(list(rows), name="key", dtype=object))
 
 
-def store_stats(store: DictStore, path: str, depth: int, by: str | Iterable[str] | None) -> list[GroupStats]:
+def store_stats(table: LeafTable, path: str, depth: int, by: str | Iterable[str] | None) -> list[GroupStats]:
     """Count the leaves below a group of a store and their bytes; see `DictStore.stats`."""
     if isinstance(depth, bool) or not hasattr(depth, "__index__") or depth < 0:
         raise ValueError(f"depth must be a number that is not negative, not {depth!r}")
-    counter = Counter(parts_of(by), hidden=store._has_groups)
-    backend = store._backend
-    listing, embedded = store._published_listing(), backend.embedded
+    counter = Counter(parts_of(by), hidden=table.hidden_name is not None)
+    backend = table.backend
+    listing, embedded = table.published_listing(), backend.embedded
     catalog = None if backend.members is None else backend.members.described()
     if backend.replaces:
         listing = KeyListing(KeyTable.of_keys(()))
     elif catalog is not None and not counter.add_catalog(
-        catalog, KeyListing(listing.table, path=store._path), path, depth
+        catalog, KeyListing(listing.table, path=table.path), path, depth
     ):
         catalog = None
     if catalog is None:
@@ -319,10 +328,10 @@ def store_stats(store: DictStore, path: str, depth: int, by: str | Iterable[str]
         keys = [key for key in entries if key.startswith(below) and listing.table.find(key) < 0]
 
     def published(key: str) -> LeafInfo:
-        byte_range = backend.locate(key)
+        byte_range: ByteRange | None = backend.locate(key)
         if byte_range is None:
-            raise store._missing_key(key)
-        return leaf_info(describe(Frame.open(*byte_range, key), parse_dtype) or bytes(24))
+            raise table.missing_key(key)
+        return leaf_info(geometry.describe(Frame.open(*byte_range, key), parse_dtype) or bytes(24))
 
     counter.add_leaves(readable(keys, published), path, depth)
     rows = counter.rows()
@@ -331,5 +340,4 @@ def store_stats(store: DictStore, path: str, depth: int, by: str | Iterable[str]
             rows[0] = rows[0]._replace(file_bytes=backend.size())
         except FileNotFoundError:  # nothing is published yet
             rows[0] = rows[0]._replace(file_bytes=0)
-    cut = len(store._prefix)
-    return [row._replace(group=row.group[cut:] or "/") for row in rows] if cut else rows
+    return rows

@@ -46,7 +46,7 @@ class GroupAttributes(MutableMapping[str, Any]):
             raise self._missing(name) from None
 
     def __setitem__(self, name: Any, value: Any) -> None:
-        self._store._session.check_writable("set attributes", self._key)
+        self._store._table.session.check_writable("set attributes", self._key)
         if isinstance(name, slice):
             _check_all(name)
             if not isinstance(value, Mapping):
@@ -58,29 +58,30 @@ class GroupAttributes(MutableMapping[str, Any]):
 
     def _set(self, values: Mapping[str, Any]) -> None:
         """Set entries of the hidden leaf, and make the leaf if there is none."""
-        store, key = self._store, self._key
-        with store._lock:
-            check_not_inside(store, key)
-            with Change(store._session):
-                if not store._contents.has(key):
+        table, key = self._store._table, self._key
+        with table.lock:
+            check_not_inside(table, key)
+            with Change(table.session):
+                if not table.contents.has(key):
                     group = key[: -len(ATTRIBUTES) - 1]
                     if group:
-                        check_new_group(store, group)
-                    with AllOrNone(store):  # pending changes may be written to a file, which may fail
-                        put(store, key, metadata_frame(values))
+                        check_new_group(table, group)
+                    with AllOrNone(table):  # pending changes may be written to a file, which may fail
+                        put(table, key, metadata_frame(values))
                     return
-            store._hidden_leaf(key).vlmeta.update(values)
+            self._values().update(values)
 
     def __delitem__(self, name: str) -> None:
-        self._store._session.check_writable("delete attributes", self._key)
-        store, key, name = self._store, self._key, text_name(name)
-        with store._lock:
-            if name not in self:
+        table, key = self._store._table, self._key
+        table.session.check_writable("delete attributes", key)
+        name = text_name(name)
+        with table.lock:
+            values = self._values()
+            if name not in values:
                 raise self._missing(name)
-            check_not_inside(store, key)
-            values = store._hidden_leaf(key).vlmeta
+            check_not_inside(table, key)
             if list(values) == [name]:
-                remove(store, key)  # the leaf is removed with its last entry
+                remove(table, key)  # the leaf is removed with its last entry
             else:
                 del values[name]
 
@@ -99,12 +100,12 @@ class GroupAttributes(MutableMapping[str, Any]):
 
     def clear(self) -> None:
         """Delete all attributes."""
-        self._store._session.check_writable("delete attributes", self._key)
-        store, key = self._store, self._key
-        with store._lock:
-            check_not_inside(store, key)
-            if store._contents.has(key):
-                remove(store, key)  # it holds all of them
+        table, key = self._store._table, self._key
+        table.session.check_writable("delete attributes", key)
+        with table.lock:
+            check_not_inside(table, key)
+            if table.contents.has(key):
+                remove(table, key)  # it holds all of them
 
     def getall(self) -> dict[str, Any]:
         """All attributes as a dictionary."""

@@ -6,17 +6,14 @@ They are not shown as keys.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Never
+from typing import Any, Final, Never
 
 from blosc2._backends import REGISTRY, TieredBackend
 from blosc2._core.io.sharing import item_of
 from blosc2._stores.contents import Contents
+from blosc2._stores.leaves.leaf import read_only
 from blosc2._stores.pending import PendingChanges
 from blosc2.exceptions import FormatError, UnsafeDeserializationError, UnsupportedKindError
-
-if TYPE_CHECKING:
-    from blosc2.tree_store import TreeStore
-
 
 #: The leaf below a group that carries its attributes.
 ATTRIBUTES: Final = "__vlmeta__"
@@ -111,7 +108,7 @@ class ForeignObjects:
                 self._published = embedded.registry()
         return self._published
 
-    def are_possible(self, store: TreeStore) -> bool:
+    def are_possible(self) -> bool:
         """Whether there may be objects of other packages. This costs little, and is mostly False."""
         possible = self.possible
         if possible is None:
@@ -122,20 +119,21 @@ class ForeignObjects:
             )
             possible = not backend.lists_cheaply or (has_registry and bool(self.registry))
             if not possible:
-                listing = backend.listing() if store._session.mode == "r" else self._contents.listing()
+                is_published = not (self._pending.frames or self._contents.placed)
+                listing = backend.listing() if is_published else self._contents.listing()
                 possible = bool(listing.named(DESCRIPTION))
             self.possible = possible
         return possible
 
-    def at(self, path: str, store: TreeStore) -> dict[str, Any] | None:
+    def at(self, path: str) -> dict[str, Any] | None:
         """The description of the object at a path; None if there is none."""
         described = self._described
         if path in described:
             return described[path]
-        described[path] = found = self._describe(path, store)
+        described[path] = found = self._describe(path)
         return found
 
-    def _describe(self, path: str, store: TreeStore) -> dict[str, Any] | None:
+    def _describe(self, path: str) -> dict[str, Any] | None:
         entry = item_of(self.registry, path)
         if entry is not None:
             return dict(entry) if isinstance(entry, Mapping) else {"kind": str(entry)}
@@ -144,30 +142,31 @@ class ForeignObjects:
         if not has_description:
             return None
         try:
-            kind = store._open_hidden(key).vlmeta.get("kind")
+            frame = self._contents.frame(key)
+            kind = None if frame is None else read_only(frame, key, None, None, "safe").vlmeta.get("kind")
         except (FormatError, UnsupportedKindError, UnsafeDeserializationError):
             return None  # what cannot be read describes nothing
         if isinstance(kind, bytes):
             kind = kind.decode("utf-8", "replace")
         return {"kind": "ctable"} if kind == "ctable" else None
 
-    def above(self, key: str, store: TreeStore) -> str | None:
+    def above(self, key: str) -> str | None:
         """The object above a key, not at the key itself; None if there is none."""
-        if not self.are_possible(store):
+        if not self.are_possible():
             return None
         end = key.find("/", 1)
         while end > 0:
-            if self.at(key[:end], store) is not None:
+            if self.at(key[:end]) is not None:
                 return key[:end]
             end = key.find("/", end + 1)
         return None
 
-    def keys(self, store: TreeStore) -> set[str]:
+    def keys(self) -> set[str]:
         """The keys of all objects."""
-        if not self.are_possible(store):
+        if not self.are_possible():
             return set()
         named = [key[: -len(DESCRIPTION) - 1] for key in self._contents.listing().named(DESCRIPTION)]
-        return {key for key in [*self.registry, *named] if key and self.at(key, store) is not None}
+        return {key for key in [*self.registry, *named] if key and self.at(key) is not None}
 
     # ------------------------------------------------------------------ changing
     def rename(self, old: str, new: str) -> None:

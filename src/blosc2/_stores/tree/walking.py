@@ -10,55 +10,55 @@ from blosc2._stores.contents import KEYS_AT_ONCE
 from blosc2._stores.tree.foreign_objects import ATTRIBUTES
 
 if TYPE_CHECKING:
-    from blosc2.tree_store import TreeStore
+    from blosc2._stores.leaf_table import LeafTable
 
 #: A group, the names of its groups, and the names of its leaves.
 Visited = tuple[str, list[str], list[str]]
 
 
-def descendants(store: TreeStore, path: str) -> Iterator[list[str]]:
+def descendants(table: LeafTable, path: str) -> Iterator[list[str]]:
     """The keys of all groups and leaves below a group, some at a time; nothing inside of objects of other packages."""
-    if path and store._foreign.above(path + "/", store) is not None:
+    if path and table.foreign.above(path + "/") is not None:
         return
-    objects = store._foreign.keys(store)
-    cursor = KeyCursor(store._contents.listing(), path or "/", ATTRIBUTES, True)
+    objects = table.foreign.keys()
+    cursor = KeyCursor(table.contents.listing(), path or "/", ATTRIBUTES, True)
     while batch := cursor.take(KEYS_AT_ONCE):
         yield [key for key in batch if not _is_below(key, objects)] if objects else batch
 
 
-def count_below(store: TreeStore, path: str) -> int:
+def count_below(table: LeafTable, path: str) -> int:
     """How many groups and leaves `descendants` gives."""
-    if store._foreign.are_possible(store):
-        return sum(map(len, descendants(store, path)))
-    count: int = store._contents.listing().tree_count(path or "/", ATTRIBUTES)
+    if table.foreign.are_possible():
+        return sum(map(len, descendants(table, path)))
+    count: int = table.contents.listing().tree_count(path or "/", ATTRIBUTES)
     return count
 
 
-def children(store: TreeStore, path: str, most: int = -1) -> tuple[list[str], list[str]]:
+def children(table: LeafTable, path: str, most: int = -1) -> tuple[list[str], list[str]]:
     """The names of the groups and of the leaves right below a group; objects of other packages count as leaves.
 
     Of a large group only the first `most` names, if that is given.
     """
-    foreign = store._foreign
-    if path and foreign.above(path + "/", store) is not None:
+    foreign = table.foreign
+    if path and foreign.above(path + "/") is not None:
         return [], []
-    groups, leaves = store._contents.listing().children(path or "/", most + 1 if most >= 0 else most)
+    groups, leaves = table.contents.listing().children(path or "/", most + 1 if most >= 0 else most)
     leaves = [name for name in leaves if name != ATTRIBUTES]
     if most >= 0:  # one more was asked for, in place of the attributes
         groups = groups[:most]
         leaves = leaves[: most - len(groups)]
-    if foreign.are_possible(store):
-        objects = {name for name in groups if foreign.at(f"{path}/{name}", store) is not None}
+    if foreign.are_possible():
+        objects = {name for name in groups if foreign.at(f"{path}/{name}") is not None}
         if objects:
             groups = [name for name in groups if name not in objects]
             leaves = sorted({*leaves, *objects})
     return groups, leaves
 
 
-def walk(store: TreeStore, path: str, *, topdown: bool) -> Iterator[Visited]:
+def walk(table: LeafTable, path: str, *, topdown: bool) -> Iterator[Visited]:
     """A group and all groups below it; the root is "/"."""
-    if not store._foreign.are_possible(store):
-        for group, groups, leaves in store._contents.listing().walk(path or "/", topdown, ATTRIBUTES):
+    if not table.foreign.are_possible():
+        for group, groups, leaves in table.contents.listing().walk(path or "/", topdown, ATTRIBUTES):
             yield group or "/", groups, leaves
         return
     # Groups to visit. Bottom-up, a group is put back with its children, to be given after them.
@@ -68,8 +68,8 @@ def walk(store: TreeStore, path: str, *, topdown: bool) -> Iterator[Visited]:
         if visited is not None:
             yield visited
             continue
-        store._session.check_open()
-        groups, leaves = children(store, group)
+        table.session.check_open()
+        groups, leaves = children(table, group)
         here = (group or "/", groups, leaves)
         if topdown:
             yield here

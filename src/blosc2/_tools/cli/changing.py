@@ -14,11 +14,10 @@ import click
 from blosc2._display import human_size, number, one_line, printable
 from blosc2._files import Progress
 from blosc2._opening import open as open_path
-from blosc2._stores import Store
+from blosc2._stores import Store, has_leaf
 from blosc2._tools.cli.locations import (
     Location,
     LocationError,
-    has_leaf,
     is_group,
     leaves_below,
     located,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from blosc2._stores import Store, children_of, close_keys
+from blosc2._stores import Store, children_of, close_keys, has_leaf, table_of
 from blosc2._tools.stores import STORES, in_order, opened
 from blosc2.tree_store import TreeStore
 
@@ -105,18 +105,13 @@ def is_group(store: Store, key: str) -> bool:
     if not key:
         return True
     if isinstance(store, TreeStore):
-        return store._has_group(key)  # those without leaves, too
+        return table_of(store).has_group(key)  # those without leaves, too
     return any(children_of(store, key, 1))
 
 
 def has_pattern(key: str) -> bool:
     """Whether a key stands for several."""
     return _MAGIC.search(key) is not None
-
-
-def has_leaf(store: Store, key: str) -> bool:
-    """Whether a key is that of a leaf."""
-    return bool(key) and store._contents.has(key)
 
 
 def matches(store: Store, where: Location) -> Iterator[str]:
@@ -133,7 +128,7 @@ def matches(store: Store, where: Location) -> Iterator[str]:
             found = True
             yield key
     if not found:
-        raise LocationError(f"{where.path}: nothing is at {where.key!r}{close_keys(store, where.key)}")
+        raise LocationError(f"{where.path}: nothing is at {where.key!r}{close_keys(table_of(store), where.key)}")
 
 
 def _expanded(store: Store, base: str, segments: tuple[str, ...], seen: set[tuple[str, int]]) -> Iterator[str]:

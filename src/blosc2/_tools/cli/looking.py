@@ -11,11 +11,10 @@ import click
 import numpy as np
 
 from blosc2._display import Node, as_text, human_size, number, printable, ratio_text, sizes_text
-from blosc2._stores import Store, children_of, describe_leaf, outline
+from blosc2._stores import Store, children_of, describe_leaf, group_of, has_leaf, outline
 from blosc2._tools.cli.locations import (
     Location,
     LocationError,
-    has_leaf,
     has_pattern,
     is_group,
     leaves_below,
@@ -147,7 +146,7 @@ def _row_of_group(store: Store, key: str, name: str) -> dict[str, Any]:
 def _row_of_leaf(store: Store, key: str, name: str) -> dict[str, Any]:
     row: dict[str, Any] = {"name": name, "key": key}
     try:
-        info = describe_leaf(store, key)  # type: ignore[arg-type]  # of all stores
+        info = describe_leaf(store, key)
     except (OSError, FormatError, NotImplementedError) as error:
         return {**row, "kind": "damaged", "size": type(error).__name__}
     return {
@@ -344,8 +343,8 @@ def differences(first: Any, second: Any, *, values: bool) -> Iterator[Difference
 
 def _keys(store: Any) -> dict[str, None]:
     """The keys of all leaves, relative to the group that a view shows."""
-    cut = len(store._prefix)
-    return dict.fromkeys(key[cut:] for key in leaves_below(store, store._prefix))
+    cut = len(group_of(store))
+    return dict.fromkeys(key[cut:] for key in leaves_below(store, group_of(store)))
 
 
 def _of_leaves(key: str, a: Any, b: Any, *, values: bool) -> Iterator[Difference]:

@@ -24,14 +24,13 @@ from blosc2._files import Owner
 from blosc2._frames import is_masked
 from blosc2._opening import open as open_path
 from blosc2._options import absolute_path, check_target_mode, local_path
-from blosc2._stores import KeyClashes, NewKeys, Store
+from blosc2._stores import KeyClashes, NewKeys, Store, group_of, table_of
 from blosc2._tools.integrations.array_writing import Part, Parts, ScratchFolder, remove_folder, where_to
 from blosc2._tools.stores import STORES, new_store
 from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import StoreLockedError, legible
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
-from blosc2.tree_store import TreeStore
 
 # Chunks of fewer bytes are refused: the blocks have no boundaries in common with chunks worth having.
 _LEAST: Final = 4 << 10
@@ -285,9 +284,10 @@ def _place_of(target: Any, path: str | None) -> str:
     """The path beside which tasks write."""
     if path is not None:
         return absolute_path(path)
-    if target._file is None:
+    named = target._table.backend.named
+    if named is None:
         raise ValueError("a store in memory cannot be shared with tasks: give a store with a path")
-    return absolute_path(str(target._file))
+    return absolute_path(str(named))
 
 
 def _check_target(target: Any, path: str | None, keys: list[str], mode: str, *, single: bool) -> None:
@@ -302,7 +302,7 @@ def _check_target(target: Any, path: str | None, keys: list[str], mode: str, *, 
     if path is not None and not path.endswith(STORES):
         raise ValueError(f"{legible(path)}: a store in .b2z, .b2d or .b2e, or an array in .b2nd")
     if path is None:
-        target._session.check_writable("set items")
+        target._table.session.check_writable("set items")
         _check_keys(target, keys)
         _check_new(target, keys, mode)
     elif os.path.lexists(path):
@@ -320,22 +320,22 @@ def _check_keys(store: Any, keys: list[str], *, grouped: bool | None = None) -> 
 
     `grouped` says whether a key is either a leaf or a group, if the store is only to be made.
     """
-    owner = store._owner
+    table = table_of(store)
     admit = NewKeys(
-        owner._contents, KeyClashes(), owner._check_assignable,
-        grouped=isinstance(owner, TreeStore) if grouped is None else grouped,
-        foreign=owner._foreign is not None and owner._foreign.are_possible(owner),
+        table.contents, KeyClashes(), table.check_assignable,
+        grouped=table.hidden_name is not None if grouped is None else grouped,
+        foreign=table.foreign is not None and table.foreign.are_possible(),
     )  # fmt: skip
     for key in sorted(keys):  # a key comes before those below it
-        absolute = new_key(store._prefix + key)
-        owner._check_assignable(absolute)  # knows what the store has not published yet
+        absolute = new_key(group_of(store) + key)
+        table.check_assignable(absolute)  # knows what the store has not published yet
         admit(absolute)
 
 
 def _check_new(store: Any, keys: list[str], mode: str) -> None:
     there = [key for key in keys if key in store]
     if there and mode == "w-":
-        raise FileExistsError(f"{store._path} has {', '.join(map(repr, there))}; mode='w' replaces arrays")
+        raise FileExistsError(f"{table_of(store).path} has {', '.join(map(repr, there))}; mode='w' replaces arrays")
 
 
 def _write_single(staged: StagedArray, path: str, attributes: Mapping[str, Any], folder: str, mode: str) -> None:

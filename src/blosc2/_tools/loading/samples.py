@@ -24,7 +24,7 @@ from blosc2._frames import remote_version
 from blosc2._indexing import Items, Version, read_many
 from blosc2._opening import open
 from blosc2._options import get_nthreads, scheme_of
-from blosc2._stores import Store
+from blosc2._stores import Store, has_leaf, table_of
 from blosc2.exceptions import StaleHandleError, StoreKeyError
 from blosc2.ndarray import NDArray
 
@@ -329,15 +329,15 @@ class StoreLeaves:
             store = open(store, mode="r", mmap_mode=None if on_server else "r")
         if not isinstance(store, Store):
             raise TypeError(f"samples are read from a store, or from arrays, not from {type(store).__name__}")
-        if store.mode != "r" or store._owner._session.sharing is not None:
+        if store.mode != "r" or table_of(store).session.sharing is not None:
             raise ValueError(
                 f"{store!r} may change while samples are read: open it with mode='r', without locking=True"
             )
         self.store = store
         self._shown = self._stamp()
-        self._in_files = store._owner._backend.suffix == ".b2d"
+        self._in_files = table_of(store).backend.suffix == ".b2d"
         # Of the time when the store was opened: it shows embedded values of then.
-        self._folder = store._owner._backend.seen[:2] if self._in_files else None  # type: ignore[attr-defined]
+        self._folder = table_of(store).backend.seen[:2] if self._in_files else None
         self._made = time.time_ns()
         if self._in_files:
             time.sleep(_TICK)
@@ -351,39 +351,39 @@ class StoreLeaves:
             for key in self.keys:
                 leaf = self.patterns[name].replace("{}", key)
                 if leaf not in store:
-                    raise StoreKeyError(f"sample {key!r} has no {leaf!r} in the store", path=store._owner._file)
+                    why = f"sample {key!r} has no {leaf!r} in the store"
+                    raise StoreKeyError(why, path=table_of(store).backend.named)
         if not self.keys:
             raise ValueError(f"{store!r} has no leaf {first.replace('{}', '...')!r}: there are no samples")
 
     # ------------------------------------------------------------------ one version
     def _stamp(self) -> Any:
-        source = self.store._source
+        source = table_of(self.store).source
         there = None if source is None else remote_version(source)
-        # type: each backend has it
-        return self.store._owner._backend.identity if there is None else there  # type: ignore[attr-defined]
+        return table_of(self.store).backend.identity if there is None else there
 
     def _folder_now(self) -> tuple[int, ...] | None:
         """Device and inode of the folder of a `.b2d`: its leaves are opened by their paths, whatever lies there."""
-        root = self.store._owner._backend.root
+        root = table_of(self.store).backend.root
         identity = None if root is None or not self._in_files else file_identity(root)
         return identity and identity[:2]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         # A pickle must not raise; what is wrong is told when a sample is read.
-        lost = self.store._session.lost is not None
+        lost = table_of(self.store).session.lost is not None
         self._changed = self._changed or (not lost and self._stamp() != self._shown)
 
     def check(self) -> None:
         """Refuse to read of another version than the one that was there when the samples were listed."""
         another = self._changed
-        if not another and not self.store._session.closed:
+        if not another and not self.store.closed:
             another = bool(self._stamp() != self._shown) or (self._in_files and self._folder_now() != self._folder)
         if another:
             raise StaleHandleError(
                 "the store was changed or refreshed since its samples were listed: make the dataset and its loader "
                 "anew, which then show the newest version",
-                path=self.store._owner._file,
+                path=table_of(self.store).backend.named,
             )
 
     def _leaf(self, number: int, name: str | None) -> tuple[str, NDArray]:
@@ -408,7 +408,7 @@ class StoreLeaves:
             raise StaleHandleError(
                 "the leaf was replaced, or its file linked or given other permissions, since the samples were listed: "
                 "make the dataset anew",
-                path=self.store._owner._file,
+                path=table_of(self.store).backend.named,
                 key=key,
             )
 
@@ -504,10 +504,7 @@ def _found(store: Store, pattern: str) -> list[str]:
     return [
         key[len(head) : len(key) - len(tail)]
         for key in store
-        if len(key) > shortest
-        and key.startswith(head)
-        and key.endswith(tail)
-        and store._contents.has(store._absolute(key))
+        if len(key) > shortest and key.startswith(head) and key.endswith(tail) and has_leaf(store, store._absolute(key))
     ]
 
 

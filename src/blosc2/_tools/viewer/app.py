@@ -22,7 +22,7 @@ from textual.widgets.option_list import Option
 from textual.widgets.tree import TreeNode
 
 from blosc2._display import colour_picture, grey, human_size, number, one_line, printable
-from blosc2._stores import Store
+from blosc2._stores import Store, has_leaf
 from blosc2._tools.selections import check_dtype, decoded_bytes, read_picture
 from blosc2._tools.viewer.values import (
     WIDEST,
@@ -328,7 +328,7 @@ class Viewer(App[None]):
     def on_mount(self) -> None:
         self.branches.auto_expand = False
         store = self._found
-        is_group = isinstance(store, Store) and not (self._root and store._contents.has(self._root))
+        is_group = isinstance(store, Store) and not (self._root and has_leaf(store, self._root))
         self._branch = Branch(self._root, is_group)
         self.branches.root.data = self._branch
         self.branches.root.allow_expand = is_group
@@ -433,7 +433,7 @@ class Viewer(App[None]):
             child = next((child for child in node.children if child.data and child.data[0::2] == (here, False)), None)
             if child is None:
                 self._shown[id(node)].add(name)
-                is_group = at < len(names) - 1 or not self._found._contents.has(here)
+                is_group = at < len(names) - 1 or not has_leaf(self._found, here)
                 child = self._add(node, branch, name, "", is_group=is_group)
             node = child
         self.call_after_refresh(self.branches.move_cursor, node)

@@ -20,7 +20,7 @@ from blosc2._display import (
     one_line,
     png_bytes,
 )
-from blosc2._stores import Store, outline
+from blosc2._stores import Store, has_leaf, outline
 from blosc2._tools.selections import check_dtype, decoded_bytes, index_text, read_picture
 from blosc2._tools.viewer.values import Page, attributes, item_text, properties, source_of, statistics_of_items
 from blosc2.ndarray import NDArray
@@ -70,7 +70,7 @@ def web_page(found: Any, name: str, key: str = "") -> str:
     """
     budget = SimpleNamespace(decoded=DECODED, stored=PICTURE_BYTES)  # what pictures may still cost
     title = f"{name}{key}"
-    if not isinstance(found, Store) or (key and found._contents.has(key)):
+    if not isinstance(found, Store) or has_leaf(found, key):
         return _page(title, _leaf_section(found, key, title, budget))
     root = outline(found, key, DEPTH, MOST_NODES, MOST_IN_GROUP)
     links = {leaf: f"#leaf-{at}" for at, leaf in enumerate(islice(_leaves(root, key), MOST_ARRAYS))}

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from blosc2._display import Node, human_size, one_line, printable, ratio_text
-from blosc2._stores import ForeignObject, Store, outline, walking
+from blosc2._stores import ForeignObject, Store, outline, table_of, walking
 from blosc2._tools.selections import Axis, has_colours, index_of, pieces, shape_of
 from blosc2.batch_array import BatchArray
 from blosc2.exceptions import FormatError
@@ -572,8 +572,8 @@ def search(store: Store, group: str, text: str, stopped: Callable[[], bool] = la
 
 def _key_batches(store: Store, group: str) -> Iterator[list[str]]:
     if isinstance(store, TreeStore):
-        yield from walking.descendants(store, group)
+        yield from walking.descendants(table_of(store), group)
         return
     below = group + "/"
-    for batch in store._contents.key_batches():
+    for batch in table_of(store).contents.key_batches():
         yield [key for key in batch if key.startswith(below)] if group else batch
