@@ -50,7 +50,7 @@ run() {
   "$@" || failed=1
 }
 
-core="chunk_buffer executor codec own_decoder lz4_streams frame grid archive catalog catalog_changes catalog_check catalog_damage keytable checksum source small_frame checksums verified_reads read_many bulk bulk_beside bulk_among_threads file_appender read_many_leaves list_values large_values"
+core="chunk_buffer executor codec own_decoder lz4_streams frame archive catalog checksum source small_frame checksums read_many bulk bulk_beside bulk_among_threads read_many_leaves list_values large_values"
 if [ "$kind" = address ]; then
   names="$core hostile bad_input salvage check check_reports buffers buffers_of_others"
 else
