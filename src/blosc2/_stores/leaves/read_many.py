@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 # Stands for a leaf that was deleted.
 _GONE: Final = object()
-#: Leaves that are asked for at a time while a store is iterated over.
+#: Leaves that are asked for at a time while a store is iterated over, and ahead of those that are opened, at most.
 ASKED: Final = 64
+MOST_AHEAD: Final = 256
 
 
 def ask_for_leaves(store: Store, names: list[str], *, heads: bool = False) -> None:
@@ -53,12 +54,16 @@ def ask_for_heads(store: Store, items: list[Any]) -> None:
 
 
 def _asked(store: Store) -> Iterator[list[str]]:
-    """The keys, some at a time, whose leaves are about to be opened."""
+    """The keys, some at a time, whose leaves are about to be opened. As many are asked for ahead as were opened so far."""
+    opened = 0
     for names in store._key_batches():
+        asked = 0
         for start in range(0, len(names), ASKED):
-            part = names[start : start + ASKED]
-            ask_for_leaves(store, part)
-            yield part
+            while asked <= min(start + min(opened, MOST_AHEAD), len(names) - 1):
+                ask_for_leaves(store, names[asked : asked + ASKED])
+                asked += ASKED
+            opened += ASKED
+            yield names[start : start + ASKED]
 
 
 def _keys(store: Store) -> Iterator[str]:
