@@ -203,6 +203,20 @@ def test_iterating_asks_for_leaves_ahead(slow: SlowFiles, opened: Any, mmap_mode
     assert told["requests"]["read"] < 200  # for 404 leaves
 
 
+@MODES
+def test_a_large_read_asks_although_all_before_it_was_in_memory(slow: SlowFiles, opened: Any, mmap_mode: Any) -> None:
+    store = opened("volumes.b2z", mmap_mode=mmap_mode)
+    other, array = store["/volume/0"], store["/volume/1"]
+    for _ in range(100):
+        other[:16, :16, :32]
+    count_at_a_time(slow)
+    items = array[:]
+    told = slow.tell()
+    assert np.array_equal(items, volume(1))
+    assert told["most"] >= SEVERAL
+    assert told["requests"]["read"] < 50  # of 216 blocks
+
+
 # ---------------------------------------------------------------------- what is lost
 @pytest.mark.parametrize("direct", [False, True], ids=["with pages", "without pages"])
 def test_a_short_read_is_an_error_of_the_system(slow: SlowFiles, tmp_path: Path, direct: bool) -> None:

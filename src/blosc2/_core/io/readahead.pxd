@@ -101,6 +101,16 @@ cdef inline bint is_due(AskState *state) noexcept nogil:
     return state != NULL and (B2_ASKS or state_get(&state.told) == ELSEWHERE) and coarse_ms() >= number_get(&state.until)
 
 
+cdef inline bint try_page(Source source, int64_t offset) noexcept nogil:
+    """Whether a page is not in memory: then reads ask again, though all was that the last ones asked for."""
+    if source.far or offset < 0 or offset >= source.size or not ask_for(
+            source.fd, source.base, offset, min(<int64_t> PAGE, source.size - offset)):
+        return False
+    number_set(&source.asking.until, 0)
+    state_set(&source.asking.streak, 0)
+    return True
+
+
 cdef inline bint is_cold(AskState *state) noexcept nogil:
     """Whether the last bytes that were asked for were not in memory, or none were yet."""
     return state != NULL and state_get(&state.streak) == 0

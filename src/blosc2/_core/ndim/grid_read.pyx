@@ -30,7 +30,7 @@ from blosc2._core.io.checksum cimport checksum, copy_and_checksum, joined, zip_c
 from blosc2._core.io.memory cimport FRESH_LEAST, FRESH_MOST, bring_pages, is_fresh, prefetch, prefetch_starts
 from blosc2._core.io.endian cimport u32
 from blosc2._core.io.readahead cimport (
-    AHEAD_BYTES, PAGE, Wanted, begin_asking, end_asking, is_cold, is_due, send_early, send_requests)
+    AHEAD_BYTES, PAGE, Wanted, begin_asking, end_asking, is_cold, is_due, send_early, send_requests, try_page)
 from blosc2._core.io.steps cimport counter_next, number_get, number_set, state_change, state_get, state_set
 from blosc2._core.ndim.geometry cimport (
     MAX_DIM, REVERSED, Axis, Box, Geometry, Grid, Operation, Touched, clip_to_block, clip_to_chunk, copy_items, covers,
@@ -599,7 +599,7 @@ cdef class Read(Operation):
         """Ask for what is needed first, unless that was done; most reads need not look any further."""
         if state_change(&self.ahead.begun, 0, 1) and not (
                 self.frame.source.asking == NULL or self.frame.cbytes <= FEW_BYTES or self.tasks == 0
-                or (units_of(self) <= FEW_PARTS and not is_due(self.frame.source.asking))):
+                or (units_of(self) <= FEW_PARTS and not is_due(self.frame.source.asking) and stored_nbytes(self) < TRIED)):
             ask(self, context)
 
     cdef void work(self, DecodeContext *context, Encoder encoder) noexcept nogil:
@@ -914,7 +914,8 @@ cdef inline bint unshuffles_less(const Grid *g, const Axis *axes, const Box *par
 # 1. Sort, join, ask once. What lies where is known in two steps: where chunks lie from the table of offsets, and where their
 #    blocks lie from their own first bytes. Each step asks for all that it knows, so that a read waits twice, however many
 #    blocks it needs. It is done for a batch of parts at a time; when the first of a batch is begun, the next is asked for.
-# 2. Stop asking when bytes are in memory anyway: `is_due` of readahead.pxd, which says how that is noticed.
+# 2. Stop asking when bytes are in memory anyway: `is_due` of readahead.pxd, which says how that is noticed. Of a large read
+#    a page is tried even then: what was read before it may lie elsewhere, or was asked for ahead.
 # 3. Look again now and then, and where most bytes were not in memory, ask for what later reads need as well (`want_heads`).
 #
 # One thread asks at a time: `busy` guards how far was asked, and how large a batch is. All threads look at `resume` before
@@ -924,14 +925,15 @@ cdef inline bint unshuffles_less(const Grid *g, const Axis *axes, const Box *par
 cdef enum:
     # Stored bytes of an array of which nothing is worth asking for.
     FEW_BYTES = 16384
-    # Parts of a plan that is not looked at any further where bytes are in memory anyway.
+    # Parts of a plan that is not looked at any further where bytes are in memory anyway, unless it needs so many bytes.
     FEW_PARTS = 16
+    TRIED = 1 << 17
     # The first bytes of all chunks are asked for with blocks that have so many times their bytes.
     HEADS_PART = 8
 
 
-cdef inline int64_t batch_of(Read self) noexcept nogil:
-    """How many parts are asked for at a time: those of so many stored bytes, on average."""
+cdef inline double stored_nbytes(Read self) noexcept nogil:
+    """About how many stored bytes the parts need."""
     cdef Grid *g = &self.geometry.c
     cdef int64_t units = units_of(self)
     cdef double nbytes = <double> self.touched_nbytes, items = 4. * g.itemsize
@@ -943,23 +945,14 @@ cdef inline int64_t batch_of(Read self) noexcept nogil:
             for d in range(g.ndim):
                 items *= self.axes[d].count
             nbytes = min(nbytes, items)
-    nbytes = nbytes * self.frame.cbytes / max(self.frame.nbytes, 1)
+    return nbytes * self.frame.cbytes / max(self.frame.nbytes, 1)
+
+
+cdef inline int64_t batch_of(Read self) noexcept nogil:
+    """How many parts are asked for at a time: those of so many stored bytes, on average."""
+    cdef int64_t units = units_of(self)
+    cdef double nbytes = stored_nbytes(self)
     return units if nbytes <= AHEAD_BYTES else max(<int64_t> (<double> units * AHEAD_BYTES / nbytes), 1)
-
-
-cdef inline void ask(Read self, DecodeContext *context) noexcept nogil:
-    """Ask for the next batch, unless another thread does, or now is not the time."""
-    cdef int64_t first, stop = units_of(self)
-    if not state_change(&self.ahead.busy, 0, 1):
-        return
-    if self.ahead.batch == 0:
-        self.ahead.batch = batch_of(self)
-    first = self.ahead.asked
-    number_set(&self.ahead.resume, first if first < stop else INT64_MAX)
-    self.ahead.asked = stop = min(first + self.ahead.batch, stop)
-    if first < stop and is_due(self.frame.source.asking):
-        ask_for(self, context, first, stop)
-    state_set(&self.ahead.busy, 0)
 
 
 cdef inline int64_t same_chunk(Read self, int64_t i, int64_t stop, Reader *r, int64_t *touched) noexcept nogil:
@@ -978,6 +971,35 @@ cdef inline int64_t same_chunk(Read self, int64_t i, int64_t stop, Reader *r, in
     if touched[0] and self.frame.entry(r.nchunk) < 0:
         touched[0] = 0
     return i
+
+
+cdef inline bint is_missed(Read self, int64_t first, int64_t stop) noexcept nogil:
+    """Whether the middle of a large read is not in memory, though all was that the last reads needed.
+
+    Its beginning may be: the system reads on behind the header.
+    """
+    cdef Reader r
+    cdef int64_t touched
+    if stored_nbytes(self) < TRIED:
+        return False
+    r.begin, r.end = 0, 0
+    same_chunk(self, first + (stop - first) // 2, stop, &r, &touched)
+    return touched > 0 and try_page(self.frame.source, self.frame.chunks_start + self.frame.entry(r.nchunk))
+
+
+cdef inline void ask(Read self, DecodeContext *context) noexcept nogil:
+    """Ask for the next batch, unless another thread does, or now is not the time."""
+    cdef int64_t first, stop = units_of(self)
+    if not state_change(&self.ahead.busy, 0, 1):
+        return
+    if self.ahead.batch == 0:
+        self.ahead.batch = batch_of(self)
+    first = self.ahead.asked
+    number_set(&self.ahead.resume, first if first < stop else INT64_MAX)
+    self.ahead.asked = stop = min(first + self.ahead.batch, stop)
+    if first < stop and (is_due(self.frame.source.asking) or is_missed(self, first, stop)):
+        ask_for(self, context, first, stop)
+    state_set(&self.ahead.busy, 0)
 
 
 cdef inline void want_part(Read self, Wanted *wanted, int64_t i, Reader *r) noexcept nogil:
