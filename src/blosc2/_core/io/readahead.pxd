@@ -103,7 +103,7 @@ cdef inline bint is_due(AskState *state) noexcept nogil:
 
 cdef inline bint try_page(Source source, int64_t offset) noexcept nogil:
     """Whether a page is not in memory: then reads ask again, though all was that the last ones asked for."""
-    if source.far or offset < 0 or offset >= source.size or not ask_for(
+    if source.asking == NULL or source.far or offset < 0 or offset >= source.size or not ask_for(
             source.fd, source.base, offset, min(<int64_t> PAGE, source.size - offset)):
         return False
     number_set(&source.asking.until, 0)
