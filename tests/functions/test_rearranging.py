@@ -154,6 +154,37 @@ def test_slices_are_those_of_numpy(case: cases.Case, limit: int, data: st.DataOb
         check(array.slice(key, **more), want, more)
 
 
+@pytest.mark.parametrize("mmap_mode", [None, "r"])
+@pytest.mark.parametrize(
+    ("key", "numbers"),
+    [
+        (slice(3, 9), range(3, 9)),
+        (slice(6, None), range(6, 12)),  # with the last ones, which are not full
+        ((slice(None), slice(4, 8)), range(1, 12, 3)),
+        ((slice(3, 6), slice(4, None)), (4, 5)),
+        (..., range(12)),
+    ],
+)
+def test_slices_of_whole_chunks_have_the_stored_bytes(key: Any, numbers: Any, mmap_mode: Any, path: str) -> None:
+    items = np.random.default_rng(1).integers(0, 9, (11, 10), dtype="i4")
+    items[3:6, 4:8] = 0  # a chunk without bytes of its own
+    cparams = {"codec": blosc2.Codec.LZ4, "clevel": 2, "filters": [blosc2.Filter.BITSHUFFLE]}
+    made = blosc2.asarray(items, urlpath=path, mode="w", chunks=(3, 4), blocks=(2, 2), cparams=cparams)
+    array = blosc2.open(path, mode="r", mmap_mode=mmap_mode)
+    part = array.slice(key)
+    assert np.array_equal(part[:], items[key])
+    assert (part.chunks, part.blocks, part.cparams.codec) == (made.chunks, made.blocks, blosc2.Codec.LZ4)
+    assert [part.get_chunk(n) for n in range(part.schunk.nchunks)] == [array.get_chunk(n) for n in numbers]
+    # Whoever asks for something else gets it.
+    other = array.slice(key, cparams={"codec": blosc2.Codec.ZSTD})
+    assert np.array_equal(other[:], items[key])
+    assert other.cparams.codec == blosc2.Codec.ZSTD
+    assert any(other.get_chunk(n) != part.get_chunk(n) for n in range(part.schunk.nchunks))
+    assert np.array_equal(array.slice(key, chunks=(2, 2))[:], items[key])
+    part[:1] = 5  # the copy alone
+    assert np.array_equal(array[:], items)
+
+
 @pytest.mark.parametrize("old", ["?", "|i1", "<u2", ">i4", "<i8", "<f4", ">f8", "<c8", "|S3", "<U4", "<M8[s]"])
 @pytest.mark.parametrize("new", ["?", "u1", ">i2", "<i8", "<f2", ">f4", "<c16", "S", "S9", "U", ">U2", "M8[ms]", "f8"])
 @pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")

@@ -17,6 +17,7 @@ from blosc2._arrays.chunk_shapes import as_shape, can_hold_items
 from blosc2._arrays.slabs import Shape, Snapshot, compressed_bands, compressed_box, converted, plan_like, slabs_in
 from blosc2._arrays.spec import ArrayPlan
 from blosc2._core.ndim.gaps import clear_gaps
+from blosc2._core.ndim.geometry import Geometry
 from blosc2._frames import PADDING, AnyChunk, FrameHandle, FrameUpdate, HandleOptions, check_declared, copy_frame
 from blosc2._indexing import Items, Selection, in_bounds, plain, read
 
@@ -254,9 +255,14 @@ def _read_run(source: Snapshot, index: Shape, shape: Shape, start: int, out: Ite
 
 
 def selected(array: Any, selection: Selection, keywords: Mapping[str, Any]) -> FrameHandle:
-    """An array of the items that a key of slices and integers picks."""
+    """An array of the items that a key of slices and integers picks. Whole chunks are copied as they are stored."""
     source = Snapshot.of(array._handle)
-    plan = plan_like(array, selection.shape, source.dtype, keywords)
+    chunks = blocks = None
+    if keywords.get("layout") is None and _is_of_whole_chunks(selection, source.geometry):
+        chunks, blocks = source.geometry.chunks, source.geometry.blocks
+    plan = plan_like(array, selection.shape, source.dtype, keywords, chunks=chunks, blocks=blocks)
+    if chunks is not None and _has_equal_chunks(source, plan, keywords.get("cparams") is not None):
+        return plan.write(map(source.stored, _numbers_of_chunks(selection, source.geometry)))
     # Only axes of length 1 are added or removed. The others keep their order.
     mine = [n for n, count in enumerate(selection.counts) if count != 1]
     theirs = [n for n, length in enumerate(selection.shape) if length != 1]
@@ -276,6 +282,31 @@ def selected(array: Any, selection: Selection, keywords: Mapping[str, Any]) -> F
         return found if flip is None else found[flip]
 
     return plan.write(compressed_bands(plan, items_of))
+
+
+def _is_of_whole_chunks(selection: Selection, geometry: Geometry) -> bool:
+    """Whether a selection begins and ends, on each axis, between chunks or where the array does."""
+    return (
+        selection.unit
+        and selection.flip is None
+        and selection.shape == selection.counts
+        and all(
+            0 < chunk <= count and start % chunk == 0 and ((start + count) % chunk == 0 or start + count == length)
+            for start, count, chunk, length in zip(
+                selection.starts, selection.counts, geometry.chunks, geometry.shape, strict=True
+            )
+        )
+    )
+
+
+def _numbers_of_chunks(selection: Selection, geometry: Geometry) -> list[int]:
+    """The numbers of the chunks that a selection of whole chunks takes, in their order."""
+    box = tuple(
+        slice(start // chunk, -(-(start + count) // chunk))
+        for start, count, chunk in zip(selection.starts, selection.counts, geometry.chunks, strict=True)
+    )
+    numbers: list[int] = np.arange(geometry.nchunks).reshape(geometry.grid)[box].ravel().tolist()
+    return numbers
 
 
 def taken(array: Any, indices: Any, axis: int | None, keywords: Mapping[str, Any]) -> FrameHandle:

@@ -124,11 +124,7 @@ class AllOrNone(Block):
                 outer.before.setdefault(key, before)
             outer.changes.update(self.changes)
         pending = table.pending
-        if (
-            failed
-            and not table.session.closed
-            and (self.before or self._before_without_keys != pending.without_keys())
-        ):
+        if failed and not table.session.closed and (self.before or self._before_without_keys != pending.without_keys()):
             with table.lock, Change(table.session):
                 self._take_back()
         if outer is None:

@@ -54,7 +54,7 @@ def ask_for_heads(store: Store, items: list[Any]) -> None:
 
 
 def _asked(store: Store) -> Iterator[list[str]]:
-    """The keys, some at a time, whose leaves are about to be opened; as many more are asked for as were opened so far."""
+    """The keys, some at a time, whose leaves are opened next. As many more are asked for as were opened so far."""
     opened = 0
     for names in store._key_batches():
         asked = 0
