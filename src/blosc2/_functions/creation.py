@@ -520,11 +520,12 @@ def positions(shape: tuple[int, ...], box: Box) -> np.ndarray[Any, np.dtype[np.i
     array([[10, 11],
            [20, 21]])
     """
-    result = np.zeros((1,) * len(shape), np.int64)
+    result: np.ndarray[Any, np.dtype[np.int64]] = np.zeros((), np.int64)
     stride = 1
     for axis in range(len(shape) - 1, -1, -1):
-        along = np.arange(box[axis].start, box[axis].stop, dtype=np.int64) * stride
-        result = result + along.reshape((-1,) + (1,) * (len(shape) - 1 - axis))
+        along = np.arange(box[axis].start * stride, box[axis].stop * stride, stride, dtype=np.int64)
+        along = along.reshape((-1,) + (1,) * (len(shape) - 1 - axis))
+        result = result + along if result.ndim else along
         stride *= shape[axis]
     return result
 
@@ -546,9 +547,17 @@ class Range:
         return dtype.kind in "iu" or dtype in _FORMULA_KINDS
 
     def items(self, numbers: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, Any]:
-        """The items with these numbers."""
-        out = np.empty(numbers.shape, self._first.dtype)
-        if out.dtype.kind == "c":
+        """The items with these numbers, whose memory may become theirs."""
+        dtype = self._first.dtype
+        if dtype.kind in "iu":  # the formula is exact
+            out: np.ndarray[Any, Any] = numbers.astype(dtype, copy=False)
+            if self._delta != 1:
+                out *= self._delta
+            if self._first:
+                out += self._first
+            return out.astype(self.dtype, copy=False)
+        out = numbers.astype(dtype)
+        if dtype.kind == "c":
             for part, delta, first in (
                 (out.real, self._delta.real, self._first.real),
                 (out.imag, self._delta.imag, self._first.imag),
@@ -557,7 +566,6 @@ class Range:
                 part *= delta
                 part += first
         else:
-            np.copyto(out, numbers, casting="unsafe")
             out *= self._delta
             out += self._first
         if numbers.flat[0] <= 1:
