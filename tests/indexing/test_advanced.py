@@ -34,6 +34,7 @@ def parts(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[dict[str, Any], dict
     return how, {
         "_BYTES_PER_POINT": draw(st.sampled_from([0, 512])),
         "_MOST_BOX_BYTES": draw(st.sampled_from([0, 2**30])),
+        "_PIECE_BYTES": draw(st.sampled_from([0, 4 << 20])),
     }
 
 
