@@ -57,6 +57,8 @@ class LeafTable:
         The last segment of keys that are not shown, in a store that has groups.
     threshold : int or None
         Values of fewer bytes are embedded.
+    counted : tuple or None
+        The listing whose groups and leaves were counted last, all of them, and their number.
     handles : list of weakref
         The stores that show it.
     setter : LeafSetter or None
@@ -77,6 +79,7 @@ class LeafTable:
     foreign: Any = None
     hidden_name: str | None = None
     threshold: int | None = 0
+    counted: tuple[KeyListing, int] | None = None
     handles: list[ref[Store]]
     setter: LeafSetter | None = None
     setter_for: tuple[Any, ...] = ()

@@ -30,8 +30,13 @@ def count_below(table: LeafTable, path: str) -> int:
     """How many groups and leaves `descendants` gives."""
     if table.foreign.are_possible():
         return sum(map(len, descendants(table, path)))
-    count: int = table.contents.listing().tree_count(path or "/", ATTRIBUTES)
-    return count
+    listing = table.contents.listing()
+    counted = table.counted
+    if path or counted is None or counted[0] is not listing:
+        counted = listing, listing.tree_count(path or "/", ATTRIBUTES)
+        if not path:
+            table.counted = counted
+    return counted[1]
 
 
 def children(table: LeafTable, path: str, most: int = -1) -> tuple[list[str], list[str]]:
