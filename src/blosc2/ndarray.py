@@ -245,8 +245,10 @@ class NDArray(ReadableArray):
     def slice(self, key: Any, **kwargs: Any) -> NDArray:
         """Return the items that a key selects as a new `NDArray`; keywords as for `blosc2.asarray`.
 
-        With slices and integers, the result is made chunk by chunk. With index arrays or masks, all of its items are in
-        memory once.
+        With slices and integers, the result is made chunk by chunk. Where a key of slices begins and ends between
+        chunks, or at an end of the array, these are copied as they are stored, and the result has the chunks and blocks
+        of the array; `chunks`, `blocks`, `layout` and `cparams` ask for something else. With index arrays or masks, all
+        of its items are in memory once.
         """
         selection = None if type(key) is str else _indexing.basic_selection(key, self.shape)
         if selection is not None:
