@@ -72,13 +72,33 @@ def _in_memory(content: FrameContent) -> Frame:
     return Frame.assemble(source, entries, count, nbytes, fields.chunksize, fields, metalayers, vlmeta)
 
 
+def _copied_at_once(frame: Frame) -> Frame | None:
+    """A frame over a copy of the bytes of all chunks; None where these are not all that a buffer in memory has."""
+    source = frame.source
+    if (
+        frame.serialised or frame.variable or frame.vlblocks or not source.in_memory
+        or frame.stored_nbytes != source.size
+    ):  # fmt: skip
+        return None
+    check_chunks(frame)
+    update = FrameUpdate(frame)
+    entries: Any
+    entries, count = update.entries()
+    data = Source.of_buffer(source.read(0, source.size))
+    return Frame.assemble(
+        data, entries, count, update.nbytes, update.chunksize, update.fields(), update.metalayers, update.vlmeta
+    )
+
+
 def copy_frame(frame: Frame, storage: Storage, options: HandleOptions) -> FrameHandle:
     """Copy a frame with its stored chunks. The copy is equal byte for byte unless the frame has holes."""
     if storage.locking:
         check_locking(storage.urlpath, storage.mmap_mode)
     if storage.urlpath is None:
-        handle = _handle_in_memory(frame, storage, options)
-        handle.detach()
+        own = _copied_at_once(frame)
+        handle = _handle_in_memory(own or frame, storage, options)
+        if own is None:
+            handle.detach()
         return handle
     if not storage.contiguous:
         update = FrameUpdate(frame)
