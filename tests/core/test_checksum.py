@@ -1,10 +1,10 @@
-"""CRC-32C: the published check values, both ways of computing it, and continuing."""
+"""CRC-32C: the published check values, all ways of computing it, and continuing."""
 
 import os
 
 import pytest
 
-from blosc2._core.io.checksum import crc32c
+from blosc2._core.io.checksum import WAYS, crc32c
 
 # RFC 3720, appendix B.4, and the check value of the CRC catalogues ("CRC-32/ISCSI").
 PUBLISHED = [
@@ -30,6 +30,16 @@ def test_both_ways_and_in_pieces(size):
     assert crc32c(data, portable=True) == whole
     for cut in (0, 1, size // 3, size):
         assert crc32c(data[cut:], crc32c(data[:cut])) == whole
+
+
+@pytest.mark.parametrize("way", range(WAYS))
+@pytest.mark.parametrize("size", [0, 1, 8, 255, 256, 257, 511, 512, 513, 767, 4096, 12_287, 12_288, 12_289, 100_003])
+def test_the_ways_of_this_processor(way, size):
+    """Each processor takes the best one, and shows what the others give on lesser ones."""
+    data = os.urandom(size)
+    assert crc32c(data, 0x1234, way=way) == crc32c(data, 0x1234) == crc32c(data, 0x1234, portable=True)
+    with pytest.raises(ValueError, match="ways"):
+        crc32c(data, way=WAYS)
 
 
 def test_every_flipped_bit_shows():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import subprocess
 import sys
@@ -126,6 +127,47 @@ def test_a_removed_file_is_missing(path: str, source: str | None) -> None:
         opened(path, source)
     _ = blosc2.asarray(np.zeros(3), urlpath=path)
     assert (opened(path, source)[...] == 0).all()
+
+
+@pytest.mark.local
+def test_a_header_that_changed_unnoticed_shows(path: str, source: str | None) -> None:
+    """A mapping for writing does not change the times of a file at each write."""
+    opened(path, source)
+    frames = opening._mapped if source else opening._not_mapped
+    name = (path, True)
+    with open(path, "r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        mapped[8] ^= 0xFF
+    status = os.stat(path)
+    known = frames._frames[name]
+    known.identity, known.changed = (*known.identity[:3], status.st_mtime_ns), status.st_ctime_ns
+    with pytest.raises(blosc2.FormatError):
+        opened(path, source)
+
+
+def test_a_file_that_was_just_changed_is_not_kept(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "SETTLED", 3600.0)
+    assert frame_of(opened(path)) is not frame_of(opened(path))
+    assert len(opening._mapped) == 0
+
+
+def test_it_can_be_switched_off(path: str, source: str | None) -> None:
+    assert blosc2.set_file_cache(0) == 128
+    assert frame_of(opened(path, source)) is not frame_of(opened(path, source))
+    with pytest.raises(ValueError, match="-1"):
+        blosc2.set_file_cache(-1)
+    with pytest.raises(TypeError):
+        blosc2.set_file_cache("many")  # type: ignore[arg-type]
+    assert blosc2.set_file_cache(5) == 0
+
+
+def test_what_is_not_asked_for_is_let_go(tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = str(tmp_path / "other.b2nd")
+    blosc2.zeros(3, urlpath=other)
+    opened(path)
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + opening.UNUSED + 1)
+    opened(other)
+    assert list(opening._mapped._frames) == [(other, True)]
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="descriptors are counted in /proc")

@@ -160,8 +160,11 @@ def test_illegal_keys(key, shape, text):
     if not isinstance(key, bytes):
         with pytest.raises(IndexError):
             np.zeros(shape)[key]
+    array = blosc2.zeros(shape)
     with pytest.raises(IndexError, match=text):
-        blosc2.zeros(shape)[key]
+        array[key]
+    with pytest.raises(IndexError, match=text):  # which knows no keys with arrays, and would say so
+        blosc2.get_slice_nchunks(array, key)
 
 
 @pytest.mark.parametrize("shape", [(3,), (3, 4)])
