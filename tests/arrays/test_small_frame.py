@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import blosc2
+from blosc2._arrays import small_frames
 from blosc2._arrays.small_frames import cframe_of, forget_templates
 
 Items = np.ndarray[Any, Any]
@@ -178,6 +179,29 @@ def test_equal_dtypes_with_other_texts() -> None:
     for _ in range(3):
         for dtype in (packed, aligned):
             items = np.zeros(3, dtype)
+            assert cframe_of(items, {}) == by_asarray(items, {})
+
+
+def test_names_that_change_are_noticed() -> None:
+    items = np.zeros(3, [("a", "i4"), ("b", "f8")])
+    repeatedly(items, {})
+    items.dtype.names = ("c", "d")
+    repeatedly(items, {})
+    inner = np.zeros(3, [("a", [("x", "i4")]), ("b", "f8")])
+    repeatedly(inner, {})
+    inner.dtype["a"].names = ("y",)
+    repeatedly(inner, {})
+
+
+def test_templates_are_bounded() -> None:
+    for n in range(1, 700):
+        for _ in range(2):
+            cframe_of(np.zeros(n % 350 + 1, "u1"), {"cparams": blosc2.CParams(nthreads=n % 20 + 1)})
+    assert len(small_frames._sets) <= small_frames._MOST_SETS
+    assert all(len(one.known) <= small_frames._MOST for one in small_frames._sets)
+    for n in range(1, 300):
+        items = np.arange(n)
+        for _ in range(3):
             assert cframe_of(items, {}) == by_asarray(items, {})
 
 

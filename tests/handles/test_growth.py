@@ -269,6 +269,14 @@ def test_where_no_new_file_can_be_made_appends_go_on(
     assert is_bounded(path, tmp_path)
 
 
+def test_what_killed_writers_left_is_removed(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2nd"
+    array = grown(path)
+    (tmp_path / ".x.b2nd.grown.0123abcd.tmp").write_bytes(b"left")
+    assert grow(array, path)
+    assert os.listdir(tmp_path) == ["x.b2nd"]
+
+
 def test_damage_is_found_in_the_new_file_too(tmp_path: Path) -> None:
     """Chunks are copied as they are, with the checksums of what was written."""
     path = tmp_path / "x.b2nd"

@@ -407,6 +407,15 @@ def test_batches_packed_in_unknown_ways(tmp_path: Path, source: str | None) -> N
             use()
 
 
+def test_parameters_that_no_list_can_have() -> None:
+    """They are refused by the constructor, not by the first value."""
+    delta = blosc2.CParams(typesize=1, filters=[blosc2.Filter.DELTA])
+    with pytest.raises(ValueError, match="none of them DELTA"):
+        BatchArray(cparams=delta)
+    with pytest.raises(ValueError, match="cannot be compressed with these"):
+        ObjectArray(cparams={"codec": blosc2.Codec.BLOSCLZ, "use_dict": True})
+
+
 def test_bombs(tmp_path: Path, source: str | None) -> None:
     """A block that is far larger than its file, and lists of which every byte makes an object."""
     path = tmp_path / "x.b2b"
