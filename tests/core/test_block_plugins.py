@@ -26,6 +26,17 @@ def array_of(cparams: dict[str, Any], **more: Any) -> blosc2.NDArray:
     return blosc2.asarray(items, chunks=(32, 32), blocks=(16, 16), cparams=cparams, **more)
 
 
+def test_checking_changes_nothing_for_who_reads(source: str | None, tmp_path: Path) -> None:
+    """A check needs the geometry that a super-chunk which is no array has not; reads of it find none later, either."""
+    path = tmp_path / "a.b2frame"
+    path.write_bytes(array_of(ZFP).to_cframe().replace(b"\xa4b2nd", b"\xa4b3nd"))
+    for schunk in (blosc2.open(str(path), mmap_mode=source), blosc2.schunk_from_cframe(path.read_bytes())):
+        for _ in range(2):
+            with pytest.raises(blosc2.FormatError, match="outside an array"):
+                schunk[:]
+            assert not schunk.check().ok
+
+
 def test_threads_read_while_others_check() -> None:
     array = array_of(ZFP)
     good = array[...]

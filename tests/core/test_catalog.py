@@ -5,12 +5,14 @@ The bytes are taken apart here by doc/format/catalog.md, not by the package.
 
 from __future__ import annotations
 
+import gc
 import random
 import struct
 import sys
 import threading
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -22,9 +24,12 @@ from fixture_kit.catalogs import (
     FIELDS,
     FOOTER,
     NAME,
+    OWN,
     PAGE,
+    SAMPLE,
     SKIPPED,
     SUFFIXES,
+    SUMS,
     Forgery,
     about_catalog,
     answers,
@@ -34,6 +39,7 @@ from fixture_kit.catalogs import (
     check_of,
     compare,
     full_tree,
+    in_batches,
     leaf_bytes,
     lie,
     make,
@@ -49,10 +55,11 @@ from hypothesis import strategies as st
 
 import blosc2
 from blosc2._backends.zip import publishing as zip_backend
+from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
-from blosc2._core.keys.listing import KeyListing
-from blosc2._core.leaves.catalog_writer import write_cataloged
+from blosc2._core.keys.listing import KeyCursor, KeyListing
+from blosc2._core.leaves.catalog_writer import set_slots_budget, write_cataloged
 from blosc2._core.zip.archive import Archive
 from blosc2._core.zip.archive_writer import ArchiveWriter
 from blosc2._stores import new_keys
@@ -359,6 +366,36 @@ def test_more_kinds_than_are_kept(tmp_path: Path) -> None:
     assert (catalog.count, catalog.kind_count) == (4200, 4098)
     assert catalog.undescribed == 4200 - 4097
     assert check_descriptions(path) == 4097
+
+
+def test_a_hash_that_is_written_in_parts(tmp_path: Path) -> None:
+    names = [f"/g{n % 13}/leaf {n}" for n in range(20_000)]
+    written = []
+    before = set_slots_budget(1)
+    try:
+        for budget in (1, 100_000, before):
+            set_slots_budget(budget)
+            path = tmp_path / f"{budget}.b2z"
+            with path.open("wb") as file:
+                writer = ArchiveWriter(file.fileno(), 0, 8, file_checksum=0)
+                for name in names:
+                    writer.append(name[1:].encode() + b".b2nd", b"", description=b"")
+                runs, others = writer.collect()
+                write_cataloged(writer, None, runs, others, b"embed.b2e")
+                writer.write_end()
+            written.append(path)
+    finally:
+        set_slots_budget(before)
+    for path in written:
+        archive = archive_at(path)
+        assert archive.catalog is not None
+        # More slots than fit into the smallest part, several times.
+        assert archive.catalog.slot_count > 4 * 8192
+        table = KeyTable.of_archive(archive, SUFFIXES, SKIPPED)
+        assert table.sound() is table
+        for name in names:
+            assert archive.name_at(table.find(name)) == name[1:] + ".b2nd"
+            assert table.find(name + " ") == -1
 
 
 @pytest.fixture
@@ -689,6 +726,12 @@ def value(n: int) -> Any:
     return np.zeros(SHAPES[n % len(SHAPES)], DTYPES[n % len(DTYPES)])
 
 
+def seeds(path: Path) -> tuple[int, int]:
+    catalog = catalog_of(path)
+    assert catalog is not None
+    return catalog.seed0, catalog.seed1
+
+
 def groups_of(keys: Any) -> set[str]:
     return {key[:at] for key in keys for at in range(1, len(key)) if key[at] == "/"}
 
@@ -757,6 +800,25 @@ def test_any_changes(
             store = blosc2.DictStore(str(path), mode="a")
     store.close()
     compare(path, model)
+
+
+def test_a_hash_that_gets_too_full_is_made_anew(tmp_path: Path) -> None:
+    path = make(tmp_path / "s.b2z", {f"/k{n}": value(0) for n in range(400)})
+    model = {f"/k{n}": None for n in range(400)}
+    first = seeds(path)
+    found = []
+    with blosc2.DictStore(str(path), mode="a") as store:
+        for turn in range(8):
+            for n in range(20):
+                store[f"/new{turn}-{n}"] = value(n)
+                model[f"/new{turn}-{n}"] = None
+            store.flush()
+            check_catalog(path, model)
+            found.append(seeds(path))
+    # 400 paths with 700 homes: up to 466 of them.
+    assert found[:3] == [first] * 3
+    assert found[3] != first
+    assert found[3:6] == [found[3]] * 3
 
 
 def test_what_the_catalog_claims_wrongly_is_not_kept(tmp_path: Path) -> None:
@@ -828,6 +890,120 @@ def test_slots_that_point_elsewhere(forgery: Forgery) -> None:
             for key in forgery.keys:
                 found = table.find(key)
                 assert found < 0 or archive.byte_range_at(found) == forgery.byte_ranges[key]
+
+
+@pytest.mark.parametrize("offset", [8, 12, SAMPLE, SUMS, 216, 252])
+def test_hostile_words_of_the_footer(forgery: Forgery, offset: int) -> None:
+    for other in (0, 1, 2, 3, 255, 256, 257, 1 << 31, (1 << 32) - 1):
+        catalog = forgery.catalog
+        at = len(catalog) - FOOTER + offset
+        catalog[at : at + 4] = other.to_bytes(4, "little")
+        own = crc32c(bytes(catalog[-FOOTER : -FOOTER + OWN]))
+        catalog[-FOOTER + OWN : -FOOTER + OWN + 4] = own.to_bytes(4, "little")
+        forgery.expect_truth(catalog)
+
+
+def test_fields_that_change_together(forgery: Forgery) -> None:
+    """More leaves, kinds or slots than there is room for, with sections that seem to fit."""
+    rng = random.Random(5)
+    for _ in range(1500):
+        catalog = forgery.catalog
+        sums_at = forgery.fields["sums"]
+        for field in rng.sample(FIELDS[3:], rng.randint(2, 6)):
+            value = rng.choice([*EXTREMES, forgery.fields[field] + rng.randint(-70, 70), 64 * rng.randint(0, 40)])
+            value &= (1 << 64) - 1
+            at = len(catalog) - FOOTER + AT[field]
+            catalog[at : at + 8] = value.to_bytes(8, "little")
+            sums_at = value if field == "sums" else sums_at
+        forgery.expect_no_harm(with_new_file_checksum(catalog, 0, sums_at))
+
+
+def test_slots_that_are_full(forgery: Forgery) -> None:
+    """No free slot ends a search; the end of the slots does."""
+    fields = forgery.fields
+    for word in (b"\xff" * 8, bytes(7) + b"\1", b"\1" + bytes(7), b"\1" + bytes(6) + b"\1"):
+        forgery.expect_no_harm(lie(forgery, {fields["slots"]: word * fields["slot_count"]}))
+    forgery.expect_no_harm(lie(forgery, {fields["slots"]: bytes(8 * fields["slot_count"])}))
+
+
+def test_a_page_that_is_damaged_late(tmp_path: Path, source: str | None) -> None:
+    """Of several pages only one is wrong: it is met in the middle of a listing."""
+    count = 1500
+    forgery = Forgery(tmp_path / "s.b2z", source, count)
+    size = forgery.stop - forgery.start
+    assert size > 10 * PAGE
+    for at in range(PAGE // 2, size - FOOTER, PAGE):
+        catalog = forgery.catalog
+        catalog[at] ^= 0x40
+        forgery.expect_truth(catalog)
+        table = KeyTable.of_archive(forgery.opened(catalog), SUFFIXES, SKIPPED)
+        cursor = KeyCursor(KeyListing(table))
+        found = []
+        while batch := cursor.take(7):
+            found += batch
+        assert found == forgery.keys
+        table = KeyTable.of_archive(forgery.opened(catalog), SUFFIXES, SKIPPED)
+        assert list(KeyListing(table).walk("/", False, "__vlmeta__")) == list(
+            KeyListing(KeyTable.of_keys(forgery.keys)).walk("/", False, "__vlmeta__")
+        )
+    forgery.close()
+
+
+def test_iterators_when_the_catalog_is_left_meanwhile(forgery: Forgery) -> None:
+    """Positions of a catalog that states one leaf more than there is mean nothing without it."""
+    catalog = forgery.catalog
+    at = len(catalog) - FOOTER + AT["leaves"]
+    catalog[at : at + 8] = (forgery.fields["leaves"] + 1).to_bytes(8, "little")
+    wrong = bytes(with_new_file_checksum(catalog, 0, forgery.fields["sums"]))
+    archive = forgery.opened(wrong)
+    assert archive.catalog is not None
+    assert archive.catalog.count == len(forgery.keys) + 1
+    for taken in range(len(forgery.keys)):
+        listing = KeyListing(KeyTable.of_archive(forgery.opened(wrong), SUFFIXES, SKIPPED))
+        cursor, other = KeyCursor(listing), KeyCursor(listing, "/", "__vlmeta__", True)
+        walk, up = listing.walk("/"), listing.walk("/", False)
+        found, groups = cursor.take(taken), other.take(taken)
+        down, upwards = [next(walk)], [next(up)]
+        assert listing.below() == forgery.keys  # which meets what is wrong
+        assert len(listing) == len(forgery.keys)
+        assert found + cursor.take(-1) == forgery.keys
+        assert groups + other.take(-1) == KeyCursor(listing, "/", "__vlmeta__", True).take(-1)
+        assert down + list(walk) == list(listing.walk("/"))
+        assert upwards + list(up) == list(listing.walk("/", False))
+
+
+def test_tables_that_are_collected(forgery: Forgery) -> None:
+    """The hash is the catalog's, also when that is taken away first."""
+    for _ in range(50):
+        table = KeyTable.of_archive(forgery.opened(forgery.catalog), SUFFIXES, SKIPPED)
+        cycle: list[Any] = [KeyListing(table), table]
+        cycle.append(cycle)
+        del table, cycle
+    assert gc.collect() > 0
+    forgery.expect_truth(forgery.catalog)
+
+
+def test_threads_and_a_damaged_page(tmp_path: Path, source: str | None) -> None:
+    forgery = Forgery(tmp_path / "s.b2z", source, 1000)
+    for at in (100, 30_000, forgery.fields["slots"] + 5000):
+        catalog = forgery.catalog
+        catalog[at] ^= 0x20
+        archive = forgery.opened(catalog)
+        table = KeyTable.of_archive(archive, SUFFIXES, SKIPPED)
+        listing = KeyListing(table)
+
+        def look(
+            start: int, table: KeyTable = table, listing: KeyListing = listing, archive: Archive = archive
+        ) -> list[str]:
+            for key in forgery.keys[start:] + forgery.keys[:start]:
+                assert archive.byte_range_at(table.find(key)) == forgery.byte_ranges[key]
+            assert archive.embedded(b"embed.b2e") == forgery.embed
+            assert listing.children("/")[1] == [key[1:] for key in forgery.keys if key.count("/") == 1]
+            return in_batches(listing)
+
+        with ThreadPoolExecutor(6) as pool:
+            assert all(found == forgery.keys for found in pool.map(look, range(0, 1000, 50)))
+    forgery.close()
 
 
 @pytest.mark.parametrize("section", ["shapes", "kinds", "tallies"])

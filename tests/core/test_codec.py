@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import blosc2
 from blosc2 import Codec, Filter
+from blosc2._core.codec import codec
 from blosc2._core.codec.codec import Encoder, Encoding, decode_bytes
 from blosc2.exceptions import FormatError
 
@@ -174,6 +175,34 @@ def test_chunks_and_blocks_that_end_inside_an_item(
             .tobytes()
         )
         assert decode_bytes(encoder.encode_bytes(data)) == data
+
+
+@pytest.mark.parametrize("which", [Codec.ZSTD, Codec.LZ4, Codec.LZ4HC])
+def test_dictionaries_and_what_follows_them(which: Codec) -> None:
+    """A context that has seen a dictionary must not use it for the next chunk."""
+    words = b"the quick brown fox jumps over the lazy dog; " * 3
+    data = [np.roll(np.resize(np.frombuffer(words, np.uint8), 20000), n).tobytes() for n in range(6)]
+    plain = Encoder(encoding(codec=which.value, typesize=1, blocksize=1000, filters=(0,) * 6))
+    shared = Encoder(encoding(codec=which.value, typesize=1, blocksize=1000, filters=(0,) * 6, use_dict=True))
+    stored = [(shared if n % 2 else plain).encode_bytes(content) for n, content in enumerate(data)]
+    assert [c[31] & 1 for c in stored] == [0, 1] * 3
+    for _ in range(3):
+        for n in (1, 0, 3, 3, 2, 5, 4):
+            assert decode_bytes(stored[n]) == data[n]
+
+
+#: See chunk_errors.h.
+NO_MEMORY = -117
+
+
+def test_reasons_are_words() -> None:
+    for status in sorted({*range(-121, -100), -1, -11, -999} - {NO_MEMORY}):
+        assert len(codec.reason(status)) > 10
+    with pytest.raises(MemoryError, match="not enough memory"):  # which says nothing of the chunk
+        codec.reason(NO_MEMORY)
+    # Of a library without some codec: the file is not damaged.
+    assert "built without" in codec.reason(-7)
+    assert "damaged" not in codec.reason(-7)
 
 
 def test_codecs_and_filters_that_work_on_array_blocks(source: str | None, tmp_path: Any) -> None:

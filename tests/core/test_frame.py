@@ -239,6 +239,47 @@ def test_vlmeta_that_is_damaged(make: Maker) -> None:
             frame.check_all()
 
 
+def test_without_data_the_trailer_follows_the_header(make: Maker) -> None:
+    parts = Parts(b"")
+    parts.vlmeta = {"v": raw_chunk(b"\x01")}
+    data = parts.join()
+    frame = Frame.open(make(data))
+    assert (frame.nchunks, frame.nbytes, frame.cbytes, frame.vlmeta("v")) == (0, 0, 0, b"\x01")
+    assert frame.read_bytes(0, 0) == b""
+    stale = bytearray(data)
+    stale[39:47] = struct.pack(">q", 12345)
+    stale[58:62] = struct.pack(">i", -1)
+    assert Frame.open(make(bytes(stale))).cbytes == 0
+
+
+@pytest.mark.parametrize(("entry", "want"), [(ZERO, bytes(8)), (UNINIT, bytes(8)), (NAN, b"\0\0\xc0\x7f" * 2)])
+def test_special_entries_of_the_table(entry: int, want: bytes, make: Maker) -> None:
+    parts = Parts(b"0123456789ab", typesize=4)
+    parts.offsets[0] = entry
+    frame = Frame.open(make(parts.join()))
+    assert frame.decode_chunk(0) == want
+    assert frame.read_bytes(2, 10) == (want + b"89ab")[2:10]
+    assert (frame.chunk_info(0)[0], frame.chunk_info(0)[3]) == (None, entry >> 56 & 7)
+    # stored, it is a header of its own
+    stored = frame.chunk(0)
+    assert (len(stored), stored[31] >> 4, stored[4:8]) == (32, entry >> 56 & 7, struct.pack("<i", 8))
+    assert frame.repeated_offset is None
+
+
+def test_one_entry_for_all_chunks(make: Maker) -> None:
+    parts = Parts(bytes(80))
+    parts.chunks = b""
+    value = struct.pack("<4B3i", 5, 1, 5, 8, 80, 80, 40) + bytes(15) + b"\x30" + u64(ZERO)
+    parts.index = value
+    frame = Frame.open(make(parts.join()))
+    assert (frame.nchunks, frame.cbytes, frame.stored_nbytes) == (10, 0, 0)
+    assert frame.repeated_offset == ZERO - (1 << 64)
+    assert frame.read_bytes(3, 77) == bytes(74)
+    parts.index = value[:-8] + u64(5)
+    with pytest.raises(FormatError):
+        Frame.open(make(parts.join())).read_bytes(0, 1)
+
+
 def test_many_chunks_share_no_offset(make: Maker) -> None:
     parts = Parts(bytes(range(160)), chunksize=8)
     parts.chunks = parts.chunks[:400]

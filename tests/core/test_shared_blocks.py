@@ -277,6 +277,28 @@ def test_what_is_no_size(text: Any) -> None:
         blosc2.set_block_cache("99999999999 TB")
 
 
+def test_arrays_in_memory_pass_it_by() -> None:
+    array = blosc2.asarray(ITEMS, chunks=(16, 16, 20), blocks=(4, 8, 10))
+    assert np.array_equal(array[2:5, 3], ITEMS[2:5, 3])
+    array[2, 3] = 0
+    assert not array[2, 3].any()
+    assert blosc2.block_cache_stats().blocks == 0
+
+
+def test_off_it_counts_nothing(tmp_path: Path) -> None:
+    assert blosc2.set_block_cache(None) == 10_000_000
+    array = blosc2.open(write(tmp_path / "x.b2nd"), mode="r", mmap_mode="r")
+    assert np.array_equal(array[2:5, 3], ITEMS[2:5, 3])
+    assert blosc2.block_cache_stats() == (0, 0, 0, 0, 0, 0)
+
+
+def test_a_block_that_is_too_large_is_read_all_the_same(tmp_path: Path) -> None:
+    blosc2.set_block_cache(1000)
+    array = blosc2.open(write(tmp_path / "x.b2nd"), mode="r")
+    assert np.array_equal(array[2:5, 3], ITEMS[2:5, 3])
+    assert blosc2.block_cache_stats().blocks == 0
+
+
 @MAPPED
 def test_free_resources_empties_it(tmp_path: Path, mmap_mode: str | None) -> None:
     array = blosc2.open(write(tmp_path / "x.b2nd"), mode="r", mmap_mode=mmap_mode)
@@ -291,6 +313,32 @@ def test_free_resources_empties_it(tmp_path: Path, mmap_mode: str | None) -> Non
     again = blosc2.block_cache_stats()
     assert (again.blocks, again.nbytes) == (before.blocks, before.nbytes)
     assert (again.hits, again.misses) == (before.hits + before.blocks, 2 * before.misses)
+
+
+def test_counts_beside_small_reads(tmp_path: Path) -> None:
+    """A small mapped read waits for a part of the cache with the GIL held: who counts must not wait for it."""
+    path = str(tmp_path / "a.b2z")
+    with blosc2.TreeStore(path, "w") as store:
+        store["/x"] = blosc2.asarray(ITEMS[0, :, :], chunks=(30, 20), blocks=(10, 20))
+    with blosc2.open(path, mmap_mode="r") as store:
+        array, reads, stop = store["/x"], [0], threading.Event()
+
+        def read() -> None:
+            while not stop.is_set():
+                array[3:5, 4:9]
+                reads[0] += 1
+
+        thread = threading.Thread(target=read, daemon=True)
+        thread.start()
+        for _ in range(20_000):
+            blosc2.block_cache_stats()
+        before = reads[0]
+        until = time.monotonic() + 30
+        while reads[0] == before and time.monotonic() < until:
+            time.sleep(0.001)
+        stop.set()
+        thread.join(30)
+        assert reads[0] > before
 
 
 def test_blocks_of_a_server_are_cached() -> None:

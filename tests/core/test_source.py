@@ -25,6 +25,24 @@ def path(tmp_path: Path) -> str:
     return str(name)
 
 
+def of_buffer(path: str) -> Source:
+    return Source.of_buffer(Path(path).read_bytes(), path)
+
+
+@pytest.mark.parametrize("make", [Source.map, Source.open, of_buffer])
+@pytest.mark.parametrize(
+    ("offset", "length"),
+    [(0, len(DATA) + 1), (len(DATA), 1), (len(DATA) + 1, 0), (-1, 1), (0, -1), (5, 2**63 - 1), (2**63 - 1, 2**63 - 1),
+     (-(2**63), 5)],
+)  # fmt: skip
+def test_reads_outside_are_errors_that_name_the_offset(
+    make: Callable[[str], Source], offset: int, length: int, path: str
+) -> None:
+    with pytest.raises(FormatError) as caught:
+        make(path).read(offset, length)
+    assert (caught.value.path, caught.value.offset) == (path, offset)
+
+
 def test_appended_bytes_are_not_seen_and_a_cut_is_an_error(path: str) -> None:
     source = Source.open(path)
     with open(path, "ab") as file:
@@ -50,6 +68,15 @@ sys.kept = {opened}({str(path)!r})  # that module goes last
 """
     done = subprocess.run([sys.executable, "-W", "error", "-c", work], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="descriptors are listed in /proc")
+def test_programs_that_are_started_get_no_descriptor(path: str) -> None:
+    sources = Source.map(path), Source.open(path)
+    mine = [int(fd.name) for fd in Path("/proc/self/fd").iterdir() if fd.exists() and os.path.samefile(fd, path)]
+    assert mine
+    assert not any(map(os.get_inheritable, mine))
+    assert [source.read(0, 1) for source in sources] == [DATA[:1]] * 2
 
 
 # --------------------------------------------------------------------------- small files, read at once

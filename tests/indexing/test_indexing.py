@@ -189,3 +189,17 @@ def test_tensor_of_one_item_keeps_its_axis():
             return np.array([1])
 
     assert blosc2.arange(3)[Tensor()].tolist() == [1]
+
+
+def test_rows_of_any_length_are_copied() -> None:
+    """Short rows are copied by their length, each in a way of its own."""
+    items = np.random.default_rng(3).integers(0, 256, (6, 5, 300), np.uint8)
+    for length in range(1, 150):
+        # Blocks of `length` bytes a row, which are read whole, and of which a part is read and written.
+        array = blosc2.asarray(items, chunks=(6, 5, 300), blocks=(3, 5, length), cparams={"clevel": 1, "filters": []})
+        np.testing.assert_array_equal(array[...], items)
+        np.testing.assert_array_equal(array[1:5, 1:4, 1:299], items[1:5, 1:4, 1:299])
+        array[1:5, 2:4, 3:298] = items[1:5, 2:4, 3:298] ^ 255
+        changed = items.copy()
+        changed[1:5, 2:4, 3:298] ^= 255
+        np.testing.assert_array_equal(array[...], changed)
