@@ -17,6 +17,7 @@ import pytest
 
 import blosc2
 from blosc2 import SChunk, SpecialValue
+from blosc2._frames.changeable import FileHandle, MemoryHandle
 from blosc2.exceptions import FormatError
 
 # Header fields that make a version current: name -> bytes (FORMATS 1.1)
@@ -295,6 +296,18 @@ def test_a_handle_works_on_after_the_process_went_to_another_folder(
 
 
 # --------------------------------------------------------------------- in memory
+
+
+def test_an_update_of_an_older_version_is_refused(path: Path) -> None:
+    from blosc2._frames.update import FrameUpdate
+
+    array_file(path)
+    for handle in (blosc2.open(str(path), mode="a")._handle, blosc2.arange(3)._handle):
+        assert isinstance(handle, (FileHandle, MemoryHandle))
+        update = FrameUpdate(handle.frame)
+        handle.set_vlmeta({"a": b"\x01"})
+        with pytest.raises(RuntimeError, match="another thread"):
+            handle.publish(update)
 
 
 def test_memory_is_given_back_when_chunks_are_replaced_over_and_over(rng: np.random.Generator) -> None:
