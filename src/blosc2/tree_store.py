@@ -84,7 +84,7 @@ class TreeStore(DictStore):
         if options.mode != "r":
             table.groups = groups = Groups(backend, table.pending)
             table.followers.append(groups)
-        table.foreign = foreign = ForeignObjects(backend, table.pending, table.contents)
+        table.foreign = foreign = ForeignObjects(backend, table.pending, table.contents, verify=options.verify)
         table.followers.append(foreign)
 
     # ------------------------------------------------------------------ views
@@ -265,7 +265,7 @@ class TreeStore(DictStore):
         path = self._absolute_group(key)
         self._table.session.check_writable("make groups", path or "/")
         if path:
-            _stores.tree_changes.create_group(self._table, path)
+            _stores.tree_changes.create_group(_stores.acting(self._owner), path)
         return SubtreeView(self._owner, path) if path else self
 
     def _set(self, key: str, value: Any) -> None:
@@ -285,7 +285,7 @@ class TreeStore(DictStore):
         """
         old, new = self._absolute(old) or canonical_key(old), new_key(self._absolute(new) or new)
         self._table.session.check_writable("rename", old)
-        _stores.tree_changes.rename(self._table, old, new)
+        _stores.tree_changes.rename(_stores.acting(self._owner), old, new)
 
     def _delete(self, key: str) -> None:
         if _stores.remove_small(self, key):

@@ -264,3 +264,56 @@ def test_views_end_with_their_handle(tmp_path: Any) -> None:
     second.close()
     with blosc2.TreeStore(path, mode="r") as store:
         assert store["/g"].vlmeta["unit"] == "s"
+
+
+@pytest.mark.parametrize("suffix", [".b2z", ".b2d"])
+def test_each_places_values_by_its_own_threshold(tmp_path: Any, suffix: str) -> None:
+    path = tmp_path / f"tree{suffix}"
+    with blosc2.TreeStore(path, mode="w") as files, blosc2.TreeStore(path, mode="a", threshold=None) as embedded:
+        changes: list[Any] = [
+            lambda store, name: store.__setitem__(f"/{name}", np.arange(5)),
+            lambda store, name: store.write_many({f"/{name}/{n}": np.arange(3) for n in range(3)}),
+            lambda store, name: store.create_group(f"/{name}-group"),
+            lambda store, name: store.get_subtree(f"/{name}-attrs").vlmeta.update(unit="s"),
+            lambda store, name: store.update({f"/{name}-more": [1, 2]}),
+        ]
+        for number, change in enumerate(changes):
+            change(files, f"file-{number}")
+            change(embedded, f"value-{number}")
+            change(files, f"file-{number}-again")
+        with files.transaction():
+            files["/file-waits"] = [1]
+            embedded["/value-waits"] = [2]
+            files.rename("/file-waits", "/file-renamed")
+        files.flush()
+        assert all("/value" in key for key in files.estore)
+        assert not any("/value" in key for key in files.map_tree)
+        assert sum("/file" in key for key in files.map_tree) == 2 * 7 + 1
+
+
+def test_messages_name_a_path_that_leads_there(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first handle may have been given one relative to a folder that was left since."""
+    path = str(tmp_path / "tree.b2z")
+    monkeypatch.chdir(tmp_path)
+    with blosc2.TreeStore("tree.b2z", mode="w") as first:
+        first["/x"] = [1]
+        first.flush()
+        with blosc2.TreeStore(path, mode="a") as second:
+            monkeypatch.chdir("/")
+            assert path in repr(second)
+            assert "on disk" in repr(second)
+            assert second["/x"].urlpath == path
+            with pytest.raises(KeyError, match=r"/tree\.b2z: Key '/nope' not found"):
+                second["/nope"]
+
+
+def test_a_transaction_of_a_handle_that_was_closed_does_not_begin(first: Any, make: Maker) -> None:
+    second = again(make)
+    transaction = first.transaction()
+    first.close()
+    with pytest.raises(ClosedStoreError), transaction:
+        pass
+    second["/b"] = [1]
+    second.flush()
+    second.close()
+    assert make.values() == {"/a": [0, 1, 2], "/b": [1]}

@@ -200,3 +200,16 @@ def test_what_large_buffers_need_goes_with_their_compression(more: dict[str, Any
     before = limits.status("VmSize")
     assert len(blosc2.compress2(data, typesize=4, clevel=1, **more)) < data.nbytes
     assert limits.status("VmSize") - before < data.nbytes // 2
+
+
+@pytest.mark.parametrize("mmap_mode", [None, "r"])
+def test_a_closed_tree_that_was_counted_keeps_no_file_open(tmp_path: Path, mmap_mode: Any) -> None:
+    path = str(tmp_path / "tree.b2z")
+    with blosc2.TreeStore(path, mode="w") as store:
+        store["/g/x"] = np.arange(5)
+    before = descriptors(), mappings()
+    tree = blosc2.open(path, mode="r", mmap_mode=mmap_mode)
+    assert list(tree) == ["/g", "/g/x"]
+    assert len(tree) == 2
+    tree.close()
+    assert (descriptors(), mappings()) == before

@@ -511,3 +511,22 @@ def test_a_group_is_no_value(tmp_path: Path) -> None:
             with pytest.raises(TypeError, match="one by one"):
                 tree["/copy"] = value
         assert "/copy" not in tree
+
+
+@pytest.mark.parametrize("mode", ["r", "a"])
+def test_a_description_that_cannot_be_verified_describes_nothing(tmp_path: Path, mode: str) -> None:
+    path = tmp_path / "tables.b2z"
+    with blosc2.DictStore(path, mode="w") as store:
+        described = blosc2.SChunk(chunksize=80_000, data=np.random.default_rng(0).bytes(80_000))
+        described.vlmeta["kind"] = "ctable"
+        store["/t/_meta"], store["/t/_cols/c"], store["/o"] = described, np.arange(3), np.arange(3)
+    with blosc2.TreeStore(path, mode=mode, verify=True) as tree:
+        assert list(tree) == ["/o", "/t"]
+    with blosc2.DictStore(path, mode="r") as store:
+        window = store.member_window("/t/_meta")
+        assert window is not None
+    data = bytearray(path.read_bytes())
+    data[window[0] + window[1] // 2] ^= 255
+    path.write_bytes(data)
+    with blosc2.TreeStore(path, mode=mode, verify=True) as tree:
+        assert list(tree) == ["/o", "/t", "/t/_cols", "/t/_cols/c", "/t/_meta"]

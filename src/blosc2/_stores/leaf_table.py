@@ -56,7 +56,7 @@ class LeafTable:
     hidden_name : str or None
         The last segment of keys that are not shown, in a store that has groups.
     threshold : int or None
-        Values of fewer bytes are embedded.
+        Values of fewer bytes are embedded: that of the store that changes it, see `acting`.
     counted : tuple or None
         The listing whose groups and leaves were counted last, all of them, and their number.
     handles : list of weakref
@@ -158,7 +158,8 @@ class LeafTable:
                 handle._find_open_leaves()
 
     def forget_answers(self) -> None:
-        """No handle answers any more by what it knows of the keys."""
+        """Nobody answers any more by what is known of the keys."""
+        self.counted = None
         for one in self.handles:
             if (handle := one()) is not None:
                 handle._forget_answers()
@@ -210,6 +211,13 @@ class LeafTable:
 def table_of(store: Store) -> LeafTable:
     """The table that a store shows."""
     return store._table
+
+
+def acting(store: Store) -> LeafTable:
+    """The table that a store is about to change: from now on values are placed as this store was told."""
+    table = store._table
+    table.threshold = store._threshold
+    return table
 
 
 def group_of(store: Store) -> str:

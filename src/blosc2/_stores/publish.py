@@ -444,7 +444,7 @@ def detach(store: Store) -> bool:
     if not table.handles_beside(store):
         return False
     closed, session = copy(table), table.session
-    closed.handles, closed.session = [], Session()
+    closed.handles, closed.session, closed.counted = [], Session(), None
     closed.session.path, closed.session.mode, closed.session.lock = session.path, session.mode, session.lock
     closed.session.writer_lock = None
     closed.session.end()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from blosc2._core.io.sharing import Block, Hold
 from blosc2._core.leaves.store_state import Change
+from blosc2._stores.leaf_table import table_of
 from blosc2._stores.publish import flush, settle, show_published
 from blosc2.exceptions import FormatError, explain
 
@@ -190,7 +191,7 @@ class Transaction(Block):
         """Begin, and return the store itself."""
         table = self._table
         session = table.session
-        session.check_writable("begin a transaction")
+        table_of(self._store).session.check_writable("begin a transaction")  # it may have been closed alone
         try:
             if session.writing is not None:
                 self._held = Hold(session.writing)

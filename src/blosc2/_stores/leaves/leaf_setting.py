@@ -23,6 +23,7 @@ from blosc2._indexing import lossless
 from blosc2._options import absolute_path
 from blosc2._stores import pending
 from blosc2._stores.changes import put
+from blosc2._stores.leaf_table import acting
 from blosc2._stores.leaves import leaf_setting
 from blosc2._stores.transaction import AllOrNone
 from blosc2.exceptions import UnsupportedValueError
@@ -158,11 +159,10 @@ def remove_small(store: Store, key: object) -> bool:
 
 def set_leaf(store: Store, key: str, value: Any) -> None:
     """Give a key that is legal by itself a leaf, with the store's lock held."""
-    table = store._table
+    table = acting(store)
     session, pending = table.session, table.pending
     begun = session.begun + 1
     table.check_assignable(key)
-    table.threshold = store._threshold  # which is each handle's own
     is_large = type(value) is np.ndarray and value.nbytes > leaf_setting.LARGE and not value.dtype.hasobject
     if is_large and takes_chunks(table):
         plan = ArrayPlan(value.shape, value.dtype, store._encoding())

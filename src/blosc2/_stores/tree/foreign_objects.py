@@ -83,12 +83,15 @@ class ForeignObjects:
         Whether there may be any; None if not yet determined.
     """
 
-    __slots__ = ("_backend", "_contents", "_described", "_pending", "_published", "possible")
+    __slots__ = ("_backend", "_contents", "_described", "_pending", "_published", "_verify", "possible")
 
-    def __init__(self, backend: TieredBackend, pending: PendingChanges, contents: Contents) -> None:
+    def __init__(
+        self, backend: TieredBackend, pending: PendingChanges, contents: Contents, *, verify: bool | None = None
+    ) -> None:
         self._backend = backend
         self._pending = pending
         self._contents = contents
+        self._verify = verify
         # The registry of the version that is shown; None if it was not read.
         self._published: dict[str, Any] | None = None
         # Descriptions of the groups asked for so far; None for groups that are no objects.
@@ -143,7 +146,11 @@ class ForeignObjects:
             return None
         try:
             frame = self._contents.frame(key)
-            kind = None if frame is None else read_only(frame, key, None, None, "safe").vlmeta.get("kind")
+            if frame is None:
+                return None
+            if self._verify:
+                self._backend.verify(key, frame)
+            kind = read_only(frame, key, None, None, "safe", self._verify).vlmeta.get("kind")
         except (FormatError, UnsupportedKindError, UnsafeDeserializationError):
             return None  # what cannot be read describes nothing
         if isinstance(kind, bytes):
