@@ -231,7 +231,7 @@ class Machine(RuleBasedStateMachine):
         self.store.discard()
         self.now = dict(self.published)
         for key, leaf in self.leaves.items():
-            if leaf._handle._store is not None and key in self.now:
+            if leaf._handle.session is not None and key in self.now:
                 assert leaf[:].tolist() == self.now[key]
 
     @rule()
