@@ -101,15 +101,14 @@ class ForeignObjects:
     @property
     def registry(self) -> dict[str, Any]:
         """The objects that the store declares, by key."""
-        if self._pending.registry is not None:
-            return self._pending.registry
-        if self._published is None:
+        found = self._pending.registry  # once: another thread may publish it
+        if found is None:
+            found = self._published
+        if found is None:
             embedded = self._backend.embedded
-            if embedded is None or embedded.frame.vlmeta(REGISTRY) is None:
-                self._published = {}
-            else:
-                self._published = embedded.registry()
-        return self._published
+            is_none = embedded is None or embedded.frame.vlmeta(REGISTRY) is None
+            self._published = found = {} if embedded is None or is_none else embedded.registry()
+        return found
 
     def are_possible(self) -> bool:
         """Whether there may be objects of other packages. This costs little, and is mostly False."""
