@@ -35,6 +35,7 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlowFiles]:
     layout: dict[str, Any] = {"chunks": (48, 48, 48), "blocks": (16, 16, 16)}
     blosc2.asarray(volume(), urlpath=str(folder / "volume.b2nd"), **layout)
     blosc2.asarray(volume(), urlpath=str(folder / "two_chunks.b2nd"), chunks=(48, 96, 96), blocks=(16, 16, 16))
+    blosc2.asarray(volume(), urlpath=str(folder / "one_chunk.b2nd"), chunks=(96, 96, 96), blocks=(16, 16, 16))
     with blosc2.DictStore(str(folder / "volumes.b2z"), mode="w") as store:
         for n in range(4):
             store[f"/volume/{n}"] = blosc2.asarray(volume(n), **layout)
@@ -215,6 +216,21 @@ def test_a_large_read_asks_although_all_before_it_was_in_memory(slow: SlowFiles,
     assert np.array_equal(items, volume(1))
     assert told["most"] >= SEVERAL
     assert told["requests"]["read"] < 50  # of 216 blocks
+
+
+@MODES
+def test_a_large_chunk_is_asked_for_although_all_before_it_was_in_memory(
+    slow: SlowFiles, opened: Any, mmap_mode: Any
+) -> None:
+    array = opened("one_chunk.b2nd", mmap_mode=mmap_mode)
+    for _ in range(100):
+        array[:16, :16, :32]
+    count_at_a_time(slow)
+    chunk = array.schunk.decompress_chunk(0)
+    told = slow.tell()
+    assert chunk == array[:].reshape(6, 16, 6, 16, 6, 16).transpose(0, 2, 4, 1, 3, 5).tobytes()  # block after block
+    assert told["most"] >= SEVERAL
+    assert told["requests"]["read"] < 50
 
 
 # ---------------------------------------------------------------------- what is lost

@@ -3,7 +3,8 @@
 
 Three rules. Byte ranges are sorted, joined where little lies between them, and asked for all at once. How long the system
 takes for a request tells whether its bytes were in memory: when they were for 32 reads in a row, nothing is asked for 10 ms,
-and then it is looked at again; the first bytes that were not in memory end that. Where reads follow each other, or so many
+and then it is looked at again; the first bytes that were not in memory end that. Of a large read a page of its middle is
+tried even then: what was read before it may lie elsewhere, or was asked for ahead. Where reads follow each other, or so many
 whole leaves of a file were read that all are likely to be, the system reads on by itself, in larger pages, if it reads far; else
 as many bytes ahead are asked for as were read so far, between 256 KiB and 16 MiB.
 
@@ -35,6 +36,8 @@ cdef enum:
     # Reads in a row that found all bytes in memory, before reads go without asking, and for how many ms they do.
     LEAST_STREAK = 32
     UNASKED_MS = 10
+    # Bytes of a read that is tried although all before it was in memory.
+    TRIED = 1 << 17
     # Requests of one read for each that may be late, because the thread was interrupted. To wait for so few bytes takes no
     # longer than so many requests.
     MANY = 64
@@ -101,13 +104,16 @@ cdef inline bint is_due(AskState *state) noexcept nogil:
     return state != NULL and (B2_ASKS or state_get(&state.told) == ELSEWHERE) and coarse_ms() >= number_get(&state.until)
 
 
-cdef inline bint try_page(Source source, int64_t offset) noexcept nogil:
-    """Whether a page is not in memory: then reads ask again, though all was that the last ones asked for."""
-    if source.asking == NULL or source.far or offset < 0 or offset >= source.size or not ask_for(
-            source.fd, source.base, offset, min(<int64_t> PAGE, source.size - offset)):
+cdef inline bint is_missed(Source source, AskState *state, int64_t middle) noexcept nogil:
+    """Whether the page in the middle of a large read is not in memory: then reads ask again at once.
+
+    The beginning may be in memory: the system reads on behind a header.
+    """
+    if state == NULL or source.far or middle < 0 or middle >= source.size or not ask_for(
+            source.fd, source.base, middle, min(<int64_t> PAGE, source.size - middle)):
         return False
-    number_set(&source.asking.until, 0)
-    state_set(&source.asking.streak, 0)
+    number_set(&state.until, 0)
+    state_set(&state.streak, 0)
     return True
 
 
@@ -298,7 +304,7 @@ cdef inline void end_asking(Wanted *wanted, long reads) noexcept nogil:
 cdef inline void ask_range(Source source, int64_t offset, int64_t length) noexcept nogil:
     """Ask for one byte range, if now is the time."""
     cdef Wanted wanted
-    if is_due(source.asking):
+    if is_due(source.asking) or (length >= TRIED and is_missed(source, source.asking, offset + length // 2)):
         begin_asking(source, source.asking, &wanted)
         want(&wanted, offset, length)
         end_asking(&wanted, 1)

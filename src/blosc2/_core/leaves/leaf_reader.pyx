@@ -27,7 +27,7 @@ from blosc2._core.io.checksum cimport zip_checksum
 from blosc2._core.io.endian cimport u32, u64
 from blosc2._core.io.memory cimport prefetch, read_once, read_once_big
 from blosc2._core.io.readahead cimport (
-    LOCAL, PAGE, WHOLE_FRAME, Wanted, ask_near, begin_asking, end_asking, is_due, want, want_frame)
+    LOCAL, PAGE, WHOLE_FRAME, Wanted, ask_near, begin_asking, end_asking, is_due, is_missed, want, want_frame)
 from blosc2._core.io.source cimport Source
 from blosc2._core.io.steps cimport atomic_state, state_change, state_get, state_set
 from blosc2._core.keys.key_slots cimport is_far, is_near, lookup_far
@@ -355,6 +355,8 @@ cdef enum:
     AHEAD = 512
     # Leaves that count as another request.
     MANY = 16
+    # Leaves of a batch that is tried although all before it was in memory.
+    TRIED_LEAVES = 256
     # Bytes of leaves that are asked for before the first of them is read.
     MOST_ASKED = 64 << 20
     # Larger members are not read whole by one positional read.
@@ -601,7 +603,8 @@ cdef class LeafBatch:
         cdef Wanted wanted
         cdef int64_t size, asked = 0
         cdef Py_ssize_t i
-        if self.count < 2 or source.asking == NULL or not is_due(source.asking + 1):
+        if self.count < 2 or source.asking == NULL or not (is_due(source.asking + 1) or (
+                self.count >= TRIED_LEAVES and is_missed(source, source.asking + 1, self.headers[self.count // 2]))):
             return
         with nogil:
             begin_asking(source, source.asking + 1, &wanted)

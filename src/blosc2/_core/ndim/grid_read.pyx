@@ -25,12 +25,12 @@ from blosc2._core.codec.shared_blocks cimport (
 from blosc2._core.codec.thread_pool cimport Job, WorkerGroup, acquire_group, release_group, run_in_group, worth_threads
 from blosc2._core.frame.frame cimport (
     LARGE_BLOCK, ChunkChecksum, ChunkTable, Frame, check_chunk_checksums, chunk_checksums, find_blocks, is_most,
-    is_wanted_whole, note_checksum, part_block, stays_with_gil, want_beginning, want_block, want_chunk)
+    is_wanted_whole, note_checksum, part_block, reach, stays_with_gil, want_beginning, want_block, want_chunk)
 from blosc2._core.io.checksum cimport checksum, copy_and_checksum, joined, zip_checksum, zip_joined
 from blosc2._core.io.memory cimport FRESH_LEAST, FRESH_MOST, bring_pages, is_fresh, prefetch, prefetch_starts
 from blosc2._core.io.endian cimport u32
 from blosc2._core.io.readahead cimport (
-    AHEAD_BYTES, PAGE, Wanted, begin_asking, end_asking, is_cold, is_due, send_early, send_requests, try_page)
+    AHEAD_BYTES, PAGE, TRIED, Wanted, begin_asking, end_asking, is_cold, is_due, is_missed, send_early, send_requests)
 from blosc2._core.io.steps cimport counter_next, number_get, number_set, state_change, state_get, state_set
 from blosc2._core.ndim.geometry cimport (
     MAX_DIM, REVERSED, Axis, Box, Geometry, Grid, Operation, Touched, clip_to_block, clip_to_chunk, copy_items, covers,
@@ -914,8 +914,7 @@ cdef inline bint unshuffles_less(const Grid *g, const Axis *axes, const Box *par
 # 1. Sort, join, ask once. What lies where is known in two steps: where chunks lie from the table of offsets, and where their
 #    blocks lie from their own first bytes. Each step asks for all that it knows, so that a read waits twice, however many
 #    blocks it needs. It is done for a batch of parts at a time; when the first of a batch is begun, the next is asked for.
-# 2. Stop asking when bytes are in memory anyway: `is_due` of readahead.pxd, which says how that is noticed. Of a large read
-#    a page is tried even then: what was read before it may lie elsewhere, or was asked for ahead.
+# 2. Stop asking when bytes are in memory anyway: `is_due` and `is_missed` of readahead.pxd, which says how that is noticed.
 # 3. Look again now and then, and where most bytes were not in memory, ask for what later reads need as well (`want_heads`).
 #
 # One thread asks at a time: `busy` guards how far was asked, and how large a batch is. All threads look at `resume` before
@@ -925,9 +924,8 @@ cdef inline bint unshuffles_less(const Grid *g, const Axis *axes, const Box *par
 cdef enum:
     # Stored bytes of an array of which nothing is worth asking for.
     FEW_BYTES = 16384
-    # Parts of a plan that is not looked at any further where bytes are in memory anyway, unless it needs so many bytes.
+    # Parts of a plan that is not looked at any further where bytes are in memory anyway, unless it needs many bytes.
     FEW_PARTS = 16
-    TRIED = 1 << 17
     # The first bytes of all chunks are asked for with blocks that have so many times their bytes.
     HEADS_PART = 8
 
@@ -973,18 +971,17 @@ cdef inline int64_t same_chunk(Read self, int64_t i, int64_t stop, Reader *r, in
     return i
 
 
-cdef inline bint is_missed(Read self, int64_t first, int64_t stop) noexcept nogil:
-    """Whether the middle of a large read is not in memory, though all was that the last reads needed.
-
-    Its beginning may be: the system reads on behind the header.
-    """
+cdef inline bint misses(Read self, int64_t first, int64_t stop) noexcept nogil:
+    """Whether the middle of the parts is not in memory, if they need many bytes."""
     cdef Reader r
     cdef int64_t touched
     if stored_nbytes(self) < TRIED:
         return False
     r.begin, r.end = 0, 0
     same_chunk(self, first + (stop - first) // 2, stop, &r, &touched)
-    return touched > 0 and try_page(self.frame.source, self.frame.chunks_start + self.frame.entry(r.nchunk))
+    return touched > 0 and is_missed(
+        self.frame.source, self.frame.source.asking,
+        self.frame.chunks_start + self.frame.entry(r.nchunk) + reach(self.frame, r.nchunk) // 2)
 
 
 cdef inline void ask(Read self, DecodeContext *context) noexcept nogil:
@@ -997,7 +994,7 @@ cdef inline void ask(Read self, DecodeContext *context) noexcept nogil:
     first = self.ahead.asked
     number_set(&self.ahead.resume, first if first < stop else INT64_MAX)
     self.ahead.asked = stop = min(first + self.ahead.batch, stop)
-    if first < stop and (is_due(self.frame.source.asking) or is_missed(self, first, stop)):
+    if first < stop and (is_due(self.frame.source.asking) or misses(self, first, stop)):
         ask_for(self, context, first, stop)
     state_set(&self.ahead.busy, 0)
 
