@@ -29,18 +29,20 @@ ASKED: Final = 64
 MOST_AHEAD: Final = 256
 
 
-def ask_for_leaves(store: Store, names: list[str], *, heads: bool = False) -> None:
+def ask_for_leaves(store: Store, names: list[str], *, heads: bool = False) -> bool:
     """Ask for leaves of an archive that are opened next: for small ones as a whole, for both ends of others.
 
-    With `heads` for both ends of all.
-    Nothing where the last bytes that were needed were in memory, or where the leaves are not all members.
+    With `heads` for both ends of all. Returns False, and asks for nothing, where the last bytes that were needed were
+    in memory, or where the leaves are not all members.
     """
     members = store._table.backend.members
     if members is None or len(names) < 2 or not members.source.awaits_leaves():
-        return
+        return False
     batch = store._batch(names, 1)
-    if batch is not None:
-        batch.ask(heads)
+    if batch is None:
+        return False
+    batch.ask(heads)
+    return True
 
 
 def ask_for_heads(store: Store, items: list[Any]) -> None:
@@ -59,8 +61,9 @@ def _asked(store: Store) -> Iterator[list[str]]:
     for names in store._key_batches():
         asked = 0
         for start in range(0, len(names), ASKED):
-            while asked <= min(start + min(opened, MOST_AHEAD), len(names) - 1):
-                ask_for_leaves(store, names[asked : asked + ASKED])
+            asked = max(asked, start)
+            last = min(start + min(opened, MOST_AHEAD), len(names) - 1)
+            while asked <= last and ask_for_leaves(store, names[asked : asked + ASKED]):
                 asked += ASKED
             opened += ASKED
             yield names[start : start + ASKED]
