@@ -28,15 +28,16 @@ def descendants(table: LeafTable, path: str) -> Iterator[list[str]]:
 
 def count_below(table: LeafTable, path: str) -> int:
     """How many groups and leaves `descendants` gives."""
-    if table.foreign.are_possible():
-        return sum(map(len, descendants(table, path)))
     listing = table.contents.listing()
     counted = table.counted
-    if path or counted is None or counted[0] is not listing:
-        counted = listing, listing.tree_count(path or "/", ATTRIBUTES)
-        if not path:
-            table.counted = counted
-    return counted[1]
+    if not path and counted is not None and counted[0] is listing:
+        return counted[1]
+    if table.foreign.keys():
+        return sum(map(len, descendants(table, path)))
+    count: int = listing.tree_count(path or "/", ATTRIBUTES)
+    if not path:
+        table.counted = listing, count
+    return count
 
 
 def children(table: LeafTable, path: str, most: int = -1) -> tuple[list[str], list[str]]:
