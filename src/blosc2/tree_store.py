@@ -265,7 +265,8 @@ class TreeStore(DictStore):
         path = self._absolute_group(key)
         self._table.session.check_writable("make groups", path or "/")
         if path:
-            _stores.tree_changes.create_group(_stores.acting(self._owner), path)
+            with self._table.lock:
+                _stores.tree_changes.create_group(_stores.table_to_change(self._owner), path)
         return SubtreeView(self._owner, path) if path else self
 
     def _set(self, key: str, value: Any) -> None:
@@ -285,14 +286,16 @@ class TreeStore(DictStore):
         """
         old, new = self._absolute(old) or canonical_key(old), new_key(self._absolute(new) or new)
         self._table.session.check_writable("rename", old)
-        _stores.tree_changes.rename(_stores.acting(self._owner), old, new)
+        with self._table.lock:
+            _stores.tree_changes.rename(_stores.table_to_change(self._owner), old, new)
 
     def _delete(self, key: str) -> None:
         if _stores.remove_small(self, key):
             return
         path = self._absolute(key)
         self._table.session.check_writable("delete items", path or key)
-        _stores.tree_changes.delete(self._table, path, path if self._prefix else key)
+        with self._table.lock:
+            _stores.tree_changes.delete(self._table, path, path if self._prefix else key)
 
     def clear(self) -> None:
         """Delete all groups, leaves and attributes."""

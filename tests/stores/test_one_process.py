@@ -305,6 +305,9 @@ def test_messages_name_a_path_that_leads_there(tmp_path: Any, monkeypatch: pytes
             assert second["/x"].urlpath == path
             with pytest.raises(KeyError, match=r"/tree\.b2z: Key '/nope' not found"):
                 second["/nope"]
+        with pytest.raises(ClosedStoreError) as caught:
+            second["/x"]
+        assert path in str(caught.value)
 
 
 def test_a_transaction_of_a_handle_that_was_closed_does_not_begin(first: Any, make: Maker) -> None:

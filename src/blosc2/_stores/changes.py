@@ -1,6 +1,6 @@
 """Changing the keys of a store: each change is pending until it is published.
 
-These functions take canonical keys. All but `rename_leaf` are called with the store's lock held.
+These functions take canonical keys, and are called with the lock of the table held.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def remove_at_once(table: LeafTable, key: str) -> None:
 
 def rename_leaf(table: LeafTable, old: str, new: str) -> None:
     """Give a leaf a key that is free."""
-    with table.lock, Change(table.session):
+    with Change(table.session):
         if not table.contents.has(old):
             raise table.missing_key(old)
         if old != new:

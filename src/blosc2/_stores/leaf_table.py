@@ -56,7 +56,7 @@ class LeafTable:
     hidden_name : str or None
         The last segment of keys that are not shown, in a store that has groups.
     threshold : int or None
-        Values of fewer bytes are embedded: that of the store that changes it, see `acting`.
+        Values of fewer bytes are embedded: that of the store that changes it, see `table_to_change`.
     counted : tuple or None
         The listing whose groups and leaves were counted last, all of them, and their number.
     handles : list of weakref
@@ -213,8 +213,8 @@ def table_of(store: Store) -> LeafTable:
     return store._table
 
 
-def acting(store: Store) -> LeafTable:
-    """The table that a store is about to change: from now on values are placed as this store was told."""
+def table_to_change(store: Store) -> LeafTable:
+    """The table that a store changes now: values are placed as this store was told. With the lock of the table held."""
     table = store._table
     table.threshold = store._threshold
     return table

@@ -102,7 +102,7 @@ class Store(LeafAccess, MutableMapping[str, Any]):
             self._verify, self._deserialize = options.verify, options.deserialize
             self._table = table
             table.handles = [*(one for one in table.handles if one() is not None), ref(self)]
-            table.path = path  # the older one may be relative to a folder that was left since
+            table.path = table.session.path = path  # the older one may be relative to a folder that was left since
             self._find_open_leaves()
         _stores.note_writable(self)
         return True
@@ -347,7 +347,8 @@ class Store(LeafAccess, MutableMapping[str, Any]):
         """
         old, new = self._absolute(old), new_key(self._absolute(new) if self._prefix else new)
         self._table.session.check_writable("rename", old)
-        _stores.changes.rename_leaf(_stores.acting(self), old, new)
+        with self._table.lock:
+            _stores.changes.rename_leaf(_stores.table_to_change(self), old, new)
 
     def transaction(self) -> Transaction:
         """Publish all changes of a ``with`` block at once, or none of them if it raises.

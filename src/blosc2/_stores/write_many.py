@@ -17,7 +17,7 @@ from blosc2 import _backends, _stores
 from blosc2._backends import MEMORY_LIMIT, ByteRange, filed_as
 from blosc2._core.io.sharing import Block
 from blosc2._core.leaves.store_state import Change
-from blosc2._stores.leaf_table import acting, group_of, table_of
+from blosc2._stores.leaf_table import group_of, table_of, table_to_change
 from blosc2._stores.pending import is_in_memory
 from blosc2._stores.publish import Publication, flush, load, load_if_behind
 from blosc2.exceptions import name_file
@@ -353,7 +353,7 @@ class _Many(Block):
 def _write_few(store: DictStore, leaves: list[Framed], progress: Progress) -> int:
     """Publish leaves in a transaction."""
     with store.transaction():
-        table = acting(store)
+        table = table_to_change(store)
         for key, _, (suffix, description, frame) in leaves:
             made = _stores.new_frame(frame, suffix, description) if isinstance(frame, bytes) else frame
             _stores.changes.put(table, key, made)

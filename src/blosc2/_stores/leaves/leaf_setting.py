@@ -23,7 +23,7 @@ from blosc2._indexing import lossless
 from blosc2._options import absolute_path
 from blosc2._stores import pending
 from blosc2._stores.changes import put
-from blosc2._stores.leaf_table import acting
+from blosc2._stores.leaf_table import table_to_change
 from blosc2._stores.leaves import leaf_setting
 from blosc2._stores.transaction import AllOrNone
 from blosc2.exceptions import UnsupportedValueError
@@ -159,7 +159,7 @@ def remove_small(store: Store, key: object) -> bool:
 
 def set_leaf(store: Store, key: str, value: Any) -> None:
     """Give a key that is legal by itself a leaf, with the store's lock held."""
-    table = acting(store)
+    table = table_to_change(store)
     session, pending = table.session, table.pending
     begun = session.begun + 1
     table.check_assignable(key)

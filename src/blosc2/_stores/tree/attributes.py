@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from blosc2._core.leaves.store_state import Change
 from blosc2._frames import text_name, which_has
 from blosc2._stores.changes import put, remove
-from blosc2._stores.leaf_table import acting
+from blosc2._stores.leaf_table import table_to_change
 from blosc2._stores.leaves.leaf_setting import metadata_frame
 from blosc2._stores.transaction import AllOrNone
 from blosc2._stores.tree.foreign_objects import ATTRIBUTES
@@ -59,8 +59,9 @@ class GroupAttributes(MutableMapping[str, Any]):
 
     def _set(self, values: Mapping[str, Any]) -> None:
         """Set entries of the hidden leaf, and make the leaf if there is none."""
-        table, key = acting(self._store), self._key
+        table, key = self._store._table, self._key
         with table.lock:
+            table_to_change(self._store)
             check_not_inside(table, key)
             with Change(table.session):
                 if not table.contents.has(key):

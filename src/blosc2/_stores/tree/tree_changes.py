@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def create_group(table: LeafTable, path: str) -> None:
     """Make a group without leaves."""
-    with table.lock, Change(table.session):
+    with Change(table.session):
         check_new_group(table, path)
         if table.foreign.at(path) is not None:
             raise ValueError(f"Key {path!r} is an object of another kind; delete it first")
@@ -35,7 +35,7 @@ def create_group(table: LeafTable, path: str) -> None:
 
 def rename(table: LeafTable, old: str, new: str) -> None:
     """Give a leaf, or a group with everything below it, a key that is free."""
-    with table.lock, Change(table.session):
+    with Change(table.session):
         check_not_inside(table, old)
         is_leaf = table.contents.has(old) and not old.endswith(HIDDEN)
         if not is_leaf and not table.has_group(old) and table.foreign.at(old) is None:
@@ -57,7 +57,7 @@ def rename(table: LeafTable, old: str, new: str) -> None:
 
 def delete(table: LeafTable, path: str, key: str) -> None:
     """Delete a leaf, or a group with everything below it; `key` is the path as the caller gave it."""
-    with table.lock, Change(table.session):
+    with Change(table.session):
         if path:
             check_not_inside(table, path)
         is_leaf = bool(path) and not path.endswith(HIDDEN) and table.contents.has(path)
