@@ -173,7 +173,7 @@ class NDArray(ReadableArray):
                 return start
             new = _arrays.resized_geometry(geometry, (start + len(items), *geometry.shape[1:]))
             update = _frames.FrameUpdate(frame)
-            _arrays.resize_update(handle, update, new)
+            _arrays.resize_update(handle, update, new, filled=True)
             if items.size:
                 end: Any = _indexing.basic_selection(slice(start, None), new.shape)
                 update.replace_all(_indexing.write_box((new, dtype, frame), handle, end, items))

@@ -204,6 +204,8 @@ class Dying(b2t.Samples):
         return super()._read(epochs, places, nthreads)
 
 
+# PyTorch raises the error in a signal handler: what the main thread is just opening, such as a socket, stays open.
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("kind", [*(["fork"] if FORKS else []), "spawn"])
 def test_a_worker_that_dies(path: str, kind: str) -> None:
     loader = b2t.Loader(Dying(path, ["scan"]), 1, workers=2, kind=kind)

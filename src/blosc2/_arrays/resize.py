@@ -1,7 +1,7 @@
 """Resizing: which chunks stay, which numbers they get, and what new items read.
 
-Padding is never shown, so its contents are not known: a shrunk array, or another program, may have left items there. If
-an axis grows into the padding of chunks, they are compressed again with zeros there.
+Padding is never shown, so its contents are not known: a shrunk array, or another program, may have left items there.
+Where an axis grows into the padding of chunks, they are compressed again if that is not zeros.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def rows_to_append(items: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.nd
     return contiguous(rows)
 
 
-def resize_update(handle: FrameHandle, update: FrameUpdate, new: Geometry) -> bool:
-    """Give an update of the current frame another geometry. New items read as zeros.
+def resize_update(handle: FrameHandle, update: FrameUpdate, new: Geometry, *, filled: bool = False) -> bool:
+    """Give an update of the current frame another geometry. New items read as zeros, unless all of them are `filled`.
 
     It returns whether chunks that stay get another number, so that the frame has to be written anew.
     """
@@ -73,10 +73,10 @@ def resize_update(handle: FrameHandle, update: FrameUpdate, new: Geometry) -> bo
         )
     update.require_table(old.nchunks)
     check_table(new.nchunks, update.frame.file_size)
-    if old.size and new.size:
+    if old.size and new.size and not filled:
         for nchunk in _chunks_with_padding_to_show(old, new):
             offset = int(update.offsets[nchunk])
-            if offset not in (ZERO_OFFSET, UNINIT_OFFSET):
+            if offset not in (ZERO_OFFSET, UNINIT_OFFSET) and _has_padding(handle, old, new, dtype, nchunk):
                 update.replace(nchunk, _with_zero_padding(handle, old, dtype, nchunk))
     renumbered = _keep_chunks(update, _grid(old), _grid(new))
     update.sizes = np.full(new.nchunks, new.chunk_nbytes, np.int64)
@@ -135,6 +135,28 @@ def _chunks_with_padding_to_show(old: Geometry, new: Geometry) -> list[int]:
     for axis, (length, chunk) in enumerate(zip(new.shape, old.chunks, strict=True)):
         chosen[(slice(None),) * axis + (slice(-(-length // chunk), None),)] = False
     return [int(number) for number in np.flatnonzero(chosen)]
+
+
+def _has_padding(handle: FrameHandle, old: Geometry, new: Geometry, dtype: np.dtype[Any], nchunk: int) -> bool:
+    """Whether anything but zeros lies in the padding of a chunk that a new shape shows."""
+    frame = handle.frame
+    first = [int(n) * chunk for n, chunk in zip(np.unravel_index(nchunk, old.grid), old.chunks, strict=True)]
+    last = [min(at + chunk, length) for at, chunk, length in zip(first, old.chunks, new.shape, strict=True)]
+    # With the padding as items, the chunks have the same numbers.
+    padded = Geometry(
+        [n * chunk for n, chunk in zip(old.grid, old.chunks, strict=True)], old.chunks, old.blocks, old.itemsize
+    )
+    for axis, length in enumerate(old.shape):
+        starts = first.copy()
+        starts[axis] = length
+        if first[axis] < length < last[axis]:
+            items = np.empty([stop - start for start, stop in zip(starts, last, strict=True)], dtype)
+            operation = Read(frame, padded, starts, (1,) * old.ndim, items.shape, items)
+            operation.run()
+            operation.finish()
+            if items.view(np.uint8).any():
+                return True
+    return False
 
 
 def _with_zero_padding(handle: FrameHandle, geometry: Geometry, dtype: np.dtype[Any], nchunk: int) -> bytes | int:

@@ -5,12 +5,17 @@ cimport numpy as cnp
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memset
+from libc.string cimport memcmp, memcpy, memset
 
 from blosc2._core.io.checksum cimport checksum
+from blosc2._core.io.endian cimport put32
 from blosc2._core.io.steps cimport counter_next
-from blosc2._core.codec.codec cimport BlocksJob, BlockThreads, DecodeContext, Encoder, RunBlocks, reserve_scratch
-from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, NO_MEMORY
+from blosc2._core.codec.codec cimport (
+    BlocksJob, BlockThreads, DecodeContext, Encoder, RunBlocks, decode_block, reserve_scratch)
+from blosc2._core.codec.chunk cimport (
+    BAD_ROOM, CHUNK_HEADER, CHUNK_OK, KIND_REGULAR, KIND_ZERO, NO_MEMORY, Chunk, block_start,
+    filter_keeps_run, inspect, is_split)
+from blosc2._core.frame.frame cimport open_asked
 from blosc2._core.codec.thread_pool cimport (
     Job, WorkerGroup, acquire_group, await_gil, finish, offer_gil, release_group, start)
 from blosc2._core.ndim.geometry cimport (
@@ -113,6 +118,68 @@ cdef class StoredChunk:
         PyBuffer_FillInfo(view, self, self.data, self.size, 1, flags)
 
 
+cdef inline bint _stand_alone(const Chunk *chunk, const Grid *g) noexcept nogil:
+    """Whether a chunk of an array has blocks that can be copied one by one."""
+    return (chunk.kind == KIND_REGULAR and not chunk.whole and not chunk.needs_geometry
+            and chunk.nbytes == g.chunk_nbytes and chunk.blocksize == g.block_nbytes)
+
+
+cdef bint _in_order(const Chunk *chunk) noexcept nogil:
+    """Whether the blocks of a chunk lie one behind the other, behind the table of their starts."""
+    cdef int32_t i, start, end = CHUNK_HEADER + 4 * chunk.nblocks
+    for i in range(chunk.nblocks):
+        start = block_start(chunk, i)
+        if start < end:
+            return False
+        end = start + 1
+    return end <= chunk.cbytes
+
+
+cdef int _keep_blocks(const Chunk *old, const uint8_t *data, int32_t first, int32_t stop, uint8_t *stored,
+                      int32_t *position, int32_t room) noexcept nogil:
+    """Copy blocks that stay; a status if there is no room for them. The table of `old` becomes that of the new chunk."""
+    cdef int32_t start = block_start(old, first)
+    cdef int32_t size = (block_start(old, stop) if stop < old.nblocks else old.cbytes) - start
+    cdef int32_t i
+    if size > room - position[0]:
+        return BAD_ROOM
+    memcpy(stored + position[0], data + start, size)
+    for i in range(first, stop):
+        put32(stored + CHUNK_HEADER + 4 * i, block_start(old, i) + position[0] - start)
+    position[0] += size
+    return CHUNK_OK
+
+
+cdef bint _put_block(const Chunk *old, int32_t block, const uint8_t *encoded, int32_t size, uint8_t *stored,
+                     int32_t *position, int32_t room) noexcept nogil:
+    """Add a block that was compressed alone; False if it cannot be read as part of the chunk, or there is no room for it."""
+    cdef Chunk made
+    cdef int32_t start, i
+    if inspect(encoded, size, &made):
+        return False
+    if made.kind == KIND_ZERO:
+        for i in range(6):
+            if not filter_keeps_run(old.data[16 + i], old.data[24 + i], 0):
+                return False
+        size = 4 * old.typesize if is_split(old, old.blocksize) else 4
+        if size > room - position[0]:
+            return False
+        memset(stored + position[0], 0, size)
+    else:
+        # Without gain it was stored as it is, which is for whole chunks.
+        if (made.kind != KIND_REGULAR or memcmp(encoded, old.data, 4) or memcmp(encoded + 16, old.data + 16, 16)
+                or made.blocksize != old.blocksize):
+            return False
+        start = block_start(&made, 0)
+        size -= start
+        if size > room - position[0]:
+            return False
+        memcpy(stored + position[0], encoded + start, size)
+    put32(stored + CHUNK_HEADER + 4 * block, position[0])
+    position[0] += size
+    return True
+
+
 cdef class Write(Operation):
     """Compress the chunks that a selection touches, with new items from a NumPy array.
 
@@ -203,18 +270,25 @@ cdef class Write(Operation):
         return 0
 
     cdef Encoder encoder(self):
+        return self.encoder_for(1)
+
+    cdef Encoder encoder_for(self, int threads):
+        """What chunks are compressed with, whose blocks so many threads share; and blocks alone, where others stay."""
         cdef Encoder encoder = Encoder(self.encoding, self.plugin)
-        encoder.prepare(<int32_t> self.geometry.c.chunk_nbytes)
+        encoder.prepare(<int32_t> self.geometry.c.chunk_nbytes, threads)
+        if self.frame is not None and self.plugin is None and self.geometry.c.chunk_nbytes > self.geometry.c.block_nbytes:
+            encoder.of_block = Encoder(self.encoding)
+            encoder.of_block.prepare(<int32_t> self.geometry.c.block_nbytes)
         return encoder
 
     cdef int run_by_blocks(self, int threads) except -1:
         """Work until nothing is left, one chunk after the other, whose blocks threads share; releases the GIL."""
         cdef WorkerGroup group
         cdef BlockThreads helpers
-        cdef Encoder encoder = Encoder(self.encoding, self.plugin)
+        cdef Encoder encoder
         try:
             acquire_group(&group, threads - 1, NULL, <Job> _do_jobs, <int32_t> self.geometry.c.block_nbytes)
-            encoder.prepare(<int32_t> self.geometry.c.chunk_nbytes, group.count + 1)
+            encoder = self.encoder_for(group.count + 1)
             helpers.run, helpers.helpers = <RunBlocks> _run_blocks, <void *> &group
             self.helpers = &helpers if group.count else NULL
             with nogil:
@@ -288,17 +362,20 @@ cdef class Write(Operation):
             if self.by_points:
                 status = self.collect_points(context, nchunk, &box, begin, end, &collected)
             else:
-                status = self.collect(context, nchunk, &box, &collected)
-            if status == CHUNK_OK:
+                status = CHUNK_OK
+                if encoder.of_block is not None:
+                    status = self.replace_blocks(context, encoder, nchunk, &box, result)
+                if status == CHUNK_OK and not result.size:
+                    status = self.collect(context, nchunk, &box, &collected)
+            if status == CHUNK_OK and not result.size:
                 result.size = encoder.encode(
                     collected, self.slots.data + (task - self.first_result) * self.slot(), nbytes + CHUNK_HEADER,
                     self.helpers)
                 status = CHUNK_OK
                 if result.size < 0:
                     status = NO_MEMORY if result.size == NO_MEMORY else ENCODING_FAILED + result.size
-                if self.summed and result.size > 0:
-                    result.sum = checksum(
-                        0, self.slots.data + (task - self.first_result) * self.slot(), result.size)
+            if self.summed and result.size > 0:
+                result.sum = checksum(0, self.slots.data + (task - self.first_result) * self.slot(), result.size)
             if status:
                 result.size = 0
                 self.note_failure(status, nchunk)
@@ -314,6 +391,89 @@ cdef class Write(Operation):
         frame = self.frame
         raise encoding_error(status, f"chunk {self.failed}", path=None if frame is None else frame.source.path,
                              key=None if frame is None else frame.key)
+
+    cdef int replace_blocks(
+        self, DecodeContext *context, Encoder encoder, int64_t nchunk, const Box *box, Result *result
+    ) noexcept nogil:
+        """Make a chunk of its stored blocks, and new ones in place of the few that get new items.
+
+        Without a result, the whole chunk is to be compressed: it is touched in most blocks, or new ones cannot stand beside
+        its blocks.
+        """
+        cdef Grid *g = &self.geometry.c
+        cdef Chunk chunk, own
+        cdef Touched touched
+        cdef int64_t i, nblock = 0
+        cdef int32_t block = 0, table, position, size
+        cdef int32_t room = <int32_t> self.slot()
+        cdef uint8_t *stored = self.slots.data + (result - self.results) * self.slot()
+        cdef uint8_t *items
+        cdef int status
+        touch(g, self.axes, box, &touched)
+        # Of an array that grows, the frame may not have the chunk yet.
+        if 2 * touched.count > g.chunk_nbytes // g.block_nbytes or nchunk >= self.frame.chunk_count:
+            return CHUNK_OK
+        status = open_asked(self.frame, nchunk, context, &chunk, g.chunk_nbytes)
+        if status or not _stand_alone(&chunk, g):
+            return status
+        status = self.frame.load_and_check(nchunk, context, &chunk)
+        if status:
+            return status
+        # Blocks are copied by a table of our own, whatever becomes of the file meanwhile.
+        position = table = CHUNK_HEADER + 4 * chunk.nblocks
+        memcpy(stored, chunk.data, table)
+        if inspect(stored, chunk.cbytes, &own) or not _stand_alone(&own, g) or not _in_order(&own):
+            return CHUNK_OK
+        items = reserve_scratch(context, 2 * g.block_nbytes + CHUNK_HEADER)
+        if items == NULL:
+            return NO_MEMORY
+        for i in range(touched.count + 1):
+            if i == touched.count:
+                nblock = own.nblocks
+            else:
+                status = self.collect_block(context, &chunk, box, &touched, i, &nblock, items)
+                if status:
+                    return status
+                if nblock < 0:
+                    continue
+            if nblock > block:
+                status = _keep_blocks(&own, chunk.data, block, <int32_t> nblock, stored, &position, room)
+                if status:
+                    return CHUNK_OK
+            if nblock == own.nblocks:
+                break
+            size = encoder.of_block.encode(items, items + g.block_nbytes, <int32_t> g.block_nbytes + CHUNK_HEADER)
+            if size <= 0:
+                return NO_MEMORY if size == NO_MEMORY else ENCODING_FAILED + size
+            if not _put_block(&own, <int32_t> nblock, items + g.block_nbytes, size, stored, &position, room):
+                return CHUNK_OK
+            block = <int32_t> nblock + 1
+        put32(stored + 12, position)
+        result.size = position
+        return CHUNK_OK
+
+    cdef int collect_block(self, DecodeContext *context, Chunk *chunk, const Box *box, const Touched *touched, int64_t i,
+                           int64_t *nblock, uint8_t *items) noexcept nogil:
+        """The items of the `i`-th block that a box touches, with new ones among them; number -1 if it gets none."""
+        cdef Grid *g = &self.geometry.c
+        cdef Box part
+        cdef int64_t strides[MAX_DIM]
+        cdef int64_t to_strides[MAX_DIM]
+        cdef int64_t offset
+        cdef int status, d
+        if not clip_to_block(g, self.axes, box, touched, i, nblock, &part, &offset):
+            nblock[0] = -1
+            return CHUNK_OK
+        if not covers(g, &part, g.blocks):
+            status = decode_block(context, chunk, <int32_t> nblock[0], items)
+            if status:
+                return status
+        for d in range(g.ndim):
+            strides[d] = self.axes[d].stride
+            to_strides[d] = g.item_strides[d] * self.axes[d].step
+        copy_items(items + offset, to_strides, first_item(g, self.axes, self.data, &part), strides, part.count, g.ndim,
+                   g.itemsize)
+        return CHUNK_OK
 
     cdef int collect_points(self, DecodeContext *context, int64_t nchunk, const Box *box, int64_t begin, int64_t end,
                            const uint8_t **collected) noexcept nogil:
