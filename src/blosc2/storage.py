@@ -245,9 +245,10 @@ class Storage(_Parameters):
     meta : dict, optional
         Metalayers, fixed at creation.
     durable : bool
-        Whether creating the file, and each change of it, waits for the disk. False is faster and safe if the process
-        dies, but a power cut may lose the last changes, or damage the file; `NDArray.flush` waits at any time.
-        Directories (``contiguous=False``) always wait.
+        Whether creating the file, and each change of it, waits for the disk. By default `NDArray.flush` and the end of
+        a `NDArray.transaction` do: a process that dies loses nothing, but a power cut may take the changes since then,
+        or leave a file that is refused until `salvage` gives back what was flushed. Directories (``contiguous=False``)
+        always wait.
 
     Raises
     ------
@@ -262,7 +263,7 @@ class Storage(_Parameters):
     initial_mapping_size: int | None = None
     locking: bool = False
     meta: dict[str, Any] | None = None
-    durable: bool = True
+    durable: bool = False
 
     def __post_init__(self) -> None:
         self.urlpath = None if self.urlpath is None else local_path(self.urlpath)

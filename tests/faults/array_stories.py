@@ -2,27 +2,63 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import blosc2
 from blosc2._frames import Growth
-from faults.scenarios import Kind, Play, Step, Value, noise, value_of
+from faults.scenarios import ABSENT, Kind, Play, Publication, Step, Value, Version, noise, value_of
+
+
+#: Marks what is salvaged of a list without entries that are damaged, as the report says.
+LEFT_OUT: dict[str, Value] = {"left out": ("", (), b"", "")}
 
 
 # ---------------------------------------------------------------------------------------------------------- arrays
 @dataclass
 class ArrayFile(Kind):
-    """An `NDArray` in a file of its own."""
+    """An `NDArray` in a file of its own.
+
+    If it does not wait for the disk, what a power cut left may be salvaged.
+    """
 
     #: Whether programs share it.
     locking: bool = False
+    durable: bool = True
 
     def open(self, path: str, mode: str) -> Any:
-        return blosc2.open(path, mode=mode, **({"locking": True} if self.locking else {}))
+        how = {"durable": self.durable, **({"locking": True} if self.locking else {})}
+        if not self.durable and not blosc2.check(path).ok:
+            with tempfile.TemporaryDirectory(dir=os.path.dirname(path)) as aside:
+                blosc2.salvage(path, os.path.join(aside, self.name))
+                os.replace(os.path.join(aside, self.name), path)
+        return blosc2.open(path, mode=mode, **how)
+
+    def close(self, handle: Any) -> None:
+        handle.flush()
+
+    def observe(self, folder: Path | str, mmap_mode: str | None = None) -> Version:
+        try:
+            return super().observe(folder, mmap_mode)
+        except blosc2.FormatError as error:
+            if self.durable or self.name not in str(error):
+                raise
+        with tempfile.TemporaryDirectory(dir=os.path.dirname(folder)) as aside:
+            try:
+                report = blosc2.salvage(os.path.join(folder, self.name), os.path.join(aside, self.name))
+            except blosc2.FormatError:
+                return ABSENT
+            whole = not report.lost and "could not be compared" not in str(report)
+            if not whole and not isinstance(self, ListFile):
+                return ABSENT  # as it says, this is not all, or not certain
+            found = super().observe(aside, mmap_mode)
+            return found if whole else {**(found or {}), **LEFT_OUT}
 
     def read(self, handle: Any) -> dict[str, Value]:
         return {"": value_of(handle[:], dict(handle.vlmeta[:]))}
@@ -74,6 +110,10 @@ def flat(elements: Iterable[Any]) -> Any:
 class ListFile(ArrayFile):
     """An `ObjectArray` or `BatchArray` of numbers in a file of its own."""
 
+    def check(self, seen: Version, versions: Iterable[Version]) -> None:
+        if LEFT_OUT.keys() - (seen or {}).keys():
+            super().check(seen, versions)
+
     def read(self, handle: Any) -> dict[str, Value]:
         metadata = {name: value for name, value in handle.vlmeta[:].items() if not name.startswith("_")}
         return {"": value_of(flat(one[:] if isinstance(one, blosc2.Batch) else one for one in handle), metadata)}
@@ -89,19 +129,19 @@ class ListFile(ArrayFile):
 class ArrayStory:
     """Steps for a file that publishes each change at once; an array and its metadata are the model."""
 
-    kind: Kind
+    kind: ArrayFile
     steps: list[Step] = field(default_factory=list)
     array: Any = None
     metadata: dict[str, Any] = field(default_factory=dict)
 
-    def add(self, act: Callable[[Any], Any], array: Any = None, **metadata: Any) -> None:
+    def add(self, act: Callable[[Any], Any], array: Any = None, *, durable: bool = False, **metadata: Any) -> None:
         """A change of the handle, and what is there after it."""
         self.array = self.array if array is None else np.asarray(array)
         self.metadata = {k: v for k, v in {**self.metadata, **metadata}.items() if v is not ...}
         version = {"": value_of(self.array, self.metadata)}
 
         def step(play: Play) -> None:
-            play.publish(version, lambda: act(play.handle))
+            play.publish(version, lambda: act(play.handle), durable=durable or self.kind.durable)
             play.now = version
 
         self.steps.append(step)
@@ -114,25 +154,28 @@ class ArrayStory:
             def act() -> None:
                 play.handle = make(play.path)
 
-            play.publish(version, act)
+            if not self.kind.durable:  # what is replaced may be gone before the new file is there
+                play.publications.append(Publication(ABSENT, play.clock(), play.clock(), durable=False))
+            play.publish(version, act, durable=self.kind.durable)
             play.now = version
 
         self.steps.append(step)
 
     def reopen(self) -> None:
         def step(play: Play) -> None:
+            play.publish(play.now, play.handle.flush)
             play.handle = None
             play.handle = play.kind.open(play.path, "a")
 
         self.steps.append(step)
 
 
-def array_story(kind: Kind, *, contiguous: bool = True) -> ArrayStory:
+def array_story(kind: ArrayFile, *, contiguous: bool = True) -> ArrayStory:
     story = ArrayStory(kind)
     array = noise(30 * 8, 1).reshape(30, 8)
     story.create(
         lambda path: blosc2.asarray(
-            array, chunks=(10, 8), blocks=(5, 8), urlpath=path, contiguous=contiguous, mode="w"
+            array, chunks=(10, 8), blocks=(5, 8), urlpath=path, contiguous=contiguous, mode="w", durable=kind.durable
         ),
         array,
     )
@@ -154,11 +197,13 @@ def array_story(kind: Kind, *, contiguous: bool = True) -> ArrayStory:
     return story
 
 
-def vector_story(kind: Kind, *, contiguous: bool = True) -> ArrayStory:
+def vector_story(kind: ArrayFile, *, contiguous: bool = True) -> ArrayStory:
     story = ArrayStory(kind)
     array = noise(100, 1)
     story.create(
-        lambda path: blosc2.asarray(array, chunks=(64,), blocks=(16,), urlpath=path, contiguous=contiguous, mode="w"),
+        lambda path: blosc2.asarray(
+            array, chunks=(64,), blocks=(16,), urlpath=path, contiguous=contiguous, mode="w", durable=kind.durable
+        ),
         array,
     )
     for seed in range(2, 5):
@@ -171,20 +216,30 @@ def vector_story(kind: Kind, *, contiguous: bool = True) -> ArrayStory:
     story.add(lambda a: a.append(noise(70, 6)), noise(70, 6))
     other = noise(80, 7)
     story.create(
-        lambda path: blosc2.asarray(other, chunks=(50,), blocks=(10,), urlpath=path, contiguous=contiguous, mode="w"),
+        lambda path: blosc2.asarray(
+            other, chunks=(50,), blocks=(10,), urlpath=path, contiguous=contiguous, mode="w", durable=kind.durable
+        ),
         other,
     )
     story.add(lambda a: a.append(noise(9, 8)), np.concatenate([other, noise(9, 8)]))
     return story
 
 
-def grown_story(kind: Kind) -> ArrayStory:
+def grown_story(kind: ArrayFile) -> ArrayStory:
     """Changes of a file that is written anew by itself, several times."""
     story = ArrayStory(kind)
     first = noise(60, 1).reshape(60, 1)
     story.create(
         lambda path: early(
-            blosc2.asarray(first, chunks=(20, 1), blocks=(10, 1), urlpath=path, mode="w", locking=kind.locking)
+            blosc2.asarray(
+                first,
+                chunks=(20, 1),
+                blocks=(10, 1),
+                urlpath=path,
+                mode="w",
+                locking=kind.locking,
+                durable=kind.durable,
+            )
         ),
         first,
     )
@@ -202,13 +257,20 @@ def grown_story(kind: Kind) -> ArrayStory:
     return story
 
 
-def transaction_story(kind: Kind, *, contiguous: bool = True) -> ArrayStory:
+def transaction_story(kind: ArrayFile, *, contiguous: bool = True) -> ArrayStory:
     """Blocks of several changes, each of which is one version; one block raises."""
     story = ArrayStory(kind)
     first = noise(600, 1).reshape(300, 2)
     story.create(
         lambda path: blosc2.asarray(
-            first, chunks=(100, 2), blocks=(50, 2), urlpath=path, mode="w", contiguous=contiguous, locking=kind.locking
+            first,
+            chunks=(100, 2),
+            blocks=(50, 2),
+            urlpath=path,
+            mode="w",
+            contiguous=contiguous,
+            locking=kind.locking,
+            durable=kind.durable,
         ),
         first,
     )
@@ -234,7 +296,7 @@ def transaction_story(kind: Kind, *, contiguous: bool = True) -> ArrayStory:
     for seed in (10, 20, 30):
         after = np.concatenate([story.array, noise(480, seed).reshape(240, 2)])
         after = _put(after, 5, noise(300, seed + 1).reshape(150, 2))[:-3]
-        story.add(block(seed), after, note=seed)
+        story.add(block(seed), after, durable=True, note=seed)
         if seed == 10:
             story.add(dropped)
             story.reopen()
@@ -247,7 +309,7 @@ def _zeroed(array: Any) -> Any:
     return array
 
 
-def schunk_story(kind: Kind, *, contiguous: bool = True, meta: dict[str, Any] | None = None) -> ArrayStory:
+def schunk_story(kind: ArrayFile, *, contiguous: bool = True, meta: dict[str, Any] | None = None) -> ArrayStory:
     story = ArrayStory(kind)
     items = noise(500, 1)
     story.create(
@@ -257,6 +319,7 @@ def schunk_story(kind: Kind, *, contiguous: bool = True, meta: dict[str, Any] | 
             urlpath=path,
             contiguous=contiguous,
             mode="w",
+            durable=kind.durable,
             cparams={"typesize": 8},
             meta=meta,
         ),
@@ -274,13 +337,13 @@ def schunk_story(kind: Kind, *, contiguous: bool = True, meta: dict[str, Any] | 
     return story
 
 
-def list_story(kind: Kind, cls: Any, *, contiguous: bool = True) -> ArrayStory:
+def list_story(kind: ArrayFile, cls: Any, *, contiguous: bool = True) -> ArrayStory:
     """Every change of a list; `elements` is what it holds."""
     story = ArrayStory(kind)
     numbers = noise(300, 1).tolist()
     new = numbers if cls is blosc2.ObjectArray else [numbers[n : n + 1 + n % 7] for n in range(290)]
     elements: list[Any] = []
-    story.create(lambda path: cls(urlpath=path, contiguous=contiguous, mode="w"), flat([]))
+    story.create(lambda path: cls(urlpath=path, contiguous=contiguous, mode="w", durable=kind.durable), flat([]))
 
     def add(act: Callable[[Any], Any]) -> None:
         act(elements)

@@ -79,7 +79,7 @@ class Surveyor:
         self.without_syncs = without_syncs
         self.found = Survey()
         self.trees: dict[bytes, Tree] = {}
-        self._outcomes: dict[bytes, _Outcome] = {}
+        self.outcomes: dict[bytes, _Outcome] = {}
 
     def survey(self, steps: Sequence[Step], start: Tree | None = None) -> None:
         """Open every crash state of a story."""
@@ -100,13 +100,13 @@ class Surveyor:
             self._judge(digest, tree, play.legal(moment), recorder, moment)
             if self.without_syncs and self.found.broken:
                 break
-        self.found.distinct = len(self._outcomes)
+        self.found.distinct = len(self.outcomes)
 
     def _judge(self, digest: bytes, tree: Tree, legal: list[Version], recorder: Recorder, moment: int) -> None:
-        if digest not in self._outcomes:
-            self._outcomes[digest] = open_state(self.kind, tree, len(self._outcomes))
+        if digest not in self.outcomes:
+            self.outcomes[digest] = open_state(self.kind, tree, len(self.outcomes))
             self.trees[digest] = tree
-        outcome = self._outcomes[digest]
+        outcome = self.outcomes[digest]
         error = outcome.error
         if not error:
             try:
@@ -154,11 +154,12 @@ def go_on(kind: Kind) -> list[Step]:
             act()
 
     def extended(play: Play) -> None:
-        publication = Publication({}, play.clock())
+        publication = Publication({}, play.clock(), durable=getattr(kind, "durable", True))
         play.publications.append(publication)
         publication.version = kind.extend(play.handle, play.now)
         publication.after = play.clock()
         kind.close(play.handle)
+        play.settle(publication.version)
 
     return [opened, extended]
 
@@ -205,8 +206,8 @@ def survey(story: Story, model: Model, *, limit: int, samples: int, seed: int = 
     """
     surveyor = Surveyor(story.kind, model, limit=limit, samples=samples, seed=seed)
     surveyor.survey(story.steps)
-    first = list(surveyor.trees.values())
-    for tree in surveyor.rng.sample(first, min(again, len(first))):
-        if story.kind.creates or any(path == story.kind.name for path, _ in tree.walk()):
-            surveyor.survey(go_on(story.kind), tree)
+    first = list(surveyor.trees)
+    for digest in surveyor.rng.sample(first, min(again, len(first))):
+        if story.kind.creates or surveyor.outcomes[digest].version is not None:
+            surveyor.survey(go_on(story.kind), surveyor.trees[digest])
     return surveyor.found

@@ -172,7 +172,7 @@ def _committed(changes: list[Change], how: str) -> Change:
 
 
 def random_story(name: str, seed: int, count: int) -> tuple[Kind, list[Step], Tree]:
-    """A story of random changes that all wait for the disk, and what there is before it."""
+    """A story of random changes, and what there is before it."""
     kind, first, changes = _targets()[name]
     rng = random.Random(f"{name} {seed}")
     if isinstance(kind, StoreKind):
@@ -188,7 +188,7 @@ def random_story(name: str, seed: int, count: int) -> tuple[Kind, list[Step], Tr
 
     def step(play: Play) -> None:
         change, version = next(source[-1])
-        play.publish(version, lambda: change(play.handle))
+        play.publish(version, lambda: change(play.handle), durable=getattr(kind, "durable", True))
         play.now = version
 
     def end(play: Play) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from fixture_kit.isolated import environment
 
+from faults.array_stories import ArrayStory
 from faults.disk import Tree
 from faults.recorder import Fault, Recorder, Stopped
 from faults.scenarios import Play
@@ -43,6 +44,8 @@ def test_every_change_of_a_store_is_seen(name: str, tmp_path: Path) -> None:
         play = Play(story.kind, tmp_path, lambda: len(recorder.ops))
         for step in story.steps:
             step(play)
+        if isinstance(story, ArrayStory):
+            play.publish(play.now, play.handle.flush)
         play.handle = None
     assert_complete(recorder, tmp_path)
     assert (tmp_path / story.kind.name).exists()

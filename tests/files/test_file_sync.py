@@ -125,7 +125,7 @@ def test_nothing_is_synced_otherwise(suffix: str, tmp_path: Path, monkeypatch: p
     calls = full_sync(monkeypatch)
     path = tmp_path / f"file.b2{suffix}"
     if suffix == "nd":
-        array = blosc2.asarray(np.arange(9), urlpath=path)
+        array = blosc2.asarray(np.arange(9), urlpath=path, durable=True)
         calls.clear()
         array.resize((12,))
         array[:] = 5

@@ -1,4 +1,4 @@
-"""What waits for the disk: by default each change of a file; with ``durable=False`` only `flush`."""
+"""What waits for the disk: by default `flush` and the end of a transaction; with ``durable=True`` each change."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def syncs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def change(found: Any) -> None:
     if isinstance(found, blosc2.NDArray):
         found[3] = 7
-        found.resize(110)
+        found.resize(len(found) + 10)
     elif isinstance(found, blosc2.SChunk):
         found.append_data(np.arange(10))
         found.delete_chunk(0)
@@ -52,8 +52,8 @@ def change(found: Any) -> None:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_by_default_each_change_waits(name: str, tmp_path: Path, syncs: list[int]) -> None:
-    found = MAKERS[name](tmp_path / "x.b2nd")
+def test_each_change_waits_if_it_is_to_be_durable(name: str, tmp_path: Path, syncs: list[int]) -> None:
+    found = MAKERS[name](tmp_path / "x.b2nd", durable=True)
     assert len(syncs) == 2  # the file, and its name
     change(found)
     assert len(syncs) == 2 + 3 * 2  # the new bytes, and the header that points to them
@@ -64,39 +64,80 @@ def test_by_default_each_change_waits(name: str, tmp_path: Path, syncs: list[int
 @pytest.mark.parametrize("name", MAKERS)
 def test_nothing_waits_until_flush(name: str, tmp_path: Path, syncs: list[int]) -> None:
     path = tmp_path / "x.b2nd"
-    found = MAKERS[name](path, durable=False)
+    found = MAKERS[name](path)
     change(found)
-    again = blosc2.open(path, mode="a", durable=False)
-    change(again)
-    copy = pickle.loads(pickle.dumps(again))
-    change(copy)
     assert not syncs
-    copy.flush()
+    found.flush()
     assert len(syncs) == 2  # the file, and its name
     assert blosc2.check(path).ok
 
 
-def test_a_new_file_in_the_place_of_another_always_waits(
+@pytest.mark.parametrize("name", MAKERS)
+def test_what_may_be_durable_is_kept(name: str, tmp_path: Path, syncs: list[int]) -> None:
+    """Its header waits behind it: once for all changes of a handle, at the first that needs another header."""
+    path = tmp_path / "x.b2nd"
+    change(MAKERS[name](path))
+    found = blosc2.open(path, mode="a")
+    found.vlmeta["unit"] = "cm"
+    assert not syncs
+    for _ in range(3):
+        change(found)
+    once = len(syncs)
+    assert once == isinstance(found, blosc2.NDArray)
+    found.flush()
+    change(found)
+    change(found)
+    assert len(syncs) == once + 2 + once
+    copy = pickle.loads(pickle.dumps(found))
+    change(copy)
+    assert len(syncs) == once + 2 + once + once
+    assert blosc2.check(path).ok
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_transaction_is_durable(name: str, tmp_path: Path, syncs: list[int]) -> None:
+    found = MAKERS[name](tmp_path / "x.b2nd")
+    for waits in (3, 2):  # the new bytes, the header, and the first time the name of the file
+        with found.transaction():
+            change(found)
+            assert not syncs
+        assert len(syncs) == waits
+        syncs.clear()
+
+
+def test_a_file_without_checksums_is_changed_in_order(tmp_path: Path, syncs: list[int]) -> None:
+    """Nothing would tell that the new bytes did not come to the disk before the header that points to them."""
+    path = tmp_path / "x.b2nd"
+    path.write_bytes(blosc2.arange(100).to_cframe())
+    array = blosc2.open(path, mode="a")
+    array[3] = 7
+    assert len(syncs) == 1
+
+
+def test_a_new_file_in_the_place_of_one_that_was_durable_waits(
     tmp_path: Path, syncs: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If its name came before its bytes, a power cut would take what was durable long before."""
     monkeypatch.setattr(append, "_SLACK", 0)
     path = tmp_path / "x.b2nd"
-    array = blosc2.asarray(np.arange(100), chunks=(10,), urlpath=path, durable=False)
+    array = blosc2.asarray(np.arange(100), chunks=(10,), urlpath=path)
     array.compact()
-    assert len(syncs) == 2
+    assert not syncs
+    array.flush()
+    array.compact()
+    assert len(syncs) == 4
     inode = path.stat().st_ino
     while path.stat().st_ino == inode:
-        assert len(syncs) == 2
+        assert len(syncs) == 4
         array[:20] = np.random.default_rng(1).integers(0, 1 << 60, 20)
-    assert len(syncs) == 4
+    assert len(syncs) == 6
 
 
 def test_links_are_followed(tmp_path: Path, syncs: list[int]) -> None:
     (tmp_path / "folder").mkdir()
     link = tmp_path / "x.b2nd"
     link.symlink_to(tmp_path / "folder" / "y.b2nd")
-    array = blosc2.zeros(3, urlpath=link, mode="w", durable=False)
+    array = blosc2.zeros(3, urlpath=link, mode="w")
     array.flush()
     assert len(syncs) == 2
     assert link.is_symlink()
@@ -110,13 +151,13 @@ def test_where_there_is_nothing_to_wait_for(tmp_path: Path, syncs: list[int]) ->
         store["/a"].flush()
         assert not syncs
     for path in ("s.b2z", "s.b2d", "s.b2e"):
-        with pytest.raises(ValueError, match=r"flush\(durable=False\)"):
-            blosc2.open(tmp_path / path, mode="a", durable=False)
+        with pytest.raises(ValueError, match=r"flush\(\) waits"):
+            blosc2.open(tmp_path / path, mode="a", durable=True)
 
 
 def test_a_change_that_fails_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.b2nd"
-    array = blosc2.asarray(np.arange(100), chunks=(10,), urlpath=path, durable=False)
+    array = blosc2.asarray(np.arange(100), chunks=(10,), urlpath=path)
     before = path.read_bytes()
 
     def full(*_: Any) -> None:

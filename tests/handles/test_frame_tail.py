@@ -86,7 +86,7 @@ def failing_sync(nth: int, then: Any = lambda: None, *, forever: bool = False) -
 def test_what_was_visible_stays(path: Path, make: Any, change: Any, same: bool, forever: bool) -> None:
     make(path)
     before = everything(blosc2.open(path))
-    handle = blosc2.open(path, mode="a")
+    handle = blosc2.open(path, mode="a", durable=True)
     seen = []
 
     def look() -> None:
@@ -101,7 +101,7 @@ def test_what_was_visible_stays(path: Path, make: Any, change: Any, same: bool, 
     reader, size = seen[0]
     assert path.stat().st_size >= size
     assert everything(blosc2.open(path)) == everything(blosc2.open(path, mmap_mode="r")) == everything(handle) == before
-    again = handle if same else blosc2.open(path, mode="a")
+    again = handle if same else blosc2.open(path, mode="a", durable=True)
     annotate(again, 500)
     change(again, 11)
     # All that was mapped is still what it was.
@@ -119,7 +119,7 @@ def test_a_version_that_cannot_be_read_after_it_was_published(
 ) -> None:
     make(path)
     before = everything(blosc2.open(path))
-    handle = blosc2.open(path, mode="a")
+    handle = blosc2.open(path, mode="a", durable=True)
 
     def fail(*_: Any, **__: Any) -> Any:
         raise OSError(errno.EMFILE, "Too many open files")

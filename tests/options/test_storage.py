@@ -67,7 +67,7 @@ def test_defaults():
     ]
     assert storage_dflts == {
         "contiguous": False,
-        "durable": True,
+        "durable": False,
         "urlpath": None,
         "mode": "a",
         "mmap_mode": None,

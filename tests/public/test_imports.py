@@ -203,7 +203,7 @@ def test_a_forked_child_reads_an_array_and_loads_no_more(kind: str, folder: Path
 # How something that can be changed comes to be, in `folder`.
 CHANGEABLE = {
     "file": "array = blosc2.open(folder + '/a.b2nd', 'a')",
-    "not durable": "array = blosc2.open(folder + '/a.b2nd', 'a', durable=False)",
+    "durable": "array = blosc2.open(folder + '/a.b2nd', 'a', durable=True)",
     "mapped": "array = blosc2.open(folder + '/a.b2nd', mmap_mode='r+')",
     "mapped, in memory": "array = blosc2.open(folder + '/a.b2nd', mmap_mode='c')",
     "shared": "array = blosc2.open(folder + '/a.b2nd', 'a', locking=True)",

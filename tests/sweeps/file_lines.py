@@ -32,7 +32,7 @@ class Way(NamedTuple):
 
 WAYS: Final = {
     "file": Way(".b2nd"),
-    "file, not durable": Way(".b2nd", {"durable": False}),
+    "file, durable": Way(".b2nd", {"durable": True}),
     "file, no lock": Way(".b2nd", {"exclusive": False}),
     "file, shared": Way(".b2nd", {"locking": True}),
     "directory": Way("_d.b2nd"),

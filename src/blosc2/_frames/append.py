@@ -87,6 +87,8 @@ class NextVersion:
         Those of the new version, continued over what is added.
     tables : int
         Bytes of its table of chunks and its trailer, after `end`.
+    keeps_header : bool
+        Whether the header before, which tells more than sizes of the version before, lies before the table.
     is_written : bool
         Whether bytes of the file may have changed.
 
@@ -106,7 +108,7 @@ class NextVersion:
         self._header = b""
         self.tables = 0
         # Whether the version may show; whether it shows for good.
-        self.is_written = self._may_show = self._shows = False
+        self.is_written = self._may_show = self._shows = self.keeps_header = False
         self.known = known = carried(frame)
         self.sums: Running | None = None
         if known is not None:
@@ -121,6 +123,15 @@ class NextVersion:
         offsets, size = write_chunks(write, chunks, start if aligned else None, self.sums)
         self.position = start + size
         return np.frombuffer(offsets, np.int64) + (start - self._frame.header_len)
+
+    def keep_header(self) -> None:
+        """Add the header of the version before, for `salvage`."""
+        header = self._frame.header_bytes()
+        self._parts.append(header)
+        self.position += len(header)
+        if self.sums is not None:
+            self.sums.add(header)
+        self.keeps_header = True
 
     def _write(self, part: bytes) -> None:
         self._parts.append(part)
@@ -214,11 +225,13 @@ class Growth:
     once, and not while a file is small.
     """
 
-    __slots__ = ("_failed", "_frame", "_later", "_lengths", "_pending", "slack")
+    __slots__ = ("_failed", "_frame", "_later", "_lengths", "_pending", "kept_header", "slack")
 
     def __init__(self) -> None:
         #: Dead bytes that are always tolerated.
         self.slack = _SLACK
+        #: Whether the last append left a copy of the header before.
+        self.kept_header = False
         # The frame whose chunks have these lengths, in the order of their numbers, 0 where nothing is stored.
         self._frame: Frame | None = None
         self._lengths: Integers = _NOTHING
@@ -230,8 +243,9 @@ class Growth:
         self._failed: _Between = (None, 0, 0)
 
     def append_version(
-        self, file: BinaryIO, path: str, update: FrameUpdate, owner: Owner, *, durable: bool, verify: bool | None
-    ) -> Frame:
+        self, file: BinaryIO, path: str, update: FrameUpdate, owner: Owner, *, durable: bool, has_durable: bool,
+        keeps_header: bool, verify: bool | None,
+    ) -> Frame:  # fmt: skip
         """Publish an update in its file; returns the frame that this shows then.
 
         What was just written is known to it, and not read again.
@@ -248,6 +262,11 @@ class Growth:
             Of the change.
         durable : bool
             Whether it is durable when this returns.
+        has_durable : bool
+            Whether a durable version may be in the file.
+        keeps_header : bool
+            Whether one may need the header that is there, in more than sizes. If that is changed, a copy stays, and is
+            durable before.
         verify : bool or None
             As of `FrameHandle`.
 
@@ -258,16 +277,20 @@ class Growth:
             written.
         """
         frame, version = update.frame, NextVersion(file, path, update.frame)
-        chunk_sums = _add_update(version, update)
+        chunk_sums = _add_update(version, update, keeps_header=keeps_header and not durable)
         self._pending = _NOTHING
-        is_new = version.position > self.slack and self._written_anew(file, path, update, version, chunk_sums, owner)
+        is_new = version.position > self.slack and self._written_anew(
+            file, path, update, version, chunk_sums, owner, durable=durable or has_durable
+        )
         if not is_new:
             try:
-                version.finish(durable=durable)
+                # Without checksums nothing would tell whether all of it was there before a power cut.
+                version.finish(durable=durable or version.keeps_header or version.known is None)
                 version.commit(durable=durable)
             except BaseException:
                 version.take_back()
                 raise
+        self.kept_header = version.keeps_header and not is_new
         shown = open_frame(path, "r" if frame.source.mapped else None, old=frame.source)
         if verify is None:
             shown.check_wholes()
@@ -279,8 +302,9 @@ class Growth:
         return shown
 
     def _written_anew(
-        self, file: BinaryIO, path: str, update: FrameUpdate, version: NextVersion, sums: bytes | None, owner: Owner
-    ) -> bool:
+        self, file: BinaryIO, path: str, update: FrameUpdate, version: NextVersion, sums: bytes | None, owner: Owner,
+        *, durable: bool,
+    ) -> bool:  # fmt: skip
         """Write a new file if the old one would have too many dead bytes. Returns whether that was done.
 
         What stands against it, such as a full disk or a folder that is not writable, makes it an append as usual.
@@ -300,7 +324,7 @@ class Growth:
         if _is_between(identity, size, self._failed):
             return False
         try:
-            _write_anew(path, status, update, lengths, sums, owner)
+            _write_anew(path, status, update, lengths, sums, owner, durable=durable)
         except StoreLockedError:
             raise
         except (OSError, FormatError, MemoryError):
@@ -345,7 +369,7 @@ def _kept(before: np.ndarray[Any, Any], table: Integers, offsets: Integers, new:
     return after
 
 
-def _add_update(version: NextVersion, update: FrameUpdate) -> bytes | None:
+def _add_update(version: NextVersion, update: FrameUpdate, *, keeps_header: bool) -> bytes | None:
     """Have a version be what an update says. Returns the checksums of its stored chunks; None if it carries none."""
     frame, known, running = update.frame, version.known, version.sums
     numbers = sorted(update.new)
@@ -360,6 +384,8 @@ def _add_update(version: NextVersion, update: FrameUpdate) -> bytes | None:
     if "b2nd" in update.metalayers:
         content = frame.metalayer_offset("b2nd")
         header[content : content + len(update.metalayers["b2nd"])] = update.metalayers["b2nd"]
+    if keeps_header and header != frame.header_bytes():
+        version.keep_header()
     sums = None
     if known is not None and running is not None:
         sums = known.chunks
@@ -381,12 +407,13 @@ def _is_between(identity: tuple[int, int], size: int, sizes: _Between) -> bool:
 
 
 def _write_anew(
-    path: str, status: os.stat_result, update: FrameUpdate, lengths: Integers, sums: bytes | None, owner: Owner
-) -> None:
+    path: str, status: os.stat_result, update: FrameUpdate, lengths: Integers, sums: bytes | None, owner: Owner,
+    *, durable: bool,
+) -> None:  # fmt: skip
     """Put a new file without dead bytes in the place of one that has this status.
 
-    Chunks that stay keep their checksums, by which damage is still found. It is always made durable: if its name could
-    come before its bytes, a power cut would take all of the file.
+    Chunks that stay keep their checksums, by which damage is still found. If a version of the old file is `durable`, so
+    is the new one before it gets the name: otherwise a power cut could take all of the file.
 
     Raises
     ------
@@ -400,7 +427,7 @@ def _write_anew(
     # Made by holders of the file's lock alone, so those that are there were left by killed processes.
     beside = real + ".grown"
     remove_leftovers(beside, owner)
-    with NewFile(path, replace=True, owner=owner, beside=beside) as file:
+    with NewFile(path, replace=True, owner=owner, beside=beside, durable=durable) as file:
         _keep_owner(file.fileno(), status)
         checksums = None if sums is None else np.frombuffer(sums, "<u4")
         source, _, _ = frame_byte_range(update, lengths[lengths > 0], checksums)

@@ -230,13 +230,13 @@ class Drafting(FrameHandle):
                 yield
             if draft.changes is not None:
                 update, fresh = draft.changes
-                self.publish(update, fresh=fresh)
+                self.publish(update, fresh=fresh, durable=True)
 
     @property
     def published(self) -> Frame:
         return self.frame if self._draft is None else self._draft.base
 
-    def publish(self, update: FrameUpdate, *, fresh: bool = False) -> None:
+    def publish(self, update: FrameUpdate, *, fresh: bool = False, durable: bool = False) -> None:
         with self._lock:
             if self._lock.inherited:  # the change began before this process was forked
                 raise refusal(self.urlpath, self._lock.holder)
@@ -247,10 +247,10 @@ class Drafting(FrameHandle):
                 self._adopt(draft.after(update, fresh=fresh))
                 return
             update.settle()
-            self._publish(update, fresh=fresh)
+            self._publish(update, fresh=fresh, durable=durable)
 
-    def _publish(self, update: FrameUpdate, *, fresh: bool) -> None:
-        """Publish a change on disk."""
+    def _publish(self, update: FrameUpdate, *, fresh: bool, durable: bool) -> None:
+        """Publish a change on disk, and wait for the disk if it is to be `durable`."""
         raise NotImplementedError
 
     def _in_transaction(self) -> bool:
@@ -267,17 +267,22 @@ class Drafting(FrameHandle):
 class FileHandle(Drafting):
     """A frame that is a file of its own, changed by "append, then publish" (FORMATS 8.1)."""
 
-    __slots__ = ("_behind", "_draft", "_durable", "_exclusive", "_growth", "_lock", "_path")
+    __slots__ = ("_behind", "_draft", "_durable", "_exclusive", "_growth", "_has_durable", "_keeps_header", "_lock",
+                 "_path")  # fmt: skip
 
     writable = True
 
-    def __init__(self, frame: Frame, options: HandleOptions, path: str) -> None:
+    def __init__(self, frame: Frame, options: HandleOptions, path: str, *, new: bool = False) -> None:
         super().__init__(frame, options, path)
         self._behind = False
         self._draft: Draft | None = None
         # Whether a change waits for the lock of the file. If not, nobody else may change the file.
         self._exclusive = options.exclusive
         self._durable = options.durable
+        # Whether a version that a power cut must leave may be in the file: not while a `new` one was never flushed.
+        self._has_durable = not new or options.durable
+        # Whether that may be one of the shape and chunk size that the header says now.
+        self._keeps_header = self._has_durable
         self._growth: Growth | None = None  # made for the first change
         self._lock = Lock()
         self._path = absolute_path(path)  # stays right when the process changes its working directory
@@ -285,7 +290,8 @@ class FileHandle(Drafting):
     def spool(self) -> Spool:
         return Spool(self._path)
 
-    def _publish(self, update: FrameUpdate, *, fresh: bool) -> None:
+    def _publish(self, update: FrameUpdate, *, fresh: bool, durable: bool) -> None:
+        durable = durable or self._durable
         # The trailer of a frame without data must follow the header: metadata alone cannot be appended,
         # nor can the last chunk go.
         fresh = fresh or update.nbytes == 0 or len(self.frame.header_bytes()) > SECTOR
@@ -307,26 +313,42 @@ class FileHandle(Drafting):
             self._behind = True
             try:
                 if fresh:
-                    with NewFile(self._path, replace=True, owner=owner) as new:
+                    with NewFile(self._path, replace=True, owner=owner, durable=durable or self._has_durable) as new:
                         write_frame(new, update)
                     frame = open_frame(self._path, self.options.mmap_mode, old=self.frame.source)
                 else:
                     frame = growth.append_version(
-                        file, self._path, update, owner, durable=self._durable, verify=self.verify
-                    )
+                        file, self._path, update, owner, durable=durable, has_durable=self._has_durable,
+                        keeps_header=self._keeps_header, verify=self.verify,
+                    )  # fmt: skip
+                if durable and not self._has_durable:  # nor is its name
+                    sync_folder(os.path.realpath(self._path))
                 self._adopt(frame)
             except BaseException as error:
                 self._look_again(error)
                 raise
             self._behind = False
+            self._has_durable = self._has_durable or durable
+            if durable or self.locking or os.stat(self._path).st_ino != opened.st_ino:
+                self._keeps_header = self._has_durable
+            elif growth.kept_header:
+                self._keeps_header = False
 
     def _version(self) -> bytes:
         header: bytes = self.frame.header_bytes()
         return header
 
+    def refresh(self) -> bool:
+        """Take up the version that is on disk now; True when it is another one."""
+        changed = super().refresh()
+        if changed:  # whoever made it may have waited for the disk
+            self._has_durable = self._keeps_header = True
+        return changed
+
     def flush(self) -> None:
         sync_file(self._path)
         sync_folder(os.path.realpath(self._path))
+        self._has_durable = self._keeps_header = True
 
     def compact(self) -> Compaction:
         with self.editing():

@@ -598,7 +598,7 @@ class DirectoryHandle(Drafting, ReadOnlyDirectoryHandle):
     def spool(self) -> Spool:
         return Spool(self._path)
 
-    def _publish(self, update: FrameUpdate, *, fresh: bool) -> None:  # noqa: ARG002 - nothing is ever overwritten
+    def _publish(self, update: FrameUpdate, *, fresh: bool, durable: bool) -> None:  # noqa: ARG002 - always durable
         with locked_directory(self._path, exclusive=self._exclusive):
             if not self._is_current():
                 raise stale("frame", self.urlpath)

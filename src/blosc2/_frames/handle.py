@@ -65,7 +65,7 @@ class HandleOptions(NamedTuple):
     verify: bool | None = None
     exclusive: bool = True
     locking: bool = False
-    durable: bool = True
+    durable: bool = False
 
 
 #: How a frame is opened that is only read.
@@ -524,16 +524,17 @@ class Stored(HandleProperties):
         return self._handle.refresh()
 
     def flush(self) -> None:
-        """Wait until all changes of the file are durable. Only with ``durable=False`` are they not so already.
+        """Wait until all changes of the file are durable: they survive a power cut from then on.
 
-        For an object in memory or in a store, this does nothing: `DictStore.flush` publishes the leaves of a store.
+        With ``durable=True``, each change has waited already. For an object in memory or in a store, this does nothing:
+        `DictStore.flush` publishes the leaves of a store.
 
         Examples
         --------
         >>> import os, tempfile
         >>> import blosc2
         >>> path = os.path.join(tempfile.mkdtemp(), "counts.b2nd")
-        >>> counts = blosc2.zeros(3, dtype="i4", urlpath=path, durable=False)
+        >>> counts = blosc2.zeros(3, dtype="i4", urlpath=path)
         >>> for n in range(3):
         ...     counts[n] = n
         >>> counts.flush()
@@ -647,7 +648,8 @@ class Stored(HandleProperties):
 
         If the block raises, nothing of it is published, and the object is as it was before. Meanwhile it shows the
         changes as they are made; other handles and processes see the old version until the end, and a killed process
-        leaves that. Many small appends in a block cost one table of chunks and one wait for the disk.
+        leaves that. At the end the changes are durable. Many small appends in a block cost one table of chunks and one
+        wait for the disk.
 
         Other threads that want to change the object wait for the end of the block; those that read it through this
         object see its changes. Changes by other handles meanwhile make the end raise `StaleHandleError`, and drop those

@@ -124,4 +124,4 @@ def _opened_again(storage: Storage, options: HandleOptions) -> FrameHandle:
         return _frames.directory_handle(path, options)
     frame = open_frame(path, storage.mmap_mode)
     tell_of_mapping(path, storage.mmap_mode, storage.initial_mapping_size, frame.source.size)
-    return FileHandle(frame, options, path)
+    return FileHandle(frame, options, path, new=True)

@@ -100,6 +100,7 @@ _LARGEST_TABLE: Final = 64 << 20
 _LARGEST_TRAILER: Final = 16 << 20
 _PIECE: Final = 4 << 20
 _MOST_VERSIONS: Final = 1000
+_MOST_HEADERS: Final = 16
 # How many times what the rule of allocation gives is decoded of offsets tables.
 _WORK: Final = 16
 
@@ -129,10 +130,22 @@ def recover_frame(
     misses any is lost.
     """
     lost = lost.at(source.path, key)
-    trouble = lost.apart()
-    kept = _newest((source, offset, length), trouble, lost, key, fill)
+    trouble, ending = lost.apart(), lost.apart()
+    byte_range = source, offset, length
+    frame = kept = None
     try:
-        kept = kept or _newest_whole((source, offset, length), lost)
+        try:
+            frame = Frame.open(*byte_range, key)
+        except FAULTS as error:
+            trouble.caught(error)
+        kept = _newest(frame, trouble, lost, fill) if frame is not None else None
+        kept = kept or _newest_whole(byte_range, lost)
+        # Without its end there are no checksums to compare with, so a version that has some comes first.
+        if kept is None and frame is None and (frame := without_end(byte_range, ending)) is not None:
+            kept = _newest(frame, trouble, lost, fill)
+            if kept is not None:
+                lost.found += ending.found
+                kept = kept._replace(update=kept.update or FrameUpdate(frame))
     except FAULTS as error:
         if not trouble.found:
             trouble.caught(error)
@@ -141,26 +154,16 @@ def recover_frame(
     return kept
 
 
-def _newest(byte_range: ByteRange, trouble: Findings, lost: Findings, key: str | None, fill: Any) -> Recovered | None:
-    """The newest version, also without its end, and with a value in place of damaged chunks."""
-    ending, found = lost.apart(), lost.apart()
-    frame: Frame | None
+def _newest(frame: Frame, trouble: Findings, lost: Findings, fill: Any) -> Recovered | None:
+    """The version that the header leads to, with a value in place of damaged chunks."""
+    found = lost.apart()
     try:
-        try:
-            frame = Frame.open(*byte_range, key)
-        except FAULTS as error:
-            trouble.caught(error)
-            frame = without_end(byte_range, ending)
-        if frame is None:
-            return None
         check_frame(frame, found)
         if not found.damage:
-            lost.found += ending.found
-            return Recovered(frame, FrameUpdate(frame) if ending.found else None)
+            return Recovered(frame)
         trouble.found += found.found
         kept = _repaired(frame, lost, fill)
         if kept is not None:
-            lost.found += ending.found
             left = lost.apart()
             check_frame(kept.frame, left)
             # Of chunks it was told already what becomes of them.
@@ -224,7 +227,7 @@ def _newest_whole(byte_range: ByteRange, lost: Findings) -> Recovered | None:
             continue
         trouble = lost.apart()
         check_frame(frame, trouble)
-        bad.update(one.offset for one in trouble.found if one.offset is not None)
+        bad.update(wrong.offset for wrong in verify_frame(frame) if wrong.chunk is not None)
         if not trouble.damage:
             lost.note(
                 "a version that the header does not lead to was recovered; changes made after it, if any, are lost"
@@ -255,7 +258,10 @@ def without_end(byte_range: ByteRange, lost: Findings) -> Frame | None:
         return None
     begin = behind[0][0] if behind else end
     trailer = source.read(begin, min(stop - begin, _LARGEST_TRAILER))
-    lost.note("the frame does not end where its header says: its chunks were found by the offsets table")
+    lost.note(
+        "the frame does not end where its header says: its chunks were found by the offsets table"
+        + (", and could not be compared with their checksums, which are lost" if header[MARK_AT] else "")
+    )
     header[MARK_AT] = 0
     if trailer.startswith(TRAILER_START):
         size = len(trailer) + TRAILER_TAIL
@@ -274,14 +280,16 @@ def without_end(byte_range: ByteRange, lost: Findings) -> Frame | None:
 
 
 def older_versions(byte_range: ByteRange) -> Iterator[Frame]:
-    """Versions whose trailer and offsets table are there, and whose header is the one of now but for its sizes.
+    """Versions whose trailer and offsets table are there, and whose header is, but for its sizes.
 
-    The newest comes first. The checksums in the trailer tell which table and which sizes these are.
+    That is the one of now, or one that was kept before the table of a version that came later. The newest comes first.
+    The checksums in the trailer tell which table, which sizes and which header these are.
     """
     source, offset, stop, header = _with_header(byte_range)
     start = offset + len(header)
     found = list(deque(trailers(source, start, stop), _MOST_VERSIONS))
     tables: dict[int, tuple[int, int] | None] = {}
+    headers = {_but_for_sizes(header): header}
     # Bytes of tables that are decoded, one after the other: there may be many that claim much.
     work = _WORK * allowed(source.size)
     for number in reversed(range(len(found))):
@@ -294,6 +302,9 @@ def older_versions(byte_range: ByteRange) -> Iterator[Frame]:
         for n in range(number if begin > start else -1, -1, -1):
             if n not in tables:
                 tables[n] = _table_before(source, found[n - 1][1] if n else start, found[n][0])
+                kept = _header_before(tables[n], (source, offset, len(header)))
+                if kept is not None and len(headers) < _MOST_HEADERS:
+                    headers[_but_for_sizes(kept)] = kept
             at = tables[n]
             if at is not None and at[1] == stated[0]:
                 table = at[0]
@@ -301,15 +312,33 @@ def older_versions(byte_range: ByteRange) -> Iterator[Frame]:
         if table is None and begin > start:
             continue
         try:
-            if table is not None:
-                work -= int.from_bytes(source.read(table + 4, 4), "little")
-                if work < 0:
-                    return
-            frame = _version(header, (source, start, end - start), table)
-            if crc32c(frame.header_bytes()) == stated[1]:
-                yield frame
+            for one in headers.values():
+                if table is not None:
+                    work -= int.from_bytes(source.read(table + 4, 4), "little")
+                    if work < 0:
+                        return
+                frame = _version(one, (source, start, end - start), table)
+                if crc32c(frame.header_bytes()) == stated[1]:
+                    yield frame
+                    break
         except FAULTS:
             continue
+
+
+def _header_before(table: tuple[int, int] | None, header: ByteRange) -> bytearray | None:
+    """The header that was kept before a table, if one was: as long as the one that lies in this byte range."""
+    source, offset, length = header
+    if table is None or table[0] - length < offset + length:
+        return None
+    kept = bytearray(source.read(table[0] - length, length))
+    return kept if kept.startswith(FRAME_MAGIC) and header_size(kept) == length else None
+
+
+def _but_for_sizes(header: bytearray) -> bytes:
+    header = header[:]
+    set_frame_fields(header, 0, 0, 0, has_vlmeta=False)
+    header[MARK_AT] = 0
+    return bytes(header)
 
 
 def _with_header(byte_range: ByteRange) -> tuple[Source, int, int, bytearray]:

@@ -100,7 +100,7 @@ def open(
         of a request that failed (4); ``timeout`` of a request, in seconds (60).
     **kwargs
         ``cparams`` and ``dparams``; ``locking=True`` to change a file or a store together with other programs, see
-        `NDArray.holding_lock` and `DictStore`; ``durable=False`` for arrays whose changes do not wait for the disk, see
+        `NDArray.holding_lock` and `DictStore`; ``durable=True`` for arrays of which each change waits for the disk, see
         `blosc2.Storage`; ``exclusive=False`` to change it without a lock, on file systems without locks; for
         stores ``timeout``, see `DictStore`. Other keywords are ignored with a warning.
 
@@ -138,8 +138,8 @@ def open(
     kwargs |= filter(itemgetter(1), given.items())
     how = _check_keywords(kwargs) if kwargs else {}
     how |= {} if verify is None else {"verify": bool(verify)}
-    if not kwargs.get("durable", True):
-        how["durable"] = False
+    if kwargs.get("durable"):
+        how["durable"] = True
     # For stores; arrays take `exclusive` alone, for each change.
     store_how = how
     if advise is not None:

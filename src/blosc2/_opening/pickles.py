@@ -65,8 +65,8 @@ def _how(handle: FrameHandle) -> dict[str, Any]:
     how = {name: value for name, value in how.items() if value or (name == "verify" and value is not None)}
     if isinstance(handle, (FileHandle, DirectoryHandle)) and not handle._exclusive:
         how["exclusive"] = False
-    if not handle.options.durable:
-        how["durable"] = False
+    if handle.options.durable:
+        how["durable"] = True
     return how
 
 

@@ -113,8 +113,7 @@ def _made_of(source: str, chunks: str, cparams: Any) -> dict[str, Any]:
 
 
 def new_array(item: ArrayItem, chunks: str, keywords: Mapping[str, Any], path: str | None = None) -> NDArray:
-    # The file is a part of what is published later, and then it is synced.
-    where: dict[str, Any] = {} if path is None else {"urlpath": path, "mode": "w", "durable": False}
+    where: dict[str, Any] = {} if path is None else {"urlpath": path, "mode": "w"}
     plan, stored = _planned(item, chunks, {**keywords, **where})
     return NDArray._of(plan.write(stored))
 

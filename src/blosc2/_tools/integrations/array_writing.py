@@ -273,7 +273,7 @@ def new_array(
 def where_to(shape: tuple[int, ...], dtype: Any, scratch: ScratchFolder) -> dict[str, Any]:
     """Keywords that say where a new array waits: in memory, or in a file, which is synced where it is published."""
     nbytes = int(np.prod(shape, dtype=object)) * np.dtype(dtype).itemsize
-    return {} if nbytes <= _LARGE else {"urlpath": scratch.new_path(), "mode": "w", "durable": False}
+    return {} if nbytes <= _LARGE else {"urlpath": scratch.new_path(), "mode": "w"}
 
 
 def write_box(array: NDArray, starts: tuple[int, ...], shape: tuple[int, ...], read: Reader) -> None:
