@@ -15,7 +15,6 @@ import blosc2
 from blosc2._frames import Growth
 from faults.scenarios import ABSENT, Kind, Play, Publication, Step, Value, Version, noise, value_of
 
-
 #: Marks what is salvaged of a list without entries that are damaged, as the report says.
 LEFT_OUT: dict[str, Value] = {"left out": ("", (), b"", "")}
 

@@ -588,6 +588,11 @@ def write_frame(file: BinaryIO, update: FrameUpdate) -> None:
     write_content(file, update.content())
 
 
+def _room(size: int) -> memoryview:
+    """Memory that nothing was written to yet, in large pages where the system has them: filling it costs page faults."""
+    return np.empty(size, np.uint8).data
+
+
 # A buffer is compacted when its dead bytes exceed the live ones by this much.
 _DEAD: Final = 1 << 16
 
@@ -617,7 +622,7 @@ class EditedChunks:
         self.waiting = waiting
         self._joins = joins
         self.frame: Frame | None = None
-        self._buffer: bytearray | None = None
+        self._buffer: memoryview | None = None
         self._used = 0
         self._joined: JoinedChunks | None = None
 
@@ -647,7 +652,7 @@ class EditedChunks:
             if not isinstance(entries, int):
                 self._append(update)
             if self._buffer is not None:
-                source = Source.of_buffer(memoryview(self._buffer)[: self._used])
+                source = Source.of_buffer(self._buffer[: self._used])
             elif frame.serialised:
                 start, stop = frame.chunks_range
                 source = Source.of_buffer(frame.source.read(start, stop - start))
@@ -680,7 +685,7 @@ class EditedChunks:
         if self._buffer is None:
             start, stop = frame.chunks_range
             live = stop - start
-            self._buffer = bytearray(live + more + max(live, more, 64))
+            self._buffer = _room(live + more + max(live, more, 64))
             self._buffer[:live] = frame.source.read(start, live)
             self._used = live
         elif self._used + more > len(self._buffer):
@@ -688,11 +693,11 @@ class EditedChunks:
             at = np.array(list(kept.values()), np.int64)
             live = int(np.frombuffer(stored_lengths(frame, at), np.int64).sum())
             if self._used > 2 * live + _DEAD:
-                self._buffer, self._used = bytearray(2 * (live + more)), 0
+                self._buffer, self._used = _room(2 * (live + more)), 0
                 self._put(update, {i: frame.chunk_stored_at(o) for i, o in kept.items()})
             else:
-                larger = bytearray(2 * self._used + more)
-                larger[: self._used] = memoryview(self._buffer)[: self._used]
+                larger = _room(2 * self._used + more)
+                larger[: self._used] = self._buffer[: self._used]
                 self._buffer = larger
         self._put(update, update.new)
 

@@ -66,7 +66,7 @@ def opened_store(
     """
     if "durable" in given:
         raise ValueError(
-            "durable=True is for arrays; a store waits for the disk when it is told to: flush() waits, and so does close()"
+            "durable=True is for arrays; a store waits for the disk when it is told to: flush() waits, and close()"
         )
     options = store_options(
         mode, mmap_mode, policy, verify=given.get("verify"), advise=given.get("advise"),

@@ -62,7 +62,7 @@ cdef class Encoder:
     cdef void *cctx
     cdef object encoding
     cdef Plugin plugin
-    cdef Encoder of_block   # for single blocks of the same chunks, where these may be replaced
+    cdef Encoder of_block   # for two blocks as these chunks have them, where single ones may be replaced
     cdef int32_t nbytes     # of the chunks that the context was made for
     cdef int32_t blocksize  # of the last chunk: the context has temporaries of that size
     cdef uint8_t *copy      # of their data, for filters that would write into it

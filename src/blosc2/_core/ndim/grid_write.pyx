@@ -13,8 +13,7 @@ from blosc2._core.io.steps cimport counter_next
 from blosc2._core.codec.codec cimport (
     BlocksJob, BlockThreads, DecodeContext, Encoder, RunBlocks, decode_block, reserve_scratch)
 from blosc2._core.codec.chunk cimport (
-    BAD_ROOM, CHUNK_HEADER, CHUNK_OK, KIND_REGULAR, KIND_ZERO, NO_MEMORY, Chunk, block_start,
-    filter_keeps_run, inspect, is_split)
+    CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, NO_MEMORY, Chunk, block_start, inspect)
 from blosc2._core.frame.frame cimport open_asked
 from blosc2._core.codec.thread_pool cimport (
     Job, WorkerGroup, acquire_group, await_gil, finish, offer_gil, release_group, start)
@@ -120,7 +119,7 @@ cdef class StoredChunk:
 
 cdef inline bint _stand_alone(const Chunk *chunk, const Grid *g) noexcept nogil:
     """Whether a chunk of an array has blocks that can be copied one by one."""
-    return (chunk.kind == KIND_REGULAR and not chunk.whole and not chunk.needs_geometry
+    return ((chunk.kind == KIND_REGULAR or chunk.kind == KIND_RAW) and not chunk.whole and not chunk.needs_geometry
             and chunk.nbytes == g.chunk_nbytes and chunk.blocksize == g.block_nbytes)
 
 
@@ -135,48 +134,47 @@ cdef bint _in_order(const Chunk *chunk) noexcept nogil:
     return end <= chunk.cbytes
 
 
-cdef int _keep_blocks(const Chunk *old, const uint8_t *data, int32_t first, int32_t stop, uint8_t *stored,
-                      int32_t *position, int32_t room) noexcept nogil:
-    """Copy blocks that stay; a status if there is no room for them. The table of `old` becomes that of the new chunk."""
-    cdef int32_t start = block_start(old, first)
-    cdef int32_t size = (block_start(old, stop) if stop < old.nblocks else old.cbytes) - start
+cdef struct Remade:         # a chunk that is made of stored blocks and new ones
+    Chunk old               # with the header and table at `stored`, where those of the new chunk come to be
+    const uint8_t *data     # stored bytes of the old chunk
+    uint8_t *stored
+    int32_t position        # behind what is there
+    int32_t room
+
+
+cdef bint _keep_blocks(Remade *made, int32_t first, int32_t stop) noexcept nogil:
+    """Copy blocks that stay; False if there is no room for them."""
+    cdef int32_t start = block_start(&made.old, first)
+    cdef int32_t size = (block_start(&made.old, stop) if stop < made.old.nblocks else made.old.cbytes) - start
     cdef int32_t i
-    if size > room - position[0]:
-        return BAD_ROOM
-    memcpy(stored + position[0], data + start, size)
-    for i in range(first, stop):
-        put32(stored + CHUNK_HEADER + 4 * i, block_start(old, i) + position[0] - start)
-    position[0] += size
-    return CHUNK_OK
-
-
-cdef bint _put_block(const Chunk *old, int32_t block, const uint8_t *encoded, int32_t size, uint8_t *stored,
-                     int32_t *position, int32_t room) noexcept nogil:
-    """Add a block that was compressed alone; False if it cannot be read as part of the chunk, or there is no room for it."""
-    cdef Chunk made
-    cdef int32_t start, i
-    if inspect(encoded, size, &made):
+    if size > made.room - made.position:
         return False
-    if made.kind == KIND_ZERO:
-        for i in range(6):
-            if not filter_keeps_run(old.data[16 + i], old.data[24 + i], 0):
-                return False
-        size = 4 * old.typesize if is_split(old, old.blocksize) else 4
-        if size > room - position[0]:
-            return False
-        memset(stored + position[0], 0, size)
-    else:
-        # Without gain it was stored as it is, which is for whole chunks.
-        if (made.kind != KIND_REGULAR or memcmp(encoded, old.data, 4) or memcmp(encoded + 16, old.data + 16, 16)
-                or made.blocksize != old.blocksize):
-            return False
-        start = block_start(&made, 0)
-        size -= start
-        if size > room - position[0]:
-            return False
-        memcpy(stored + position[0], encoded + start, size)
-    put32(stored + CHUNK_HEADER + 4 * block, position[0])
-    position[0] += size
+    memcpy(made.stored + made.position, made.data + start, size)
+    for i in range(first, stop):
+        put32(made.stored + CHUNK_HEADER + 4 * i, block_start(&made.old, i) + made.position - start)
+    made.position += size
+    return True
+
+
+cdef bint _put_block(Remade *made, int32_t block, const uint8_t *items, const uint8_t *encoded, int32_t size) noexcept nogil:
+    """Add the first of the two blocks of a chunk; False if it cannot be a block of this one, or there is no room for it."""
+    cdef Chunk two
+    cdef int32_t start
+    if inspect(encoded, size, &two) or two.kind != KIND_REGULAR:
+        return False
+    start = block_start(&two, 0)
+    size = block_start(&two, 1) - start
+    if made.old.kind == KIND_RAW:
+        if size < made.old.blocksize:
+            return False    # now the chunk may be worth compressing
+        memcpy(made.stored + CHUNK_HEADER + <int64_t> block * made.old.blocksize, items, made.old.blocksize)
+        return True
+    if (memcmp(encoded, made.old.data, 4) or memcmp(encoded + 16, made.old.data + 16, 16)
+            or two.blocksize != made.old.blocksize or size > made.room - made.position):
+        return False
+    memcpy(made.stored + made.position, encoded + start, size)
+    put32(made.stored + CHUNK_HEADER + 4 * block, made.position)
+    made.position += size
     return True
 
 
@@ -278,7 +276,7 @@ cdef class Write(Operation):
         encoder.prepare(<int32_t> self.geometry.c.chunk_nbytes, threads)
         if self.frame is not None and self.plugin is None and self.geometry.c.chunk_nbytes > self.geometry.c.block_nbytes:
             encoder.of_block = Encoder(self.encoding)
-            encoder.of_block.prepare(<int32_t> self.geometry.c.block_nbytes)
+            encoder.of_block.prepare(<int32_t> (2 * self.geometry.c.block_nbytes))
         return encoder
 
     cdef int run_by_blocks(self, int threads) except -1:
@@ -401,12 +399,11 @@ cdef class Write(Operation):
         its blocks.
         """
         cdef Grid *g = &self.geometry.c
-        cdef Chunk chunk, own
+        cdef Chunk chunk
+        cdef Remade made
         cdef Touched touched
-        cdef int64_t i, nblock = 0
-        cdef int32_t block = 0, table, position, size
-        cdef int32_t room = <int32_t> self.slot()
-        cdef uint8_t *stored = self.slots.data + (result - self.results) * self.slot()
+        cdef int64_t i, nblock = 0, block = 0
+        cdef int32_t size
         cdef uint8_t *items
         cdef int status
         touch(g, self.axes, box, &touched)
@@ -419,37 +416,40 @@ cdef class Write(Operation):
         status = self.frame.load_and_check(nchunk, context, &chunk)
         if status:
             return status
-        # Blocks are copied by a table of our own, whatever becomes of the file meanwhile.
-        position = table = CHUNK_HEADER + 4 * chunk.nblocks
-        memcpy(stored, chunk.data, table)
-        if inspect(stored, chunk.cbytes, &own) or not _stand_alone(&own, g) or not _in_order(&own):
+        # Blocks are copied by a header and table of our own, whatever becomes of the file meanwhile.
+        made.stored = self.slots.data + (result - self.results) * self.slot()
+        made.data, made.room = chunk.data, <int32_t> self.slot()
+        made.position = chunk.cbytes if chunk.kind == KIND_RAW else CHUNK_HEADER + 4 * chunk.nblocks
+        memcpy(made.stored, made.data, made.position)
+        if (inspect(made.stored, chunk.cbytes, &made.old) or made.old.kind != chunk.kind or not _stand_alone(&made.old, g)
+                or not (made.old.kind == KIND_RAW or _in_order(&made.old))):
             return CHUNK_OK
-        items = reserve_scratch(context, 2 * g.block_nbytes + CHUNK_HEADER)
+        # Behind the block, another one: a chunk of one alone is stored without streams where that is shorter.
+        items = reserve_scratch(context, 4 * g.block_nbytes + CHUNK_HEADER)
         if items == NULL:
             return NO_MEMORY
-        for i in range(touched.count + 1):
-            if i == touched.count:
-                nblock = own.nblocks
-            else:
-                status = self.collect_block(context, &chunk, box, &touched, i, &nblock, items)
-                if status:
-                    return status
-                if nblock < 0:
-                    continue
-            if nblock > block:
-                status = _keep_blocks(&own, chunk.data, block, <int32_t> nblock, stored, &position, room)
-                if status:
-                    return CHUNK_OK
-            if nblock == own.nblocks:
-                break
-            size = encoder.of_block.encode(items, items + g.block_nbytes, <int32_t> g.block_nbytes + CHUNK_HEADER)
+        memset(items + g.block_nbytes, 0, <size_t> g.block_nbytes)
+        items[g.block_nbytes] = 1
+        for i in range(touched.count):
+            status = self.collect_block(context, &chunk, box, &touched, i, &nblock, items)
+            if status:
+                return status
+            if nblock < 0:
+                continue
+            size = encoder.of_block.encode(
+                items, items + 2 * g.block_nbytes, <int32_t> (2 * g.block_nbytes + CHUNK_HEADER))
             if size <= 0:
                 return NO_MEMORY if size == NO_MEMORY else ENCODING_FAILED + size
-            if not _put_block(&own, <int32_t> nblock, items + g.block_nbytes, size, stored, &position, room):
+            if made.old.kind != KIND_RAW and nblock > block and not _keep_blocks(&made, <int32_t> block, <int32_t> nblock):
                 return CHUNK_OK
-            block = <int32_t> nblock + 1
-        put32(stored + 12, position)
-        result.size = position
+            if not _put_block(&made, <int32_t> nblock, items, items + 2 * g.block_nbytes, size):
+                return CHUNK_OK
+            block = nblock + 1
+        if made.old.kind != KIND_RAW and block < made.old.nblocks and not _keep_blocks(
+                &made, <int32_t> block, made.old.nblocks):
+            return CHUNK_OK
+        put32(made.stored + 12, made.position)
+        result.size = made.position
         return CHUNK_OK
 
     cdef int collect_block(self, DecodeContext *context, Chunk *chunk, const Box *box, const Touched *touched, int64_t i,
