@@ -148,6 +148,12 @@ def changes_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def ends_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stores are not compacted when they are closed, whatever they have written."""
+    monkeypatch.setattr("blosc2._backends.embedded.writing._BLOCK", 1 << 50)
+
+
+@pytest.fixture
 def publishes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stores publish each assignment, as they do as long as that is cheap: on a slow machine, too."""
     monkeypatch.setattr("blosc2._backends.publish_pace._ALLOWANCE", 1e9)

@@ -56,6 +56,7 @@ CHANGES: list[Change] = [put, put_many, delete, overwrite, edit, rename, swap]
 each = pytest.mark.parametrize("change", CHANGES, ids=[change.__name__ for change in CHANGES])
 
 
+@pytest.mark.usefixtures("ends_as_it_is")
 @pytest.mark.local
 @each
 @pytest.mark.parametrize("durable", [True, False])
@@ -80,6 +81,7 @@ def test_an_append_leaves_the_old_version_where_it_is(
     reader.close()
 
 
+@pytest.mark.usefixtures("ends_as_it_is")
 @each
 def test_a_half_written_append_shows_the_old_version(change: Change, tmp_path: Path, source: str | None) -> None:
     path, half = tmp_path / "x.b2e", tmp_path / "half.b2e"

@@ -32,6 +32,7 @@ from blosc2._backends.layout import NewFrame
 from blosc2._core.codec.codec import Encoder, Encoding
 from blosc2._core.io.source import Source
 from blosc2._core.leaves.embedded_values import are_new, laid_out, packed_map
+from blosc2.exceptions import FormatError
 
 # What is looked at is one publication of several changes.
 pytestmark = pytest.mark.usefixtures("changes_wait")
@@ -205,6 +206,7 @@ def test_a_value_larger_than_a_chunk(tmp_path: Path, source: str | None) -> None
         np.testing.assert_array_equal(reader["/s399"][:], small["/s399"])
 
 
+@pytest.mark.usefixtures("ends_as_it_is")
 def test_a_long_last_chunk_is_not_written_over_and_over(tmp_path: Path) -> None:
     path = tmp_path / "x.b2e"
     rng = np.random.default_rng(1)
@@ -282,6 +284,7 @@ def test_metadata_of_others_is_kept(tmp_path: Path) -> None:
         assert set(frame.metalayers()) == {"b2embed", "mine", "_pad"}
 
 
+@pytest.mark.usefixtures("ends_as_it_is")
 def test_unverified_files_stay_unverified_until_written_anew(tmp_path: Path) -> None:
     path = tmp_path / "x.b2e"
     filled(path)
@@ -428,3 +431,77 @@ def test_collections_of_garbage_do_not_look_at_frames_that_wait(tmp_path: Path, 
         gc.collect()
         for n in range(80):
             np.testing.assert_array_equal(store[f"/k{n}"][:], np.arange(10) + n)
+
+
+def published_one_by_one(path: Path) -> blosc2.EmbedStore:
+    """A new store of 60 values, each of which was published with a map of all that were there."""
+    store = blosc2.EmbedStore(path, mode="w")
+    for n in range(60):
+        store[f"/k{n}"] = np.arange(n, n + 10)
+        store.flush(durable=False)
+    store.flush()
+    return store
+
+
+def test_a_store_is_compact_when_it_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2e"
+    store = published_one_by_one(path)
+    reader, before = blosc2.open(path, mmap_mode="r"), path.stat().st_size
+    store.close()
+    assert path.stat().st_size < before / 3
+    for opened in (reader, blosc2.open(path)):
+        assert {key: opened[key][:].tolist() for key in opened} == {f"/k{n}": [*range(n, n + 10)] for n in range(60)}
+    with blosc2.EmbedStore(path) as store:
+        before, after = store.compact()
+        assert after == before
+    check_layout(path)
+
+
+def test_a_store_that_nobody_closes_is_compact(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2e"
+    store = published_one_by_one(path)
+    before = path.stat().st_size
+    del store
+    gc.collect()
+    assert path.stat().st_size < before / 3
+
+
+def test_a_small_change_of_a_large_store_costs_little(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2e"
+    rng = np.random.default_rng(1)
+    with blosc2.EmbedStore(path, mode="w") as store:
+        store.update({f"/big{n}": rng.integers(0, 255, 1 << 20, dtype="u1") for n in range(24)})
+    inode, sessions = path.stat().st_ino, 0
+    while path.stat().st_ino == inode:
+        sessions += 1
+        with blosc2.EmbedStore(path) as store:
+            store["/small"] = rng.integers(0, 255, 1 << 16, dtype="u1")
+    assert 3 < sessions < 100
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), FormatError("damaged")])
+def test_a_store_that_cannot_be_compacted_is_closed_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    path = tmp_path / "x.b2e"
+    store = published_one_by_one(path)
+    before = path.read_bytes()
+
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("blosc2._backends.embedded.writing.Replacement.__init__", refuse)
+    store.close()
+    assert path.read_bytes() == before
+    assert store.closed
+    monkeypatch.undo()
+    with blosc2.EmbedStore(path) as store:
+        assert store["/k59"][0] == 59
+
+
+def test_closing_without_waiting_compacts_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2e"
+    store = published_one_by_one(path)
+    before = path.read_bytes()
+    store.close(durable=False)
+    assert path.read_bytes() == before

@@ -35,7 +35,7 @@ def test_an_array(tmp_path: Path, source: str | None) -> None:
 
 def test_a_super_chunk(tmp_path: Path) -> None:
     path = tmp_path / "x.b2frame"
-    schunk = blosc2.SChunk(chunksize=4000, urlpath=str(path), cparams={"typesize": 1})
+    schunk = blosc2.SChunk(chunksize=4000, urlpath=str(path), cparams={"typesize": 1}, durable=True)
     rng = np.random.default_rng(2)
     for _ in range(20):
         schunk.append_data(rng.bytes(4000))

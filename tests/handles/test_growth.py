@@ -24,7 +24,7 @@ SLACK = 1 << 13
 @pytest.fixture(autouse=True)
 def _early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small files are written anew too, and nothing waits for the disk."""
-    monkeypatch.setattr(append, "_SLACK", SLACK)
+    monkeypatch.setattr(append, "_SLACK", SLACK // append._WAITING)
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
@@ -41,7 +41,7 @@ def is_bounded(path: Any, folder: Path) -> bool:
     if size <= SLACK:
         return True
     live = whole(path, folder)
-    return size <= live + max(2 * live, SLACK)
+    return size <= 2 * live + SLACK
 
 
 def noise(count: int, seed: int = 1) -> np.ndarray[Any, Any]:
@@ -154,6 +154,28 @@ def test_appends_cost_bytes_for_each(tmp_path: Path) -> None:
     for n in range(2000):
         schunk.append_data(noise(100, n))
     assert path.stat().st_size <= 3 * sum(len(schunk.get_chunk(n)) for n in range(2000)) + SLACK
+
+
+@pytest.mark.parametrize("rows", [1, 7, 50])
+def test_a_file_that_was_never_flushed_stays_small(tmp_path: Path, rows: int) -> None:
+    """Who makes a file grow has it written anew as soon as that costs half of what was written."""
+    path = tmp_path / "x.b2nd"
+    array = blosc2.zeros((0, 100), dtype="i4", chunks=(10, 100), blocks=(1, 100), urlpath=path)
+    for n in range(120):
+        array.append(noise(100 * rows, n).reshape(rows, 100))
+        assert os.stat(path).st_size <= 2 * whole(path, tmp_path) + SLACK
+    array.vlmeta["note"] = "x"
+    array[:] = 0
+    assert os.stat(path).st_size <= 2 * whole(path, tmp_path) + SLACK
+
+
+def test_many_changes_of_metadata(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2nd"
+    array = blosc2.arange(10, urlpath=path)
+    for n in range(200):
+        array.vlmeta[f"k{n % 10}"] = {"n": n}
+        assert path.stat().st_size < 3000
+    assert array.vlmeta["k9"] == {"n": 199}
 
 
 def grown(path: Path, how: Any = None) -> Any:
@@ -305,7 +327,7 @@ def test_files_of_other_programs_grow_too(tmp_path: Path) -> None:
 WRITER = """
 import sys, numpy as np, blosc2
 from blosc2._frames import append
-append._SLACK = 1 << 13
+append._SLACK = 1 << 9
 array = blosc2.open(sys.argv[1], mode="a", locking=True)
 for n in range(int(sys.argv[3])):
     with array.holding_lock():

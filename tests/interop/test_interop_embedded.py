@@ -53,6 +53,7 @@ def random_steps(rng: random.Random, model: Model, number: int) -> list[list[Any
     return steps
 
 
+@pytest.mark.usefixtures("ends_as_it_is")
 @forms
 @pytest.mark.parametrize("seed", range(3))
 def test_every_version_of_ours_is_read_by_the_reference(
@@ -82,6 +83,7 @@ def test_every_version_of_ours_is_read_by_the_reference(
     check_both(model, path, upstream)
 
 
+@pytest.mark.usefixtures("ends_as_it_is")
 @forms
 @pytest.mark.parametrize("seed", range(3))
 def test_both_append_in_turn(cls: str, suffix: str, seed: int, tmp_path: Path, upstream: Any) -> None:

@@ -97,6 +97,8 @@ class Backend(ABC):
     unsettled: Settles | None = None
     can_remove_groups = False
     behind = False
+    #: Whether something was appended to a file of which `is_worth_compacting` may be asked.
+    has_appended = False
     #: Names of what `shown` gives.
     _shown: tuple[str, ...] = ("embedded", "replaces")
 
@@ -303,6 +305,10 @@ class Backend(ABC):
     def renamed_range(self, renamed: Renamed) -> ByteRange:
         """The byte range of what `begin_rename` gave."""
         return renamed
+
+    def is_worth_compacting(self) -> bool:
+        """Whether so many bytes of the published version are dead that it is compacted when the store is closed."""
+        return False
 
     @abstractmethod
     def compact(self, progress: Progress | None) -> None:

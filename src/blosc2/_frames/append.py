@@ -55,9 +55,9 @@ _FIELDS: Final = 16
 # Bytes that are read at a time, and that are written at a time from memory.
 _PIECE: Final = 4 << 20
 _AT_ONCE: Final = 1 << 20
-# A file is written anew when its dead bytes exceed the live ones this many times, and this many bytes.
-_DEAD: Final = 2
-_SLACK: Final = 1 << 20
+# So many dead bytes are always tolerated; and so many times as many where a new file waits for the disk.
+_SLACK: Final = 1 << 12
+_WAITING: Final = 16
 _NOTHING: Final = np.zeros(0, np.int64)
 # A file, and two of its sizes.
 _Between = tuple[tuple[int, int] | None, int, int]
@@ -79,8 +79,8 @@ class NextVersion:
 
     Attributes
     ----------
-    position : int
-        Where in the file the next part goes.
+    start, position : int
+        Where in the file it begins, and where the next part goes.
     known : Sums or None
         The checksums of the frame; None if it carries none, as the new version does not either then.
     sums : Running or None
@@ -103,7 +103,7 @@ class NextVersion:
         start = int(frame.frame_len)
         if os.fstat(file.fileno()).st_size > start:
             start = end_of_versions(path, frame)
-        self._start = self._written = self.position = start
+        self.start = self._written = self.position = start
         self._parts: list[bytes | Spooled] = []  # that wait to be written
         self._header = b""
         self.tables = 0
@@ -193,7 +193,7 @@ class NextVersion:
                 sync_descriptor(self._file.fileno())
             elif self.is_written and not self._shows:
                 # The old version is untouched. Only the added bytes are removed, which nobody ever saw.
-                self._file.truncate(self._start)
+                self._file.truncate(self.start)
         return is_back
 
     def _drain(self) -> None:
@@ -223,13 +223,19 @@ class Growth:
 
     It knows how long each stored chunk of the current version is. Only the headers of chunks say that; they are read
     once, and not while a file is small.
+
+    Parameters
+    ----------
+    size : int
+        Bytes that its handle has written to the file already.
     """
 
-    __slots__ = ("_failed", "_frame", "_later", "_lengths", "_pending", "kept_header", "slack")
+    __slots__ = ("_failed", "_frame", "_later", "_lengths", "_pending", "_since", "kept_header", "slack")
 
-    def __init__(self) -> None:
+    def __init__(self, size: int = 0) -> None:
         #: Dead bytes that are always tolerated.
         self.slack = _SLACK
+        self._since = size  # bytes written since the file was made or written anew
         #: Whether the last append left a copy of the header before.
         self.kept_header = False
         # The frame whose chunks have these lengths, in the order of their numbers, 0 where nothing is stored.
@@ -279,6 +285,7 @@ class Growth:
         frame, version = update.frame, NextVersion(file, path, update.frame)
         chunk_sums = _add_update(version, update, keeps_header=keeps_header and not durable)
         self._pending = _NOTHING
+        self._since += version.position - version.start
         is_new = version.position > self.slack and self._written_anew(
             file, path, update, version, chunk_sums, owner, durable=durable or has_durable
         )
@@ -317,7 +324,9 @@ class Growth:
         live = int(lengths.sum()) + version.tables + header_length(update.metalayers)
         if PADDING in update.metalayers:
             live += ALIGNMENT * len(lengths)
-        limit = live + max(_DEAD * live, self.slack)
+        # Where it costs half of what was written, a sixteenth may be dead; else as much as is not.
+        paid = self._since >= 2 * live and not durable
+        limit = live + (max(live >> 4, self.slack) if paid else live + self.slack * (_WAITING if durable else 1))
         if size <= limit:
             self._later = identity, size, size + (limit - size) // 2
             return False
@@ -333,6 +342,7 @@ class Growth:
             self._failed = identity, size, size + max(live, self.slack)
             return False
         self._later = self._failed = (None, 0, 0)
+        self._since = 0
         return True
 
     def _after(self, update: FrameUpdate) -> Integers:

@@ -268,7 +268,7 @@ class FileHandle(Drafting):
     """A frame that is a file of its own, changed by "append, then publish" (FORMATS 8.1)."""
 
     __slots__ = ("_behind", "_draft", "_durable", "_exclusive", "_growth", "_has_durable", "_keeps_header", "_lock",
-                 "_path")  # fmt: skip
+                 "_made", "_path")  # fmt: skip
 
     writable = True
 
@@ -284,6 +284,7 @@ class FileHandle(Drafting):
         # Whether that may be one of the shape and chunk size that the header says now.
         self._keeps_header = self._has_durable
         self._growth: Growth | None = None  # made for the first change
+        self._made = frame.source.size if new else 0  # bytes that this handle has written before
         self._lock = Lock()
         self._path = absolute_path(path)  # stays right when the process changes its working directory
 
@@ -297,7 +298,7 @@ class FileHandle(Drafting):
         fresh = fresh or update.nbytes == 0 or len(self.frame.header_bytes()) > SECTOR
         # The lock is taken for each change. It also excludes other handles of the file, in any process.
         owner = Owner()
-        growth = self._growth = self._growth or Growth()
+        growth = self._growth = self._growth or Growth(self._made)
         file = owner.open(self._path, "r+b", buffered=False)
         # Closed by itself as well, which lets the lock go: an interrupt may keep the other from ending.
         with file, LockedFile(file, self._path, owner, exclusive=self._exclusive):

@@ -589,7 +589,7 @@ def write_frame(file: BinaryIO, update: FrameUpdate) -> None:
 
 
 def _room(size: int) -> memoryview:
-    """Memory that nothing was written to yet, in large pages where the system has them: filling it costs page faults."""
+    """Memory to be filled, in large pages where the system has them: first touching it costs as much as filling it."""
     return np.empty(size, np.uint8).data
 
 

@@ -18,7 +18,7 @@ from blosc2._core.io.sharing import each, in_child, item_of
 from blosc2._core.on_demand import import_now
 from blosc2._options import absolute_path
 from blosc2._stores.leaf_table import table_of
-from blosc2._stores.publish import detach, drop, end, replace
+from blosc2._stores.publish import detach, drop, end, leave_compact, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +63,11 @@ def end_forgotten(store: Store) -> None:
     """
     table = table_of(store)
     session = table.session
-    if session.closed or detach(store) or session.is_inherited or not table.needs_closing():
+    if session.closed or detach(store) or session.is_inherited:
+        return
+    if not table.needs_closing():
+        if table.backend.has_appended:
+            leave_compact(table)
         return
     # Not its repr: that counts leaves, and imports what nothing else needs now.
     name = f"<{type(store).__name__} {table.path or 'in memory'}: mode {store.mode!r}>"

@@ -429,6 +429,8 @@ def close(table: LeafTable, store: Store, *, durable: bool) -> None:
             table.leaves.refuse_all_edits(session)
             if session.mode != "r":
                 _flush_now(table, durable=durable)
+                if durable and table.backend.has_appended:
+                    leave_compact(table)
             end(table)
         except BaseException:
             session.ending = False
@@ -436,6 +438,22 @@ def close(table: LeafTable, store: Store, *, durable: bool) -> None:
                 with suppress(OSError, FormatError):  # show what was published all the same
                     settle(table)
             raise
+
+
+def leave_compact(table: LeafTable) -> None:
+    """Compact a store that is closed, if that costs little beside what was written; nothing is lost if it fails.
+
+    All of it is durable, and the compacted store is, too.
+    """
+    session, backend = table.session, table.backend
+    if session.sharing is not None or session.transaction is not None:
+        return
+    with suppress(OSError, FormatError):
+        if session.unsure:  # as the store is being closed, the last version was not shown
+            show(table, backend.show_published)
+        if backend.is_worth_compacting():
+            with Publication(table):
+                backend.compact(None)
 
 
 def detach(store: Store) -> bool:

@@ -217,6 +217,14 @@ class EmbeddedBackend(Backend):
                 return
         self._show(Embedded((source, 0, -1), entries))
 
+    @property
+    def has_appended(self) -> bool:  # type: ignore[override]  # never assigned
+        return self._file is not None and self._file.has_appended
+
+    def is_worth_compacting(self) -> bool:
+        assert self._file is not None
+        return self.embedded is not None and frames.writing.is_worth_compacting(self._file, self.embedded)
+
     def compact(self, progress: Progress | None) -> None:
         """Write the frame anew, without dead bytes; `show_published` shows that."""
         if self._file is None:

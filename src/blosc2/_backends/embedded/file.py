@@ -62,6 +62,8 @@ class EmbeddedFile:
         self.was_there = False
         self.beside: str | None = None
         self.lazy = False
+        #: Bytes written up to now, and whether some of them were appended.
+        self.written, self.has_appended = 0, False
         # Whether a power cut may lose the published version.
         self.unsettled = self._doubtful = False
         self.owner = Owner()

@@ -43,11 +43,17 @@ from blosc2._frames import ALIGNMENT, CHUNK_HEADER, SECTOR, NextVersion
 if TYPE_CHECKING:
     from blosc2._backends.embedded.file import EmbeddedFile
     from blosc2._backends.embedded.frame_layout import EmbeddedChanges
+    from blosc2._core.frame.frame import Frame
 
 
 # Dead bytes may be this many times the live ones, plus so many bytes.
 _DEAD_TO_LIVE: Final = 2
 _SLACK: Final = 1 << 20
+# At the end one in so many may be dead; of a frame that is large, one in so many.
+_FEW: Final = 128
+_FEW_OF_LARGE: Final = 16
+_LARGE: Final = 16 << 20
+_BLOCK: Final = 1 << 12  # of a disk
 # Values that cross chunks are no byte ranges. When they are 1/n of all bytes, larger chunks are made for them.
 _CROSSING_PART: Final = 8
 # Each append rewrites a last chunk up to this size; a longer one only while filling it up costs more.
@@ -137,7 +143,7 @@ class Plan:
         if self.crossing * _CROSSING_PART > live:
             return True
         count = -(-self.end // self.size)
-        overhead = frame.header_len + 12 * count + len(self.map) + SECTOR
+        overhead = _overhead(frame, count, self.map)
         added = self.end - self.begin + 2 * ALIGNMENT * (count - self.begin // self.size) if self.byte_ranges else 0
         dead = frame.frame_len + added - live - overhead
         return bool(dead > _DEAD_TO_LIVE * (live + overhead) + _SLACK)
@@ -158,6 +164,28 @@ class Plan:
                 sums = sums[: 4 * first] + version.sums.table()
         header = bytearray(self.frame.header_bytes())
         version.end(header, offsets, len(offsets), {**vlmeta, MAP: self.map}, self.end, sums)
+
+
+def _overhead(frame: Frame, count: int, packed: bytes) -> int:
+    """Bytes around the values of a frame, at most: with so many chunks, and with this map."""
+    return int(frame.header_len) + 12 * count + len(packed) + SECTOR
+
+
+def is_worth_compacting(file: EmbeddedFile, old: Embedded) -> bool:
+    """Whether a file that nobody changes any more is to be written anew.
+
+    That is so if a part of it is dead, and it costs less than twice what was written here or is dead.
+    """
+    frame = old.frame
+    packed, live, _ = stored_map(old.entries, frame.nbytes, max(int(frame.chunksize), 1))
+    live += _overhead(frame, frame.nchunks, packed)
+    dead = int(frame.frame_len) - live
+    return (
+        dead > max(live // (_FEW_OF_LARGE if live > _LARGE else _FEW), _BLOCK)
+        and live <= 2 * (file.written + dead)
+        and not is_damaged(old)
+        and not is_mount_point(through_link(file.path))
+    )
 
 
 def _payload_checksum(payload: ByteRange, whole: bytes) -> tuple[int, int]:
@@ -217,6 +245,7 @@ class Replacement:
             file.unsettled = not self._durable
             file.change = None
             file.identity, file.was_there = identity, True
+            file.written += identity[2]
         except BaseException:
             self.abandon()
             now = file_identity(file.path)
@@ -260,6 +289,7 @@ class Append:
             file.behind, file.unsettled = True, file.unsettled or not is_durable
             version.commit(durable=is_durable)
             file.unsettled = not is_durable
+            file.written, file.has_appended = file.written + version.position - version.start, True
             try:
                 self._end()
             except OSError:
