@@ -150,7 +150,7 @@ def changes_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def ends_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stores are not compacted when they are closed, whatever they have written."""
-    monkeypatch.setattr("blosc2._backends.embedded.writing._BLOCK", 1 << 50)
+    monkeypatch.setattr("blosc2._backends.layout._BLOCK", 1 << 50)
 
 
 @pytest.fixture

@@ -202,3 +202,19 @@ NOT_REPLACED: Final = (
 def taken(path: str, why: str) -> ExistingFileError:
     """The error for a path that exists and must not be replaced."""
     return ExistingFileError(errno.EEXIST, why, path)
+
+
+# Of a store that is closed one byte in so many may be dead, of a large one one in so many; and a block of the disk.
+_FEW: Final = 128
+_FEW_OF_LARGE: Final = 16
+_LARGE: Final = 16 << 20
+_BLOCK: Final = 1 << 12
+
+
+def is_worth_writing_anew(live: int, dead: int, written: int) -> bool:
+    """Whether a file that nobody changes any more is to be written anew, without its dead bytes.
+
+    It is if these are many, and copying the live ones costs less than twice what was written here or is dead.
+    """
+    few = live // (_FEW_OF_LARGE if live > _LARGE else _FEW)
+    return dead > max(few, _BLOCK) and live <= 2 * (written + dead)

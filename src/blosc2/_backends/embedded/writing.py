@@ -24,7 +24,7 @@ from blosc2._backends.embedded.frame_layout import (
     with_own_checksums,
 )
 from blosc2._backends.embedded_map import MAP, Embedded
-from blosc2._backends.layout import ByteRange, Renamed
+from blosc2._backends.layout import ByteRange, Renamed, is_worth_writing_anew
 from blosc2._backends.temporary import is_mount_point
 from blosc2._core.io.checksum import crc32c, crc32c_joined
 from blosc2._core.leaves.embedded_values import are_new, laid_out
@@ -49,11 +49,6 @@ if TYPE_CHECKING:
 # Dead bytes may be this many times the live ones, plus so many bytes.
 _DEAD_TO_LIVE: Final = 2
 _SLACK: Final = 1 << 20
-# At the end one in so many may be dead; of a frame that is large, one in so many.
-_FEW: Final = 128
-_FEW_OF_LARGE: Final = 16
-_LARGE: Final = 16 << 20
-_BLOCK: Final = 1 << 12  # of a disk
 # Values that cross chunks are no byte ranges. When they are 1/n of all bytes, larger chunks are made for them.
 _CROSSING_PART: Final = 8
 # Each append rewrites a last chunk up to this size; a longer one only while filling it up costs more.
@@ -172,17 +167,13 @@ def _overhead(frame: Frame, count: int, packed: bytes) -> int:
 
 
 def is_worth_compacting(file: EmbeddedFile, old: Embedded) -> bool:
-    """Whether a file that nobody changes any more is to be written anew.
-
-    That is so if a part of it is dead, and it costs less than twice what was written here or is dead.
-    """
+    """Whether a file that nobody changes any more is to be written anew: see `is_worth_writing_anew`."""
     frame = old.frame
     packed, live, _ = stored_map(old.entries, frame.nbytes, max(int(frame.chunksize), 1))
     live += _overhead(frame, frame.nchunks, packed)
     dead = int(frame.frame_len) - live
     return (
-        dead > max(live // (_FEW_OF_LARGE if live > _LARGE else _FEW), _BLOCK)
-        and live <= 2 * (file.written + dead)
+        is_worth_writing_anew(live, dead, file.written)
         and not is_damaged(old)
         and not is_mount_point(through_link(file.path))
     )

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from blosc2 import _files
 from blosc2._backends import zip as archives
-from blosc2._backends.layout import EMBED, NOT_REPLACED, ByteRange, open_source, pieces, taken
+from blosc2._backends.layout import (
+    EMBED,
+    NOT_REPLACED,
+    ByteRange,
+    is_worth_writing_anew,
+    open_source,
+    pieces,
+    taken,
+)
 from blosc2._backends.tiers import TieredBackend
 from blosc2._backends.zip.members import (
     EMBED_NAME,
@@ -45,6 +53,8 @@ if TYPE_CHECKING:
 _PLAINLY: Final = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 # Bytes of a catalog and a directory on a server that come as a whole when an archive is opened.
 _SMALL: Final = 1 << 18
+# Of an archive with more members it is not found out how many bytes are dead.
+_MOST_MEMBERS: Final = 100_000
 
 
 class ZipBackend(TieredBackend):
@@ -78,6 +88,8 @@ class ZipBackend(TieredBackend):
         self.own_catalog: OwnCatalog | None = None
         # The map of embedded values that were published last and are not shown yet; None if they are as before.
         self.new_entries: dict[str, dict[str, Any]] | None = None
+        # Bytes that were appended to a published archive.
+        self.written = 0
         # Bytes before this offset are never cut off: somebody may have mapped them.
         self.floor = 0
         # Whether bytes cut off may come back, a write may have stopped halfway, another's was seen, a stream began, an
@@ -266,6 +278,12 @@ class ZipBackend(TieredBackend):
     ) -> None:  # fmt: skip
         """Publish changes: write members, then the directory, then the end record that makes both current."""
         archives.publishing.publish(self, files, embed, fresh, durable)
+
+    def is_worth_compacting(self) -> bool:
+        if self.members is None or len(self.members.archive) > _MOST_MEMBERS:
+            return False
+        live = self.members.used_bytes()
+        return is_worth_writing_anew(live, self.size() - live, self.written)
 
     def compact(self, progress: Progress | None) -> None:
         archives.publishing.compact(self, progress)

@@ -56,6 +56,9 @@ CATALOG_LEAST = 256
 CATALOG_NAME: Final = NAME.encode()
 # Larger frames are copied piece by piece.
 _LARGE: Final = 8 << 20
+# A store that is closed is not looked at for dead bytes if less was appended, or less than one byte in so many.
+_LEAST: Final = 1 << 12
+_PART: Final = 16
 # Leaves whose record offsets are looked up at a time when an archive is compacted.
 _TOGETHER: Final = 4096
 
@@ -211,7 +214,9 @@ def publish(
         if in_place:
             sync_descriptor(backend.descriptor)
         if backend.new_file is None:
-            backend.identity = identity_of(os.fstat(backend.descriptor))
+            before, backend.identity = backend.identity, identity_of(os.fstat(backend.descriptor))
+            backend.written += backend.identity[2] - (before[2] if before is not None else 0)
+            backend.has_appended = backend.written > max(_LEAST, backend.identity[2] // _PART)
             backend.floor, backend.is_unfinished = backend.identity[2], False
         else:
             _commit(backend, backend.new_file, durable=durable)
