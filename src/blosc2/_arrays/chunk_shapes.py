@@ -129,6 +129,10 @@ def default_partitions(
     if len(shape) > 1 and shape[0] >= times * max(shape[1:]) and _nbytes(shape, itemsize) > limit:
         return _stack_partitions(shape, itemsize, limit, chunk_nbytes, limit // _STACK_PART)
     block = _halve(shape, limit, itemsize)
+    if len(shape) == 1 and 8 * _nbytes(block, itemsize) < 7 * min(limit, _nbytes(shape, itemsize)):
+        # Much less than could be: larger ones compress better, and their streams are not so short.
+        most = max(limit // itemsize, 1)
+        block = (-(-shape[0] // -(-shape[0] // most)),)
     return _multiply(block, shape, chunk_nbytes, itemsize), block
 
 
