@@ -239,6 +239,7 @@ def test_embedded_values_without_the_end(cut: int, tmp_path: Path, out: Path) ->
     same(recovered(out / "y.b2e"), VALUES)
 
 
+@pytest.mark.usefixtures("ends_as_it_is")
 def test_an_older_map(tmp_path: Path, out: Path) -> None:
     path = tmp_path / "x.b2e"
     make(path)
