@@ -101,11 +101,16 @@ class Snapshot:
         return out
 
     def stored(self, nchunk: int) -> AnyChunk:
-        """A stored chunk, or the offset that stands for a special one."""
+        """A stored chunk, where it lies if it is in memory; or the offset that stands for a special one."""
         if self._offsets is None:
             self._offsets = FrameUpdate(self.frame).offsets.tolist()
-        offset = self._offsets[nchunk]
-        return offset if offset < 0 else self.frame.chunk_stored_at(offset)
+        offset, frame = self._offsets[nchunk], self.frame
+        if offset < 0:
+            return offset
+        if not frame.source.in_memory:
+            return frame.chunk_stored_at(offset)
+        start, length = frame.chunk_offset_at(offset)
+        return memoryview(frame.source)[start : start + length]
 
 
 def compressed_box(plan: ArrayPlan, starts: Shape, items: Items) -> dict[int, AnyChunk]:

@@ -205,7 +205,7 @@ _MAKING: Final = 40
 _MADE: Final = 256
 
 #: A chunk as it is stored, or one of the offsets above.
-AnyChunk = bytes | StoredChunk | Spooled | int
+AnyChunk = bytes | memoryview | StoredChunk | Spooled | int
 
 
 def own(stored: Any) -> bytes | Spooled | int:
