@@ -385,8 +385,10 @@ class SChunk(ChangeableChunks):
 def chunk_description(handle: FrameHandle, nchunk: int) -> tuple[float, SpecialValue, bytes | None, bytes]:
     """cratio, special, repeated_value and header of a chunk."""
     frame = handle.frame
-    _, nbytes, cbytes, special, _, _ = frame.chunk_info(nchunk)
-    return nbytes / cbytes, SpecialValue(special), frame.special_value(nchunk), _frames.lazy_chunk(handle, nchunk)
+    _, nbytes, cbytes, number, _, _ = frame.chunk_info(nchunk)
+    special = SpecialValue(number)
+    value = frame.special_value(nchunk) if special is SpecialValue.VALUE else None  # which reads all of the chunk
+    return nbytes / cbytes, special, value, _frames.lazy_chunk(handle, nchunk)
 
 
 def repeated_item(value: bytes, dtype: np.dtype[Any]) -> Any | None:
