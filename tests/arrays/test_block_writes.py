@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 
 import blosc2
-from blosc2 import Codec, Filter, SplitMode
+from blosc2 import Codec, Filter, SplitMode, _frames
 
 FILTERS: list[list[Filter]] = [
     [],
@@ -152,3 +152,72 @@ def test_what_was_cut_off_is_zeros_when_it_is_shown_again(grown: tuple[int, int]
     array.resize((20, 40))
     array.append(items[20:50, :40])
     assert np.array_equal(array[:], items[:50, :40])
+
+
+def test_what_is_written_as_a_whole_is_not_read(tmp_path: Path) -> None:
+    """A damaged chunk is mended by assigning all that it has; what was cut off is gone then."""
+    path = tmp_path / "x.b2nd"
+    secret = np.full((64, 100), b"secret!!")
+    array = blosc2.asarray(secret, chunks=(64, 100), blocks=(8, 100), urlpath=path, cparams={"clevel": 0})
+    array.resize((16, 100))
+    data = bytearray(path.read_bytes())
+    at = data.index(b"secret")
+    data[at] ^= 1
+    path.write_bytes(data)
+    array = blosc2.open(path, mode="a")
+    with pytest.raises(blosc2.FormatError, match="chunk 0"):
+        array[3] = b"public"
+    array[:] = b"public"
+    assert (array[:] == b"public").all()
+    assert b"secret" not in array.schunk.decompress_chunk(0)
+
+
+def hostile_array(path: Path, blocks: int, table: bytes, streams: bytes) -> Any:
+    """An array of bytes without checksums, with one chunk of blocks of one byte, whose table and streams these are."""
+    size = 32 + len(table) + len(streams)
+    header = bytes([5, 1, 0x05 | 0x10 | 1 << 5, 1]) + struct.pack("<3i", blocks, 1, size) + bytes(6) + b"\1" + bytes(9)
+    array = blosc2.full(
+        (blocks,), 1, dtype="u1", chunks=(blocks,), blocks=(1,), cparams={"codec": Codec.LZ4, "filters": []}
+    )
+    frame = _frames.FrameUpdate(array._handle.frame)
+    frame.replace(0, header + table + streams)
+    path.write_bytes(_frames.frame_bytes(frame))
+    return blosc2.open(path, mode="a")
+
+
+@pytest.mark.parametrize("blocks", [100, 10_000, 1_000_000])
+def test_a_table_of_starts_that_is_longer_than_the_items(tmp_path: Path, blocks: int) -> None:
+    starts = 32 + 4 * blocks + 4 * np.arange(blocks, dtype="<i4")
+    array = hostile_array(tmp_path / "x.b2nd", blocks, starts.tobytes(), bytes(4 * blocks))
+    array[3] = 9
+    assert array[:6].tolist() == [0, 0, 0, 9, 0, 0]
+
+
+@pytest.mark.parametrize("place", [0, 1, 50, 99])
+@pytest.mark.parametrize("start", [0x7FFFFFFF, -1, -4000, 0, 33, 1 << 20])
+def test_starts_that_lie_elsewhere(tmp_path: Path, place: int, start: int) -> None:
+    """Nothing from there is copied into the file."""
+    starts = 32 + 4 * 100 + 4 * np.arange(100, dtype="<i4")
+    starts[place] = start
+    path = tmp_path / "x.b2nd"
+    array = hostile_array(path, 100, starts.tobytes(), bytes(4 * 100))
+    before = path.read_bytes()
+    for key in (place, (place + 1) % 100, slice(30)):
+        with pytest.raises(blosc2.FormatError, match="chunk 0"):
+            array[key] = 9
+    assert path.read_bytes() == before
+
+
+def test_chunks_that_no_shape_has_shown(tmp_path: Path) -> None:
+    """A frame may have more chunks than its shape needs."""
+    items = np.arange(1, 65).reshape(64, 1)
+    array = blosc2.asarray(items, chunks=(16, 1), blocks=(4, 1))
+    update = _frames.FrameUpdate(array._handle.frame)
+    packed = bytearray(update.metalayers["b2nd"])
+    assert packed[5:13] == (64).to_bytes(8, "big")
+    packed[5:13] = (32).to_bytes(8, "big")
+    update.metalayers["b2nd"] = bytes(packed)
+    array = blosc2.ndarray_from_cframe(_frames.frame_bytes(update))
+    assert (array.shape, array.schunk.nchunks) == ((32, 1), 4)
+    array.resize((64, 1))
+    assert array[:, 0].tolist() == [*range(1, 33), *[0] * 32]

@@ -94,7 +94,7 @@ def _keep_chunks(update: FrameUpdate, old: tuple[int, ...], new: tuple[int, ...]
     """Give the table of an update the chunks of a new grid. Returns whether some that stay get another number."""
     offsets = np.full(math.prod(new), ZERO_OFFSET, np.int64)
     if old[1:] == new[1:]:  # rows of chunks come, or go, at the end
-        kept = min(len(offsets), len(update.offsets))
+        kept = min(len(offsets), math.prod(old))  # a frame may have more chunks than the array
         offsets[:kept] = update.offsets[:kept]
         update.offsets = offsets
         update.new = {number: stored for number, stored in update.new.items() if number < kept}

@@ -13,7 +13,7 @@ from blosc2._core.io.steps cimport counter_next
 from blosc2._core.codec.codec cimport (
     BlocksJob, BlockThreads, DecodeContext, Encoder, RunBlocks, decode_block, reserve_scratch)
 from blosc2._core.codec.chunk cimport (
-    CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, NO_MEMORY, Chunk, block_start, inspect)
+    CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, NO_MEMORY, Chunk, block_start, extent, inspect)
 from blosc2._core.frame.frame cimport open_asked
 from blosc2._core.codec.thread_pool cimport (
     Job, WorkerGroup, acquire_group, await_gil, finish, offer_gil, release_group, start)
@@ -29,6 +29,8 @@ cdef enum:
     ENCODING_FAILED = -1000000
     # Bytes of a chunk from which threads share its blocks, if there is no other one for them.
     SHARED = 64 << 10
+    # Blocks of a chunk from which on single ones are replaced: each is compressed with another one.
+    FEW_BLOCKS = 4
 
 
 cdef struct BlockJobs:   # what the C library wants done for one chunk, by as many threads as there are
@@ -128,44 +130,51 @@ cdef bint _in_order(const Chunk *chunk) noexcept nogil:
     cdef int32_t i, start, end = CHUNK_HEADER + 4 * chunk.nblocks
     for i in range(chunk.nblocks):
         start = block_start(chunk, i)
-        if start < end:
+        if start < end or start > chunk.cbytes - 4:
             return False
-        end = start + 1
-    return end <= chunk.cbytes
+        end = start + 4
+    return True
 
 
 cdef struct Remade:         # a chunk that is made of stored blocks and new ones
     Chunk old               # with the header and table at `stored`, where those of the new chunk come to be
-    const uint8_t *data     # stored bytes of the old chunk
     uint8_t *stored
     int32_t position        # behind what is there
     int32_t room
 
 
-cdef bint _keep_blocks(Remade *made, int32_t first, int32_t stop) noexcept nogil:
-    """Copy blocks that stay; False if there is no room for them."""
+cdef bint _keep_blocks(Remade *made, const Chunk *chunk, int32_t first, int32_t stop) noexcept nogil:
+    """Copy blocks that stay; False if there is no room for them, or they are not streams that end where they should."""
     cdef int32_t start = block_start(&made.old, first)
     cdef int32_t size = (block_start(&made.old, stop) if stop < made.old.nblocks else made.old.cbytes) - start
-    cdef int32_t i
+    cdef int32_t i, begin = 0, end = 0
+    cdef int byte = 0
     if size > made.room - made.position:
         return False
-    memcpy(made.stored + made.position, made.data + start, size)
     for i in range(first, stop):
-        put32(made.stored + CHUNK_HEADER + 4 * i, block_start(&made.old, i) + made.position - start)
+        if extent(chunk, i, &begin, &end, &byte):
+            return False
+    memcpy(made.stored + made.position, chunk.data + start, size)
+    for i in range(first, stop):
+        put32(made.stored + CHUNK_HEADER + 4 * i, made.position + (block_start(&made.old, i) - start))
     made.position += size
     return True
 
 
 cdef bint _put_block(Remade *made, int32_t block, const uint8_t *items, const uint8_t *encoded, int32_t size) noexcept nogil:
-    """Add the first of the two blocks of a chunk; False if it cannot be a block of this one, or there is no room for it."""
+    """Add the first of the two blocks of a chunk; False if it cannot be a block of this one, or there is no room for it.
+
+    Without a size nothing was compressed, nor is anything to be.
+    """
     cdef Chunk two
-    cdef int32_t start
-    if inspect(encoded, size, &two) or two.kind != KIND_REGULAR:
-        return False
-    start = block_start(&two, 0)
-    size = block_start(&two, 1) - start
+    cdef int32_t start = 0
+    if size:
+        if inspect(encoded, size, &two) or two.kind != KIND_REGULAR:
+            return False
+        start = block_start(&two, 0)
+        size = block_start(&two, 1) - start
     if made.old.kind == KIND_RAW:
-        if size < made.old.blocksize:
+        if 0 < size < made.old.blocksize:
             return False    # now the chunk may be worth compressing
         memcpy(made.stored + CHUNK_HEADER + <int64_t> block * made.old.blocksize, items, made.old.blocksize)
         return True
@@ -204,6 +213,7 @@ cdef class Write(Operation):
     cdef readonly dict chunks
     cdef public bint summed
     cdef readonly object encoding
+    cdef int level
     cdef object plugin
     cdef Result *results            # of the tasks from `first_result` on
     cdef int64_t first_result
@@ -233,6 +243,7 @@ cdef class Write(Operation):
         self.keep = source
         self.data = <uint8_t *> cnp.PyArray_DATA(source)
         self.encoding = encoding
+        self.level = encoding.clevel
         self.plugin = plugin
         self.chunks = {}
         self.kept_slots = []
@@ -402,13 +413,14 @@ cdef class Write(Operation):
         cdef Chunk chunk
         cdef Remade made
         cdef Touched touched
-        cdef int64_t i, nblock = 0, block = 0
-        cdef int32_t size
+        cdef int64_t i, nblock = 0, block = 0, nblocks = g.chunk_nbytes // g.block_nbytes
+        cdef int32_t size = 0
         cdef uint8_t *items
         cdef int status
         touch(g, self.axes, box, &touched)
-        # Of an array that grows, the frame may not have the chunk yet.
-        if 2 * touched.count > g.chunk_nbytes // g.block_nbytes or nchunk >= self.frame.chunk_count:
+        # Of an array that grows, the frame may not have the chunk yet. What is written as a whole is not looked at.
+        if (2 * touched.count > nblocks or nblocks < FEW_BLOCKS or nchunk >= self.frame.chunk_count
+                or self.takes_all(nchunk, box)):
             return CHUNK_OK
         status = open_asked(self.frame, nchunk, context, &chunk, g.chunk_nbytes)
         if status or not _stand_alone(&chunk, g):
@@ -418,9 +430,11 @@ cdef class Write(Operation):
             return status
         # Blocks are copied by a header and table of our own, whatever becomes of the file meanwhile.
         made.stored = self.slots.data + (result - self.results) * self.slot()
-        made.data, made.room = chunk.data, <int32_t> self.slot()
+        made.room = <int32_t> self.slot()
         made.position = chunk.cbytes if chunk.kind == KIND_RAW else CHUNK_HEADER + 4 * chunk.nblocks
-        memcpy(made.stored, made.data, made.position)
+        if made.position > made.room:   # blocks may be smaller than what says where they are
+            return CHUNK_OK
+        memcpy(made.stored, chunk.data, made.position)
         if (inspect(made.stored, chunk.cbytes, &made.old) or made.old.kind != chunk.kind or not _stand_alone(&made.old, g)
                 or not (made.old.kind == KIND_RAW or _in_order(&made.old))):
             return CHUNK_OK
@@ -436,21 +450,35 @@ cdef class Write(Operation):
                 return status
             if nblock < 0:
                 continue
-            size = encoder.of_block.encode(
-                items, items + 2 * g.block_nbytes, <int32_t> (2 * g.block_nbytes + CHUNK_HEADER))
-            if size <= 0:
-                return NO_MEMORY if size == NO_MEMORY else ENCODING_FAILED + size
-            if made.old.kind != KIND_RAW and nblock > block and not _keep_blocks(&made, <int32_t> block, <int32_t> nblock):
+            if not self.level:
+                if made.old.kind != KIND_RAW:
+                    return CHUNK_OK
+            else:
+                size = encoder.of_block.encode(
+                    items, items + 2 * g.block_nbytes, <int32_t> (2 * g.block_nbytes + CHUNK_HEADER))
+                if size <= 0:
+                    return NO_MEMORY if size == NO_MEMORY else ENCODING_FAILED + size
+            if made.old.kind != KIND_RAW and nblock > block and not _keep_blocks(
+                    &made, &chunk, <int32_t> block, <int32_t> nblock):
                 return CHUNK_OK
             if not _put_block(&made, <int32_t> nblock, items, items + 2 * g.block_nbytes, size):
                 return CHUNK_OK
             block = nblock + 1
         if made.old.kind != KIND_RAW and block < made.old.nblocks and not _keep_blocks(
-                &made, <int32_t> block, made.old.nblocks):
+                &made, &chunk, <int32_t> block, made.old.nblocks):
             return CHUNK_OK
         put32(made.stored + 12, made.position)
         result.size = made.position
         return CHUNK_OK
+
+    cdef bint takes_all(self, int64_t nchunk, const Box *box) noexcept nogil:
+        """Whether a box takes all items of the array that a chunk has."""
+        cdef Grid *g = &self.geometry.c
+        cdef int d
+        for d in range(g.ndim):
+            if box.count[d] != min(g.shape[d] - nchunk // g.chunk_strides[d] % g.grid[d] * g.chunks[d], g.chunks[d]):
+                return False
+        return True
 
     cdef int collect_block(self, DecodeContext *context, Chunk *chunk, const Box *box, const Touched *touched, int64_t i,
                            int64_t *nblock, uint8_t *items) noexcept nogil:
@@ -493,9 +521,9 @@ cdef class Write(Operation):
         cdef Touched touched
         cdef int64_t[MAX_DIM] strides
         cdef int64_t[MAX_DIM] to_strides
-        cdef int64_t i, length, nblock, offset
+        cdef int64_t i, nblock, offset
         cdef uint8_t *scratch
-        cdef bint complete = True, whole = True
+        cdef bint complete = True
         cdef int d, status
         if g.in_order and covers(g, box, g.chunks) and is_one_run(g, self.axes, box):
             collected[0] = first_item(g, self.axes, self.data, box)
@@ -505,14 +533,11 @@ cdef class Write(Operation):
             return NO_MEMORY
         collected[0] = scratch
         for d in range(g.ndim):
-            length = g.shape[d] - nchunk // g.chunk_strides[d] % g.grid[d] * g.chunks[d]
-            if box.count[d] != min(length, g.chunks[d]):
-                whole = False       # items of the array stay as they are
             if box.count[d] != g.block_grid[d] * g.blocks[d]:
                 complete = False    # padding, or items that stay
             strides[d] = self.axes[d].stride
             to_strides[d] = g.item_strides[d] * self.axes[d].step
-        if not whole and self.frame is not None:
+        if self.frame is not None and not self.takes_all(nchunk, box):  # else no items of the array stay as they are
             status = self.frame.decode_chunk_into(nchunk, context, scratch, g.chunk_nbytes)
             if status:
                 return status
