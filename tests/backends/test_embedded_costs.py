@@ -505,3 +505,13 @@ def test_closing_without_waiting_compacts_nothing(tmp_path: Path) -> None:
     before = path.read_bytes()
     store.close(durable=False)
     assert path.read_bytes() == before
+
+
+@pytest.mark.skipif(os.name != "posix", reason="names and owners of files are those of POSIX")
+def test_a_store_with_two_names_keeps_them(tmp_path: Path) -> None:
+    """A new file would have one of them, and other attributes, and belong to who closes the store."""
+    path = tmp_path / "x.b2e"
+    store = published_one_by_one(path)
+    os.link(path, tmp_path / "y.b2e")
+    store.close()
+    assert path.stat().st_ino == (tmp_path / "y.b2e").stat().st_ino

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -171,3 +172,72 @@ def test_a_change_that_fails_is_taken_back(tmp_path: Path, monkeypatch: pytest.M
     assert array[0] == 0
     array[0] = 6
     assert blosc2.open(path)[0] == 6
+
+
+def test_the_name_of_a_file_is_durable_with_the_first_transaction(tmp_path: Path, syncs: list[int]) -> None:
+    """Nobody knows whether that of a file that was opened is."""
+    path = tmp_path / "x.b2nd"
+    blosc2.arange(100, urlpath=path)
+    array = blosc2.open(path, mode="a")
+    for waits in (3, 2):
+        with array.transaction():
+            array[3] = 7
+        assert len(syncs) == waits
+        syncs.clear()
+    blosc2.open(path, mode="a", durable=True)[3] = 8
+    assert len(syncs) == 3
+
+
+def test_what_another_handle_has_flushed_is_kept(tmp_path: Path, syncs: list[int]) -> None:
+    path = tmp_path / "x.b2nd"
+    array = blosc2.arange(100, chunks=(10,), urlpath=path)
+    array.append([1])
+    assert not syncs
+    blosc2.open(path, mode="a").flush()
+    syncs.clear()
+    array.append([2])
+    assert len(syncs) == 1  # with a copy of the header
+    array.compact()
+    assert len(syncs) == 3
+
+
+def test_a_flush_waits_for_a_change_that_is_under_way(
+    tmp_path: Path, syncs: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise that might put a new file, which nobody has flushed, in the place of the flushed one."""
+    path = tmp_path / "x.b2nd"
+    array = blosc2.arange(100, chunks=(10,), urlpath=path)
+    real, began, flushed = append.Growth.append_version, threading.Event(), threading.Event()
+
+    def waiting(*given: Any, **how: Any) -> Any:
+        began.set()
+        assert not flushed.wait(0.2)
+        return real(*given, **how)
+
+    monkeypatch.setattr(append.Growth, "append_version", waiting)
+    thread = threading.Thread(target=array.append, args=([1],))
+    thread.start()
+    began.wait()
+    array.flush()
+    flushed.set()
+    thread.join()
+    assert len(syncs) == 2
+    assert len(blosc2.open(path)) == 101
+
+
+def test_the_flushed_version_is_found_behind_many_others(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2nd"
+    items = np.random.default_rng(1).integers(0, 1 << 60, 200_000)
+    array = blosc2.asarray(items, chunks=(10_000,), urlpath=path)
+    array.flush()
+    size = path.stat().st_size
+    array[:10_000] = items[10_000:20_000]
+    for n in range(1100):
+        array.vlmeta["n"] = n
+    data = bytearray(path.read_bytes())
+    data[size : size + 4096] = bytes(4096)  # one page did not come to the disk before a power cut
+    path.write_bytes(data)
+    with pytest.raises(blosc2.FormatError):
+        blosc2.open(path)[:]
+    blosc2.salvage(path, tmp_path / "y.b2nd")
+    assert np.array_equal(blosc2.open(tmp_path / "y.b2nd")[:], items)

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 else:
     __getattr__ = on_demand(__name__, {
         "advice": "LASTING advise_byte_ranges advise_frame check_advice lasting",
-        "atomic_file": "FileMoves Lock NewFile remove_leftovers temporary_name through_link",
+        "atomic_file": (
+            "FileMoves Lock NewFile has_other_names is_replaceable remove_leftovers temporary_name through_link"
+        ),
         "blocks": "as_block",
         "copies": (
             "BUDGET ByteRange ChunkBuffer Compaction DrawnChunk Part Progress Spool Spooled TemporaryFile "

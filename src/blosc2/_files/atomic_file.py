@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Final, Protocol
 
 from blosc2._core.io.sharing import Block
 from blosc2._files.owner import Owner
@@ -28,6 +28,22 @@ class Lock(Protocol):
 
     def adopt_if_current(self) -> None:
         """Something failed. The new file may or may not have its name."""
+
+
+# Attributes of files that the system gives to new ones by itself.
+_GIVEN: Final = {"security.selinux"}
+
+
+def has_other_names(path: str, status: os.stat_result) -> bool:
+    """Whether a file has further names, access lists or other attributes, which a new one would lose."""
+    return status.st_nlink > 1 or bool({*os.listxattr(path)} - _GIVEN if hasattr(os, "listxattr") else False)
+
+
+def is_replaceable(path: str) -> bool:
+    """Whether a new file in the place of one would be all that it is, also to others."""
+    status = os.stat(path)
+    mine = (os.geteuid(), os.getegid()) if os.name == "posix" else (status.st_uid, status.st_gid)
+    return (status.st_uid, status.st_gid) == mine and not has_other_names(path, status)
 
 
 class NewFile(Block):

@@ -25,7 +25,7 @@ from blosc2._core.frame.frame_checksums import range_checksum, stored_lengths, w
 from blosc2._core.frame.frame_writer import header_length, pack_index, pack_trailer
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
-from blosc2._files import NewFile, Owner, Spooled, remove_leftovers, sync_descriptor, write_parts
+from blosc2._files import NewFile, Owner, Spooled, has_other_names, remove_leftovers, sync_descriptor, write_parts
 from blosc2._frames.checksums import MARK_AT, Running, carried, parts_with_checksums
 from blosc2._frames.handle import open_frame
 from blosc2._frames.header_fields import CHUNKSIZE_AT, FLAGS_AT, PADDING, set_frame_fields
@@ -61,8 +61,6 @@ _WAITING: Final = 16
 _NOTHING: Final = np.zeros(0, np.int64)
 # A file, and two of its sizes.
 _Between = tuple[tuple[int, int] | None, int, int]
-# Attributes of files that the system gives to new ones by itself.
-_GIVEN: Final = {"security.selinux"}
 
 
 class NextVersion:
@@ -431,8 +429,7 @@ def _write_anew(
         Also if the new file would not be the same to others: it has several names, another owner, or an access list.
     """
     real = os.path.realpath(path)
-    others = {*os.listxattr(real)} - _GIVEN if hasattr(os, "listxattr") else set()
-    if status.st_nlink > 1 or others:
+    if has_other_names(real, status):
         raise OSError("a new file would have lost other names, or attributes")
     # Made by holders of the file's lock alone, so those that are there were left by killed processes.
     beside = real + ".grown"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.sharing import Block, Lock
@@ -264,11 +264,38 @@ class Drafting(FrameHandle):
         return self._draft is not None
 
 
+class _Flushes:
+    """Which files this process has flushed, and when, so that other handles of the same file know."""
+
+    __slots__ = ("_files", "_least", "count")
+
+    def __init__(self) -> None:
+        #: How many flushes there were.
+        self.count = 0
+        self._files: dict[tuple[int, int], int] = {}
+        self._least = 0  # of files that are not noted
+
+    def note(self, file: tuple[int, int]) -> None:
+        """Note a flush of the file with this device and inode."""
+        if len(self._files) >= _MOST_FILES:
+            self._files, self._least = {}, self.count
+        self.count += 1
+        self._files[file] = self.count
+
+    def last(self, file: tuple[int, int]) -> int:
+        """The number of the last flush of a file, or a later one."""
+        return self._files.get(file, self._least)
+
+
+_MOST_FILES: Final = 10_000
+_flushes = _Flushes()
+
+
 class FileHandle(Drafting):
     """A frame that is a file of its own, changed by "append, then publish" (FORMATS 8.1)."""
 
-    __slots__ = ("_behind", "_draft", "_durable", "_exclusive", "_growth", "_has_durable", "_keeps_header", "_lock",
-                 "_made", "_path")  # fmt: skip
+    __slots__ = ("_behind", "_draft", "_durable", "_exclusive", "_growth", "_has_durable", "_is_named", "_keeps_header",
+                 "_lock", "_made", "_path", "_syncs")  # fmt: skip
 
     writable = True
 
@@ -283,6 +310,9 @@ class FileHandle(Drafting):
         self._has_durable = not new or options.durable
         # Whether that may be one of the shape and chunk size that the header says now.
         self._keeps_header = self._has_durable
+        # Whether its name is durable, as far as this handle has seen to it.
+        self._is_named = new and options.durable
+        self._syncs = _flushes.count  # flushes of this process that this handle has taken note of
         self._growth: Growth | None = None  # made for the first change
         self._made = frame.source.size if new else 0  # bytes that this handle has written before
         self._lock = Lock()
@@ -293,6 +323,7 @@ class FileHandle(Drafting):
 
     def _publish(self, update: FrameUpdate, *, fresh: bool, durable: bool) -> None:
         durable = durable or self._durable
+        self._note_flushes()
         # The trailer of a frame without data must follow the header: metadata alone cannot be appended,
         # nor can the last chunk go.
         fresh = fresh or update.nbytes == 0 or len(self.frame.header_bytes()) > SECTOR
@@ -322,8 +353,9 @@ class FileHandle(Drafting):
                         file, self._path, update, owner, durable=durable, has_durable=self._has_durable,
                         keeps_header=self._keeps_header, verify=self.verify,
                     )  # fmt: skip
-                if durable and not self._has_durable:  # nor is its name
+                if durable and not self._is_named:
                     sync_folder(os.path.realpath(self._path))
+                    self._is_named = True
                 self._adopt(frame)
             except BaseException as error:
                 self._look_again(error)
@@ -344,12 +376,25 @@ class FileHandle(Drafting):
         changed = super().refresh()
         if changed:  # whoever made it may have waited for the disk
             self._has_durable = self._keeps_header = True
+            self._is_named = False
         return changed
 
+    def _note_flushes(self) -> None:
+        """Take note of what other handles of this process have made durable in the file."""
+        if self._syncs != _flushes.count:
+            identity = self.frame.source.identity
+            if identity is None or _flushes.last(identity[:2]) > self._syncs:
+                self._has_durable = self._keeps_header = True
+            self._syncs = _flushes.count
+
     def flush(self) -> None:
-        sync_file(self._path)
-        sync_folder(os.path.realpath(self._path))
-        self._has_durable = self._keeps_header = True
+        with self._lock:
+            identity = self.frame.source.identity
+            sync_file(self._path)
+            sync_folder(os.path.realpath(self._path))
+            self._has_durable = self._keeps_header = self._is_named = True
+            if identity is not None:
+                _flushes.note(identity[:2])
 
     def compact(self) -> Compaction:
         with self.editing():

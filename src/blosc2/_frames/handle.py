@@ -524,10 +524,10 @@ class Stored(HandleProperties):
         return self._handle.refresh()
 
     def flush(self) -> None:
-        """Wait until all changes of the file are durable: they survive a power cut from then on.
+        """Wait until all changes made in this process are durable: they survive a power cut from then on.
 
-        With ``durable=True``, each change has waited already. For an object in memory or in a store, this does nothing:
-        `DictStore.flush` publishes the leaves of a store.
+        With ``durable=True``, each change has waited already. For an object in memory, in a store, or that was opened
+        for reading, this does nothing: `DictStore.flush` publishes the leaves of a store.
 
         Examples
         --------

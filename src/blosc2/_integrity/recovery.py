@@ -99,7 +99,7 @@ _VARIABLE: Final = 0x40
 _LARGEST_TABLE: Final = 64 << 20
 _LARGEST_TRAILER: Final = 16 << 20
 _PIECE: Final = 4 << 20
-_MOST_VERSIONS: Final = 1000
+_MOST_VERSIONS: Final = 20_000
 _MOST_HEADERS: Final = 16
 # How many times what the rule of allocation gives is decoded of offsets tables.
 _WORK: Final = 16

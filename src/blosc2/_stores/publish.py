@@ -446,9 +446,16 @@ def leave_compact(table: LeafTable) -> None:
     All of it is durable, and the compacted store is, too.
     """
     session, backend = table.session, table.backend
-    if session.sharing is not None or session.transaction is not None:
+    if session.sharing is not None or backend.named is None:
         return
-    with suppress(OSError, FormatError):
+    with table.lock, Change(session), suppress(OSError, FormatError, MemoryError):
+        if (
+            session.closed
+            or session.streaming
+            or session.transaction is not None
+            or not _files.is_replaceable(backend.named)
+        ):
+            return
         if session.unsure:  # as the store is being closed, the last version was not shown
             show(table, backend.show_published)
         if backend.is_worth_compacting():

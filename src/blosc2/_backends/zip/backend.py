@@ -53,8 +53,12 @@ if TYPE_CHECKING:
 _PLAINLY: Final = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 # Bytes of a catalog and a directory on a server that come as a whole when an archive is opened.
 _SMALL: Final = 1 << 18
-# Of an archive with more members it is not found out how many bytes are dead.
+# An archive is not compacted when it is closed if it is smaller, or has more members: these if one byte in so many was
+# appended, else those.
+_LEAST: Final = 1 << 12
+_PART: Final = 16
 _MOST_MEMBERS: Final = 100_000
+_FEW_MEMBERS: Final = 1000
 
 
 class ZipBackend(TieredBackend):
@@ -280,10 +284,15 @@ class ZipBackend(TieredBackend):
         archives.publishing.publish(self, files, embed, fresh, durable)
 
     def is_worth_compacting(self) -> bool:
-        if self.members is None or len(self.members.archive) > _MOST_MEMBERS:
+        members, size = self.members, self.size()
+        # Members of other programs have dates and permissions, which would be lost.
+        if members is None or members.archive.file_checksum is None or size <= _LEAST:
             return False
-        live = self.members.used_bytes()
-        return is_worth_writing_anew(live, self.size() - live, self.written)
+        # Looking at all of many members costs more than it may gain.
+        if len(members.archive) > (_MOST_MEMBERS if _PART * self.written > size else _FEW_MEMBERS):
+            return False
+        live = members.used_bytes()
+        return is_worth_writing_anew(live, size - live, self.written)
 
     def compact(self, progress: Progress | None) -> None:
         archives.publishing.compact(self, progress)

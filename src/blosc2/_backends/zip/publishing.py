@@ -56,9 +56,6 @@ CATALOG_LEAST = 256
 CATALOG_NAME: Final = NAME.encode()
 # Larger frames are copied piece by piece.
 _LARGE: Final = 8 << 20
-# A store that is closed is not looked at for dead bytes if less was appended, or less than one byte in so many.
-_LEAST: Final = 1 << 12
-_PART: Final = 16
 # Leaves whose record offsets are looked up at a time when an archive is compacted.
 _TOGETHER: Final = 4096
 
@@ -216,7 +213,7 @@ def publish(
         if backend.new_file is None:
             before, backend.identity = backend.identity, identity_of(os.fstat(backend.descriptor))
             backend.written += backend.identity[2] - (before[2] if before is not None else 0)
-            backend.has_appended = backend.written > max(_LEAST, backend.identity[2] // _PART)
+            backend.has_appended = True
             backend.floor, backend.is_unfinished = backend.identity[2], False
         else:
             _commit(backend, backend.new_file, durable=durable)
@@ -312,10 +309,12 @@ def compact(backend: ZipBackend, progress: Progress | None) -> None:
         else:
             _copy_members(members.source, members.archive, writer, progress)
         writer.write_end()
+        sync_descriptor(new.file.fileno())
+        backend.check_as_left(Source.open(backend.root))  # nobody has published meanwhile
+        _commit(backend, new, durable=True)
     except BaseException:
         new.abandon()
         raise
-    _commit(backend, new, durable=True)
     backend.new_entries = None
 
 

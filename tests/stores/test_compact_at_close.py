@@ -1,0 +1,120 @@
+"""A `.b2z` that was appended to is compacted when it is closed, if that costs little and loses nothing."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import blosc2
+
+VALUES = {f"/g/k{n}": np.random.default_rng(n).integers(0, 1 << 60, 400) for n in range(60)}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "x.b2z"
+    with blosc2.TreeStore(path, mode="w") as store:
+        store.update(VALUES)
+    return path
+
+
+def replaced(path: Path, count: int = 60, **how: Any) -> Any:
+    """The store, open, after new values of so many leaves were published."""
+    store = blosc2.TreeStore(path, mode="a", **how)
+    for key, value in list(VALUES.items())[:count]:
+        store[key] = value + 1
+    store.flush()
+    return store
+
+
+def test_what_was_replaced_is_gone(path: Path) -> None:
+    store = replaced(path)
+    leaf, reader, before = store["/g/k7"], blosc2.open(path, mmap_mode="r"), path.stat().st_size
+    store.close()
+    assert path.stat().st_size < 0.6 * before
+    for found in (leaf, reader["/g/k7"], blosc2.open(path)["/g/k7"]):
+        assert np.array_equal(found[:], VALUES["/g/k7"] + 1)
+    assert blosc2.check(path).ok
+    with blosc2.TreeStore(path, mode="a") as again:
+        before, after = again.compact()
+        assert after >= before - 200
+
+
+def test_what_was_deleted_is_gone(path: Path) -> None:
+    before = path.stat().st_size
+    with blosc2.TreeStore(path, mode="a") as store:
+        for key in list(VALUES)[:50]:
+            del store[key]
+    assert path.stat().st_size < 0.3 * before
+    assert sorted(blosc2.open(path)) == sorted(["/g", *list(VALUES)[50:]])
+
+
+def test_a_small_change_is_appended(path: Path) -> None:
+    inode = path.stat().st_ino
+    replaced(path, 3).close()
+    assert path.stat().st_ino == inode
+
+
+@pytest.mark.parametrize("how", [{"locking": True}, {"durable": False}])
+def test_where_others_may_write_and_where_nothing_waits(path: Path, how: dict[str, Any]) -> None:
+    store = replaced(path, **({} if "durable" in how else how))
+    inode = path.stat().st_ino
+    store.close(**({} if "locking" in how else how))
+    assert path.stat().st_ino == inode
+
+
+@pytest.mark.skipif(os.name != "posix", reason="names of files are those of POSIX")
+def test_a_file_with_two_names_keeps_them(path: Path) -> None:
+    os.link(path, path.with_name("y.b2z"))
+    replaced(path).close()
+    assert path.stat().st_ino == path.with_name("y.b2z").stat().st_ino
+
+
+def test_members_of_other_programs_stay_what_they_are(tmp_path: Path, path: Path) -> None:
+    """They have dates and permissions."""
+    other = tmp_path / "other.b2z"
+    with zipfile.ZipFile(path) as archive, zipfile.ZipFile(other, "w") as copy:
+        for name in archive.namelist():
+            copy.writestr(zipfile.ZipInfo(name, (2001, 2, 3, 4, 5, 6)), archive.read(name))
+        copy.writestr(zipfile.ZipInfo("notes.txt", (2001, 2, 3, 4, 5, 6)), b"mine")
+    replaced(other).close()
+    with zipfile.ZipFile(other) as archive:
+        assert archive.getinfo("notes.txt").date_time == (2001, 2, 3, 4, 5, 6)
+
+
+def test_a_version_that_came_meanwhile_stays(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a lock another handle may publish while the archive is copied: it is not replaced then."""
+    store = replaced(path, exclusive=False)
+    real = os.fsync
+
+    def publish_first(descriptor: int) -> None:
+        monkeypatch.setattr(os, "fsync", real)
+        with blosc2.TreeStore(path, mode="a", exclusive=False) as other:
+            other["/late"] = np.arange(5)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", publish_first)
+    store.close()
+    assert blosc2.open(path)["/late"][:].tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("error", [OSError("full"), MemoryError("no memory")])
+def test_a_store_that_cannot_be_compacted_is_closed_as_it_is(
+    path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    store = replaced(path)
+    before = path.read_bytes()
+
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("blosc2._backends.zip.publishing.ArchiveWriter", refuse)
+    store.close()
+    assert store.closed
+    assert path.read_bytes() == before
+    assert os.listdir(path.parent) == [path.name]
