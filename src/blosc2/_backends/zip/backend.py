@@ -53,9 +53,8 @@ if TYPE_CHECKING:
 _PLAINLY: Final = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 # Bytes of a catalog and a directory on a server that come as a whole when an archive is opened.
 _SMALL: Final = 1 << 18
-# An archive is not compacted when it is closed if it is smaller, or has more members: these if one byte in so many was
-# appended, else those.
-_LEAST: Final = 1 << 12
+# An archive is not compacted when it is closed if it has more members: these if one byte in so many was appended, else
+# those.
 _PART: Final = 16
 _MOST_MEMBERS: Final = 100_000
 _FEW_MEMBERS: Final = 1000
@@ -286,7 +285,7 @@ class ZipBackend(TieredBackend):
     def is_worth_compacting(self) -> bool:
         members, size = self.members, self.size()
         # Members of other programs have dates and permissions, which would be lost.
-        if members is None or members.archive.file_checksum is None or size <= _LEAST:
+        if members is None or members.archive.file_checksum is None:
             return False
         # Looking at all of many members costs more than it may gain.
         if len(members.archive) > (_MOST_MEMBERS if _PART * self.written > size else _FEW_MEMBERS):

@@ -56,6 +56,8 @@ CATALOG_LEAST = 256
 CATALOG_NAME: Final = NAME.encode()
 # Larger frames are copied piece by piece.
 _LARGE: Final = 8 << 20
+# A smaller archive is not looked at for dead bytes when it is closed.
+_LEAST: Final = 1 << 14
 # Leaves whose record offsets are looked up at a time when an archive is compacted.
 _TOGETHER: Final = 4096
 
@@ -213,7 +215,7 @@ def publish(
         if backend.new_file is None:
             before, backend.identity = backend.identity, identity_of(os.fstat(backend.descriptor))
             backend.written += backend.identity[2] - (before[2] if before is not None else 0)
-            backend.has_appended = True
+            backend.has_appended = backend.identity[2] > _LEAST
             backend.floor, backend.is_unfinished = backend.identity[2], False
         else:
             _commit(backend, backend.new_file, durable=durable)
