@@ -162,7 +162,8 @@ class ArrayStory:
 
     def reopen(self) -> None:
         def step(play: Play) -> None:
-            play.publish(play.now, play.handle.flush)
+            if play.handle is not None:  # else nothing could be made
+                play.publish(play.now, play.handle.flush)
             play.handle = None
             play.handle = play.kind.open(play.path, "a")
 

@@ -70,6 +70,12 @@ def inject(story: Story, fault: Fault, at: int) -> str:
         return recorder.struck
 
 
+def _settled(play: Play) -> None:
+    """Flush what does not wait for the disk by itself."""
+    if not getattr(play.kind, "durable", True):
+        play.publish(play.now, play.handle.flush)
+
+
 def play_on(story: Story, play: Play, mend: Callable[[], bool]) -> int:
     """Play a story to its end although steps fail: end what makes them fail, look, and try again.
 
@@ -86,7 +92,7 @@ def play_on(story: Story, play: Play, mend: Callable[[], bool]) -> int:
         How many steps failed.
     """
     failed = 0
-    for step in story.steps:
+    for step in [*story.steps, _settled]:
         for attempt in range(_TRIES):
             try:
                 step(play)

@@ -294,8 +294,8 @@ _flushes = _Flushes()
 class FileHandle(Drafting):
     """A frame that is a file of its own, changed by "append, then publish" (FORMATS 8.1)."""
 
-    __slots__ = ("_behind", "_draft", "_durable", "_exclusive", "_growth", "_has_durable", "_is_named", "_keeps_header",
-                 "_lock", "_made", "_path", "_syncs")  # fmt: skip
+    __slots__ = ("_behind", "_draft", "_durable", "_exclusive", "_growth", "_has_durable", "_is_doubtful", "_is_named",
+                 "_is_settled", "_keeps_header", "_lock", "_made", "_path", "_syncs")  # fmt: skip
 
     writable = True
 
@@ -312,6 +312,10 @@ class FileHandle(Drafting):
         self._keeps_header = self._has_durable
         # Whether its name is durable, as far as this handle has seen to it.
         self._is_named = new and options.durable
+        # Whether all that this handle has published is durable; whether making it so failed: what the system could not
+        # write then, it may not try to write again.
+        self._is_settled = self._has_durable
+        self._is_doubtful = False
         self._syncs = _flushes.count  # flushes of this process that this handle has taken note of
         self._growth: Growth | None = None  # made for the first change
         self._made = frame.source.size if new else 0  # bytes that this handle has written before
@@ -327,6 +331,7 @@ class FileHandle(Drafting):
         # The trailer of a frame without data must follow the header: metadata alone cannot be appended,
         # nor can the last chunk go.
         fresh = fresh or update.nbytes == 0 or len(self.frame.header_bytes()) > SECTOR
+        fresh = fresh or (durable and self._is_doubtful)
         # The lock is taken for each change. It also excludes other handles of the file, in any process.
         owner = Owner()
         growth = self._growth = self._growth or Growth(self._made)
@@ -358,9 +363,12 @@ class FileHandle(Drafting):
                     self._is_named = True
                 self._adopt(frame)
             except BaseException as error:
+                self._is_doubtful = self._is_doubtful or (durable and not self._is_settled)
                 self._look_again(error)
                 raise
             self._behind = False
+            self._is_settled = durable
+            self._is_doubtful = self._is_doubtful and not durable
             self._has_durable = self._has_durable or durable
             if durable or self.locking or os.stat(self._path).st_ino != opened.st_ino:
                 self._keeps_header = self._has_durable
@@ -389,9 +397,13 @@ class FileHandle(Drafting):
 
     def flush(self) -> None:
         with self._lock:
+            if self._is_doubtful and not self._in_transaction():
+                self.publish(FrameUpdate(self.frame), fresh=True, durable=True)
             identity = self.frame.source.identity
+            self._is_doubtful = not self._is_settled
             sync_file(self._path)
             sync_folder(os.path.realpath(self._path))
+            self._is_settled, self._is_doubtful = True, False
             self._has_durable = self._keeps_header = self._is_named = True
             if identity is not None:
                 _flushes.note(identity[:2])

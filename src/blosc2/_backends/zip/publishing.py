@@ -311,6 +311,7 @@ def compact(backend: ZipBackend, progress: Progress | None) -> None:
         else:
             _copy_members(members.source, members.archive, writer, progress)
         writer.write_end()
+        backend.owner.check(backend.root)  # the progress callback may have forked
         sync_descriptor(new.file.fileno())
         backend.check_as_left(Source.open(backend.root))  # nobody has published meanwhile
         _commit(backend, new, durable=True)
