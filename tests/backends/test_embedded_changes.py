@@ -149,6 +149,7 @@ def test_part_of_a_header_is_never_taken_for_a_version(change: Change, tmp_path:
 
 
 @each
+@pytest.mark.usefixtures("changes_wait")  # on a slow disk some would be published before
 @pytest.mark.parametrize("after", [True, False], ids=["written", "not written"])
 def test_every_call_may_fail(
     change: Change, after: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str | None
