@@ -52,7 +52,7 @@ run() {
 
 core="chunk_buffer executor codec own_decoder lz4_streams frame archive catalog checksum source small_frame checksums read_many bulk bulk_beside bulk_among_threads read_many_leaves list_values large_values"
 if [ "$kind" = address ]; then
-  names="$core hostile bad_input salvage check check_reports buffers buffers_of_others"
+  names="$core hostile bad_input salvage check check_reports buffers buffers_of_others block_writes"
 else
   # those that use threads; each takes some ten times as long
   names="executor read_many read_many_leaves leaf_batches handles publishing"
