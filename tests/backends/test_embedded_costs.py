@@ -32,7 +32,6 @@ from blosc2._backends.layout import NewFrame
 from blosc2._core.codec.codec import Encoder, Encoding
 from blosc2._core.io.source import Source
 from blosc2._core.leaves.embedded_values import are_new, laid_out, packed_map
-from blosc2.exceptions import FormatError
 
 # What is looked at is one publication of several changes.
 pytestmark = pytest.mark.usefixtures("changes_wait")
@@ -479,39 +478,9 @@ def test_a_small_change_of_a_large_store_costs_little(tmp_path: Path) -> None:
     assert 3 < sessions < 100
 
 
-@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), FormatError("damaged")])
-def test_a_store_that_cannot_be_compacted_is_closed_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    path = tmp_path / "x.b2e"
-    store = published_one_by_one(path)
-    before = path.read_bytes()
-
-    def refuse(*_: object, **__: object) -> None:
-        raise error
-
-    monkeypatch.setattr("blosc2._backends.embedded.writing.Replacement.__init__", refuse)
-    store.close()
-    assert path.read_bytes() == before
-    assert store.closed
-    monkeypatch.undo()
-    with blosc2.EmbedStore(path) as store:
-        assert store["/k59"][0] == 59
-
-
 def test_closing_without_waiting_compacts_nothing(tmp_path: Path) -> None:
     path = tmp_path / "x.b2e"
     store = published_one_by_one(path)
     before = path.read_bytes()
     store.close(durable=False)
     assert path.read_bytes() == before
-
-
-@pytest.mark.skipif(os.name != "posix", reason="names and owners of files are those of POSIX")
-def test_a_store_with_two_names_keeps_them(tmp_path: Path) -> None:
-    """A new file would have one of them, and other attributes, and belong to who closes the store."""
-    path = tmp_path / "x.b2e"
-    store = published_one_by_one(path)
-    os.link(path, tmp_path / "y.b2e")
-    store.close()
-    assert path.stat().st_ino == (tmp_path / "y.b2e").stat().st_ino

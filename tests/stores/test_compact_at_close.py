@@ -1,7 +1,8 @@
-"""A `.b2z` that was appended to is compacted when it is closed, if that costs little and loses nothing."""
+"""A store that was appended to is compacted when it is closed, if that costs little and loses nothing."""
 
 from __future__ import annotations
 
+import gc
 import os
 import zipfile
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import blosc2
+from blosc2.exceptions import FormatError
 
 VALUES = {f"/g/k{n}": np.random.default_rng(n).integers(0, 1 << 60, 400) for n in range(60)}
 
@@ -21,6 +23,25 @@ def path(tmp_path: Path) -> Path:
     with blosc2.TreeStore(path, mode="w") as store:
         store.update(VALUES)
     return path
+
+
+#: What makes a new file, by the suffix of a store.
+WRITERS = {
+    ".b2z": "blosc2._backends.zip.publishing.ArchiveWriter",
+    ".b2e": "blosc2._backends.embedded.writing.Replacement.__init__",
+}
+
+
+def published_twice(path: Path) -> Any:
+    """A store, open, all of whose values were replaced after they were published."""
+    cls = blosc2.EmbedStore if path.suffix == ".b2e" else blosc2.TreeStore
+    with cls(path, mode="w") as store:
+        store.update(VALUES)
+    store = cls(path, mode="a")
+    for key, value in VALUES.items():
+        store[key] = value + 1
+    store.flush()
+    return store
 
 
 def replaced(path: Path, count: int = 60, **how: Any) -> Any:
@@ -69,10 +90,13 @@ def test_where_others_may_write_and_where_nothing_waits(path: Path, how: dict[st
 
 
 @pytest.mark.skipif(os.name != "posix", reason="names of files are those of POSIX")
-def test_a_file_with_two_names_keeps_them(path: Path) -> None:
-    os.link(path, path.with_name("y.b2z"))
-    replaced(path).close()
-    assert path.stat().st_ino == path.with_name("y.b2z").stat().st_ino
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_a_file_with_two_names_keeps_them(tmp_path: Path, suffix: str) -> None:
+    path, other = tmp_path / f"x{suffix}", tmp_path / f"y{suffix}"
+    store = published_twice(path)
+    os.link(path, other)
+    store.close()
+    assert path.stat().st_ino == other.stat().st_ino
 
 
 def test_members_of_other_programs_stay_what_they_are(tmp_path: Path, path: Path) -> None:
@@ -103,18 +127,44 @@ def test_a_version_that_came_meanwhile_stays(path: Path, monkeypatch: pytest.Mon
     assert blosc2.open(path)["/late"][:].tolist() == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("error", [OSError("full"), MemoryError("no memory")])
+@pytest.mark.parametrize("suffix", WRITERS)
+@pytest.mark.parametrize("error", [OSError("full"), FormatError("damaged"), MemoryError("no memory")])
 def test_a_store_that_cannot_be_compacted_is_closed_as_it_is(
-    path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, error: Exception
 ) -> None:
-    store = replaced(path)
+    path = tmp_path / f"x{suffix}"
+    store = published_twice(path)
     before = path.read_bytes()
 
     def refuse(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("blosc2._backends.zip.publishing.ArchiveWriter", refuse)
+    monkeypatch.setattr(WRITERS[suffix], refuse)
     store.close()
-    assert store.closed
     assert path.read_bytes() == before
+    assert store.closed
     assert os.listdir(path.parent) == [path.name]
+    monkeypatch.undo()
+    assert blosc2.open(path)["/g/k59"][0] == VALUES["/g/k59"][0] + 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="fork does not exist here")
+@pytest.mark.parametrize("suffix", WRITERS)
+@pytest.mark.parametrize("act", ["close", "drop"])
+def test_a_forked_child_compacts_nothing(tmp_path: Path, suffix: str, act: str) -> None:
+    path = tmp_path / f"x{suffix}"
+    store = published_twice(path)
+    before, inode = path.read_bytes(), path.stat().st_ino
+    child = os.fork()
+    if child == 0:
+        try:
+            if act == "close":
+                store.close()
+            del store
+            gc.collect()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert (path.read_bytes(), path.stat().st_ino) == (before, inode)
+    store.close()
+    assert path.stat().st_size < 0.6 * len(before)

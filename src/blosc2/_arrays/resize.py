@@ -76,7 +76,7 @@ def resize_update(handle: FrameHandle, update: FrameUpdate, new: Geometry, *, fi
     if old.size and new.size and not filled:
         for nchunk in _chunks_with_padding_to_show(old, new):
             offset = int(update.offsets[nchunk])
-            if offset not in (ZERO_OFFSET, UNINIT_OFFSET) and _has_padding(handle, old, new, dtype, nchunk):
+            if offset not in (ZERO_OFFSET, UNINIT_OFFSET) and _has_items_in_padding(handle, old, new, dtype, nchunk):
                 update.replace(nchunk, _with_zero_padding(handle, old, dtype, nchunk))
     renumbered = _keep_chunks(update, _grid(old), _grid(new))
     update.sizes = np.full(new.nchunks, new.chunk_nbytes, np.int64)
@@ -137,7 +137,7 @@ def _chunks_with_padding_to_show(old: Geometry, new: Geometry) -> list[int]:
     return [int(number) for number in np.flatnonzero(chosen)]
 
 
-def _has_padding(handle: FrameHandle, old: Geometry, new: Geometry, dtype: np.dtype[Any], nchunk: int) -> bool:
+def _has_items_in_padding(handle: FrameHandle, old: Geometry, new: Geometry, dtype: np.dtype[Any], nchunk: int) -> bool:
     """Whether anything but zeros lies in the padding of a chunk that a new shape shows."""
     frame = handle.frame
     first = [int(n) * chunk for n, chunk in zip(np.unravel_index(nchunk, old.grid), old.chunks, strict=True)]

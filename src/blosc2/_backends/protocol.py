@@ -97,8 +97,8 @@ class Backend(ABC):
     unsettled: Settles | None = None
     can_remove_groups = False
     behind = False
-    #: Whether something was appended to a file of which `is_worth_compacting` may be asked.
-    has_appended = False
+    #: Whether `is_worth_compacting` is asked when the store is closed.
+    may_compact = False
     #: Names of what `shown` gives.
     _shown: tuple[str, ...] = ("embedded", "replaces")
 

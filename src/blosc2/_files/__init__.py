@@ -23,7 +23,7 @@ else:
     __getattr__ = on_demand(__name__, {
         "advice": "LASTING advise_byte_ranges advise_frame check_advice lasting",
         "atomic_file": (
-            "FileMoves Lock NewFile has_other_names is_replaceable remove_leftovers temporary_name through_link"
+            "FileMoves Lock NewFile has_names_or_attributes is_replaceable remove_leftovers temporary_name through_link"
         ),
         "blocks": "as_block",
         "copies": (

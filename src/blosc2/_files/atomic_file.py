@@ -34,7 +34,7 @@ class Lock(Protocol):
 _GIVEN: Final = {"security.selinux"}
 
 
-def has_other_names(path: str, status: os.stat_result) -> bool:
+def has_names_or_attributes(path: str, status: os.stat_result) -> bool:
     """Whether a file has further names, access lists or other attributes, which a new one would lose."""
     return status.st_nlink > 1 or bool({*os.listxattr(path)} - _GIVEN if hasattr(os, "listxattr") else False)
 
@@ -43,7 +43,7 @@ def is_replaceable(path: str) -> bool:
     """Whether a new file in the place of one would be all that it is, also to others."""
     status = os.stat(path)
     mine = (os.geteuid(), os.getegid()) if os.name == "posix" else (status.st_uid, status.st_gid)
-    return (status.st_uid, status.st_gid) == mine and not has_other_names(path, status)
+    return (status.st_uid, status.st_gid) == mine and not has_names_or_attributes(path, status)
 
 
 class NewFile(Block):

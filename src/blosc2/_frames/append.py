@@ -25,7 +25,15 @@ from blosc2._core.frame.frame_checksums import range_checksum, stored_lengths, w
 from blosc2._core.frame.frame_writer import header_length, pack_index, pack_trailer
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
-from blosc2._files import NewFile, Owner, Spooled, has_other_names, remove_leftovers, sync_descriptor, write_parts
+from blosc2._files import (
+    NewFile,
+    Owner,
+    Spooled,
+    has_names_or_attributes,
+    remove_leftovers,
+    sync_descriptor,
+    write_parts,
+)
 from blosc2._frames.checksums import MARK_AT, Running, carried, parts_with_checksums
 from blosc2._frames.handle import open_frame
 from blosc2._frames.header_fields import CHUNKSIZE_AT, FLAGS_AT, PADDING, set_frame_fields
@@ -429,7 +437,7 @@ def _write_anew(
         Also if the new file would not be the same to others: it has several names, another owner, or an access list.
     """
     real = os.path.realpath(path)
-    if has_other_names(real, status):
+    if has_names_or_attributes(real, status):
         raise OSError("a new file would have lost other names, or attributes")
     # Made by holders of the file's lock alone, so those that are there were left by killed processes.
     beside = real + ".grown"

@@ -264,6 +264,13 @@ class Drafting(FrameHandle):
         return self._draft is not None
 
 
+# ------------------------------------------------------------------ frames that are files
+_MOST_FILES: Final = 10_000
+
+#: Device and inode of a file; more may follow.
+Identity = tuple[int, ...] | None
+
+
 class _Flushes:
     """Which files this process has flushed, and when, so that other handles of the same file know."""
 
@@ -272,30 +279,94 @@ class _Flushes:
     def __init__(self) -> None:
         #: How many flushes there were.
         self.count = 0
-        self._files: dict[tuple[int, int], int] = {}
+        self._files: dict[tuple[int, ...], int] = {}
         self._least = 0  # of files that are not noted
 
-    def note(self, file: tuple[int, int]) -> None:
+    def note(self, file: tuple[int, ...]) -> None:
         """Note a flush of the file with this device and inode."""
         if len(self._files) >= _MOST_FILES:
             self._files, self._least = {}, self.count
         self.count += 1
         self._files[file] = self.count
 
-    def last(self, file: tuple[int, int]) -> int:
+    def last(self, file: tuple[int, ...]) -> int:
         """The number of the last flush of a file, or a later one."""
         return self._files.get(file, self._least)
 
 
-_MOST_FILES: Final = 10_000
 _flushes = _Flushes()
+
+
+class Durability:
+    """What a power cut would leave of one file, as far as a handle that changes it knows.
+
+    Parameters
+    ----------
+    new : bool
+        Whether the handle has made the file.
+    durable : bool
+        Whether it waited for the disk then.
+
+    Attributes
+    ----------
+    has_version : bool
+        Whether a version that a power cut must leave may be in the file: not while a new one was never flushed.
+    keeps_header : bool
+        Whether that may be one of the shape and chunk size that the header says now.
+    is_named : bool
+        Whether the name is durable, as far as the handle has seen to it.
+    is_doubtful : bool
+        Whether making something durable failed: what the system could not write then, it may not try to write again.
+    """
+
+    __slots__ = ("_is_settled", "_seen", "has_version", "is_doubtful", "is_named", "keeps_header")
+
+    def __init__(self, *, new: bool, durable: bool) -> None:
+        self.has_version = self.keeps_header = not new or durable
+        self.is_named = new and durable
+        self.is_doubtful = False
+        self._is_settled = self.has_version  # whether all that the handle has published is durable
+        self._seen = _flushes.count  # flushes of this process that were taken note of
+
+    def begin(self, identity: Identity) -> None:
+        """A change begins: other handles of this process may have flushed the file."""
+        if self._seen != _flushes.count:
+            if identity is None or _flushes.last(identity[:2]) > self._seen:
+                self.has_version = self.keeps_header = True
+            self._seen = _flushes.count
+
+    def note_change(self, *, durable: bool, keeps_header: bool) -> None:
+        """A version was published; `keeps_header` says whether a durable one may have the header that is there now."""
+        self._is_settled = durable
+        self.is_doubtful = self.is_doubtful and not durable
+        self.has_version = self.has_version or durable
+        self.keeps_header = keeps_header and self.has_version
+
+    def note_failure(self, *, durable: bool) -> None:
+        """A change that was to be `durable` failed, and with it perhaps the writing of earlier ones."""
+        self.is_doubtful = self.is_doubtful or (durable and not self._is_settled)
+
+    def note_others(self) -> None:
+        """Somebody else made the version that is shown now, and may have waited for the disk."""
+        self.has_version = self.keeps_header = True
+        self.is_named = False
+
+    def begin_flush(self) -> None:
+        """All is about to be made durable, which may fail."""
+        self.is_doubtful = not self._is_settled
+
+    def note_flush(self, identity: Identity) -> None:
+        """All is durable."""
+        self._is_settled = self.has_version = self.keeps_header = self.is_named = True
+        self.is_doubtful = False
+        if identity is not None:
+            _flushes.note(identity[:2])
 
 
 class FileHandle(Drafting):
     """A frame that is a file of its own, changed by "append, then publish" (FORMATS 8.1)."""
 
-    __slots__ = ("_behind", "_draft", "_durable", "_exclusive", "_growth", "_has_durable", "_is_doubtful", "_is_named",
-                 "_is_settled", "_keeps_header", "_lock", "_made", "_path", "_syncs")  # fmt: skip
+    __slots__ = ("_behind", "_disk", "_draft", "_durable", "_exclusive", "_growth", "_lock", "_path")
 
     writable = True
 
@@ -306,19 +377,9 @@ class FileHandle(Drafting):
         # Whether a change waits for the lock of the file. If not, nobody else may change the file.
         self._exclusive = options.exclusive
         self._durable = options.durable
-        # Whether a version that a power cut must leave may be in the file: not while a `new` one was never flushed.
-        self._has_durable = not new or options.durable
-        # Whether that may be one of the shape and chunk size that the header says now.
-        self._keeps_header = self._has_durable
-        # Whether its name is durable, as far as this handle has seen to it.
-        self._is_named = new and options.durable
-        # Whether all that this handle has published is durable; whether making it so failed: what the system could not
-        # write then, it may not try to write again.
-        self._is_settled = self._has_durable
-        self._is_doubtful = False
-        self._syncs = _flushes.count  # flushes of this process that this handle has taken note of
-        self._growth: Growth | None = None  # made for the first change
-        self._made = frame.source.size if new else 0  # bytes that this handle has written before
+        self._disk = Durability(new=new, durable=options.durable)
+        # Of a file that was opened it is made for the first change.
+        self._growth: Growth | None = Growth(frame.source.size) if new else None
         self._lock = Lock()
         self._path = absolute_path(path)  # stays right when the process changes its working directory
 
@@ -327,14 +388,15 @@ class FileHandle(Drafting):
 
     def _publish(self, update: FrameUpdate, *, fresh: bool, durable: bool) -> None:
         durable = durable or self._durable
-        self._note_flushes()
+        disk = self._disk
+        disk.begin(self.frame.source.identity)
         # The trailer of a frame without data must follow the header: metadata alone cannot be appended,
         # nor can the last chunk go.
         fresh = fresh or update.nbytes == 0 or len(self.frame.header_bytes()) > SECTOR
-        fresh = fresh or (durable and self._is_doubtful)
+        fresh = fresh or (durable and disk.is_doubtful)
         # The lock is taken for each change. It also excludes other handles of the file, in any process.
         owner = Owner()
-        growth = self._growth = self._growth or Growth(self._made)
+        growth = self._growth = self._growth or Growth()
         file = owner.open(self._path, "r+b", buffered=False)
         # Closed by itself as well, which lets the lock go: an interrupt may keep the other from ending.
         with file, LockedFile(file, self._path, owner, exclusive=self._exclusive):
@@ -350,30 +412,26 @@ class FileHandle(Drafting):
             self._behind = True
             try:
                 if fresh:
-                    with NewFile(self._path, replace=True, owner=owner, durable=durable or self._has_durable) as new:
+                    with NewFile(self._path, replace=True, owner=owner, durable=durable or disk.has_version) as new:
                         write_frame(new, update)
                     frame = open_frame(self._path, self.options.mmap_mode, old=self.frame.source)
                 else:
                     frame = growth.append_version(
-                        file, self._path, update, owner, durable=durable, has_durable=self._has_durable,
-                        keeps_header=self._keeps_header, verify=self.verify,
+                        file, self._path, update, owner, durable=durable, has_durable=disk.has_version,
+                        keeps_header=disk.keeps_header, verify=self.verify,
                     )  # fmt: skip
-                if durable and not self._is_named:
+                if durable and not disk.is_named:
                     sync_folder(os.path.realpath(self._path))
-                    self._is_named = True
+                    disk.is_named = True
                 self._adopt(frame)
             except BaseException as error:
-                self._is_doubtful = self._is_doubtful or (durable and not self._is_settled)
+                disk.note_failure(durable=durable)
                 self._look_again(error)
                 raise
             self._behind = False
-            self._is_settled = durable
-            self._is_doubtful = self._is_doubtful and not durable
-            self._has_durable = self._has_durable or durable
-            if durable or self.locking or os.stat(self._path).st_ino != opened.st_ino:
-                self._keeps_header = self._has_durable
-            elif growth.kept_header:
-                self._keeps_header = False
+            # One that is durable may have this header now: it is this one, one of others, or one in a new file.
+            renewed = durable or self.locking or os.stat(self._path).st_ino != opened.st_ino
+            disk.note_change(durable=durable, keeps_header=renewed or (disk.keeps_header and not growth.kept_header))
 
     def _version(self) -> bytes:
         header: bytes = self.frame.header_bytes()
@@ -382,31 +440,19 @@ class FileHandle(Drafting):
     def refresh(self) -> bool:
         """Take up the version that is on disk now; True when it is another one."""
         changed = super().refresh()
-        if changed:  # whoever made it may have waited for the disk
-            self._has_durable = self._keeps_header = True
-            self._is_named = False
+        if changed:
+            self._disk.note_others()
         return changed
-
-    def _note_flushes(self) -> None:
-        """Take note of what other handles of this process have made durable in the file."""
-        if self._syncs != _flushes.count:
-            identity = self.frame.source.identity
-            if identity is None or _flushes.last(identity[:2]) > self._syncs:
-                self._has_durable = self._keeps_header = True
-            self._syncs = _flushes.count
 
     def flush(self) -> None:
         with self._lock:
-            if self._is_doubtful and not self._in_transaction():
+            disk = self._disk
+            if disk.is_doubtful and not self._in_transaction():
                 self.publish(FrameUpdate(self.frame), fresh=True, durable=True)
-            identity = self.frame.source.identity
-            self._is_doubtful = not self._is_settled
+            disk.begin_flush()
             sync_file(self._path)
             sync_folder(os.path.realpath(self._path))
-            self._is_settled, self._is_doubtful = True, False
-            self._has_durable = self._keeps_header = self._is_named = True
-            if identity is not None:
-                _flushes.note(identity[:2])
+            disk.note_flush(self.frame.source.identity)
 
     def compact(self) -> Compaction:
         with self.editing():

@@ -66,7 +66,7 @@ def end_forgotten(store: Store) -> None:
     if session.closed or detach(store) or session.is_inherited:
         return
     if not table.needs_closing():
-        if table.backend.has_appended and not sys.is_finalizing():
+        if table.backend.may_compact and not sys.is_finalizing():
             leave_compact(table)
         return
     # Not its repr: that counts leaves, and imports what nothing else needs now.

@@ -429,7 +429,7 @@ def close(table: LeafTable, store: Store, *, durable: bool) -> None:
             table.leaves.refuse_all_edits(session)
             if session.mode != "r":
                 _flush_now(table, durable=durable)
-                if durable and table.backend.has_appended:
+                if durable and table.backend.may_compact:
                     leave_compact(table)
             end(table)
         except BaseException:

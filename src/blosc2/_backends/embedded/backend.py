@@ -218,7 +218,7 @@ class EmbeddedBackend(Backend):
         self._show(Embedded((source, 0, -1), entries))
 
     @property
-    def has_appended(self) -> bool:  # type: ignore[override]  # never assigned
+    def may_compact(self) -> bool:  # type: ignore[override]  # never assigned
         return self._file is not None and self._file.has_appended
 
     def is_worth_compacting(self) -> bool:

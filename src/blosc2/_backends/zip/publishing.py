@@ -215,7 +215,7 @@ def publish(
         if backend.new_file is None:
             before, backend.identity = backend.identity, identity_of(os.fstat(backend.descriptor))
             backend.written += backend.identity[2] - (before[2] if before is not None else 0)
-            backend.has_appended = backend.identity[2] > _LEAST
+            backend.may_compact = backend.identity[2] > _LEAST
             backend.floor, backend.is_unfinished = backend.identity[2], False
         else:
             _commit(backend, backend.new_file, durable=durable)

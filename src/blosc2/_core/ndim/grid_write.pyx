@@ -285,7 +285,8 @@ cdef class Write(Operation):
         """What chunks are compressed with, whose blocks so many threads share; and blocks alone, where others stay."""
         cdef Encoder encoder = Encoder(self.encoding, self.plugin)
         encoder.prepare(<int32_t> self.geometry.c.chunk_nbytes, threads)
-        if self.frame is not None and self.plugin is None and self.geometry.c.chunk_nbytes > self.geometry.c.block_nbytes:
+        if (self.frame is not None and self.plugin is None and not self.by_points
+                and self.geometry.c.chunk_nbytes >= FEW_BLOCKS * self.geometry.c.block_nbytes):
             encoder.of_block = Encoder(self.encoding)
             encoder.of_block.prepare(<int32_t> (2 * self.geometry.c.block_nbytes))
         return encoder
@@ -413,13 +414,13 @@ cdef class Write(Operation):
         cdef Chunk chunk
         cdef Remade made
         cdef Touched touched
-        cdef int64_t i, nblock = 0, block = 0, nblocks = g.chunk_nbytes // g.block_nbytes
+        cdef int64_t i, nblock = 0, block = 0
         cdef int32_t size = 0
         cdef uint8_t *items
         cdef int status
         touch(g, self.axes, box, &touched)
         # Of an array that grows, the frame may not have the chunk yet. What is written as a whole is not looked at.
-        if (2 * touched.count > nblocks or nblocks < FEW_BLOCKS or nchunk >= self.frame.chunk_count
+        if (2 * touched.count * g.block_nbytes > g.chunk_nbytes or nchunk >= self.frame.chunk_count
                 or self.takes_all(nchunk, box)):
             return CHUNK_OK
         status = open_asked(self.frame, nchunk, context, &chunk, g.chunk_nbytes)
