@@ -153,6 +153,7 @@ def check_reads(frame: Frame) -> bool:
 
 def check_chunks(frame: Frame) -> None:
     """Check all chunks of a frame whose reads are checked, before they are copied as they are."""
+    frame.check_member()
     if frame.checks_chunks:
         for number in stored_numbers(frame):
             frame.chunk_info(number)  # which reads all of the chunk for that

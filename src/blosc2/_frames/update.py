@@ -593,6 +593,20 @@ def _room(size: int) -> memoryview:
     return np.empty(size, np.uint8).data
 
 
+def _kept_chunks(update: FrameUpdate) -> memoryview:
+    """The chunks of a frame, to be copied. A wrong checksum of one that stays raises an error: the copy gets a valid one."""
+    frame = update.frame
+    start, stop = frame.chunks_range
+    sums = carried(frame)
+    if sums is None or not frame.nbytes:
+        return memoryview(frame.source.read(start, stop - start))
+    data = memoryview(frame.source.read(start, frame.offset + frame.frame_len - frame.trailer_len - start))
+    if crc32c(data) != sums.body:
+        for _ in all_chunks(update):
+            pass
+    return data[: stop - start]
+
+
 # A buffer is compacted when its dead bytes exceed the live ones by this much.
 _DEAD: Final = 1 << 16
 
@@ -654,8 +668,7 @@ class EditedChunks:
             if self._buffer is not None:
                 source = Source.of_buffer(self._buffer[: self._used])
             elif frame.serialised:
-                start, stop = frame.chunks_range
-                source = Source.of_buffer(frame.source.read(start, stop - start))
+                source = Source.of_buffer(_kept_chunks(update))
             else:
                 source = frame.source
         made = Frame.assemble(
@@ -683,10 +696,10 @@ class EditedChunks:
         frame = update.frame
         more = sum(len(stored) for stored in update.new.values())
         if self._buffer is None:
-            start, stop = frame.chunks_range
-            live = stop - start
+            old = _kept_chunks(update)
+            live = len(old)
             self._buffer = _room(live + more + max(live, more, 64))
-            self._buffer[:live] = frame.source.read(start, live)
+            self._buffer[:live] = old
             self._used = live
         elif self._used + more > len(self._buffer):
             kept = {i: o for i, o in enumerate(update.offsets.tolist()) if o >= 0 and i not in update.new}

@@ -1098,6 +1098,20 @@ cdef class ChunkTable(Header):
         # Whoever has read the index goes on by it: what comes too late changes nothing.
         self.wholes = not (self.index_loaded and self.nbytes)
 
+    def check_member(self):
+        """Check all of a member of an archive that has only the directory's CRC-32, before its bytes are copied.
+
+        Raises
+        ------
+        FormatError
+            They are not those that were written.
+        """
+        cdef uint32_t crc = 0
+        if self.by_member:
+            sum_range(self.source, self.offset, self.frame_len, True, &crc)
+            if crc != self.member_checksum:
+                raise wrong_checksum(self.source.path, self.key, self.offset)
+
     @cython.critical_section
     cdef int _need_seen(self) except -1:
         """Have room to note which chunks were checked."""
