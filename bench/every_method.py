@@ -123,9 +123,9 @@ def page(rows: list[dict[str, Any]], rounds: int) -> str:
     text = [
         "# Every operation, timed",
         "",
-        f"Every public operation that this package and `{REFERENCE}` have, on the same data. Times are wall times",
-        f"of one call with two threads, medians of {rounds} rounds; a ratio above 1 means that this package is faster. Rows",
-        "that lose come first.",
+        f"Every public operation that this package and `{REFERENCE}` have, on the same data. Times are wall times of",
+        f"one call with two threads, medians of {rounds} rounds. A ratio above 1 means that this package is faster.",
+        "Rows that lose come first.",
         "",
         f"{summary(rows)}: they are slower by more than a twentieth by both clocks.",
         "",

@@ -8,14 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import upstream_python
 
 pytestmark = pytest.mark.interop
 PROGRAM = Path(__file__).resolve().parents[2] / "bench" / "every_method.py"
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(PROGRAM), "--reference", upstream_python(), *arguments]
+    command = [sys.executable, str(PROGRAM), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONWARNINGS": ""})
 
 
