@@ -153,7 +153,7 @@ def main() -> int:
         table = Table(reference_python(options.reference), folder)
         rows, without, versions = table.names()
         if options.names:
-            print("\n".join(without))
+            print(*without, sep="\n", end="\n" if without else "")
             return bool(without)
         print(versions)
         wanted = [name for name in rows if all(word in name for word in options.only.split())]
