@@ -191,7 +191,7 @@ class TreeStore(DictStore):
             return False
         return not key.endswith(HIDDEN) and not self._table.foreign.above(key)
 
-    def _key_batches(self) -> Iterator[list[str]]:
+    def _key_batches(self) -> Iterable[list[str]]:
         return self._relative(_stores.walking.descendants(self._table, self._prefix))
 
     def __len__(self) -> int:

@@ -216,7 +216,7 @@ class Backend(ABC):
     def contains_now(self, key: str) -> bool:
         """Whether there is a leaf, by a single look, which may miss one that a writer is moving."""
         embedded = self.embedded
-        return embedded is not None and (self.has_file(key) or key in embedded.entries)
+        return embedded is not None and (key in embedded.entries or self.has_file(key))
 
     def _locate_embedded(self, key: str) -> ByteRange | None:
         """The byte range of a leaf without a file."""

@@ -66,9 +66,10 @@ class ChunkBuffer:
         """All that was written."""
         if self._buffer is None:
             return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-        used = self._buffer[: self._used]
-        # Address space may be scarcer than memory.
-        return used if 2 * self._used > len(self._buffer) else used.copy()
+        if 2 * self._used <= len(self._buffer):
+            # Address space may be scarcer than memory. What stays is not moved.
+            self._buffer.resize(self._used, refcheck=False)
+        return self._buffer[: self._used]
 
     @staticmethod
     def _larger(size: int, begin: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:

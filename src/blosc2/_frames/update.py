@@ -594,7 +594,7 @@ def _room(size: int) -> memoryview:
 
 
 def _kept_chunks(update: FrameUpdate) -> memoryview:
-    """The chunks of a frame, to be copied. A wrong checksum of one that stays raises an error: the copy gets a valid one."""
+    """The chunks of a frame, to be copied. A wrong checksum of one of them is an error: the copy gets a valid one."""
     frame = update.frame
     start, stop = frame.chunks_range
     sums = carried(frame)

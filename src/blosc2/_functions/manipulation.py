@@ -36,7 +36,8 @@ from blosc2._functions.creation import asarray
 from blosc2._functions.from_frame import OpaqueObject
 from blosc2.ndarray import NDArray
 
-#: Chunks so much smaller than those of a new array are not taken over from a part.
+#: So many chunks, each of them so much smaller than those of a new array, are not taken over from a part.
+_TOO_MANY = 64
 _TOO_SMALL = 8
 
 
@@ -402,7 +403,8 @@ def _joined(array: NDArray, sources: list[Snapshot], axis: int, kwargs: dict[str
         dtype = np.result_type(*[source.dtype for source in sources])
     wanted = min(CHUNK_NBYTES, math.prod(shape) * dtype.itemsize)
     parts = {"chunks": first.chunks, "blocks": first.blocks}
-    if dtype.itemsize != first.itemsize or first.chunk_nbytes * _TOO_SMALL < wanted:
+    count = math.prod(-(-side // chunk) for side, chunk in zip(shape, first.chunks, strict=True))
+    if dtype.itemsize != first.itemsize or (count > _TOO_MANY and first.chunk_nbytes * _TOO_SMALL < wanted):
         parts = {}
     plan = plan_like(array, tuple(shape), dtype, kwargs, **parts)
     return NDArray._of(plan.write(joined(sources, axis, plan, recompress=kwargs.get("cparams") is not None)))

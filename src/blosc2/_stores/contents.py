@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
 from blosc2._backends import ByteRange, Renamed
@@ -36,7 +36,7 @@ class Contents:
         Keys of leaves published one by one since the backend listed its keys; False for a removed key.
     """
 
-    __slots__ = ("_backend", "_pending", "_sorted", "listings", "placed")
+    __slots__ = ("_backend", "_few", "_pending", "_sorted", "listings", "placed")
 
     def __init__(self, backend: Backend, pending: PendingChanges, *, in_order: bool = True) -> None:
         self._backend = backend
@@ -45,6 +45,7 @@ class Contents:
         # What is in it holds until another list takes its place: whoever still makes a listing of keys that have
         # changed since puts it into the list that nobody looks at any more.
         self.listings: list[KeyListing] = []
+        self._few: tuple[KeyListing, list[str]] | None = None
         self.placed: dict[str, bool] = {}
 
     def has(self, key: str) -> bool:
@@ -134,16 +135,29 @@ class Contents:
 
     def count(self) -> int:
         """How many keys there are."""
-        return len(self.listing()) if self._sorted else len(self.keys())
+        if self._sorted:
+            return len(self.listing())
+        embedded, frames = self._backend.embedded, self._pending.frames
+        published = {} if embedded is None else embedded.entries
+        changes = frames.copy().items() if frames else ()
+        return len(published) + sum((there is not None) - (key in published) for key, there in changes)
 
-    def key_batches(self) -> Iterator[list[str]]:
-        """All keys, some at a time."""
+    def key_batches(self) -> Iterable[list[str]]:
+        """All keys, some at a time. Nobody may change these lists."""
         if not self._sorted:
-            yield self.keys()
-            return
-        cursor = KeyCursor(self.listing())
-        while batch := cursor.take(KEYS_AT_ONCE):
+            return (self.keys(),)
+        listing, known = self.listing(), self._few
+        return (known[1],) if known is not None and known[0] is listing else self._listed(listing)
+
+    def _listed(self, listing: KeyListing) -> Iterator[list[str]]:
+        """The keys of a listing; few of them are kept."""
+        cursor = KeyCursor(listing)
+        first = batch = cursor.take(KEYS_AT_ONCE)
+        while batch:
             yield batch
+            last, batch = batch, cursor.take(KEYS_AT_ONCE)
+            if not batch and last is first:
+                self._few = listing, first
 
     def leaf_keys(self, group: str) -> list[str]:
         """The key of the leaf at a path, if there is one, and those of all leaves below it."""

@@ -20,7 +20,7 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.io.sharing import Lock
 from blosc2._core.leaves.leaf_access import LeafAccess
 from blosc2._core.leaves.leaf_reader import LeafBatch
-from blosc2._core.leaves.store_state import Change
+from blosc2._core.leaves.store_state import Change, KeyIteration
 from blosc2._files import lasting
 from blosc2._frames import Stored
 from blosc2._options import StoreOptions
@@ -31,7 +31,7 @@ from blosc2._stores.leaves import open_leaves
 from blosc2._stores.leaves.advice import advise
 from blosc2._stores.leaves.leaf import read_only
 from blosc2._stores.leaves.open_leaves import OpenLeaves
-from blosc2._stores.leaves.read_many import LeafItems, Values, read_and_learn, read_many
+from blosc2._stores.leaves.read_many import Keys, LeafItems, Values, read_and_learn, read_many
 from blosc2._stores.pending import PendingChanges
 from blosc2._stores.session import Session
 from blosc2._stores.write_many import Items, update_store, write_many
@@ -207,22 +207,14 @@ class Store(LeafAccess, MutableMapping[str, Any]):
             return False
         return session.if_open(has(key) or (key[:1] != "/" and has("/" + key)))
 
-    def _key_batches(self) -> Iterator[list[str]]:
+    def _key_batches(self) -> Iterable[list[str]]:
         """The keys in their order, some at a time."""
         return self._table.contents.key_batches()
 
     def __iter__(self) -> Iterator[str]:
-        self._table.session.check_open()
-        return self._iterate(self._table.pending.revision)
-
-    def _iterate(self, revision: int, ahead: Callable[..., Iterable[list[str]]] | None = None) -> Iterator[str]:
-        pending = self._table.pending
-        for batch in self._key_batches() if ahead is None else ahead(self):
-            for key in batch:
-                if pending.revision != revision:
-                    pending.check_revision(revision)
-                yield key
-        pending.check_revision(revision)  # after the last key too, like a dict
+        table = self._table
+        table.session.check_open()
+        return KeyIteration(table.pending, self._key_batches())
 
     def __len__(self) -> int:
         self._table.session.check_open()
@@ -231,7 +223,7 @@ class Store(LeafAccess, MutableMapping[str, Any]):
     def keys(self) -> KeysView[str]:
         """The keys, in a fixed order, as a view with comparisons and operations of a set."""
         self._table.session.check_open()
-        return KeysView(self)
+        return Keys(self)
 
     def values(self) -> ValuesView[Any]:
         """The leaves, in the order of the keys; each is opened when it is reached."""

@@ -1,3 +1,4 @@
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, final
 
@@ -31,6 +32,12 @@ class PendingFrames:
     unwritten: bool
     in_memory: int
     revision: int
+
+@final
+class KeyIteration:
+    def __new__(cls, pending: PendingFrames, batches: Iterable[list[str]]) -> KeyIteration: ...
+    def __iter__(self) -> KeyIteration: ...
+    def __next__(self) -> str: ...
 
 class HeldLeaves:
     held: dict[str, Any]

@@ -158,6 +158,48 @@ cdef class PendingFrames:
         number_set(&self.revision_, value)
 
 
+@cython.final
+cdef class KeyIteration:
+    """Gives the keys of a store one by one, until one is added or removed; then `check_revision` raises an error.
+
+    Parameters
+    ----------
+    pending : PendingFrames
+    batches : iterable of list
+        The keys, some at a time.
+    """
+
+    cdef PendingFrames pending
+    cdef int64_t revision
+    cdef object batches
+    cdef list batch
+    cdef Py_ssize_t at
+
+    def __cinit__(self, PendingFrames pending not None, batches):
+        self.pending, self.revision, self.batches, self.batch = pending, number_get(&pending.revision_), iter(batches), []
+
+    def __iter__(self):
+        return self
+
+    @cython.critical_section
+    def __next__(self):
+        cdef object key
+        while True:
+            if number_get(&self.pending.revision_) != self.revision:
+                self.pending.check_revision(self.revision)
+            if self.at < len(self.batch):
+                key = self.batch[self.at]
+                self.at += 1
+                return key
+            # A later call ends, too, and so does one in the midst of this.
+            batches, self.batches, self.batch, self.at = self.batches, None, [], 0
+            if batches is None:
+                raise StopIteration
+            batch = next(batches, None)
+            if batch is not None:
+                self.batches, self.batch = batches, batch
+
+
 cdef class HeldLeaves:
     """The leaves of a store that somebody holds.
 

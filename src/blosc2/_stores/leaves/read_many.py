@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Iterable, Iterator, ValuesView
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, ValuesView
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -11,6 +11,7 @@ from blosc2 import _indexing, _stores
 from blosc2._backends import canonical_key
 from blosc2._core.frame.frame import Frame
 from blosc2._core.leaves.leaf_reader import LeafBatch
+from blosc2._core.leaves.store_state import KeyIteration
 from blosc2._core.ndim.grid_read import ReadMany, ReadTogether, work_of
 from blosc2._frames import array_of
 from blosc2._indexing import Items, Reader, Selection, Version, basic_selection, check_out, planned, reading
@@ -72,7 +73,16 @@ def _asked(store: Store) -> Iterator[list[str]]:
 def _keys(store: Store) -> Iterator[str]:
     table = store._table
     table.session.check_open()
-    return store._iterate(table.pending.revision, _asked)
+    return KeyIteration(table.pending, _asked(store))
+
+
+class Keys(KeysView[str]):
+    """The keys of a store."""
+
+    _mapping: Store
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._mapping)
 
 
 class Values(ValuesView[Any]):
