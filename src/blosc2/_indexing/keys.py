@@ -454,7 +454,7 @@ def advanced_selection(key: Any, shape: tuple[int, ...]) -> FancySelection:
                 _check_mask(item, builder.axis, shape)
                 if item.ndim == 0:
                     extra.append(np.zeros(int(item), np.int64))
-                for index in item.nonzero() if item.ndim else ():
+                for index in _true_items(item) if item.ndim else ():
                     indices.append(index)
                     builder.point()
             else:
@@ -536,6 +536,11 @@ def _width(item: Any) -> int:
     if item is None or item is Ellipsis:
         return 0
     return item.ndim if isinstance(item, np.ndarray) and item.dtype.kind == "b" else 1
+
+
+def _true_items(mask: np.ndarray[Any, Any]) -> tuple[Indices, ...]:
+    """What `nonzero` gives, which looks at items one by one where there are several axes."""
+    return np.unravel_index(np.flatnonzero(mask), mask.shape) if mask.size and mask.ndim > 1 else mask.nonzero()
 
 
 def _check_mask(mask: np.ndarray[Any, Any], axis: int, shape: Sequence[int]) -> None:
