@@ -312,6 +312,7 @@ class Growth:
             table: Any = update.table
             if table is not None and not is_new:
                 shown.know_table(table, chunk_sums or b"")
+            update.tell_sizes(shown)
         return shown
 
     def _written_anew(

@@ -395,6 +395,13 @@ class FrameUpdate:
                 self.new[index] = special_chunk(kind, int(sizes[index]), frame.typesize, frame.blocksize)
 
 
+    def tell_sizes(self, shown: Frame) -> None:
+        """Have the frame that this update has become know the sizes of its chunks, which only their headers say."""
+        if self._sizes is not None and self.variable:
+            sizes: Any = self._sizes  # NumPy does not say that its arrays are buffers
+            shown.know_sizes(sizes)
+
+
 #: Byte 25 of a header (FORMATS 1.2), by whether chunks differ in size, and blocks.
 FRAME_FLAGS: Final = {(False, False): 0x12, (True, False): 0x53, (False, True): 0x93, (True, True): 0xD3}
 
@@ -675,6 +682,7 @@ class EditedChunks:
             source, entries, count, update.nbytes, update.chunksize, update.fields(), update.metalayers, update.vlmeta,
             vlblocks=update.vlblocks, variable=update.variable,
         )  # fmt: skip
+        update.tell_sizes(made)
         self.frame, self._joined = made, joined
         return made
 

@@ -263,10 +263,7 @@ class ValueList(StoredFrame, MutableSequence[Any]):
 
     # ------------------------------------------------------------ changing
     def _publish(self, update: FrameUpdate, *, fresh: bool = False) -> None:
-        sizes = None if update.table is None else update.sizes
         self._handle.publish(update, fresh=fresh)
-        if sizes is not None and len(sizes):
-            self._handle.frame.know_sizes(sizes)  # type: ignore[arg-type]  # NumPy does not say so of its arrays
 
     def _change(self, index: int, removed: int, new: list[Any]) -> int:
         """Publish elements instead of others; the handle is being edited."""

@@ -826,7 +826,10 @@ cdef class ChunkTable(Header):
         cdef Py_ssize_t count = 0
         cdef Buffer held = integers(sizes, 8, &count)
         cdef const int64_t *size_of = <const int64_t *> held.data
-        if not self.variable or self.starts != NULL or count != self.chunk_count or not self.chunk_count:
+        if not self.variable:
+            return
+        self.load_index()  # which says how many there are
+        if self.starts != NULL or count != self.chunk_count or not self.chunk_count:
             return
         starts = <int64_t *> malloc(8 * (self.chunk_count + 1))
         if starts == NULL:
