@@ -79,7 +79,7 @@ def leaf(i: int) -> np.ndarray:
 
 
 def test_a_store_is_read_page_by_page(server: remote_kit.RangeServer, store_file: Path) -> None:
-    store = blosc2.open(server.put("store.b2z", store_file))
+    store = blosc2.open(server.put("store.b2z", store_file), remote={"ahead": 0})
     assert len(server.requests) <= 3
     server.forget()
     np.testing.assert_array_equal(store["/g07/leaf02123"][:], leaf(2123))
@@ -115,7 +115,7 @@ def test_many_leaves_are_fetched_side_by_side(server: remote_kit.RangeServer, st
 
 def test_a_directory_that_does_not_come(server: remote_kit.RangeServer, store_file: Path) -> None:
     """A page that cannot be fetched is an error of the server, not a missing key; the next read asks again."""
-    store = blosc2.open(server.put("store.b2z", store_file), remote={"retries": 0})
+    store = blosc2.open(server.put("store.b2z", store_file), remote={"retries": 0, "ahead": 0})
     for ask in (
         lambda: store["/g00/leaf00056"], lambda: "/g04/leaf01367" in store, lambda: list(store["/g08"]),
         lambda: store.read_many(["/g12/leaf03601", "/g14/leaf04201"]), lambda: len(store["/g18"]),
@@ -187,3 +187,41 @@ def test_copies_are_local(server: remote_kit.RangeServer, store_file: Path, arra
     loaded[0, 0, 0] = 7
     assert loaded[0, 0, 0] == 7
     assert not list(Path.cwd().glob("http*"))
+
+
+# --------------------------------------------------------------------------- what is fetched with others
+def test_patches_one_by_one_wait_for_few_answers(
+    server: remote_kit.RangeServer, array_file: Path, volume: np.ndarray
+) -> None:
+    """Where an answer takes long, parts that later reads need come with the first ones."""
+    server.delay = 0.02
+    asked = []
+    for ahead in (0, 8 << 20):
+        array = blosc2.open(server.put("volume.b2nd", array_file), remote={"ahead": ahead})
+        server.forget()
+        for corner in np.random.default_rng(3).integers(0, 96 - 16, (30, 3)).tolist():
+            key = tuple(slice(c, c + 16) for c in corner)
+            np.testing.assert_array_equal(array[key], volume[key])
+        asked.append(len(server.requests))
+    assert asked[1] < 8 < 30 < asked[0]
+    assert server.sent <= 1.05 * array_file.stat().st_size
+
+
+def test_what_nobody_needs_is_bounded(server: remote_kit.RangeServer, tmp_path: Path) -> None:
+    """Who reads here and there in a large object gets a few MB too much, and no more however long that goes on."""
+    items = np.random.default_rng(5).integers(0, 256, 64 << 20, dtype=np.uint8)
+    path = tmp_path / "noise.b2nd"
+    blosc2.asarray(items, urlpath=str(path), chunks=(1 << 20,), blocks=(1 << 14,), cparams={"clevel": 0})
+    ahead = 4 << 20
+    array = blosc2.open(server.put("noise.b2nd", path), remote={"ahead": ahead, "memory": 1 << 20})
+    server.forget()
+    server.delay = 0.005
+    for at in np.random.default_rng(6).permutation(64)[:40].tolist():
+        start = (at << 20) + 500_000
+        np.testing.assert_array_equal(array[start : start + 10], items[start : start + 10])
+    assert server.sent < 2 * ahead + 40 * (1 << 16)
+
+
+def test_ahead_is_checked(server: remote_kit.RangeServer, array_file: Path) -> None:
+    with pytest.raises(ValueError, match=r"remote\['ahead'\] must be at least 0, not -1"):
+        blosc2.open(server.put("volume.b2nd", array_file), remote={"ahead": -1})

@@ -107,7 +107,7 @@ def test_one_leaf_of_each_group(server: remote_kit.RangeServer, tmp_path: Path) 
     path = tmp_path / "groups.b2z"
     with blosc2.TreeStore(str(path), mode="w") as store:
         store.write_many((f"/g{g:02d}/leaf{i:04d}", leaf(i)) for g in range(40) for i in range(1000))
-    store = blosc2.open(server.put("groups.b2z", path))
+    store = blosc2.open(server.put("groups.b2z", path), remote={"ahead": 0})
     groups = [7 * k % 40 for k in range(40)]
     server.forget()
     for g in groups[:30]:
@@ -157,7 +157,7 @@ def test_patches_of_a_leaf(server: remote_kit.RangeServer, tmp_path: Path, chunk
         writing["/scan"] = blosc2.asarray(volume, chunks=(chunk,) * 3, blocks=(16,) * 3)
         writing.write_many((f"/g/{i}", leaf(i)) for i in range(5000))
         stored = writing["/scan"].schunk.cbytes
-    store = blosc2.open(server.put("a.b2z", tmp_path / "a.b2z"))
+    store = blosc2.open(server.put("a.b2z", tmp_path / "a.b2z"), remote={"ahead": 0})
     server.forget()
     server.delay = 0.01
     corners = rng.integers(0, 128 - 32 + 1, (64, 3)).tolist()
@@ -178,7 +178,7 @@ def test_leaves_of_which_parts_are_read(server: remote_kit.RangeServer, tmp_path
     with blosc2.TreeStore(str(tmp_path / "a.b2z"), mode="w") as writing:
         for i, row in enumerate(items):
             writing[f"/{i:02d}"] = blosc2.asarray(row, chunks=(30_000,))
-    store = blosc2.open(server.put("a.b2z", tmp_path / "a.b2z"))
+    store = blosc2.open(server.put("a.b2z", tmp_path / "a.b2z"), remote={"ahead": 0})
     server.forget()
     found = store.read_many([(f"/{i:02d}", np.s_[30_000:60_000]) for i in range(12)])
     np.testing.assert_array_equal(np.stack(found), items[:, 30_000:60_000])

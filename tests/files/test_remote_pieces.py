@@ -59,9 +59,15 @@ def read(file: remote_file.RemoteFile, start: int, stop: int) -> bytes:
 SPANS = st.tuples(st.integers(0, len(DATA)), st.integers(0, 90_000)).map(lambda s: (s[0], min(s[0] + s[1], len(DATA))))
 
 
-@given(st.lists(st.tuples(st.booleans(), SPANS), max_size=30), st.sampled_from([1, 5_000, 100_000, 1 << 20]))
-def test_reads_and_requests(server: Server, steps: list[tuple[bool, tuple[int, int]]], memory: int) -> None:
+@given(
+    st.lists(st.tuples(st.booleans(), SPANS), max_size=30), st.sampled_from([1, 5_000, 100_000, 1 << 20]),
+    st.sampled_from([0.0, 1e-4, 1e-3]),
+)  # fmt: skip
+def test_reads_and_requests(
+    server: Server, steps: list[tuple[bool, tuple[int, int]]], memory: int, seconds: float
+) -> None:
     file = opened(memory)
+    file._pace.note(1, seconds)  # more is fetched where answers take as long
     for asks, (start, stop) in steps:
         if asks:
             file.ask([(start, stop)])

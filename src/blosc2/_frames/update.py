@@ -394,7 +394,6 @@ class FrameUpdate:
                 kind = int(self.offsets[index]) >> 56 & 7
                 self.new[index] = special_chunk(kind, int(sizes[index]), frame.typesize, frame.blocksize)
 
-
     def tell_sizes(self, shown: Frame) -> None:
         """Have the frame that this update has become know the sizes of its chunks, which only their headers say."""
         if self._sizes is not None and self.variable:

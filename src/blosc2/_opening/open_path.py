@@ -96,8 +96,9 @@ def open(
         For URLs: what fsspec needs to reach the server, such as credentials.
     remote : dict, optional
         For URLs: ``memory``, the bytes of fetched blocks that are kept (64 MiB); ``disk``, a folder that keeps fetched
-        blocks for other processes too, up to ``disk_bytes`` (4 GiB); ``requests`` under way at a time (16); ``retries``
-        of a request that failed (4); ``timeout`` of a request, in seconds (60).
+        blocks for other processes too, up to ``disk_bytes`` (4 GiB); ``ahead``, bytes that may be fetched with others
+        and never be needed (8 MiB); ``requests`` under way at a time (16); ``retries`` of a request that failed (4);
+        ``timeout`` of a request, in seconds (60).
     **kwargs
         ``cparams`` and ``dparams``; ``locking=True`` to change a file or a store together with other programs, see
         `NDArray.holding_lock` and `DictStore`; ``durable=True`` for arrays of which each change waits for the disk, see

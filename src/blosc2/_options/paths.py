@@ -99,8 +99,8 @@ class RemoteOptions(NamedTuple):
     """How an object on a server is read.
 
     `memory` and `disk_bytes` are the bytes of fetched blocks that are kept, in memory and in the folder `disk`, where
-    other processes find them, too; `requests` are under way at a time, and each is repeated up to `retries` times where
-    that can help, and may take `timeout` seconds.
+    other processes find them, too; up to `ahead` bytes may come that are never needed; `requests` are under way at a
+    time, and each is repeated up to `retries` times where that can help, and may take `timeout` seconds.
     """
 
     memory: int = 64 << 20
@@ -109,6 +109,7 @@ class RemoteOptions(NamedTuple):
     requests: int = 16
     retries: int = 4
     timeout: float = 60.0
+    ahead: int = 8 << 20
 
 
 class RemotePath(str):
@@ -201,7 +202,7 @@ def _options(given: object) -> RemoteOptions:
             f"remote has no {', '.join(sorted(map(repr, unknown)))}; it takes {', '.join(RemoteOptions._fields)}"
         )
     values = dict(given)
-    for name, least in (("memory", 1 << 20), ("disk_bytes", 1 << 20), ("requests", 1), ("retries", 0)):
+    for name, least in (("memory", 1 << 20), ("disk_bytes", 1 << 20), ("ahead", 0), ("requests", 1), ("retries", 0)):
         if name in values:
             values[name] = operator.index(values[name])
             if values[name] < least:

@@ -95,6 +95,7 @@ cdef struct Wanted:
     long sent           # requests
     long late           # those that took as long as if bytes were not in memory
     void *far           # the source, if its bytes are on a server
+    int64_t spare       # bytes that are wanted of a server although nobody needs them yet
     int count
     Span spans[MOST_SPANS]
 
@@ -128,7 +129,7 @@ cdef inline void begin_asking(Source source, AskState *state, Wanted *wanted) no
     wanted.noted = state != source.asking
     wanted.left = wanted.leaf = False
     wanted.far = <void *> source if source.far else NULL
-    wanted.sent = wanted.late = 0
+    wanted.sent = wanted.late = wanted.spare = 0
     wanted.count = 0
 
 
@@ -234,12 +235,27 @@ cdef inline void fetch_spans(Wanted *wanted) noexcept nogil:
     wanted.late += 1
     with gil:
         try:
-            (<object> wanted.far).remote.ask([(wanted.spans[i].start, wanted.spans[i].stop) for i in range(wanted.count)])
+            (<object> wanted.far).remote.ask(
+                [(wanted.spans[i].start, wanted.spans[i].stop) for i in range(wanted.count)], wanted.spare)
         except KeyboardInterrupt:
             PyErr_SetInterrupt()    # for whoever can raise it
         except BaseException:
             pass
-    wanted.count = 0
+    wanted.count = wanted.spare = 0
+
+
+cdef inline int64_t worth_fetching(Wanted *wanted) noexcept nogil:
+    """How many bytes cost no more than one more request; 0 where they are not on a server."""
+    if wanted.far == NULL:
+        return 0
+    with gil:
+        try:
+            return (<object> wanted.far).remote.worth()
+        except KeyboardInterrupt:
+            PyErr_SetInterrupt()
+        except BaseException:
+            pass
+    return 0
 
 
 cdef inline void send_requests(Wanted *wanted) noexcept nogil:

@@ -30,7 +30,8 @@ from blosc2._core.io.checksum cimport checksum, copy_and_checksum, joined, zip_c
 from blosc2._core.io.memory cimport FRESH_LEAST, FRESH_MOST, bring_pages, is_fresh, prefetch, prefetch_starts
 from blosc2._core.io.endian cimport u32
 from blosc2._core.io.readahead cimport (
-    AHEAD_BYTES, PAGE, TRIED, Wanted, begin_asking, end_asking, is_cold, is_due, is_missed, send_early, send_requests)
+    AHEAD_BYTES, PAGE, TRIED, Wanted, begin_asking, end_asking, is_cold, is_due, is_missed, send_early, send_requests,
+    worth_fetching)
 from blosc2._core.io.steps cimport counter_next, number_get, number_set, state_change, state_get, state_set
 from blosc2._core.ndim.geometry cimport (
     MAX_DIM, REVERSED, Axis, Box, Geometry, Grid, Operation, Touched, clip_to_block, clip_to_chunk, copy_items, covers,
@@ -1047,15 +1048,21 @@ cdef inline void ask_for(Read self, DecodeContext *context, int64_t first, int64
     cdef Grid *g = &self.geometry.c
     cdef Wanted wanted
     cdef Reader r
-    cdef int64_t i = first, end, touched = 0, nblocks = blocks_of(g), blocks = 0, chunks = 0
+    cdef int64_t i = first, end, touched = 0, nblocks = blocks_of(g), blocks = 0, chunks = 0, worth, size
     cdef bint whole, again = False
     r.context, r.begin, r.end = context, 0, 0
     begin_asking(self.frame.source, self.frame.source.asking, &wanted)
+    worth = worth_fetching(&wanted)
     while i < stop:
         end = same_chunk(self, i, stop, &r, &touched)
         chunks += 1
         if touched:
             whole = is_wanted_whole(self.frame, r.nchunk, touched, nblocks)
+            size = reach(self.frame, r.nchunk)
+            if not whole and size <= worth:     # later reads may need the rest
+                whole = True
+                worth -= size
+                wanted.spare += size - size // nblocks * touched
             # The only one is read at once, and then nothing is gained by asking.
             if whole or end - i < stop - first:
                 want_chunk(self.frame, &wanted, r.nchunk, nblocks, whole)

@@ -15,7 +15,7 @@ import tempfile
 import threading
 from bisect import bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Final
 
@@ -34,6 +34,17 @@ _STREAMS: Final = 4
 _NEAR: Final = 1 << 12
 
 
+# What a server is taken for until it has shown how fast it is, and at most, in bytes per second. An answer of up to so
+# many bytes shows how long each takes.
+_RATE: Final = 1e8
+_FASTEST: Final = 1e9
+_SHORT: Final = 1 << 16
+# Bytes that are fetched although nobody has asked for them: how many more for each that was of use; and for each that
+# is asked for, so many at first, and twice as many each time.
+_ALLOWED: Final = 4
+_TIMES: Final = 2
+
+
 class Piece:
     """Bytes ``start .. stop`` of an object; `data` is None as long as they are on their way, or if `error` is set."""
 
@@ -44,6 +55,77 @@ class Piece:
         self.data: bytes | None = None
         self.error: BaseException | None = None
         self.done = threading.Event()
+
+
+class Pace:
+    """How long an object's server takes to answer, how fast bytes come then, and what is worth fetching with others.
+
+    Who reads random parts one after the other waits for an answer each time, unless the bytes came with earlier ones.
+    So what is fetched is widened to whole pages, as large as costs no more than one more answer.
+
+    Parameters
+    ----------
+    most : int
+        Bytes that may be fetched and never be needed. Each that is read without a request allows for some more.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._seconds = 0.0  # of a short answer
+        self._rate = _RATE
+        self._most = self._left = most
+        self._times = _TIMES
+
+    def note(self, nbytes: int, seconds: float) -> None:
+        """An answer of so many bytes has taken so long."""
+        if nbytes <= _SHORT:
+            self._seconds = min(seconds, 2 * self._seconds or seconds)
+        elif self._seconds:
+            rate = nbytes / max(seconds - self._seconds, nbytes / _FASTEST)
+            self._rate += (rate - self._rate) / 2
+
+    def note_use(self, nbytes: int) -> None:
+        """So many bytes were there already when they were needed."""
+        self._left = min(self._left + _ALLOWED * nbytes, self._most)
+
+    def worth(self) -> int:
+        """How many bytes cost no more than one more answer."""
+        return min(self._left, int(self._seconds * self._rate))
+
+    def spend(self, nbytes: int) -> None:
+        """So many bytes are fetched although nobody needs them yet."""
+        self._left = max(self._left - nbytes, 0)
+
+    def widened(self, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """What to fetch where some bytes are needed; nothing where it is these alone."""
+        needed = length(spans)
+        most = min(self.worth(), needed * self._times)
+        self._times = min(2 * self._times, self._most)
+        page = PART
+        while page > LEAST and most >= LEAST:
+            wide = _in_pages(spans, page)
+            more = length(wide) - needed
+            if more <= most:
+                self.spend(more)
+                return wide
+            page //= 2
+        return []
+
+
+def length(spans: Iterable[tuple[int, int]]) -> int:
+    """How many bytes some spans have."""
+    return sum(stop - start for start, stop in spans)
+
+
+def _in_pages(spans: list[tuple[int, int]], page: int) -> list[tuple[int, int]]:
+    """Spans as whole pages; those that meet are one."""
+    wide: list[tuple[int, int]] = []
+    for start, stop in sorted(spans):
+        first, last = start // page * page, -(-stop // page) * page
+        if wide and first <= wide[-1][1]:
+            wide[-1] = wide[-1][0], max(wide[-1][1], last)
+        else:
+            wide.append((first, last))
+    return wide
 
 
 class Pieces:
@@ -91,6 +173,33 @@ class Pieces:
             found += [piece for piece in new[made:] if piece.start < stop]
             at = end
         return found
+
+    def missing(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """What of some bytes no piece holds."""
+        found = []
+        while start < stop:
+            i = bisect_right(self._starts, start)
+            piece = self._table[self._starts[i - 1]] if i else None
+            if piece is not None and piece.stop > start:
+                start = piece.stop
+                continue
+            end = min(stop, self._starts[i] if i < len(self._starts) else self.size)
+            if end <= start:
+                break
+            found.append((start, end))
+            start = end
+        return found
+
+    def around(self, needed: list[tuple[int, int]], wide: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+        """What of widened spans no piece holds, as far as it touches what is needed: the rest would take requests."""
+        needed = sorted(needed)
+        number = 0
+        for span in wide:
+            for start, stop in self.missing(*span):
+                while number < len(needed) and needed[number][1] <= start:
+                    number += 1
+                if number < len(needed) and needed[number][0] < stop:
+                    yield start, stop
 
     def _make(self, at: int, end: int, new: list[Piece]) -> None:
         while at < end:

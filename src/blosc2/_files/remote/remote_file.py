@@ -19,7 +19,7 @@ from blosc2._core.io.sharing import Lock, free_in_child, in_child, item_of
 from blosc2._core.io.source import RemoteSource, Source
 from blosc2._files.remote import servers
 from blosc2._files.remote.answers import Answer, Failure, Server, Version, changed, changed_since_pickled, truncated
-from blosc2._files.remote.pieces import DiskBlocks, Piece, Pieces
+from blosc2._files.remote.pieces import DiskBlocks, Pace, Piece, Pieces, length
 from blosc2._options import RemotePath
 from blosc2.exceptions import RemoteChangedError
 
@@ -130,6 +130,7 @@ class RemoteFile:
     def _begin(self) -> None:
         stored = None if self._disk is None else self._disk.run_from
         self._pieces = Pieces(self.size, self._options.memory, stored)
+        self._pace = Pace(self._options.ahead)
 
     def begin_in_child(self) -> None:
         """Have nothing of what the parent did: its threads and connections are not there."""
@@ -178,9 +179,20 @@ class RemoteFile:
             self._interrupts += 1
             raise
 
-    def ask(self, spans: Iterable[tuple[int, int]]) -> None:
-        """Have bytes fetched that are read soon. Nobody waits, and what fails is told to who reads them."""
+    def ask(self, spans: Iterable[tuple[int, int]], spare: int = 0) -> None:
+        """Have bytes fetched that are read soon. Nobody waits, and what fails is told to who reads them.
+
+        Of these, `spare` bytes need not be read soon.
+        """
+        if spare:
+            with self._lock:
+                self._pace.spend(spare)
         self._fetched(spans, exact=True)
+
+    def worth(self) -> int:
+        """How many bytes it costs no more to fetch than another request later."""
+        with self._lock:
+            return self._pace.worth()
 
     def renewed(self) -> RemoteFile:
         """This, if the object still is the version that was opened, or what reads the newer one."""
@@ -196,8 +208,15 @@ class RemoteFile:
         Unless it is `exact`ly known what is needed, the caller waits, and fetches the first one itself.
         """
         left: list[Piece] = []  # new ones that nobody has taken on
+        spans = list(spans)
         try:
             with self._lock:
+                pieces, pace = self._pieces, self._pace
+                missing = [span for start, stop in spans for span in pieces.missing(start, stop)]
+                pace.note_use(length(spans) - length(missing))
+                if missing:
+                    for start, stop in list(pieces.around(missing, pace.widened(missing))):
+                        pieces.cover(start, stop, left, exact=True)
                 found = [piece for start, stop in spans for piece in self._pieces.cover(start, stop, left, exact=exact)]
             self._have_brought(left, 0 if exact else 1)
         except BaseException:
@@ -275,10 +294,14 @@ class RemoteFile:
         server = self._server
         if server is None:
             self._server = server = servers.server_of(self.path)
+        begun = time.monotonic()
         answer = ask(server)
+        took = time.monotonic() - begun
         with self._lock:
             self.requests += 1
             self.received += len(answer.data)
+            if self.version is not None:  # the first answer comes with a connection
+                self._pace.note(len(answer.data), took)
         if self.version is not None and not self.version.is_as(answer.version):
             raise Failure(changed(self.shown))
         if length is not None and len(answer.data) != length:
