@@ -75,11 +75,13 @@ def store_of(path: Path) -> Path:
 def test_a_change_of_another_part_vouches_for_nothing(change: Change, name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     store_of(path)
+    refused = "/leaf"
     with blosc2.DictStore(path, mode="a") as store:
         try:
             change(store["/leaf"])
         except FormatError as error:
-            assert "/leaf" in str(error)
+            refused = str(error)
+    assert "/leaf" in refused
     with blosc2.DictStore(path, mode="r") as store:
         with pytest.raises(FormatError, match="checksum"):
             store["/leaf"][:]
@@ -108,11 +110,7 @@ def test_a_copy_vouches_for_nothing(name: str, tmp_path: Path) -> None:
             "/copied": lambda leaf: leaf.copy(),
             "/frame": lambda leaf: blosc2.ndarray_from_cframe(leaf.to_cframe()),
         }.items():
-            try:
+            with pytest.raises(FormatError, match="checksum"):  # now, or when it is read
                 other[key] = act(store["/leaf"])
-            except FormatError as error:
-                assert "/leaf" in str(error)
-                continue
-            other.flush()
-            with pytest.raises(FormatError, match="checksum"):
+                other.flush()
                 other[key][:]
