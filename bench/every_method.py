@@ -118,22 +118,50 @@ def lines(rows: list[dict[str, Any]]) -> Iterable[list[str]]:
         ]  # fmt: skip
 
 
+def acts(rows: list[dict[str, Any]]) -> Iterable[list[str]]:
+    """For each act its row in the middle, the least ratio of its rows, and how many they are."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in sorted(rows, key=lambda row: float(max(row["ratio"].values()))):
+        found.setdefault(row["name"].rsplit("; ", 1)[0], []).append(row)
+    for name, every in found.items():
+        middle = every[len(every) // 2]
+        yield [
+            f"`{name}`", seconds(middle["published"]["wall"]), seconds(middle["ours"]["wall"]),
+            f"{max(middle['ratio'].values()):.2f}", f"{max(every[0]['ratio'].values()):.2f}", str(len(every)),
+        ]  # fmt: skip
+
+
+def as_table(heads: list[str], body: Iterable[list[str]]) -> list[str]:
+    every = [heads, ["---"] * len(heads), *body]
+    return [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in every]
+
+
 def page(rows: list[dict[str, Any]], rounds: int) -> str:
     """The page of the documentation."""
+    losing = [row for row in rows if row["loses"]]
+    named = ([f"`{line[0].rsplit('; ', 1)[0]}`", line[0].rpartition("; ")[2], *line[1:]] for line in lines(losing))
     text = [
         "# Every operation, timed",
         "",
         f"Every public operation that this package and `{REFERENCE}` have, on the same data. Times are wall times of",
         f"one call with two threads, medians of {rounds} rounds. A ratio above 1 means that this package is faster.",
-        "Rows that lose come first.",
         "",
         f"{summary(rows)}: they are slower by more than a twentieth by both clocks.",
         "",
-        "| operation | published | here | wall time | processor time |",
-        "|---|---|---|---|---|",
+        "## Rows that lose",
+        "",
+        *as_table(["operation", "on", "published", "here", "by wall time", "by processor time"], named),
+        "",
+        "## All operations",
+        "",
+        "For each operation its row in the middle, by the better clock; the least ratio, and how many rows there are.",
+        "",
+        *as_table(["operation", "published", "here", "ratio", "least", "rows"], acts(rows)),
+        "",
+        "Made by `python bench/every_method.py --markdown PAGE`.",
+        "",
     ]
-    text += [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines(rows)]
-    return "\n".join([*text, "", "Made by `python bench/every_method.py --markdown PAGE`.", ""])
+    return "\n".join(text)
 
 
 def main() -> int:

@@ -69,7 +69,7 @@ class ChunkBuffer:
         if 2 * self._used <= len(self._buffer):
             # Address space may be scarcer than memory. What stays is not moved.
             self._buffer.resize(self._used, refcheck=False)
-        return self._buffer[: self._used]
+        return self._buffer if self._used == len(self._buffer) else self._buffer[: self._used]
 
     @staticmethod
     def _larger(size: int, begin: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
