@@ -309,8 +309,8 @@ class Growth:
             shown.check_wholes()
         if not verify and owner.is_here:  # a forked child reads the old version
             self._frame, self._lengths = None if self._pending is _NOTHING else shown, self._pending
-            table: Any = update.table
-            if table is not None and not is_new:
+            table: Any = update.entries()[0]
+            if not (is_new or isinstance(table, int)):
                 shown.know_table(table, chunk_sums or b"")
             update.tell_sizes(shown)
         return shown
@@ -391,7 +391,7 @@ def _add_update(version: NextVersion, update: FrameUpdate, *, keeps_header: bool
     frame, known, running = update.frame, version.known, version.sums
     numbers = sorted(update.new)
     offsets, count = update.entries()
-    if not isinstance(offsets, int):
+    if numbers and not isinstance(offsets, int):
         check_table(count, version.position)
         chunks = map(update.new.__getitem__, numbers)
         offsets[numbers] = version.add_chunks(chunks, aligned=PADDING in update.metalayers, at_once=False)
@@ -406,7 +406,7 @@ def _add_update(version: NextVersion, update: FrameUpdate, *, keeps_header: bool
     sums = None
     if known is not None and running is not None:
         sums = known.chunks
-        if not isinstance(offsets, int):
+        if update.table is not None and not isinstance(offsets, int):
             every = _kept(checksums_by_number(frame, known, old := table_of(frame)), old, offsets, numbers)
             every[numbers] = running.chunks
             sums = every[offsets >= 0].astype("<u4", copy=False).tobytes()

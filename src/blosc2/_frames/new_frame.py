@@ -86,7 +86,7 @@ def _copied_at_once(frame: Frame) -> Frame | None:
     entries, count = update.entries()
     data = Source.of_buffer(source.read(0, source.size))
     return Frame.assemble(
-        data, entries, count, update.nbytes, update.chunksize, update.fields(), update.metalayers, update.vlmeta
+        data, entries, count, update.nbytes, update.chunksize, frame, update.metalayers, update.vlmeta
     )
 
 

@@ -283,7 +283,7 @@ class FrameUpdate:
             repeated = self.frame.repeated_offset
             if repeated is not None:
                 return int(repeated), int(self.frame.nchunks)
-            table = self.offsets
+            table = np.frombuffer(self.frame.offsets_bytes(), np.int64)
         return table, len(table)
 
     @property
@@ -678,7 +678,7 @@ class EditedChunks:
             else:
                 source = frame.source
         made = Frame.assemble(
-            source, entries, count, update.nbytes, update.chunksize, update.fields(), update.metalayers, update.vlmeta,
+            source, entries, count, update.nbytes, update.chunksize, frame, update.metalayers, update.vlmeta,
             vlblocks=update.vlblocks, variable=update.variable,
         )  # fmt: skip
         update.tell_sizes(made)
