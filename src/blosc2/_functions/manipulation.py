@@ -319,8 +319,8 @@ def concat(arrays: Iterable[Any], /, axis: int | None = 0, **kwargs: Any) -> NDA
     axis : int or None
         None joins the items of all arrays in C order.
     **kwargs
-        As for `blosc2.asarray`. By default, chunks and blocks are those of the first array, unless they are very small.
-        Chunks that stay whole are then copied without decompressing them.
+        As for `blosc2.asarray`. By default, chunks and blocks are those of the first array, unless more than 64 chunks
+        would be very small. Chunks that stay whole are then copied without decompressing them.
 
     Raises
     ------
