@@ -114,6 +114,12 @@ class StoreContract:
         for wrong in (5, None, "/a/", "//", "/\0", "/.."):
             assert wrong not in filled
 
+    def test_an_iterator_that_has_ended(self, filled: Any) -> None:
+        keys = iter(filled)
+        assert len(list(keys)) == len(filled)
+        filled["/behind"] = [1]
+        assert next(keys, "end") == "end"
+
     def test_values_come_back(self, filled: Any, path: Path, source: str | None) -> None:
         for back in (False, True):
             store = self.read_back(filled, path, source) if back else filled

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -109,6 +111,33 @@ def test_threads(server: Server) -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@pytest.mark.parametrize("rate", [1e5, 1e6, 1e8])
+def test_what_comes_with_others_costs_little_time(server: Server, monkeypatch: pytest.MonkeyPatch, rate: float) -> None:
+    """By a clock that goes on by what a server needs: 50 ms for an answer, and so many bytes a second."""
+    now, sent, plain = [0.0], [0], server.get
+
+    def get(start: int, stop: int) -> Answer:
+        now[0] += 0.05 + (stop - start) / rate
+        sent[0] += stop - start
+        return plain(start, stop)
+
+    monkeypatch.setattr(server, "get", get)
+    monkeypatch.setattr(remote_file, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=time.sleep))
+    monkeypatch.setattr(pieces, "PART", 4 << 20)
+    took: dict[int, float] = {}
+    for ahead in (0, 8 << 20):
+        file = remote_file.RemoteFile(RemotePath("memory://a.b2nd", None, RemoteOptions(ahead=ahead)))
+        began = now[0]
+        for at in np.random.default_rng(1).integers(0, len(DATA) - 100, 40).tolist():
+            assert read(file, at, at + 100) == DATA[at : at + 100]
+        took[ahead] = now[0] - began
+    if rate == 1e8:
+        assert took[8 << 20] < took[0] / 3
+    else:  # not twice as much, once it is known how fast bytes come, and before no more than 256 KiB
+        assert took[8 << 20] < 2 * took[0] + (256 << 10) / rate
+    assert sent[0] <= 2 * len(DATA)
 
 
 def test_a_failure_is_not_kept(server: Server) -> None:

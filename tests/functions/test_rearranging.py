@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import tracemalloc
 from pathlib import Path
@@ -463,3 +464,22 @@ def test_nothing_is_made_of_opaque_arrays(file: Path) -> None:
     ):  # fmt: skip
         with pytest.raises(UnsupportedKindError):
             make(found)
+
+
+@pytest.mark.parametrize(
+    "shapes", [[(0,), (5,)], [(0, 3), (4, 3)], [(0, 3), (0, 3)], [(4, 3), (0, 3)], [(4, 0), (2, 0)]]
+)
+def test_joining_arrays_without_items(shapes: list[tuple[int, ...]]) -> None:
+    items = [np.arange(math.prod(shape), dtype="f8").reshape(shape) for shape in shapes]
+    arrays = [blosc2.asarray(each) for each in items]
+    np.testing.assert_array_equal(blosc2.concat(arrays)[...], np.concatenate(items))
+    np.testing.assert_array_equal(blosc2.stack([arrays[0], arrays[0]])[...], np.stack([items[0], items[0]]))
+
+
+def test_many_small_chunks_are_joined_to_usual_ones() -> None:
+    """Those of a few are kept: they are copied as they are."""
+    array = blosc2.asarray(np.arange(100.0), chunks=(10,), blocks=(5,))
+    few, many = blosc2.concat([array] * 2), blosc2.concat([array] * 20)
+    assert few.chunks == (10,)
+    assert many.chunks[0] > 100
+    np.testing.assert_array_equal(many[...], np.tile(np.arange(100.0), 20))

@@ -15,7 +15,7 @@ import numpy as np
 
 from blosc2._core.allocation import FREE, allowed, table_limit
 from blosc2._core.frame.frame import Frame
-from blosc2._core.frame.frame_checksums import stored_lengths, with_checksums
+from blosc2._core.frame.frame_checksums import range_checksum, stored_lengths, with_checksums
 from blosc2._core.frame.frame_writer import header_length, pack_header, pack_index, pack_trailer, special_chunk
 from blosc2._core.io.checksum import crc32c, crc32c_joined, crc32c_of_parts
 from blosc2._core.io.source import Source
@@ -531,12 +531,15 @@ def all_chunks(update: FrameUpdate) -> Iterator[AnyChunk]:
         else:
             stored = frame.chunk_stored_at(offset)
             if known and crc32c(stored) != known[offset]:
-                start = frame.chunks_range[0]
-                raise FormatError(
-                    f"chunk {index} is not the one that was written, as its checksum says",
-                    path=frame.source.path, key=frame.key, offset=start + offset,
-                )  # fmt: skip
+                raise _not_written(frame, index, offset)
             yield stored
+
+
+def _not_written(frame: Frame, index: int, offset: int) -> FormatError:
+    return FormatError(
+        f"chunk {index} is not the one that was written, as its checksum says",
+        path=frame.source.path, key=frame.key, offset=frame.chunks_range[0] + offset,
+    )  # fmt: skip
 
 
 def checksums_by_number(frame: Frame, checksums: Sums, offsets: Integers) -> Checksums:
@@ -603,14 +606,19 @@ def _kept_chunks(update: FrameUpdate) -> memoryview:
     """The chunks of a frame, to be copied. A wrong checksum of one of them is an error: the copy gets a valid one."""
     frame = update.frame
     start, stop = frame.chunks_range
+    data = memoryview(frame.source.read(start, stop - start))
     sums = carried(frame)
-    if sums is None or not frame.nbytes:
-        return memoryview(frame.source.read(start, stop - start))
-    data = memoryview(frame.source.read(start, frame.offset + frame.frame_len - frame.trailer_len - start))
-    if crc32c(data) != sums.body:
-        for _ in all_chunks(update):
-            pass
-    return data[: stop - start]
+    rest = frame.offset + frame.frame_len - frame.trailer_len - stop
+    if sums is None or not frame.nbytes or range_checksum(frame.source, stop, rest, crc32c(data)) == sums.body:
+        return data
+    table = table_of(frame)
+    known = dict(zip(table.tolist(), checksums_by_number(frame, sums, table).tolist(), strict=True))
+    for index, offset in numbered(update.offsets):
+        if offset >= 0 and index not in update.new:
+            length = int.from_bytes(data[offset + 12 : offset + 16], "little")
+            if crc32c(data[offset : offset + length]) != known[offset]:
+                raise _not_written(frame, index, offset)
+    return data
 
 
 # A buffer is compacted when its dead bytes exceed the live ones by this much.

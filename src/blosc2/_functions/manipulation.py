@@ -403,8 +403,9 @@ def _joined(array: NDArray, sources: list[Snapshot], axis: int, kwargs: dict[str
         dtype = np.result_type(*[source.dtype for source in sources])
     wanted = min(CHUNK_NBYTES, math.prod(shape) * dtype.itemsize)
     parts = {"chunks": first.chunks, "blocks": first.blocks}
-    count = math.prod(-(-side // chunk) for side, chunk in zip(shape, first.chunks, strict=True))
-    if dtype.itemsize != first.itemsize or (count > _TOO_MANY and first.chunk_nbytes * _TOO_SMALL < wanted):
+    count = math.prod(-(-side // max(chunk, 1)) for side, chunk in zip(shape, first.chunks, strict=True))
+    is_small = first.chunk_nbytes * _TOO_SMALL < wanted
+    if dtype.itemsize != first.itemsize or first.chunk_nbytes == 0 or (is_small and count > _TOO_MANY):
         parts = {}
     plan = plan_like(array, tuple(shape), dtype, kwargs, **parts)
     return NDArray._of(plan.write(joined(sources, axis, plan, recompress=kwargs.get("cparams") is not None)))

@@ -137,7 +137,8 @@ class Contents:
         """How many keys there are."""
         if self._sorted:
             return len(self.listing())
-        embedded, frames = self._backend.embedded, self._pending.frames
+        # In this order: what is published meanwhile is counted once, then, and not missed.
+        frames, embedded = self._pending.frames, self._backend.embedded
         published = {} if embedded is None else embedded.entries
         changes = frames.copy().items() if frames else ()
         return len(published) + sum((there is not None) - (key in published) for key, there in changes)

@@ -214,7 +214,8 @@ class Store(LeafAccess, MutableMapping[str, Any]):
     def __iter__(self) -> Iterator[str]:
         table = self._table
         table.session.check_open()
-        return KeyIteration(table.pending, self._key_batches())
+        pending = table.pending
+        return KeyIteration(pending, pending.revision, self._key_batches())
 
     def __len__(self) -> int:
         self._table.session.check_open()

@@ -209,13 +209,11 @@ class DirectoryBackend(TieredBackend):
         listed = self._listings
         if self._is_alone or (listed and key not in listed[0]):
             return None
-        for number in range(_TRIES):
-            # A file that was just looked for is not there, unless a writer moved the leaf out of the embedded values.
-            if number or self.files.listed is not None:
-                # Mostly there is none, and looking for it is cheaper than opening it.
-                byte_range = self.files.locate_now(key) if self.files.path_now(key) is not None else None
-                if byte_range is not None:
-                    return byte_range
+        for _ in range(_TRIES):
+            # Mostly there is none, and looking for it is cheaper than opening it.
+            byte_range = self.files.locate_now(key) if self.files.path_now(key) is not None else None
+            if byte_range is not None:
+                return byte_range
             newer = self._newer_values()
             if newer is None:
                 return None if self._newer is None else self._newer.locate(key)

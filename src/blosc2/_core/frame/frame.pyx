@@ -826,10 +826,7 @@ cdef class ChunkTable(Header):
         cdef Py_ssize_t count = 0
         cdef Buffer held = integers(sizes, 8, &count)
         cdef const int64_t *size_of = <const int64_t *> held.data
-        if not self.variable:
-            return
-        self.load_index()  # which says how many there are
-        if self.starts != NULL or count != self.chunk_count or not self.chunk_count:
+        if not self.variable or self.starts != NULL or count != self.chunk_count or not self.chunk_count:
             return
         starts = <int64_t *> malloc(8 * (self.chunk_count + 1))
         if starts == NULL:
@@ -856,7 +853,7 @@ cdef class ChunkTable(Header):
         cdef Buffer held_sums = readable(sums)
         cdef const int64_t *table = <const int64_t *> held.data
         cdef int64_t i, stored = 0
-        if self.index_loaded or self.variable or count < 2 or count != self.chunk_count:
+        if self.index_loaded or count < 2 or not (self.variable or count == self.chunk_count):
             return
         for i in range(count):
             self.check_entry(table[i], self.chunks_stop - self.offset)
@@ -867,6 +864,7 @@ cdef class ChunkTable(Header):
         if self.offsets == NULL:
             raise MemoryError
         memcpy(self.offsets, table, 8 * count)
+        self.chunk_count = count
         self.index_loaded = True
         if self.wholes:
             self.take_sums(held_sums.data, stored)

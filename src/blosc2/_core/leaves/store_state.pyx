@@ -165,18 +165,21 @@ cdef class KeyIteration:
     Parameters
     ----------
     pending : PendingFrames
+    revision : int
+        What it was before `batches` were made.
     batches : iterable of list
         The keys, some at a time.
     """
 
     cdef PendingFrames pending
     cdef int64_t revision
-    cdef object batches
+    cdef object batches     # None at the end
     cdef list batch
     cdef Py_ssize_t at
+    cdef bint is_asking
 
-    def __cinit__(self, PendingFrames pending not None, batches):
-        self.pending, self.revision, self.batches, self.batch = pending, number_get(&pending.revision_), iter(batches), []
+    def __cinit__(self, PendingFrames pending not None, int64_t revision, batches):
+        self.pending, self.revision, self.batches, self.batch = pending, revision, iter(batches), []
 
     def __iter__(self):
         return self
@@ -184,20 +187,26 @@ cdef class KeyIteration:
     @cython.critical_section
     def __next__(self):
         cdef object key
-        while True:
+        if self.is_asking:
+            raise ValueError("another thread is using this iterator: give each thread its own")
+        while self.batches is not None:
             if number_get(&self.pending.revision_) != self.revision:
                 self.pending.check_revision(self.revision)
             if self.at < len(self.batch):
                 key = self.batch[self.at]
                 self.at += 1
                 return key
-            # A later call ends, too, and so does one in the midst of this.
-            batches, self.batches, self.batch, self.at = self.batches, None, [], 0
-            if batches is None:
-                raise StopIteration
-            batch = next(batches, None)
+            batches, self.batches, self.batch, self.at = self.batches, None, [], 0  # after an error it has ended
+            self.is_asking = True
+            try:
+                batch = next(batches, None)
+            finally:
+                self.is_asking = False
             if batch is not None:
                 self.batches, self.batch = batches, batch
+            elif number_get(&self.pending.revision_) != self.revision:
+                self.pending.check_revision(self.revision)  # after the last key too, like a dict
+        raise StopIteration
 
 
 cdef class HeldLeaves:

@@ -34,11 +34,13 @@ _STREAMS: Final = 4
 _NEAR: Final = 1 << 12
 
 
-# What a server is taken for until it has shown how fast it is, and at most, in bytes per second. An answer of up to so
-# many bytes shows how long each takes.
-_RATE: Final = 1e8
-_FASTEST: Final = 1e9
+# Seconds that a byte is taken to need until a server has shown how fast it is, and at least. Of so many bytes an answer
+# shows how long each takes, of more how fast they come.
+_EACH: Final = 1e-8
+_FASTEST: Final = 1e-9
 _SHORT: Final = 1 << 16
+# No answer is to have so many times the bytes of any before.
+_GROWS: Final = 8
 # Bytes that are fetched although nobody has asked for them: how many more for each that was of use; and for each that
 # is asked for, so many at first, and twice as many each time.
 _ALLOWED: Final = 4
@@ -61,7 +63,8 @@ class Pace:
     """How long an object's server takes to answer, how fast bytes come then, and what is worth fetching with others.
 
     Who reads random parts one after the other waits for an answer each time, unless the bytes came with earlier ones.
-    So what is fetched is widened to whole pages, as large as costs no more than one more answer.
+    So what is fetched is widened to whole pages, as large as costs no more than one more answer. As long as nothing is
+    known of a server, answers become larger step by step; a slow one counts at once, a fast one by half.
 
     Parameters
     ----------
@@ -70,18 +73,20 @@ class Pace:
     """
 
     def __init__(self, most: int) -> None:
-        self._seconds = 0.0  # of a short answer
-        self._rate = _RATE
+        # Of the short answer that came soonest, and for each byte beyond its bytes.
+        self._seconds, self._short, self._each = 0.0, 0, _EACH
+        self._largest = _SHORT // 2  # an answer was about that large
         self._most = self._left = most
         self._times = _TIMES
 
     def note(self, nbytes: int, seconds: float) -> None:
         """An answer of so many bytes has taken so long."""
-        if nbytes <= _SHORT:
-            self._seconds = min(seconds, 2 * self._seconds or seconds)
-        elif self._seconds:
-            rate = nbytes / max(seconds - self._seconds, nbytes / _FASTEST)
-            self._rate += (rate - self._rate) / 2
+        if nbytes <= _SHORT and not 0 < self._seconds < seconds:
+            self._seconds, self._short = seconds, nbytes
+        elif self._seconds and nbytes >= max(2 * self._short, _SHORT // 4):
+            each = max((seconds - self._seconds) / (nbytes - self._short), _FASTEST)
+            self._each = max(each, (self._each + each) / 2)
+        self._largest = max(self._largest, nbytes)
 
     def note_use(self, nbytes: int) -> None:
         """So many bytes were there already when they were needed."""
@@ -89,7 +94,7 @@ class Pace:
 
     def worth(self) -> int:
         """How many bytes cost no more than one more answer."""
-        return min(self._left, int(self._seconds * self._rate))
+        return min(self._left, int(self._seconds / self._each), _GROWS * self._largest)
 
     def spend(self, nbytes: int) -> None:
         """So many bytes are fetched although nobody needs them yet."""
@@ -98,8 +103,9 @@ class Pace:
     def widened(self, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """What to fetch where some bytes are needed; nothing where it is these alone."""
         needed = length(spans)
-        most = min(self.worth(), needed * self._times)
-        self._times = min(2 * self._times, self._most)
+        most = min(self.worth(), max(needed, LEAST) * self._times)
+        if self._seconds:
+            self._times = min(2 * self._times, self._most)
         page = PART
         while page > LEAST and most >= LEAST:
             wide = _in_pages(spans, page)

@@ -130,7 +130,8 @@ class RemoteFile:
     def _begin(self) -> None:
         stored = None if self._disk is None else self._disk.run_from
         self._pieces = Pieces(self.size, self._options.memory, stored)
-        self._pace = Pace(self._options.ahead)
+        # What came with other bytes must not push out what is needed.
+        self._pace = Pace(min(self._options.ahead, self._options.memory // 4))
 
     def begin_in_child(self) -> None:
         """Have nothing of what the parent did: its threads and connections are not there."""
@@ -187,7 +188,7 @@ class RemoteFile:
         if spare:
             with self._lock:
                 self._pace.spend(spare)
-        self._fetched(spans, exact=True)
+        self._fetched(spans, exact=True, widens=not spare)
 
     def worth(self) -> int:
         """How many bytes it costs no more to fetch than another request later."""
@@ -202,10 +203,11 @@ class RemoteFile:
         return self if self._changed is None and self.version.is_as(other.version) else other
 
     # ------------------------------------------------------------------ fetching
-    def _fetched(self, spans: Iterable[tuple[int, int]], *, exact: bool) -> list[Piece]:
+    def _fetched(self, spans: Iterable[tuple[int, int]], *, exact: bool, widens: bool = True) -> list[Piece]:
         """The pieces that hold some bytes. New ones are fetched by other threads, as far as these take them.
 
-        Unless it is `exact`ly known what is needed, the caller waits, and fetches the first one itself.
+        What is missing is fetched with bytes around it, if it `widens`. Unless it is `exact`ly known what is needed,
+        the caller waits, and fetches the first one itself.
         """
         left: list[Piece] = []  # new ones that nobody has taken on
         spans = list(spans)
@@ -214,7 +216,7 @@ class RemoteFile:
                 pieces, pace = self._pieces, self._pace
                 missing = [span for start, stop in spans for span in pieces.missing(start, stop)]
                 pace.note_use(length(spans) - length(missing))
-                if missing:
+                if missing and widens:
                     for start, stop in list(pieces.around(missing, pace.widened(missing))):
                         pieces.cover(start, stop, left, exact=True)
                 found = [piece for start, stop in spans for piece in self._pieces.cover(start, stop, left, exact=exact)]

@@ -73,7 +73,7 @@ def _asked(store: Store) -> Iterator[list[str]]:
 def _keys(store: Store) -> Iterator[str]:
     table = store._table
     table.session.check_open()
-    return KeyIteration(table.pending, _asked(store))
+    return KeyIteration(table.pending, table.pending.revision, _asked(store))
 
 
 class Keys(KeysView[str]):
