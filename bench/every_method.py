@@ -91,7 +91,7 @@ class Table:
         """What was measured, the losing rows first."""
         made = []
         for name, taken in self.figures.items():
-            if not taken["ours"]["wall"]:
+            if name in self.failed or not taken["ours"]["wall"]:
                 continue
             median = {
                 side: {clock: statistics.median(all_) for clock, all_ in one.items()} for side, one in taken.items()
@@ -187,6 +187,8 @@ def main() -> int:
         wanted = [name for name in rows if all(word in name for word in options.only.split())]
         for n in range(1 if options.check else options.rounds):
             table.round([name for name in wanted if name not in table.failed], measure=not options.check)
+            if options.json:
+                options.json.write_text(json.dumps({"versions": versions, "figures": table.figures}))
             print(f"round {n + 1} done", file=sys.stderr)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -197,8 +199,6 @@ def main() -> int:
         for line in lines(measured):
             print(f"{line[3]:>7} {line[4]:>7}  {line[1]:>8} {line[2]:>8}  {line[0]}")
         print(summary(measured))
-    if options.json:
-        options.json.write_text(json.dumps({"versions": versions, "figures": table.figures}))
     if options.markdown:
         options.markdown.write_text(page(measured, options.rounds))
     return bool(table.failed) or any(row["loses"] for row in measured)
