@@ -139,7 +139,8 @@ def as_table(heads: list[str], body: Iterable[list[str]]) -> list[str]:
 def page(rows: list[dict[str, Any]], rounds: int) -> str:
     """The page of the documentation."""
     losing = [row for row in rows if row["loses"]]
-    named = ([f"`{line[0].rsplit('; ', 1)[0]}`", line[0].rpartition("; ")[2], *line[1:]] for line in lines(losing))
+    parted = ((line[0].rpartition("; "), line[1:]) for line in lines(losing))
+    named = ([f"`{act or on}`", on if act else "", *rest] for (act, _, on), rest in parted)
     text = [
         "# Every operation, timed",
         "",
