@@ -22,7 +22,7 @@ import blosc2
 from blosc2 import Codec, Filter
 from blosc2._arrays import slabs
 from blosc2._functions.from_frame import OpaqueArray
-from blosc2.exceptions import UnsupportedKindError
+from blosc2.exceptions import FormatError, UnsupportedKindError
 
 
 @pytest.fixture(autouse=True)
@@ -483,3 +483,23 @@ def test_many_small_chunks_are_joined_to_usual_ones() -> None:
     assert few.chunks == (10,)
     assert many.chunks[0] > 100
     np.testing.assert_array_equal(many[...], np.tile(np.arange(100.0), 20))
+
+
+@pytest.mark.parametrize("mmap_mode", [None, "r"])
+def test_a_large_array_is_copied_to_memory(tmp_path: Path, mmap_mode: str | None) -> None:
+    path = tmp_path / "large.b2nd"
+    items = np.random.default_rng(8).integers(0, 256, 10 << 20, dtype=np.uint8)
+    blosc2.asarray(items, urlpath=str(path), chunks=(1 << 20,), cparams={"clevel": 0}, meta={"m": 1})
+    array = blosc2.open(path, mmap_mode=mmap_mode)
+    copy = array.copy()
+    assert copy.to_cframe() == array.to_cframe()
+    np.testing.assert_array_equal(copy[...], items)
+    copy[5] = 7
+    assert copy[5] == 7
+    assert array[5] == items[5]
+    del array, copy
+    data = bytearray(path.read_bytes())
+    data[6 << 20] ^= 4
+    path.write_bytes(data)
+    with pytest.raises(FormatError, match="chunk"):
+        blosc2.open(path, mmap_mode=mmap_mode).copy()

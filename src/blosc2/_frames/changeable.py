@@ -27,7 +27,7 @@ from blosc2._files import (
 from blosc2._frames.append import Growth
 from blosc2._frames.handle import IN_MEMORY, SECTOR, FrameHandle, HandleOptions, array_of, open_frame
 from blosc2._frames.header_fields import FRAME_HEADER
-from blosc2._frames.update import EditedChunks, FrameUpdate, write_frame
+from blosc2._frames.update import SMALL_FRAME, EditedChunks, FrameUpdate, in_large_pages, write_frame
 from blosc2._options import absolute_path
 from blosc2.exceptions import FormatError, StaleHandleError, explain, name_file
 
@@ -78,7 +78,13 @@ class MemoryHandle(FrameHandle):
 
     def detach(self) -> None:
         """Copy the frame to memory, so that it no longer depends on its file."""
-        self.frame = Frame.open(Source.of_buffer(self.to_cframe()))
+        frame = self.frame
+        if not frame.serialised or frame.plain_len <= SMALL_FRAME:
+            self.frame = Frame.open(Source.of_buffer(self.to_cframe()))
+            return
+        room = in_large_pages(frame.plain_len)
+        self._plain(room)
+        self.frame = Frame.open(Source.of_buffer(room))
 
     @as_block
     def transaction(self) -> Iterator[None]:

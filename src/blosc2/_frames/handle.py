@@ -370,12 +370,18 @@ class FrameHandle:
     def to_cframe(self) -> bytes:
         """The frame as bytes without checksums. A serialised frame is copied verbatim, any other is written anew."""
         frame = self.frame
-        _frames.check_chunks(frame)
         if not frame.serialised:
+            _frames.check_chunks(frame)
             return _frames.frame_bytes(_frames.FrameUpdate(frame))
-        plain: bytes = frame.plain_bytes()
+        return self._plain(None)
+
+    def _plain(self, room: Any) -> bytes:
+        """The bytes of a serialised frame, checked; they are put into `room`, if it is given."""
+        frame = self.frame
+        _frames.check_chunks(frame)
+        plain: bytes = frame.plain_bytes(room)
         if self.verify is None and frame.checksums_len:
-            _frames.check_body(frame, plain)
+            _frames.check_body(frame, plain if room is None else room)
         return plain
 
     def byte_range(self) -> tuple[Source, int, int]:

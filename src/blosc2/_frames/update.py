@@ -597,7 +597,7 @@ def write_frame(file: BinaryIO, update: FrameUpdate) -> None:
     write_content(file, update.content())
 
 
-def _room(size: int) -> memoryview:
+def in_large_pages(size: int) -> memoryview:
     """Memory to be filled, in large pages where the system has them: first touching it costs as much as filling it."""
     return np.empty(size, np.uint8).data
 
@@ -713,7 +713,7 @@ class EditedChunks:
         if self._buffer is None:
             old = _kept_chunks(update)
             live = len(old)
-            self._buffer = _room(live + more + max(live, more, 64))
+            self._buffer = in_large_pages(live + more + max(live, more, 64))
             self._buffer[:live] = old
             self._used = live
         elif self._used + more > len(self._buffer):
@@ -721,10 +721,10 @@ class EditedChunks:
             at = np.array(list(kept.values()), np.int64)
             live = int(np.frombuffer(stored_lengths(frame, at), np.int64).sum())
             if self._used > 2 * live + _DEAD:
-                self._buffer, self._used = _room(2 * (live + more)), 0
+                self._buffer, self._used = in_large_pages(2 * (live + more)), 0
                 self._put(update, {i: frame.chunk_stored_at(o) for i, o in kept.items()})
             else:
-                larger = _room(2 * self._used + more)
+                larger = in_large_pages(2 * self._used + more)
                 larger[: self._used] = self._buffer[: self._used]
                 self._buffer = larger
         self._put(update, update.new)

@@ -411,18 +411,30 @@ cdef class Header:
         self.source.check(status, at, rest)
         return result
 
-    def plain_bytes(self):
-        """What `stored_bytes` gives, without the checksums that files carry."""
-        cdef bytes header, trailer, result
-        cdef int64_t rest
+    @property
+    def plain_len(self):
+        """How many bytes `plain_bytes` gives."""
+        return self.frame_len - self.checksums_len
+
+    def plain_bytes(self, room=None):
+        """What `stored_bytes` gives, without the checksums that files carry; it is put into `room`, if that is given."""
+        cdef Buffer held
+        cdef bytes header, trailer, result = None
+        cdef int64_t rest, size = self.frame_len - self.checksums_len
         cdef uint8_t *to
         cdef int status
-        if self.checksums_len == 0:
+        if self.checksums_len == 0 and room is None:
             return self.stored_bytes()
         header, trailer = self.plain_ends()
-        rest = self.frame_len - self.checksums_len - len(header) - len(trailer)
-        result = PyBytes_FromStringAndSize(NULL, self.frame_len - self.checksums_len)
-        to = <uint8_t *> PyBytes_AS_STRING(result)
+        rest = size - len(header) - len(trailer)
+        if room is None:
+            result = PyBytes_FromStringAndSize(NULL, size)
+            to = <uint8_t *> PyBytes_AS_STRING(result)
+        else:
+            held = writable(room)
+            if held.size != size:
+                raise ValueError(f"{held.size} bytes of room for {size}")
+            to = held.data
         memcpy(to, PyBytes_AS_STRING(header), <size_t> self.header_len)
         with nogil:
             status = self.fetch(self.offset + self.header_len, rest, to + self.header_len)
