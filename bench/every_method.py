@@ -141,11 +141,12 @@ def page(rows: list[dict[str, Any]], rounds: int) -> str:
     losing = [row for row in rows if row["loses"]]
     parted = ((line[0].rpartition("; "), line[1:]) for line in lines(losing))
     named = ([f"`{act or on}`", on if act else "", *rest] for (act, _, on), rest in parted)
+    how = "of one round" if rounds == 1 else f"medians of {rounds} rounds"
     text = [
         "# Every operation, timed",
         "",
         f"Every public operation that this package and `{REFERENCE}` have, on the same data. Times are wall times of",
-        f"one call with two threads, medians of {rounds} rounds. A ratio above 1 means that this package is faster.",
+        f"one call with two threads, {how}. A ratio above 1 means that this package is faster.",
         "",
         f"{summary(rows)}: they are slower by more than a twentieth by both clocks.",
         "",
