@@ -396,7 +396,7 @@ class FrameUpdate:
 
     def tell_sizes(self, shown: Frame) -> None:
         """Have the frame that this update has become know the sizes of its chunks, which only their headers say."""
-        if self._sizes is not None and self.variable:
+        if self._sizes is not None:
             sizes: Any = self._sizes  # NumPy does not say that its arrays are buffers
             shown.know_sizes(sizes)
 
@@ -689,7 +689,8 @@ class EditedChunks:
             source, entries, count, update.nbytes, update.chunksize, frame, update.metalayers, update.vlmeta,
             vlblocks=update.vlblocks, variable=update.variable,
         )  # fmt: skip
-        update.tell_sizes(made)
+        if update.variable:
+            update.tell_sizes(made)
         self.frame, self._joined = made, joined
         return made
 
