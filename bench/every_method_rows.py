@@ -635,7 +635,8 @@ class Turns:
         return {"wall": min(walls) / self.count, "cpu": min(cpus) / self.count}
 
     def end(self, _: dict[str, Any]) -> dict[str, Any]:
-        """Let go of what the row needed."""
+        """Let go of what the row needed. A store that ended later would write over that of the next row."""
+        end(self.names.get("s"))
         self.names = {}
         return {}
 
