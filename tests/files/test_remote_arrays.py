@@ -203,7 +203,7 @@ def test_patches_one_by_one_wait_for_few_answers(
             key = tuple(slice(c, c + 16) for c in corner)
             np.testing.assert_array_equal(array[key], volume[key])
         asked.append(len(server.requests))
-    assert asked[1] < 8 < 30 < asked[0]
+    assert asked[1] < asked[0] / 2, asked  # how many there are depends on how busy the machine is
     assert server.sent <= 1.05 * array_file.stat().st_size
 
 
