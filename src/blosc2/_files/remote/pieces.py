@@ -41,6 +41,8 @@ _FASTEST: Final = 1e-9
 _SHORT: Final = 1 << 16
 # No answer is to have so many times the bytes of any before.
 _GROWS: Final = 8
+# An answer that takes so many times as long as a short one was too large.
+_LATE: Final = 4
 # Bytes that are fetched although nobody has asked for them: how many more for each that was of use; and for each that
 # is asked for, so many at first, and twice as many each time.
 _ALLOWED: Final = 4
@@ -64,7 +66,8 @@ class Pace:
 
     Who reads random parts one after the other waits for an answer each time, unless the bytes came with earlier ones.
     So what is fetched is widened to whole pages, as large as costs no more than one more answer. As long as nothing is
-    known of a server, answers become larger step by step; a slow one counts at once, a fast one by half.
+    known of a server, answers become larger step by step. One that took far too long counts at once; of others, side
+    by side with more, some take longer than they would alone.
 
     Parameters
     ----------
@@ -83,9 +86,9 @@ class Pace:
         """An answer of so many bytes has taken so long."""
         if nbytes <= _SHORT and not 0 < self._seconds < seconds:
             self._seconds, self._short = seconds, nbytes
-        elif self._seconds and nbytes >= max(2 * self._short, _SHORT // 4):
+        elif self._seconds and nbytes > _SHORT:
             each = max((seconds - self._seconds) / (nbytes - self._short), _FASTEST)
-            self._each = max(each, (self._each + each) / 2)
+            self._each = each if seconds > _LATE * self._seconds else 2 / (1 / self._each + 1 / each)
         self._largest = max(self._largest, nbytes)
 
     def note_use(self, nbytes: int) -> None:
