@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +14,7 @@ PROGRAM = Path(__file__).resolve().parents[2] / "bench" / "every_method.py"
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(PROGRAM), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONWARNINGS": ""})
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def test_every_public_name_of_both_has_a_row() -> None:

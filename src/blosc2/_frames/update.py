@@ -519,10 +519,7 @@ def all_chunks(update: FrameUpdate) -> Iterator[AnyChunk]:
     """The stored form of each chunk. A chunk with a wrong checksum raises an error."""
     frame = update.frame
     checksums = carried(frame)
-    known: dict[int, int] = {}
-    if checksums is not None:
-        table = table_of(frame)
-        known = dict(zip(table.tolist(), checksums_by_number(frame, checksums, table).tolist(), strict=True))
+    known = {} if checksums is None else _checksums_by_offset(frame, checksums)
     for index, offset in numbered(update.offsets):
         if index in update.new:
             yield held(update.new[index])
@@ -554,6 +551,12 @@ def checksums_by_number(frame: Frame, checksums: Sums, offsets: Integers) -> Che
     every = np.zeros(len(offsets), np.uint32)
     every[stored] = np.frombuffer(checksums.chunks, "<u4")
     return every
+
+
+def _checksums_by_offset(frame: Frame, checksums: Sums) -> dict[int, int]:
+    """The checksum of each stored chunk of a frame that carries them, by its offset in the table."""
+    table = table_of(frame)
+    return dict(zip(table.tolist(), checksums_by_number(frame, checksums, table).tolist(), strict=True))
 
 
 def table_of(frame: Frame) -> Integers:
@@ -611,8 +614,7 @@ def _kept_chunks(update: FrameUpdate) -> memoryview:
     rest = frame.offset + frame.frame_len - frame.trailer_len - stop
     if sums is None or not frame.nbytes or range_checksum(frame.source, stop, rest, crc32c(data)) == sums.body:
         return data
-    table = table_of(frame)
-    known = dict(zip(table.tolist(), checksums_by_number(frame, sums, table).tolist(), strict=True))
+    known = _checksums_by_offset(frame, sums)
     for index, offset in numbered(update.offsets):
         if offset >= 0 and index not in update.new:
             length = int.from_bytes(data[offset + 12 : offset + 16], "little")

@@ -34,12 +34,12 @@ _STREAMS: Final = 4
 _NEAR: Final = 1 << 12
 
 
-# Seconds that a byte is taken to need until a server has shown how fast it is, and at least. Of so many bytes an answer
-# shows how long each takes, of more how fast they come.
+# Seconds for each byte: a guess until a server has shown how fast it is, and the least that is believed.
 _EACH: Final = 1e-8
 _FASTEST: Final = 1e-9
+# An answer of up to so many bytes shows how long an answer takes, a longer one how fast bytes come.
 _SHORT: Final = 1 << 16
-# No answer is to have so many times the bytes of any before.
+# What is fetched beside what is needed has no more than so many times the bytes of the largest answer so far.
 _GROWS: Final = 8
 # An answer that takes so many times as long as a short one was too large.
 _LATE: Final = 4
@@ -61,7 +61,7 @@ class Piece:
         self.done = threading.Event()
 
 
-class Pace:
+class ServerPace:
     """How long an object's server takes to answer, how fast bytes come then, and what is worth fetching with others.
 
     Who reads random parts one after the other waits for an answer each time, unless the bytes came with earlier ones.

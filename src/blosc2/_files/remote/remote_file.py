@@ -19,7 +19,7 @@ from blosc2._core.io.sharing import Lock, free_in_child, in_child, item_of
 from blosc2._core.io.source import RemoteSource, Source
 from blosc2._files.remote import servers
 from blosc2._files.remote.answers import Answer, Failure, Server, Version, changed, changed_since_pickled, truncated
-from blosc2._files.remote.pieces import DiskBlocks, Pace, Piece, Pieces, length
+from blosc2._files.remote.pieces import DiskBlocks, Piece, Pieces, ServerPace, length
 from blosc2._options import RemotePath
 from blosc2.exceptions import RemoteChangedError
 
@@ -131,7 +131,7 @@ class RemoteFile:
         stored = None if self._disk is None else self._disk.run_from
         self._pieces = Pieces(self.size, self._options.memory, stored)
         # What came with other bytes must not push out what is needed.
-        self._pace = Pace(min(self._options.ahead, self._options.memory // 4))
+        self._pace = ServerPace(min(self._options.ahead, self._options.memory // 4))
 
     def begin_in_child(self) -> None:
         """Have nothing of what the parent did: its threads and connections are not there."""
@@ -219,7 +219,7 @@ class RemoteFile:
                 if missing and widens:
                     for start, stop in list(pieces.around(missing, pace.widened(missing))):
                         pieces.cover(start, stop, left, exact=True)
-                found = [piece for start, stop in spans for piece in self._pieces.cover(start, stop, left, exact=exact)]
+                found = [piece for start, stop in spans for piece in pieces.cover(start, stop, left, exact=exact)]
             self._have_brought(left, 0 if exact else 1)
         except BaseException:
             for piece in left:
