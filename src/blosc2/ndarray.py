@@ -81,7 +81,7 @@ class NDArray(ReadableArray):
         if type(key) is str:
             self._field(key)[...] = value
             return
-        self._assign(_indexing.chunks_with, key, value)
+        self._assign(_arrays.chunks_from if isinstance(value, NDArray) else _indexing.chunks_with, key, value)
 
     def _assign(self, chunks_with: Callable[[Version, FrameHandle, Any, Any], Chunks], key: Any, value: Any) -> None:
         """Publish the chunks that a function gives for the current version, its handle, a key and a value."""
@@ -167,16 +167,19 @@ class NDArray(ReadableArray):
         handle = self._handle
         with handle.editing():
             geometry, dtype, frame = handle.array  # type: ignore[misc]
-            items = _arrays.rows_to_append(_indexing.as_items(values, dtype, None), geometry.shape)
+            if isinstance(values, NDArray) and values.ndim and values.shape[1:] == geometry.shape[1:]:
+                rows, chunks_with = values, _arrays.chunks_from
+            else:
+                rows = _arrays.rows_to_append(_indexing.as_items(values, dtype, None), geometry.shape)
+                chunks_with = _indexing.chunks_with
             start = geometry.shape[0]
-            if not len(items):
+            if not len(rows):
                 return start
-            new = _arrays.resized_geometry(geometry, (start + len(items), *geometry.shape[1:]))
+            new = _arrays.resized_geometry(geometry, (start + len(rows), *geometry.shape[1:]))
             update = _frames.FrameUpdate(frame)
             _arrays.resize_update(handle, update, new, filled=True)
-            if items.size:
-                end: Any = _indexing.basic_selection(slice(start, None), new.shape)
-                update.replace_all(_indexing.write_box((new, dtype, frame), handle, end, items))
+            if rows.size:
+                update.replace_all(chunks_with((new, dtype, frame), handle, slice(start, None), rows))
             if _frames.INDEXES in update.vlmeta:
                 _frames.mark_indexes_stale(self, update)
             handle.publish(update)

@@ -114,3 +114,35 @@ def test_a_copy_vouches_for_nothing(name: str, tmp_path: Path) -> None:
                 other[key] = act(store["/leaf"])
                 other.flush()
                 other[key][:]
+
+
+Copy = Callable[[blosc2.NDArray, str], Any]
+COPIES: dict[str, Copy] = {
+    "slice": lambda array, path: array.slice(slice(0, 8 * CHUNK), urlpath=path),
+    "concat": lambda array, path: blosc2.concat([array, array], urlpath=path),
+    "permute_dims": lambda array, path: blosc2.permute_dims(array, (0,), urlpath=path),
+    "copy of a view": lambda array, path: blosc2.expand_dims(array, 0).copy(urlpath=path),
+    "assignment": lambda array, path: assigned(array, path),
+    "append": lambda array, path: appended(array, path),
+}
+
+
+def assigned(array: blosc2.NDArray, path: str) -> None:
+    new = blosc2.zeros(array.shape, array.dtype, chunks=array.chunks, blocks=array.blocks, urlpath=path)
+    new[:] = array
+
+
+def appended(array: blosc2.NDArray, path: str) -> None:
+    new = blosc2.zeros(array.chunks, array.dtype, chunks=array.chunks, blocks=array.blocks, urlpath=path)
+    new.append(array)
+
+
+@pytest.mark.parametrize("copy", COPIES.values(), ids=COPIES)
+def test_a_copy_of_stored_chunks_vouches_for_nothing(copy: Copy, tmp_path: Path, source: str | None) -> None:
+    path = tmp_path / "a.b2nd"
+    array = blosc2.asarray(ITEMS, chunks=(CHUNK,), blocks=(1000,), urlpath=path)
+    array.flush()
+    del array
+    damage(path)
+    with pytest.raises(FormatError, match=r"a\.b2nd, byte \d+: chunk 5 .* checksum"):
+        copy(blosc2.open(path, mmap_mode=source), str(tmp_path / "b.b2nd"))

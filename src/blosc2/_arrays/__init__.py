@@ -27,7 +27,7 @@ else:
         ),
         "readable": "ChunkInfo ReadableArray",
         "ready": "ready_in_children ready_to_change ready_to_read",
-        "rearranging": "copied joined matrix_axes permuted reshaped selected shape_for taken taken_along",
+        "rearranging": "chunks_from copied joined matrix_axes permuted reshaped selected shape_for taken taken_along",
         "resize": "resize_update resized_geometry rows_to_append",
         "shown": "html one_line",
         "slabs": "Box Shape Snapshot compressed_box converted joined_rows made plan_like slab_height slabs_in slabs_of",

@@ -19,7 +19,8 @@ from blosc2._arrays.spec import ArrayPlan
 from blosc2._core.ndim.gaps import clear_gaps
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._frames import PADDING, AnyChunk, FrameHandle, FrameUpdate, HandleOptions, check_declared, copy_frame
-from blosc2._indexing import Items, Selection, in_bounds, plain, read
+from blosc2._indexing import Chunks, Items, Selection, Version, basic_selection, chunks_with, in_bounds, plain, read
+from blosc2._options import Encoding
 
 
 def copied(array: Any, dtype: Any, kwargs: dict[str, Any]) -> FrameHandle:
@@ -108,7 +109,7 @@ def _origins(
     """For each chunk number on the axis, where its chunks can be copied from. None if they cannot be copied."""
     geometry = plan.geometry
     chunk, length = geometry.chunks[axis], geometry.shape[axis]
-    same = [_has_equal_chunks(part, plan, recompress) for part in parts]
+    same = [_has_equal_chunks(part, plan.geometry, plan.dtype, plan.encoding, recompress) for part in parts]
     origins: list[_Origin | None] = []
     for row in range(geometry.grid[axis]):
         start, stop = row * chunk, min((row + 1) * chunk, length)
@@ -119,17 +120,19 @@ def _origins(
     return origins
 
 
-def _has_equal_chunks(part: Snapshot, plan: ArrayPlan, recompress: bool) -> bool:
-    """Whether chunks of a part mean the same in the result."""
-    frame, geometry = part.frame, plan.geometry
+def _has_equal_chunks(
+    part: Snapshot, geometry: Geometry, dtype: np.dtype[Any], encoding: Encoding, recompress: bool
+) -> bool:
+    """Whether chunks of a part mean the same in an array; with `recompress`, whether it would have made the same."""
+    frame = part.frame
     return (
-        part.dtype == plan.dtype
+        part.dtype == dtype
         and part.geometry.chunks == geometry.chunks
         and part.geometry.blocks == geometry.blocks
-        and frame.typesize == plan.encoding.typesize
+        and frame.typesize == encoding.typesize
         # Such codecs and filters look at the number of axes too, and the header says what they need.
         and not frame.needs_geometry
-        and not (recompress and any(getattr(frame, name) != getattr(plan.encoding, name) for name in _ENCODING))
+        and not (recompress and any(getattr(frame, name) != getattr(encoding, name) for name in _ENCODING))
     )
 
 
@@ -258,10 +261,13 @@ def selected(array: Any, selection: Selection, keywords: Mapping[str, Any]) -> F
     """An array of the items that a key of slices and integers picks. Whole chunks are copied as they are stored."""
     source = Snapshot.of(array._handle)
     chunks = blocks = None
-    if keywords.get("layout") is None and _is_of_whole_chunks(selection, source.geometry):
+    whole = selection.shape == selection.counts and _is_of_whole_chunks(selection, source.geometry)
+    if whole and keywords.get("layout") is None:
         chunks, blocks = source.geometry.chunks, source.geometry.blocks
     plan = plan_like(array, selection.shape, source.dtype, keywords, chunks=chunks, blocks=blocks)
-    if chunks is not None and _has_equal_chunks(source, plan, keywords.get("cparams") is not None):
+    if chunks is not None and _has_equal_chunks(
+        source, plan.geometry, plan.dtype, plan.encoding, keywords.get("cparams") is not None
+    ):
         return plan.write(map(source.stored, _numbers_of_chunks(selection, source.geometry)))
     # Only axes of length 1 are added or removed. The others keep their order.
     mine = [n for n, count in enumerate(selection.counts) if count != 1]
@@ -289,7 +295,6 @@ def _is_of_whole_chunks(selection: Selection, geometry: Geometry) -> bool:
     return (
         selection.unit
         and selection.flip is None
-        and selection.shape == selection.counts
         and all(
             0 < chunk <= count and start % chunk == 0 and ((start + count) % chunk == 0 or start + count == length)
             for start, count, chunk, length in zip(
@@ -307,6 +312,39 @@ def _numbers_of_chunks(selection: Selection, geometry: Geometry) -> list[int]:
     )
     numbers: list[int] = np.arange(geometry.nchunks).reshape(geometry.grid)[box].ravel().tolist()
     return numbers
+
+
+def chunks_from(version: Version, handle: FrameHandle, key: Any, array: Any) -> Chunks:
+    """The chunks of an array after ``this[key] = array``; see `chunks_with`.
+
+    Where they are whole chunks, and compressed alike, those of the other array are copied as they are stored.
+    """
+    geometry, dtype, _ = version
+    selection = basic_selection(key, geometry.shape)
+    if selection is not None and _is_of_whole_chunks(selection, geometry):
+        source = _with_all_axes(Snapshot.of(array._handle), selection)
+        encoding = handle.encoding(blocksize=int(geometry.block_nbytes))
+        if source is not None and _has_equal_chunks(source, geometry, dtype, encoding, recompress=True):
+            keep = handle.spool().keep
+            stored = map(source.stored, range(source.geometry.nchunks))
+            pairs = zip(_numbers_of_chunks(selection, geometry), stored, strict=True)
+            return {number: chunk if isinstance(chunk, int) else keep(chunk) for number, chunk in pairs}
+    return chunks_with(version, handle, key, array)
+
+
+def _with_all_axes(source: Snapshot, selection: Selection) -> Snapshot | None:
+    """An array that has the shape of a selection, with the axes that integers took from that; None if it has not."""
+    geometry = source.geometry
+    if geometry.shape != selection.shape:
+        return None
+    if selection.shape == selection.counts:
+        return source
+    sides = [side for side in zip(geometry.shape, geometry.chunks, geometry.blocks, strict=True) if side != (1, 1, 1)]
+    if len(sides) != sum(count != 1 for count in selection.counts):
+        return None
+    rest = iter(sides)
+    shape, chunks, blocks = zip(*[(1, 1, 1) if count == 1 else next(rest) for count in selection.counts], strict=True)
+    return source.with_geometry(Geometry(shape, chunks, blocks, geometry.itemsize))
 
 
 def taken(array: Any, indices: Any, axis: int | None, keywords: Mapping[str, Any]) -> FrameHandle:

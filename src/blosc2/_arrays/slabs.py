@@ -16,7 +16,7 @@ from blosc2._core.ndim.gaps import as_bytes, as_dtype
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_read import Read, work_of
 from blosc2._core.ndim.grid_write import Write
-from blosc2._frames import ZERO_OFFSET, AnyChunk, FrameHandle, FrameUpdate
+from blosc2._frames import ZERO_OFFSET, AnyChunk, FrameHandle, FrameUpdate, StoredChunks
 from blosc2._indexing import Items, Version
 from blosc2._options import Codec, Filter, Support, compress, compressed, run
 from blosc2.storage import CParams
@@ -78,7 +78,8 @@ class Snapshot:
         self.version = version
         self.geometry, self.dtype, self.frame = version
         self.nthreads = nthreads
-        self._offsets: list[int] | None = None
+        self._offsets: list[int] = []
+        self._chunks: StoredChunks | None = None  # made when one is asked for
 
     @classmethod
     def of(cls, handle: FrameHandle) -> Snapshot:
@@ -102,13 +103,14 @@ class Snapshot:
 
     def stored(self, nchunk: int) -> AnyChunk:
         """A stored chunk, where it lies if it is in memory; or the offset that stands for a special one."""
-        if self._offsets is None:
+        if self._chunks is None:
             self._offsets = FrameUpdate(self.frame).offsets.tolist()
+            self._chunks = StoredChunks(self.frame)
         offset, frame = self._offsets[nchunk], self.frame
         if offset < 0:
             return offset
         if not frame.source.in_memory:
-            return frame.chunk_stored_at(offset)
+            return self._chunks.at(nchunk, offset)
         start, length = frame.chunk_offset_at(offset)
         return memoryview(frame.source)[start : start + length]
 

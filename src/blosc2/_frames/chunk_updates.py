@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from blosc2._core.allocation import allowed, too_much
-from blosc2._core.codec.codec import decode_bytes
+from blosc2._core.codec.codec import stated_nbytes
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_writer import special_chunk
 from blosc2._core.ndim.gaps import contiguous
@@ -111,11 +111,14 @@ def compressed_pieces(encoding: Encoding, view: memoryview, chunksize: int, nthr
 
 
 def checked_chunk(handle: FrameHandle, chunk: Any, what: str) -> tuple[bytes, int]:
-    """A chunk from a caller, decoded once to know that it can be, and its uncompressed size."""
+    """A chunk from a caller and its uncompressed size.
+
+    It is not decoded: what is damaged in its blocks is found by whoever reads them, as in any file.
+    """
     stored = bytes(bytes_of(chunk))
     if len(stored) < 32:
         raise FormatError(f"a chunk has at least 32 bytes, not {len(stored)}")
-    size = len(decode_bytes(stored))
+    size = stated_nbytes(stored)
     if size == 0:
         raise ChunkSizeError("a chunk of a super-chunk cannot be empty")
     largest = int(handle.frame.chunksize)

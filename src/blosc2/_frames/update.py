@@ -336,6 +336,9 @@ class FrameUpdate:
         chunks = [(own(stored), size) for stored, size in added]
         if not removed and len(chunks) == 1 and self._append(index, *chunks[0]):
             return
+        if removed == len(chunks) == 1 and self._keeps_size(index, chunks[0][1]):
+            self.replace_all({index: chunks[0][0]})
+            return
         shift = len(chunks) - removed
         self.new = {
             n if n < index else n + shift: stored for n, stored in self.new.items() if not index <= n < index + removed
@@ -368,6 +371,14 @@ class FrameUpdate:
         self.table = offsets
         self._appended = size
         return True
+
+    def _keeps_size(self, index: int, size: int) -> bool:
+        """Whether a chunk that is replaced had this size; False where that would take a table of sizes."""
+        frame = self.frame
+        if self._sizes is not None or frame.variable or index >= frame.nchunks:
+            return False
+        last = index == frame.nchunks - 1
+        return bool(size == (frame.nbytes - index * frame.chunksize if last else frame.chunksize))
 
     def settle(self) -> None:
         """Decide by the current sizes whether chunks are equal or variable, and how many bytes they have.
@@ -515,21 +526,32 @@ def write_chunks(
     return offsets, position
 
 
+class StoredChunks:
+    """The chunks of a frame as they are stored. A wrong checksum of one is an error: a copy would get a valid one."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+        checksums = carried(frame)
+        self._known = {} if checksums is None else _checksums_by_offset(frame, checksums)
+
+    def at(self, index: int, offset: int) -> bytes:
+        """The chunk of a number, which has this offset in the table."""
+        stored: bytes = self._frame.chunk_stored_at(offset)
+        if self._known and crc32c(stored) != self._known[offset]:
+            raise _not_written(self._frame, index, offset)
+        return stored
+
+
 def all_chunks(update: FrameUpdate) -> Iterator[AnyChunk]:
-    """The stored form of each chunk. A chunk with a wrong checksum raises an error."""
-    frame = update.frame
-    checksums = carried(frame)
-    known = {} if checksums is None else _checksums_by_offset(frame, checksums)
+    """The stored form of each chunk."""
+    chunks = StoredChunks(update.frame)
     for index, offset in numbered(update.offsets):
         if index in update.new:
             yield held(update.new[index])
         elif offset < 0:
             yield offset
         else:
-            stored = frame.chunk_stored_at(offset)
-            if known and crc32c(stored) != known[offset]:
-                raise _not_written(frame, index, offset)
-            yield stored
+            yield chunks.at(index, offset)
 
 
 def _not_written(frame: Frame, index: int, offset: int) -> FormatError:

@@ -856,6 +856,29 @@ def raw_blocks(list blocks not None):
     return raw_vl_chunk(blocks)
 
 
+cdef int _stands_alone(Buffer view, Chunk *chunk) noexcept:
+    """Take bytes that are one chunk and no more."""
+    cdef int status = BAD_ROOM
+    if view.size >= CHUNK_HEADER:
+        status = inspect(view.data, view.size, chunk)
+    if status == CHUNK_OK and chunk.cbytes != view.size:
+        return BAD_CBYTES
+    chunk.loaded = view.size
+    return status
+
+
+def stated_nbytes(buffer):
+    """The bytes that one chunk holds, by its header; nothing of it is decoded."""
+    cdef Buffer view = readable(buffer)
+    cdef Chunk chunk
+    cdef int status = _stands_alone(view, &chunk)
+    if status == CHUNK_OK and chunk.kind == KIND_REGULAR:
+        status = check_starts(&chunk)
+    if status:
+        raise FormatError(reason(status))
+    return chunk.nbytes
+
+
 def decode_bytes(buffer, int64_t largest=MAX_BUFFER, path=None, key=None, offset=None):
     """Decompress one chunk that stands alone; its stored size must be the buffer's.
 
@@ -863,17 +886,11 @@ def decode_bytes(buffer, int64_t largest=MAX_BUFFER, path=None, key=None, offset
     """
     cdef Buffer view = readable(buffer)
     cdef Chunk chunk
-    cdef int status
-    if view.size < CHUNK_HEADER:
-        raise FormatError(reason(BAD_ROOM), path=path, key=key, offset=offset)
-    status = inspect(view.data, view.size, &chunk)
-    if status == CHUNK_OK and chunk.cbytes != view.size:
-        status = BAD_CBYTES
+    cdef int status = _stands_alone(view, &chunk)
     if status == CHUNK_OK and chunk.nbytes > largest:
         status = BAD_LENGTH
     if status:
         raise FormatError(reason(status), path=path, key=key, offset=offset)
-    chunk.loaded = chunk.cbytes
     result = PyBytes_FromStringAndSize(NULL, chunk.nbytes)
     cdef uint8_t *destination = <uint8_t *> PyBytes_AS_STRING(result)
     cdef DecodeContext *context = borrow(chunk.blocksize)
