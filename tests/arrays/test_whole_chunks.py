@@ -23,7 +23,8 @@ def is_stored_in(chunk: bytes, array: blosc2.NDArray) -> bool:
 @pytest.mark.parametrize(
     ("key", "chunks"),
     [
-        (..., CHUNKS), (slice(4, 8), CHUNKS), (slice(4, None), CHUNKS), ((slice(None), slice(3, 6), slice(5, None)), CHUNKS),
+        (..., CHUNKS), (slice(4, 8), CHUNKS), (slice(4, None), CHUNKS),
+        ((slice(None), slice(3, 6), slice(5, None)), CHUNKS),
         ((slice(8, None), 6), (4, 5)), ((slice(8, None), slice(6, None)), (4, 1, 5)),
     ],
 )  # fmt: skip
