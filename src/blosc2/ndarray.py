@@ -167,9 +167,8 @@ class NDArray(ReadableArray):
         handle = self._handle
         with handle.editing():
             geometry, dtype, frame = handle.array  # type: ignore[misc]
-            if isinstance(values, NDArray) and values.ndim and values.shape[1:] == geometry.shape[1:]:
-                rows, chunks_with = values, _arrays.chunks_from
-            else:
+            rows, chunks_with = values, _arrays.chunks_from
+            if not (isinstance(values, NDArray) and values.ndim and values.shape[1:] == geometry.shape[1:]):
                 rows = _arrays.rows_to_append(_indexing.as_items(values, dtype, None), geometry.shape)
                 chunks_with = _indexing.chunks_with
             start = geometry.shape[0]

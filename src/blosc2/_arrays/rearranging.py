@@ -314,22 +314,22 @@ def _numbers_of_chunks(selection: Selection, geometry: Geometry) -> list[int]:
     return numbers
 
 
-def chunks_from(version: Version, handle: FrameHandle, key: Any, array: Any) -> Chunks:
-    """The chunks of an array after ``this[key] = array``; see `chunks_with`.
+def chunks_from(version: Version, handle: FrameHandle, key: Any, value: Any) -> Chunks:
+    """The chunks of an array after ``array[key] = value`` with another array; see `chunks_with`.
 
     Where they are whole chunks, and compressed alike, those of the other array are copied as they are stored.
     """
     geometry, dtype, _ = version
     selection = basic_selection(key, geometry.shape)
     if selection is not None and _is_of_whole_chunks(selection, geometry):
-        source = _with_all_axes(Snapshot.of(array._handle), selection)
+        source = _with_all_axes(Snapshot.of(value._handle), selection)
         encoding = handle.encoding(blocksize=int(geometry.block_nbytes))
         if source is not None and _has_equal_chunks(source, geometry, dtype, encoding, recompress=True):
             keep = handle.spool().keep
-            stored = map(source.stored, range(source.geometry.nchunks))
+            stored: Iterator[Any] = map(source.stored, range(source.geometry.nchunks))
             pairs = zip(_numbers_of_chunks(selection, geometry), stored, strict=True)
             return {number: chunk if isinstance(chunk, int) else keep(chunk) for number, chunk in pairs}
-    return chunks_with(version, handle, key, array)
+    return chunks_with(version, handle, key, value)
 
 
 def _with_all_axes(source: Snapshot, selection: Selection) -> Snapshot | None:
