@@ -648,9 +648,13 @@ cdef class Read(Operation):
         return True
 
     cdef int open_padded(self, Reader *r) noexcept nogil:
-        """Find a chunk, which has all blocks of the grid."""
+        """Find a chunk, which has all blocks of the grid; on one axis all items, as the last block may be shorter."""
+        cdef Grid *g = &self.geometry.c
+        cdef int64_t needed = g.chunk_nbytes
         cdef int status = self.frame.open_chunk(r.nchunk, r.context, &r.chunk)
-        return BAD_LENGTH if status == CHUNK_OK and r.chunk.nbytes != self.geometry.c.chunk_nbytes else status
+        if g.ndim == 1 and not self.frame.variable:
+            needed = min(g.chunks[0], g.shape[0] - r.nchunk * g.chunks[0]) * g.itemsize
+        return BAD_LENGTH if status == CHUNK_OK and not needed <= r.chunk.nbytes <= g.chunk_nbytes else status
 
     cdef int decode_aside(self, Reader *r, uint8_t **scratch) noexcept nogil:
         """All of a chunk whose blocks cannot be had one by one, or not cheaply."""
