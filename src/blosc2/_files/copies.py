@@ -314,7 +314,7 @@ class TemporaryFile:
 
     def __init__(self, beside: str) -> None:
         self._beside = beside
-        self._owner = Owner()
+        self._owner: Owner | None = None
         # The file object for writing, with the descriptor of the source.
         self._file: BinaryIO | None = None
         self._source: Source | None = None
@@ -327,6 +327,8 @@ class TemporaryFile:
 
     def add(self, part: Part) -> ByteRange:
         """Append a buffer or byte range, and return where it lies."""
+        if self._owner is None:
+            self._owner = Owner()
         self._owner.check(self._beside)  # a forked child would overwrite bytes of its parent
         if self._file is None:
             folder = os.path.dirname(absolute_path(self._beside))

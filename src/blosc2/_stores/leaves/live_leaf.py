@@ -12,7 +12,6 @@ from blosc2._core.io.sharing import hold
 from blosc2._files import Spool, TemporaryFile
 from blosc2._frames import FrameHandle, HandleOptions, MemoryHandle
 from blosc2._functions import wrap
-from blosc2._options import absolute_path
 from blosc2.exceptions import ClosedStoreError
 
 if TYPE_CHECKING:
@@ -34,14 +33,16 @@ class LiveHandle(MemoryHandle):
 
     _owns_file = True
 
-    def __init__(self, frame: Frame, session: Session, options: HandleOptions, path: str | None, key: str) -> None:
+    def __init__(
+        self, frame: Frame, session: Session, options: HandleOptions, path: str | None, key: str, beside: str | None
+    ) -> None:
         super().__init__(frame, options, path, key)
         #: That of the store; None when the key has got another leaf.
         self.session: weakref.ref[Session] | None = weakref.ref(session)
         #: Whether edits waited for publication when the key got another leaf.
         self.had_edits = False
-        if self.urlpath is not None:
-            self._chunks.waiting = TemporaryFile(absolute_path(self.urlpath))
+        if beside is not None:
+            self._chunks.waiting = TemporaryFile(beside)
 
     def spool(self) -> Spool:
         return Spool(self._chunks.waiting)
@@ -101,7 +102,7 @@ def live_leaf(store: Store, key: str) -> Any | None:
             verify = store._verify
             options = HandleOptions("a", None, store._deserialize, verify=None if verify is None else False)
             kind = LiveHandle if session.sharing is None else _stores.SharedLeaf
-            made = kind(frame, session, options, table.path, key)
+            made = kind(frame, session, options, table.path, key, table.beside)
             if verify:
                 table.backend.verify(key, made.frame)
                 made.verify = True
