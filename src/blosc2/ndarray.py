@@ -166,9 +166,11 @@ class NDArray(ReadableArray):
         """
         handle = self._handle
         with handle.editing():
+            rows: Any
             geometry, dtype, frame = handle.array  # type: ignore[misc]
-            rows, chunks_with = values, _arrays.chunks_from
-            if not (isinstance(values, NDArray) and values.ndim and values.shape[1:] == geometry.shape[1:]):
+            if isinstance(values, NDArray) and values.ndim and values.shape[1:] == geometry.shape[1:]:
+                rows, chunks_with = values, _arrays.chunks_from
+            else:
                 rows = _arrays.rows_to_append(_indexing.as_items(values, dtype, None), geometry.shape)
                 chunks_with = _indexing.chunks_with
             start = geometry.shape[0]

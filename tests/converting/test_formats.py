@@ -6,6 +6,7 @@ import io
 import os
 import sys
 import tarfile
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -134,11 +135,11 @@ def test_zarr(tmp_path: Path) -> None:
     for name in ("a.zarr", "a.zarr.zip"):
         report = blosc2.convert(source, tmp_path / name, verify=True)
         assert [(each.key, each.what) for each in report.left_out] == [
-            ("/", "attribute 'odd'"), ("/big-endian", "the byte order of >i4"),
+            ("/", "the type of attribute 'odd'"), ("/big-endian", "the byte order of >i4"),
         ]  # fmt: skip
         stored = zarr.storage.ZipStore(tmp_path / name, mode="r") if name.endswith("zip") else tmp_path / name
         group = zarr.open_group(stored, mode="r")
-        assert dict(group.attrs) == {"who": "me"}
+        assert dict(group.attrs) == {"who": "me", "odd": [0, 1, 2]}
         native = {**ARRAYS, "/big-endian": ARRAYS["/big-endian"].astype("i4")}
         check_same({key: np.asarray(group[key[1:]][...]) for key in ARRAYS}, native)
         if name.endswith("zip"):
@@ -435,9 +436,10 @@ def test_fields_in_another_byte_order(tmp_path: Path) -> None:
     zarr = pytest.importorskip("zarr")
     items = np.array([(1, 2.5)], [("a", ">i4"), ("b", ">f8")])
     source = store_of(tmp_path / "a.b2z", {"/x": items})
-    with pytest.warns(zarr.errors.UnstableSpecificationWarning):
-        report = blosc2.convert(source, tmp_path / "a.zarr")
-        assert [each.what for each in report.left_out] == [f"the byte order of {items.dtype}"]
+    report = blosc2.convert(source, tmp_path / "a.zarr")
+    assert [each.what for each in report.left_out] == [f"the byte order of {items.dtype}"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", zarr.errors.UnstableSpecificationWarning)
         assert zarr.open_group(tmp_path / "a.zarr", mode="r")["x"][:].tolist() == items.tolist()
 
 
@@ -523,3 +525,64 @@ def test_a_netcdf_file_as_a_dataset(tmp_path: Path) -> None:
     found = xarray.open_dataset(tmp_path / "a.b2z", engine=Blosc2BackendEntrypoint)
     with wanted, found:
         xarray.testing.assert_identical(found.load(), wanted.load())
+
+
+@pytest.mark.parametrize("target", ["w.b2z", "w.b2d", "w.b2e"])
+def test_what_was_left_out_is_not_compared_with_another(target: str, tmp_path: Path) -> None:
+    """Stores have no keys with a colon."""
+    np.savez(tmp_path / "w.npz", **{"kernel": np.arange(6), "bias:0": np.ones(6)})
+    report = blosc2.convert(tmp_path / "w.npz", tmp_path / target, verify=True)
+    assert [(each.key, each.what) for each in report.left_out] == [("/bias:0", "all of it")]
+    assert report.verified
+    with blosc2.open(str(tmp_path / target)) as store:
+        assert list(store) == ["/kernel"]
+
+
+def test_each_leaf_is_compared_with_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A target that lost one of two equal arrays is not taken for the other."""
+    from blosc2._tools.converting import files
+
+    source = store_of(tmp_path / "a.b2z", {"/x": np.arange(3), "/y": np.arange(3)})
+    add = files.NewNpz.add
+    monkeypatch.setattr(files.NewNpz, "add", lambda self, item: iter(()) if item.key == "/y" else add(self, item))
+    with pytest.raises(ConversionError, match="read back at '/y'"):
+        blosc2.convert(source, tmp_path / "a.npz", verify=True)
+    assert not (tmp_path / "a.npz").exists()
+
+
+def test_texts_in_zarr(tmp_path: Path) -> None:
+    zarr = pytest.importorskip("zarr")
+    group = zarr.create_group(tmp_path / "a.zarr")
+    texts = np.array([["é", "b"], ["", "long one"]], object)
+    group.create_array("t", shape=(2, 2), dtype=str)[...] = texts
+    assert blosc2.convert(tmp_path / "a.zarr", tmp_path / "a.b2z", verify=True).complete
+    assert blosc2.convert(tmp_path / "a.b2z", tmp_path / "b.zarr", verify=True).complete
+    np.testing.assert_array_equal(np.asarray(zarr.open_group(tmp_path / "b.zarr")["t"][...], object), texts)
+
+
+def test_texts_in_hdf5(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    texts = np.array([["é", "b"], ["", "long one"]])
+    source = store_of(tmp_path / "a.b2z", {"/t": texts, "/one": np.array("x")})
+    assert blosc2.convert(source, tmp_path / "a.h5", verify=True).complete
+    with h5py.File(tmp_path / "a.h5") as file:
+        np.testing.assert_array_equal(file["t"].asstr()[...], texts.astype(object))
+        assert file["one"].asstr()[()] == "x"
+
+
+def test_names_of_axes_become_scales(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    source = store_of(tmp_path / "a.b2z", {"/g/t": np.zeros((2, 3)), "/g/lat": np.arange(2.0), "/g/z": np.zeros(5)})
+    with blosc2.open(source, mode="a") as store:
+        store["/g/t"].vlmeta["_ARRAY_DIMENSIONS"] = ["lat", "lon"]
+        store["/g/lat"].vlmeta["_ARRAY_DIMENSIONS"] = ["lat"]
+        store["/g/z"].vlmeta["_ARRAY_DIMENSIONS"] = ["lon"]  # which has 3 items elsewhere
+    assert blosc2.convert(source, tmp_path / "a.h5", verify=True).complete
+    with h5py.File(tmp_path / "a.h5") as file:
+        assert [axis[0].name for axis in file["g/t"].dims] == ["/g/lat", "/g/lon"]
+        assert file["g/lat"].is_scale
+        assert list(file["g/z"].attrs["_ARRAY_DIMENSIONS"]) == ["lon"]
+    blosc2.convert(tmp_path / "a.h5", tmp_path / "b.b2z", verify=True)
+    with blosc2.open(str(tmp_path / "b.b2z")) as store:
+        assert sorted(store.keys()) == ["/g", "/g/lat", "/g/t", "/g/z"]
+        assert store["/g/t"].vlmeta["_ARRAY_DIMENSIONS"] == ["lat", "lon"]

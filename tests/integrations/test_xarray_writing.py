@@ -491,3 +491,34 @@ def test_the_accessor(tmp_path: Path) -> None:
     xarray.DataTree(weather()).b2.to_store(tmp_path / "a.b2z", "/tree")
     xarray.testing.assert_identical(opened(tmp_path / "a.b2z"), weather())
     xarray.testing.assert_identical(opened(tmp_path / "a.b2z", group="tree"), weather())
+
+
+@pytest.mark.parametrize("encoding", [{}, {"texts": {"dtype": "S1"}, "letters": {"dtype": "S1"}}])
+def test_single_characters(encoding: Any, tmp_path: Path) -> None:
+    """Arrays of them keep their last axis, which xarray joins where it is one of characters alone."""
+    path = tmp_path / "a.b2z"
+    data = xarray.Dataset(
+        {
+            "one": ("x", np.array([b"a", b"", b"c"], "S1")), "none": ((), np.array(b"q", "S1")),
+            "two": (("x", "y"), np.array([[b"a", b"b"], [b"c", b""], [b"", b"e"]], "S1")),
+            "letters": ("x", np.array(["é", "b", "c"], object)), "texts": ("x", np.array(["éa", "b", "c"], object)),
+            "three": ("x", np.array([b"abc", b"", b"c"], "S3")),
+        },
+        coords={"x": np.array([b"r", b"s", b"t"], "S1")},
+    )  # fmt: skip
+    to_store(data, path, encoding=encoding)
+    xarray.testing.assert_identical(opened(path), data)
+    more = data.assign_coords(x=np.array([b"1", b"2", b"3"], "S1"))
+    to_store(more.drop_vars("none"), path, append_dim="x")
+    both = xarray.concat([data, more], "x", data_vars="minimal")
+    xarray.testing.assert_identical(opened(path), both)
+    part = data[["one", "two", "texts"]].isel(x=slice(0, 1)).drop_vars("x").copy(deep=True)
+    part["one"][:], part["two"][:] = b"Q", b"W"
+    to_store(part, path, region={"x": slice(2, 3)})
+    both["one"][2], both["two"][2], both["texts"][2] = b"Q", b"W", "éa"
+    xarray.testing.assert_identical(opened(path), both)
+    long = part[["one"]].copy(deep=True)
+    long["one"] = long["one"].astype("S2")
+    long["one"][:] = b"QQ"
+    with pytest.raises(ValueError, match="texts of 1 bytes"):
+        to_store(long, path, region={"x": slice(2, 3)})

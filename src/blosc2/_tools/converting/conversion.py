@@ -64,6 +64,12 @@ WHOLE = "all of it"
 DEEPEST = 256
 #: The attribute of an array that lists the names of its axes, as zarr 2 has it.
 DIMENSIONS = "_ARRAY_DIMENSIONS"
+#: That of a group which lists the dimensions of a netCDF file that have no limit.
+UNLIMITED = "netcdf_unlimited"
+#: Those of a leaf that say what HDF5 has and NumPy has not: the shape of texts, the names of numbers.
+TEXT_SHAPE, ENUM = "hdf5_shape", "hdf5_enum"
+# Single values of these dtypes become those of Python; each comes back with its dtype.
+_PLAIN = tuple(map(np.dtype, ("?", "i8", "f8")))
 
 
 def are_names(found: Any, ndim: int) -> bool:
@@ -73,6 +79,46 @@ def are_names(found: Any, ndim: int) -> bool:
         and len(found) == ndim
         and all(name is None or isinstance(name, str) for name in found)
     )
+
+
+def without_metadata(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype without what only the library of a format knows."""
+    if dtype.names is not None and dtype.fields is not None:
+        fields = [(name, without_metadata(dtype[name])) for name in dtype.names]
+        offsets = [dtype.fields[name][1] for name in dtype.names]
+        return np.dtype({
+            "names": [name for name, _ in fields], "formats": [inner for _, inner in fields], "offsets": offsets,
+            "itemsize": dtype.itemsize,
+        })  # fmt: skip
+    if dtype.subdtype is not None:
+        return np.dtype((without_metadata(dtype.subdtype[0]), dtype.subdtype[1]))
+    return np.dtype(dtype.str) if dtype.metadata else dtype
+
+
+def storable(value: Any) -> Any:
+    """The value of an attribute, so that its dtype comes back; None if there is no counterpart."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, np.generic):
+        value = np.asarray(value)
+    if isinstance(value, list) and all(isinstance(text, str) for text in value):
+        return value
+    if isinstance(value, np.ndarray):
+        if not value.shape and value.dtype in _PLAIN:
+            return value.item()
+        if value.dtype.kind == "O":
+            texts = value.tolist()
+            return texts if all(isinstance(text, str) for text in value.reshape(-1)) else None
+        return None if value.dtype.hasobject else value.view(without_metadata(value.dtype))
+    return None
+
+
+def shape_of_texts(attributes: dict[str, Any], count: int) -> tuple[int, ...]:
+    """The shape that texts had in an HDF5 file, if an attribute says it."""
+    shape = attributes.get(TEXT_SHAPE)
+    if isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape) and math.prod(shape) == count:
+        return tuple(attributes.pop(TEXT_SHAPE))
+    return (count,)
 
 
 class LeftOut(NamedTuple):
@@ -96,13 +142,18 @@ class LeftOut(NamedTuple):
 
 
 def as_json(key: str, attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[LeftOut]]:
-    """The attributes that JSON can hold, and those that it cannot."""
-    kept = {name: value for name, value in attributes.items() if _is_json(value)}
-    return kept, [
-        LeftOut(key, f"attribute {name!r}", f"JSON has no {type(value).__name__}")
-        for name, value in attributes.items()
-        if name not in kept
-    ]
+    """The attributes that JSON can hold, and what it cannot. NumPy numbers and arrays become numbers and lists."""
+    kept, left_out = {}, []
+    for name, value in attributes.items():
+        is_of_numpy = isinstance(value, (np.ndarray, np.generic))
+        plain = value.tolist() if is_of_numpy else value
+        if not _is_json(plain):
+            left_out.append(LeftOut(key, f"attribute {name!r}", f"JSON has no {type(value).__name__}"))
+            continue
+        kept[name] = plain
+        if is_of_numpy:
+            left_out.append(LeftOut(key, f"the type of attribute {name!r}", f"JSON has no {value.dtype}"))
+    return kept, left_out
 
 
 def _is_json(value: Any) -> bool:
@@ -212,7 +263,8 @@ FORMATS = {
     for found in (
         Format("blosc2", (".b2z", ".b2d", ".b2e", ".b2nd"), "stores:Opened", "new_target"),
         Format("hdf5", (".h5", ".hdf5", ".he5"), "hdf5:Hdf5", "NewHdf5", ("h5py",)),
-        Format("netcdf", (".nc", ".mat"), "hdf5:Hdf5", needs=("h5py",)),
+        Format("matlab", (".mat",), "hdf5:Hdf5", needs=("h5py",)),
+        Format("netcdf", (".nc", ".nc4", ".cdf"), "netcdf:open_netcdf", "NewNetCDF", ("netCDF4",)),
         Format("zarr", (".zarr", ".zarr.zip"), "zarr_groups:Zarr", "NewZarr", ("zarr",)),
         Format("npy", (".npy",), "files:open_numpy"),
         Format("npz", (".npz",), "files:open_numpy", "NewNpz"),
@@ -293,6 +345,8 @@ class Target:
 
     def __init__(self, path: str, partial: str = "") -> None:
         self.partial, self.left_out = partial or partial_name(path, unique=True), list[LeftOut]()
+        #: The key of the item that is there, of a file of one array: it holds no key.
+        self.only: str | None = None
 
     def has(self, key: str) -> bool:  # noqa: ARG002 - of all targets
         """Whether an item was written already, by a run that was interrupted."""
@@ -463,7 +517,7 @@ def convert(
             made.finish()
             if verify:
                 name = format_of(target, target_format).name
-                _verify(opened, made.partial, name, report.left_out)
+                _verify(opened, made, name, report.left_out)
                 report.verified = True
             made.seal()
             put_in_place(made.partial, target, overwrite=overwrite)
@@ -539,29 +593,29 @@ def _counted(item: ArrayItem, report: ConversionReport, progress: Progress | Non
     return replace(item, read=counting)
 
 
-def _verify(source: Source, target: str, name: str | None, left_out: list[LeftOut]) -> None:
+def _verify(source: Source, target: Target, name: str | None, left_out: list[LeftOut]) -> None:
     """Compare what a source has with what the target has, but for what is known to be left out."""
     lost: dict[str, list[str]] = {}
     for each in left_out:
         lost.setdefault(each.key, []).append(each.what)
-    with closing(open_source(target, name)) as written:
-        _compare(source, written, lost)
+    with closing(open_source(target.partial, name)) as written:
+        _compare(source, written, lost, target.only)
 
 
-def _compare(source: Source, written: Source, lost: dict[str, list[str]]) -> None:
+def _compare(source: Source, written: Source, lost: dict[str, list[str]], only: str | None) -> None:
     found: dict[tuple[str, bool], Any] = {
-        (item.key, isinstance(item, GroupItem)): item for item in written.items() if not isinstance(item, LeftOut)
+        (item.key if only is None else only, isinstance(item, GroupItem)): item
+        for item in written.items()
+        if not isinstance(item, LeftOut)
     }
-    leaves = [key for key, is_group in found if not is_group]
     for item in source.items():
         if isinstance(item, LeftOut):
             continue
-        is_group = isinstance(item, GroupItem)
+        is_group, what = isinstance(item, GroupItem), lost.get(item.key, [])
+        if WHOLE in what and not is_group:
+            continue
         other = found.get((item.key, is_group))
-        if other is None and len(leaves) == 1 and not is_group:
-            other = found[leaves[0], False]  # a file of one array has no keys
-        what = lost.get(item.key, [])
-        if other is None and (what or is_group):
+        if other is None and is_group and (what or not item.attributes):
             continue  # a format without groups lists their attributes, and has nothing else of them
         if not (_same_attributes(item, other, what) and (is_group or _same(item, other, any_dtype=bool(what)))):
             raise ConversionError(f"what was read back at {item.key!r} is not what the source has")
@@ -573,18 +627,47 @@ def _same_attributes(item: Any, other: Any, lost: list[str]) -> bool:
         return False
     for name, value in item.attributes.items():
         is_lost = any("attribute" in what and (repr(name) in what or "of the group" in what) for what in lost)
-        if not is_lost and not (name in other.attributes and same_value(value, other.attributes[name])):
+        there = other.attributes.get(name)
+        if name == DIMENSIONS and isinstance(value, list) and isinstance(there or value[:0], list):
+            # Formats whose axes all have names give some to the others, and to those of single characters.
+            same = all(
+                one is None or one == two for one, two in itertools.zip_longest(value, (there or [])[: len(value)])
+            )
+        else:
+            same = name in other.attributes and same_value(value, there)
+        if not (same or is_lost):
             return False
     return True
 
 
 def _same(item: Any, other: Any, *, any_dtype: bool) -> bool:
-    if isinstance(item, ObjectItem):
-        return isinstance(other, ObjectItem) and same_value(item.values, other.values)
-    if not isinstance(other, ArrayItem) or other.shape != item.shape:
+    if isinstance(item, ObjectItem) and isinstance(other, ObjectItem):
+        return same_value(item.values, other.values)
+    if isinstance(other, ObjectItem):
+        return item.dtype.kind == "U" and _texts_in_order(item) == other.values
+    if isinstance(item, ObjectItem) or not isinstance(other, ArrayItem):
         return False
-    if other.dtype != item.dtype and not any_dtype:
+    if item.dtype.kind == "S" and other.dtype == "S1" and other.shape == (*item.shape, item.dtype.itemsize):
+        other = _joined_characters(other)
+    if other.shape != item.shape or (other.dtype != item.dtype and not any_dtype):
         return False
     if 0 in item.shape:
         return True
     return all(equal_items(item.read(box), other.read(box)).all() for box in boxes_of(item))
+
+
+def _texts_in_order(item: ArrayItem) -> list[str]:
+    boxes = boxes_of(item, in_order=True) if 0 not in item.shape else ()
+    return [text for box in boxes for text in item.read(box).reshape(-1).tolist()]
+
+
+def _joined_characters(item: ArrayItem) -> ArrayItem:
+    """Single characters along a last axis as texts."""
+    *shape, length = item.shape
+    joined = np.dtype(("S", length))
+
+    def read(box: Box) -> Items:
+        characters = item.read((*box, slice(0, length)))
+        return np.ascontiguousarray(characters).view(joined)[..., 0]
+
+    return replace(item, shape=tuple(shape), dtype=joined, read=read, chunks=None)

@@ -6,9 +6,8 @@ metalayer "b2nd" if it is divided along several axes, without it else.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import h5py
 import numpy as np
@@ -19,6 +18,8 @@ from blosc2._opening import schunk_from_cframe
 from blosc2._tools.converting.conversion import (
     DEEPEST,
     DIMENSIONS,
+    ENUM,
+    TEXT_SHAPE,
     WHOLE,
     ArrayItem,
     Box,
@@ -30,7 +31,11 @@ from blosc2._tools.converting.conversion import (
     Source,
     TakenChunks,
     Target,
+    are_names,
     boxes_of,
+    shape_of_texts,
+    storable,
+    without_metadata,
 )
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
@@ -130,11 +135,6 @@ try:
 except ImportError:
     hdf5plugin = None
 
-# The attributes of a leaf that say what HDF5 has and NumPy has not.
-_SHAPE, _ENUM = "hdf5_shape", "hdf5_enum"
-# Single values of these dtypes become those of Python; each comes back with its dtype.
-_PLAIN = tuple(map(np.dtype, ("?", "i8", "f8")))
-
 
 # ------------------------------------------------------------------ source
 class Hdf5(Source):
@@ -186,6 +186,8 @@ def _identity(found: Any) -> Any:
 
 
 def _dataset(key: str, found: Any) -> Iterator[Item]:
+    if _only_names_axis(found):
+        return
     attributes: dict[str, Any] = {}
     yield from _attributes(key, found, attributes)
     names = _dimensions(key, found)
@@ -203,7 +205,7 @@ def _dataset(key: str, found: Any) -> Iterator[Item]:
             yield LeftOut(key, WHOLE, f"its texts are not in {text.encoding}: {error}")
             return
         if found.ndim != 1:
-            attributes[_SHAPE] = list(found.shape)
+            attributes[TEXT_SHAPE] = list(found.shape)
         yield ObjectItem(key, [str(value) for value in values.reshape(-1)], attributes)
         return
     if dtype.hasobject:
@@ -212,7 +214,7 @@ def _dataset(key: str, found: Any) -> Iterator[Item]:
         return
     names = h5py.check_enum_dtype(dtype)
     if names is not None and dtype.kind != "b":
-        attributes[_ENUM] = {name: int(value) for name, value in names.items()}
+        attributes[ENUM] = {name: int(value) for name, value in names.items()}
     if text is not None and text.encoding == "utf-8":
         yield LeftOut(key, "the character set", "NumPy does not mark UTF-8 in texts of fixed length")
     if found.maxshape != found.shape:
@@ -226,7 +228,7 @@ def _dataset(key: str, found: Any) -> Iterator[Item]:
     if dtype.subdtype is not None:
         yield from _of_arrays(key, found, attributes)
         return
-    plain = _plain(dtype)
+    plain = without_metadata(dtype)
 
     def read(box: Box) -> Items:
         return np.asarray(found[box if found.shape else ()], found.dtype).view(plain)
@@ -246,10 +248,20 @@ def _dimensions(key: str, found: Any) -> list[str | None]:
         return []
 
 
+# What netCDF 4, and h5netcdf, call a scale that has no values, and a length behind it.
+_NO_VARIABLE: Final = "This is a netCDF dimension but not a netCDF variable. "
+
+
+def _only_names_axis(found: Any) -> bool:
+    """Whether a dataset is there for the name and length of an axis alone, as in netCDF 4."""
+    name = found.attrs.get("NAME") if found.is_scale else b""
+    return isinstance(name, bytes) and name.startswith(_NO_VARIABLE.encode())
+
+
 def _of_arrays(key: str, found: Any, attributes: dict[str, Any]) -> Iterator[Item]:
     """A dataset whose items are arrays: their axes become the last ones."""
     base, inner = found.dtype.subdtype
-    base, ndim = _plain(base), len(found.shape)
+    base, ndim = without_metadata(base), len(found.shape)
 
     def read(box: Box) -> Items:
         items: Any = np.asarray(found[box[:ndim]], base)
@@ -259,22 +271,12 @@ def _of_arrays(key: str, found: Any, attributes: dict[str, Any]) -> Iterator[Ite
     yield ArrayItem(key, found.shape + inner, base, read, None, attributes)
 
 
-def _plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype without what only h5py knows."""
-    if dtype.names is not None and dtype.fields is not None:
-        fields = [(name, _plain(dtype[name])) for name in dtype.names]
-        offsets = [dtype.fields[name][1] for name in dtype.names]
-        return np.dtype({
-            "names": [name for name, _ in fields], "formats": [inner for _, inner in fields], "offsets": offsets,
-            "itemsize": dtype.itemsize,
-        })  # fmt: skip
-    if dtype.subdtype is not None:
-        return np.dtype((_plain(dtype.subdtype[0]), dtype.subdtype[1]))
-    return np.dtype(dtype.str) if dtype.metadata else dtype
+# The attributes by which HDF5 attaches scales to axes: their names are in `DIMENSIONS`.
+_OF_SCALES: Final = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "_Netcdf4Dimid", "_Netcdf4Coordinates"}
 
 
 def _attributes(key: str, found: Any, kept: dict[str, Any]) -> Iterator[LeftOut]:
-    for name in sorted(found.attrs):
+    for name in sorted(set(found.attrs) - _OF_SCALES):
         try:
             value = found.attrs[name]
         except (OSError, TypeError) as error:
@@ -282,25 +284,11 @@ def _attributes(key: str, found: Any, kept: dict[str, Any]) -> Iterator[LeftOut]
             continue
         if isinstance(value, np.generic):  # of the byte order of the machine, always
             value = np.array(value, found.attrs.get_id(name).dtype)
-        stored = _stored(value)
+        stored = storable(value)
         if stored is None:
             yield LeftOut(key, f"attribute {name!r}", f"a value of {type(value).__name__} has no counterpart")
         else:
             kept[name] = stored
-
-
-def _stored(value: Any) -> Any:
-    """The value of an attribute, so that its dtype comes back; None if there is no counterpart."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, np.ndarray):
-        if not value.shape and value.dtype in _PLAIN:
-            return value.item()
-        if value.dtype.kind == "O":
-            texts = value.tolist()
-            return texts if all(isinstance(text, str) for text in value.reshape(-1)) else None
-        return None if value.dtype.hasobject else value.view(_plain(value.dtype))
-    return None
 
 
 # ------------------------------------------------------------------ target
@@ -310,6 +298,9 @@ class NewHdf5(Target):
     def __init__(self, path: str, **_: Any) -> None:
         super().__init__(path)
         self._file = h5py.File(self.partial, "w")
+        # The names of the axes of datasets, and how long axes of one name are in each group.
+        self._named: dict[str, list[str | None]] = {}
+        self._lengths: dict[tuple[str, str], int] = {}
 
     def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
         if isinstance(item, GroupItem):
@@ -323,7 +314,7 @@ class NewHdf5(Target):
             if not all(isinstance(value, str) and "\0" not in value for value in item.values):
                 yield LeftOut(item.key, WHOLE, "only lists of texts without zero characters have a counterpart in HDF5")
                 return
-            shape = _shape_of(attributes, len(item.values))
+            shape = shape_of_texts(attributes, len(item.values))
             values = np.array([*item.values, None], object)[:-1].reshape(shape)
             found = self._file.create_dataset(item.key, data=values, dtype=h5py.string_dtype())
         else:
@@ -331,7 +322,47 @@ class NewHdf5(Target):
             if found is None:
                 yield LeftOut(item.key, WHOLE, why)
                 return
+        if self._takes_names(found, attributes.get(DIMENSIONS)):
+            attributes.pop(DIMENSIONS)
         yield from _set_attributes(item.key, found, attributes)
+
+    def _takes_names(self, found: Any, names: Any) -> bool:
+        """Note the names of the axes of a dataset; False where one is that of an axis of another length."""
+        if not are_names(names, found.ndim) or len({*names}) != len(names):
+            return False
+        group = found.parent.name
+        lengths = {(group, name): length for name, length in zip(names, found.shape, strict=True) if name}
+        if any(self._lengths.get(one, length) != length for one, length in lengths.items()):
+            return False
+        self._lengths |= lengths
+        if lengths:
+            self._named[found.name] = names
+        return True
+
+    def _attach_scales(self) -> None:
+        """Give each named axis a scale: the dataset of its name, or one without values, as in netCDF 4."""
+        scales = {}
+        for (group, name), length in self._lengths.items():
+            found = self._file[group].get(name)
+            if found is None:
+                found = self._file[group].create_dataset(name, (length,), ">f4")
+                found.make_scale(f"{_NO_VARIABLE}{length:10d}")
+            elif isinstance(found, h5py.Dataset) and found.shape == (length,):
+                found.make_scale(name)
+            else:
+                continue
+            scales[group, name] = found
+        for key, names in self._named.items():
+            found = self._file[key]
+            group = found.parent.name
+            if found.is_scale and names == [key.rpartition("/")[2]]:
+                continue
+            if all(name is None or (group, name) in scales for name in names):
+                for axis, wanted in enumerate(names):
+                    if wanted is not None:
+                        found.dims[axis].attach_scale(scales[group, wanted])
+            else:
+                found.attrs[DIMENSIONS] = ["" if name is None else name for name in names]
 
     def _has_room(self, key: str) -> bool:
         """Whether no dataset lies where the key needs a group."""
@@ -340,10 +371,12 @@ class NewHdf5(Target):
         return not any(isinstance(self._file.get(path), h5py.Dataset) for path in above)
 
     def _new_dataset(self, item: ArrayItem, attributes: dict[str, Any]) -> tuple[Any, str]:
-        names = attributes.pop(_ENUM) if _is_enum(attributes.get(_ENUM)) else None
+        names = attributes.pop(ENUM) if _is_enum(attributes.get(ENUM)) else None
+        is_text = item.dtype.kind == "U"
         dtype: Any = item.dtype if names is None else h5py.enum_dtype(names, basetype=item.dtype)
+        dtype = h5py.string_dtype() if is_text else dtype
         how: dict[str, Any] = {}
-        if item.chunks and item.shape and 0 not in item.shape:
+        if item.chunks and item.shape and 0 not in item.shape and not is_text:
             how = {
                 "chunks": tuple(min(c, n) for c, n in zip(item.chunks, item.shape, strict=True)),
                 **_filter_like(item),
@@ -352,7 +385,10 @@ class NewHdf5(Target):
             found = self._file.create_dataset(item.key, item.shape, dtype, **how)
         except (TypeError, ValueError) as error:
             return None, f"{item.dtype} has no counterpart in HDF5: {error}"
-        if not item.shape:
+        if is_text:
+            for box in boxes_of(item) if 0 not in item.shape else ():
+                found[box] = item.read(box).astype(object)
+        elif not item.shape:
             found[()] = item.whole()
         elif hdf5plugin is not None and item.array is not None and can_give_chunks(item.array):
             give_chunks(item.array, found)
@@ -362,19 +398,12 @@ class NewHdf5(Target):
         return found, ""
 
     def finish(self) -> None:
+        self._attach_scales()
         self._file.close()
 
     def abandon(self, *, keep: bool) -> None:
         self._file.close()
         super().abandon(keep=keep)
-
-
-def _shape_of(attributes: dict[str, Any], count: int) -> tuple[int, ...]:
-    """The shape that texts had in an HDF5 file, if an attribute says it."""
-    shape = attributes.get(_SHAPE)
-    if isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape) and math.prod(shape) == count:
-        return tuple(attributes.pop(_SHAPE))
-    return (count,)
 
 
 def _is_enum(names: Any) -> bool:

@@ -317,23 +317,22 @@ class _ArrayTarget(Target):
         super().__init__(path)
         self._path = path
         self._chunks, self._keywords = chunks, keywords
-        self._key = ""
 
     def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
         if isinstance(item, GroupItem):
             if item.attributes:
                 yield LeftOut(item.key, "attributes of the group", "a file of one array has no groups")
             return
-        if self._key:
+        if self.only is not None:
             raise ConversionError(
-                f"{self._path} holds one array, and there are several: {self._key}, {item.key}, ...; name a .b2z"
+                f"{self._path} holds one array, and there are several: {self.only}, {item.key}, ...; name a .b2z"
             )
         if isinstance(item, ObjectItem):
             raise ConversionError(f"{item.key} is a list of objects, and no array: name a .b2z")
-        self._key = item.key
+        self.only = item.key
         array = new_array(item, self._chunks, self._keywords, self.partial)
         yield from _set_attributes(item.key, array.vlmeta, item.attributes)
 
     def finish(self) -> None:
-        if not self._key:
+        if self.only is None:
             raise ConversionError(f"{self._path}: the source has no array")

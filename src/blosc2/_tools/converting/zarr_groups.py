@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import struct
 import time
+import warnings
 from collections.abc import Iterator
-from contextlib import suppress
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import Any, Final
 
 import numpy as np
 import zarr
@@ -15,6 +18,7 @@ from blosc2._core.ndim.gaps import as_dtype
 from blosc2._tools.converting.conversion import (
     DEEPEST,
     DIMENSIONS,
+    TEXT_SHAPE,
     WHOLE,
     ArrayItem,
     GroupItem,
@@ -26,6 +30,8 @@ from blosc2._tools.converting.conversion import (
     are_names,
     as_json,
     boxes_of,
+    shape_of_texts,
+    storable,
 )
 
 # How often what is written is removed while others still write to it, and the seconds in between.
@@ -63,20 +69,67 @@ class Zarr(Source):
 
 def _array(key: str, found: Any) -> Iterator[Item]:
     dtype = np.dtype(found.dtype)
-    if dtype.hasobject or dtype.kind == "T":
-        values = found[:].tolist() if found.ndim == 1 else [None]
-        if all(isinstance(value, str) for value in values):
-            yield ObjectItem(key, values, dict(found.attrs))
-        else:
-            yield LeftOut(key, WHOLE, "it has items of variable length, which no array of numbers can hold")
-        return
     attributes = dict(found.attrs)
     names = getattr(found.metadata, "dimension_names", None)
     if names and any(names):
         attributes[DIMENSIONS] = list(names)
-    if dtype.names is None and found.fill_value is not None and np.any(found.fill_value != np.zeros((), dtype)):
-        yield LeftOut(key, "fill_value", f"new items are zeros, {found.fill_value!r} is not kept")
+    if dtype.hasobject or dtype.kind == "T":
+        values = np.asarray(found[...], object).reshape(-1).tolist()
+        if not all(isinstance(value, str) for value in values):
+            yield LeftOut(key, WHOLE, "it has items of variable length, which no array of numbers can hold")
+            return
+        if found.ndim != 1:
+            attributes[TEXT_SHAPE] = list(found.shape)
+        yield ObjectItem(key, values, attributes)
+        return
+    fill = found.fill_value
+    if _FILL in attributes:
+        attributes[_FILL] = _decoded_fill(attributes[_FILL], dtype)
+    elif DIMENSIONS in attributes and found.metadata.zarr_format == _ZARR_2 and fill is not None:
+        attributes[_FILL] = np.asarray(fill, dtype)  # so has xarray it in zarr 2
+    elif dtype.names is None and fill is not None and np.any(fill != np.zeros((), dtype)):
+        yield LeftOut(key, "fill_value", f"new items are zeros, {fill!r} is not kept")
     yield ArrayItem(key, found.shape, dtype, lambda box: np.asarray(found[box]), found.chunks, attributes)
+
+
+# The attribute of CF for what is missing. In zarr 3 xarray keeps it in JSON as below, so that NaN is the same NaN:
+# https://docs.xarray.dev/en/stable/internals/zarr-encoding-spec.html
+_FILL: Final = "_FillValue"
+_ZARR_2: Final = 2
+
+
+def _encoded_fill(value: Any, dtype: np.dtype[Any]) -> Any:
+    """The value that says what is missing: base64 of a little-endian double, two of them, or a number."""
+    if dtype.kind == "c":
+        return [_encoded_fill(part, np.dtype("f8")) for part in (value.real, value.imag)]
+    if dtype.kind == "f":
+        return base64.standard_b64encode(struct.pack("<d", value)).decode()
+    return base64.standard_b64encode(value).decode() if dtype.kind == "S" else value
+
+
+def _decoded_fill(stored: Any, dtype: np.dtype[Any]) -> Any:
+    """What `_encoded_fill` has encoded, in the dtype of the array; anything else as it is."""
+    try:
+        if dtype.kind == "c" and isinstance(stored, list):
+            value: Any = complex(*[_decoded_fill(part, np.dtype("f8")).item() for part in stored])
+        elif dtype.kind == "f" and isinstance(stored, str):
+            (value,) = struct.unpack("<d", base64.standard_b64decode(stored))
+        elif dtype.kind == "S" and isinstance(stored, str):
+            value = base64.standard_b64decode(stored)
+        else:
+            value = stored
+        return storable(np.asarray(value, dtype).reshape(()))
+    except (ValueError, TypeError, OverflowError, struct.error, AttributeError):
+        return stored
+
+
+@contextmanager
+def _without_notes() -> Iterator[None]:
+    """Without the warnings that texts of a fixed length, and metadata in one file, are no part of zarr 3 itself."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The data type .* does not have a Zarr V3 specification")
+        warnings.filterwarnings("ignore", "Consolidated metadata is currently not part")
+        yield
 
 
 class NewZarr(Target):
@@ -89,7 +142,9 @@ class NewZarr(Target):
         self._root: Any = None
 
     def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
-        attributes, left_out = as_json(item.key, item.attributes)
+        attributes = dict(item.attributes)
+        fill = attributes.pop(_FILL, None)
+        attributes, left_out = as_json(item.key, attributes)
         yield from left_out
         if isinstance(item, GroupItem):
             self._new_group(item.key, attributes)
@@ -97,21 +152,30 @@ class NewZarr(Target):
         if self._root is None:
             self._new_group("/", {})
         if isinstance(item, ObjectItem):
-            yield LeftOut(item.key, WHOLE, "lists of objects have no counterpart in zarr 3")
-            return
+            if not all(isinstance(value, str) for value in item.values):
+                yield LeftOut(item.key, WHOLE, "only lists of texts have a counterpart in zarr 3")
+                return
+            shape = shape_of_texts(attributes, len(item.values))
+            item = ArrayItem.of(item.key, np.array([*item.values, None], object)[:-1].reshape(shape))
         how: dict[str, Any] = {}
         if item.chunks and item.shape and 0 not in item.shape:
             how["chunks"] = tuple(min(c, n) for c, n in zip(item.chunks, item.shape, strict=True))
-        native = item.dtype.newbyteorder("=")
+        native: Any = str if item.dtype.hasobject else item.dtype.newbyteorder("=")
         try:
             names = attributes.get(DIMENSIONS)
             if are_names(names, len(item.shape)):
                 how["dimension_names"] = attributes.pop(DIMENSIONS)
-            found = self._root.create_array(
-                item.key.strip("/"), shape=item.shape, dtype=native, attributes=attributes, **how
-            )
+            if fill is not None:
+                attributes[_FILL] = _encoded_fill(np.asarray(fill).reshape(-1)[0].item(), item.dtype)
+            with _without_notes():
+                found = self._root.create_array(
+                    item.key.strip("/"), shape=item.shape, dtype=native, attributes=attributes, **how
+                )
         except (TypeError, ValueError, OSError, zarr.errors.BaseZarrError) as error:
             yield LeftOut(item.key, WHOLE, f"zarr 3 takes no {item.dtype} here: {error}")
+            return
+        if item.dtype.hasobject:
+            found[...] = item.whole()
             return
         if item.dtype != native:
             yield LeftOut(item.key, f"the byte order of {item.dtype}", "zarr 3 gives items in that of the machine")
@@ -133,6 +197,9 @@ class NewZarr(Target):
             self._new_group("/", {})
         if self._store is not None:
             self._store.close()
+            return
+        with _without_notes():
+            zarr.consolidate_metadata(self.partial)  # all in one file, as xarray writes it
 
     def abandon(self, *, keep: bool) -> None:
         if self._store is not None:

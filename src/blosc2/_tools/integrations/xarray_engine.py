@@ -24,7 +24,7 @@ from blosc2 import _tools
 from blosc2._backends import EMBED
 from blosc2._opening import open as open_path
 from blosc2._stores import Store, children_of
-from blosc2._tools.converting.conversion import DIMENSIONS, are_names
+from blosc2._tools.converting.conversion import DIMENSIONS, ENUM, TEXT_SHAPE, UNLIMITED, are_names, shape_of_texts
 from blosc2._tools.stores import attributes_of, walk
 from blosc2.exceptions import FormatError, StoreKeyError, UnsupportedValueError
 from blosc2.ndarray import NDArray
@@ -100,7 +100,7 @@ def _is_storable(value: Any) -> bool:
 def shown_attributes(stored: Mapping[str, Any]) -> dict[str, Any]:
     """The attributes that were stored: 0-d arrays as single values again, and nothing that netCDF added."""
     scale = stored.get("CLASS") in ("DIMENSION_SCALE", b"DIMENSION_SCALE")
-    hidden = {DIMENSIONS, *_OF_NETCDF, *(("CLASS", "NAME") if scale else ())}
+    hidden = {DIMENSIONS, ENUM, TEXT_SHAPE, UNLIMITED, *_OF_NETCDF, *(("CLASS", "NAME") if scale else ())}
     return {name: _shown(name, value) for name, value in stored.items() if name not in hidden}
 
 
@@ -271,6 +271,11 @@ class StoredGroup(AbstractDataStore):
     def get_attrs(self) -> dict[str, Any]:
         return shown_attributes(attributes_of(self.opened, self.group))
 
+    def get_encoding(self) -> dict[str, Any]:
+        """The dimensions without a limit, of a netCDF file that became a store."""
+        unlimited = attributes_of(self.opened, self.group).get(UNLIMITED, [])
+        return {"unlimited_dims": set(unlimited)} if unlimited and are_names(unlimited, len(unlimited)) else {}
+
     def close(self) -> None:
         """Close the store. Arrays that somebody holds stay readable."""
         if self._owned and isinstance(self.opened, Store):
@@ -298,8 +303,9 @@ def _texts(key: str, leaf: ObjectArray) -> Any:
     if not all(isinstance(value, str) for value in values):
         return None
     attributes = leaf.vlmeta[:]
-    texts = np.array([*values, None], object)[:-1]
-    return xarray.Variable(names_of(key, 1, attributes), texts, shown_attributes(attributes))
+    shape = shape_of_texts(attributes, len(values))
+    texts = np.array([*values, None], object)[:-1].reshape(shape)
+    return xarray.Variable(names_of(key, len(shape), attributes), texts, shown_attributes(attributes))
 
 
 def opened_group(

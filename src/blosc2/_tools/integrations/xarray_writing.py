@@ -128,9 +128,10 @@ def fit_to_existing(
     `ValueError` where dimensions, lengths, types or attributes differ, so that the values would mean something else.
     """
     what = f"{where}: {name!r}"
-    if set(variable.dims) != set(stored.dims):
-        raise ValueError(f"{what} has the dimensions {stored.dims}, not {variable.dims}")
-    variable = variable.transpose(*stored.dims)
+    decoded = conventions.decode_cf_variable(name, stored)  # single characters become texts
+    if set(variable.dims) != set(decoded.dims):
+        raise ValueError(f"{what} has the dimensions {decoded.dims}, not {variable.dims}")
+    variable = variable.transpose(*decoded.dims)
     for dim, length in variable.sizes.items():
         stop = box[dim].stop if dim in box else length
         is_whole = dim in box or length == stored.sizes[dim]
@@ -139,7 +140,6 @@ def fit_to_existing(
                 f"{what} has {stored.sizes[dim]} items along {dim!r}, and {stop} would be written; append_dim makes it "
                 "longer, region names a part, mode='w' replaces it"
             )
-    decoded = conventions.decode_cf_variable(name, stored)
     _check_kind(variable, decoded, what)
     variable = variable.copy(deep=False)
     variable.encoding = {
@@ -150,7 +150,11 @@ def fit_to_existing(
         raise ValueError(f"{what} is stored as {stored.dtype}, which cannot hold all values to write")
     if stored.dtype.kind in "US":
         variable.encoding.pop("dtype", None)  # it would cut texts
+    if stored.dtype.kind == "S" and variable.dtype.kind in "OUT":
+        variable.encoding["dtype"] = "S1"  # as xarray says that texts become bytes
     encoded = encode(name, variable)
+    if stored.dtype == "S1" and encoded.dtype.kind == "S":
+        encoded = _in_characters(name, encoded, stored, what)
     for meaning in _MEANINGS:
         new, old = encoded.attrs.get(meaning), stored.attrs.get(meaning)
         if new is not None and not _same(new, old):
@@ -162,6 +166,18 @@ def fit_to_existing(
             f"{what} is stored as {stored.dtype}, which cannot hold the values to write, of {encoded.dtype}"
         )
     return encoded
+
+
+def _in_characters(name: str, encoded: Any, stored: Any, what: str) -> Any:
+    """Texts as single characters along a last dimension, as they are stored."""
+    if len(encoded.dims) == len(stored.dims):
+        encoded = strings.CharacterArrayCoder().decode(encoded)
+    length = stored.shape[-1]
+    if encoded.dtype.itemsize > length:
+        raise ValueError(f"{what} holds texts of {length} bytes, and those to write have {encoded.dtype.itemsize}")
+    encoded = encoded.astype(f"S{length}")
+    encoded.encoding = {"char_dim_name": stored.dims[-1]}
+    return strings.CharacterArrayCoder().encode(encoded, name=name)
 
 
 def check_unchanged(name: str, encoded: Any, stored: Any, append_dim: Hashable, where: str) -> None:
@@ -531,7 +547,9 @@ def encoded_variable(name: str, variable: Any) -> Any:
 def _with_plain_texts(name: str, variable: Any) -> Any:
     variable = ensure_dtype_not_object(of_its_dtype(name, variable), name=name)
     variable = strings.EncodedStringCoder(allows_unicode=True).encode(variable, name=name)
-    return _fixed_texts(name, variable) if variable.dtype.kind in "OT" else variable
+    variable = _fixed_texts(name, variable) if variable.dtype.kind in "OT" else variable
+    # xarray joins single characters along their last dimension when it reads: that must be one of their own.
+    return strings.CharacterArrayCoder().encode(variable, name=name) if variable.dtype == "S1" else variable
 
 
 def _fixed_texts(name: str, variable: Any) -> Any:

@@ -1,0 +1,328 @@
+"""netCDF files, of version 4 and 3, by the library of netCDF.
+
+Dimensions, attributes and texts are those of netCDF, as ncdump and xarray show them: how a file keeps them (as HDF5
+objects and their attributes, with lengths that must be counted) does not show.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import netCDF4
+import numpy as np
+
+from blosc2._tools.converting.conversion import (
+    DIMENSIONS,
+    TEXT_SHAPE,
+    UNLIMITED,
+    WHOLE,
+    ArrayItem,
+    Box,
+    GroupItem,
+    Item,
+    Items,
+    LeftOut,
+    ObjectItem,
+    Source,
+    Target,
+    are_names,
+    boxes_of,
+    shape_of_texts,
+    storable,
+)
+from blosc2.exceptions import ConversionError
+
+# What each HDF5 file begins with, or has behind a user block.
+_HDF5: Final = b"\x89HDF\r\n\x1a\n"
+
+
+def open_netcdf(path: str) -> Source:
+    """A netCDF file; what is plain HDF5, and no netCDF, is read as such."""
+    try:
+        return NetCDF(path)
+    except OSError:
+        with open(path, "rb") as file:
+            if file.read(len(_HDF5)) != _HDF5:
+                raise
+    from blosc2._tools.converting.hdf5 import Hdf5
+
+    return Hdf5(path)
+
+
+class NetCDF(Source):
+    """A netCDF file."""
+
+    def __init__(self, path: str) -> None:
+        _check_whole(path)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            self._file = netCDF4.Dataset(path, "r")
+        # Variables of types that the library of Python does not know: it leaves them out.
+        self._unknown = [" ".join(str(one.message).split()).removeprefix("WARNING: ") for one in found]
+        self._file.set_auto_maskandscale(False)
+        self._file.set_auto_chartostring(False)
+
+    def close(self) -> None:
+        if self._file.isopen():
+            self._file.close()
+
+    def items(self) -> Iterator[Item]:
+        for each in self._unknown:
+            yield LeftOut("/", "a variable or type", each)
+        used = {
+            (dimension.group().path, dimension.name)
+            for group in _groups(self._file) for found in group.variables.values() for dimension in found.get_dims()
+        }  # fmt: skip
+        for group in _groups(self._file):
+            path = group.path.rstrip("/")
+            attributes: dict[str, Any] = {}
+            yield from _attributes(path or "/", group, attributes)
+            for name in group.dimensions:
+                if (group.path, name) not in used:
+                    yield LeftOut(path or "/", f"dimension {name!r}", "no variable has it")
+            unlimited = [name for name, dimension in group.dimensions.items() if dimension.isunlimited()]
+            if unlimited:
+                attributes[UNLIMITED] = unlimited
+            yield GroupItem(path or "/", attributes)
+            for name in sorted(group.variables):
+                yield from _variable(f"{path}/{name}", group.variables[name])
+
+
+def _groups(group: Any) -> Iterator[Any]:
+    """A group, and all below it."""
+    yield group
+    for name in sorted(group.groups):
+        yield from _groups(group.groups[name])
+
+
+# The formats before version 4: https://docs.unidata.ucar.edu/nug/current/file_format_specifications.html
+_SIZES: Final = {1: 1, 2: 1, 3: 2, 4: 4, 5: 4, 6: 8, 7: 1, 8: 2, 9: 4, 10: 8, 11: 8}
+_STREAMED: Final = 0xFFFFFFFF
+
+
+class _ClassicHeader:
+    """The header of a file of version 3, read to know how many bytes the file must have: the library gives zeros for
+    those that are not there.
+    """
+
+    def __init__(self, file: Any, version: int) -> None:
+        self._file = file
+        self._count = 8 if version == 5 else 4  # numbers of 64 bits
+        records = self._number(self._count)
+        dimensions = [self._number(self._count) for _ in self._list()]
+        self._skip_attributes()
+        fixed, of_records = [0], []
+        for _ in self._list():
+            axes = [dimensions[self._number(self._count)] for _ in range(self._number(self._count))]
+            self._skip_attributes()
+            size = _SIZES[self._number(4)] * math.prod(axes[1:] if axes[:1] == [0] else axes)
+            self._number(self._count)  # the same, but for large variables
+            begin = self._number(4 if version == 1 else 8)
+            if axes[:1] == [0]:
+                of_records.append((begin, size))
+            else:
+                fixed.append(begin + size)
+        step = of_records[0][1] if len(of_records) == 1 else sum(size + -size % 4 for _, size in of_records)
+        known = records if records != _STREAMED else 0
+        #: Where the last item ends.
+        self.end = max(fixed + [begin + (known - 1) * step + size for begin, size in of_records if known])
+
+    def _number(self, size: int) -> int:
+        found = self._file.read(size)
+        if len(found) < size:
+            raise ConversionError("its header ends too early")
+        return int.from_bytes(found, "big")
+
+    def _skip(self, size: int) -> None:
+        self._file.seek(size + -size % 4, os.SEEK_CUR)
+
+    def _list(self) -> Iterator[None]:
+        """As many times as a list has entries, behind the name of each."""
+        self._number(4)
+        for _ in range(self._number(self._count)):
+            self._skip(self._number(self._count))
+            yield
+
+    def _skip_attributes(self) -> None:
+        for _ in self._list():
+            size = _SIZES[self._number(4)]
+            self._skip(size * self._number(self._count))
+
+
+def _check_whole(path: str) -> None:
+    """Refuse a file of version 3 that was cut."""
+    with open(path, "rb") as file:
+        begin = file.read(4)
+        if begin[:3] != b"CDF" or begin[3] not in (1, 2, 5):
+            return
+        try:
+            end = _ClassicHeader(file, begin[3]).end
+        except (KeyError, IndexError, OverflowError, OSError) as error:
+            raise ConversionError(f"{path} is damaged: its header makes no sense: {error}") from None
+        size = os.path.getsize(path)
+        if size < end:
+            raise ConversionError(f"{path} has {size} bytes, its header speaks of {end}: it was cut")
+
+
+def _attributes(key: str, found: Any, kept: dict[str, Any]) -> Iterator[LeftOut]:
+    for name in found.ncattrs():
+        try:
+            value = storable(found.getncattr(name))
+        except (KeyError, AttributeError, TypeError, ValueError, RuntimeError) as error:
+            yield LeftOut(key, f"attribute {name!r}", " ".join(str(error).split()))
+            continue
+        if value is None:
+            yield LeftOut(key, f"attribute {name!r}", "a value of its type has no counterpart")
+        else:
+            kept[name] = value
+
+
+def _variable(key: str, found: Any) -> Iterator[Item]:
+    attributes: dict[str, Any] = {}
+    yield from _attributes(key, found, attributes)
+    if found.dimensions:
+        attributes[DIMENSIONS] = list(found.dimensions)
+    kind = found.datatype
+    if found.dtype is str:
+        if len(found.shape) != 1:
+            attributes[TEXT_SHAPE] = list(found.shape)
+        values = np.asarray(found[...], object).reshape(-1)
+        yield ObjectItem(key, [str(value) for value in values], attributes)
+        return
+    if isinstance(kind, netCDF4.VLType) or not isinstance(found.dtype, np.dtype):
+        yield LeftOut(key, WHOLE, "it has items of variable length, which no array of numbers can hold")
+        return
+    dtype = np.dtype(found.dtype.str) if found.dtype.names is None else found.dtype
+    if isinstance(kind, netCDF4.EnumType):
+        yield LeftOut(key, "the names of an enumeration", f"its numbers are kept, {kind.name!r} is not")
+
+    def read(box: Box) -> Items:
+        return np.asarray(found[box or ...], dtype)
+
+    chunks = found.chunking()
+    yield ArrayItem(key, found.shape, dtype, read, tuple(chunks) if isinstance(chunks, list) else None, attributes)
+
+
+# ------------------------------------------------------------------ target
+class NewNetCDF(Target):
+    """A new netCDF 4 file."""
+
+    def __init__(self, path: str, **_: Any) -> None:
+        super().__init__(path)
+        self._file = netCDF4.Dataset(self.partial, "w", format="NETCDF4")
+        # The dimensions without a limit, by their group.
+        self._unlimited: dict[str, list[str]] = {}
+        self._lengths: dict[tuple[str, str], int] = {}
+
+    def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
+        attributes = dict(item.attributes)
+        if isinstance(item, GroupItem):
+            group = self._file if item.key == "/" else self._file.createGroup(item.key)
+            unlimited = attributes.pop(UNLIMITED, [])
+            self._unlimited[item.key.rstrip("/")] = unlimited if are_names(unlimited, len(unlimited)) else []
+            yield from _set_attributes(item.key, group, attributes)
+            return
+        path, _, name = item.key.rpartition("/")
+        group = self._file.createGroup(path) if path else self._file
+        if name in group.groups:
+            yield LeftOut(item.key, WHOLE, "netCDF has no group and variable of the same name")
+            return
+        if isinstance(item, ObjectItem):
+            if not all(isinstance(value, str) and "\0" not in value for value in item.values):
+                yield LeftOut(item.key, WHOLE, "only lists of texts without zero characters have a counterpart")
+                return
+            shape = shape_of_texts(attributes, len(item.values))
+            texts = np.array([*item.values, None], object)[:-1].reshape(shape)
+            item = ArrayItem.of(item.key, texts, attributes)
+        yield from self._add_array(item, group, name, attributes)
+
+    def _add_array(self, item: ArrayItem, group: Any, name: str, attributes: dict[str, Any]) -> Iterator[LeftOut]:
+        kind, shape, dtype = item.dtype.kind, item.shape, item.dtype
+        stored: Any = dtype.newbyteorder("=")
+        if kind in "OU":
+            stored = str
+        elif kind == "S":
+            stored, shape = np.dtype("S1"), shape if dtype.itemsize == 1 else (*shape, dtype.itemsize)
+        elif kind == "b":
+            yield LeftOut(item.key, "the type bool", "netCDF has none: it became int8")
+            stored = np.dtype("i1")
+        elif kind not in "iuf" or dtype.itemsize not in (1, 2, 4, 8) or dtype == np.dtype("f2"):
+            yield LeftOut(item.key, WHOLE, f"netCDF has no {dtype}")
+            return
+        given = attributes.pop(DIMENSIONS, None)
+        names = self._dimensions(group, name, given, shape, len(item.shape))
+        if are_names(given, len(item.shape)) and any(a not in (None, b) for a, b in zip(given, names, strict=False)):
+            yield LeftOut(item.key, f"attribute {DIMENSIONS!r}", f"the axes are {names[: len(given)]}: names are taken")
+        how: dict[str, Any] = {}
+        if item.chunks and 0 not in shape and stored is not str:
+            chunks = [max(1, min(c, n)) for c, n in zip(item.chunks, item.shape, strict=True)]
+            how = {"chunksizes": [*chunks, *shape[len(chunks) :]], "zlib": True, "complevel": 4, "shuffle": True}
+        if "_FillValue" in attributes and stored is not str:
+            how["fill_value"] = np.asarray(attributes.pop("_FillValue")).astype(stored).reshape(-1)[0]
+        found = group.createVariable(name, stored, names, **how)
+        found.set_auto_maskandscale(False)
+        found.set_auto_chartostring(False)
+        yield from _set_attributes(item.key, found, attributes)
+        if kind in "iuf" and dtype != stored:
+            yield LeftOut(item.key, f"the byte order of {dtype}", "items are written in that of the machine")
+        for box in boxes_of(item) if 0 not in item.shape else ():
+            items = item.read(box)
+            if kind == "S" and dtype.itemsize > 1:
+                items = np.ascontiguousarray(items)[..., None].view("S1")
+            items = items.astype(object if stored is str else stored)
+            found[box or ...] = items if box else items.item()
+
+    def _dimensions(self, group: Any, name: str, given: Any, shape: tuple[int, ...], ndim: int) -> list[str]:
+        """The names of dimensions of these lengths: those of the group, or above it; the others are made."""
+        names = list(given) if are_names(given, ndim) else [None] * ndim
+        names += [f"string{length}" for length in shape[ndim:]]
+        found: list[str] = []
+        for axis, (wanted, length) in enumerate(zip(names, shape, strict=True)):
+            one = f"{name}_{axis}" if not wanted or wanted in found else wanted
+            while (there := self._length_of(group, one)) not in (None, length):
+                one = f"{name}_{one}"
+            if there is None:
+                self._lengths[group.path.rstrip("/"), one] = length
+                unlimited = one in self._unlimited.get(group.path.rstrip("/"), ())
+                group.createDimension(one, None if unlimited else length)
+            found.append(one)
+        return found
+
+    def _length_of(self, group: Any, dimension: str) -> int | None:
+        """How long a dimension is that a group sees; None if there is none of this name."""
+        while group is not None:
+            length = self._lengths.get((group.path.rstrip("/"), dimension))
+            if length is not None:
+                return length
+            group = group.parent
+        return None
+
+    def finish(self) -> None:
+        self._file.close()
+
+    def abandon(self, *, keep: bool) -> None:
+        if self._file.isopen():
+            self._file.close()
+        super().abandon(keep=keep)
+
+
+def _set_attributes(key: str, found: Any, attributes: Mapping[str, Any]) -> Iterator[LeftOut]:
+    for name, value in attributes.items():
+        why = None
+        if isinstance(value, (bool, np.bool_)) or not isinstance(value, (str, int, float, list, np.ndarray)):
+            why = f"netCDF has no {type(value).__name__}"
+        elif isinstance(value, list) and len({type(one) for one in value} & {str, int, float}) != 1:
+            why = "only lists of texts or of numbers have a counterpart"
+        else:
+            try:
+                found.setncattr(name, value)
+            except (TypeError, ValueError, RuntimeError, OSError, AttributeError) as error:
+                why = " ".join(str(error).split())
+        if why is not None:
+            yield LeftOut(key, f"attribute {name!r}", why)
+        elif isinstance(value, list) and not isinstance(value[0], str):
+            yield LeftOut(key, f"the type of attribute {name!r}", "the list became an array")

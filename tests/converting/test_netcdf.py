@@ -1,0 +1,203 @@
+"""netCDF files become stores that xarray shows as it shows the files; and stores become files that it shows alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+xarray = pytest.importorskip("xarray")
+netCDF4 = pytest.importorskip("netCDF4")
+pytest.importorskip("h5netcdf")
+pandas = pytest.importorskip("pandas")
+
+import blosc2
+from blosc2.exceptions import ConversionError
+
+READS = [("b.nc", "netcdf4"), ("b.nc", "h5netcdf"), ("b.zarr", "zarr"), ("b.h5", "h5netcdf")]
+
+
+def weather() -> Any:
+    """What netCDF keeps in ways of its own."""
+    found = xarray.Dataset(
+        {
+            "T": (
+                ("time", "lat", "lon"), np.arange(24, dtype="f4").reshape(4, 2, 3),
+                {"units": "K", "range": np.array([0, 9], "f4")},
+            ),
+            "packed": (("lat", "lon"), np.arange(6.0).reshape(2, 3) / 2, {"long_name": "with a scale"}),
+            "single": ((), 3.5, {"note": "x"}), "free": ("x", np.arange(5, dtype="i2")),
+            "names": ("lat", np.array(["a", "béc"], object)),
+            "grid": (("lat", "lon"), np.array([["a", "b", ""], ["c", "d", "ef"]], object)),
+            "bytes": ("lat", np.array([b"a", b"bc"], "S3")), "letters": ("lat", np.array([b"a", b"b"], "S1")),
+            "missing": ("lat", [np.nan, 1.5]), "when": ("lat", np.array(["2001-01-01", "NaT"], "M8[ns]")),
+        },
+        coords={
+            "time": pandas.date_range("2000-01-01", periods=4), "lat": [10.0, 20.0], "lon": np.array([1, 2, 3], "i4"),
+            "lead": ("time", pandas.to_timedelta(range(4), "h")),
+        },
+        attrs={
+            "title": "é", "count": np.int32(3), "list": np.array([1.0, 2.0]), "texts": ["a", "b"],
+            "half": np.float32(0.5),
+        },
+    )  # fmt: skip
+    found.packed.encoding = {"dtype": "i2", "scale_factor": 0.5, "_FillValue": np.int16(-1)}
+    return found
+
+
+def shown(path: Path, engine: str = "netcdf4") -> Any:
+    with xarray.open_dataset(path, engine=engine) as found:
+        return found.load()
+
+
+def same_trees(one: Path, engine: str, other: Path, of_other: str) -> None:
+    with (
+        xarray.open_datatree(one, engine=engine) as found, xarray.open_datatree(other, engine=of_other) as wanted,
+    ):  # fmt: skip
+        xarray.testing.assert_identical(found.load(), wanted.load())
+
+
+@pytest.mark.parametrize("engine", ["netcdf4", "h5netcdf"])
+@pytest.mark.parametrize("unlimited", [["time"], []])
+def test_a_netcdf_4_file(engine: str, unlimited: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "a.nc"
+    weather().to_netcdf(path, engine=engine, unlimited_dims=unlimited)
+    report = blosc2.convert(path, tmp_path / "a.b2z", verify=True)
+    assert report.complete
+    wanted, found = shown(path), shown(tmp_path / "a.b2z", "blosc2")
+    xarray.testing.assert_identical(found, wanted)
+    assert found.packed.encoding["dtype"] == np.int16
+    assert found.encoding.get("unlimited_dims", set()) == set(unlimited)
+
+
+@pytest.mark.parametrize("form", ["NETCDF3_CLASSIC", "NETCDF3_64BIT", "NETCDF4_CLASSIC"])
+def test_older_forms(form: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.nc"
+    data = weather().drop_vars("grid").assign_attrs(texts="a")
+    data.to_netcdf(path, format=form, engine="netcdf4", unlimited_dims=["time"])
+    assert blosc2.convert(path, tmp_path / "a.b2z", verify=True).complete
+    xarray.testing.assert_identical(shown(tmp_path / "a.b2z", "blosc2"), shown(path))
+
+
+def test_groups(tmp_path: Path) -> None:
+    tree = xarray.DataTree.from_dict(
+        {
+            "/": weather()[["T"]],
+            "/g": weather()[["names"]],
+            "/g/h": xarray.Dataset({"q": ("k", [1, 2])}, attrs={"a": "b"}),
+        }
+    )
+    tree.to_netcdf(tmp_path / "a.nc")
+    assert blosc2.convert(tmp_path / "a.nc", tmp_path / "a.b2z", verify=True).complete
+    with (
+        xarray.open_datatree(tmp_path / "a.nc") as wanted,
+        xarray.open_datatree(tmp_path / "a.b2z", engine="blosc2") as found,
+    ):
+        xarray.testing.assert_identical(found.load(), wanted.load())
+
+
+@pytest.mark.parametrize(
+    ("target", "engine"), [("b.nc", "netcdf4"), ("b.nc", "h5netcdf"), ("b.zarr", "zarr"), ("b.h5", "h5netcdf")]
+)
+def test_there_and_back(target: str, engine: str, tmp_path: Path) -> None:
+    """From xarray to a store, and from there to a format of others: xarray shows the same."""
+    pytest.importorskip("zarr")
+    blosc2.to_store(weather(), tmp_path / "a.b2z")
+    report = blosc2.convert(tmp_path / "a.b2z", tmp_path / target, verify=True)
+    assert all(each.what.startswith("the type of attribute") for each in report.left_out)
+    wanted = shown(tmp_path / "a.b2z", "blosc2")
+    xarray.testing.assert_identical(shown(tmp_path / target, engine), wanted)
+    # And once more, as another would import it.
+    blosc2.convert(tmp_path / target, tmp_path / "c.b2z", verify=True)
+    xarray.testing.assert_identical(shown(tmp_path / "c.b2z", "blosc2"), wanted)
+
+
+@pytest.mark.parametrize(("target", "engine"), READS)
+def test_a_tree_there_and_back(target: str, engine: str, tmp_path: Path) -> None:
+    pytest.importorskip("zarr")
+    child = xarray.Dataset({"q": (("lat", "k"), [[1, 2], [3, 4]])}, attrs={"a": "b"})
+    blosc2.to_store(xarray.DataTree.from_dict({"/": weather()[["T"]], "/g": child}), tmp_path / "a.b2z")
+    blosc2.convert(tmp_path / "a.b2z", tmp_path / target, verify=True)
+    engine = {"b.nc": "netcdf4", "b.zarr": "zarr", "b.h5": "h5netcdf"}[target]
+    with (
+        xarray.open_datatree(tmp_path / "a.b2z", engine="blosc2") as wanted,
+        xarray.open_datatree(tmp_path / target, engine=engine) as found,
+    ):
+        xarray.testing.assert_identical(found.load(), wanted.load())
+
+
+def test_what_has_no_counterpart_is_listed(tmp_path: Path) -> None:
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("x", 3)
+        file.createDimension("unused", 7)
+        ragged = file.createVLType("i4", "ragged")
+        file.createVariable("rows", ragged, ("x",))[0] = np.array([1, 2], "i4")
+        colours = file.createEnumType("u1", "colours", {"red": 0, "blue": 1})
+        file.createVariable("colour", colours, ("x",), fill_value=0)[:] = [1, 0, 1]
+        pair = file.createCompoundType(np.dtype([("a", "i4"), ("b", "f8")]), "pair")
+        file.createVariable("pairs", pair, ("x",))[:] = np.array([(1, 2.5)] * 3, [("a", "i4"), ("b", "f8")])
+        file.createVariable("none", "i4", ())
+    report = blosc2.convert(tmp_path / "a.nc", tmp_path / "a.b2z", verify=True)
+    assert [(each.key, each.what) for each in report.left_out] == [
+        ("/", "dimension 'unused'"), ("/colour", "the names of an enumeration"), ("/rows", "all of it"),
+    ]  # fmt: skip
+    with blosc2.open(str(tmp_path / "a.b2z")) as store:
+        assert store["/colour"][:].tolist() == [1, 0, 1]
+        assert store["/pairs"][:].tolist() == [(1, 2.5)] * 3
+        assert store["/none"].shape == ()
+
+
+def test_a_variable_with_the_name_of_a_dimension_that_it_lacks(tmp_path: Path) -> None:
+    """The library stores it under another name."""
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("x", 3)
+        file.createDimension("y", 2)
+        file.createVariable("x", "i4", ("y",))[:] = [1, 2]
+        file.createVariable("v", "i4", ("x",))[:] = [1, 2, 3]
+    assert blosc2.convert(tmp_path / "a.nc", tmp_path / "a.b2z", verify=True).complete
+    with blosc2.open(str(tmp_path / "a.b2z")) as store:
+        assert sorted(store) == ["/v", "/x"]
+        assert store["/x"].vlmeta["_ARRAY_DIMENSIONS"] == ["y"]
+
+
+def test_what_netcdf_cannot_hold(tmp_path: Path) -> None:
+    with blosc2.TreeStore(str(tmp_path / "a.b2z"), mode="w") as store:
+        store["/complex"], store["/flags"] = np.ones(2, "c16"), np.array([True, False])
+        store["/big"], store["/half"] = np.arange(3, dtype=">i4"), np.zeros(2, "f2")
+        store["/a"], store["/b"] = np.zeros((2, 3)), np.zeros((4, 3))
+        for key in ("/a", "/b"):  # one name of two lengths
+            store[key].vlmeta["_ARRAY_DIMENSIONS"] = ["x", "y"]
+        store["/a"].vlmeta["truth"] = True
+    report = blosc2.convert(tmp_path / "a.b2z", tmp_path / "a.nc", verify=True)
+    assert sorted((each.key, each.what) for each in report.left_out) == [
+        ("/a", "attribute 'truth'"), ("/b", "attribute '_ARRAY_DIMENSIONS'"), ("/big", "the byte order of >i4"),
+        ("/complex", "all of it"), ("/flags", "the type bool"), ("/half", "all of it"),
+    ]  # fmt: skip
+    with netCDF4.Dataset(tmp_path / "a.nc") as file:
+        assert file["flags"][:].tolist() == [1, 0]
+        assert file["big"][:].tolist() == [0, 1, 2]
+        assert (file["a"].dimensions, file["b"].dimensions) == (("x", "y"), ("b_x", "y"))
+
+
+def test_hdf5_under_the_name_of_netcdf(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "a.nc", "w") as file:
+        file["x"] = np.arange(3)
+    blosc2.convert(tmp_path / "a.nc", tmp_path / "a.b2z", verify=True)
+    with blosc2.open(str(tmp_path / "a.b2z")) as store:
+        assert store["/x"][:].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("form", ["NETCDF4", "NETCDF3_CLASSIC"])
+def test_damaged_files(form: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.nc"
+    data = xarray.Dataset({"v": ("x", np.arange(10_000))}).astype("i4")
+    data.to_netcdf(path, format=form, engine="netcdf4")
+    whole = path.read_bytes()
+    for content in (b"", b"nothing of it", whole[:100], whole[: len(whole) // 2]):
+        path.write_bytes(content)
+        with pytest.raises((OSError, ConversionError, RuntimeError)):
+            blosc2.convert(path, tmp_path / "a.b2z")
+        assert not list(tmp_path.glob("*.b2z"))
