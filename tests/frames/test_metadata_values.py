@@ -69,8 +69,8 @@ def test_all_of_them_are_alike(attributes: Any) -> None:
 def test_limits_are_told_and_nothing_is_stored(attributes: Any) -> None:
     attributes["kept"] = 1
     for changes, kind, text in (
-        ({"n" * 32: 1}, ValueError, "31 bytes"),
-        ({"é" * 16: 1}, ValueError, "not 32"),
+        ({"n" * 65537: 1}, ValueError, "1 to 65536 bytes"),
+        ({"é" * 32769: 1}, ValueError, "not 65538"),
         ({"": 1}, ValueError, "1 to 31"),
         ({"a\0b": 1}, ValueError, "NUL"),
         ({5: 1}, TypeError, "must be a str"),
@@ -84,6 +84,16 @@ def test_limits_are_told_and_nothing_is_stored(attributes: Any) -> None:
             with pytest.raises(kind, match=text):
                 act(changes)
     assert attributes[:] == {"kept": 1}
+
+
+def test_names_of_any_length(attributes: Any) -> None:
+    long = "semi_major_axis_of_the_reference_ellipsoid"
+    attributes[long] = 6378137.0
+    attributes.update({"é" * 40: {"a": (1, 2)}, "short": 1})
+    assert attributes[:] == {"short": 1, long: 6378137.0, "é" * 40: {"a": (1, 2)}}
+    assert (attributes[long], "é" * 40 in attributes, len(attributes)) == (6378137.0, True, 3)
+    del attributes[long]
+    assert sorted(attributes) == ["short", "é" * 40]
 
 
 def test_more_entries_at_once_than_there_can_be(attributes: Any) -> None:

@@ -51,6 +51,7 @@ from blosc2.info import HandleProperties
 from blosc2.storage import MAX_BUFFERSIZE, cparams_from
 
 if TYPE_CHECKING:
+    from blosc2._core.frame.frame import Frame
     from blosc2._frames.handle import FrameHandle
 
 _FRAME = 42
@@ -553,7 +554,7 @@ def text_name(name: Any) -> Any:
     return name
 
 
-def check_name(name: object) -> str:
+def check_name(name: object, most: int = MAX_NAME_BYTES) -> str:
     """Check the name of a metadata entry, of either kind, before it is written; return it as text.
 
     Raises
@@ -561,7 +562,7 @@ def check_name(name: object) -> str:
     TypeError
         Neither a string nor bytes.
     ValueError
-        Empty, longer than 31 bytes of UTF-8, with a NUL, or not UTF-8.
+        Empty, longer than `most` bytes of UTF-8, with a NUL, or not UTF-8.
     """
     name = text_name(name)
     if isinstance(name, (bytes, bytearray)):
@@ -572,8 +573,8 @@ def check_name(name: object) -> str:
         size = len(name.encode())
     except UnicodeEncodeError:
         raise ValueError(f"the name of a metadata entry has a character that UTF-8 cannot express: {name!r}") from None
-    if not 1 <= size <= MAX_NAME_BYTES:
-        raise ValueError(f"the name of a metadata entry has 1 to {MAX_NAME_BYTES} bytes in UTF-8, not {size}: {name!r}")
+    if not 1 <= size <= most:
+        raise ValueError(f"the name of a metadata entry has 1 to {most} bytes in UTF-8, not {size}: {name[:80]!r}")
     if "\0" in name:
         raise ValueError(f"the name of a metadata entry cannot hold a NUL: {name!r}")
     return name
@@ -642,6 +643,45 @@ def check_number(entries: int) -> None:
         f"there can be {MAX_ENTRIES} entries of variable metadata, not {entries}: other programs could not change the "
         f"file any more; {instead}, or set blosc2.strict_compatibility = False, which allows {MOST_ENTRIES}"
     )
+
+
+#: The longest name of an entry, in bytes of UTF-8.
+MAX_LONG_NAME = 1 << 16
+#: The entry that holds those whose names are too long for one of their own: a map of names to values.
+LONG_NAMES = "blosc2_long_names"
+
+
+def _is_long(name: Any) -> bool:
+    """Whether a name is too long for an entry of its own."""
+    if not isinstance(name, str):
+        return False
+    return len(name) > MAX_NAME_BYTES or (not name.isascii() and len(name.encode(errors="replace")) > MAX_NAME_BYTES)
+
+
+def long_entries(content: bytes | None) -> dict[str, bytes]:
+    """The packed values in the content of `LONG_NAMES`, by their names; none if it is something else."""
+    found: dict[str, bytes] = {}
+    if content is None:
+        return found
+    # Of what it skips the unpacker makes nothing; names are texts, and no lists of any length.
+    unpacker = msgpack.Unpacker(max_buffer_size=0, max_array_len=0, max_map_len=0, max_ext_len=0)
+    unpacker.feed(content)
+    try:
+        for _ in range(unpacker.read_map_header()):
+            name = unpacker.unpack()
+            start = unpacker.tell()
+            unpacker.skip()
+            if not _is_long(name):
+                return {}
+            found[name] = content[start : unpacker.tell()]
+    except (ValueError, msgpack.exceptions.UnpackException):
+        return {}
+    return found if unpacker.tell() == len(content) else {}
+
+
+def _pack_entries(entries: Mapping[str, bytes]) -> bytes:
+    packer = msgpack.Packer()
+    return b"".join([packer.pack_map_header(len(entries)), *(packer.pack(n) + v for n, v in entries.items())])
 
 
 # Characters of a value that are shown, and the packed size above which only a part of it is turned into text.
@@ -841,7 +881,8 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
     `update`, `clear` and ``[:] =`` publish all their changes together, so use them for many entries.
 
     There can be 8,000 entries. Other Blosc2 programs can read them all, but change only files with up to 16;
-    ``blosc2.strict_compatibility = True`` refuses more. Dates become ISO 8601 strings, and paths strings.
+    ``blosc2.strict_compatibility = True`` refuses more. Names of more than 31 bytes of UTF-8 are in one entry for other
+    programs, a dictionary named "blosc2_long_names". Dates become ISO 8601 strings, and paths strings.
 
     Examples
     --------
@@ -874,16 +915,16 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
         name = text_name(name)
         if name not in self:
             raise self._missing(name)
-        self._handle.set_vlmeta({name: None})
+        self._publish({name: None})
 
     def __contains__(self, name: object) -> bool:
-        return (name if isinstance(name, str) else text_name(name)) in self._handle.frame.vlmeta_names()
+        return (name if isinstance(name, str) else text_name(name)) in _names(self._handle.frame)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._handle.frame.vlmeta_names())
+        return iter(_names(self._handle.frame))
 
     def __len__(self) -> int:
-        return len(self._handle.frame.vlmeta_names())
+        return len(_names(self._handle.frame))
 
     def update(self, other: Any = (), /, **entries: Any) -> None:
         """Merge a mapping, or pairs, publishing all changes together.
@@ -926,13 +967,13 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
         frame = self._handle.frame
         values: dict[str, Any] = {}
         packed = 0
-        for name in frame.vlmeta_names():
-            content = frame.vlmeta(name) or b""
+        for name in _names(frame):
+            content = _content(frame, name) or b""
             packed += len(content)
             if packed > FEW_BYTES:  # start again, and count what they take together
                 del content  # otherwise it would be in memory twice
                 together = Together(frame.file_size)
-                return {name: self._unpack(name, frame.vlmeta(name) or b"", together) for name in frame.vlmeta_names()}
+                return {name: self._unpack(name, _content(frame, name) or b"", together) for name in _names(frame)}
             values[name] = self._unpack(name, content)
         return values
 
@@ -951,7 +992,7 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
 
     def get_names(self) -> list[str]:
         """Return the names, in the order in which they are stored."""
-        return list(self._handle.frame.vlmeta_names())
+        return _names(self._handle.frame)
 
     def nvlmetalayers(self) -> int:
         """Return the number of entries."""
@@ -1005,12 +1046,13 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
         return self._show(self, self.__getitem__)
 
     def _read(self, name: str) -> bytes | None:
-        return self._handle.frame.vlmeta(name)
+        return _content(self._handle.frame, name)
 
     def _publish(self, changes: Mapping[str, bytes | None]) -> None:
         self._handle.require_writable()
         if not changes:
             return
+        changes = _with_long_names(self._handle.frame, changes)
         old = set(self._handle.frame.vlmeta_names())
         entries = len(old)
         grows = False
@@ -1025,3 +1067,39 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
         if grows:
             check_number(entries)
         self._handle.set_vlmeta(dict(changes))
+
+
+def _names(frame: Frame) -> list[str]:
+    """The names of the entries of variable metadata, long ones last."""
+    names: list[str] = frame.vlmeta_names()
+    if LONG_NAMES not in names:
+        return names
+    long = long_entries(frame.vlmeta(LONG_NAMES))
+    return [name for name in names if name != LONG_NAMES] + list(long) if long else names
+
+
+def _content(frame: Frame, name: str) -> bytes | None:
+    """The content of an entry; None if there is none of this name."""
+    if _is_long(name):
+        return long_entries(frame.vlmeta(LONG_NAMES)).get(name)
+    content: bytes | None = frame.vlmeta(name)
+    return None if name == LONG_NAMES and long_entries(content) else content
+
+
+def _with_long_names(frame: Frame, changes: Mapping[str, bytes | None]) -> dict[str, bytes | None]:
+    """Changes of entries in which those with long names have become one."""
+    made = {name: content for name, content in changes.items() if not _is_long(name)}
+    if LONG_NAMES in made and made[LONG_NAMES] is not None:
+        raise ValueError(f"the entry {LONG_NAMES!r} is written by the library; choose another name")
+    if len(made) == len(changes):
+        return made
+    entries = long_entries(frame.vlmeta(LONG_NAMES))
+    for name in (name for name in changes if name not in made):
+        content = changes[name]
+        if content is None:
+            entries.pop(name, None)
+        else:
+            check_content(check_name(name, MAX_LONG_NAME), content)
+            entries[name] = content
+    made[LONG_NAMES] = _pack_entries(entries) if entries else None
+    return made

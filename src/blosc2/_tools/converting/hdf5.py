@@ -20,6 +20,7 @@ from blosc2._tools.converting.conversion import (
     DIMENSIONS,
     ENUM,
     TEXT_SHAPE,
+    UNLIMITED,
     WHOLE,
     ArrayItem,
     Box,
@@ -301,12 +302,18 @@ class NewHdf5(Target):
         # The names of the axes of datasets, and how long axes of one name are in each group.
         self._named: dict[str, list[str | None]] = {}
         self._lengths: dict[tuple[str, str], int] = {}
+        # The axes without a limit, by their group.
+        self._unlimited: dict[str, list[str]] = {}
 
     def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
-        if isinstance(item, GroupItem):
-            yield from _set_attributes(item.key, self._file.require_group(item.key), item.attributes)
-            return
         attributes = dict(item.attributes)
+        if isinstance(item, GroupItem):
+            group = self._file.require_group(item.key)
+            self._unlimited[group.name] = attributes.pop(UNLIMITED, [])
+            if UNLIMITED in item.attributes:
+                yield LeftOut(item.key, f"attribute {UNLIMITED!r}", "maxshape of the arrays says so")
+            yield from _set_attributes(item.key, group, attributes)
+            return
         if item.key in self._file or not self._has_room(item.key):
             yield LeftOut(item.key, WHOLE, "HDF5 has no group and dataset of the same name")
             return
@@ -325,6 +332,13 @@ class NewHdf5(Target):
         if self._takes_names(found, attributes.get(DIMENSIONS)):
             attributes.pop(DIMENSIONS)
         yield from _set_attributes(item.key, found, attributes)
+
+    def _maxshape(self, group: str, names: Any, shape: tuple[int, ...]) -> tuple[int | None, ...]:
+        """How long the axes of a dataset may become, by their names."""
+        if not are_names(names, len(shape)):
+            return shape
+        unlimited = self._unlimited.get(group, [])
+        return tuple(None if name in unlimited else n for name, n in zip(names, shape, strict=True))
 
     def _takes_names(self, found: Any, names: Any) -> bool:
         """Note the names of the axes of a dataset; False where one is that of an axis of another length."""
@@ -345,7 +359,8 @@ class NewHdf5(Target):
         for (group, name), length in self._lengths.items():
             found = self._file[group].get(name)
             if found is None:
-                found = self._file[group].create_dataset(name, (length,), ">f4")
+                maxshape = self._maxshape(group, [name], (length,))
+                found = self._file[group].create_dataset(name, (length,), ">f4", maxshape=maxshape)
                 found.make_scale(f"{_NO_VARIABLE}{length:10d}")
             elif isinstance(found, h5py.Dataset) and found.shape == (length,):
                 found.make_scale(name)
@@ -380,6 +395,7 @@ class NewHdf5(Target):
             how = {
                 "chunks": tuple(min(c, n) for c, n in zip(item.chunks, item.shape, strict=True)),
                 **_filter_like(item),
+                "maxshape": self._maxshape(item.key.rpartition("/")[0] or "/", attributes.get(DIMENSIONS), item.shape),
             }
         try:
             found = self._file.create_dataset(item.key, item.shape, dtype, **how)

@@ -19,6 +19,7 @@ from blosc2._tools.converting.conversion import (
     DEEPEST,
     DIMENSIONS,
     TEXT_SHAPE,
+    UNLIMITED,
     WHOLE,
     ArrayItem,
     GroupItem,
@@ -144,8 +145,11 @@ class NewZarr(Target):
     def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
         attributes = dict(item.attributes)
         fill = attributes.pop(_FILL, None)
+        attributes.pop(UNLIMITED, None)  # all can grow
         attributes, left_out = as_json(item.key, attributes)
         yield from left_out
+        if UNLIMITED in item.attributes:
+            yield LeftOut(item.key, f"attribute {UNLIMITED!r}", "all dimensions of zarr can grow")
         if isinstance(item, GroupItem):
             self._new_group(item.key, attributes)
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from blosc2._arrays import ArrayPlan
 from blosc2._indexing import lossless
 from blosc2._options import check_target_mode, local_path
 from blosc2._stores import children_of
-from blosc2._tools.converting.conversion import DIMENSIONS
+from blosc2._tools.converting.conversion import DIMENSIONS, UNLIMITED
 from blosc2._tools.integrations.array_writing import ScratchFolder, new_array, where_to, write_box
 from blosc2._tools.integrations.xarray_engine import (
     UNNAMED,
@@ -400,7 +400,7 @@ class _GroupWriter:
             else:
                 self._change(leaf, variable, box)
         if self._mode != "r+":
-            self._set_attributes(attributes)
+            self._set_attributes(attributes, dataset.encoding.get("unlimited_dims", ()))
         self._lengths()  # checks them
 
     def _existing(self, dataset: Any) -> dict[str, tuple[Any, NDArray]]:
@@ -495,9 +495,11 @@ class _GroupWriter:
             leaf.resize(tuple(shape))
         write_box(leaf, tuple(starts), variable.shape, _reader(variable))
 
-    def _set_attributes(self, attributes: Mapping[str, Any]) -> None:
+    def _set_attributes(self, attributes: Mapping[str, Any], unlimited: Iterable[Hashable]) -> None:
         view = self._store.create_group(self._group) if self._group else self._store
         kept = stored_attributes(attributes, f"the dataset ({self._where})")
+        if unlimited:
+            kept[UNLIMITED] = sorted(map(str, unlimited))
         if kept:
             view.attrs.update(kept)
 
