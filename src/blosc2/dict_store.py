@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from blosc2 import _backends, _stores
 from blosc2._backends import TieredBackend
 from blosc2._files import check_advice
-from blosc2._options import StoreOptions, absolute_path, local_path, store_options
+from blosc2._options import StoreOptions, absolute_path, check_new_name, local_path, store_options
 from blosc2._stores import Store, backend_of, leaf_reader, open_or_begin, take_writer_lock
 from blosc2.info import InfoReporter
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
@@ -159,6 +159,8 @@ class DictStore(Store):
             isinstance(threshold, bool) or not hasattr(threshold, "__index__") or threshold < 0
         ):
             raise ValueError(f"threshold must be None or a number of bytes, not {threshold!r}")
+        if mode != "r" and not os.path.lexists(path):
+            check_new_name(path, (".b2z", ".b2d"))
         self._threshold = threshold
         self._set_parameters(cparams, dparams)
         if mode == "a" and _stores.join_open(self, path, options):

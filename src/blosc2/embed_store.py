@@ -14,7 +14,7 @@ from blosc2._core.io.source import Source
 from blosc2._core.leaves.store_state import Change
 from blosc2._files import check_advice, through_link
 from blosc2._frames import pack_metalayers
-from blosc2._options import StoreOptions, absolute_path, local_path, store_options
+from blosc2._options import StoreOptions, absolute_path, check_new_name, local_path, store_options
 from blosc2._stores import NOTHING, Store, publish
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
 
@@ -160,6 +160,8 @@ class EmbedStore(Store):
             if mode == "r" and _from_schunk is None:
                 raise ValueError("a store in memory starts empty, so mode='r' makes no sense without a urlpath")
         elif mode != "r" and _from_schunk is None:
+            if not os.path.lexists(file):
+                check_new_name(str(path), (".b2e",))
             if mode != "x":  # which refuses a link
                 file = through_link(file)
             if mode == "a" and _stores.join_open(self, str(path), options):

@@ -268,8 +268,9 @@ def test_something_else_that_has_taken_the_place_of_an_array(path: str, source: 
     blosc2.SChunk(chunksize=8, data=b"12345678", urlpath=path, mode="w")
     assert [type(blosc2.open(path, mmap_mode=source)) for _ in range(2)] == [blosc2.SChunk] * 2
     os.remove(path)
-    with blosc2.DictStore(path, mode="w") as made:
+    with blosc2.DictStore(path + ".b2d", mode="w") as made:
         made["/a"] = np.arange(3)
+    os.rename(path + ".b2d", path)
     with blosc2.open(path, mmap_mode=source) as store:
         assert type(store) is blosc2.DictStore
         assert store["/a"][2] == 2

@@ -23,7 +23,7 @@ def archive(path: Path) -> None:
 
 
 def array(path: Path) -> None:
-    blosc2.asarray(np.arange(100), urlpath=path)
+    path.write_bytes(blosc2.asarray(np.arange(100)).to_cframe())
 
 
 OTHERS: list[Callable[[Path], None]] = [text, archive, array]
@@ -81,3 +81,25 @@ def test_what_is_named_like_a_store_or_empty_is_replaced(kind: Any, tmp_path: Pa
             store["/new"] = [3]
         with kind(str(tmp_path / name), mode="r") as store:
             assert store["/new"][0] == 3
+
+
+@each_kind
+@pytest.mark.parametrize("name", ["study.h5", "a.zarr", "a.nc", "a.npz", "a.b2nd", "a.NII", "a.B2E", "a.B2Z"])
+@pytest.mark.parametrize("mode", ["w", "a", "x"])
+def test_names_of_other_formats(kind: Any, name: str, mode: str, tmp_path: Path) -> None:
+    suffix = ".b2e" if kind is blosc2.EmbedStore else ".b2z"
+    with pytest.raises(ValueError, match=rf"{name}: a name that ends in .* call it .*{suffix}$"):
+        kind(str(tmp_path / name), mode=mode)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["a.h5", "a.npy", "a.b2z", "a.b2d"])
+def test_an_array_has_no_name_of_another_format(name: str, tmp_path: Path) -> None:
+    array = blosc2.asarray(np.arange(3))
+    for make in (
+        lambda path: blosc2.asarray(np.arange(3), urlpath=path), array.save,
+        lambda path: array.copy(urlpath=path, mode="w"), lambda path: blosc2.SChunk(data=b"abc", urlpath=path),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="call it"):
+            make(str(tmp_path / name))
+    assert not list(tmp_path.iterdir())

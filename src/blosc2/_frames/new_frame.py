@@ -17,7 +17,7 @@ from blosc2._frames.checksums import check_chunks, parts_with_checksums
 from blosc2._frames.handle import FrameHandle, HandleOptions, open_frame
 from blosc2._frames.header_fields import is_directory_frame
 from blosc2._frames.update import FrameContent, FrameUpdate, all_chunks, write_chunks, write_content, write_frame
-from blosc2._options import check_locking, check_new_modes, tell_of_mapping
+from blosc2._options import check_locking, check_new_modes, check_new_name, tell_of_mapping
 from blosc2.exceptions import ExistingFileError
 from blosc2.storage import MAX_OVERHEAD, Storage
 
@@ -31,6 +31,7 @@ def check_target(storage: Storage, what: str) -> None:
     )  # fmt: skip
     if path is None:
         return
+    check_new_name(path, (".b2nd" if what == "NDArray" else ".b2frame", ".b2nd", ".b2frame", ".b2e"))
     replaceable = storage.mode == "w" and not storage.contiguous and is_directory_frame(path)
     if os.path.isdir(path) and not replaceable:
         if is_directory_frame(path) and storage.mode != "w":

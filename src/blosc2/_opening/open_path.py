@@ -17,6 +17,7 @@ from blosc2._core.io.source import Source
 from blosc2._frames import FrameHandle, HandleOptions, Stored, is_directory_frame, open_handle, recent_frame
 from blosc2._functions import wrap
 from blosc2._options import (
+    OTHER_FORMATS,
     RemotePath,
     check_open_modes,
     check_remote,
@@ -38,11 +39,6 @@ if TYPE_CHECKING:
     from blosc2.objectarray import ObjectArray
 
 _STORE_SUFFIXES = (".b2d", ".b2z", ".b2e")
-# Some of the files that people try to open, and `convert` reads.
-_CONVERTED = (
-    ".h5", ".hdf5", ".he5", ".nc", ".mat", ".npy", ".npz", ".safetensors", ".nii", ".tif", ".tiff",
-    ".parquet", ".lmdb", ".tar",
-)  # fmt: skip
 # Keywords of features that this package does not have; None and False ask for nothing.
 _WRITER_KEYWORDS = ("timeout", "exclusive")
 _OUT_OF_SCOPE = ("dataset", "hdf5_index", "path", "shared_cache")
@@ -241,7 +237,7 @@ def _opened_again(
 def _of_another_format(error: FormatError, name: str) -> FormatError:
     """An error, with what to do if the name is that of a format that can be converted."""
     stem, suffix = os.path.splitext(os.path.basename(name))
-    if suffix.lower() not in _CONVERTED:
+    if suffix.lower() not in OTHER_FORMATS:
         return error
     what = f"{error.reason}; to make a store of it: blosc2.convert({stem + suffix!r}, {stem + '.b2z'!r})"
     return FormatError(what, path=error.path, key=error.key, offset=error.offset)

@@ -31,7 +31,10 @@ else:
             "check_open_modes check_target_mode deserialize_mode refuse_without_path shares_by_environment "
             "store_options"
         ),
-        "paths": "RemoteOptions RemotePath absolute_path check_remote local_path remote_path scheme_of tell_of_mapping",
+        "paths": (
+            "OTHER_FORMATS RemoteOptions RemotePath absolute_path check_new_name check_remote local_path remote_path "
+            "scheme_of tell_of_mapping"
+        ),
         "threads": (
             "COMPRESSED_BESIDE PARALLEL_WORK check_nthreads compress compressed detect_number_of_cores get_nthreads "
             "keep_in_step ncores reads_beside run set_nthreads shares_chunk"

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Self
 
-from blosc2._core.io.sharing import environment_has
+from blosc2._core.io.sharing import environment_has, item_of
 from blosc2.exceptions import legible
 
 # Bytes that the C library maps at first for writing.
@@ -72,6 +72,46 @@ def absolute_path(path: str) -> str:
         return os.path.normpath(full)
     full = full.rstrip("/")
     return os.path.realpath(full) if full.endswith("/..") else full
+
+
+#: What files of other formats are called: the ends of their names, in small letters. `convert` reads these.
+OTHER_FORMATS: Final = {
+    ".h5": "an HDF5 file", ".hdf5": "an HDF5 file", ".he5": "an HDF5 file", ".nc": "a netCDF file",
+    ".mat": "a MATLAB file", ".npy": "a NumPy array", ".npz": "NumPy arrays", ".safetensors": "a safetensors file",
+    ".nii": "a NIfTI file", ".tif": "a TIFF file", ".tiff": "a TIFF file", ".parquet": "a Parquet file",
+    ".lmdb": "an LMDB environment", ".tar": "a tar file", ".zarr": "a zarr group",
+}  # fmt: skip
+_OWN: Final = {
+    ".b2z": "a store in one file", ".b2d": "a store in a folder", ".b2e": "an EmbedStore", ".b2nd": "an array",
+    ".b2frame": "a super-chunk",
+}  # fmt: skip
+
+
+def check_new_name(path: str, fitting: tuple[str, ...]) -> None:
+    """Refuse to make something under a name whose end means something else.
+
+    Parameters
+    ----------
+    path : str
+    fitting : tuple of str
+        The suffixes of what is made, the usual one first.
+
+    Examples
+    --------
+    >>> check_new_name("scans.b2z", (".b2z", ".b2d"))
+    >>> check_new_name("study.h5", (".b2z", ".b2d"))
+    Traceback (most recent call last):
+    ...
+    ValueError: study.h5: a name that ends in .h5 is that of an HDF5 file; call it study.b2z
+    """
+    stem, suffix = os.path.splitext(path.rstrip("/"))
+    small = suffix.lower()
+    what = item_of(OTHER_FORMATS, small) or (item_of(_OWN, small) if suffix not in fitting else None)
+    if what is not None:
+        new = small if small in fitting else fitting[0]
+        raise ValueError(
+            f"{legible(path)}: a name that ends in {suffix} is that of {what}; call it {legible(stem)}{new}"
+        )
 
 
 def _path_of_url(url: str) -> str:
