@@ -341,9 +341,30 @@ def read_members(data: bytes) -> dict[str, bytes]:
         if nbytes != cbytes or data[local : local + 4] != b"PK\3\4" or data[local + 30 : local + 30 + name_len] != name:
             raise Unreadable("a member whose two records differ")
         # Of equal names the last counts.
-        found[name.decode("utf-8" if flags & 0x800 else "cp437")] = data[start : start + nbytes]
+        found[member_name(name, extra, flags, data[at + 5])] = data[start : start + nbytes]
         at += 46 + name_len + extra_len + comment_len
     return found
+
+
+def member_name(name: bytes, extra: bytes, flags: int, system: int) -> str:
+    """The name that the bytes of a directory record stand for."""
+    if not flags & 0x800:
+        while len(extra) >= 4:
+            kind, length = struct.unpack_from("<2H", extra)
+            field, extra = extra[4 : 4 + length], extra[4 + length :]
+            if kind == 0x7075 and field[:5] == b"\1" + zlib.crc32(name).to_bytes(4, "little"):
+                name, flags = field[5:], 0x800
+                break
+    text = name.decode("utf-8" if flags & 0x800 or (system in (3, 19) and is_utf8(name)) else "cp437")
+    return text.replace("\\", "/") if system == 0 and "/" not in text else text
+
+
+def is_utf8(name: bytes) -> bool:
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def wide(extra: bytes, fields: list[int]) -> list[int]:

@@ -554,10 +554,11 @@ _REPEATED: Final = ("version", "flags", "method", "time", "date", "checksum", "s
 
 
 class Member(NamedTuple):
-    """A record of the directory."""
+    """A record of the directory; `stored` is what stands for the name there, and in the local header."""
 
     number: int
     name: str
+    stored: bytes
     at: int
     repeated: tuple[int, ...]
     header: int
@@ -604,10 +605,11 @@ def read_directory(source: Source, archive: Archive) -> list[Member]:
     for number in range(archive.count):
         fields = _CENTRAL.unpack_from(data, at)
         name_length, extra_length, comment_length = fields[10:13]
+        stored = data[at + 46 : at + 46 + name_length]
         extra = data[at + 46 + name_length : at + 46 + name_length + extra_length]
         size, csize, header = far(extra, (fields[9], fields[8], fields[16]))
         repeated = (*fields[2:8], csize, size)
-        members.append(Member(number, archive.name(number), archive.directory_offset + at, repeated, header))
+        members.append(Member(number, archive.name(number), stored, archive.directory_offset + at, repeated, header))
         at += 46 + name_length + extra_length + comment_length
     return members
 

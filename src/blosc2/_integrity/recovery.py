@@ -41,7 +41,7 @@ from blosc2._core.frame.frame_writer import pack_trailer, special_chunk
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
 from blosc2._core.ndim.gaps import clear_gaps
-from blosc2._core.zip.archive import Archive
+from blosc2._core.zip.archive import Archive, told_name
 from blosc2._files import NewFile, Owner
 from blosc2._frames import (
     CBYTES_AT,
@@ -849,10 +849,22 @@ _FULL: Final = 0xFFFFFFFF
 _MOST_WORK: Final = 64
 
 
+class Listed(NamedTuple):
+    """A member by its record in a directory: where its local header is, the checksum of its data, the name in bytes."""
+
+    header: int
+    crc: int
+    stored: bytes
+
+
 class Found(NamedTuple):
-    """A member by its local header: where that and its data begin, and the checksum of these if the header has it."""
+    """A member by its local header: where that and its data begin, and the checksum of these if the header has it.
+
+    `name` is what the bytes that are stored as the name stand for, as far as that header tells.
+    """
 
     name: str
+    stored: bytes
     header: int
     data: int
     size: int
@@ -866,7 +878,8 @@ def recover_archive(source: Source, lost: Findings, fill: Any = None) -> Values:
         lost.note(f"the directory of the archive is lost ({error}): members were looked for one by one")
         archive = None
     start = 0 if archive is None else archive.end
-    listed = {} if archive is None else {m.name: (m.header, m.repeated[5]) for m in read_directory(source, archive)}
+    records = [] if archive is None else read_directory(source, archive)
+    listed = {record.name: Listed(record.header, record.repeated[5], record.stored) for record in records}
     behind = list(_members(source, start, lost)) if start < source.size else []
     later = _later_directory(source, start, behind)
     published = set(later or ()) if archive is None else set(listed)
@@ -876,30 +889,37 @@ def recover_archive(source: Source, lost: Findings, fill: Any = None) -> Values:
         listed = {**listed, **later}
     wanted: dict[str, Found] = {}
     missing: dict[str, str] = {}
-    for name, (header, crc) in listed.items():
+    names = {record.stored: name for name, record in listed.items()}
+    for name, (header, crc, stored) in listed.items():
         one = _member_at(source, header)
-        if (one is None or one.name != name) and name in published:
+        if (one is None or one.stored != stored) and name in published:
             missing[name] = "there is no local header where the directory says"
-        elif one is not None and one.name == name:
-            wanted[name] = one._replace(crc=crc)
+        elif one is not None and one.stored == stored:
+            wanted[name] = one._replace(name=name, crc=crc)
     if later is None:
         if behind and archive is not None:
             lost.note("members that were added after the last directory that is whole were recovered; what was deleted "
                       "after it is back")  # fmt: skip
         elif behind:
             lost.note("leaves that were deleted may be back")
-        for one in behind:
+        for one in (_named(one, names) for one in behind):
             if _is_whole(source, one) or (archive is None and one.name not in wanted):
                 wanted[one.name] = one
             elif archive is not None:
                 lost.note("a member behind the end of the archive is not whole; it was not published, or is damaged",
                           key=_key_of(one.name), offset=one.header)  # fmt: skip
-    return _recover_members(source, wanted, missing, lost, fill)
+    return _recover_members(source, wanted, missing, names, lost, fill)
+
+
+def _named(one: Found, names: dict[bytes, str]) -> Found:
+    """A member with the name that the directory has for the bytes of it, if it has any."""
+    return one._replace(name=names.get(one.stored, one.name))
 
 
 def _recover_members(
-    source: Source, wanted: dict[str, Found], missing: dict[str, str], lost: Findings, fill: Any
-) -> Values:
+    source: Source, wanted: dict[str, Found], missing: dict[str, str], names: dict[bytes, str], lost: Findings,
+    fill: Any,
+) -> Values:  # fmt: skip
     leaves: dict[str, ByteRange] = {}
     older: dict[str, list[Found]] | None = None
     embed: ByteRange | None = None
@@ -916,7 +936,7 @@ def _recover_members(
         if byte_range is None and _is_leaf(source, name, wanted.get(name)):
             if older is None:
                 older = {}
-                for one in _members(source, 0, lost):
+                for one in (_named(one, names) for one in _members(source, 0, lost)):
                     older.setdefault(one.name, []).append(one)
             for one in reversed(older.get(name, [])):
                 if one != wanted.get(name) and _is_whole(source, one):
@@ -1025,7 +1045,7 @@ def _member_at(source: Source, at: int) -> Found | None:
         return None
     raw = source.read(at + LOCAL.size, name_length + extra_length)
     try:
-        name = raw[:name_length].decode("utf-8" if flags & 0x800 or raw[:name_length].isascii() else "cp437")
+        name = told_name(raw[:name_length], raw[name_length:], flags).decode()
     except UnicodeDecodeError:
         return None
     if not is_safe("/" + name.rstrip("/")):
@@ -1035,15 +1055,15 @@ def _member_at(source: Source, at: int) -> Found | None:
             size = Frame.open(source, data).frame_len
         except FAULTS:
             return None
-        return Found(name, at, data, size, None)
+        return Found(name, raw[:name_length], at, data, size, None)
     if size == _FULL:
         size = csize = far(raw[name_length:], (size,))[0]
     if size != csize or size == _FULL:
         return None
-    return Found(name, at, data, size, crc)
+    return Found(name, raw[:name_length], at, data, size, crc)
 
 
-def _later_directory(source: Source, start: int, behind: list[Found]) -> dict[str, tuple[int, int]] | None:
+def _later_directory(source: Source, start: int, behind: list[Found]) -> dict[str, Listed] | None:
     """A whole directory behind the last member, whose end record is lost; None where there is none."""
     ends = (one.data + one.size for one in behind if one.data + one.size <= source.size and _sum_fits(source, one))
     start = max([start, *ends])
@@ -1051,7 +1071,8 @@ def _later_directory(source: Source, start: int, behind: list[Found]) -> dict[st
     if rest[:4] != _RECORD:  # the first record is damaged, or the last member
         return None
     at = 0
-    found: dict[str, tuple[int, int]] = {}
+    found: dict[str, Listed] = {}
+    told: set[bytes] = set()
     while rest[at : at + 4] == _RECORD and at + 46 <= len(rest):
         flags = int.from_bytes(rest[at + 8 : at + 10], "little")
         name_length, extra_length, comment_length = struct.unpack_from("<3H", rest, at + 28)
@@ -1060,16 +1081,19 @@ def _later_directory(source: Source, start: int, behind: list[Found]) -> dict[st
         if stop > len(rest) or header == _FULL:
             return None
         try:
-            name = rest[at + 46 : at + 46 + name_length].decode("utf-8" if flags & 0x800 else "cp437")
+            stored = rest[at + 46 : at + 46 + name_length]
+            extra = rest[at + 46 + name_length : at + 46 + name_length + extra_length]
+            name = told_name(stored, extra, flags, rest[at + 5]).decode()
         except UnicodeDecodeError:
             return None
         if not is_safe("/" + name.rstrip("/")):
             return None
-        found[name] = header, crc
+        found[name] = Listed(header, crc, stored)
+        told.add(stored)
         at = stop
     # Only what the end record follows, or a part of it, is all of the directory.
     end = rest[at : at + 4]
-    if not end and any(one.name not in found for one in behind):
+    if not end and any(one.stored not in told for one in behind):
         return None
     return found if not end or b"PK\5\6".startswith(end) or end == b"PK\6\6" else None
 

@@ -102,8 +102,10 @@ cdef inline bint holds_frame(Archive archive, Member *member, bytes block, const
 
 
 cdef inline bint is_doubtful(const Member *member) noexcept nogil:
-    """Whether a name is taken for cp437, and would be UTF-8, too: the flag that tells may be what is damaged."""
-    return member.name != member.record.name and is_utf8(member.record.name, member.record.name_length)
+    """Whether a stored name stands for another one, and would be UTF-8, too: what tells that may be damaged."""
+    return member.name != member.record.name and is_utf8(member.record.name, member.record.name_length) and (
+        member.name_length != member.record.name_length
+        or memcmp(member.name, member.record.name, member.name_length) != 0)
 
 
 cdef inline int check_own_headers(Archive archive) except -1:

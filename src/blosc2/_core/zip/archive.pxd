@@ -17,7 +17,7 @@ cdef int check_member(Source source, int64_t data, const Member *member, object 
 
 
 cdef struct DecodedName:
-    int64_t offset           # of the record whose name is not UTF-8
+    int64_t offset           # of the record whose stored name does not count as it is
     const uint8_t *text     # the name in UTF-8
     uint16_t length
 
@@ -42,7 +42,7 @@ cdef class Archive:
     cdef object _copy
     cdef Pages _pages               # where that is, of a file on a server; its records are looked at by `open_at`
     cdef bint far
-    cdef DecodedName *_decoded      # names that are not UTF-8 in the file, in the order of the directory
+    cdef DecodedName *_decoded      # names that do not count as they are stored, in the order of the directory
     cdef Py_ssize_t _decoded_count
     cdef list _decoded_texts        # which they lie in
     cdef bint _trusting
@@ -53,7 +53,7 @@ cdef class Archive:
     cdef int load_directory(self) except -1
     cdef int _need_offsets(self) except -1
     cdef int _parse(self, int64_t count) except -1
-    cdef int _refuse_name(self, Member *member) except -1
+    cdef _refused(self, bytes name, int64_t offset)
     cdef int _decode(self, const int64_t *offsets, Py_ssize_t count) except -1
     cdef bytes _decoded_name(self, const Record *record, int64_t offset)
     cdef const DecodedName *decoded(self, int64_t offset) noexcept nogil

@@ -4,6 +4,8 @@ from typing import Self
 from blosc2._core.io.source import Source
 from blosc2._core.zip.catalog import Catalog
 
+def told_name(name: bytes, extra: bytes, flags: int, host: int = 3) -> bytes: ...
+
 class Archive:
     def __new__(cls, source: Source, trusting: bool = True) -> Self: ...
     @property

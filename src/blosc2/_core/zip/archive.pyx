@@ -23,10 +23,11 @@ from blosc2._core.io.source cimport Source
 from blosc2._core.io.steps cimport address_get, address_set, publish_once
 from blosc2._core.zip.catalog cimport Catalog, Pages, find_catalog
 from blosc2._core.zip.records cimport (
-    CENTRAL_LENGTH, COMMENT_COVERED, COMMENT_LENGTH, END64_LENGTH, END_LENGTH, FLAG_UTF8, LOCAL_LENGTH, LOCATOR_LENGTH,
-    MEMBER_COMPRESSED, MEMBER_ENCRYPTED, MEMBER_FOLDER, MEMBER_OTHER_DISK, MEMBER_OUTSIDE, MEMBER_SIZES_DIFFER,
-    MEMBER_ZIP64_SHORT, Member, Record, copy_known, flags_of, is_signature, is_utf8, last_end, open_record,
-    read_member, read_once, write_comment)
+    CENTRAL_LENGTH, COMMENT_COVERED, COMMENT_LENGTH, END64_LENGTH, END_LENGTH, FIELD_UNICODE_PATH, FLAG_UTF8, HOST_DARWIN,
+    HOST_DOS, HOST_UNIX, LOCAL_LENGTH, LOCATOR_LENGTH, MEMBER_COMPRESSED, MEMBER_ENCRYPTED, MEMBER_FOLDER,
+    MEMBER_OTHER_DISK, MEMBER_OUTSIDE, MEMBER_SIZES_DIFFER, MEMBER_ZIP64_SHORT, Member, Record, copy_known,
+    counts_as_stored, flags_of, is_signature, is_utf8, last_end, open_record, read_member, read_once, safe_name,
+    write_comment)
 
 from blosc2.exceptions import FormatError
 
@@ -50,6 +51,60 @@ cdef int check_member(Source source, int64_t data, const Member *member, object 
     if crc != member.crc:
         raise wrong_checksum(source.path, key, data)
     return 0
+
+
+# The names of members, which tools write in several ways.
+
+
+def told_name(bytes name not None, bytes extra not None, int flags, int host=HOST_UNIX):
+    """The name that the stored bytes of one stand for, in UTF-8.
+
+    A name that is not flagged as UTF-8 is the one in the extra field of Unicode paths, if that is for these bytes. Of
+    archives of Unix it is UTF-8 if it can be; else it is cp437. Where DOS made a name, backslashes are separators if it
+    has no others.
+
+    Parameters
+    ----------
+    name, extra : bytes
+        The name and the extra field, as they are stored.
+    flags, host : int
+        Flags of the member, and the system in "version made by", which local headers do not have.
+
+    Raises
+    ------
+    UnicodeDecodeError
+        The name is flagged as UTF-8 and is not.
+    """
+    cdef bytes told = name
+    if flags & FLAG_UTF8:
+        name.decode("utf-8")
+    elif extra and (path := _unicode_path(extra, name)) is not None:
+        told = path
+    elif not name.isascii() and not (
+            host in (HOST_UNIX, HOST_DARWIN) and is_utf8(<const uint8_t *> PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))):
+        told = name.decode("cp437").encode("utf-8")
+    if host == HOST_DOS and b"\\" in told and b"/" not in told:
+        told = told.replace(b"\\", b"/")
+    return told
+
+
+cdef bytes _unicode_path(bytes extra, bytes name):
+    """The name in an extra field, or None: of another version, not UTF-8, or for a name that was changed since."""
+    cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(extra)
+    cdef Py_ssize_t at = 0, left = PyBytes_GET_SIZE(extra), length
+    cdef bytes path
+    while left - at >= 4:
+        length = u16(p + at + 2)
+        if length > left - at - 4:
+            return None
+        if u16(p + at) == FIELD_UNICODE_PATH and length > 5 and p[at + 4] == 1 and u32(p + at + 5) == zip_checksum(
+                0, <const uint8_t *> PyBytes_AS_STRING(name), <size_t> PyBytes_GET_SIZE(name)):
+            path = extra[at + 9:at + 4 + length]
+            # Either both are names of folders or none: readers tell by the stored one.
+            if is_utf8(p + at + 9, length - 5) and path.endswith(b"/") == name.endswith(b"/"):
+                return path
+        at += 4 + length
+    return None
 
 
 cdef enum:
@@ -258,7 +313,7 @@ cdef class Archive:
                 # Not before all of it has proved to be a directory is a name in it anything to complain of.
                 if not read_member(&member, self.directory_offset, &ascii) and unsafe < 0:
                     unsafe = number
-                plain = plain and (ascii or member.flags & FLAG_UTF8 != 0 and is_utf8(member.name, member.name_length))
+                plain = plain and counts_as_stored(&member, ascii)
                 offsets[number] = at
                 at += member.record.length
         if at != self.directory_size:
@@ -270,7 +325,8 @@ cdef class Archive:
                 if not open_record(directory, self.directory_size, offsets[unsafe], &member.record):
                     raise self._changed()
                 read_member(&member, self.directory_offset, &ascii)
-                self._refuse_name(&member)
+                raise self._refused(
+                    member.name[:member.name_length], self.directory_offset + (member.record.start - self._directory))
             if not plain:
                 self._decode(offsets, count)
         except BaseException:
@@ -281,19 +337,18 @@ cdef class Archive:
         PyMem_Free(offsets)     # another thread was faster
         return 1
 
-    cdef int _refuse_name(self, Member *member) except -1:
-        raise FormatError(
-            f"the member name {bytes(member.name[:member.name_length])!r} is absolute, or has an empty, '.' or '..' "
-            "segment or a NUL; nothing of this archive is used",
-            path=self.source.path, offset=self.directory_offset + (member.record.start - self._directory),
-        )
+    cdef _refused(self, bytes name, int64_t offset):
+        """The error for a name that does not stay below its root."""
+        return FormatError(
+            f"the member name {name!r} is absolute, or has an empty, '.' or '..' segment or a NUL; nothing of this "
+            "archive is used", path=self.source.path, offset=offset)
 
     cdef _changed(self):
         """The error for a directory that another process changes, as it may a mapped one."""
         return FormatError("the directory changed while it was read", path=self.source.path, offset=self.directory_offset)
 
     cdef int _decode(self, const int64_t *offsets, Py_ssize_t count) except -1:
-        """Check the names beyond ASCII, and bring those in cp437 to UTF-8, in memory of our own."""
+        """Check the names, and keep those that stand for others, or are not flagged as UTF-8, in memory of our own."""
         cdef Record record
         cdef DecodedName *decoded
         cdef Py_ssize_t number, found
@@ -321,26 +376,29 @@ cdef class Archive:
         return 0
 
     cdef bytes _decoded_name(self, const Record *record, int64_t offset):
-        """The name of a record in UTF-8 where it is in cp437, None where it is in UTF-8 itself."""
+        """The name of a record in UTF-8; None where it is the one that is stored, and ASCII or flagged as UTF-8."""
         cdef bytes name = PyBytes_FromStringAndSize(<const char *> record.name, record.name_length)
-        if name.isascii():
+        cdef bytes extra = PyBytes_FromStringAndSize(<const char *> record.name + record.name_length, record.extra_length)
+        cdef bytes told
+        cdef uint16_t flags = flags_of(record)
+        cdef bint ascii
+        try:
+            told = told_name(name, extra, flags, record.start[5])
+        except UnicodeDecodeError:
+            raise FormatError(
+                f"the member name {name!r} is flagged as UTF-8 and is not", path=self.source.path,
+                offset=self.directory_offset + offset,
+            ) from None
+        if told == name and (flags & FLAG_UTF8 or name.isascii()):
             return None
-        if flags_of(record) & FLAG_UTF8:
-            try:
-                name.decode("utf-8")
-            except UnicodeDecodeError:
-                raise FormatError(
-                    f"the member name {name!r} is flagged as UTF-8 and is not", path=self.source.path,
-                    offset=self.directory_offset + offset,
-                ) from None
-            return None
-        name = name.decode("cp437").encode("utf-8")
-        if len(name) > 0xFFFF:
-            raise FormatError(f"the member name {name[:40]!r}... is too long", path=self.source.path)
-        return name
+        if len(told) > 0xFFFF:
+            raise FormatError(f"the member name {told[:40]!r}... is too long", path=self.source.path)
+        if not safe_name(<const uint8_t *> PyBytes_AS_STRING(told), <int> PyBytes_GET_SIZE(told), &ascii):
+            raise self._refused(told, self.directory_offset + offset)
+        return told
 
     cdef const DecodedName *decoded(self, int64_t offset) noexcept nogil:
-        """The name of a record that is not UTF-8 in the file; NULL for others."""
+        """The name of a record that `_decoded_name` gave one; NULL for others."""
         cdef Py_ssize_t low = 0, high = self._decoded_count, middle
         while low < high:
             middle = (low + high) // 2
@@ -364,6 +422,8 @@ cdef class Archive:
             decoded = self.decoded(offset)
             if decoded != NULL:
                 member.name, member.name_length = decoded.text, decoded.length
+                if member.name[member.name_length - 1] == 0x2F:
+                    member.problem = MEMBER_FOLDER
                 return True
         return ascii or member.flags & FLAG_UTF8 != 0
 

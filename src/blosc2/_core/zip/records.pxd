@@ -24,6 +24,12 @@ cdef enum:
     # The flag that says that local headers do not tell names and sizes.
     FLAG_MASKED = 0x2000
     RECORD_SIGNATURE = 0x02014B50
+    # On which systems records were made. Info-ZIP and tools of macOS leave names of Unix in UTF-8, without the flag.
+    HOST_DOS = 0
+    HOST_UNIX = 3
+    HOST_DARWIN = 19
+    # The extra field that has the name in UTF-8, and the CRC-32 of the one that is stored.
+    FIELD_UNICODE_PATH = 0x7075
 
 # Why a member cannot be read in place. The directory tells it; it is raised when the member is first used, so that
 # one irregular member does not hide the others.
@@ -49,7 +55,7 @@ cdef struct Record:
 
 cdef struct Member:
     Record record
-    const uint8_t *name     # UTF-8; that of the record unless that is cp437
+    const uint8_t *name     # UTF-8; that of the record unless that stands for another one
     uint16_t name_length
     uint16_t problem
     uint16_t flags
@@ -140,6 +146,33 @@ cdef inline bint is_utf8(const uint8_t *p, Py_ssize_t length) noexcept nogil:
                 return False
         p += more + 1
     return True
+
+
+cdef inline bint has_field(const uint8_t *extra, int64_t length, uint16_t kind) noexcept nogil:
+    """Whether an extra field has a part of some kind, which lies inside of it."""
+    cdef const uint8_t *stop = extra + length
+    cdef uint64_t head
+    while stop - extra >= 4:
+        # Its kind and its length, as in `take_zip64`.
+        head = read_once(extra - 4) >> 32
+        extra += 4
+        if <int64_t> (head >> 16) > stop - extra:
+            return False
+        if head & 0xFFFF == kind:
+            return True
+        extra += head >> 16
+    return False
+
+
+cdef inline bint counts_as_stored(const Member *member, bint ascii) noexcept nogil:
+    """Whether a name, which is ASCII or not, surely stands for itself; `told_name` looks closer at others."""
+    cdef const Record *record = &member.record
+    if not ascii and not (member.flags & FLAG_UTF8 and is_utf8(record.name, record.name_length)):
+        return False
+    if record.start[5] == HOST_DOS and memchr(record.name, 0x5C, record.name_length) != NULL:
+        return False
+    return member.flags & FLAG_UTF8 != 0 or record.extra_length == 0 or not has_field(
+        record.name + record.name_length, record.extra_length, FIELD_UNICODE_PATH)
 
 
 cdef inline bint take_zip64(const uint8_t *extra, int64_t length, uint64_t *size, uint64_t *csize, uint64_t *header) noexcept nogil:
