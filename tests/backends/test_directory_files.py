@@ -61,7 +61,10 @@ def test_what_an_append_left_behind_a_leaf(count: int, source: str | None, tmp_p
 
 
 def test_replacing_a_leaf_asks_little_about_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a leaf that is listed it is known that it is there; each question is a call of the system."""
+    """Of a leaf that is listed it is known that it is there; each question is a call of the system.
+
+    Two are for the owner and the permissions that a leaf keeps.
+    """
     with blosc2.TreeStore(str(tmp_path / "s.b2d"), mode="w") as store:
         for n in range(600):
             store[f"/g{n % 10}/k{n}"] = np.arange(100)
@@ -76,7 +79,7 @@ def test_replacing_a_leaf_asks_little_about_files(tmp_path: Path, monkeypatch: p
         monkeypatch.setattr(os, name, ask)
     with blosc2.TreeStore(str(tmp_path / "s.b2d"), mode="a") as store:
         store.update({f"/g{n % 10}/k{n}": np.arange(100) + n for n in range(600)})
-    assert asked[0] <= 6 * 600
+    assert asked[0] <= 8 * 600
     monkeypatch.undo()
     with blosc2.open(tmp_path / "s.b2d") as store:
         assert all(store[f"/g{n % 10}/k{n}"][0] == n for n in range(600))

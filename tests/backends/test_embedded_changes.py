@@ -236,6 +236,7 @@ def test_writing_anew_may_fail(after: bool, tmp_path: Path, monkeypatch: pytest.
     old_values = filled(path)
     for name in ("fsync", "replace", "chmod"):
         for n in range(2 if name == "fsync" else 1):
+            path.chmod(0o600)  # which the new file gets, too
             store = blosc2.EmbedStore(path)
             put_large(store)
             expected = {key: leaf[()].tolist() for key, leaf in store.items()}

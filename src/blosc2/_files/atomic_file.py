@@ -123,8 +123,6 @@ class NewFile(Block):
                 lock.take(self.file.fileno())
             self.file.close()
             if self._replace:
-                if os.path.exists(self.path):
-                    self._owner.chmod(self._temporary, os.stat(self.path).st_mode & 0o7777)
                 _replace(self._temporary, self.path, self._owner)
             else:
                 publish_new(self._temporary, self.path, self._owner)
@@ -252,7 +250,7 @@ class FileMoves:
     def put(self, new: str, path: str, *, taken: bool) -> None:
         """Rename a file. `taken` says that another file has the name."""
         self._done.append((new, path, self._keep(path) if taken else ""))
-        self._owner.replace(new, path)
+        self._owner.replace(new, path, keeps_access=taken)
 
     def remove(self, path: str) -> None:
         """Remove a file."""
@@ -293,7 +291,7 @@ class FileMoves:
                 try:
                     if old:
                         self._owner.makedirs(os.path.dirname(path))
-                        self._owner.replace(old, path)
+                        self._owner.replace(old, path, keeps_access=False)
                     elif old == "":
                         self._owner.unlink(path)
                     else:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from contextlib import suppress
 from io import FileIO
 from typing import Any, BinaryIO, Self, cast
@@ -63,9 +64,11 @@ class Owner:
         return os.open(path, flags | os.O_CREAT, 0o666)
 
     # ------------------------------------------------------------------ names
-    def replace(self, old: str, new: str) -> None:
-        """Rename a file, replacing what has the name."""
+    def replace(self, old: str, new: str, *, keeps_access: bool = True) -> None:
+        """Rename a file, replacing what has the name, whose owner, group and permissions it gets unless told not to."""
         self.check(new)
+        if keeps_access:
+            self.keep_access(old, new)
         try:
             os.replace(old, new)
         except OSError as error:
@@ -78,6 +81,27 @@ class Owner:
             os.rename(old, new)
         except OSError as error:
             raise _explained(error, new) from None
+
+    def keep_access(self, new: str, path: str) -> None:
+        """Give a new file or folder the owner, group and permissions of the one that it will replace at a path.
+
+        What the system does not allow stays as it is. So does a file with more names than one, which is not new.
+        """
+        self.check(path)
+        try:
+            before = os.lstat(path)
+        except OSError:
+            return
+        now = os.lstat(new)
+        kind = stat.S_IFMT(before.st_mode)
+        is_new = kind == stat.S_IFDIR or (kind == stat.S_IFREG and now.st_nlink == 1)
+        if kind != stat.S_IFMT(now.st_mode) or not is_new:
+            return
+        mode = stat.S_IMODE(before.st_mode)
+        if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
+            _give(new, now, before)
+        elif mode != stat.S_IMODE(now.st_mode):
+            self.chmod(new, mode)
 
     def link(self, old: str, new: str) -> None:
         """Give a file another name."""
@@ -172,6 +196,25 @@ def refusal(path: str | None, pid: int) -> StoreLockedError:
         "open it here with mode='r'",
         path=path,
     )
+
+
+def _give(path: str, now: os.stat_result, before: os.stat_result) -> None:
+    """Give a new file the permissions of another, its owner and group, or at least its group."""
+    mode = stat.S_IMODE(before.st_mode)
+    # Not by its name: where others may write to the folder, that may lead to another file by now.
+    with Descriptor(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)) as opened:
+        if not os.path.samestat(os.fstat(opened.fileno()), now):
+            return
+        os.fchmod(opened.fileno(), mode & 0o1777)  # nothing runs as another owner or group than it did
+        try:
+            os.fchown(opened.fileno(), before.st_uid, before.st_gid)
+        except OSError:
+            with suppress(OSError):
+                os.fchown(opened.fileno(), -1, before.st_gid)
+            return
+        if mode & ~0o1777:
+            with suppress(OSError):
+                os.fchmod(opened.fileno(), mode)
 
 
 def _explained(error: OSError, path: str) -> OSError:

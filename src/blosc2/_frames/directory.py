@@ -524,6 +524,7 @@ def _take_name(temporary: str, path: str, owner: Owner, *, replace: bool) -> Non
     if not replace:
         raise ExistingFileError(errno.EEXIST, "a file of this name appeared meanwhile", path)
     aside = f"{temporary}.old"
+    owner.keep_access(temporary, path)
     owner.rename(path, aside)
     try:
         owner.rename(temporary, path)

@@ -97,6 +97,7 @@ def put_in_place(partial: str, path: str, *, overwrite: bool) -> None:
         aside = f"{path}.replaced-{os.urandom(4).hex()}"
         is_there = os.path.lexists(path)
         if is_there:
+            owner.keep_access(partial, path)
             owner.rename(path, aside)
         try:
             owner.rename(partial, path)

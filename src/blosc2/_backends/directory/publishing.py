@@ -90,6 +90,7 @@ def _take_over(backend: DirectoryBackend, tree: str) -> None:
     elif os.path.isdir(backend.root):
         backend.owner.rmdir(backend.root)
     try:
+        backend.owner.keep_access(tree, backend.root)
         backend.owner.rename(tree, backend.root)
     except BaseException as error:
         if lock is not None:
