@@ -183,6 +183,17 @@ def test_what_is_no_array(tmp_path: Path) -> None:
     assert found.names.values.tolist() == ["a", "bcd", ""]
 
 
+@pytest.mark.parametrize("path", [".b2d"], indirect=True)
+def test_files_of_macos_are_no_variables(path: str) -> None:
+    """Where a directory was on a disk of another system, macOS leaves one beside each file."""
+    for name in ("._temperature.b2nd", "raw/._counts.b2nd"):
+        Path(path, name).write_bytes(b"\0\5\x16\7\0\2\0\0Mac OS X")
+    with xarray.open_dataset(path, engine=Engine) as found:
+        assert set(found.variables) == {"temperature", "time", "x"}
+    with xarray.open_datatree(path, engine=Engine) as tree:
+        assert set(tree["raw"].data_vars) == {"counts"}
+
+
 def test_paths_that_are_guessed() -> None:
     engine = Engine()
     assert all(engine.guess_can_open(f"a{suffix}") for suffix in (*KINDS, ".b2nd", ".b2d/"))

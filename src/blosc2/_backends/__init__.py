@@ -34,8 +34,8 @@ else:
         "embedded_map": "MAP REGISTRY Embedded STORE_KINDS chunks_of_value joined_value open_embedded read_embedded",
         "key_rules": "KEY_RULES MAX_SEGMENTS canonical_key is_own is_path is_safe new_key plain_key suffixed_folders",
         "layout": (
-            "EMBED FRAME_MAGIC LEAF_SUFFIXES LOCK NOT_REPLACED RESERVED ByteRange NewFrame NewVersion Renamed "
-            "filed_as missing shared_lock_path suffix_of suffix_of_frame taken"
+            "APPLE_DOUBLE EMBED FRAME_MAGIC LEAF_SUFFIXES LOCK NOT_REPLACED RESERVED ByteRange NewFrame NewVersion "
+            "Renamed filed_as may_be_attributes missing shared_lock_path suffix_of suffix_of_frame taken"
         ),
         "protocol": "Backend",
         "publish_pace": "MAP_BYTES Pace",

@@ -81,6 +81,14 @@ LEAF_SUFFIXES: Final[tuple[str, ...]] = (".b2nd", ".b2f", ".b2b")
 _KINDS: Final = {".b2nd": "NDArray", ".b2f": "SChunk", ".b2b": "BatchArray"}
 #: What a frame begins with.
 FRAME_MAGIC = b"\x9e\xa8b2frame\0"
+#: What an AppleDouble file begins with. On disks and in archives of others, macOS keeps attributes of "x" in such a
+#: "._x": it is no leaf, whatever its suffix. Leaves may be called so, too.
+APPLE_DOUBLE: Final = b"\0\5\x16\7"
+
+
+def may_be_attributes(name: str) -> bool:
+    """Whether a file of this path or name, or of this key, may be an AppleDouble file."""
+    return name.startswith("._", name.rfind("/") + 1)
 
 
 class NewVersion(NamedTuple):

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from blosc2 import _integrity
-from blosc2._backends import EMBED, FRAME_MAGIC
+from blosc2._backends import APPLE_DOUBLE, EMBED, FRAME_MAGIC, may_be_attributes
 from blosc2._core.allocation import allowed, too_much
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_checksums import check_chunk as check_stored_chunk
@@ -256,6 +256,11 @@ def size_of(path: str) -> int:
 def is_frame_at(source: Source, offset: int, length: int) -> bool:
     """Whether so many bytes begin like a frame."""
     return length >= len(FRAME_MAGIC) and source.read(offset, len(FRAME_MAGIC)) == FRAME_MAGIC
+
+
+def holds_attributes(source: Source, offset: int, name: str) -> bool:
+    """Whether a file or member of this name is an AppleDouble file of macOS, and no leaf."""
+    return may_be_attributes(name) and source.read(offset, min(4, source.size - offset)) == APPLE_DOUBLE
 
 
 def open_regular(path: str) -> Source:

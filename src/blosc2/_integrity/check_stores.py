@@ -41,6 +41,7 @@ from blosc2._frames import parse_dtype, unpack
 from blosc2._integrity.check_frames import (
     check_byte_range,
     check_whole_file,
+    holds_attributes,
     is_frame_at,
     open_regular,
     opened,
@@ -155,6 +156,7 @@ def _is_size(value: object) -> bool:
 
 
 _TEMPORARY: Final = ".tmp"
+_ATTRIBUTES: Final = "attributes of another file, which macOS leaves; it is no leaf, and may be deleted"
 _WENT: Final = "it went while the store was checked: a writer is at work, so check it again"
 
 
@@ -233,6 +235,9 @@ def _check_file(root: str, name: str, found: Findings) -> str | None:
         return None
     if suffix == _TEMPORARY:
         found.note("a temporary file of a writer that was interrupted; it may be deleted", path=path)
+    if holds_attributes(source, 0, name):
+        found.note(_ATTRIBUTES, path=path)
+        return None
     if suffix not in LEAF_SUFFIXES:
         if not whole:
             return None
@@ -776,7 +781,10 @@ def crc32_of(source: Source, offset: int, length: int) -> int:
 
 
 def _check_content(source: Source, member: Member, offset: int, length: int, found: Findings) -> None:
-    if member.key is not None:
+    if holds_attributes(source, offset, member.name):
+        found.note(f"the member {member.name!r} holds {_ATTRIBUTES}", offset=offset)
+        found.advance(length)
+    elif member.key is not None:
         check_byte_range(source, offset, length, found, member.key)
     elif member.name in (EMBED, LOCK) or member.name.startswith(RESERVED):
         found.advance(length)

@@ -77,6 +77,7 @@ from blosc2._integrity.check_frames import (
     check_chunk,
     check_frame,
     check_packed,
+    holds_attributes,
     is_frame_at,
     is_whole_frame,
     kind_of_path,
@@ -971,6 +972,8 @@ def _key_of(name: str) -> str:
 
 def _is_leaf(source: Source, name: str, one: Found | None) -> bool:
     """Whether a member is a leaf, or should be, or has the embedded values."""
+    if one is not None and holds_attributes(source, one.data, name):
+        return False
     if name == EMBED or member_key(name) is not None:
         return True
     return one is not None and one.size >= 112 and is_frame_at(source, one.data, one.size)
@@ -1182,6 +1185,8 @@ def _recover_file(root: str, name: str, lost: Findings, fill: Any) -> ByteRange 
     try:
         key.encode()
         source = open_regular(path)
+        if holds_attributes(source, 0, name):
+            return None
         if not name.endswith(LEAF_SUFFIXES) and not is_frame_at(source, 0, source.size):
             return None
         kept = recover_frame(source, 0, -1, lost, key, fill)

@@ -14,12 +14,14 @@ from typing import BinaryIO, Final, cast
 
 from blosc2._backends.key_rules import is_path, is_text
 from blosc2._backends.layout import (
+    APPLE_DOUBLE,
     EMBED,
     FRAME_MAGIC,
     LEAF_SUFFIXES,
     LOCK,
     RESERVED,
     ByteRange,
+    may_be_attributes,
     missing,
     open_source,
     pieces,
@@ -174,7 +176,9 @@ class Folder:
                     continue
                 stem, suffix = os.path.splitext(name)
                 rank = LEAF_SUFFIXES.index(suffix) if suffix in LEAF_SUFFIXES else -1
-                if rank < 0 and not _begins_like_frame(entry.path):
+                if rank < 0 and not _begins_with(entry.path, FRAME_MAGIC):
+                    continue
+                if may_be_attributes(name) and _begins_with(entry.path, APPLE_DOUBLE):
                     continue
                 key = base + stem
                 if not key.isascii():
@@ -214,7 +218,7 @@ def first_unusual(root: str) -> dict[str, str]:
                     if not entry.is_file():
                         continue
                     left -= _OPENED
-                    if not _begins_like_frame(entry.path):
+                    if not _begins_with(entry.path, FRAME_MAGIC):
                         continue
                     found[base + os.path.splitext(name)[0]] = f"{base[1:]}{name}"
     return found
@@ -262,9 +266,9 @@ def _time_of(folder: str) -> int:
         return _GONE
 
 
-def _begins_like_frame(path: str) -> bool:
+def _begins_with(path: str, magic: bytes) -> bool:
     with suppress(FileNotFoundError), open(path, "rb", buffering=0) as file:
-        return file.read(len(FRAME_MAGIC)) == FRAME_MAGIC
+        return file.read(len(magic)) == magic
     return False
 
 
@@ -457,7 +461,7 @@ class LeafFiles:
         if not is_path(key) or key.startswith(_RESERVED):
             return None
         stem = self._root + key
-        for suffix in LEAF_SUFFIXES:
+        for suffix in self._suffixes(key):
             byte_range = self.open(stem + suffix)
             if byte_range is not None:
                 return byte_range
@@ -506,7 +510,7 @@ class LeafFiles:
         if not is_path(key) or key.startswith(_RESERVED):
             return None
         stem = self._root + key
-        for suffix in LEAF_SUFFIXES:
+        for suffix in self._suffixes(key):
             if os.path.isfile(stem + suffix):
                 return stem + suffix
         return self._unknown_suffix(key)
@@ -516,13 +520,23 @@ class LeafFiles:
 
         `known` is a file that certainly exists.
         """
-        for suffix in LEAF_SUFFIXES:
+        for suffix in self._suffixes(key):
             path = self._root + key + suffix
             if path == known or os.path.isfile(path):
                 yield path
         other = self._unknown_suffix(key)
         if other is not None:
             yield other
+
+    def _suffixes(self, key: str) -> tuple[str, ...]:
+        """Suffixes of files that may be the leaf of a key: all but those of AppleDouble files."""
+        if not may_be_attributes(key):
+            return LEAF_SUFFIXES
+        stem = self._root + key
+        return tuple(
+            suffix for suffix in LEAF_SUFFIXES
+            if not (os.path.isfile(stem + suffix) and _begins_with(stem + suffix, APPLE_DOUBLE))
+        )  # fmt: skip
 
     def all(self) -> list[str]:
         if not os.path.isdir(self._root):

@@ -101,6 +101,26 @@ cdef inline bint holds_frame(Archive archive, Member *member, bytes block, const
     return False
 
 
+cdef inline bint may_be_attributes(const uint8_t *name, Py_ssize_t length) noexcept nogil:
+    """Whether the last segment of a name begins like those of AppleDouble files, which hold attributes of others for macOS."""
+    cdef Py_ssize_t start = length
+    if plain_key(name, <size_t> length):    # as most are, and no segment of it begins with a dot
+        return False
+    while start > 0 and name[start - 1] != 0x2F:
+        start -= 1
+    return length - start >= 2 and name[start] == 0x2E and name[start + 1] == 0x5F
+
+
+cdef inline bint holds_attributes(Archive archive, Member *member, bytes block, const OwnHeader *own) except -1:
+    """Whether a member's data are those of an AppleDouble file; `holds_frame` has the parameters."""
+    cdef int64_t start = own.data - member.header
+    if member.size < 4 or own.data > archive.directory_offset - 4:
+        return False
+    if start + 4 > PyBytes_GET_SIZE(block):
+        block, start = archive.source.read(own.data, 4), 0
+    return block[start:start + 4] == b"\0\5\x16\7"
+
+
 cdef inline bint is_doubtful(const Member *member) noexcept nogil:
     """Whether a stored name stands for another one, and would be UTF-8, too: what tells that may be damaged."""
     return member.name != member.record.name and is_utf8(member.record.name, member.record.name_length) and (
@@ -340,7 +360,8 @@ cdef inline bint is_leaf(KeyTable table, Member *member) except -1:
     if member.name[member.name_length - 1] == 0x2F or table._skips(member.name, member.name_length):
         return False
     if table._suffix(member.name + stem, member.name_length - stem) != UNKNOWN_SUFFIX:
-        return True
+        return not may_be_attributes(member.name, stem) or not holds_attributes(
+            table.archive, member, read_own_header(table.archive, member, &own), &own)
     return holds_frame(table.archive, member, read_own_header(table.archive, member, &own), &own)
 
 
@@ -639,7 +660,8 @@ cdef class KeyTable:
                         continue
                     stem = stem_length(record.name, record.name_length)
                     irregular = skips or is_packed(&record) or self._suffix(
-                        record.name + stem, record.name_length - stem) == UNKNOWN_SUFFIX
+                        record.name + stem, record.name_length - stem) == UNKNOWN_SUFFIX or may_be_attributes(
+                        record.name, stem)
                     if irregular:
                         break
                     names[taken], stems[taken], entries[taken] = record.name, stem, Entry(offset)
@@ -675,13 +697,17 @@ cdef class KeyTable:
         stem = stem_length(member.name, member.name_length)
         known = self._suffix(member.name + stem, member.name_length - stem) != UNKNOWN_SUFFIX
         skips, packed = self._skips(member.name, member.name_length), is_packed(&member.record)
-        if skips or packed or not known or is_doubtful(&member):
+        attributes = may_be_attributes(member.name, stem)
+        if skips or packed or attributes or not known or is_doubtful(&member):
             block = read_own_header(self.archive, &member, &own)
         if skips:
             return 0
         if packed and own.method:
-            if known:
+            # What cannot be looked at is told by the folder that macOS puts such files into.
+            if known and not (attributes and member.name[:member.name_length].startswith(b"__MACOSX/")):
                 self.packed.setdefault(text_of(member.name, stem), []).append(offset)
+            return 0
+        if attributes and holds_attributes(self.archive, &member, block, &own):
             return 0
         if not known:
             if not holds_frame(self.archive, &member, block, &own):
