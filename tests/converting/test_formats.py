@@ -316,17 +316,6 @@ def test_keys_that_no_store_can_have(tmp_path: Path, suffix: str) -> None:
     assert all(line.isprintable() for line in str(report).splitlines())
 
 
-def test_a_source_that_breaks_in_the_middle(tmp_path: Path) -> None:
-    np.savez(tmp_path / "a.npz", x=np.arange(3), y=np.random.default_rng(0).random(100_000))
-    data = bytearray((tmp_path / "a.npz").read_bytes())
-    data[300_000] ^= 255
-    (tmp_path / "a.npz").write_bytes(data)
-    for name in ("a.b2z", "a.b2e", "b.npz"):
-        with pytest.raises(zipfile.BadZipFile, match="CRC"):
-            blosc2.convert(tmp_path / "a.npz", tmp_path / name, resume=False)
-    assert os.listdir(tmp_path) == ["a.npz"]
-
-
 def test_a_value_that_comes_back_wrong_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from blosc2._tools.converting import stores
 

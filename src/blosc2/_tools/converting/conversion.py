@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import itertools
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from blosc2._files import Progress
 from blosc2._frames import AnyChunk
 from blosc2._options import lacking
 from blosc2._tools.stores import equal_items, partial_name, put_in_place, remove, same_value
-from blosc2.exceptions import ConversionError, legible
+from blosc2.exceptions import ConversionError, FormatError, StaleHandleError, legible
 from blosc2.ndarray import NDArray
 
 # Bytes of a box, unless a single chunk has more; rows of chunks may be so much larger where items must come in order.
@@ -232,6 +233,85 @@ class Source:
         """Let the files go."""
 
 
+# ------------------------------------------------------------------ damaged sources
+class UnreadableError(ConversionError):
+    """An array that its source cannot give to its end: nothing of it may stay in the target."""
+
+    def __init__(self, key: str, why: str) -> None:
+        super().__init__(f"{key}: {why}")
+        self.key, self.why = key, why
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.key, self.why)
+
+
+# The machine or the way to the file failed: no fault of the item, and a later run may go on.
+_OF_THE_MACHINE = (
+    errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ENODEV, errno.ESTALE,
+    errno.ENOTCONN, errno.ETIMEDOUT,
+)  # fmt: skip
+
+
+def why_unreadable(error: Exception) -> str:
+    """In one line, why a library cannot read an item. What is no fault of the item is raised."""
+    if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
+        raise error
+    text = " ".join(legible(error).split())
+    says_it = text and isinstance(error, (OSError, ValueError, RuntimeError))
+    return f"it cannot be read: {text if says_it else f'{type(error).__name__} {text}'.strip()}"
+
+
+Result = TypeVar("Result")
+
+
+def alone(key: str, items: Generator[Item, None, Result]) -> Generator[Item, None, Result | None]:
+    """The items of one place in a source. If its library fails there, the place is listed, and others can follow."""
+    try:
+        return (yield from items)
+    except Exception as error:  # noqa: BLE001 - libraries raise anything for damaged bytes
+        yield LeftOut(key, WHOLE, why_unreadable(error))
+        return None
+
+
+def _guarded(item: ArrayItem) -> ArrayItem:
+    """An item whose errors can be told from those of the target."""
+
+    def read(box: Box) -> Items:
+        try:
+            return item.read(box)
+        except Exception as error:
+            raise UnreadableError(item.key, why_unreadable(error)) from error
+
+    def chunks(plan: ArrayPlan) -> Iterator[AnyChunk]:
+        try:
+            if item.taken is not None:
+                yield from item.taken.chunks(plan)
+        except Exception as error:
+            raise UnreadableError(item.key, why_unreadable(error)) from error
+
+    return replace(item, read=read, taken=item.taken and item.taken._replace(chunks=chunks))
+
+
+class _Kept(Source):
+    """A source without the arrays and lists that are left out as a whole, and without second ones of a name."""
+
+    def __init__(self, source: Source, left_out: list[LeftOut]) -> None:
+        self._source, self._lost = source, {each.key for each in left_out if each.what == WHOLE}
+
+    def items(self) -> Iterator[Item]:
+        seen = set(self._lost)
+        for item in self._source.items():
+            if isinstance(item, GroupItem) or _shown(item.key) not in seen:
+                yield item
+            if isinstance(item, (ArrayItem, ObjectItem)):
+                seen.add(_shown(item.key))
+
+
+def _shown(key: str) -> str:
+    """A key as it is listed: names of files need not be text."""
+    return key.encode(errors="backslashreplace").decode()
+
+
 # ------------------------------------------------------------------ formats
 class Format(NamedTuple):
     """A file format.
@@ -354,6 +434,10 @@ class Target:
 
     def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
         raise NotImplementedError
+
+    def take_back(self, key: str) -> bool:  # noqa: ARG002 - of all targets
+        """Remove what is there of an array that the source could not give to its end. False where that cannot be."""
+        return False
 
     def finish(self) -> None:
         """All items are there: close the file."""
@@ -505,19 +589,21 @@ def convert(
             raise ConversionError(f"{target}: one of source and target lies in the other; name a target elsewhere")
     if os.path.lexists(target) and not overwrite:
         raise FileExistsError(f"{legible(target)} exists; overwrite=True replaces it; {_TO_ADD}")
-    report, seen = ConversionReport(source, target), set[str]()
+    report, seen, damaged = ConversionReport(source, target), set[str](), list[LeftOut]()
     with closing(_opened(source, source_format)) as opened:
         made = new_target(target, target_format, source=source, chunks=chunks, cparams=cparams, resume=resume)
         key = ""
         try:
             for item in opened.items():
                 key = item.key
-                _take(item, made, report, seen, progress)
+                damaged += _take(item, made, report, seen, progress)
             key = ""
+            if damaged and not report.arrays + report.objects:
+                raise ConversionError(f"{source} is damaged, nothing of it can be read: {damaged[0]}")
             made.finish()
             if verify:
                 name = format_of(target, target_format).name
-                _verify(opened, made, name, report.left_out)
+                _verify(_Kept(opened, report.left_out), made, name, report.left_out)
                 report.verified = True
             made.seal()
             put_in_place(made.partial, target, overwrite=overwrite)
@@ -545,35 +631,49 @@ def _note(error: BaseException, path: str, what: str) -> None:
         error.add_note(legible(what))
 
 
-def _take(item: Item, made: Target, report: ConversionReport, seen: set[str], progress: Progress | None) -> None:
-    """Write one item, unless an interrupted run has, and count it."""
-    shown = item.key.encode(errors="backslashreplace").decode()  # names of files need not be text
+def _take(
+    item: Item, made: Target, report: ConversionReport, seen: set[str], progress: Progress | None
+) -> list[LeftOut]:
+    """Write one item, unless an interrupted run has, and count it. Gives what is left out because it is damaged."""
+    shown = _shown(item.key)
     if isinstance(item, LeftOut):
         report.left_out.append(item._replace(key=shown))
-        return
+        return []
     if shown != item.key:
         report.left_out.append(LeftOut(shown, WHOLE, "its name is no text in UTF-8: rename it"))
-        return
+        return []
     if not isinstance(item, GroupItem):
         if item.key in seen:
             report.left_out.append(LeftOut(item.key, "a second item of this name", "the first one is kept"))
-            return
+            return []
         seen.add(item.key)
     found: list[LeftOut] = []
     if made.has(item.key) and not isinstance(item, GroupItem):
         report.resumed += 1
         found = [each for each in made.left_out if each.key == item.key]
     else:
-        found = list(made.add(_counted(item, report, progress) if isinstance(item, ArrayItem) else item))
+        try:
+            found = list(made.add(_counted(_guarded(item), report, progress) if isinstance(item, ArrayItem) else item))
+        except (UnreadableError, FormatError) as error:
+            is_damaged = isinstance(error, UnreadableError) or (
+                isinstance(item, ArrayItem) and item.array is not None and not isinstance(error, StaleHandleError)
+            )
+            if not is_damaged or not made.take_back(item.key):
+                raise
+            why = error.why if isinstance(error, UnreadableError) else why_unreadable(error)
+            damaged = LeftOut(item.key, WHOLE, why)
+            report.left_out.append(damaged)
+            return [damaged]
     report.left_out += found
     if any(each.what == WHOLE for each in found):
-        return
+        return []
     report.objects += isinstance(item, ObjectItem)
     if isinstance(item, ArrayItem):
         report.arrays += 1
         report.nbytes += item.nbytes
         if progress is not None:
             progress(report.nbytes, report.nbytes)
+    return []
 
 
 def _counted(item: ArrayItem, report: ConversionReport, progress: Progress | None) -> ArrayItem:

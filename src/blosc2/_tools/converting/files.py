@@ -6,6 +6,7 @@ import ast
 import io
 import json
 import logging
+import lzma
 import math
 import os
 import struct
@@ -13,10 +14,12 @@ import tarfile
 import tempfile
 import threading
 import zipfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from tarfile import InvalidHeaderError, TruncatedHeaderError  # type: ignore[attr-defined]
+from typing import Any, Self
 
 import numpy as np
 
@@ -32,8 +35,10 @@ from blosc2._tools.converting.conversion import (
     ObjectItem,
     Source,
     Target,
+    alone,
     boxes_of,
     bytes_of,
+    why_unreadable,
 )
 from blosc2.exceptions import ConversionError
 
@@ -65,16 +70,15 @@ class _Npz(Source):
     def items(self) -> Iterator[Item]:
         for name in sorted(self._archive.namelist()):
             key = "/" + name.removesuffix(".npy").strip("/")
-            with self._archive.open(name) as member:
-                try:
-                    shape, fortran, dtype = read_header(member)
-                except ValueError as error:
-                    yield LeftOut(key, WHOLE, str(error))
-                    continue
-            if dtype.hasobject:
-                yield LeftOut(key, WHOLE, "its items are pickled Python objects")
-            else:
-                yield ArrayItem(key, shape, dtype, _Member(self._archive, name, shape, dtype, fortran=fortran).read)
+            yield from alone(key, self._array(key, name))
+
+    def _array(self, key: str, name: str) -> Generator[Item, None, None]:
+        with self._archive.open(name) as member:
+            shape, fortran, dtype = read_header(member)
+        if dtype.hasobject:
+            yield LeftOut(key, WHOLE, "its items are pickled Python objects")
+        else:
+            yield ArrayItem(key, shape, dtype, _Member(self._archive, name, shape, dtype, fortran=fortran).read)
 
     def close(self) -> None:
         self._archive.close()
@@ -183,6 +187,15 @@ class NewNpz(Target):
             if 0 not in item.shape:
                 for box in boxes_of(item, in_order=True):
                     member.write(bytes_of(item.read(box)))
+
+    def take_back(self, key: str) -> bool:
+        """Remove the last member: the next one, or the directory, is written in its place."""
+        member = self._archive.NameToInfo.pop(f"{key.strip('/')}.npy", None)
+        if member is not None:
+            self._archive.filelist.remove(member)
+            self._archive.start_dir = member.header_offset
+            self._file.file.truncate(member.header_offset)
+        return True
 
     def finish(self) -> None:
         self._archive.close()
@@ -477,17 +490,23 @@ class _Lmdb(Source):
 
     def items(self) -> Iterator[Item]:
         yield GroupItem("/", {})
-        with self._environment.begin() as transaction:
-            for name, value in transaction.cursor():
-                try:
-                    key = "/" + bytes(name).decode().strip("/")
-                except UnicodeDecodeError:
-                    yield LeftOut(f"/{bytes(name).hex()}", WHOLE, "its key is no text in UTF-8")
-                    continue
-                if len(value) == _DATABASE_RECORD and self._is_database(bytes(name), transaction):
-                    yield LeftOut(key, WHOLE, "it is a database with a name of its own")
-                else:
-                    yield _bytes_item(key, bytes(value))
+        try:
+            with self._environment.begin() as transaction:
+                yield from self._records(transaction)
+        except self._error as error:  # a damaged page
+            yield LeftOut("/", "the records that follow", why_unreadable(error))
+
+    def _records(self, transaction: Any) -> Iterator[Item]:
+        for name, value in transaction.cursor():
+            try:
+                key = "/" + bytes(name).decode().strip("/")
+            except UnicodeDecodeError:
+                yield LeftOut(f"/{bytes(name).hex()}", WHOLE, "its key is no text in UTF-8")
+                continue
+            if len(value) == _DATABASE_RECORD and self._is_database(bytes(name), transaction):
+                yield LeftOut(key, WHOLE, "it is a database with a name of its own")
+            else:
+                yield _bytes_item(key, bytes(value))
 
     def _is_database(self, name: bytes, transaction: Any) -> bool:
         try:
@@ -503,20 +522,42 @@ class _Tar(Source):
 
     def items(self) -> Iterator[Item]:
         yield GroupItem("/", {})
+        with tarfile.open(self._path, "r:*", tarinfo=_Header) as archive:
+            try:
+                yield from self._members(archive)
+            except (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+                yield LeftOut("/", "the members that follow", why_unreadable(error))
+
+    def _members(self, archive: Any) -> Iterator[Item]:
         seen: set[str] = set()
-        with tarfile.open(self._path, "r:*") as archive:
-            for member in archive:
-                key = "/" + member.name.removeprefix("./").strip("/")
-                if member.isdir():
-                    continue
-                file = archive.extractfile(member) if member.isfile() else None
-                if file is None:
-                    yield LeftOut(key, WHOLE, "it is a link or a device, and no file")
-                elif key in seen:
-                    yield LeftOut(key, "a second member of this name", "the first one is kept")
-                else:
-                    seen.add(key)
-                    yield _bytes_item(key, file.read())
+        for member in archive:
+            key = "/" + member.name.removeprefix("./").strip("/")
+            if member.isdir():
+                continue
+            if not member.isfile():
+                yield LeftOut(key, WHOLE, "it is a link or a device, and no file")
+            elif member.issparse():
+                yield LeftOut(key, WHOLE, "it is a sparse file, which may claim any size: unpack it")
+            elif key in seen:
+                yield LeftOut(key, "a second member of this name", "the first one is kept")
+            else:
+                seen.add(key)
+                yield from alone(key, _record(key, archive.extractfile(member)))
+
+
+def _record(key: str, file: Any) -> Generator[Item, None, None]:
+    yield _bytes_item(key, file.read())
+
+
+class _Header(tarfile.TarInfo):
+    """A member whose header is read: the library takes a damaged one, unless it is the first, for the end."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
+        try:
+            return super().fromtarfile(archive)
+        except (InvalidHeaderError, TruncatedHeaderError) as error:
+            raise tarfile.ReadError(f"the header at byte {archive.offset} is damaged: {error}") from None
 
 
 def open_records(path: str) -> Source:
@@ -545,14 +586,17 @@ class Parquet(Source):
             yield LeftOut("/", f"metadata {name.decode(errors='replace')!r}", "it belongs to Arrow")
         for column in self._file.schema_arrow:
             key = "/" + column.name.strip("/")
-            width, dtype = _shape_of(column.type)
-            if dtype is None:
-                yield LeftOut(key, WHOLE, f"a column of {column.type} is no array of numbers")
-                continue
-            missing = self._missing(column.name)
-            if missing:
-                yield LeftOut(key, WHOLE, f"{missing} of its values are missing: fill them first")
-                continue
+            yield from alone(key, self._column(key, column))
+
+    def _column(self, key: str, column: Any) -> Generator[Item, None, None]:
+        width, dtype = _shape_of(column.type)
+        if dtype is None:
+            yield LeftOut(key, WHOLE, f"a column of {column.type} is no array of numbers")
+            return
+        missing = self._missing(column.name)
+        if missing:
+            yield LeftOut(key, WHOLE, f"{missing} of its values are missing: fill them first")
+        else:
             shape = (self._file.metadata.num_rows, *width)
             yield ArrayItem(key, shape, dtype, _Column(self._file, column.name, width, dtype).read)
 

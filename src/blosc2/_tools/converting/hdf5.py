@@ -6,7 +6,7 @@ metalayer "b2nd" if it is divided along several axes, without it else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any, Final
 
 import h5py
@@ -32,6 +32,7 @@ from blosc2._tools.converting.conversion import (
     Source,
     TakenChunks,
     Target,
+    alone,
     are_names,
     boxes_of,
     shape_of_texts,
@@ -155,30 +156,40 @@ class Hdf5(Source):
         if path.count("/") > DEEPEST:
             yield LeftOut(path, "the group and all below it", f"it lies more than {DEEPEST} levels deep")
             return
-        seen[_identity(group)] = path or "/"
-        kept: dict[str, Any] = {}
-        yield from _attributes(path or "/", group, kept)
-        yield GroupItem(path or "/", kept)
-        for name in sorted(group, key=str):
+        for name in (yield from alone(path or "/", self._names(path or "/", group, seen))) or []:
             key = f"{path}/{name}"
-            if not isinstance(name, str):
-                yield LeftOut(key, WHOLE, "its name is no text in UTF-8")
-                continue
-            link = group.get(name, getlink=True)
-            if not isinstance(link, h5py.HardLink):
-                yield LeftOut(key, "soft or external link", f"it names {link.path!r}; stores have no links")
-                continue
-            found = group[name]
-            first = seen.get(_identity(found))
-            if first is not None:
-                yield LeftOut(key, "hard link", f"it is the same object as {first!r}")
-            elif isinstance(found, h5py.Group):
-                yield from self._group(key, found, seen)
-            elif isinstance(found, h5py.Dataset):
-                seen[_identity(found)] = key
-                yield from _dataset(key, found)
-            else:
-                yield LeftOut(key, "named datatype", "stores have none")
+            inner = yield from alone(key, self._member(key, name, group, seen))
+            if inner is not None:
+                yield from self._group(key, inner, seen)
+
+    def _names(self, key: str, group: Any, seen: dict[Any, str]) -> Generator[Item, None, list[Any]]:
+        seen[_identity(group)] = key
+        kept: dict[str, Any] = {}
+        yield from _attributes(key, group, kept)
+        yield GroupItem(key, kept)
+        return sorted(group, key=str)
+
+    def _member(self, key: str, name: Any, group: Any, seen: dict[Any, str]) -> Generator[Item, None, Any]:
+        """What a name of a group stands for; if that is a group, it is returned."""
+        if not isinstance(name, str):
+            yield LeftOut(key, WHOLE, "its name is no text in UTF-8")
+            return None
+        link = group.get(name, getlink=True)
+        if not isinstance(link, h5py.HardLink):
+            yield LeftOut(key, "soft or external link", f"it names {link.path!r}; stores have no links")
+            return None
+        found = group[name]
+        first = seen.get(_identity(found))
+        if first is not None:
+            yield LeftOut(key, "hard link", f"it is the same object as {first!r}")
+        elif isinstance(found, h5py.Group):
+            return found
+        elif isinstance(found, h5py.Dataset):
+            seen[_identity(found)] = key
+            yield from _dataset(key, found)
+        else:
+            yield LeftOut(key, "named datatype", "stores have none")
+        return None
 
 
 def _identity(found: Any) -> Any:
@@ -220,12 +231,10 @@ def _dataset(key: str, found: Any) -> Iterator[Item]:
         yield LeftOut(key, "the character set", "NumPy does not mark UTF-8 in texts of fixed length")
     if found.maxshape != found.shape:
         yield LeftOut(key, "maxshape", f"arrays can be resized to any shape, {found.maxshape} is not kept")
-    if (
-        dtype.names is None
-        and found.fillvalue is not None
-        and np.any(np.asarray(found.fillvalue != np.zeros((), dtype)))
-    ):
-        yield LeftOut(key, "fillvalue", f"new items are zeros, {found.fillvalue!r} is not kept")
+    if found.id.get_create_plist().fill_value_defined() == h5py.h5d.FILL_VALUE_USER_DEFINED:
+        fill = found.fillvalue
+        if fill is not None and np.any(np.asarray(fill != np.zeros((), dtype))):
+            yield LeftOut(key, "fillvalue", f"new items are zeros, {fill!r} is not kept")
     if dtype.subdtype is not None:
         yield from _of_arrays(key, found, attributes)
         return
@@ -412,6 +421,11 @@ class NewHdf5(Target):
             for box in boxes_of(item, found.chunks):
                 found[box] = item.read(box)
         return found, ""
+
+    def take_back(self, key: str) -> bool:
+        if key in self._file:
+            del self._file[key]
+        return True
 
     def finish(self) -> None:
         self._attach_scales()

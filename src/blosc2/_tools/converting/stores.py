@@ -281,6 +281,10 @@ class _StoreTarget(Target):
                 yield LeftOut("/", f"attribute {name!r}", "the conversion needs this name for itself")
         yield from _set_attributes(item.key, self._store.get_subtree(item.key).attrs, attributes)
 
+    def take_back(self, key: str) -> bool:
+        """Arrays come into the store when they are complete, so there is nothing to remove."""
+        return key not in self._store
+
     def _publish(self) -> None:
         if self._made_of is not None and len(self.left_out) > self._noted:
             self._store.attrs[_LEFT_OUT] = [list(each) for each in self.left_out]

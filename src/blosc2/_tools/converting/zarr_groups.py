@@ -7,12 +7,13 @@ import os
 import struct
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import numpy as np
 import zarr
+from zarr.core.sync import sync
 
 from blosc2._core.ndim.gaps import as_dtype
 from blosc2._tools.converting.conversion import (
@@ -28,6 +29,7 @@ from blosc2._tools.converting.conversion import (
     ObjectItem,
     Source,
     Target,
+    alone,
     are_names,
     as_json,
     boxes_of,
@@ -35,6 +37,8 @@ from blosc2._tools.converting.conversion import (
     storable,
 )
 
+# Files of a group that are none of its members.
+_METADATA = {"zarr.json", ".zgroup", ".zarray", ".zattrs", ".zmetadata"}
 # How often what is written is removed while others still write to it, and the seconds in between.
 _MOST_TRIES, _BETWEEN = 20, 0.1
 
@@ -63,9 +67,32 @@ class Zarr(Source):
             yield LeftOut(path, "the group and all below it", f"it lies more than {DEEPEST} levels deep")
             return
         yield GroupItem(path or "/", dict(group.attrs))
-        for name, found in sorted(group.members()):
+        for name, found in _members(group):
             key = f"{path}/{name}"
-            yield from _array(key, found) if isinstance(found, zarr.Array) else self._group(key, found)
+            inner = yield from alone(key, _member(key, name, group, found))
+            if inner is not None:
+                yield from self._group(key, inner)
+
+
+def _members(group: Any) -> list[tuple[str, Any]]:
+    """Names and what they stand for: None, where zarr cannot tell that of all of them."""
+    try:
+        return sorted(group.members())
+    except Exception:  # noqa: BLE001 - one of them is damaged, or needs what is not there
+
+        async def names() -> list[str]:
+            return [name async for name in group.store.list_dir(group.path) if name not in _METADATA]
+
+        return [(name, None) for name in sorted(sync(names()))]
+
+
+def _member(key: str, name: str, group: Any, found: Any) -> Generator[Item, None, Any]:
+    """An array; a group is returned."""
+    found = group[name] if found is None else found
+    if not isinstance(found, zarr.Array):
+        return found
+    yield from _array(key, found)
+    return None
 
 
 def _array(key: str, found: Any) -> Iterator[Item]:
@@ -188,6 +215,14 @@ class NewZarr(Target):
         elif 0 not in item.shape:
             for box in boxes_of(item, found.chunks):
                 found[box] = as_dtype(item.read(box), native)
+
+    def take_back(self, key: str) -> bool:
+        """Remove an array; nothing can be removed from a ZIP file."""
+        if self._store is not None:
+            return False
+        if key.strip("/") in self._root:
+            del self._root[key.strip("/")]
+        return True
 
     def _new_group(self, key: str, attributes: dict[str, Any]) -> None:
         """Make a group with its attributes in one step: a ZIP file cannot be changed."""
