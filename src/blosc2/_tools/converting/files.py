@@ -1,22 +1,19 @@
-"""Files of arrays (NumPy, safetensors), of images (TIFF, pictures, NIfTI), and of records (LMDB, tar, Parquet)."""
+"""Files of arrays (NumPy, safetensors, NIfTI) and of records (LMDB, tar, Parquet)."""
 
 from __future__ import annotations
 
 import ast
 import io
 import json
-import logging
 import lzma
 import math
 import os
 import struct
 import tarfile
 import tempfile
-import threading
 import zipfile
 import zlib
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
 from functools import partial
 from tarfile import InvalidHeaderError, TruncatedHeaderError  # type: ignore[attr-defined]
 from typing import Any, Self
@@ -288,130 +285,6 @@ class NewTensors(Target):
                 file.writelines(bytes_of(item.read(box)) for box in boxes_of(item, in_order=True))
             if file.tell() != 8 + len(text) + at:
                 raise ConversionError(f"{self.partial}: an array has other bytes than its shape says")
-
-
-_TIFF = (".tif", ".tiff")
-_OTHERS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
-
-
-def read_tiff(path: str, key: str) -> Iterator[Item]:
-    import tifffile
-
-    with _damage_raises(path), tifffile.TiffFile(path) as file:
-        several = len(file.series) > 1
-        for number, series in enumerate(file.series):
-            attributes = {"axes": series.axes}
-            page = series.keyframe
-            if page.colormap is not None:
-                yield LeftOut(key, "the palette", "the numbers of its colours are stored")
-            if page.description:
-                attributes["description"] = page.description
-            items = series.asarray(out="memmap") if series.nbytes > 64 << 20 else series.asarray()
-            yield ArrayItem.of(f"{key}/{number}" if several else key, np.asarray(items), attributes)
-
-
-class _Raising(logging.Handler):
-    def __init__(self, path: str) -> None:
-        super().__init__(logging.ERROR)
-        self._path, self._thread = path, threading.get_ident()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.thread == self._thread:  # others may read other files
-            raise ConversionError(f"{self._path} is damaged: {' '.join(record.getMessage().split())}")
-
-
-@contextmanager
-def _damage_raises(path: str) -> Iterator[None]:
-    """Errors that tifffile only logs, and goes on with fewer pages, are raised."""
-    logger, handler = logging.getLogger("tifffile"), _Raising(path)
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-
-
-def read_picture(path: str, key: str) -> Iterator[Item]:
-    """A picture of any other format, as rows of pixels."""
-    from PIL import Image
-
-    try:
-        with Image.open(path) as image:
-            if getattr(image, "n_frames", 1) > 1:
-                yield LeftOut(key, "all frames but the first", "it is animated")
-            if image.format == "PNG" and _png_depth(path) == _DEEP and image.mode in ("RGB", "RGBA", "LA"):
-                yield LeftOut(key, WHOLE, "Pillow reads only 8 of the 16 bits of its colours")
-                return
-            if image.format == "PNG" and image.mode == "L" and _png_depth(path) < _SHALLOW:
-                yield LeftOut(key, "the scale of its grey", "the values are stretched to 0 to 255")
-            for name in sorted(_LOST & image.info.keys()):
-                yield LeftOut(key, f"metadata {name!r}", "only the pixels are kept")
-            if image.mode == "P":
-                yield LeftOut(key, "the palette", "its colours are stored instead")
-                items = np.asarray(image.convert("RGBA" if "transparency" in image.info else "RGB"))
-            else:
-                items = np.asarray(image)
-            mode = image.mode
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        yield LeftOut(key, WHOLE, f"it cannot be read: {error}")
-        return
-    yield ArrayItem.of(key, items, {"mode": mode})
-
-
-_SHALLOW, _DEEP = 8, 16
-# What belongs to a picture, besides its pixels.
-_LOST = {"exif", "icc_profile", "transparency", "xmp", "XML:com.adobe.xmp"}
-
-
-def _png_depth(path: str) -> int:
-    """Bits of each sample, from the header of a PNG file."""
-    with open(path, "rb") as file:
-        return file.read(25)[24]
-
-
-class _Tiff(Source):
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def items(self) -> Iterator[Item]:
-        yield from read_tiff(self._path, "/" + os.path.basename(self._path).partition(".")[0])
-
-
-class _Folder(Source):
-    """A directory tree of images: each becomes a leaf with its name, each directory a group."""
-
-    def __init__(self, path: str) -> None:
-        if not os.path.isdir(path):
-            raise ConversionError(f"{path} is no directory of images")
-        self._path = path
-
-    def items(self) -> Iterator[Item]:
-        for folder, folders, names in os.walk(self._path):
-            folders.sort()
-            for name in [name for name in folders if os.path.islink(os.path.join(folder, name))]:
-                inner = os.path.relpath(os.path.join(folder, name), self._path).replace(os.sep, "/")
-                yield LeftOut(f"/{inner}", "a linked directory", "links are not followed")
-            inner = os.path.relpath(folder, self._path).replace(os.sep, "/")
-            group = "" if inner == "." else f"/{inner}"
-            yield GroupItem(group or "/", {})
-            for name in sorted(names):
-                yield from self._image(os.path.join(folder, name), f"{group}/{name}")
-
-    def _image(self, path: str, key: str) -> Iterator[Item]:
-        suffix = os.path.splitext(path)[1].lower()
-        if suffix in _OTHERS:
-            yield from read_picture(path, key)
-        elif suffix in _TIFF:
-            try:
-                yield from read_tiff(path, key)
-            except (ImportError, OSError, ValueError) as error:
-                yield LeftOut(key, WHOLE, str(error))
-        else:
-            yield LeftOut(key, WHOLE, "it is no image")
-
-
-def open_images(path: str) -> Source:
-    return _Folder(path) if os.path.isdir(path) else _Tiff(path)
 
 
 class Nifti(Source):

@@ -1,0 +1,250 @@
+"""Images: TIFF files, and directory trees of pictures."""
+
+from __future__ import annotations
+
+import enum
+import itertools
+import logging
+import os
+import threading
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from numbers import Rational
+from typing import Any
+
+import numpy as np
+
+from blosc2 import _display
+from blosc2._tools.converting.conversion import (
+    WHOLE,
+    ArrayItem,
+    GroupItem,
+    Item,
+    LeftOut,
+    Source,
+    alone,
+    why_unreadable,
+)
+from blosc2._tools.stores import same_value
+from blosc2.exceptions import ConversionError
+
+_TIFF = (".tif", ".tiff")
+_OTHERS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
+# The bytes of an attribute that is neither a text nor a list.
+_MOST = 1 << 20
+
+
+def _plain(value: Any) -> Any:
+    """A value of a tag as an attribute: numbers, texts, bytes, and lists and dicts of them. `TypeError` for others."""
+    if isinstance(value, (enum.Enum, np.generic)):
+        value = value.value if isinstance(value, enum.Enum) else value.item()
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            return kind(value)
+    if isinstance(value, Rational):
+        return float(value)
+    if isinstance(value, (tuple, list)) and len(value) <= _MOST // 8:
+        return [_plain(one) for one in value]
+    if isinstance(value, dict):
+        return {str(name): _plain(one) for name, one in value.items()}
+    is_array = isinstance(value, np.ndarray) and not value.dtype.hasobject
+    if value is None or ((isinstance(value, bytes) or is_array) and memoryview(value).nbytes <= _MOST):
+        return value
+    raise TypeError(f"a {type(value).__name__} which is large, or no text or number, is not kept")
+
+
+# ------------------------------------------------------------------ TIFF
+# Tags that say how the items are stored; their shape, dtype and values have it.
+_OF_STORAGE = {
+    "NewSubfileType", "SubfileType", "ImageWidth", "ImageLength", "ImageDepth", "Compression", "FillOrder",
+    "SamplesPerPixel", "SampleFormat", "PlanarConfiguration", "RowsPerStrip", "StripOffsets", "StripByteCounts",
+    "TileOffsets", "TileByteCounts", "TileWidth", "TileLength", "TileDepth", "Predictor", "SubIFDs", "JPEGTables",
+    "T4Options", "T6Options", "FreeOffsets", "FreeByteCounts", "YCbCrSubSampling", "IJMetadataByteCounts",
+    "PhotometricInterpretation", "JPEGInterchangeFormat", "JPEGInterchangeFormatLength",
+}  # fmt: skip
+# Compressions (old, new, two of single makers) whose decoder makes RGB of YCbCr.
+_JPEG = (6, 7, 33007, 34892)
+
+
+def read_tiff(path: str, key: str) -> Generator[Item, None, None]:
+    import tifffile
+
+    with _damage_raises(path), tifffile.TiffFile(path) as file:
+        if not file.series:
+            raise ConversionError(f"{path} has no images")
+        several = len(file.series) > 1
+        for number, series in enumerate(file.series):
+            inner = f"{key}/{number}" if several else key
+            yield from alone(inner, _series(inner, series)) if several else _series(inner, series)
+        others = _others(file)
+        if others:
+            yield LeftOut(key, _display.number(others, "page"), "no image of the file has them")
+
+
+def _others(file: Any) -> int:
+    """How many pages of a file are in none of its series."""
+    read = {page.offset for series in file.series for level in series.levels for page in _pages(level) if page}
+    return sum(page.offset not in read for page in file.pages)
+
+
+def _pages(series: Any) -> list[Any]:
+    """The pages of a series that have headers of their own; None for each that is not there."""
+    pages = []
+    with suppress(IndexError):  # one header stands for all
+        for page in series:
+            pages.append(page)  # noqa: PERF402 - those before the error are kept
+    return pages
+
+
+def _series(key: str, series: Any) -> Generator[Item, None, None]:
+    page, pages, levels = series.keyframe, _pages(series), len(series.levels) - 1
+    photometric = getattr(page.photometric, "name", str(page.photometric)).lower()
+    attributes: dict[str, Any] = {
+        "axes": series.axes,
+        "photometric": "rgb" if photometric == "ycbcr" and page.compression in _JPEG else photometric,
+    }
+    yield from _tags(key, page, attributes)
+    differ = sorted({name for other in pages if other not in (page, None) for name in _other_tags(page, other)})
+    if differ:
+        yield LeftOut(key, f"tags of further pages: {', '.join(differ)}", "those of the first page are kept")
+    if None in pages:
+        yield LeftOut(key, _display.number(pages.count(None), "page"), "they are not in the file, zeros are stored")
+    if levels:
+        what = "level 1" if levels == 1 else f"levels 1 to {levels}"
+        yield LeftOut(key, f"{what} of the pyramid", "they can be made of level 0")
+    if len(page.subifds or ()) > levels:
+        yield LeftOut(key, "the images of SubIFDs", "they are no levels of a pyramid")
+    items = series.asarray(out="memmap") if series.nbytes > 64 << 20 else series.asarray()
+    yield ArrayItem.of(key, np.asarray(items), attributes)
+
+
+def _tags(key: str, page: Any, attributes: dict[str, Any]) -> Iterator[LeftOut]:
+    """Put what describes a page into the attributes, under the names of the tags."""
+    for tag in page.tags:
+        name = first = "description" if tag.name == "ImageDescription" else str(tag.name)
+        if name in _OF_STORAGE:
+            continue
+        try:
+            value = _plain(tag.value)
+        except Exception as error:  # noqa: BLE001 - values are decoded when they are asked for
+            yield LeftOut(key, f"tag {name!r}", why_unreadable(error))
+            continue
+        for number in itertools.count(2):  # a tag can be there again
+            if name not in attributes:
+                break
+            name = f"{first} {number}"
+        if not isinstance(value, str) or value:
+            attributes[name] = value
+
+
+def _other_tags(page: Any, other: Any) -> Iterator[str]:
+    """Names of tags that a further page has with other values than the first one."""
+    for tag in other.aspage().tags:
+        if tag.name not in _OF_STORAGE:
+            first = page.tags.get(tag.code)
+            if first is None or not same_value(first.value, tag.value):
+                yield str(tag.name)
+
+
+class _Raising(logging.Handler):
+    def __init__(self, path: str) -> None:
+        super().__init__(logging.ERROR)
+        self._path, self._thread = path, threading.get_ident()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.thread == self._thread:  # others may read other files
+            raise ConversionError(f"{self._path} is damaged: {' '.join(record.getMessage().split())}")
+
+
+@contextmanager
+def _damage_raises(path: str) -> Iterator[None]:
+    """Errors that tifffile only logs, and goes on with fewer pages, are raised."""
+    logger, handler = logging.getLogger("tifffile"), _Raising(path)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+# ------------------------------------------------------------------ other pictures
+def read_picture(path: str, key: str) -> Generator[Item, None, None]:
+    """A picture of any other format, as rows of pixels."""
+    from PIL import Image
+
+    with Image.open(path) as image:
+        if getattr(image, "n_frames", 1) > 1:
+            yield LeftOut(key, "all frames but the first", "it is animated")
+        if image.format == "PNG" and _png_depth(path) == _DEEP and image.mode in ("RGB", "RGBA", "LA"):
+            yield LeftOut(key, WHOLE, "Pillow reads only 8 of the 16 bits of its colours")
+            return
+        if image.format == "PNG" and image.mode == "L" and _png_depth(path) < _SHALLOW:
+            yield LeftOut(key, "the scale of its grey", "the values are stretched to 0 to 255")
+        for name in sorted(_LOST & image.info.keys()):
+            yield LeftOut(key, f"metadata {name!r}", "only the pixels are kept")
+        mode = image.mode
+        if mode == "P":
+            yield LeftOut(key, "the palette", "its colours are stored instead")
+            items = np.asarray(image.convert("RGBA" if "transparency" in image.info else "RGB"))
+        else:
+            items = np.asarray(image)
+    yield ArrayItem.of(key, items, {"mode": mode})
+
+
+_SHALLOW, _DEEP = 8, 16
+# What belongs to a picture, besides its pixels.
+_LOST = {"exif", "icc_profile", "transparency", "xmp", "XML:com.adobe.xmp"}
+
+
+def _png_depth(path: str) -> int:
+    """Bits of each sample, from the header of a PNG file."""
+    with open(path, "rb") as file:
+        return file.read(25)[24]
+
+
+class _Tiff(Source):
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def items(self) -> Iterator[Item]:
+        """Whatever the library raises for a damaged file is one error."""
+        try:
+            yield from read_tiff(self._path, "/" + os.path.basename(self._path).partition(".")[0])
+        except (ConversionError, ImportError):
+            raise
+        except Exception as error:
+            raise ConversionError(f"{self._path}: {why_unreadable(error)}") from error
+
+
+class _Folder(Source):
+    """A directory tree of images: each becomes a leaf with its name, each directory a group."""
+
+    def __init__(self, path: str) -> None:
+        if not os.path.isdir(path):
+            raise ConversionError(f"{path} is no directory of images")
+        self._path = path
+
+    def items(self) -> Iterator[Item]:
+        for folder, folders, names in os.walk(self._path):
+            folders.sort()
+            for name in [name for name in folders if os.path.islink(os.path.join(folder, name))]:
+                inner = os.path.relpath(os.path.join(folder, name), self._path).replace(os.sep, "/")
+                yield LeftOut(f"/{inner}", "a linked directory", "links are not followed")
+            inner = os.path.relpath(folder, self._path).replace(os.sep, "/")
+            group = "" if inner == "." else f"/{inner}"
+            yield GroupItem(group or "/", {})
+            for name in sorted(names):
+                yield from self._image(os.path.join(folder, name), f"{group}/{name}")
+
+    def _image(self, path: str, key: str) -> Iterator[Item]:
+        suffix = os.path.splitext(path)[1].lower()
+        if suffix in _OTHERS:
+            yield from alone(key, read_picture(path, key))
+        elif suffix in _TIFF:
+            yield from alone(key, read_tiff(path, key))
+        else:
+            yield LeftOut(key, WHOLE, "it is no image")
+
+
+def open_images(path: str) -> Source:
+    return _Folder(path) if os.path.isdir(path) else _Tiff(path)

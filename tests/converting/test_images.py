@@ -1,0 +1,146 @@
+"""TIFF files and other pictures: what describes them is kept as attributes, or listed."""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import blosc2
+from blosc2.exceptions import ConversionError
+
+tifffile = pytest.importorskip("tifffile", reason="an extra")
+
+GREY = np.random.default_rng(0).integers(0, 255, (64, 48)).astype("u1")
+
+
+def converted(path: Path) -> tuple[Any, dict[str, dict[str, Any]], list[tuple[str, str]]]:
+    """The arrays and the attributes of each, and what is listed."""
+    report = blosc2.convert(path, path.with_suffix(".b2z"), verify=True)
+    assert report.complete == (not report.left_out)
+    with blosc2.open(str(path.with_suffix(".b2z"))) as store:
+        leaves = {key: store[key] for key in store if isinstance(store[key], blosc2.NDArray)}
+        arrays = {key: leaf[...] for key, leaf in leaves.items()}
+        return arrays, {key: leaf.vlmeta[:] for key, leaf in leaves.items()}, [each[:2] for each in report.left_out]
+
+
+def test_tags_of_a_tiff_are_attributes(tmp_path: Path) -> None:
+    geo = [
+        (33550, "d", 3, (10.0, 10.0, 0.0)), (33922, "d", 6, (0.0, 0, 0, 4e5, 5e6, 0)),
+        (34735, "H", 8, (1, 1, 0, 1, 1024, 0, 1, 1)), (34737, "s", 0, "WGS 84|"), (42112, "s", 0, "<GDALMetadata/>"),
+        (42113, "s", 0, "-9999"), (274, "H", 1, 6), (65000, "s", 0, "private"),
+    ]  # fmt: skip
+    tifffile.imwrite(
+        tmp_path / "a.tif", GREY, extratags=geo, resolution=(300, 150), resolutionunit="INCH", iccprofile=b"profile",
+        software="test", datetime="2020:01:02 03:04:05", description="bones", metadata=None,
+    )  # fmt: skip
+    arrays, attributes, listed = converted(tmp_path / "a.tif")
+    assert listed == []
+    np.testing.assert_array_equal(arrays["/a"], GREY)
+    assert attributes["/a"] == {
+        "axes": "YX", "photometric": "minisblack", "description": "bones", "BitsPerSample": 8, "Software": "test",
+        "DateTime": "2020:01:02 03:04:05", "XResolution": [300, 1], "YResolution": [150, 1], "ResolutionUnit": 2,
+        "InterColorProfile": b"profile", "Orientation": 6, "ModelPixelScaleTag": [10.0, 10.0, 0.0],
+        "ModelTiepointTag": [0.0, 0.0, 0.0, 4e5, 5e6, 0.0], "GeoKeyDirectoryTag": [1, 1, 0, 1, 1024, 0, 1, 1],
+        "GeoAsciiParamsTag": "WGS 84|", "GDAL_METADATA": "<GDALMetadata/>", "GDAL_NODATA": "-9999", "65000": "private",
+    }  # fmt: skip
+
+
+def test_a_tag_that_is_too_large(tmp_path: Path) -> None:
+    tifffile.imwrite(tmp_path / "a.tif", GREY, iccprofile=bytes(2 << 20))
+    assert converted(tmp_path / "a.tif")[2] == [("/a", "tag 'InterColorProfile'")]
+
+
+@pytest.mark.parametrize("how", ["SubIFDs", "overviews"])
+def test_pyramids(tmp_path: Path, how: str) -> None:
+    large = np.tile(GREY, (8, 8))
+    with tifffile.TiffWriter(tmp_path / "a.tif") as file:
+        options = {"tile": (64, 64), "photometric": "minisblack", "metadata": None}
+        file.write(large, subifds=2 if how == "SubIFDs" else 0, **options)
+        for level in (2, 4):
+            file.write(large[::level, ::level], subfiletype=1, **options)
+    arrays, _, listed = converted(tmp_path / "a.tif")
+    np.testing.assert_array_equal(arrays["/a"], large)
+    assert listed == [("/a", "levels 1 to 2 of the pyramid")]
+
+
+def test_labels_of_imagej(tmp_path: Path) -> None:
+    table = np.arange(768, dtype="u1").reshape(3, 256)
+    tifffile.imwrite(
+        tmp_path / "a.tif", np.stack([GREY, GREY]), imagej=True,
+        metadata={"axes": "ZYX", "Labels": ["one", "two"], "LUTs": [table], "Info": "text", "spacing": 3.0},
+    )  # fmt: skip
+    _, attributes, listed = converted(tmp_path / "a.tif")
+    assert listed == []
+    assert "spacing=3.0" in attributes["/a"]["description"]
+    found = attributes["/a"]["IJMetadata"]
+    assert (found["Labels"], found["Info"]) == (["one", "two"], "text")
+    with tifffile.TiffFile(tmp_path / "a.tif") as file:
+        wanted = file.imagej_metadata["LUTs"]
+    assert len(wanted) > 0
+    np.testing.assert_array_equal(found["LUTs"], wanted)
+
+
+def test_tags_of_further_pages(tmp_path: Path) -> None:
+    with tifffile.TiffWriter(tmp_path / "a.tif") as file:
+        for second in range(3):
+            file.write(GREY, datetime=f"2020:01:02 03:04:0{second}", software="test", metadata=None, contiguous=False)
+    arrays, attributes, listed = converted(tmp_path / "a.tif")
+    assert arrays["/a"].shape == (3, *GREY.shape)
+    assert attributes["/a"]["DateTime"] == "2020:01:02 03:04:00"
+    assert listed == [("/a", "tags of further pages: DateTime")]
+
+
+def test_white_is_zero_and_palettes(tmp_path: Path) -> None:
+    tifffile.imwrite(tmp_path / "a.tif", GREY, photometric="miniswhite")
+    arrays, attributes, _ = converted(tmp_path / "a.tif")
+    np.testing.assert_array_equal(arrays["/a"], GREY)
+    assert attributes["/a"]["photometric"] == "miniswhite"
+    colours = np.arange(768, dtype="u2").reshape(3, 256)
+    tifffile.imwrite(tmp_path / "b.tif", GREY, photometric="palette", colormap=colours)
+    _, attributes, listed = converted(tmp_path / "b.tif")
+    assert (attributes["/b"]["photometric"], listed) == ("palette", [])
+    assert np.ravel(attributes["/b"]["ColorMap"]).tolist() == colours.ravel().tolist()
+
+
+def test_a_tiff_without_an_image(tmp_path: Path) -> None:
+    (tmp_path / "a.tif").write_bytes(struct.pack("<2sHI", b"II", 42, 0))
+    with pytest.raises(ConversionError, match=r"a\.tif"):
+        blosc2.convert(tmp_path / "a.tif", tmp_path / "a.b2z")
+
+
+def test_damaged_files_in_a_folder(tmp_path: Path) -> None:
+    """Whatever the libraries raise, one line is listed, and the good file is converted."""
+    image = pytest.importorskip("PIL.Image", reason="an extra")
+    folder, rng = tmp_path / "in", random.Random(0)
+    folder.mkdir()
+    tifffile.imwrite(folder / "good.tif", GREY)
+    tifffile.imwrite(tmp_path / "a.tif", GREY, compression="zlib", rowsperstrip=16, photometric="minisblack")
+    image.fromarray(GREY).save(tmp_path / "a.png", dpi=(72, 72))
+    for name in ("a.tif", "a.png"):
+        data = (tmp_path / name).read_bytes()
+        for number in range(150):
+            damaged = bytearray(data)
+            for _ in range(rng.randint(1, 4)):
+                damaged[rng.randrange(min(400, len(data)))] = rng.randrange(256)
+            if number % 3 == 0:
+                del damaged[rng.randrange(8, len(data)) :]
+            (folder / f"{number}{name}").write_bytes(damaged)
+    report = blosc2.convert(folder, tmp_path / "a.b2z")
+    lost = [each for each in report.left_out if each.what == "all of it"]
+    assert len(lost) > 50
+    assert all("\n" not in str(each) for each in report.left_out)
+    assert report.arrays == 301 - len(lost)
+    with blosc2.open(str(tmp_path / "a.b2z")) as store:
+        np.testing.assert_array_equal(store["/good.tif"][...], GREY)
+    for number in range(0, 150, 10):  # alone, a file is refused, or converted
+        try:
+            blosc2.convert(folder / f"{number}a.tif", tmp_path / "b.b2z", overwrite=True)
+        except ConversionError as error:
+            assert "\n" not in str(error)  # noqa: PT017
+    assert "in" in os.listdir(tmp_path)
