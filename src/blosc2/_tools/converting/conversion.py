@@ -354,7 +354,7 @@ FORMATS = {
         Format("images", (), "images:open_images", needs=("PIL",)),
         Format("lmdb", (".lmdb", ".mdb"), "files:open_records", needs=("lmdb",)),
         Format("webdataset", (".tar",), "files:open_records"),
-        Format("parquet", (".parquet",), "files:Parquet", needs=("pyarrow",)),
+        Format("parquet", (".parquet",), "parquet:Parquet", needs=("pyarrow",)),
     )
 }
 _PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")

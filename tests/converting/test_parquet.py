@@ -1,0 +1,99 @@
+"""Parquet files as pandas and others write them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import blosc2
+from blosc2.exceptions import ConversionError
+
+pa = pytest.importorskip("pyarrow", reason="an extra")
+parquet = pytest.importorskip("pyarrow.parquet", reason="an extra")
+
+
+def converted(tmp_path: Path, columns: Any, **options: Any) -> tuple[dict[str, Any], dict[str, str]]:
+    """What is kept, and why the others are not."""
+    parquet.write_table(pa.table(columns), tmp_path / "a.parquet", **options)
+    report = blosc2.convert(tmp_path / "a.parquet", tmp_path / "a.b2z", verify=True, overwrite=True)
+    with blosc2.open(str(tmp_path / "a.b2z")) as store:
+        kept = {key: store[key][...] if isinstance(store[key], blosc2.NDArray) else list(store[key]) for key in store}
+    return kept, {each.key: each.why for each in report.left_out}
+
+
+def test_lists_of_one_length_are_rows(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    vectors, squares = rng.random((1000, 7), "f4"), rng.random((1000, 2, 3))
+    kept, lost = converted(
+        tmp_path,
+        {
+            "vector": list(vectors), "square": pa.array(squares.tolist()), "large": pa.array(
+                vectors.tolist(), pa.large_list(pa.float32())), "ragged": pa.array([[1.0]] * 999 + [[1.0, 2.0]]),
+            "inner": pa.array([[[1], [2]]] * 999 + [[[1], [2, 3]]]), "hole": pa.array([[1.0]] * 999 + [None]),
+            "none": pa.array([[]] * 1000, pa.list_(pa.int8())),
+        }, row_group_size=300,
+    )  # fmt: skip
+    assert set(kept) == {"/vector", "/square", "/large", "/none"}
+    for key, wanted in {"/vector": vectors, "/square": squares, "/large": vectors}.items():
+        assert kept[key].dtype == wanted.dtype
+        np.testing.assert_array_equal(kept[key], wanted)
+    assert kept["/none"].shape == (1000, 0)
+    assert lost == {
+        "/ragged": "its lists have 1 to 2 items, and no array has such rows",
+        "/inner": "its lists have 1 to 2 items, and no array has such rows",
+        "/hole": "1 of its values are missing: fill them first",
+    }
+
+
+def test_a_table_without_rows(tmp_path: Path) -> None:
+    kept, lost = converted(tmp_path, {"v": pa.array([], pa.list_(pa.float32())), "s": pa.array([], pa.string())})
+    assert (kept["/v"].shape, kept["/s"], lost) == ((0, 0), [], {})
+
+
+def test_texts_and_times(tmp_path: Path) -> None:
+    days = np.array(["2020-01-01", "1960-02-29"], "M8[D]")
+    kept, lost = converted(
+        tmp_path,
+        {
+            "text": ["é", ""], "hole": ["a", None], "day": days, "class": pa.array(["a", "b"]).dictionary_encode(),
+            "s": pa.array(days.astype("M8[s]"), pa.timestamp("ms")), "ns": pa.array(days.astype("M8[ns]")),
+            "zone": pa.array(days.astype("M8[us]"), pa.timestamp("us", "Europe/Oslo")), "nat": pa.array(
+                np.array(["2020", "NaT"], "M8[us]")), "wait": pa.array(np.array([1, 2], "m8[us]")),
+        },
+    )  # fmt: skip
+    assert set(lost) == {"/hole", "/nat", "/class"}
+    assert (kept["/text"], kept["/class"]) == (["é", ""], ["a", "b"])
+    for key, unit in {"/day": "D", "/s": "ms", "/ns": "ns", "/zone": "us"}.items():
+        assert kept[key].dtype == f"M8[{unit}]"
+        np.testing.assert_array_equal(kept[key], days)
+    assert kept["/wait"].dtype == "m8[us]"
+    with blosc2.open(str(tmp_path / "a.b2z")) as store:
+        assert store["/zone"].vlmeta[:] == {"timezone": "Europe/Oslo"}
+
+
+def test_a_name_that_means_two_columns(tmp_path: Path) -> None:
+    fields = pa.array([{"x": 1, "y": {"z": 2}}, {"x": 3, "y": {"z": 4}}])
+    kept, lost = converted(tmp_path, {"s": fields, "s.x": pa.array([5, 6]), "s.y.z": pa.array([7.5, 8.5])})
+    assert {key: items.tolist() for key, items in kept.items()} == {"/s.x": [5, 6], "/s.y.z": [7.5, 8.5]}
+    assert set(lost) == {"/s"}
+
+
+def test_a_footer_that_hides_rows(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pa.table({"x": pa.array(range(6))}), path)
+    data = path.read_bytes()
+    assert parquet.read_metadata(path).num_rows == 6
+    refused = 0
+    for at in [at for at in range(data.rindex(b"x"), len(data)) if data[at] == 12]:  # 6 as thrift writes it
+        path.write_bytes(data[:at] + b"\0" + data[at + 1 :])
+        try:
+            report = blosc2.convert(path, tmp_path / "b.b2z", overwrite=True)
+        except (ConversionError, OSError):
+            refused += 1
+            continue
+        with blosc2.open(str(tmp_path / "b.b2z")) as store:
+            assert not report.complete or store["/x"].shape == (6,)
+    assert refused > 0
