@@ -50,7 +50,8 @@ def test_nothing_of_it_stays_in_the_target(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["a.zarr.zip", "a.safetensors", "a.b2nd"])
 def test_a_target_that_takes_nothing_back(tmp_path: Path, name: str) -> None:
-    pytest.importorskip("zarr" if "zarr" in name else "safetensors", reason="an extra")
+    if "zarr" in name:
+        pytest.importorskip("zarr", reason="an extra")
     np.savez(tmp_path / "a.npz", y=NOISE)
     data = bytearray((tmp_path / "a.npz").read_bytes())
     data[NOISE.nbytes] ^= 255

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Packages that extras bring, as they are imported.
 PACKAGES = (
     "PIL", "aiohttp", "click", "dask", "distributed", "fsspec", "h5py", "hdf5plugin", "lmdb", "napari", "nibabel",
-    "numcodecs", "pandas", "pyarrow", "s3fs", "safetensors", "skimage", "textual", "tifffile", "torch", "xarray",
+    "numcodecs", "pandas", "pyarrow", "s3fs", "skimage", "textual", "tifffile", "torch", "xarray",
     "zarr",
 )  # fmt: skip
 
@@ -32,7 +32,6 @@ CASES = {
     "HTTP": ("blosc2.open('http://127.0.0.1:9/a.b2nd')", "fsspec aiohttp", "remote"),
     "HDF5": ("blosc2.convert('a.b2z', 'new.h5')", "h5py", "convert"),
     "zarr": ("blosc2.convert('a.b2z', 'new.zarr')", "zarr", "convert"),
-    "safetensors": ("blosc2.convert('a.b2z', 'new.safetensors')", "safetensors", "convert"),
     "the command": ("main(['info', 'a.b2z'])", "click", "cli"),
     "the demo": ("main(['demo', '--output', 'new.b2z'])", "nibabel", "demo"),
     "photographs": ("main(['demo', '--output', 'new.b2z'])", "skimage", "demo"),

@@ -348,7 +348,7 @@ FORMATS = {
         Format("zarr", (".zarr", ".zarr.zip"), "zarr_groups:Zarr", "NewZarr", ("zarr",)),
         Format("npy", (".npy",), "files:open_numpy"),
         Format("npz", (".npz",), "files:open_numpy", "NewNpz"),
-        Format("safetensors", (".safetensors",), "files:Tensors", "NewTensors", ("safetensors",)),
+        Format("safetensors", (".safetensors",), "tensors:Tensors", "NewTensors"),
         Format("nifti", (".nii", ".nii.gz"), "files:Nifti", needs=("nibabel",)),
         Format("tiff", (".tif", ".tiff"), "images:open_images", needs=("tifffile",)),
         Format("images", (), "images:open_images", needs=("PIL",)),
