@@ -144,3 +144,62 @@ def test_damaged_files_in_a_folder(tmp_path: Path) -> None:
         except ConversionError as error:
             assert "\n" not in str(error)  # noqa: PT017
     assert "in" in os.listdir(tmp_path)
+
+
+# ------------------------------------------------------------------ other pictures
+def picture(
+    tmp_path: Path, name: str, *, mode: str = "L", **options: Any
+) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """The attributes of a picture that Pillow has saved with these options, and what is listed."""
+    image = pytest.importorskip("PIL.Image", reason="an extra")
+    (tmp_path / "in").mkdir()
+    image.fromarray(GREY).convert(mode).save(tmp_path / "in" / name, **options)
+    report = blosc2.convert(tmp_path / "in", tmp_path / "a.b2z", verify=True)
+    with blosc2.open(str(tmp_path / "a.b2z")) as store:
+        return store[f"/{name}"].vlmeta[:], [each[1:] for each in report.left_out]
+
+
+def test_metadata_of_png(tmp_path: Path) -> None:
+    png = pytest.importorskip("PIL.PngImagePlugin", reason="an extra")
+    chunks = png.PngInfo()
+    chunks.add_text("Title", "bones")
+    chunks.add_itxt("Author", "é")
+    chunks.add(b"tEXt", b"Late\0behind the pixels", after_idat=True)
+    chunks.add_text("mode", "not that of the pixels")
+    chunks.add(b"gAMA", struct.pack(">I", 45455))
+    chunks.add(b"cHRM", struct.pack(">8I", *range(0, 80_000, 10_000)))
+    chunks.add(b"bKGD", b"\0\1")
+    chunks.add(b"prVt", b"private")
+    attributes, listed = picture(tmp_path, "a.png", pnginfo=chunks, dpi=(300, 150), icc_profile=b"profile")
+    assert [round(each) for each in attributes.pop("dpi")] == [300, 150]
+    assert attributes == {
+        "mode": "L", "Title": "bones", "Author": "é", "Late": "behind the pixels", "gamma": 0.45455,
+        "chromaticity": [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7], "icc_profile": b"profile",
+    }  # fmt: skip
+    assert [each[0] for each in listed] == ["chunks bKGD, prVt", "metadata 'mode'"]
+
+
+def test_metadata_of_jpeg(tmp_path: Path) -> None:
+    attributes, listed = picture(tmp_path, "a.jpg", dpi=(96, 96), comment=b"hello", exif=b"Exif\0\0MM\0*\0\0\0\x08\0\0")
+    assert listed == []
+    assert (attributes["dpi"], attributes["jfif_density"], attributes["comment"]) == ([96, 96], [96, 96], b"hello")
+    assert attributes["exif"].startswith(b"Exif")
+
+
+def test_metadata_of_gif(tmp_path: Path) -> None:
+    attributes, listed = picture(tmp_path, "a.gif", comment=b"hello", background=5)
+    assert (attributes["comment"], attributes["background"]) == (b"hello", 5)
+    assert [each[0] for each in listed] == ["the palette"]
+
+
+def test_a_colour_that_is_clear(tmp_path: Path) -> None:
+    assert picture(tmp_path, "a.png", transparency=7) == ({"mode": "L", "transparency": 7}, [])
+
+
+def test_a_clear_colour_of_a_palette(tmp_path: Path) -> None:
+    """It is in the pixels."""
+    attributes, listed = picture(tmp_path, "a.png", mode="P", transparency=3)
+    assert attributes == {"mode": "P"}
+    assert [each[0] for each in listed] == ["the palette"]
+    with blosc2.open(str(tmp_path / "a.b2z")) as store:
+        assert store["/a.png"].shape == (*GREY.shape, 4)

@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from numbers import Rational
 from typing import Any
 
@@ -168,38 +169,68 @@ def _damage_raises(path: str) -> Iterator[None]:
 
 
 # ------------------------------------------------------------------ other pictures
+# What the pixels have, and says nothing more of the picture.
+_OF_PIXELS = {
+    "adobe", "adobe_transform", "compression", "extension", "interlace", "jfif", "jfif_version", "progression",
+    "progressive", "version",
+}  # fmt: skip
+# Chunks of PNG files that Pillow reads, or that belong to an animation.
+_READ = {
+    b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"gAMA", b"cHRM", b"pHYs", b"sRGB", b"iCCP", b"tEXt", b"zTXt",
+    b"iTXt", b"eXIf", b"acTL", b"fcTL", b"fdAT",
+}  # fmt: skip
+_SHALLOW, _DEEP = 8, 16
+
+
 def read_picture(path: str, key: str) -> Generator[Item, None, None]:
-    """A picture of any other format, as rows of pixels."""
+    """A picture of any other format, as rows of pixels, with what describes it as attributes."""
     from PIL import Image
 
     with Image.open(path) as image:
         if getattr(image, "n_frames", 1) > 1:
             yield LeftOut(key, "all frames but the first", "it is animated")
-        if image.format == "PNG" and _png_depth(path) == _DEEP and image.mode in ("RGB", "RGBA", "LA"):
+        depth, chunks = _png_header(path) if image.format == "PNG" else (_SHALLOW, set())
+        if depth == _DEEP and image.mode in ("RGB", "RGBA", "LA"):
             yield LeftOut(key, WHOLE, "Pillow reads only 8 of the 16 bits of its colours")
             return
-        if image.format == "PNG" and image.mode == "L" and _png_depth(path) < _SHALLOW:
+        if depth < _SHALLOW and image.mode == "L":
             yield LeftOut(key, "the scale of its grey", "the values are stretched to 0 to 255")
-        for name in sorted(_LOST & image.info.keys()):
-            yield LeftOut(key, f"metadata {name!r}", "only the pixels are kept")
-        mode = image.mode
-        if mode == "P":
+        if chunks - _READ:
+            names = ", ".join(sorted(name.decode("latin-1") for name in chunks - _READ))
+            yield LeftOut(key, f"chunks {names}", "Pillow does not read them")
+        image.load()  # some of what describes it can follow the pixels
+        described, attributes = dict(image.info), {"mode": image.mode}
+        if image.mode == "P":
             yield LeftOut(key, "the palette", "its colours are stored instead")
-            items = np.asarray(image.convert("RGBA" if "transparency" in image.info else "RGB"))
+            is_partly_clear = described.pop("transparency", None) is not None
+            items = np.asarray(image.convert("RGBA" if is_partly_clear else "RGB"))
         else:
             items = np.asarray(image)
-    yield ArrayItem.of(key, items, {"mode": mode})
+    yield from _described(key, described, attributes)
+    yield ArrayItem.of(key, items, attributes)
 
 
-_SHALLOW, _DEEP = 8, 16
-# What belongs to a picture, besides its pixels.
-_LOST = {"exif", "icc_profile", "transparency", "xmp", "XML:com.adobe.xmp"}
+def _described(key: str, found: dict[Any, Any], attributes: dict[str, Any]) -> Iterator[LeftOut]:
+    for name in sorted(found.keys() - _OF_PIXELS, key=str):
+        if name in attributes:
+            yield LeftOut(key, f"metadata {name!r}", "an attribute has this name")
+            continue
+        try:
+            attributes[str(name)] = _plain(found[name])
+        except TypeError as error:
+            yield LeftOut(key, f"metadata {name!r}", str(error))
 
 
-def _png_depth(path: str) -> int:
-    """Bits of each sample, from the header of a PNG file."""
+def _png_header(path: str) -> tuple[int, set[bytes]]:
+    """Bits of each sample, and the names of all chunks."""
+    names = set()
     with open(path, "rb") as file:
-        return file.read(25)[24]
+        depth = file.read(25)[24]
+        file.seek(8)
+        for header in iter(partial(file.read, 8), b""):
+            names.add(header[4:])
+            file.seek(int.from_bytes(header[:4], "big") + 4, os.SEEK_CUR)
+    return depth, names
 
 
 class _Tiff(Source):
