@@ -242,3 +242,39 @@ def test_two_programs_do_not_share_a_partial_file(tmp_path: Path) -> None:
     names = {partial_name(str(tmp_path / "v1.2.h5"), unique=True) for _ in range(100)}
     assert len(names) == 100
     assert all(name.startswith(str(tmp_path / "v1.2.partial-")) and name.endswith(".h5") for name in names)
+
+
+def test_losses_that_are_listed(tmp_path: Path) -> None:
+    """Fill values and enums of fields, enums of attributes, a user block, and further scales of an axis."""
+    names = h5py.enum_dtype({"A": 0, "B": 1}, "i1")
+    kind = np.dtype([("n", "i4"), ("k", names), ("b", bool), ("in", [("k", names, (2,))])])
+    with h5py.File(tmp_path / "a.h5", "w", userblock_size=512) as file:
+        file.create_dataset("fields", (3,), kind, fillvalue=np.array((5, 1, True, ([0, 1],)), kind)[()])
+        file.create_dataset("zeros", (3,), np.dtype([("n", "i4")]), fillvalue=np.zeros((), [("n", "i4")])[()])
+        file.attrs.create("one", np.int8(1), dtype=names)
+        file["t"], file["x"], file["x2"] = np.zeros((3, 4)), np.arange(4), np.arange(4)
+        file["t"].attrs.create("rows", np.zeros(2, kind))
+        for name in ("x", "x2"):
+            file[name].make_scale(name)
+            file["t"].dims[1].attach_scale(file[name])
+    report = blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z", verify=True)
+    found = {each[:2] for each in report.left_out if "_LIST" not in each.what}
+    assert found == {
+        ("/", "the user block"), ("/", "the enum of attribute 'one'"), ("/fields", "fillvalue"),
+        ("/fields", "the enum of 'k', 'in.k'"), ("/t", "the enum of attribute 'rows'"),
+        ("/t", "the dimension scales /x2"),
+    }  # fmt: skip
+
+
+def test_a_virtual_dataset_whose_file_is_gone(tmp_path: Path) -> None:
+    layout = h5py.VirtualLayout((2, 4), "i4")
+    for row in range(2):
+        with h5py.File(tmp_path / f"{row}.h5", "w") as file:
+            file["x"] = np.arange(4, dtype="i4") + 1
+        layout[row] = h5py.VirtualSource(f"{row}.h5", "x", (4,))
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_virtual_dataset("v", layout)
+    assert blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z", verify=True).complete
+    (tmp_path / "1.h5").unlink()
+    report = blosc2.convert(tmp_path / "a.h5", tmp_path / "b.b2z")
+    assert [each[:2] for each in report.left_out] == [("/v", "the items in '1.h5'")]

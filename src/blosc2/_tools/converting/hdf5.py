@@ -6,6 +6,7 @@ metalayer "b2nd" if it is divided along several axes, without it else.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any, Final
 
@@ -39,6 +40,8 @@ from blosc2._tools.converting.conversion import (
     storable,
     without_metadata,
 )
+from blosc2._tools.stores import equal_items
+from blosc2.exceptions import some_of
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
 from blosc2.storage import Codec, Filter
@@ -150,6 +153,8 @@ class Hdf5(Source):
         self._file.close()
 
     def items(self) -> Iterator[Item]:
+        if self._file.userblock_size:
+            yield LeftOut("/", "the user block", f"stores have no room for its {self._file.userblock_size} bytes")
         yield from self._group("", self._file, {})
 
     def _group(self, path: str, group: Any, seen: dict[Any, str]) -> Iterator[Item]:
@@ -166,6 +171,7 @@ class Hdf5(Source):
         seen[_identity(group)] = key
         kept: dict[str, Any] = {}
         yield from _attributes(key, group, kept)
+        yield from _attribute_enums(key, group)
         yield GroupItem(key, kept)
         return sorted(group, key=str)
 
@@ -202,6 +208,8 @@ def _dataset(key: str, found: Any) -> Iterator[Item]:
         return
     attributes: dict[str, Any] = {}
     yield from _attributes(key, found, attributes)
+    yield from _attribute_enums(key, found)
+    yield from _further_scales(key, found)
     names = _dimensions(key, found)
     if any(names):
         attributes[DIMENSIONS] = names
@@ -231,10 +239,16 @@ def _dataset(key: str, found: Any) -> Iterator[Item]:
         yield LeftOut(key, "the character set", "NumPy does not mark UTF-8 in texts of fixed length")
     if found.maxshape != found.shape:
         yield LeftOut(key, "maxshape", f"arrays can be resized to any shape, {found.maxshape} is not kept")
-    if found.id.get_create_plist().fill_value_defined() == h5py.h5d.FILL_VALUE_USER_DEFINED:
+    properties = found.id.get_create_plist()
+    if properties.fill_value_defined() == h5py.h5d.FILL_VALUE_USER_DEFINED:
         fill = found.fillvalue
-        if fill is not None and np.any(np.asarray(fill != np.zeros((), dtype))):
+        if fill is not None and not equal_items(np.asarray(fill), np.zeros((), dtype)).all():
             yield LeftOut(key, "fillvalue", f"new items are zeros, {fill!r} is not kept")
+    enums = list(_enum_fields(dtype))
+    if enums:
+        yield LeftOut(key, f"the enum of {some_of(enums)}", "the numbers of a field are kept, not their names")
+    if found.is_virtual:
+        yield from _missing_sources(key, found)
     if dtype.subdtype is not None:
         yield from _of_arrays(key, found, attributes)
         return
@@ -244,6 +258,47 @@ def _dataset(key: str, found: Any) -> Iterator[Item]:
         return np.asarray(found[box if found.shape else ()], found.dtype).view(plain)
 
     yield ArrayItem(key, found.shape, plain, read, found.chunks, attributes, taken_chunks(found, plain))
+
+
+def _enum_fields(dtype: np.dtype[Any]) -> Iterator[str]:
+    """The fields of items, and of fields in them, that are enums."""
+    for name in dtype.names or ():
+        inner = dtype[name].base
+        if h5py.check_enum_dtype(inner) is not None and inner.kind != "b":
+            yield name
+        yield from (f"{name}.{each}" for each in _enum_fields(inner))
+
+
+def _attribute_enums(key: str, found: Any) -> Iterator[LeftOut]:
+    for name in sorted(found.attrs):
+        try:
+            dtype = found.attrs.get_id(name).dtype
+        except (OSError, TypeError):  # listed as an attribute
+            continue
+        is_enum = h5py.check_enum_dtype(dtype) is not None and dtype.kind != "b"
+        if is_enum or any(_enum_fields(dtype)):
+            yield LeftOut(key, f"the enum of attribute {name!r}", "the numbers are kept, not their names")
+
+
+def _further_scales(key: str, found: Any) -> Iterator[LeftOut]:
+    """Names of axes beyond the first one of each."""
+    if "DIMENSION_LIST" not in found.attrs:
+        return
+    try:
+        names = [axis[number].name for axis in found.dims for number in range(1, len(axis))]
+    except (RuntimeError, ValueError, KeyError, AttributeError, TypeError):  # references that lead nowhere
+        return
+    if names:
+        yield LeftOut(key, f"the dimension scales {', '.join(names)}", "an axis has one name, that of the first scale")
+
+
+def _missing_sources(key: str, found: Any) -> Iterator[LeftOut]:
+    """Files of a virtual dataset that are not there: HDF5 gives fill values for them."""
+    folder = os.path.dirname(os.path.abspath(os.fsdecode(found.file.filename)))
+    names = sorted({source.file_name for source in found.virtual_sources()} - {"."})
+    gone = [name for name in names if "%b" not in name and not os.path.exists(os.path.join(folder, name))]
+    if gone:
+        yield LeftOut(key, f"the items in {some_of(gone)}", "they are not there, fill values are stored")
 
 
 def _dimensions(key: str, found: Any) -> list[str | None]:
