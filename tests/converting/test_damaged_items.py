@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import io
 import json
 import os
@@ -157,6 +158,8 @@ def test_zarr(tmp_path: Path) -> None:
     chunk = tmp_path / "a.zarr" / "g" / "cut" / "c" / "1"
     chunk.write_bytes(chunk.read_bytes()[:100])
     check(tmp_path / "a.zarr", tmp_path / "a.b2z", {"/g/x"}, {"/g/codec", "/g/cut"})
+    described.unlink()
+    check(tmp_path / "a.zarr", tmp_path / "b.b2z", {"/g/x"}, {"/g/codec", "/g/cut"})
 
 
 def tar(path: Path, mode: str = "w") -> int:
@@ -184,6 +187,34 @@ def test_a_compressed_tar_that_is_cut(tmp_path: Path) -> None:
     (tmp_path / "a.tar").write_bytes((tmp_path / "a.tar").read_bytes()[:-30])
     report = blosc2.convert(tmp_path / "a.tar", tmp_path / "a.b2z")
     assert not report.complete
+
+
+def compressed(path: Path, data: bytes) -> None:
+    """Bytes, stored in a gzip file whose sum is another one."""
+    with gzip.open(path, "wb", compresslevel=0) as file:
+        file.write(data)
+    stored = bytearray(path.read_bytes())
+    stored[-8] ^= 1
+    path.write_bytes(stored)
+
+
+def test_a_tar_whose_sum_does_not_fit(tmp_path: Path) -> None:
+    tar(tmp_path / "b.tar")
+    compressed(tmp_path / "a.tar", (tmp_path / "b.tar").read_bytes())
+    report = check(tmp_path / "a.tar", tmp_path / "a.b2z", {"/x", "/y", "/z"}, set())
+    assert [each[:2] for each in report.left_out] == [("/", "some of the bytes")]
+
+
+def test_a_nifti_file_whose_sum_does_not_fit(tmp_path: Path) -> None:
+    nibabel = pytest.importorskip("nibabel", reason="an extra")
+    nibabel.save(nibabel.Nifti1Image(NOISE.reshape(100, 1000), np.eye(4)), tmp_path / "b.nii")
+    compressed(tmp_path / "a.nii.gz", (tmp_path / "b.nii").read_bytes())
+    with pytest.raises(ConversionError, match=r"a\.nii\.gz: it cannot be read: CRC check failed"):
+        blosc2.convert(tmp_path / "a.nii.gz", tmp_path / "a.b2z")
+    cut = (tmp_path / "b.nii").read_bytes()[:5000]
+    (tmp_path / "b.nii").write_bytes(cut)
+    with pytest.raises(ConversionError, match=r"b\.nii: it cannot be read: "):
+        blosc2.convert(tmp_path / "b.nii", tmp_path / "a.b2z")
 
 
 def test_parquet(tmp_path: Path) -> None:

@@ -273,6 +273,16 @@ def alone(key: str, items: Generator[Item, None, Result]) -> Generator[Item, Non
         return None
 
 
+def of_one_array(path: str, items: Iterator[Item]) -> Iterator[Item]:
+    """The items of a file that is one array, or few: whatever its library raises is one error."""
+    try:
+        yield from items
+    except (ConversionError, ImportError):
+        raise
+    except Exception as error:
+        raise ConversionError(f"{path}: {why_unreadable(error)}") from error
+
+
 def _guarded(item: ArrayItem) -> ArrayItem:
     """An item whose errors can be told from those of the target."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gzip
 import io
 import lzma
 import math
@@ -32,6 +33,7 @@ from blosc2._tools.converting.conversion import (
     alone,
     boxes_of,
     bytes_of,
+    of_one_array,
     why_unreadable,
 )
 from blosc2.exceptions import ConversionError
@@ -214,6 +216,9 @@ class Nifti(Source):
         self._image.uncache()
 
     def items(self) -> Iterator[Item]:
+        yield from of_one_array(self._path, self._items())
+
+    def _items(self) -> Iterator[Item]:
         """The values as they are stored, with what scales them as attributes."""
         name = os.path.basename(self._path).partition(".")[0]
         header, values = self._image.header, self._image.dataobj
@@ -232,7 +237,16 @@ class Nifti(Source):
         if header.extensions:
             yield LeftOut(f"/{name}", "extensions of the header", "they have no counterpart")
         items = np.asanyarray(values.get_unscaled())
+        if self._path.lower().endswith(".gz"):  # the library stops before the sum at the end
+            with gzip.open(self._path) as file:
+                _read_to_end(file)
         yield ArrayItem.of(f"/{name}", items, attributes)
+
+
+def _read_to_end(file: Any) -> None:
+    """Have a compressed file compare its sum."""
+    for _ in iter(partial(file.read, 1 << 20), b""):
+        pass
 
 
 # The bytes of the record of a named database.
@@ -303,6 +317,10 @@ class _Lmdb(Source):
         return True
 
 
+# What is raised for damaged archives.
+_DAMAGED = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError)
+
+
 class _Tar(Source):
     def __init__(self, path: str) -> None:
         self._path = path
@@ -312,8 +330,13 @@ class _Tar(Source):
         with tarfile.open(self._path, "r:*", tarinfo=_Header) as archive:
             try:
                 yield from self._members(archive)
-            except (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+            except _DAMAGED as error:
                 yield LeftOut("/", "the members that follow", why_unreadable(error))
+                return
+            try:
+                _read_to_end(archive.fileobj)
+            except _DAMAGED as error:
+                yield LeftOut("/", "some of the bytes", f"the file is damaged: {why_unreadable(error)}")
 
     def _members(self, archive: Any) -> Iterator[Item]:
         seen: set[str] = set()

@@ -24,6 +24,7 @@ from blosc2._tools.converting.conversion import (
     LeftOut,
     Source,
     alone,
+    of_one_array,
     why_unreadable,
 )
 from blosc2._tools.stores import same_value
@@ -238,13 +239,8 @@ class _Tiff(Source):
         self._path = path
 
     def items(self) -> Iterator[Item]:
-        """Whatever the library raises for a damaged file is one error."""
-        try:
-            yield from read_tiff(self._path, "/" + os.path.basename(self._path).partition(".")[0])
-        except (ConversionError, ImportError):
-            raise
-        except Exception as error:
-            raise ConversionError(f"{self._path}: {why_unreadable(error)}") from error
+        key = "/" + os.path.basename(self._path).partition(".")[0]
+        yield from of_one_array(self._path, read_tiff(self._path, key))
 
 
 class _Folder(Source):

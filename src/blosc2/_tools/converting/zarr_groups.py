@@ -75,15 +75,16 @@ class Zarr(Source):
 
 
 def _members(group: Any) -> list[tuple[str, Any]]:
-    """Names and what they stand for: None, where zarr cannot tell that of all of them."""
-    try:
-        return sorted(group.members())
-    except Exception:  # noqa: BLE001 - one of them is damaged, or needs what is not there
+    """All names in a group, and what they stand for: None, where zarr does not say."""
 
-        async def names() -> list[str]:
-            return [name async for name in group.store.list_dir(group.path) if name not in _METADATA]
+    async def names() -> list[str]:
+        return [name async for name in group.store.list_dir(group.path) if name not in _METADATA]
 
-        return [(name, None) for name in sorted(sync(names()))]
+    found: dict[str, Any] = {}
+    with suppress(Exception), warnings.catch_warnings():  # one of them is damaged, or needs what is not there
+        warnings.simplefilter("ignore", UserWarning)  # of names that it passes over; they are listed
+        found = dict(group.members())
+    return [(name, found.get(name)) for name in sorted({*sync(names()), *found})]
 
 
 def _member(key: str, name: str, group: Any, found: Any) -> Generator[Item, None, Any]:
