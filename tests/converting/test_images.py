@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import struct
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,29 @@ def test_a_tiff_without_an_image(tmp_path: Path) -> None:
     (tmp_path / "a.tif").write_bytes(struct.pack("<2sHI", b"II", 42, 0))
     with pytest.raises(ConversionError, match=r"a\.tif"):
         blosc2.convert(tmp_path / "a.tif", tmp_path / "a.b2z")
+
+
+def test_a_size_that_is_only_claimed(tmp_path: Path) -> None:
+    """One strip, compressed, of which nothing is there."""
+    side = 1 << 20
+    tags = [(256, side), (257, side), (258, 8), (259, 8), (262, 1), (273, 0), (277, 1), (278, side), (279, 0)]
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags)
+    header = struct.pack("<2sHIH", b"II", 42, 8, len(tags))
+    (tmp_path / "a.tif").write_bytes(header + entries + bytes(4))
+    with pytest.raises(ConversionError, match="a file of 122 bytes claims items of 1099511627776: it is damaged"):
+        blosc2.convert(tmp_path / "a.tif", tmp_path / "a.b2z")
+
+
+def test_a_large_image_needs_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    large = np.zeros((9000, 9000), "u1")
+    tifffile.imwrite(tmp_path / "a.tif", large, compression="zlib", tile=(256, 256))
+    usage = shutil.disk_usage(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "disk_usage", lambda _: usage._replace(free=large.nbytes - 1))
+        with pytest.raises(ConversionError, match=r"its items need 81000000 bytes in .*; TMPDIR names another place"):
+            blosc2.convert(tmp_path / "a.tif", tmp_path / "a.b2z")
+    arrays, _, listed = converted(tmp_path / "a.tif")
+    assert (arrays["/a"].shape, arrays["/a"].any(), listed) == (large.shape, False, [])
 
 
 def test_damaged_files_in_a_folder(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import enum
 import itertools
 import logging
 import os
+import shutil
+import tempfile
 import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +23,7 @@ from blosc2._tools.converting.conversion import (
     ArrayItem,
     GroupItem,
     Item,
+    Items,
     LeftOut,
     Source,
     alone,
@@ -64,6 +67,8 @@ _OF_STORAGE = {
     "T4Options", "T6Options", "FreeOffsets", "FreeByteCounts", "YCbCrSubSampling", "IJMetadataByteCounts",
     "PhotometricInterpretation", "JPEGInterchangeFormat", "JPEGInterchangeFormatLength",
 }  # fmt: skip
+# Larger images are not read into memory; and no codec makes so many bytes of one, nor do tiles that are left out.
+_LARGE, _MOST_EXPANDED = 64 << 20, 1 << 16
 # Compressions (old, new, two of single makers) whose decoder makes RGB of YCbCr.
 _JPEG = (6, 7, 33007, 34892)
 
@@ -116,8 +121,23 @@ def _series(key: str, series: Any) -> Generator[Item, None, None]:
         yield LeftOut(key, f"{what} of the pyramid", "they can be made of level 0")
     if len(page.subifds or ()) > levels:
         yield LeftOut(key, "the images of SubIFDs", "they are no levels of a pyramid")
-    items = series.asarray(out="memmap") if series.nbytes > 64 << 20 else series.asarray()
-    yield ArrayItem.of(key, np.asarray(items), attributes)
+    yield ArrayItem.of(key, _items(series), attributes)
+
+
+def _items(series: Any) -> Items:
+    """All items. Large ones that are compressed are unpacked to a file without a name, which has to have room."""
+    if series.nbytes <= _LARGE:
+        return np.asarray(series.asarray())
+    if series.dataoffset is None:  # else the items are mapped where they lie
+        size, free = series.parent.filehandle.size, shutil.disk_usage(tempfile.gettempdir()).free
+        if series.nbytes > _MOST_EXPANDED * size:
+            raise ConversionError(f"a file of {size} bytes claims items of {series.nbytes}: it is damaged")
+        if series.nbytes > free:  # the process would end when it writes to a page that has no room
+            raise ConversionError(
+                f"its items need {series.nbytes} bytes in {tempfile.gettempdir()}, which has {free}; TMPDIR names "
+                "another place"
+            )
+    return np.asarray(series.asarray(out="memmap"))
 
 
 def _tags(key: str, page: Any, attributes: dict[str, Any]) -> Iterator[LeftOut]:
