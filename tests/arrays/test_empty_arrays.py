@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -172,3 +173,50 @@ def test_chunks_that_no_item_fits(tmp_path: Path) -> None:
         array.resize((3, 4))
     assert array.copy().shape == array.T.copy().T.shape == (0, 4)
     assert array.shape == (0, 4)
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (0, 0), (0, 4, 5)])
+@pytest.mark.parametrize("where", ["memory", "file", "store"])
+def test_arrays_that_were_made_without_items_grow(shape: Shape, where: str, tmp_path: Path) -> None:
+    path = None if where == "memory" else tmp_path / ("a.b2z" if where == "store" else "a.b2nd")
+    if where == "store":
+        store = blosc2.TreeStore(str(path), mode="w")
+        store["/a"] = np.zeros(shape, "i4")
+        array: Any = store["/a"]
+    else:
+        array = blosc2.zeros(shape, "i4", urlpath=path)
+    new = tuple(n or 7 for n in shape)
+    expected = np.arange(math.prod(new), dtype="i4").reshape(new)
+    array.resize(new)
+    assert not array[:].any()
+    array[:] = expected
+    np.testing.assert_array_equal(array[:], expected)
+    # Chunks are those of an array that goes on to grow, and no row each.
+    assert all(chunk >= n for chunk, n in zip(array.chunks, new, strict=True))
+    assert math.prod(array.chunks) * 4 > 1 << 19
+    array.append(expected)
+    np.testing.assert_array_equal(array[:], np.concatenate([expected, expected]))
+    if where == "file":
+        del array
+        np.testing.assert_array_equal(blosc2.open(path)[:], np.concatenate([expected, expected]))
+        assert not blosc2.check(path).findings
+    elif where == "store":
+        store.close()
+        with blosc2.TreeStore(str(path), mode="r") as store:
+            np.testing.assert_array_equal(store["/a"][:], np.concatenate([expected, expected]))
+
+
+def test_rows_are_appended_to_a_list_that_was_empty() -> None:
+    array = blosc2.asarray(np.zeros((0, 3)))
+    for n in range(5):
+        array.append([n, n, n])
+    assert array[:, 0].tolist() == [0, 1, 2, 3, 4]
+    assert array.schunk.nchunks == 1
+
+
+def test_an_array_that_is_larger_than_any_disk_can_be_written_to(tmp_path: Path) -> None:
+    array = blosc2.empty((17_707_749_000, 768), "f4", urlpath=tmp_path / "a.b2nd")
+    array[5], array[-1, 3] = 1, 2
+    found = blosc2.open(tmp_path / "a.b2nd")
+    assert (found[5, 700], found[-1, 3]) == (1, 2)
+    assert os.path.getsize(tmp_path / "a.b2nd") < 1 << 20

@@ -30,9 +30,10 @@ def test_what_is_chosen_fits(shape: tuple[int, ...], itemsize: int) -> None:
         return
     assert all(1 <= b <= c <= n for b, c, n in zip(blocks, chunks, shape, strict=True))
     assert int(np.prod(blocks)) == 1 or int(np.prod(blocks)) * itemsize <= block_limit(itemsize)
-    assert int(np.prod(chunks)) == 1 or int(np.prod(chunks)) * itemsize <= CHUNK_NBYTES
-    # as much as fits: no axis could be doubled
     small = int(np.prod(shape, dtype=object)) * itemsize
+    # Where there would be more than half a million of them, they are larger.
+    assert int(np.prod(chunks)) == 1 or int(np.prod(chunks)) * itemsize <= max(CHUNK_NBYTES, small >> 19)
+    # as much as fits: no axis could be doubled
     if small <= block_limit(itemsize):
         assert blocks == shape
     if small <= CHUNK_NBYTES // 2**6:

@@ -88,7 +88,7 @@ TEXTS: dict[str, tuple[str, ...]] = {
         "is an object of another kind",
     ),
     # shapes that an array without items cannot get
-    "change": ("hold no items", "cannot hold items", "blocks of variable length can only be read"),
+    "change": ("cannot hold items", "blocks of variable length can only be read"),
     "refresh_changed": ("has unpublished changes",),
 }
 

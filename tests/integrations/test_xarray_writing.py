@@ -522,3 +522,11 @@ def test_single_characters(encoding: Any, tmp_path: Path) -> None:
     long["one"][:] = b"QQ"
     with pytest.raises(ValueError, match="texts of 1 bytes"):
         to_store(long, path, region={"x": slice(2, 3)})
+
+
+def test_a_dataset_that_began_empty_grows(tmp_path: Path) -> None:
+    path = tmp_path / "a.b2z"
+    to_store(weather().isel(time=slice(0, 0)), path)
+    for first in ("2020-01-01", "2020-01-06"):
+        to_store(weather(first=first), path, append_dim="time")
+    xarray.testing.assert_identical(opened(path), weather(days=10))

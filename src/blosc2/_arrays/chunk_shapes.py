@@ -23,8 +23,10 @@ from blosc2.storage import MAX_BUFFERSIZE
 
 #: Uncompressed bytes that a default chunk does not exceed, where items allow it.
 CHUNK_NBYTES = 2 << 20
-# The same for a block. Its bytes are compressed as one stream for each byte of an item, and streams of 16 KiB and less
-# take zstd twice as long: halving an axis leaves more than that of 32.
+# So many chunks there are at most by default: those of larger arrays are larger. Each takes 8 bytes of a table.
+_MOST_CHUNKS = 1 << 19
+# What a block does not exceed: its bytes are compressed as one stream for each byte of an item, and streams of 16 KiB
+# and less take zstd twice as long. Halving an axis leaves more than that of 32.
 _STREAM_NBYTES = 32 << 10
 _LEAST_BLOCK_NBYTES, _MOST_BLOCK_NBYTES = 64 << 10, 256 << 10
 # An array is a stack of samples if its first axis is so many times as long as any other: a matrix, which may be read by
@@ -36,6 +38,8 @@ _STACK_PART = 4
 _PATCH_PART, _LEAST_PATCH_NBYTES = 4, 16 << 10
 # Samples smaller than this share a block: it takes some 50 bytes and a microsecond however small it is.
 _LEAST_SAMPLES_NBYTES = 4 << 10
+# What an axis without items is taken to become.
+_LONG = 1 << 20
 # Of a chunk on one axis, as metadata can say.
 _MOST_ITEMS = (1 << 31) - 1
 
@@ -98,15 +102,26 @@ def compute_chunks_blocks(
         if wanted_blocks is None:
             if layout is not None:
                 return _layout_partitions(shape, itemsize, layout)
-            return default_partitions(shape, itemsize)
+            return default_partitions(shape, itemsize, chunk_nbytes=_chunk_limit(shape, itemsize))
         block = tuple(min(b, n) for b, n in zip(wanted_blocks, shape, strict=True))
-        return _multiply(block, shape, CHUNK_NBYTES, itemsize), block
+        return _multiply(block, shape, _chunk_limit(shape, itemsize), itemsize), block
     if wanted_blocks is None:
         return wanted_chunks, _halve(wanted_chunks, block_limit(itemsize), itemsize)
     for axis, (b, c) in enumerate(zip(wanted_blocks, wanted_chunks, strict=True)):
         if b > c:
             raise ValueError(f"on axis {axis} blocks of {b} items are larger than chunks of {c}")
     return wanted_chunks, wanted_blocks
+
+
+def grown_partitions(old: Geometry, shape: Shape) -> tuple[Shape, Shape]:
+    """Chunk and block shapes for an array that was made without items: axes that had none are taken to become long."""
+    long = tuple(max(n, _LONG) if was == 0 else n for was, n in zip(old.shape, shape, strict=True))
+    return default_partitions(long, old.itemsize, chunk_nbytes=_chunk_limit(shape, old.itemsize))
+
+
+def _chunk_limit(shape: Shape, itemsize: int) -> int:
+    """Uncompressed bytes that a default chunk of an array does not exceed, where items allow it."""
+    return min(max(CHUNK_NBYTES, _nbytes(shape, itemsize) // _MOST_CHUNKS), MAX_BUFFERSIZE)
 
 
 def block_limit(itemsize: int) -> int:
@@ -170,7 +185,8 @@ def _checked_layout(layout: Any, shape: Shape) -> tuple[Any, ...]:
 
 def _samples(shape: Shape, itemsize: int) -> tuple[Shape, Shape]:
     """Blocks of one sample, or of some small ones."""
-    return _stack_partitions(shape, itemsize, _MOST_BLOCK_NBYTES, CHUNK_NBYTES, _LEAST_SAMPLES_NBYTES)
+    limit = _chunk_limit(shape, itemsize)
+    return _stack_partitions(shape, itemsize, _MOST_BLOCK_NBYTES, limit, _LEAST_SAMPLES_NBYTES)
 
 
 def _planes(shape: Shape, itemsize: int) -> tuple[Shape, Shape]:
@@ -194,7 +210,7 @@ def _patches(shape: Shape, itemsize: int, patch: Shape | None = None) -> tuple[S
         tuple(-(-min(p, n) // part) for p, n in zip(lengths, shape, strict=True)), block_limit(itemsize), itemsize
     )
     block = _multiply(block, shape, _LEAST_PATCH_NBYTES, itemsize)
-    return _multiply(block, shape, CHUNK_NBYTES, itemsize), block
+    return _multiply(block, shape, _chunk_limit(shape, itemsize), itemsize), block
 
 
 _LAYOUTS: Final[dict[str, Callable[..., tuple[Shape, Shape]]]] = {
@@ -206,7 +222,7 @@ def _extend(block: Shape, shape: Shape, itemsize: int) -> Shape:
     """A chunk of such blocks, longer by one axis after the other, the last one first."""
     chunk = list(block)
     for axis in reversed(range(len(shape))):
-        chunk[axis] = min(shape[axis], chunk[axis] * max(1, CHUNK_NBYTES // _nbytes(chunk, itemsize)))
+        chunk[axis] = min(shape[axis], chunk[axis] * max(1, _chunk_limit(shape, itemsize) // _nbytes(chunk, itemsize)))
     return tuple(chunk)
 
 

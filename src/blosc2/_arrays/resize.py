@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 
 from blosc2._arrays.axis_view import ViewHandle
-from blosc2._arrays.chunk_shapes import as_shape
+from blosc2._arrays.chunk_shapes import as_shape, grown_partitions
 from blosc2._core.ndim.gaps import contiguous
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_read import Read
 from blosc2._core.ndim.grid_write import Write
 from blosc2._frames import UNINIT_OFFSET, ZERO_OFFSET, FrameHandle, FrameUpdate, check_table
 
-# In b2nd, behind three bytes and a marker, each length is 8 bytes after a marker of its own.
+# In b2nd, behind three bytes and a marker, each length is 8 bytes after a marker of its own. Then, after a marker each,
+# come chunks and blocks, of which each length is 4 bytes after a marker.
 _NDIM, _FIRST_LENGTH = 2, 5
 _LENGTH_STEP = 9
 
@@ -27,13 +28,14 @@ _LENGTH_STEP = 9
 def resized_geometry(old: Geometry, shape: Any) -> Geometry:
     """The geometry of an array with other lengths of its axes.
 
-    `ValueError` for another number of axes, or chunks that can hold no items, as of arrays that were made without any.
+    An array that was made without items gets chunks when it gets items. `ValueError` for another number of axes, or
+    chunks that can hold no items.
     """
     lengths = as_shape(shape, "shape")
     if len(lengths) != old.ndim:
         raise ValueError(f"Cannot resize array: it has {old.ndim} axes, the new shape {lengths} has {len(lengths)}")
-    if 0 in old.chunks and lengths != old.shape:
-        raise ValueError(f"Cannot resize array: its chunks {old.chunks} hold no items; make a new one with chunks")
+    if 0 in old.chunks and 0 not in lengths:
+        return Geometry(lengths, *grown_partitions(old, lengths), old.itemsize)
     if old.size == 0 and 0 not in lengths:  # they have not been checked yet
         try:
             Geometry((1,) * old.ndim, old.chunks, old.blocks, old.itemsize)
@@ -67,7 +69,7 @@ def resize_update(handle: FrameHandle, update: FrameUpdate, new: Geometry, *, fi
         raise ValueError("cannot resize this array: it is a view; resize the array below it, or a copy")
     old, dtype, _ = handle.array  # type: ignore[misc]
     stored = update.metalayers["b2nd"][_NDIM]
-    if old.shape[stored:] != new.shape[stored:]:
+    if old.shape[stored:] != new.shape[stored:] or (old.chunks != new.chunks and stored < new.ndim):
         raise ValueError(
             f"cannot resize this array: axes from {stored} on belong to the dtype in its file; resize a copy"
         )
@@ -86,6 +88,12 @@ def resize_update(handle: FrameHandle, update: FrameUpdate, new: Geometry, *, fi
     for axis, length in enumerate(new.shape[:stored]):
         at = _FIRST_LENGTH + _LENGTH_STEP * axis
         packed[at : at + 8] = length.to_bytes(8, "big")
+    at = _FIRST_LENGTH + _LENGTH_STEP * stored - 1
+    for lengths in (new.chunks, new.blocks) if old.chunks != new.chunks else ():
+        for length in lengths:
+            packed[at + 2 : at + 6] = length.to_bytes(4, "big")
+            at += 5
+        at += 1
     update.metalayers["b2nd"] = bytes(packed)
     return renumbered
 

@@ -160,12 +160,12 @@ def _set_attributes(key: str, target: Any, attributes: Mapping[str, Any]) -> Ite
 
 
 def _kept_chunks(item: ArrayItem, chunks: str) -> dict[str, Any]:
-    if chunks == "new" or not item.chunks or 0 in item.shape or 0 in item.chunks:
+    if chunks == "new" or not item.chunks or 0 in item.chunks:
         return {}
     nbytes = int(np.prod(item.chunks, dtype=object)) * item.dtype.itemsize
     if chunks == "auto" and not _LEAST_CHUNK <= nbytes <= _MOST_CHUNK:
         return {}
-    return {"chunks": tuple(min(c, n) for c, n in zip(item.chunks, item.shape, strict=True))}
+    return {"chunks": tuple(min(c, n) or c for c, n in zip(item.chunks, item.shape, strict=True))}  # axes may grow
 
 
 class _StoreTarget(Target):
