@@ -412,3 +412,13 @@ def test_the_entry_is_packed_as_it_always_was() -> None:
     packed = b"\x94\xa9__tuple__\xa5numpy\x93\xa9__tuple__\x02\x03\xa3<i8"
     assert pack(schunk.vlmeta[ENTRY]) == packed
     assert schunk._handle.frame.vlmeta(ENTRY) == packed
+
+
+def test_large_tensors_are_divided(tmp_path: Path) -> None:
+    """Threads share chunks, and Ctrl-C waits for a few."""
+    items = np.arange(1_500_000)
+    blosc2.save_tensor(items, tmp_path / "a.b2frame")
+    assert blosc2.open(tmp_path / "a.b2frame").chunksize == 4 << 20
+    same(blosc2.load_tensor(tmp_path / "a.b2frame"), items)
+    blosc2.save_tensor(items[:10], tmp_path / "b.b2frame")
+    assert blosc2.open(tmp_path / "b.b2frame").chunksize == 80

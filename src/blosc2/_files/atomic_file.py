@@ -13,7 +13,7 @@ from typing import BinaryIO, Final, Protocol
 from blosc2._core.io.sharing import Block
 from blosc2._files.owner import Owner
 from blosc2._files.sync import sync_descriptor, sync_folder
-from blosc2._options import absolute_path
+from blosc2._options import absolute_path, shortened
 from blosc2.exceptions import StoreLockedError, name_file
 
 
@@ -176,13 +176,13 @@ def through_link(path: str) -> str:
 def temporary_name(path: str) -> str:
     """A hidden name beside a path. It says what it is for."""
     folder, name = os.path.split(path)
-    return os.path.join(folder, f".{name}.{os.urandom(4).hex()}.tmp")
+    return os.path.join(folder, f".{shortened(name)}.{os.urandom(4).hex()}.tmp")
 
 
 def remove_leftovers(path: str, owner: Owner) -> None:
     """Remove files that killed processes left beside a path. The caller must hold its lock."""
     folder, name = os.path.split(absolute_path(path))
-    pattern = re.compile(re.escape(f".{name}.") + r"[0-9a-f]{8}\.tmp")
+    pattern = re.compile(re.escape(f".{shortened(name)}.") + r"[0-9a-f]{8}\.tmp")
     for found in os.listdir(folder):
         if pattern.fullmatch(found):
             left = os.path.join(folder, found)

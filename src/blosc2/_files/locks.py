@@ -16,6 +16,7 @@ from typing import BinaryIO, Final
 from blosc2._core.io.sharing import Block, Lock
 from blosc2._files.blocks import as_block
 from blosc2._files.owner import Descriptor, Owner, refusal
+from blosc2._options import shortened
 from blosc2.exceptions import StoreLockedError
 
 if sys.platform != "win32":  # its own locks keep readers out too, which must not be
@@ -140,7 +141,7 @@ class CreationLock:
     def __init__(self, store: str, owner: Owner) -> None:
         self._store = os.path.realpath(store)
         folder, name = os.path.split(self._store)
-        self.path = os.path.join(folder, f".{name}.lock")
+        self.path = os.path.join(folder, f".{shortened(name)}.lock")
         self._owner = owner
         # The folders that were made for the file, the innermost first.
         self._folders: list[str] = []

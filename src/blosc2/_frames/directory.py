@@ -44,6 +44,7 @@ from blosc2._files import (
     file_identity,
     sync_folder,
     sync_names,
+    temporary_name,
     through_link,
     write_parts,
 )
@@ -403,8 +404,7 @@ def publish_head(path: str, head: bytes, owner: Owner) -> None:
 def write_directory(path: str, content: FrameContent, *, replace: bool) -> None:
     """Write a new directory frame. It appears whole or not at all."""
     target = absolute_path(through_link(path) if replace else path)
-    folder, name = os.path.split(target)
-    temporary = os.path.join(folder, f".{name}.{os.urandom(4).hex()}.tmp")
+    temporary = temporary_name(target)
     owner = Owner()
     try:
         owner.mkdir(temporary)

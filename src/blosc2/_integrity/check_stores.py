@@ -48,7 +48,7 @@ from blosc2._integrity.check_frames import (
     size_of,
 )
 from blosc2._integrity.report import FAULTS, MOST, Findings
-from blosc2._options import absolute_path
+from blosc2._options import absolute_path, shortened
 from blosc2._stores import ATTRIBUTES
 from blosc2.exceptions import FormatError
 
@@ -256,7 +256,7 @@ def _note_remains(root: str, found: Findings) -> None:
     except OSError:
         return
     for other in sorted(names):
-        if other.startswith(f".{name}.") and other.endswith((_TEMPORARY, ".old")):
+        if other.startswith(f".{shortened(name)}.") and other.endswith((_TEMPORARY, ".old")):
             found.note("left by a writer that was interrupted, or of one at work; without one it may be deleted",
                        path=os.path.join(parent, other))  # fmt: skip
 

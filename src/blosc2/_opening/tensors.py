@@ -41,6 +41,8 @@ from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
 from blosc2.storage import DParams, cparams_from
 
+# Of a chunk where nobody says how many. Threads share chunks, and Ctrl-C waits for some of them.
+_CHUNK_NBYTES: Final = 4 << 20
 _ENTRY: Final = "__pack_tensor__"
 _NUMPY: Final = "numpy"
 # Kinds of tensors -> the names of their classes, and what makes one of an array.
@@ -57,7 +59,7 @@ def pack_tensor(tensor: Any, chunksize: int | None = None, **kwargs: Any) -> byt
     tensor : numpy.ndarray, NDArray, torch.Tensor or tensorflow.Tensor
         An array or tensor of any shape, strides and dtype except objects. It is stored in C order.
     chunksize : int, optional
-        Uncompressed bytes of a chunk; by default one chunk for all data (up to 256 MiB).
+        Uncompressed bytes of a chunk; by default 4 MiB, or one chunk for less data.
     **kwargs
         As for `SChunk`: ``cparams``, ``dparams``, ``urlpath``, ``mode``, ...
 
@@ -89,7 +91,7 @@ def pack_tensor(tensor: Any, chunksize: int | None = None, **kwargs: Any) -> byt
         refuse_without_path("an array")
     check_target(storage, "array")
     cparams = cparams_from(keywords.cparams, unless_given={"typesize": array.itemsize})
-    chunksize = chunk_nbytes(chunksize, array.nbytes, cparams.typesize)
+    chunksize = chunk_nbytes(chunksize, min(array.nbytes, _CHUNK_NBYTES), cparams.typesize)
     encoding = encoding_of(cparams, cparams.typesize, cparams.blocksize)
     check_for_bytes(encoding)
     chunks = compressed_pieces(encoding, bytes_of(array), chunksize, cparams.nthreads)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Self
 
+from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.sharing import environment_has, item_of
 from blosc2.exceptions import legible
 
@@ -72,6 +73,27 @@ def absolute_path(path: str) -> str:
         return os.path.normpath(full)
     full = full.rstrip("/")
     return os.path.realpath(full) if full.endswith("/..") else full
+
+
+# Bytes that the name of a file may have.
+_MOST_NAME_BYTES: Final = 255
+
+
+def shortened(name: str, more: int = 24) -> str:
+    """The name of a file to which up to `more` bytes are added; cut, with a checksum, where that would be too long.
+
+    Examples
+    --------
+    >>> shortened("scans.b2z")
+    'scans.b2z'
+    >>> len(shortened("n" * 250 + ".b2z"))
+    231
+    """
+    raw = os.fsencode(name)
+    if len(raw) + more <= _MOST_NAME_BYTES:
+        return name
+    checksum = f"~{crc32c(raw):08x}"
+    return raw[: _MOST_NAME_BYTES - more - len(checksum)].decode(errors="ignore") + checksum
 
 
 #: What files of other formats are called: the ends of their names, in small letters. `convert` reads these.

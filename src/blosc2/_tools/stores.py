@@ -11,6 +11,7 @@ import numpy as np
 
 from blosc2._files import Owner, remove_leftovers, sync_file, sync_folder
 from blosc2._opening import open as open_path
+from blosc2._options import shortened
 from blosc2._stores import children_of
 from blosc2.embed_store import EmbedStore
 from blosc2.tree_store import TreeStore
@@ -82,7 +83,9 @@ def beside(path: str, *, overwrite: bool) -> Iterator[str]:
 
 def partial_name(path: str, *, unique: bool) -> str:
     """Beside a path, with the same suffix: ``study.partial.b2z``; a `unique` one is that of no other program."""
-    stem, suffix = os.path.splitext(path.rstrip("/"))
+    folder, name = os.path.split(path.rstrip("/"))
+    stem, suffix = os.path.splitext(name)
+    stem = os.path.join(folder, shortened(stem, len(os.fsencode(suffix)) + 17))
     return f"{stem}.partial{f'-{os.urandom(4).hex()}' if unique else ''}{suffix}"
 
 
@@ -94,7 +97,8 @@ def put_in_place(partial: str, path: str, *, overwrite: bool) -> None:
     if not overwrite and os.path.lexists(path):
         raise FileExistsError(f"{path} was made by somebody else meanwhile; overwrite=True replaces it")
     if os.path.isdir(path) or os.path.isdir(partial):
-        aside = f"{path}.replaced-{os.urandom(4).hex()}"
+        folder, name = os.path.split(path)
+        aside = os.path.join(folder, f"{shortened(name)}.replaced-{os.urandom(4).hex()}")
         is_there = os.path.lexists(path)
         if is_there:
             owner.keep_access(partial, path)

@@ -20,7 +20,7 @@ from cpython.buffer cimport (
     PyObject_GetBuffer)
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from libc.errno cimport EISDIR, ENAMETOOLONG, ENOENT, ENOTDIR, errno
+from libc.errno cimport EISDIR, EMFILE, ENAMETOOLONG, ENOENT, ENOTDIR, errno
 from libc.stdint cimport int64_t, uint64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, strchr
@@ -176,7 +176,14 @@ cdef class Source:
         cdef Source self = Source.__new__(Source)
         cdef OpenFile file = OpenFile.__new__(OpenFile)
         self.path = os.fspath(path)
-        file.fd = os.open(self.path, _O_FLAGS)
+        try:
+            file.fd = os.open(self.path, _O_FLAGS)
+        except OSError as error:
+            if error.errno != EMFILE:
+                raise
+            raise OSError(
+                EMFILE, f"{error.strerror}: close some, or raise the limit (ulimit -n). Arrays that are opened with "
+                "mmap_mode='r' hold no file open", self.path) from None
         self._identify(os.fstat(file.fd))
         self.show(file, self.size)
         if self.look_how_late(file.fd) == 2:

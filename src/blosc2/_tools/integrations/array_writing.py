@@ -20,7 +20,7 @@ from blosc2._core.ndim.gaps import as_dtype
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._files import Owner
 from blosc2._indexing import lossless
-from blosc2._options import absolute_path
+from blosc2._options import absolute_path, shortened
 from blosc2.exceptions import FormatError
 from blosc2.ndarray import NDArray
 
@@ -230,7 +230,7 @@ class ScratchFolder:
 
     def new_path(self) -> str:
         if self._made is None:
-            name = f".{os.path.basename(self._beside)}."
+            name = f".{shortened(os.path.basename(self._beside))}."
             self._made = tempfile.mkdtemp(".tmp", name, os.path.dirname(self._beside))
         self._count += 1
         return os.path.join(self._made, f"{self._count}.b2nd")
