@@ -575,3 +575,13 @@ def test_names_of_axes_become_scales(tmp_path: Path) -> None:
     with blosc2.open(str(tmp_path / "b.b2z")) as store:
         assert sorted(store.keys()) == ["/g", "/g/lat", "/g/t", "/g/z"]
         assert store["/g/t"].vlmeta["_ARRAY_DIMENSIONS"] == ["lat", "lon"]
+
+
+def test_other_files_under_a_known_name(tmp_path: Path) -> None:
+    pytest.importorskip("h5py")
+    (tmp_path / "a.mat").write_bytes(b"MATLAB 5.0 MAT-file, Platform: GLNX86".ljust(500, b" "))
+    with pytest.raises(ConversionError, match=r"a\.mat is no MATLAB file of version 7\.3"):
+        blosc2.convert(tmp_path / "a.mat", tmp_path / "a.b2z")
+    np.save(tmp_path / "o.npy", np.array([{}, 1], object))
+    with pytest.raises(ConversionError, match=r"o\.npy: its items are pickled Python objects"):
+        blosc2.convert(tmp_path / "o.npy", tmp_path / "a.b2z")

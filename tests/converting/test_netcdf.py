@@ -206,3 +206,19 @@ def test_damaged_files(form: str, tmp_path: Path) -> None:
         with pytest.raises((OSError, ConversionError, RuntimeError)):
             blosc2.convert(path, tmp_path / "a.b2z")
         assert not list(tmp_path.glob("*.b2z"))
+
+
+def test_what_is_missing_among_characters(tmp_path: Path) -> None:
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("x", 3)
+        file.createVariable("c", "S1", ("x",), fill_value=b"b")[:] = np.array([b"a", b"b", b"c"])
+    blosc2.convert(tmp_path / "a.nc", tmp_path / "a.b2z", verify=True)
+    wanted = shown(tmp_path / "a.nc")
+    xarray.testing.assert_identical(shown(tmp_path / "a.b2z", "blosc2"), wanted)
+    for target, engine in READS:
+        report = blosc2.convert(tmp_path / "a.b2z", tmp_path / target, overwrite=True, verify=True)
+        if engine == "zarr":  # which xarray cannot have there
+            assert [each.what for each in report.left_out] == ["attribute '_FillValue'"]
+            assert shown(tmp_path / target, engine).c.item() == b"abc"
+        else:
+            xarray.testing.assert_identical(shown(tmp_path / target, engine), wanted)

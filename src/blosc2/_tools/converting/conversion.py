@@ -98,7 +98,7 @@ def without_metadata(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def storable(value: Any) -> Any:
     """The value of an attribute, so that its dtype comes back; None if there is no counterpart."""
-    if isinstance(value, str):
+    if isinstance(value, (str, bytes)) and not isinstance(value, np.generic):
         return value
     if isinstance(value, np.generic):
         value = np.asarray(value)

@@ -44,6 +44,9 @@ _LONGEST_HEADER = 1 << 20
 class _Npy(Source):
     def __init__(self, path: str) -> None:
         self._path = path
+        with open(path, "rb") as file:
+            if read_header(file)[2].hasobject:
+                raise ConversionError(f"{path}: its items are pickled Python objects, which may run any code")
         self._items = np.load(path, mmap_mode="r", allow_pickle=False)
 
     def items(self) -> Iterator[Item]:

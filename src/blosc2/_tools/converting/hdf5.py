@@ -41,7 +41,7 @@ from blosc2._tools.converting.conversion import (
     without_metadata,
 )
 from blosc2._tools.stores import equal_items
-from blosc2.exceptions import some_of
+from blosc2.exceptions import ConversionError, some_of
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
 from blosc2.storage import Codec, Filter
@@ -147,7 +147,15 @@ class Hdf5(Source):
 
     def __init__(self, path: str) -> None:
         # Chunks that several boxes need are kept: the cache holds some large ones.
-        self._file = h5py.File(path, "r", rdcc_nbytes=64 << 20, rdcc_nslots=10_007)
+        try:
+            self._file = h5py.File(path, "r", rdcc_nbytes=64 << 20, rdcc_nslots=10_007)
+        except OSError:
+            if path.lower().endswith(".mat") and not h5py.is_hdf5(path):
+                raise ConversionError(
+                    f"{path} is no MATLAB file of version 7.3, which are HDF5: save it with -v7.3, or read it with "
+                    "scipy.io.loadmat"
+                ) from None
+            raise
 
     def close(self) -> None:
         self._file.close()
@@ -509,15 +517,17 @@ def _set_attributes(key: str, found: Any, attributes: Mapping[str, Any]) -> Iter
             isinstance(value, list) and len({type(one) for one in value}) == 1 and type(value[0]) in (bool, int, float)
         )
         texts = isinstance(value, list) and value and all(isinstance(one, str) for one in value)
-        if not (numbers or texts or isinstance(value, (str, bool, int, float, np.ndarray))):
+        if not (numbers or texts or isinstance(value, (str, bytes, bool, int, float, np.ndarray))):
             yield LeftOut(
                 key, f"attribute {name!r}", f"a {type(value).__name__} of such values has no counterpart in HDF5"
             )
             continue
         try:
-            found.attrs[name] = value
+            found.attrs[name] = np.bytes_(value) if isinstance(value, bytes) else value
         except (TypeError, ValueError, RuntimeError, OSError) as error:
             yield LeftOut(key, f"attribute {name!r}", str(error))
             continue
         if numbers:
             yield LeftOut(key, f"the type of attribute {name!r}", "the list became an array")
+        elif isinstance(value, bytes):
+            yield LeftOut(key, f"the type of attribute {name!r}", "bytes became a text of a fixed length")

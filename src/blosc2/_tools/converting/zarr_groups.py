@@ -133,7 +133,7 @@ def _encoded_fill(value: Any, dtype: np.dtype[Any]) -> Any:
         return [_encoded_fill(part, np.dtype("f8")) for part in (value.real, value.imag)]
     if dtype.kind == "f":
         return base64.standard_b64encode(struct.pack("<d", value)).decode()
-    return base64.standard_b64encode(value).decode() if dtype.kind == "S" else value
+    return value
 
 
 def _decoded_fill(stored: Any, dtype: np.dtype[Any]) -> Any:
@@ -143,8 +143,6 @@ def _decoded_fill(stored: Any, dtype: np.dtype[Any]) -> Any:
             value: Any = complex(*[_decoded_fill(part, np.dtype("f8")).item() for part in stored])
         elif dtype.kind == "f" and isinstance(stored, str):
             (value,) = struct.unpack("<d", base64.standard_b64decode(stored))
-        elif dtype.kind == "S" and isinstance(stored, str):
-            value = base64.standard_b64decode(stored)
         else:
             value = stored
         return storable(np.asarray(value, dtype).reshape(()))
@@ -197,7 +195,9 @@ class NewZarr(Target):
             names = attributes.get(DIMENSIONS)
             if are_names(names, len(item.shape)):
                 how["dimension_names"] = attributes.pop(DIMENSIONS)
-            if fill is not None:
+            if fill is not None and item.dtype.kind == "S":
+                yield LeftOut(item.key, f"attribute {_FILL!r}", "xarray has none for bytes in zarr")
+            elif fill is not None:
                 attributes[_FILL] = _encoded_fill(np.asarray(fill).reshape(-1)[0].item(), item.dtype)
             with _without_notes():
                 found = self._root.create_array(
