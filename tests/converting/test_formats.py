@@ -585,3 +585,19 @@ def test_other_files_under_a_known_name(tmp_path: Path) -> None:
     np.save(tmp_path / "o.npy", np.array([{}, 1], object))
     with pytest.raises(ConversionError, match=r"o\.npy: its items are pickled Python objects"):
         blosc2.convert(tmp_path / "o.npy", tmp_path / "a.b2z")
+
+
+def test_structured_items_in_zarr(tmp_path: Path) -> None:
+    zarr = pytest.importorskip("zarr")
+    fields = np.dtype([("a", "i4"), ("b", "f8")])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", zarr.errors.UnstableSpecificationWarning)
+        group = zarr.create_group(tmp_path / "a.zarr")
+        group.create_array("zeros", shape=(4,), dtype=fields)[:2] = np.array([(5, 6.0), (7, 8.0)], fields)
+        group.create_array("other", shape=(4,), dtype=fields, fill_value=np.array((1, 2.5), fields)[()])
+        report = blosc2.convert(tmp_path / "a.zarr", tmp_path / "a.b2z", verify=True)
+    assert [each.key for each in report.left_out] == ["/other"]
+    aligned = np.zeros(3, np.dtype([("a", "i1"), ("b", "f8")], align=True))
+    aligned["a"] = [1, 2, 3]
+    report = blosc2.convert(store_of(tmp_path / "b.b2z", {"/x": aligned}), tmp_path / "b.zarr", verify=True)
+    assert [each.what for each in report.left_out] == ["the gaps between fields"]

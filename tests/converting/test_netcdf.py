@@ -222,3 +222,10 @@ def test_what_is_missing_among_characters(tmp_path: Path) -> None:
             assert shown(tmp_path / target, engine).c.item() == b"abc"
         else:
             xarray.testing.assert_identical(shown(tmp_path / target, engine), wanted)
+
+
+@pytest.mark.parametrize("engine", ["netcdf4", "h5netcdf"])
+def test_netcdf_under_the_name_of_hdf5(engine: str, tmp_path: Path) -> None:
+    weather().to_netcdf(tmp_path / "a.h5", engine=engine)
+    blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z", verify=True)
+    xarray.testing.assert_identical(shown(tmp_path / "a.b2z", "blosc2"), shown(tmp_path / "a.h5"))

@@ -116,7 +116,7 @@ def _array(key: str, found: Any) -> Iterator[Item]:
         attributes[_FILL] = _decoded_fill(attributes[_FILL], dtype)
     elif DIMENSIONS in attributes and found.metadata.zarr_format == _ZARR_2 and fill is not None:
         attributes[_FILL] = np.asarray(fill, dtype)  # so has xarray it in zarr 2
-    elif dtype.names is None and fill is not None and np.any(fill != np.zeros((), dtype)):
+    elif fill is not None and np.asarray(fill, dtype).tobytes() != bytes(dtype.itemsize):
         yield LeftOut(key, "fill_value", f"new items are zeros, {fill!r} is not kept")
     yield ArrayItem(key, found.shape, dtype, lambda box: np.asarray(found[box]), found.chunks, attributes)
 
@@ -209,6 +209,8 @@ class NewZarr(Target):
         if item.dtype.hasobject:
             found[...] = item.whole()
             return
+        if native.names is not None and found.dtype != native:
+            yield LeftOut(item.key, "the gaps between fields", "zarr has none")
         if item.dtype != native:
             yield LeftOut(item.key, f"the byte order of {item.dtype}", "zarr 3 gives items in that of the machine")
         if not item.shape:
