@@ -157,7 +157,7 @@ def test_what_has_no_counterpart(tmp_path: Path) -> None:
     found = {(each.key, each.what) for each in report.left_out}
     assert found == {
         ("/", "attribute 'null'"), ("/", "attribute 'reference'"), ("/dangling", "soft or external link"),
-        ("/loop", "hard link"), ("/null", "all of it"), ("/out", "soft or external link"), ("/ragged", "all of it"),
+        ("/loop", "hard link"), ("/null", "all of it"), ("/out", "soft or external link"),
         ("/reference", "all of it"), ("/soft", "soft or external link"), ("/type", "named datatype"),
         ("/utf8", "the character set"), ("/x", "hard link"),
     }  # fmt: skip
@@ -278,3 +278,30 @@ def test_a_virtual_dataset_whose_file_is_gone(tmp_path: Path) -> None:
     (tmp_path / "1.h5").unlink()
     report = blosc2.convert(tmp_path / "a.h5", tmp_path / "b.b2z")
     assert [each[:2] for each in report.left_out] == [("/v", "the items in '1.h5'")]
+
+
+def test_items_of_variable_length(tmp_path: Path) -> None:
+    rows = [np.array([1, 2, 3], "i2"), np.zeros(0, "i2"), np.array([4], "i2"), np.array([5, 6], "i2")]
+    people = np.dtype([("name", h5py.string_dtype()), ("age", "i4"), ("scores", h5py.vlen_dtype("f4"))])
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        ragged = file.create_dataset("ragged", (2, 2), h5py.vlen_dtype("i2"))
+        for n, row in enumerate(rows):
+            ragged[n // 2, n % 2] = row
+        file.create_dataset("people", (2,), people)[0] = ("é", 7, np.array([1.5, 2], "f4"))
+        file.create_dataset("links", (1,), h5py.ref_dtype)
+    report = blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z", verify=True)
+    assert [(each.key, each.what) for each in report.left_out] == [
+        ("/links", "all of it"), ("/people", "the types of its fields"),
+    ]  # fmt: skip
+    with blosc2.open(str(tmp_path / "a.b2z")) as store:
+        for found, row in zip(store["/ragged"], rows, strict=True):
+            np.testing.assert_array_equal(found, row)
+        first, second = store["/people"]
+        assert (first["name"], first["age"], first["scores"].tolist()) == ("é", 7, [1.5, 2.0])
+        assert (second["name"], second["age"], len(second["scores"])) == ("", 0, 0)
+    report = blosc2.convert(tmp_path / "a.b2z", tmp_path / "b.h5", verify=True)
+    assert [(each.key, each.what) for each in report.left_out] == [("/people", "all of it")]
+    with h5py.File(tmp_path / "b.h5") as file:
+        assert file["ragged"].shape == (2, 2)
+        for n, row in enumerate(rows):
+            np.testing.assert_array_equal(file["ragged"][n // 2, n % 2], row)

@@ -250,8 +250,7 @@ def _dataset(key: str, found: Any) -> Iterator[Item]:
         yield ObjectItem(key, [str(value) for value in values.reshape(-1)], attributes)
         return
     if dtype.hasobject:
-        kind = "references" if h5py.check_ref_dtype(dtype) else "items of variable length"
-        yield LeftOut(key, WHOLE, f"it has {kind}, which no array of numbers can hold")
+        yield from _of_objects(key, found, attributes)
         return
     names = h5py.check_enum_dtype(dtype)
     if names is not None and dtype.kind != "b":
@@ -320,6 +319,35 @@ def _missing_sources(key: str, found: Any) -> Iterator[LeftOut]:
     gone = [name for name in names if "%b" not in name and not os.path.exists(os.path.join(folder, name))]
     if gone:
         yield LeftOut(key, f"the items in {some_of(gone)}", "they are not there, fill values are stored")
+
+
+def _of_objects(key: str, found: Any, attributes: dict[str, Any]) -> Iterator[Item]:
+    """A dataset whose items are no numbers alone: lists of arrays, or of dictionaries of fields."""
+    dtype = found.dtype
+    fields = [dtype[name] for name in dtype.names or ()]
+    if not all(_is_simple(one) for one in fields or [dtype]):
+        kind = "references" if h5py.check_ref_dtype(dtype) else "items of variable length in others"
+        yield LeftOut(key, WHOLE, f"it has {kind}, which neither arrays nor lists hold")
+        return
+    if found.ndim != 1:
+        attributes[TEXT_SHAPE] = list(found.shape)
+    values = np.asarray(found[()], dtype).reshape(-1).tolist()
+    if fields:
+        yield LeftOut(key, "the types of its fields", f"each of {dtype.names} is a dictionary of values now")
+        values = [dict(zip(dtype.names, map(_plain_value, value), strict=True)) for value in values]
+    yield ObjectItem(key, values, attributes)
+
+
+def _is_simple(dtype: np.dtype[Any]) -> bool:
+    """Whether items are numbers or texts, or arrays of numbers of any length."""
+    inner = h5py.check_vlen_dtype(dtype)
+    if isinstance(inner, np.dtype):
+        return not inner.hasobject and inner.names is None
+    return h5py.check_string_dtype(dtype) is not None or (not dtype.hasobject and dtype.names is None)
+
+
+def _plain_value(value: Any) -> Any:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
 def _dimensions(key: str, found: Any) -> list[str | None]:
@@ -403,12 +431,15 @@ class NewHdf5(Target):
             yield LeftOut(item.key, WHOLE, "HDF5 has no group and dataset of the same name")
             return
         if isinstance(item, ObjectItem):
-            if not all(isinstance(value, str) and "\0" not in value for value in item.values):
-                yield LeftOut(item.key, WHOLE, "only lists of texts without zero characters have a counterpart in HDF5")
+            kind = _kind_of(item.values)
+            if kind is None:
+                yield LeftOut(
+                    item.key, WHOLE, "HDF5 has lists of texts without zero characters, and of arrays of numbers"
+                )
                 return
             shape = shape_of_texts(attributes, len(item.values))
             values = np.array([*item.values, None], object)[:-1].reshape(shape)
-            found = self._file.create_dataset(item.key, data=values, dtype=h5py.string_dtype())
+            found = self._file.create_dataset(item.key, data=values, dtype=kind)
         else:
             found, why = self._new_dataset(item, attributes)
             if found is None:
@@ -510,6 +541,15 @@ class NewHdf5(Target):
     def abandon(self, *, keep: bool) -> None:
         self._file.close()
         super().abandon(keep=keep)
+
+
+def _kind_of(values: list[Any]) -> Any:
+    """The type of items of variable length for the values of a list; None if HDF5 has none."""
+    if all(isinstance(value, str) and "\0" not in value for value in values):
+        return h5py.string_dtype()
+    dtypes = {value.dtype if isinstance(value, np.ndarray) and value.ndim == 1 else None for value in values}
+    dtype = dtypes.pop()
+    return None if dtypes or dtype is None or dtype.kind not in "iuf" else h5py.vlen_dtype(dtype)
 
 
 def _is_enum(names: Any) -> bool:

@@ -187,11 +187,13 @@ def _variable(key: str, found: Any) -> Iterator[Item]:
     if found.dimensions:
         attributes[DIMENSIONS] = list(found.dimensions)
     kind = found.datatype
-    if found.dtype is str:
+    is_ragged = isinstance(kind, netCDF4.VLType) and isinstance(found.dtype, np.dtype) and found.dtype.kind in "iuf"
+    if found.dtype is str or is_ragged:
         if len(found.shape) != 1:
             attributes[TEXT_SHAPE] = list(found.shape)
-        values = np.asarray(found[...], object).reshape(-1)
-        yield ObjectItem(key, [str(value) for value in values], attributes)
+        values = np.asarray(found[...], object).reshape(-1).tolist()
+        ragged = [np.asarray(value, found.dtype) for value in values] if is_ragged else values
+        yield ObjectItem(key, ragged, attributes)
         return
     if isinstance(kind, netCDF4.VLType) or not isinstance(found.dtype, np.dtype):
         yield LeftOut(key, WHOLE, "it has items of variable length, which no array of numbers can hold")
