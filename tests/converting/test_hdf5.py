@@ -163,7 +163,7 @@ def test_what_has_no_counterpart(tmp_path: Path) -> None:
     }  # fmt: skip
     assert not report.complete
     with blosc2.open(str(tmp_path / "a.b2z")) as store:
-        assert list(store) == ["/same", "/utf8"]
+        assert list(store) == ["/ragged", "/same", "/utf8"]
     store = blosc2.TreeStore(str(tmp_path / "b.b2z"), mode="w")
     with store:
         store["/when"], store["/bytes"] = np.array(["2020-01-01"], "M8[D]"), blosc2.SChunk(data=b"abc")
