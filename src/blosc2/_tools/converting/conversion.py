@@ -327,7 +327,7 @@ class Format(NamedTuple):
     """A file format.
 
     `source` is a module of this package, and the class or function there that opens a path; `target` what makes a new
-    file, in the same module, "" if it cannot be written; `needs` are the packages to import.
+    file, in the same module if it names none, "" if it cannot be written; `needs` are the packages to import.
     """
 
     name: str
@@ -343,7 +343,7 @@ class Format(NamedTuple):
                 importlib.import_module(package)
             except ImportError:
                 raise ConversionError(lacking(self.name, package, "convert")) from None
-        module = self.source.partition(":")[0]
+        module = (what if ":" in what else self.source).partition(":")[0]
         return getattr(importlib.import_module(f"blosc2._tools.converting.{module}"), what.partition(":")[2] or what)
 
 

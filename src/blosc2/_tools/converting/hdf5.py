@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import nullcontext
-from importlib.util import find_spec
 from typing import Any, Final
 
 import h5py
@@ -144,17 +142,6 @@ except ImportError:
 
 
 # ------------------------------------------------------------------ source
-def open_hdf5(path: str) -> Source:
-    """An HDF5 file; one of netCDF 4 by the library of netCDF, if that is there: it knows what is meant."""
-    with h5py.File(path, "r") if h5py.is_hdf5(path) else nullcontext({}) as file:
-        is_netcdf = "_NCProperties" in getattr(file, "attrs", {})
-    if is_netcdf and find_spec("netCDF4") is not None:
-        from blosc2._tools.converting.netcdf import NetCDF
-
-        return NetCDF(path)
-    return Hdf5(path)
-
-
 class Hdf5(Source):
     """An HDF5 file."""
 

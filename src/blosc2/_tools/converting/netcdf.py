@@ -36,22 +36,6 @@ from blosc2._tools.converting.conversion import (
 )
 from blosc2.exceptions import ConversionError
 
-# What each HDF5 file begins with, or has behind a user block.
-_HDF5: Final = b"\x89HDF\r\n\x1a\n"
-
-
-def open_netcdf(path: str) -> Source:
-    """A netCDF file; what is plain HDF5, and no netCDF, is read as such."""
-    try:
-        return NetCDF(path)
-    except OSError:
-        with open(path, "rb") as file:
-            if file.read(len(_HDF5)) != _HDF5:
-                raise
-    from blosc2._tools.converting.hdf5 import Hdf5
-
-    return Hdf5(path)
-
 
 class NetCDF(Source):
     """A netCDF file."""
