@@ -11,7 +11,7 @@ import numpy as np
 
 from blosc2._files import Owner, remove_leftovers, sync_file, sync_folder
 from blosc2._opening import open as open_path
-from blosc2._options import shortened
+from blosc2._options import RemotePath, shortened
 from blosc2._stores import children_of
 from blosc2.embed_store import EmbedStore
 from blosc2.tree_store import TreeStore
@@ -22,8 +22,9 @@ STORES = (".b2z", ".b2d", ".b2e")
 
 @contextmanager
 def opened(path: str, mode: str = "r", *, mapped: bool = True) -> Iterator[Any]:
-    """What is at a path of the file system; closed in the end. Only mode "r" can be mapped."""
-    found = open_path(path, mode=mode, mmap_mode="r" if mapped and mode == "r" else None)
+    """What is at a path, here or on a server; closed in the end. Only what is here can be mapped, in mode "r"."""
+    mapped = mapped and mode == "r" and not isinstance(path, RemotePath)
+    found = open_path(path, mode=mode, mmap_mode="r" if mapped else None)
     try:
         yield found
     finally:

@@ -8,13 +8,19 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import sys
-from collections.abc import Iterable, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from blosc2 import _integrity
-from blosc2._options import lacking
+from blosc2._display import human_size
+from blosc2._files import remote_source
+from blosc2._options import lacking, local_path, remote_path, scheme_of
 from blosc2._tools import demo
+from blosc2._tools.cli.words import in_commands, told
 from blosc2.version import __version__
 
 __all__ = ["main"]
@@ -43,20 +49,44 @@ FINE, FOUND, FAILED = 0, 1, 2
 NEEDS_EXTRA = lacking("this command", "click", "cli", " (check, salvage and demo work without it)")
 
 
+# So many bytes of an object on a server are in memory at a time.
+_PIECE = 8 << 20
+
+
+@contextmanager
+def _here(path: str) -> Iterator[tuple[str, str]]:
+    """A path of the file system, and what it is called: of what is on a server a temporary file with its bytes."""
+    if scheme_of(path) in (None, "file"):
+        path = local_path(path)
+        yield path, path
+        return
+    where = remote_path(path)
+    source = remote_source(where)
+    print(f"{where}: {human_size(source.size)} are read into a temporary file", file=sys.stderr)
+    with tempfile.TemporaryDirectory(prefix="blosc2-") as folder:
+        name = os.path.join(folder, f"object{where.suffix}")
+        with open(name, "wb") as file:
+            starts = range(0, source.size, _PIECE)
+            file.writelines(source.read(start, min(_PIECE, source.size - start)) for start in starts)
+        yield name, where
+
+
 def check_paths(paths: Iterable[str]) -> int:
     """Print what is damaged; `FOUND` if anything is."""
     damaged = False
     for path in paths:
-        report = _integrity.check(path)
-        print(report)
+        with _here(path) as (file, name):
+            report = _integrity.check(file)
+        print(in_commands(str(report)).replace(file, name))
         damaged |= not report.ok
     return FOUND if damaged else FINE
 
 
 def salvage_path(path: str, out: str, fill: float | None) -> int:
     """Print what was recovered; `FOUND` if something is lost."""
-    report = _integrity.salvage(path, out, fill=fill)
-    print(report)
+    with _here(path) as (file, name):
+        report = _integrity.salvage(file, out, fill=fill)
+    print(in_commands(str(report)).replace(file, name))
     return FINE if report.complete else FOUND
 
 
@@ -114,6 +144,6 @@ def run_basics(arguments: Sequence[str]) -> int:
         sys.stdout = io.StringIO()  # takes what is still to be flushed at exit
         return FINE
     except (OSError, ValueError) as error:
-        print(f"blosc2 {options.command}: {error}", file=sys.stderr)
+        print(f"blosc2 {options.command}: {told(error)}", file=sys.stderr)
         return FAILED
     return run_demo(options.output, options.patches, options.seed)

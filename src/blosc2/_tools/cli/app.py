@@ -8,15 +8,17 @@ from pathlib import Path
 
 import click
 
-from blosc2._display import one_line, printable
+from blosc2._display import printable
 from blosc2._tools import demo
 from blosc2._tools.cli import FAILED, FINE, changing, check_paths, looking, printing, run_demo, salvage_path
+from blosc2._tools.cli.locations import STORAGE, path_here, path_of
+from blosc2._tools.cli.words import told
 from blosc2.version import __version__
 
 _HELP = """Look into compressed arrays and stores, and change them.
 
 A LOCATION is a file, a store, or a key in a store: scans.b2z/patients/007/ct. Keys may have *, ?, [...] and **, in
-quotes so that the shell leaves them alone.
+quotes so that the shell leaves them alone. Commands that only read take URLs as well: https://..., s3://...
 """
 
 
@@ -28,21 +30,26 @@ def blosc2() -> None:
 
 @blosc2.command("check")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@STORAGE
 def _check(paths: tuple[str, ...]) -> int:
-    """Read all of arrays and stores, and say what is damaged (exit code 1)."""
-    return check_paths(paths)
+    """Read all of arrays and stores, and say what is damaged (exit code 1).
+
+    What is on a server is read into a temporary file.
+    """
+    return check_paths(map(path_of, paths))
 
 
 @blosc2.command("salvage")
 @click.argument("path")
 @click.argument("out")
 @click.option("--fill", type=float, help="Recover arrays that miss chunks too, with this in their place.")
+@STORAGE
 def _salvage(path: str, out: str, fill: float | None) -> int:
     """Write what is whole of a damaged array or store to a new one.
 
     PATH is only read; the suffix of OUT says what it is.
     """
-    return salvage_path(path, out, fill)
+    return salvage_path(path_of(path), path_here(out), fill)
 
 
 @blosc2.command("demo", help=demo.__doc__)
@@ -92,5 +99,5 @@ def run(arguments: Sequence[str]) -> int:
         return 130
     except Exception as error:  # noqa: BLE001 - whatever it is, it becomes one line
         command = next((argument for argument in arguments if argument in blosc2.commands), "")
-        click.echo(f"blosc2 {command}: {one_line(error)}", err=True)
+        click.echo(f"blosc2 {command}: {told(error)}", err=True)
         return FAILED

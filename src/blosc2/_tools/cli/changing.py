@@ -14,8 +14,10 @@ import click
 from blosc2._display import human_size, number, one_line, printable
 from blosc2._files import Progress
 from blosc2._opening import open as open_path
+from blosc2._options import RemotePath
 from blosc2._stores import Store, has_leaf
 from blosc2._tools.cli.locations import (
+    STORAGE,
     Location,
     LocationError,
     is_group,
@@ -24,6 +26,8 @@ from blosc2._tools.cli.locations import (
     matches,
     need_store,
     one_key,
+    path_here,
+    path_of,
     with_slashes,
 )
 from blosc2._tools.converting.conversion import FORMATS, convert
@@ -66,13 +70,14 @@ def writer(path: str, timeout: float) -> Any:
 @click.argument("target")
 @_FORCE
 @_WAIT
+@STORAGE
 def cp(sources: tuple[str, ...], target: str, force: bool, timeout: float) -> None:
     """Copy arrays, leaves and groups into a store, or one array to a file.
 
     TARGET is a store or a group, which takes each SOURCE under its last name, a new key in a store, or a file such
-    as scan.b2nd. A target that ends in '/' is a group. Compressed chunks are copied as they are.
+    as scan.b2nd. A target that ends in '/' is a group. Compressed chunks are copied as they are. A SOURCE may be a URL.
     """
-    target = with_slashes(target)
+    target = with_slashes(path_here(target))
     where = located(target)
     if not where.key and not _is_store_path(where.path):
         _copy_to_file(sources, where.path, force=force)
@@ -236,7 +241,9 @@ def _remove(store: Store, key: str) -> int:
     return len(leaves)
 
 
-def _existing(path: str) -> str:
+def _existing(text: str) -> str:
+    where = path_of(text)
+    path = path_here(where, f"download it with 'blosc2 cp {where} FILE', and change that")
     if not os.path.exists(path):
         raise FileNotFoundError(f"{path} does not exist")
     return path
@@ -247,6 +254,7 @@ def _existing(path: str) -> str:
 @click.argument("source")
 @click.argument("target", required=False)
 @_FORCE
+@STORAGE
 def pack(source: str, target: str | None, force: bool) -> None:
     """Make one .b2z file of a store, with the keys and bytes of its leaves."""
     path = _new_path(source, target, ".b2z", force=force)
@@ -257,6 +265,7 @@ def pack(source: str, target: str | None, force: bool) -> None:
 @click.argument("source")
 @click.argument("target", required=False)
 @_FORCE
+@STORAGE
 def unpack(source: str, target: str | None, force: bool) -> None:
     """Make a .b2d directory of a store, with a file for each leaf."""
     path = _new_path(source, target, ".b2d", force=force)
@@ -264,13 +273,17 @@ def unpack(source: str, target: str | None, force: bool) -> None:
 
 
 def _new_path(source: str, target: str | None, suffix: str, *, force: bool) -> str:
-    path = target or os.path.splitext(with_slashes(source).rstrip("/"))[0] + suffix
+    found = path_of(source)
+    if target is None and isinstance(found, RemotePath):
+        raise LocationError(f"{found} is on a server: name the file here as a second argument, such as copy{suffix}")
+    path = path_here(target or os.path.splitext(with_slashes(found).rstrip("/"))[0] + suffix)
     if os.path.lexists(path) and not force:
         raise LocationError(f"{path} exists; --force replaces it, a second argument names another")
     return path
 
 
 def _convert(source: str, convert: Callable[[Any], str]) -> None:
+    source = path_of(source)
     with opened(source) as found:
         store = need_store(found, Location(source, ""))
         if isinstance(store, EmbedStore):
@@ -284,8 +297,8 @@ def _convert(source: str, convert: Callable[[Any], str]) -> None:
 def compact(paths: tuple[str, ...], timeout: float) -> None:
     """Rewrite arrays and stores without the bytes that changes left behind."""
     how: dict[str, Any] = {"timeout": timeout} if timeout else {}
-    for path in paths:
-        found = open_path(_existing(path), mode="a", **how)
+    for path in map(_existing, paths):
+        found = open_path(path, mode="a", **how)
         if isinstance(found, Store):
             with found, progress_bar(path) as progress:
                 before, after = found.compact(progress)

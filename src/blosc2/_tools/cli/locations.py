@@ -1,7 +1,8 @@
-"""Selections as they are typed: NumPy indices as text, and the one array that a location names."""
+"""What is typed: locations and URLs, with the options that servers need, and NumPy indices as text."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from blosc2._options import RemotePath, local_path, remote_path, scheme_of
 from blosc2._stores import Store, children_of, close_keys, has_leaf, table_of
 from blosc2._tools.stores import STORES, in_order, opened
 from blosc2.tree_store import TreeStore
@@ -60,13 +62,60 @@ class LocationError(ValueError):
 
 
 class Location(NamedTuple):
-    """A path of the file system, and the key behind it; "" for the whole file or store."""
+    """A path of the file system or on a server, and the key behind it; "" for the whole file or store."""
 
     path: str
     key: str
 
     def __str__(self) -> str:
         return self.path + self.key
+
+
+_STORAGE = "blosc2.storage"
+
+
+def _note_storage(context: click.Context, _: click.Parameter, given: tuple[str, ...]) -> None:
+    """Keep the storage options of a command for the URLs that it is given."""
+    options: dict[str, Any] = {}
+    context.meta[_STORAGE] = options
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE")
+        try:
+            options[name] = json.loads(value)
+        except ValueError:
+            options[name] = value
+
+
+#: For commands that take URLs.
+STORAGE = click.option(
+    "--storage-option", multiple=True, metavar="NAME=VALUE", expose_value=False, callback=_note_storage,
+    help="For URLs: what the server needs, such as anon=true; may be repeated.",
+)  # fmt: skip
+
+
+def path_of(text: str) -> str:
+    """What is on a server, for a URL of one; else a path, of which "file://" URLs are taken apart."""
+    scheme = scheme_of(text)
+    if scheme is None:
+        return text
+    if scheme == "file":
+        return local_path(text)
+    context = click.get_current_context(silent=True)
+    return remote_path(text, context.meta.get(_STORAGE) if context else None)
+
+
+def path_here(text: str, instead: str = "name a file here") -> str:
+    """A path of the file system; what is on a server is refused."""
+    path = path_of(text)
+    if isinstance(path, RemotePath):
+        raise LocationError(f"{path} is on a server, where nothing is written: {instead}")
+    return path
+
+
+# Where an object on a server ends and its key begins: behind the first name that ends like one of ours.
+_ON_SERVER = re.compile(r"([^?#]*?\.(?:b2z|b2d|b2e|b2nd|b2frame))/(.*)", re.DOTALL)
 
 
 def with_slashes(text: str) -> str:
@@ -77,6 +126,12 @@ def with_slashes(text: str) -> str:
 def located(text: str) -> Location:
     """Split a path where a store ends: at the first file, the first directory that is a store, or, where there is
     nothing yet, the first name with the suffix of a store."""
+    whole = path_of(text)
+    if isinstance(whole, RemotePath):
+        found = _ON_SERVER.fullmatch(text)
+        path, key = (text, "") if found is None else found.groups()
+        return Location(path_of(path), "".join(f"/{name}" for name in key.split("/") if name))
+    text = whole
     if os.path.isfile(text):
         return Location(text, "")
     text = with_slashes(text)

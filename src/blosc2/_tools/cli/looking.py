@@ -13,6 +13,7 @@ import numpy as np
 from blosc2._display import Node, as_text, human_size, number, printable, ratio_text, sizes_text
 from blosc2._stores import Store, children_of, describe_leaf, group_of, has_leaf, outline
 from blosc2._tools.cli.locations import (
+    STORAGE,
     Location,
     LocationError,
     has_pattern,
@@ -75,6 +76,7 @@ def columns(rows: Sequence[Sequence[str]]) -> Iterable[str]:
 @click.option("-l", "--long", is_flag=True, help="With shape, dtype, codec and sizes.")
 @click.option("-r", "--recursive", is_flag=True, help="All leaves below a group, with their full keys.")
 @_JSON
+@STORAGE
 def ls(locations: tuple[str, ...], long: bool, recursive: bool, as_json: bool) -> None:
     """List the groups and leaves of stores."""
     rows: list[dict[str, Any]] = []
@@ -176,6 +178,7 @@ def _row_of_object(path: str, found: Any) -> dict[str, Any]:
     "-n", "--lines", type=click.IntRange(1), default=1000, show_default=True, help="How many groups and leaves."
 )
 @_JSON
+@STORAGE
 def tree(location: str, depth: int | None, lines: int, as_json: bool) -> None:
     """Draw the groups and leaves of a store."""
     where = located(location)
@@ -213,6 +216,7 @@ def _tree_of(node: Node) -> dict[str, Any]:
 @click.command()
 @click.argument("locations", nargs=-1, required=True, metavar="LOCATION...")
 @_JSON
+@STORAGE
 def info(locations: tuple[str, ...], as_json: bool) -> None:
     """Describe arrays, stores and groups."""
     texts: list[str] = []
@@ -252,6 +256,7 @@ def _describe(found: Any) -> None:
 )
 @click.option("--by", multiple=True, type=click.Choice(["kind", "dtype", "codec"]), help="Separate rows by this, too.")
 @_JSON
+@STORAGE
 def stats(location: str, depth: int, by: tuple[str, ...], as_json: bool) -> None:
     """Count leaves and bytes by group, kind, dtype and codec."""
     where = located(location)
@@ -282,6 +287,7 @@ def stats(location: str, depth: int, by: tuple[str, ...], as_json: bool) -> None
 @click.argument("second")
 @click.option("--keys", "keys_only", is_flag=True, help="Compare keys, shapes and dtypes, not the items.")
 @_JSON
+@STORAGE
 def diff(first: str, second: str, keys_only: bool, as_json: bool) -> int:
     """Compare two arrays or stores: keys, metadata and values (exit code 1 if they differ)."""
     one, other = located(first), located(second)

@@ -21,6 +21,7 @@ from blosc2._display import colour_picture, human_size, line_of_blocks, png_byte
 from blosc2._files import NewFile
 from blosc2._options import absolute_path, lacking
 from blosc2._tools.cli.locations import (
+    STORAGE,
     Location,
     LocationError,
     located,
@@ -28,6 +29,7 @@ from blosc2._tools.cli.locations import (
     one_key,
     one_leaf,
     parsed_selection,
+    path_here,
 )
 from blosc2._tools.selections import (
     LONGEST,
@@ -50,10 +52,12 @@ from blosc2.schunk import SChunk
 Write = Callable[[bytes], object]
 
 
-def check_output(output: str | None, *, force: bool) -> None:
-    """Refuse a path that exists; with `force` only what is no file."""
-    if output not in (None, "-") and os.path.lexists(output) and not (force and os.path.isfile(output)):
-        raise LocationError(f"{output} exists; --force replaces a file")
+def new_output(output: str, *, force: bool) -> str:
+    """The path of an output, or "-". One that exists is refused; with `force` only what is no file."""
+    path = path_here(output)
+    if path != "-" and os.path.lexists(path) and not (force and os.path.isfile(path)):
+        raise LocationError(f"{path} exists; --force replaces a file")
+    return path
 
 
 def check_no_terminal(output: str | None, what: str) -> None:
@@ -88,13 +92,14 @@ _VALUES = 256
 @click.option("-o", "--output", help="A new file; '-' is the standard output.")
 @click.option("--force", is_flag=True, help="Replace the output if it exists.")
 @click.option("--all", "everything", is_flag=True, help="Print all items; without it long texts are shortened.")
+@STORAGE
 def cat(location: str, selection: str, kind: str, output: str | None, force: bool, everything: bool) -> None:
     """Print items of an array, bytes of a super-chunk, or values of a list.
 
     SELECTION is a NumPy index such as '0:5, 3' or '..., ::10'; all items by default. Tables and .npy files are written
     piece by piece, whatever their size.
     """
-    check_output(output, force=force)
+    output = None if output is None else new_output(output, force=force)
     key = parsed_selection(selection)
     with one_leaf(located(location)) as leaf:
         if not isinstance(leaf, (NDArray, SChunk)):
@@ -250,6 +255,7 @@ _WITH_COLOURS = ("direct", "kitty", "alacritty", "ghostty", "foot", "wezterm")
 @click.option("--colour/--plain", default=None, help="Whether the terminal takes colours of 24 bits.")
 @click.option("-o", "--output", help="A new PNG file instead; '-' is the standard output.")
 @click.option("--force", is_flag=True, help="Replace the output if it exists.")
+@STORAGE
 def show(
     location: str, selection: str, span: tuple[float, float] | None, percentiles: tuple[float, float] | None,
     width: int | None, colour: bool | None, output: str | None, force: bool,
@@ -260,7 +266,7 @@ def show(
     shown. Three or four uint8 on a last axis are colours. Large planes are read with a step.
     """
     _check_options(span, percentiles, output)
-    check_output(output, force=force)
+    output = None if output is None else new_output(output, force=force)
     key = parsed_selection(selection)
     where = located(location)
     with one_leaf(where) as leaf:
@@ -333,6 +339,7 @@ _NEEDS_TERMINAL = "the viewer needs a terminal; 'blosc2 view --html' writes a pa
 @click.argument("out", required=False)
 @click.option("--html", is_flag=True, help="Write one HTML page instead; OUT is '-' for the standard output.")
 @click.option("-f", "--force", is_flag=True, help="Replace OUT if it exists.")
+@STORAGE
 def view(location: str, out: str | None, html: bool, force: bool) -> None:
     """Look into a store or an array in the terminal.
 
@@ -343,8 +350,7 @@ def view(location: str, out: str | None, html: bool, force: bool) -> None:
         raise click.UsageError("OUT and --force are for --html")
     where = located(location)
     if html:
-        target = out or _page_name(where)
-        check_output(target, force=force)
+        target = new_output(out or _page_name(where), force=force)
         _write_page(where, target, force=force)
         return
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
