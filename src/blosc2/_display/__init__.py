@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 else:
     __getattr__ = on_demand(__name__, {
         "drawing": (
-            "Node as_html as_text byte_bar chunk_grid colour_picture definition_table escaped grey html_list "
-            "human_size limits line_of_blocks number one_line page png_bytes printable ratio_text sizes_text "
-            "text_picture"
+            "Node as_html as_text byte_bar chunk_grid colour_picture definition_table escaped for_any_encoding grey "
+            "has_characters html_list human_size limits line_of_blocks number one_line page png_bytes printable "
+            "printed ratio_text sizes_text text_picture"
         ),
     })  # fmt: skip

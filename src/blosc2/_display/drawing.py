@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -69,6 +71,47 @@ def one_line(error: BaseException) -> str:
         text = "not enough memory"
     text = "; ".join([text or type(error).__name__, *getattr(error, "__notes__", ())])
     return " ".join(text.split()) or type(error).__name__
+
+
+# What stands for a character of a drawing that an encoding does not have; other characters become escapes.
+_PLAIN = str.maketrans({"├": "|", "│": "|", "└": "`", "─": "-", "…": "..."})
+_ERRORS = "blosc2.plain"
+
+
+def _in_plain_characters(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    text = error.object[error.start : error.end].translate(_PLAIN)
+    return text.encode("ascii", "backslashreplace").decode(), error.end
+
+
+codecs.register_error(_ERRORS, _in_plain_characters)
+
+
+def for_any_encoding(*streams: object) -> None:
+    """Have streams take every text: trees are drawn in ASCII where need be, and other characters become escapes."""
+    for stream in streams:
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=_ERRORS)
+
+
+def printed(text: str, encoding: str | None) -> bytes:
+    """A text as a stream of this encoding takes it after `for_any_encoding`.
+
+    Examples
+    --------
+    >>> printed("└── a", "latin-1"), printed("└── a", "cp437").decode("cp437")
+    (b'`-- a', '└── a')
+    """
+    return text.encode(encoding or "utf-8", _ERRORS)
+
+
+def has_characters(encoding: str | None, text: str) -> bool:
+    """Whether an encoding has all characters of a text."""
+    try:
+        text.encode(encoding or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from blosc2 import _integrity
-from blosc2._display import human_size
+from blosc2._display import for_any_encoding, human_size
 from blosc2._files import remote_source
 from blosc2._options import lacking, local_path, remote_path, scheme_of
 from blosc2._tools import demo
@@ -29,8 +29,7 @@ __all__ = ["main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # file names need not be text
+    for_any_encoding(sys.stdout, sys.stderr)  # nor need file names be text
     try:
         import click
     except ImportError:

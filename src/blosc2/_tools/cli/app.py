@@ -12,6 +12,7 @@ from blosc2._display import printable
 from blosc2._tools import demo
 from blosc2._tools.cli import FAILED, FINE, changing, check_paths, looking, printing, run_demo, salvage_path
 from blosc2._tools.cli.locations import STORAGE, path_here, path_of
+from blosc2._tools.cli.output import note, say
 from blosc2._tools.cli.words import told
 from blosc2.version import __version__
 
@@ -71,7 +72,7 @@ def _completion(shell: str) -> None:
 
     kind = get_completion_class(shell)
     assert kind is not None
-    click.echo(kind(blosc2, {}, "blosc2", "_BLOSC2_COMPLETE").source())
+    say(kind(blosc2, {}, "blosc2", "_BLOSC2_COMPLETE").source())
 
 
 for _module in (looking, printing, changing):
@@ -88,16 +89,16 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         names = (error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "blosc2").split()
         what = " ".join(printable(error.format_message()).split())
-        click.echo(f"{' '.join(names)}: {what} (`{' '.join(names)} --help` tells what there is)", err=True)
+        note(f"{' '.join(names)}: {what} (`{' '.join(names)} --help` tells what there is)")
         return error.exit_code
     except click.exceptions.Exit as done:
         return done.exit_code
     except SystemExit:  # click ends so, and only so, when whoever reads the output wants no more
         return FINE
     except (KeyboardInterrupt, click.Abort):
-        click.echo("blosc2: interrupted", err=True)
+        note("blosc2: interrupted")
         return 130
     except Exception as error:  # noqa: BLE001 - whatever it is, it becomes one line
         command = next((argument for argument in arguments if argument in blosc2.commands), "")
-        click.echo(f"blosc2 {command}: {told(error)}", err=True)
+        note(f"blosc2 {command}: {told(error)}")
         return FAILED

@@ -30,6 +30,7 @@ from blosc2._tools.cli.locations import (
     path_of,
     with_slashes,
 )
+from blosc2._tools.cli.output import note, say
 from blosc2._tools.converting.conversion import FORMATS, convert
 from blosc2._tools.stores import STORES, attributes_of, new_store, opened, same_value
 from blosc2.embed_store import EmbedStore
@@ -95,10 +96,10 @@ def cp(sources: tuple[str, ...], target: str, force: bool, timeout: float) -> No
         with store.transaction():
             _write(store, copies)
     leaves = [copy for copy in copies if copy.attributes is None]
-    click.echo(f"{number(len(leaves), 'leaf', 'leaves')} copied to {where.path}", err=True)
+    note(f"{number(len(leaves), 'leaf', 'leaves')} copied to {where.path}")
     lost = 0 if isinstance(store, TreeStore) else len(copies) - len(leaves)
     if lost:
-        click.echo(f"the attributes of {number(lost, 'group')} were left out: only a TreeStore has them", err=True)
+        note(f"the attributes of {number(lost, 'group')} were left out: only a TreeStore has them")
 
 
 def _write(store: Store, copies: list[_Copy]) -> None:
@@ -225,7 +226,7 @@ def rm(locations: tuple[str, ...], recursive: bool, timeout: float) -> None:
         with writer(path, timeout) as store, store.transaction():
             for key in sorted(keys):
                 count += _remove(store, key)
-    click.echo(f"{number(count, 'leaf', 'leaves')} removed", err=True)
+    note(f"{number(count, 'leaf', 'leaves')} removed")
 
 
 def _remove(store: Store, key: str) -> int:
@@ -288,7 +289,7 @@ def _convert(source: str, convert: Callable[[Any], str]) -> None:
         store = need_store(found, Location(source, ""))
         if isinstance(store, EmbedStore):
             raise LocationError(f"{source} is an EmbedStore: copy its leaves: blosc2 cp {source} TARGET.b2z")
-        click.echo(convert(store))
+        say(convert(store))
 
 
 @click.command()
@@ -304,7 +305,7 @@ def compact(paths: tuple[str, ...], timeout: float) -> None:
                 before, after = found.compact(progress)
         else:
             before, after = found.compact()
-        click.echo(f"{path}: {human_size(before)} -> {human_size(after)}")
+        say(f"{path}: {human_size(before)} -> {human_size(after)}")
 
 
 _OURS = FORMATS["blosc2"].suffixes

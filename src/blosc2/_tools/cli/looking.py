@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import click
 import numpy as np
 
-from blosc2._display import Node, as_text, human_size, number, printable, ratio_text, sizes_text
+from blosc2._display import Node, as_text, human_size, number, printable, printed, ratio_text, sizes_text
 from blosc2._stores import Store, children_of, describe_leaf, group_of, has_leaf, outline
 from blosc2._tools.cli.locations import (
     STORAGE,
@@ -24,6 +25,7 @@ from blosc2._tools.cli.locations import (
     need_store,
     one_key,
 )
+from blosc2._tools.cli.output import say
 from blosc2._tools.converting.conversion import boxes_of
 from blosc2._tools.stores import attributes_of, equal_items, opened, same_value
 from blosc2.exceptions import FormatError
@@ -35,7 +37,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def print_json(value: Any) -> None:
-    click.echo(_json_text(value))
+    say(_json_text(value))
 
 
 def _json_text(value: Any) -> str:
@@ -44,7 +46,7 @@ def _json_text(value: Any) -> str:
 
 def _print_one_document(texts: list[str]) -> None:
     """Texts of JSON as one document: an object as it is, several as a list."""
-    click.echo(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
+    say(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
 
 
 def _plain(value: Any) -> Any:
@@ -64,6 +66,8 @@ def columns(rows: Sequence[Sequence[str]]) -> Iterable[str]:
     """Rows as lines with aligned columns; numbers and sizes to the right."""
     if not rows:
         return
+    encoding = sys.stdout.encoding or "utf-8"
+    rows = [[printed(cell, encoding).decode(encoding) for cell in row] for row in rows]  # as wide as they are printed
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row[:-1], widths[:-1], strict=True)]
@@ -104,10 +108,10 @@ def ls(locations: tuple[str, ...], long: bool, recursive: bool, as_json: bool) -
             for row in rows
         ]  # fmt: skip
         for line in columns(cells):
-            click.echo(line)
+            say(line)
     else:
         for row in rows:
-            click.echo(printable(row["name"]))
+            say(printable(row["name"]))
 
 
 def _list(store: Store, key: str, rows: list[dict[str, Any]], *, recursive: bool, stream: bool) -> None:
@@ -129,7 +133,7 @@ def _show(
     """Print names of groups and leaves at once, or describe them in rows."""
     for name, group in names:
         if stream:
-            click.echo(printable(name) + ("/" if group else ""))
+            say(printable(name) + ("/" if group else ""))
         else:
             rows.append((_row_of_group if group else _row_of_leaf)(store, base + name, name))
 
@@ -192,7 +196,7 @@ def tree(location: str, depth: int | None, lines: int, as_json: bool) -> None:
         _print_one_document([_json_text(_tree_of(root)) for root in roots])
         return
     for root in roots:
-        click.echo(as_text(root))
+        say(as_text(root))
 
 
 def _need_group(store: Store, key: str) -> None:
@@ -243,10 +247,11 @@ def _description(found: Any) -> str:
 
 def _describe(found: Any) -> None:
     attributes = found.vlmeta if hasattr(found, "vlmeta") else {}
-    click.echo(repr(found.info) if hasattr(found, "info") else repr(found))
+    for line in repr(found.info if hasattr(found, "info") else found).split("\n"):
+        say(printable(line))
     for name, value in (attributes[:] if attributes else {}).items():
         shown = printable(repr(value))
-        click.echo(f"  {printable(name)}: {shown if len(shown) <= 200 else shown[:200] + ' ...'}")
+        say(f"  {printable(name)}: {shown if len(shown) <= 200 else shown[:200] + ' ...'}")
 
 
 @click.command()
@@ -278,7 +283,7 @@ def stats(location: str, depth: int, by: tuple[str, ...], as_json: bool) -> None
              ratio_text(row.nbytes, row.cbytes))
         )  # fmt: skip
     for line in columns(cells):
-        click.echo(line)
+        say(line)
 
 
 # ------------------------------------------------------------------ diff
@@ -297,7 +302,7 @@ def diff(first: str, second: str, keys_only: bool, as_json: bool) -> int:
         print_json([difference._asdict() for difference in found])
     else:
         for difference in found:
-            click.echo(printable(str(difference)))
+            say(printable(str(difference)))
     return 1 if found else 0
 
 

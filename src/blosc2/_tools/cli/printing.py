@@ -17,7 +17,16 @@ from typing import Any
 import click
 import numpy as np
 
-from blosc2._display import colour_picture, human_size, line_of_blocks, png_bytes, printable, text_picture
+from blosc2._display import (
+    colour_picture,
+    has_characters,
+    human_size,
+    line_of_blocks,
+    png_bytes,
+    printable,
+    printed,
+    text_picture,
+)
 from blosc2._files import NewFile
 from blosc2._options import absolute_path, lacking
 from blosc2._tools.cli.locations import (
@@ -31,6 +40,7 @@ from blosc2._tools.cli.locations import (
     parsed_selection,
     path_here,
 )
+from blosc2._tools.cli.output import note, say
 from blosc2._tools.selections import (
     LONGEST,
     Axis,
@@ -153,7 +163,12 @@ def _write_text(array: Any, axes: Sequence[Axis], output: str | None, *, force: 
     items = np.asarray(array[index_of(axes)])
     text = np.array2string(items, threshold=sys.maxsize if everything else 1000)
     with writing(output, force=force) as write:
-        write((text + "\n").encode("utf-8", "backslashreplace"))
+        write(_as_text(text + "\n", output))
+
+
+def _as_text(text: str, output: str | None) -> bytes:
+    """A text in the encoding of the standard output, or in that of files."""
+    return printed(text, sys.stdout.encoding if output in (None, "-") else "utf-8")
 
 
 def _index_of_list(key: tuple[Any, ...]) -> Any:
@@ -167,7 +182,7 @@ def _write_values(values: Any, key: int | slice, kind: str, output: str | None, 
         raise click.BadParameter("values of lists are printed as text", param_hint="--format")
     with writing(output, force=force) as write:
         for some in _values(values, key):
-            write("".join(f"{value!r}\n" for value in some).encode("utf-8", "backslashreplace"))
+            write(_as_text("".join(f"{value!r}\n" for value in some), output))
 
 
 def _values(values: Any, key: int | slice) -> Iterator[Sequence[Any]]:
@@ -281,7 +296,7 @@ def show(
             write(png_bytes(picture.opaque_where_known()))
     else:
         _print(picture.pixels, colour)
-    click.echo(printable(caption), err=True)
+    note(printable(caption))
 
 
 def _check_options(
@@ -311,13 +326,15 @@ def _box(output: str | None, width: int | None) -> tuple[int, int]:
 
 
 def _print(pixels: np.ndarray[Any, Any], colour: bool | None) -> None:
-    blocks = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
     if pixels.ndim == 1:
-        click.echo(line_of_blocks(pixels) if blocks else text_picture(pixels[None]))
-    elif colour or (colour is None and blocks and takes_colours()):
-        click.echo(colour_picture(pixels), color=True)
+        text = line_of_blocks(pixels)
+    elif colour or (colour is None and takes_colours()):
+        text = colour_picture(pixels)
     else:
-        click.echo(text_picture(pixels))
+        text = ""
+    if not (text and has_characters(sys.stdout.encoding, text)):
+        text = text_picture(np.atleast_2d(pixels))
+    say(text)
 
 
 def takes_colours() -> bool:
@@ -382,7 +399,7 @@ def _write_page(where: Location, target: str, *, force: bool) -> None:
     with writing(target, force=force) as write:
         write(page)
     if target != "-":
-        click.echo(f"{target}: {len(page):,} bytes", err=True)
+        note(f"{target}: {len(page):,} bytes")
 
 
 COMMANDS = (cat, show, view)
