@@ -11,13 +11,13 @@ import io
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from blosc2 import _integrity
 from blosc2._display import for_any_encoding, human_size
-from blosc2._files import remote_source
+from blosc2._files import Progress, remote_source
 from blosc2._options import lacking, local_path, remote_path, scheme_of
 from blosc2._tools import demo
 from blosc2._tools.cli.words import in_commands, told
@@ -48,12 +48,24 @@ FINE, FOUND, FAILED = 0, 1, 2
 NEEDS_EXTRA = lacking("this command", "click", "cli", " (check, salvage and demo work without it)")
 
 
+#: Makes what shows the progress of an operation with a label.
+Bar = Callable[[str], AbstractContextManager[Progress]]
+
+
+def untold(done: int, total: int) -> None:
+    """Progress that nobody wants to see."""
+
+
+def no_bar(_: str) -> AbstractContextManager[Progress]:
+    return nullcontext(untold)
+
+
 # So many bytes of an object on a server are in memory at a time.
 _PIECE = 8 << 20
 
 
 @contextmanager
-def _here(path: str) -> Iterator[tuple[str, str]]:
+def _here(path: str, bar: Bar, *, quiet: bool) -> Iterator[tuple[str, str]]:
     """A path of the file system, and what it is called: of what is on a server a temporary file with its bytes."""
     if scheme_of(path) in (None, "file"):
         path = local_path(path)
@@ -61,31 +73,35 @@ def _here(path: str) -> Iterator[tuple[str, str]]:
         return
     where = remote_path(path)
     source = remote_source(where)
-    print(f"{where}: {human_size(source.size)} are read into a temporary file", file=sys.stderr)
+    if not quiet:
+        print(f"{where}: {human_size(source.size)} are read into a temporary file", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="blosc2-") as folder:
         name = os.path.join(folder, f"object{where.suffix}")
-        with open(name, "wb") as file:
-            starts = range(0, source.size, _PIECE)
-            file.writelines(source.read(start, min(_PIECE, source.size - start)) for start in starts)
+        with open(name, "wb") as file, bar(where) as progress:
+            for start in range(0, source.size, _PIECE):
+                done = start + file.write(source.read(start, min(_PIECE, source.size - start)))
+                progress(done, source.size)
         yield name, where
 
 
-def check_paths(paths: Iterable[str]) -> int:
-    """Print what is damaged; `FOUND` if anything is."""
+def check_paths(paths: Iterable[str], *, quiet: bool, bar: Bar = no_bar) -> int:
+    """Print what is damaged, and unless it is to be quiet what is not; `FOUND` if anything is."""
     damaged = False
     for path in paths:
-        with _here(path) as (file, name):
-            report = _integrity.check(file)
-        print(in_commands(str(report)).replace(file, name))
+        with _here(path, bar, quiet=quiet) as (file, name), bar(name) as progress:
+            report = _integrity.check(file, progress=progress)
+        if not (quiet and report.ok):
+            print(in_commands(str(report)).replace(file, name))
         damaged |= not report.ok
     return FOUND if damaged else FINE
 
 
-def salvage_path(path: str, out: str, fill: float | None) -> int:
-    """Print what was recovered; `FOUND` if something is lost."""
-    with _here(path) as (file, name):
-        report = _integrity.salvage(file, out, fill=fill)
-    print(in_commands(str(report)).replace(file, name))
+def salvage_path(path: str, out: str, fill: float | None, *, quiet: bool, bar: Bar = no_bar) -> int:
+    """Print what was recovered, if it is to be quiet only where something is lost; `FOUND` if so."""
+    with _here(path, bar, quiet=quiet) as (file, name), bar(name) as progress:
+        report = _integrity.salvage(file, out, fill=fill, progress=progress)
+    if not (quiet and report.complete):
+        print(in_commands(str(report)).replace(file, name))
     return FINE if report.complete else FOUND
 
 
@@ -124,6 +140,8 @@ def _parser() -> argparse.ArgumentParser:
     save.add_argument("path", metavar="PATH", help="the damaged file or directory, which is only read")
     save.add_argument("out", metavar="OUT", help="the new one; its suffix says what it is")
     save.add_argument("--fill", type=float, help="recover arrays that miss chunks too, with this in their place")
+    for command in (look, save):
+        command.add_argument("-q", "--quiet", action="store_true", help="print only what is damaged")
     return parser
 
 
@@ -136,9 +154,9 @@ def run_basics(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     try:
         if options.command == "check":
-            return check_paths(options.paths)
+            return check_paths(options.paths, quiet=options.quiet)
         if options.command == "salvage":
-            return salvage_path(options.path, options.out, options.fill)
+            return salvage_path(options.path, options.out, options.fill, quiet=options.quiet)
     except BrokenPipeError:  # whoever reads the output wants no more
         sys.stdout = io.StringIO()  # takes what is still to be flushed at exit
         return FINE

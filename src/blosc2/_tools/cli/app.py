@@ -12,7 +12,7 @@ from blosc2._display import printable
 from blosc2._tools import demo
 from blosc2._tools.cli import FAILED, FINE, changing, check_paths, looking, printing, run_demo, salvage_path
 from blosc2._tools.cli.locations import STORAGE, path_here, path_of
-from blosc2._tools.cli.output import note, say
+from blosc2._tools.cli.output import QUIET, is_quiet, note, progress_bar, say
 from blosc2._tools.cli.words import told
 from blosc2.version import __version__
 
@@ -32,12 +32,13 @@ def blosc2() -> None:
 @blosc2.command("check")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @STORAGE
+@QUIET
 def _check(paths: tuple[str, ...]) -> int:
     """Read all of arrays and stores, and say what is damaged (exit code 1).
 
     What is on a server is read into a temporary file.
     """
-    return check_paths(map(path_of, paths))
+    return check_paths(map(path_of, paths), quiet=is_quiet(), bar=progress_bar)
 
 
 @blosc2.command("salvage")
@@ -45,12 +46,13 @@ def _check(paths: tuple[str, ...]) -> int:
 @click.argument("out")
 @click.option("--fill", type=float, help="Recover arrays that miss chunks too, with this in their place.")
 @STORAGE
+@QUIET
 def _salvage(path: str, out: str, fill: float | None) -> int:
     """Write what is whole of a damaged array or store to a new one.
 
     PATH is only read; the suffix of OUT says what it is.
     """
-    return salvage_path(path_of(path), path_here(out), fill)
+    return salvage_path(path_of(path), path_here(out), fill, quiet=is_quiet(), bar=progress_bar)
 
 
 @blosc2.command("demo", help=demo.__doc__)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import click
 
-from blosc2._display import human_size, number, one_line, printable
-from blosc2._files import Progress
+from blosc2._display import human_size, number, one_line
 from blosc2._opening import open as open_path
 from blosc2._options import RemotePath
 from blosc2._stores import Store, has_leaf
@@ -30,7 +28,7 @@ from blosc2._tools.cli.locations import (
     path_of,
     with_slashes,
 )
-from blosc2._tools.cli.output import note, say
+from blosc2._tools.cli.output import QUIET, VERBOSE, is_quiet, name_leaf, note, progress_bar, say, sum_up
 from blosc2._tools.converting.conversion import FORMATS, convert
 from blosc2._tools.stores import STORES, attributes_of, new_store, opened, same_value
 from blosc2.embed_store import EmbedStore
@@ -38,21 +36,6 @@ from blosc2.tree_store import TreeStore
 
 _FORCE = click.option("-f", "--force", is_flag=True, help="Replace what exists.")
 _WAIT = click.option("--timeout", type=click.FloatRange(0), default=0.0, help="Seconds to wait for another writer.")
-
-
-@contextmanager
-def progress_bar(label: str) -> Iterator[Progress | None]:
-    """What shows the progress of an operation, on stderr when that is a terminal; else None."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    with click.progressbar(length=1, label=printable(label), file=sys.stderr) as bar:
-
-        def show(done: int, total: int) -> None:
-            bar.length = max(total, 1)
-            bar.update(done - bar.pos)
-
-        yield show
 
 
 def writer(path: str, timeout: float) -> Any:
@@ -72,6 +55,8 @@ def writer(path: str, timeout: float) -> Any:
 @_FORCE
 @_WAIT
 @STORAGE
+@QUIET
+@VERBOSE
 def cp(sources: tuple[str, ...], target: str, force: bool, timeout: float) -> None:
     """Copy arrays, leaves and groups into a store, or one array to a file.
 
@@ -94,20 +79,23 @@ def cp(sources: tuple[str, ...], target: str, force: bool, timeout: float) -> No
             copies += _planned(found, source, where.key, into=into)
         _check_targets(store, where.path, copies, force=force)
         with store.transaction():
-            _write(store, copies)
+            _write(store, copies, where.path)
     leaves = [copy for copy in copies if copy.attributes is None]
-    note(f"{number(len(leaves), 'leaf', 'leaves')} copied to {where.path}")
+    sum_up(f"{number(len(leaves), 'leaf', 'leaves')} copied to {where.path}")
     lost = 0 if isinstance(store, TreeStore) else len(copies) - len(leaves)
     if lost:
         note(f"the attributes of {number(lost, 'group')} were left out: only a TreeStore has them")
 
 
-def _write(store: Store, copies: list[_Copy]) -> None:
-    for copy in copies:
-        if copy.attributes is None:
-            store[copy.new_key] = copy.found if copy.key is None else copy.found[copy.key]
-        elif isinstance(store, TreeStore):
-            store.get_subtree(copy.new_key or "/").attrs[:] = copy.attributes
+def _write(store: Store, copies: list[_Copy], path: str) -> None:
+    with progress_bar(path) as progress:
+        for done, copy in enumerate(copies, 1):
+            if copy.attributes is None:
+                name_leaf(copy.new_key)
+                store[copy.new_key] = copy.found if copy.key is None else copy.found[copy.key]
+            elif isinstance(store, TreeStore):
+                store.get_subtree(copy.new_key or "/").attrs[:] = copy.attributes
+            progress(done, len(copies))
 
 
 def _check_targets(store: Store, path: str, copies: list[_Copy], *, force: bool) -> None:
@@ -208,6 +196,7 @@ def mv(source: str, new_key: str, timeout: float) -> None:
 @click.argument("locations", nargs=-1, required=True, metavar="LOCATION...")
 @click.option("-r", "--recursive", is_flag=True, help="Groups too, with everything below them.")
 @_WAIT
+@QUIET
 def rm(locations: tuple[str, ...], recursive: bool, timeout: float) -> None:
     """Remove leaves and groups from stores. Their space becomes free with 'blosc2 compact'."""
     wanted: dict[str, dict[str, None]] = {}
@@ -226,7 +215,7 @@ def rm(locations: tuple[str, ...], recursive: bool, timeout: float) -> None:
         with writer(path, timeout) as store, store.transaction():
             for key in sorted(keys):
                 count += _remove(store, key)
-    note(f"{number(count, 'leaf', 'leaves')} removed")
+    sum_up(f"{number(count, 'leaf', 'leaves')} removed")
 
 
 def _remove(store: Store, key: str) -> int:
@@ -256,6 +245,7 @@ def _existing(text: str) -> str:
 @click.argument("target", required=False)
 @_FORCE
 @STORAGE
+@QUIET
 def pack(source: str, target: str | None, force: bool) -> None:
     """Make one .b2z file of a store, with the keys and bytes of its leaves."""
     path = _new_path(source, target, ".b2z", force=force)
@@ -267,6 +257,7 @@ def pack(source: str, target: str | None, force: bool) -> None:
 @click.argument("target", required=False)
 @_FORCE
 @STORAGE
+@QUIET
 def unpack(source: str, target: str | None, force: bool) -> None:
     """Make a .b2d directory of a store, with a file for each leaf."""
     path = _new_path(source, target, ".b2d", force=force)
@@ -289,12 +280,15 @@ def _convert(source: str, convert: Callable[[Any], str]) -> None:
         store = need_store(found, Location(source, ""))
         if isinstance(store, EmbedStore):
             raise LocationError(f"{source} is an EmbedStore: copy its leaves: blosc2 cp {source} TARGET.b2z")
-        say(convert(store))
+        made = convert(store)
+    if not is_quiet():
+        say(made)
 
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @_WAIT
+@QUIET
 def compact(paths: tuple[str, ...], timeout: float) -> None:
     """Rewrite arrays and stores without the bytes that changes left behind."""
     how: dict[str, Any] = {"timeout": timeout} if timeout else {}
@@ -305,7 +299,8 @@ def compact(paths: tuple[str, ...], timeout: float) -> None:
                 before, after = found.compact(progress)
         else:
             before, after = found.compact()
-        say(f"{path}: {human_size(before)} -> {human_size(after)}")
+        if not is_quiet():
+            say(f"{path}: {human_size(before)} -> {human_size(after)}")
 
 
 _OURS = FORMATS["blosc2"].suffixes

@@ -12,7 +12,9 @@ import click
 import numpy as np
 
 from blosc2._display import Node, as_text, human_size, number, printable, printed, ratio_text, sizes_text
+from blosc2._files import Progress
 from blosc2._stores import Store, children_of, describe_leaf, group_of, has_leaf, outline
+from blosc2._tools.cli import untold
 from blosc2._tools.cli.locations import (
     STORAGE,
     Location,
@@ -25,7 +27,7 @@ from blosc2._tools.cli.locations import (
     need_store,
     one_key,
 )
-from blosc2._tools.cli.output import say
+from blosc2._tools.cli.output import QUIET, VERBOSE, name_leaf, progress_bar, say
 from blosc2._tools.converting.conversion import boxes_of
 from blosc2._tools.stores import attributes_of, equal_items, opened, same_value
 from blosc2.exceptions import FormatError
@@ -293,11 +295,15 @@ def stats(location: str, depth: int, by: tuple[str, ...], as_json: bool) -> None
 @click.option("--keys", "keys_only", is_flag=True, help="Compare keys, shapes and dtypes, not the items.")
 @_JSON
 @STORAGE
+@QUIET
+@VERBOSE
 def diff(first: str, second: str, keys_only: bool, as_json: bool) -> int:
     """Compare two arrays or stores: keys, metadata and values (exit code 1 if they differ)."""
     one, other = located(first), located(second)
     with opened(one.path) as a, opened(other.path) as b:
-        found = list(differences(_part_at(a, one), _part_at(b, other), values=not keys_only))
+        parts = _part_at(a, one), _part_at(b, other)
+        with progress_bar(f"{one} {other}") as progress:
+            found = list(differences(*parts, values=not keys_only, progress=progress))
     if as_json:
         print_json([difference._asdict() for difference in found])
     else:
@@ -333,13 +339,16 @@ class Difference(NamedTuple):
         return f"{self.key or 'the array'}: {self.what}{': ' if self.text else ''}{self.text}"
 
 
-def differences(first: Any, second: Any, *, values: bool) -> Iterator[Difference]:
-    """The differences of two arrays, lists or stores. Only some MB of both are in memory at a time."""
+def differences(first: Any, second: Any, *, values: bool, progress: Progress) -> Iterator[Difference]:
+    """The differences of two arrays, lists or stores. Only some MB of both are in memory at a time.
+
+    `progress` is called with the leaves that are done and all of them, or with the items of an array.
+    """
     if isinstance(first, Store) != isinstance(second, Store):
         yield Difference("", "kind", f"{type(first).__name__}, {type(second).__name__}")
         return
     if not isinstance(first, Store):
-        yield from _of_leaves("", first, second, values=values)
+        yield from _of_leaves("", first, second, values=values, progress=progress)
         return
     one, other = _keys(first), _keys(second)
     for mine, theirs, what in ((one, other, "only in the first"), (other, one, "only in the second")):
@@ -347,9 +356,11 @@ def differences(first: Any, second: Any, *, values: bool) -> Iterator[Difference
     trees = [store for store in (first, second) if isinstance(store, TreeStore)]
     for group in sorted({group for store in trees for group, _, _ in store.walk()}):
         yield from _of_attributes(group, attributes_of(first, group), attributes_of(second, group))
-    for key in one:
+    for done, key in enumerate(one, 1):
         if key in other:
-            yield from _of_leaves(key, first[key], second[key], values=values)
+            name_leaf(key)
+            yield from _of_leaves(key, first[key], second[key], values=values, progress=untold)
+        progress(done, len(one))
 
 
 def _keys(store: Any) -> dict[str, None]:
@@ -358,7 +369,7 @@ def _keys(store: Any) -> dict[str, None]:
     return dict.fromkeys(key[cut:] for key in leaves_below(store, group_of(store)))
 
 
-def _of_leaves(key: str, a: Any, b: Any, *, values: bool) -> Iterator[Difference]:
+def _of_leaves(key: str, a: Any, b: Any, *, values: bool, progress: Progress) -> Iterator[Difference]:
     if type(a) is not type(b):
         yield Difference(key, "kind", f"{type(a).__name__}, {type(b).__name__}")
         return
@@ -370,7 +381,7 @@ def _of_leaves(key: str, a: Any, b: Any, *, values: bool) -> Iterator[Difference
             yield Difference(key, name, f"{mine}, {theirs}")
             return
     if values:
-        yield from _of_values(key, a, b)
+        yield from _of_values(key, a, b, progress)
 
 
 def _of_attributes(key: str, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[Difference]:
@@ -385,7 +396,7 @@ _NONE = object()
 _PIECE = 16 << 20
 
 
-def _of_values(key: str, a: Any, b: Any) -> Iterator[Difference]:
+def _of_values(key: str, a: Any, b: Any, progress: Progress) -> Iterator[Difference]:
     if not isinstance(a, NDArray):
         if isinstance(a, SChunk):
             step = max(1, _PIECE // a.typesize)
@@ -395,12 +406,14 @@ def _of_values(key: str, a: Any, b: Any) -> Iterator[Difference]:
         if not equal:
             yield Difference(key, "values", "")
         return
-    count, first = 0, None
+    done, count, first = 0, 0, None
     for box in boxes_of(a, in_order=True) if a.size else ():
         wrong = np.argwhere(~equal_items(np.asarray(a[box]), np.asarray(b[box])))
         if len(wrong):
             count += len(wrong)
             first = first or tuple(part.start + int(n) for part, n in zip(box, wrong[0], strict=True))
+        done += math.prod(part.stop - part.start for part in box)
+        progress(done, a.size)
     if count:
         where = "" if a.ndim == 0 else f", the first at {first}"
         yield Difference(key, "values", f"{count:,} of {a.size:,} items{where}")
