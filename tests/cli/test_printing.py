@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import os
 import struct
 import sys
@@ -206,6 +207,59 @@ def test_colours(arrays: Path, run: Answer) -> None:
         np.testing.assert_array_equal(pixels_of("middle.png"), photo[1])
     run("show", "3.b2nd", "0, :, :, 2", "-o", "blue.png")
     assert pixels_of("blue.png").shape == (6, 9)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "attributes", "index"),
+    [
+        ((40, 50, 3), "f4", {}, "0:40, 0:50, 1"),
+        ((5, 40, 4, 50), "f4", {}, "2, 0:40, 2, 0:50"),
+        ((9, 9, 9), "f4", {}, "4, 0:9, 0:9"),
+        ((2, 3, 4, 50, 60), "u2", {"axes": "TZCYX"}, "1, 1, 2, 0:50, 0:60"),
+        ((2, 50, 4, 6), "u1", {"axes": "TZYX"}, "1, 25, 0:4, 0:6"),
+        ((30, 4, 3), "u1", {"axes": "ZYX"}, "15, 0:4, 0:3"),
+        ((90, 4, 5), "f4", {"_ARRAY_DIMENSIONS": ["time", "lat", "lon"]}, "45, 0:4, 0:5"),
+        ((4, 5, 90), "f4", {"_ARRAY_DIMENSIONS": ["Latitude", "Longitude", "time"]}, "0:4, 0:5, 45"),
+        ((9, 8, 70), "f4", {"_ARRAY_DIMENSIONS": ["x", "y", "z"]}, "0:9, 0:8, 35"),
+        ((90, 4, 5), "f4", {"axes": "YX"}, "0:90, 2, 0:5"),
+        ((90, 4, 5), "f4", {"axes": ["x", "y", "y"]}, "0:90, 2, 0:5"),
+        ((90, 4, 5), "f4", {"axes": ["time", "y", "lat"]}, "0:90, 2, 0:5"),
+        ((90, 4, 5), "f4", {"axes": 3, "mode": None}, "0:90, 2, 0:5"),
+        ((6, 9, 3), "u2", {}, "0:6, 0:9, 1"),
+        ((6, 9, 3), "u1", {}, "0:6, 0:9, 0:3"),
+        ((6, 9, 3), "u1", {"axes": "YXS", "photometric": "rgb"}, "0:6, 0:9, 0:3"),
+        ((8, 6, 9, 4), "u2", {"axes": "ZYXS", "photometric": "rgb"}, "4, 0:6, 0:9, 0:4"),
+        ((6, 9, 4), "f4", {"mode": "RGBA"}, "0:6, 0:9, 0:4"),
+    ],
+)
+def test_the_axes_that_make_a_picture(
+    arrays: Path, run: Answer, shape: tuple[int, ...], dtype: str, attributes: dict[str, Any], index: str
+) -> None:
+    items = (np.arange(math.prod(shape)) % 7).reshape(shape).astype(dtype)
+    blosc2.asarray(items, urlpath="x.b2nd").vlmeta.update(attributes)
+    run("show", "x.b2nd", "-o", "x.png")
+    assert run.err.startswith(f"x.b2nd[{index}]: ")
+    in_colour = index.count(":") == 3
+    assert ("colours" in run.err) is in_colour
+    assert pixels_of("x.png").ndim == 2 + in_colour
+    assert f">[{index}]: " in run("view", "--html", "x.b2nd", "-")
+
+
+def test_colours_of_other_dtypes(arrays: Path, run: Answer) -> None:
+    photo = np.random.default_rng(1).integers(0, 256, (6, 9, 3), np.uint8)
+    for name, items in (("deep", photo.astype("u2") * 257), ("float", photo.astype("f4") / 255)):
+        blosc2.asarray(items, urlpath=f"{name}.b2nd").vlmeta["photometric"] = "rgb"
+        run("show", f"{name}.b2nd", "-o", f"{name}.png")
+        np.testing.assert_array_equal(pixels_of(f"{name}.png"), photo)
+
+
+def test_of_what_is_selected_the_longest_are_shown(arrays: Path, run: Answer) -> None:
+    blosc2.asarray(np.zeros((40, 50, 9, 8)), urlpath="x.b2nd").vlmeta["axes"] = "YXZC"
+    for selection, index in (
+        ("..., 3", "0:40, 0:50, 4, 3"), ("7", "7, 0:50, 0:9, 4"), ("0:2, 0:3", "0:2, 0:3, 4, 4"),
+    ):  # fmt: skip
+        run("show", "x.b2nd", selection, "-o", "x.png", "--force")
+        assert f"[{index}]" in run.err
 
 
 def test_nan_booleans_and_constants(arrays: Path, run: Answer) -> None:

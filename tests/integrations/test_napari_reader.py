@@ -79,6 +79,17 @@ def test_one_array(tmp_path: Path) -> None:
     assert read(path) == []
 
 
+def test_axes_of_tiff_files(tmp_path: Path) -> None:
+    for axes, items, shown, rgb in (
+        ("XYC", SCAN[..., 0], ("c", "y", "x"), None), ("YXS", PHOTO, ("y", "x"), True),
+    ):  # fmt: skip
+        path = str(tmp_path / f"{axes}.b2nd")
+        blosc2.asarray(items, urlpath=path).vlmeta["axes"] = axes
+        ((data, keywords, _),) = read(path)
+        assert (keywords["axis_labels"], keywords.get("rgb")) == (shown, rgb)
+        np.testing.assert_array_equal(data[...], items if rgb else items.transpose(2, 1, 0))
+
+
 def test_what_is_none_of_ours(tmp_path: Path) -> None:
     (tmp_path / "a.tif").touch()
     for path in (str(tmp_path / "a.tif"), str(tmp_path / "none.b2z"), [str(tmp_path / "a.b2z")] * 2):

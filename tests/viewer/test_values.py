@@ -86,9 +86,10 @@ def test_a_place_is_gone_to() -> None:
 
 def test_colours_lie_behind_the_plane() -> None:
     page = Page.of((5, 8, 9, 3), np.dtype("u1"))
-    assert page.pictured(np.dtype("u1")) == [2, range(8), range(9), range(3)]
-    assert page.next_columns().pictured(np.dtype("u1"))[3] == range(3)
-    assert page.pictured(FLOAT)[3] == 0
+    assert page.pictured() == [2, range(8), range(9), range(3)]
+    assert page.next_columns().pictured()[3] == range(3)
+    assert page.transposed().next_columns().next_columns().pictured()[3] == range(3)
+    assert Page.of((5, 8, 9, 3), FLOAT).pictured() == [2, range(8), range(9), 1]
 
 
 MOVES = st.lists(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from blosc2._display import grey, human_size, limits
 from blosc2._indexing import basic_selection
+from blosc2._tools.converting.conversion import DIMENSIONS
 
 #: What is selected of an axis: one item, or several.
 Axis = int | range
@@ -134,23 +135,77 @@ def check_dtype(dtype: np.dtype[Any]) -> None:
         raise ValueError(f"items of dtype {dtype} have no grey values; 'blosc2 cat' prints them")
 
 
-def has_colours(dtype: np.dtype[Any], length: int) -> bool:
-    """Whether a last axis behind two others is taken for red, green, blue and opacity."""
-    return dtype == np.uint8 and length in (3, 4)
+# The names of axes that go down and to the right, and what TIFF files and Pillow call colours.
+_DOWN = ("y", "lat", "latitude", "row", "rows", "height", "nlat", "rlat", "projection_y_coordinate")
+_RIGHT = ("x", "lon", "longitude", "column", "columns", "width", "nlon", "rlon", "projection_x_coordinate")
+_COLOURS = ("rgb", "rgba", "p")
 
 
-def middle_plane(axes: list[Axis], dtype: np.dtype[Any]) -> tuple[list[Axis], list[int]]:
-    """The selection with the middle of all axes but the last one or two, and which these are; colours come behind."""
+def axis_names(attributes: Mapping[str, Any], ndim: int) -> list[str]:
+    """The names of all axes in small letters, as zarr and netCDF files and TIFF files have them; [] if none are known.
+
+    Examples
+    --------
+    >>> axis_names({"axes": "ZYX"}, 3), axis_names({"_ARRAY_DIMENSIONS": ["time", "lat", "lon"]}, 3)
+    (['z', 'y', 'x'], ['time', 'lat', 'lon'])
+    """
+    for name in (DIMENSIONS, "axes"):
+        try:
+            found = attributes.get(name)
+        except (OSError, ValueError):  # the items may be whole
+            continue
+        if isinstance(found, (str, list, tuple)) and len(found) == ndim == len(set(map(str, found))):
+            return [str(axis).lower() for axis in found]
+    return []
+
+
+def picture_axes(axes: Sequence[Axis], dtype: np.dtype[Any], attributes: Mapping[str, Any]) -> tuple[list[int], bool]:
+    """Of the axes of which several items are selected, those that make a picture, and whether the last has its colours.
+
+    They are those that are named so, else the two longest. Three or four items on the last axis are colours if they are
+    of uint8, or if the attributes say so.
+
+    Examples
+    --------
+    >>> picture_axes([range(5), range(70), range(90)], np.dtype("f4"), {})
+    ([1, 2], False)
+    >>> picture_axes([range(70), range(90), range(3)], np.dtype("u2"), {"photometric": "rgb"})
+    ([0, 1], True)
+    """
+    free = [number for number, axis in enumerate(axes) if isinstance(axis, range)]
+    if len(free) < 3:
+        return free, False
+    names = axis_names(attributes, len(axes))
+    named = [side for side in free if names and names[side] in (*_DOWN, *_RIGHT)]
+    if len(named) != 2 or (names[named[0]] in _DOWN) == (names[named[1]] in _DOWN):
+        named = []
+    last = len(axes) - 1
+    in_colour = last in free and last not in named and _has_colours(dtype, len(range_of(axes[last])), attributes)
+    others = free[:-1] if in_colour else free
+    return named or sorted(sorted(others, key=lambda side: (len(range_of(axes[side])), side))[-2:]), in_colour
+
+
+def _has_colours(dtype: np.dtype[Any], length: int, attributes: Mapping[str, Any]) -> bool:
+    if length not in (3, 4) or dtype.kind not in "uf":
+        return False
+    try:
+        return dtype == np.uint8 or str(attributes.get("photometric", attributes.get("mode"))).lower() in _COLOURS
+    except (OSError, ValueError):
+        return False
+
+
+def middle_plane(axes: list[Axis], dtype: np.dtype[Any], attributes: Mapping[str, Any]) -> tuple[list[Axis], list[int]]:
+    """The selection with the middle of all axes but those of a picture, and which these are; colours come behind."""
     free = [number for number, axis in enumerate(axes) if isinstance(axis, range)]
     if any(not range_of(axes[side]) for side in free):
         raise ValueError("the selection has no items; 'blosc2 info' tells the shape")
     if not free:
         raise ValueError("this is one item, and no picture; 'blosc2 cat' prints it")
-    planes = free[:-1] if len(free) > 2 and has_colours(dtype, len(range_of(axes[free[-1]]))) else free
-    for side in planes[:-2]:
+    sides, in_colour = picture_axes(axes, dtype, attributes)
+    for side in set(free).difference(sides, {len(axes) - 1} if in_colour else ()):
         axis = range_of(axes[side])
         axes[side] = axis[len(axis) // 2]
-    return axes, planes[-2:]
+    return axes, sides
 
 
 def range_of(axis: Axis) -> range:
@@ -212,7 +267,7 @@ def _contrast(
     if percentiles:
         return limits(items, percentiles) or (0.0, 1.0)
     if in_colour:
-        return 0.0, 255.0
+        return 0.0, float(np.iinfo(items.dtype).max) if items.dtype.kind == "u" else 1.0
     if items.dtype.kind == "b":
         return 0.0, 1.0
     return limits(items) or (0.0, 1.0)

@@ -277,8 +277,9 @@ def show(
 ) -> None:  # fmt: skip
     """Show a plane of an array as a picture.
 
-    SELECTION is a NumPy index such as '40, ::2, 100:300'. Of axes that it leaves before the last two, the middle is
-    shown. Three or four uint8 on a last axis are colours. Large planes are read with a step.
+    SELECTION is a NumPy index such as '40, ::2, 100:300'. If it leaves more than two axes, those named y and x, or lat
+    and lon, are shown, else the two longest, in the middle of the others. Three or four uint8 on a last axis are
+    colours. Large planes are read with a step. What was read is said on stderr.
     """
     _check_options(span, percentiles, output)
     output = None if output is None else new_output(output, force=force)
@@ -288,7 +289,7 @@ def show(
         if not isinstance(leaf, NDArray):
             raise LocationError(f"{where} is one {type(leaf).__name__}, not an array; 'blosc2 cat' prints it")
         check_dtype(leaf.dtype)
-        axes, sides = middle_plane(axes_of(key, leaf.shape), leaf.dtype)
+        axes, sides = middle_plane(axes_of(key, leaf.shape), leaf.dtype, leaf.vlmeta)
         picture = read_picture(leaf, axes, sides, _box(output, width), span=span, percentiles=percentiles)
     caption = f"{where}[{index_text(picture.axes)}]: {picture.size()} items, {leaf.dtype}, {picture.scale()}"
     if output is not None:

@@ -14,7 +14,7 @@ import numpy as np
 from blosc2._frames import is_directory_frame
 from blosc2._opening import open as open_path
 from blosc2._stores import Store, children_of
-from blosc2._tools.converting.conversion import DIMENSIONS
+from blosc2._tools.selections import axis_names
 from blosc2.exceptions import FormatError
 from blosc2.ndarray import NDArray
 from blosc2.tree_store import TreeStore
@@ -27,7 +27,7 @@ _SUFFIXES: Final = (".b2nd", ".b2z", ".b2e", ".b2d")
 _MOST_LAYERS: Final = 32
 _LEVEL: Final = re.compile(r"(?:level|scale|resolution|s)?[_-]?(\d{1,3})", re.IGNORECASE)
 _LABELS: Final = re.compile(r"(?:.*[_-])?(?:masks?|labels?|seg|segmentation)", re.IGNORECASE)
-_COLOURS: Final = frozenset(("colour", "color", "colours", "colors", "rgb", "rgba"))
+_COLOURS: Final = frozenset(("colour", "color", "colours", "colors", "rgb", "rgba", "s"))  # TIFF: samples
 # More bytes than these are not read to find out how bright an image is.
 _LARGE: Final = 16 << 20
 # From the slowest to the fastest axis of what is shown.
@@ -115,7 +115,7 @@ def _levels(leaves: Mapping[str, NDArray]) -> list[NDArray]:
 def _layer(name: str, levels: list[NDArray], attributes: Mapping[str, Any]) -> Layer:
     first = levels[0]
     keywords: dict[str, Any] = {"name": name}
-    axes = _axes(attributes, first.ndim)
+    axes = axis_names(attributes, first.ndim)
     order = list(range(first.ndim))
     is_rgb = first.ndim > 2 and first.shape[-1] in (3, 4) and bool(axes) and axes[-1] in _COLOURS
     if axes:
@@ -135,14 +135,6 @@ def _layer(name: str, levels: list[NDArray], attributes: Mapping[str, Any]) -> L
     elif not is_labels and (limits := _limits(levels[-1])) is not None:
         keywords["contrast_limits"] = limits
     return (data if len(data) > 1 else data[0]), keywords, "labels" if is_labels else "image"
-
-
-def _axes(attributes: Mapping[str, Any], ndim: int) -> list[str]:
-    for name in (DIMENSIONS, "axes"):
-        found = attributes.get(name)
-        if isinstance(found, (list, tuple)) and len(found) == ndim == len(set(map(str, found))):
-            return [str(axis).lower() for axis in found]
-    return []
 
 
 def _scale(attributes: Mapping[str, Any], axes: list[str]) -> list[float] | None:

@@ -37,6 +37,7 @@ from blosc2._tools.viewer.values import (
     attributes,
     children,
     columns_that_may_fit,
+    first_page,
     properties,
     read_cells,
     rows_and_columns,
@@ -115,7 +116,7 @@ def picture_text(source: Source, page: Page, box: tuple[int, int]) -> Text:
         check_dtype(source.dtype)
     if page.is_empty or page.rows is None:
         raise ValueError("this array has no plane to draw")
-    axes = page.pictured(source.dtype)
+    axes = page.pictured()
     picture = read_picture(source, axes, page.sides, box, most=MOST_DECODED)
     pixels = picture.pixels
     if len(page.sides) == 1:
@@ -448,7 +449,7 @@ class Viewer(App[None]):
             self.thing = await asyncio.to_thread(self._open, branch)
             self.source = source_of(self.thing)
             if self.source is not None:
-                self.page = Page.of(self.source.shape, self.source.dtype)
+                self.page = first_page(self.thing, self.source)
         except Exception as error:  # noqa: BLE001 - each pane says it
             for name in _PANES:
                 self._show(name, Text(one_line(error), "red"))

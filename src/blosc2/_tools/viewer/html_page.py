@@ -22,7 +22,7 @@ from blosc2._display import (
 )
 from blosc2._stores import Store, has_leaf, outline
 from blosc2._tools.selections import check_dtype, decoded_bytes, index_text, read_picture
-from blosc2._tools.viewer.values import Page, attributes, item_text, properties, source_of, statistics_of_items
+from blosc2._tools.viewer.values import attributes, first_page, item_text, properties, source_of, statistics_of_items
 from blosc2.ndarray import NDArray
 
 #: How many lines the tree has, how many of them in one group, and how deep it is.
@@ -145,7 +145,7 @@ def _picture(thing: Any, heading: str, budget: SimpleNamespace) -> str:
     source = source_of(thing)
     if not isinstance(source, NDArray):
         return ""
-    page = Page.of(source.shape, source.dtype)
+    page = first_page(thing, source)
     if page.is_empty or (page.rows is None and source.dtype.names):
         return ""
     if page.rows is None:
@@ -157,7 +157,7 @@ def _picture(thing: Any, heading: str, budget: SimpleNamespace) -> str:
             return ""
     most = min(DECODED_ONCE, budget.decoded)
     try:
-        picture = read_picture(source, page.pictured(source.dtype), page.sides, (_SIDE, _SIDE), most=most)
+        picture = read_picture(source, page.pictured(), page.sides, (_SIDE, _SIDE), most=most)
     except ValueError as error:
         text = one_line(error) if most == DECODED_ONCE else "the pictures above have taken what a page may read"
         return f'<p class="note">No picture: {escaped(text)}.</p>'

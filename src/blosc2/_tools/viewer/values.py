@@ -7,13 +7,14 @@ import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from blosc2._display import Node, human_size, one_line, printable, ratio_text
 from blosc2._stores import ForeignObject, Store, outline, table_of, walking
-from blosc2._tools.selections import Axis, has_colours, index_of, pieces, shape_of
+from blosc2._tools.selections import Axis, index_of, picture_axes, pieces, shape_of
 from blosc2.batch_array import BatchArray
 from blosc2.exceptions import FormatError
 from blosc2.ndarray import NDArray
@@ -27,7 +28,8 @@ class Page:
     """A place in an array: which axes are the rows and columns, and where it is on each axis.
 
     `rows` and `columns` are the axes that go down and to the right, None if the array has fewer. `at` has the first row
-    and column that is shown, and the item on the other axes; `stepped` moves along `other`.
+    and column that is shown, and the item on the other axes; `stepped` moves along `other`. The last axis has colours
+    if it is `in_colour`, and is not one of the two.
 
     Examples
     --------
@@ -43,22 +45,20 @@ class Page:
     columns: int | None
     at: tuple[int, ...]
     other: int | None
+    in_colour: bool = False
 
     @classmethod
-    def of(cls, shape: Sequence[int], dtype: np.dtype[Any]) -> Page:
-        """The middle of all axes but the last two; a last axis of colours is one of the others."""
-        ndim = len(shape)
-        last = ndim - 1 if ndim > 2 and has_colours(dtype, shape[-1]) else ndim
-        rows = None if not ndim else max(last - 2, 0)
-        columns = last - 1 if ndim > 1 else None
-        at = [length // 2 for length in shape]
-        for side in (rows, columns):
-            if side is not None:
-                at[side] = 0
-        if last < ndim:
+    def of(
+        cls, shape: Sequence[int], dtype: np.dtype[Any], attributes: Mapping[str, Any] = MappingProxyType({})
+    ) -> Page:
+        """The plane that makes a picture, in the middle of the other axes; colours begin with the first."""
+        sides, in_colour = picture_axes([range(length) for length in shape], dtype, attributes)
+        rows, columns = (*sides, None, None)[:2]
+        at = [0 if axis in sides else length // 2 for axis, length in enumerate(shape)]
+        if in_colour:
             at[-1] = 0
-        others = [axis for axis in range(ndim) if axis not in (rows, columns)]
-        return cls(tuple(shape), rows, columns, tuple(at), others[0] if others else None)
+        others = [axis for axis in range(len(shape)) if axis not in sides]
+        return cls(tuple(shape), rows, columns, tuple(at), others[0] if others else None, in_colour)
 
     @property
     def sides(self) -> list[int]:
@@ -86,10 +86,10 @@ class Page:
         """The whole plane that the window is a part of."""
         return [range(length) if axis in self.sides else self.at[axis] for axis, length in enumerate(self.shape)]
 
-    def pictured(self, dtype: np.dtype[Any]) -> list[Axis]:
+    def pictured(self) -> list[Axis]:
         """The plane, with the colours of its items if they have any."""
         axes = self.plane()
-        if len(self.sides) == 2 and len(axes) - 1 not in self.sides and has_colours(dtype, self.shape[-1]):
+        if self.in_colour and len(axes) - 1 not in self.sides:
             axes[-1] = range(self.shape[-1])
         return axes
 
@@ -217,6 +217,11 @@ class _Start(NamedTuple):
 
 #: What has items to show.
 Source = NDArray | Bytes | Values
+
+
+def first_page(thing: Any, source: Source) -> Page:
+    """The page that is shown of a leaf first."""
+    return Page.of(source.shape, source.dtype, thing.vlmeta)
 
 
 def source_of(thing: Any) -> Source | None:
