@@ -352,9 +352,11 @@ FORMATS = {
     found.name: found
     for found in (
         Format("blosc2", (".b2z", ".b2d", ".b2e", ".b2nd"), "stores:Opened", "new_target"),
-        Format("hdf5", (".h5", ".hdf5", ".he5"), "hdf5:open_hdf5", "NewHdf5", ("h5py",)),
+        Format("hdf5", (".h5", ".hdf5", ".he5"), "netcdf_or_hdf5:open_hdf5", "hdf5:NewHdf5", ("h5py",)),
         Format("matlab", (".mat",), "hdf5:Hdf5", needs=("h5py",)),
-        Format("netcdf", (".nc", ".nc4", ".cdf"), "netcdf:open_netcdf", "NewNetCDF", ("netCDF4",)),
+        Format(
+            "netcdf", (".nc", ".nc4", ".cdf"), "netcdf_or_hdf5:open_netcdf", "netcdf:NewNetCDF", ("netCDF4", "h5py")
+        ),
         Format("zarr", (".zarr", ".zarr.zip"), "zarr_groups:Zarr", "NewZarr", ("zarr",)),
         Format("npy", (".npy",), "files:open_numpy"),
         Format("npz", (".npz",), "files:open_numpy", "NewNpz"),
