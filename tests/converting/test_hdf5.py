@@ -58,6 +58,7 @@ def contents(path: Path) -> dict[str, Any]:
             found[name] = (
                 item.dtype,
                 item.shape,
+                str(item.fillvalue),
                 item[()].tobytes() if item.dtype.kind != "O" else str(item[()]),
                 attributes,
             )
@@ -75,7 +76,7 @@ def test_there_and_back(tmp_path: Path) -> None:
     for suffix in (".b2z", ".b2d"):
         there = blosc2.convert(tmp_path / "a.h5", tmp_path / f"a{suffix}", verify=True)
         back = blosc2.convert(tmp_path / f"a{suffix}", tmp_path / "b.h5", verify=True, overwrite=True)
-        assert ([(each.key, each.what) for each in there.left_out], back.left_out) == ([("/sparse", "fillvalue")], [])
+        assert [*there.left_out, *there.changed, *back.left_out, *back.changed] == []
         assert contents(tmp_path / "b.h5") == contents(tmp_path / "a.h5")
 
 
@@ -154,12 +155,13 @@ def test_what_has_no_counterpart(tmp_path: Path) -> None:
         file.create_dataset("utf8", data=np.array([b"a"], h5py.string_dtype("utf-8", 4)))
         file.attrs["reference"], file.attrs["null"] = file["x"].ref, h5py.Empty("f4")
     report = blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z", verify=True)
-    found = {(each.key, each.what) for each in report.left_out}
-    assert found == {
+    assert {(each.key, each.what) for each in report.left_out} == {
         ("/", "attribute 'null'"), ("/", "attribute 'reference'"), ("/dangling", "soft or external link"),
-        ("/loop", "hard link"), ("/null", "all of it"), ("/out", "soft or external link"),
-        ("/reference", "all of it"), ("/soft", "soft or external link"), ("/type", "named datatype"),
-        ("/utf8", "the character set"), ("/x", "hard link"),
+        ("/null", "all of it"), ("/out", "soft or external link"),
+        ("/reference", "all of it"), ("/type", "named datatype"),
+    }  # fmt: skip
+    assert {(each.key, each.what) for each in report.changed} == {
+        ("/loop", "hard link"), ("/soft", "soft link"), ("/utf8", "the character set"), ("/x", "hard link"),
     }  # fmt: skip
     assert not report.complete
     with blosc2.open(str(tmp_path / "a.b2z")) as store:
@@ -208,9 +210,9 @@ def test_odd_attributes_and_types(tmp_path: Path) -> None:
         deep["x"] = 1
         file.create_dataset("grows", (3,), "f4", maxshape=(None,))
     report = blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z", verify=True)
-    found = {(each.key if len(each.key) < 50 else "deep", each.what) for each in report.left_out}
-    assert {("/arrays", "the type of an array for each item"), ("/grows", "maxshape")} <= found
-    assert any(key == "deep" for key, _ in found)
+    found = {(each.key, each.what) for each in report.changed}
+    assert found == {("/arrays", "the type of an array for each item"), ("/grows", "maxshape")}
+    assert any(len(each.key) > 50 for each in report.left_out)
     assert blosc2.check(str(tmp_path / "a.b2z")).ok
     with blosc2.open(str(tmp_path / "a.b2z")) as store:
         assert store.attrs["row"].tolist() == row.tolist()
@@ -229,7 +231,9 @@ def test_attributes_that_hdf5_has_not(tmp_path: Path) -> None:
     report = blosc2.convert(tmp_path / "a.b2z", tmp_path / "a.h5")
     assert sorted((each.key, each.what) for each in report.left_out) == [
         ("/t", "all of it"), ("/x", "attribute 'mixed'"), ("/x", "attribute 'none'"),
-        ("/x", "the type of attribute 'bytes'"), ("/x", "the type of attribute 'list'"),
+    ]  # fmt: skip
+    assert [(each.key, each.what) for each in report.changed] == [
+        ("/x", "the type of attribute 'list'"), ("/x", "the type of attribute 'bytes'"),
     ]  # fmt: skip
     with h5py.File(tmp_path / "a.h5") as file:
         assert file["x"].attrs["list"].tolist() == [1, 2]
@@ -245,7 +249,7 @@ def test_two_programs_do_not_share_a_partial_file(tmp_path: Path) -> None:
 
 
 def test_losses_that_are_listed(tmp_path: Path) -> None:
-    """Fill values and enums of fields, enums of attributes, a user block, and further scales of an axis."""
+    """Enums of fields, enums of attributes, a user block, and further scales of an axis."""
     names = h5py.enum_dtype({"A": 0, "B": 1}, "i1")
     kind = np.dtype([("n", "i4"), ("k", names), ("b", bool), ("in", [("k", names, (2,))])])
     with h5py.File(tmp_path / "a.h5", "w", userblock_size=512) as file:
@@ -260,9 +264,8 @@ def test_losses_that_are_listed(tmp_path: Path) -> None:
     report = blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z", verify=True)
     found = {each[:2] for each in report.left_out if "_LIST" not in each.what}
     assert found == {
-        ("/", "the user block"), ("/", "the enum of attribute 'one'"), ("/fields", "fillvalue"),
-        ("/fields", "the enum of 'k', 'in.k'"), ("/t", "the enum of attribute 'rows'"),
-        ("/t", "the dimension scales /x2"),
+        ("/", "the user block"), ("/", "the enum of attribute 'one'"), ("/fields", "the enum of 'k', 'in.k'"),
+        ("/t", "the enum of attribute 'rows'"),        ("/t", "the dimension scales /x2"),
     }  # fmt: skip
 
 
@@ -290,9 +293,8 @@ def test_items_of_variable_length(tmp_path: Path) -> None:
         file.create_dataset("people", (2,), people)[0] = ("é", 7, np.array([1.5, 2], "f4"))
         file.create_dataset("links", (1,), h5py.ref_dtype)
     report = blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z", verify=True)
-    assert [(each.key, each.what) for each in report.left_out] == [
-        ("/links", "all of it"), ("/people", "the types of its fields"),
-    ]  # fmt: skip
+    assert [(each.key, each.what) for each in report.left_out] == [("/links", "all of it")]
+    assert [(each.key, each.what) for each in report.changed] == [("/people", "the types of its fields")]
     with blosc2.open(str(tmp_path / "a.b2z")) as store:
         for found, row in zip(store["/ragged"], rows, strict=True):
             np.testing.assert_array_equal(found, row)
@@ -305,3 +307,92 @@ def test_items_of_variable_length(tmp_path: Path) -> None:
         assert file["ragged"].shape == (2, 2)
         for n, row in enumerate(rows):
             np.testing.assert_array_equal(file["ragged"][n // 2, n % 2], row)
+
+
+# ------------------------------------------------------------------ what only has another form
+KIND = np.dtype([("n", "i4"), ("x", ">f8")])
+FILLS = {
+    "f4": np.float32(np.nan), "i8": np.int64(-9), "bool": np.bool_(True), "text": np.bytes_(b"none"),
+    "fields": np.array((5, 2.5), KIND)[()], ">i2": np.array(-1, ">i2")[()],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILLS)
+def test_fill_values_there_and_back(tmp_path: Path, name: str) -> None:
+    dtype = {"text": np.dtype("S5"), "fields": KIND}.get(name) or np.dtype(name)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("flat", (3,), dtype, fillvalue=FILLS[name])
+        file.create_dataset("chunked", (300,), dtype, fillvalue=FILLS[name], chunks=(100,))[:2] = np.zeros(2, dtype)
+    for source, target in (("a.h5", "a.b2z"), ("a.b2z", "b.h5")):
+        report = blosc2.convert(tmp_path / source, tmp_path / target, verify=True)
+        assert report.left_out + report.changed == []
+    with h5py.File(tmp_path / "a.h5") as file, h5py.File(tmp_path / "b.h5") as back:
+        for key in file:
+            np.testing.assert_array_equal(back[key].fillvalue, file[key].fillvalue)
+            assert back[key].dtype == dtype
+            assert dict(back[key].attrs) == {}
+
+
+def test_a_fill_value_that_does_not_fit(tmp_path: Path) -> None:
+    """It stays an attribute."""
+    with blosc2.TreeStore(str(tmp_path / "a.b2z"), mode="w") as store:
+        for key, value in {"/a": 2.5, "/b": "text", "/c": np.arange(3)}.items():
+            store[key] = np.arange(3)
+            store[key].vlmeta["hdf5_fillvalue"] = value
+    assert blosc2.convert(tmp_path / "a.b2z", tmp_path / "a.h5", verify=True).complete
+    with h5py.File(tmp_path / "a.h5") as file:
+        assert [file[key].fillvalue for key in "abc"] == [0, 0, 0]
+        assert file["a"].attrs["hdf5_fillvalue"] == 2.5
+
+
+def test_xarray_does_not_show_fill_values_of_hdf5(tmp_path: Path) -> None:
+    xarray = pytest.importorskip("xarray", reason="an extra")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("x", (3,), "f4", fillvalue=2.5)
+    blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z")
+    with xarray.open_dataset(tmp_path / "a.b2z", engine="python-blosc2") as found:
+        assert found["x"].attrs == {}
+
+
+def test_equal_lines_are_printed_once(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for number in range(5):
+            file.create_dataset(f"x{number}", (3,), "f4", maxshape=(None,))
+        file["out"] = h5py.ExternalLink("other.h5", "/x")
+    report = blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z", verify=True)
+    assert str(report).splitlines()[1:] == [
+        "left out: 1 thing",
+        "  /out: soft or external link: it names '/x', which is not in the file",
+        "in another form: 5 things",
+        "  /x0, /x1, /x2, ... (5 keys): maxshape: arrays can be resized to any shape, not only to (None,)",
+    ]
+
+
+def test_links_that_lead_to_other_files(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "b.h5", "w") as file:
+        file["x"] = np.arange(3)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["out"], file["around"] = h5py.ExternalLink("b.h5", "/x"), h5py.SoftLink("/out")
+        file["y"] = np.arange(4)
+    report = blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z", verify=True)
+    assert ([each.key for each in report.left_out], report.changed) == (["/around", "/out"], [])
+
+
+def test_a_resumed_run_tells_what_was_lost_and_what_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from blosc2._tools.converting import conversion
+
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("x", (3,), "f4", maxshape=(None,))
+        file["a:b"] = np.arange(3)
+
+    def interrupted(*_: object, **keywords: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(conversion, "_verify", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z", verify=True)
+    report = blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z", verify=True)
+    assert report.resumed == 1
+    assert [each[:2] for each in report.left_out] == [("/a:b", "all of it")]
+    assert [each[:2] for each in report.changed] == [("/x", "maxshape")]

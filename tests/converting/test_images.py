@@ -27,7 +27,11 @@ def converted(path: Path) -> tuple[Any, dict[str, dict[str, Any]], list[tuple[st
     with blosc2.open(str(path.with_suffix(".b2z"))) as store:
         leaves = {key: store[key] for key in store if isinstance(store[key], blosc2.NDArray)}
         arrays = {key: leaf[...] for key, leaf in leaves.items()}
-        return arrays, {key: leaf.vlmeta[:] for key, leaf in leaves.items()}, [each[:2] for each in report.left_out]
+        return (
+            arrays,
+            {key: leaf.vlmeta[:] for key, leaf in leaves.items()},
+            [each[:2] for each in report.left_out + report.changed],
+        )
 
 
 def test_tags_of_a_tiff_are_attributes(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def converted(tmp_path: Path, columns: Any, **options: Any) -> tuple[dict[str, A
     report = blosc2.convert(tmp_path / "a.parquet", tmp_path / "a.b2z", verify=True, overwrite=True)
     with blosc2.open(str(tmp_path / "a.b2z")) as store:
         kept = {key: store[key][...] if isinstance(store[key], blosc2.NDArray) else list(store[key]) for key in store}
-    return kept, {each.key: each.why for each in report.left_out}
+    return kept, {each.key: each.why for each in report.left_out + report.changed}
 
 
 def test_lists_of_one_length_are_rows(tmp_path: Path) -> None:

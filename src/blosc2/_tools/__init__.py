@@ -10,7 +10,8 @@ from blosc2._core.on_demand import on_demand
 
 if TYPE_CHECKING:
     from blosc2._tools.cli import main
-    from blosc2._tools.converting.conversion import ConversionReport, LeftOut, convert
+    from blosc2._tools.converting.conversion import convert
+    from blosc2._tools.converting.report import ConversionReport, LeftOut
     from blosc2._tools.integrations.references import zarr_references
     from blosc2._tools.integrations.writing import add_xarray_accessor, to_store
     from blosc2._tools.loading.loader import Loader
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 else:
     __getattr__ = on_demand(__name__, {
         "cli": "main",
-        "converting.conversion": "ConversionReport LeftOut convert",
+        "converting.conversion": "convert",
+        "converting.report": "ConversionReport LeftOut",
         "integrations.writing": "add_xarray_accessor to_store",
         "integrations.references": "zarr_references",
         "loading.loader": "Loader",

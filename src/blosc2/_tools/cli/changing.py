@@ -327,7 +327,8 @@ def _with_options(command: Any) -> Any:
 def import_(**options: Any) -> int:
     """Convert HDF5, zarr, npz, images and other formats to a store or an array.
 
-    TARGET ends in .b2z, .b2d, .b2e or .b2nd. What it cannot hold is listed, and the exit code is 1 then.
+    TARGET ends in .b2z, .b2d, .b2e or .b2nd. What is lost is listed, and the exit code is 1 then. What only has another
+    form is listed, too.
     """
     if not options["target"].rstrip("/").endswith(_OURS):
         raise LocationError(_no_target(options["source"], options["target"]))
@@ -340,7 +341,7 @@ def import_(**options: Any) -> int:
 def export(**options: Any) -> int:
     """Convert a store or an array to HDF5, zarr 3, npz or safetensors.
 
-    What the target cannot hold is listed, and the exit code is 1 then.
+    What is lost is listed, and the exit code is 1 then. What only has another form is listed, too.
     """
     return _convert_file(options, target_format=options["name"])
 

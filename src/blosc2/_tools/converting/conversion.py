@@ -14,11 +14,11 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
-from blosc2 import _display
 from blosc2._arrays import ArrayPlan
 from blosc2._files import Progress
 from blosc2._frames import AnyChunk
 from blosc2._options import lacking
+from blosc2._tools.converting.report import WHOLE, Changed, ConversionReport, LeftOut
 from blosc2._tools.stores import equal_items, partial_name, put_in_place, remove, same_value
 from blosc2.exceptions import ConversionError, FormatError, StaleHandleError, legible
 from blosc2.ndarray import NDArray
@@ -59,16 +59,14 @@ def bytes_of(items: Items) -> memoryview:
 #: A slice with start and stop for each axis.
 Box = tuple[slice, ...]
 Items = np.ndarray[Any, Any]
-#: What is left out if that is all of an array.
-WHOLE = "all of it"
 #: No store has keys with more segments.
 DEEPEST = 256
 #: The attribute of an array that lists the names of its axes, as zarr 2 has it.
 DIMENSIONS = "_ARRAY_DIMENSIONS"
 #: That of a group which lists the dimensions of a netCDF file that have no limit.
 UNLIMITED = "netcdf_unlimited"
-#: Those of a leaf that say what HDF5 has and NumPy has not: the shape of texts, the names of numbers.
-TEXT_SHAPE, ENUM = "hdf5_shape", "hdf5_enum"
+#: Those of a leaf that say what HDF5 has and NumPy has not: the shape of texts, the names of numbers, the new items.
+TEXT_SHAPE, ENUM, FILL = "hdf5_shape", "hdf5_enum", "hdf5_fillvalue"
 # Single values of these dtypes become those of Python; each comes back with its dtype.
 _PLAIN = tuple(map(np.dtype, ("?", "i8", "f8")))
 
@@ -122,26 +120,6 @@ def shape_of_texts(attributes: dict[str, Any], count: int) -> tuple[int, ...]:
     return (count,)
 
 
-class LeftOut(NamedTuple):
-    """Something of the source that the target cannot hold.
-
-    Attributes
-    ----------
-    key : str
-        Where; "/" for the whole source.
-    what : str
-        What was left out: "attribute 'units'", "soft link".
-    why : str
-    """
-
-    key: str
-    what: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.key}: {self.what}: {self.why}"
-
-
 def as_json(key: str, attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[LeftOut]]:
     """The attributes that JSON can hold, and what it cannot. NumPy numbers and arrays become numbers and lists."""
     kept, left_out = {}, []
@@ -153,7 +131,7 @@ def as_json(key: str, attributes: Mapping[str, Any]) -> tuple[dict[str, Any], li
             continue
         kept[name] = plain
         if is_of_numpy:
-            left_out.append(LeftOut(key, f"the type of attribute {name!r}", f"JSON has no {value.dtype}"))
+            left_out.append(Changed(key, f"the type of attribute {name!r}", f"JSON has no {value.dtype}"))
     return kept, left_out
 
 
@@ -463,60 +441,6 @@ class Target:
 
 
 # ------------------------------------------------------------------ converting
-@dataclass
-class ConversionReport:
-    """What `convert` did.
-
-    Attributes
-    ----------
-    source, target : str
-    arrays : int
-        How many arrays the target holds of the source.
-    objects : int
-        How many lists of objects.
-    nbytes : int
-        Uncompressed bytes of the arrays.
-    resumed : int
-        How many of both were there already, from a run that was interrupted.
-    verified : bool
-        Whether all was read back and compared.
-    left_out : list of LeftOut
-        What the target cannot hold.
-    """
-
-    source: str
-    target: str
-    arrays: int = 0
-    objects: int = 0
-    nbytes: int = 0
-    resumed: int = 0
-    verified: bool = False
-    left_out: list[LeftOut] = field(default_factory=list)
-
-    @property
-    def complete(self) -> bool:
-        """Whether all of the source was kept."""
-        return not self.left_out
-
-    def __str__(self) -> str:
-        found = f"{legible(f'{self.source} -> {self.target}')}: {_display.number(self.arrays, 'array')}"
-        found += f", {_display.human_size(self.nbytes)}"
-        if self.objects:
-            found += f", {_display.number(self.objects, 'list')} of objects"
-        if self.resumed:
-            found += f", {self.resumed} of them from an interrupted run"
-        if self.verified:
-            found += ", read back and equal"
-        lines = [_display.printable(found)]
-        if self.left_out:
-            lines.append(f"left out: {_display.number(len(self.left_out), 'thing')}")
-            lines += [f"  {_display.printable(str(each))}" for each in self.left_out[:_MOST_LINES]]
-            if len(self.left_out) > _MOST_LINES:
-                lines.append(f"  ... {len(self.left_out) - _MOST_LINES} more, in `left_out`")
-        return "\n".join(lines)
-
-
-_MOST_LINES = 50
 _TO_ADD = "to add to a store, convert to another one, and copy from there with store.update() or `blosc2 cp`"
 
 
@@ -566,7 +490,7 @@ def convert(
     Returns
     -------
     ConversionReport
-        With a list of what the target cannot hold. Nothing is changed silently.
+        With a list of what is lost, and one of what only has another form. Nothing is changed silently.
 
     Raises
     ------
@@ -615,7 +539,7 @@ def convert(
             made.finish()
             if verify:
                 name = format_of(target, target_format).name
-                _verify(_Kept(opened, report.left_out), made, name, report.left_out)
+                _verify(_Kept(opened, report.left_out), made, name, [*report.left_out, *report.changed])
                 report.verified = True
             made.seal()
             put_in_place(made.partial, target, overwrite=overwrite)
@@ -649,7 +573,7 @@ def _take(
     """Write one item, unless an interrupted run has, and count it. Gives what is left out because it is damaged."""
     shown = _shown(item.key)
     if isinstance(item, LeftOut):
-        report.left_out.append(item._replace(key=shown))
+        report.note(item._replace(key=shown))
         return []
     if shown != item.key:
         report.left_out.append(LeftOut(shown, WHOLE, "its name is no text in UTF-8: rename it"))
@@ -676,7 +600,8 @@ def _take(
             damaged = LeftOut(item.key, WHOLE, why)
             report.left_out.append(damaged)
             return [damaged]
-    report.left_out += found
+    for each in found:
+        report.note(each)
     if any(each.what == WHOLE for each in found):
         return []
     report.objects += isinstance(item, ObjectItem)
@@ -705,10 +630,10 @@ def _counted(item: ArrayItem, report: ConversionReport, progress: Progress | Non
     return replace(item, read=counting)
 
 
-def _verify(source: Source, target: Target, name: str | None, left_out: list[LeftOut]) -> None:
-    """Compare what a source has with what the target has, but for what is known to be left out."""
+def _verify(source: Source, target: Target, name: str | None, known: list[LeftOut]) -> None:
+    """Compare what a source has with what the target has, but for what is known to be left out or changed."""
     lost: dict[str, list[str]] = {}
-    for each in left_out:
+    for each in known:
         lost.setdefault(each.key, []).append(each.what)
     with closing(open_source(target.partial, name)) as written:
         _compare(source, written, lost, target.only)

@@ -22,11 +22,9 @@ import numpy as np
 
 from blosc2._files import NewFile
 from blosc2._tools.converting.conversion import (
-    WHOLE,
     ArrayItem,
     GroupItem,
     Item,
-    LeftOut,
     ObjectItem,
     Source,
     Target,
@@ -36,6 +34,7 @@ from blosc2._tools.converting.conversion import (
     of_one_array,
     why_unreadable,
 )
+from blosc2._tools.converting.report import WHOLE, LeftOut
 from blosc2.exceptions import ConversionError
 
 _LONGEST_HEADER = 1 << 20

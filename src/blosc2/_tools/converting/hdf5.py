@@ -20,15 +20,14 @@ from blosc2._tools.converting.conversion import (
     DEEPEST,
     DIMENSIONS,
     ENUM,
+    FILL,
     TEXT_SHAPE,
     UNLIMITED,
-    WHOLE,
     ArrayItem,
     Box,
     GroupItem,
     Item,
     Items,
-    LeftOut,
     ObjectItem,
     Source,
     TakenChunks,
@@ -40,6 +39,7 @@ from blosc2._tools.converting.conversion import (
     storable,
     without_metadata,
 )
+from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
 from blosc2._tools.stores import equal_items
 from blosc2.exceptions import ConversionError, some_of
 from blosc2.ndarray import NDArray
@@ -190,12 +190,15 @@ class Hdf5(Source):
             return None
         link = group.get(name, getlink=True)
         if not isinstance(link, h5py.HardLink):
-            yield LeftOut(key, "soft or external link", f"it names {link.path!r}; stores have no links")
+            if isinstance(link, h5py.SoftLink) and self._is_here(group, name):
+                yield Changed(key, "soft link", f"it names {link.path!r}, which is converted under its own name")
+            else:
+                yield LeftOut(key, "soft or external link", f"it names {link.path!r}, which is not in the file")
             return None
         found = group[name]
         first = seen.get(_identity(found))
         if first is not None:
-            yield LeftOut(key, "hard link", f"it is the same object as {first!r}")
+            yield Changed(key, "hard link", f"it is the same object as {first!r}")
         elif isinstance(found, h5py.Group):
             return found
         elif isinstance(found, h5py.Dataset):
@@ -204,6 +207,13 @@ class Hdf5(Source):
         else:
             yield LeftOut(key, "named datatype", "stores have none")
         return None
+
+    def _is_here(self, group: Any, name: str) -> bool:
+        """Whether a soft link leads to an object of this file."""
+        try:
+            return bool(_identity(group[name])[0] == _identity(self._file)[0])
+        except (KeyError, OSError, RuntimeError):  # it leads nowhere
+            return False
 
 
 def _identity(found: Any) -> Any:
@@ -243,14 +253,14 @@ def _dataset(key: str, found: Any) -> Iterator[Item]:
     if names is not None and dtype.kind != "b":
         attributes[ENUM] = {name: int(value) for name, value in names.items()}
     if text is not None and text.encoding == "utf-8":
-        yield LeftOut(key, "the character set", "NumPy does not mark UTF-8 in texts of fixed length")
+        yield Changed(key, "the character set", "NumPy does not mark UTF-8 in texts of fixed length")
     if found.maxshape != found.shape:
-        yield LeftOut(key, "maxshape", f"arrays can be resized to any shape, {found.maxshape} is not kept")
+        yield Changed(key, "maxshape", f"arrays can be resized to any shape, not only to {found.maxshape}")
     properties = found.id.get_create_plist()
     if properties.fill_value_defined() == h5py.h5d.FILL_VALUE_USER_DEFINED:
         fill = found.fillvalue
         if fill is not None and not equal_items(np.asarray(fill), np.zeros((), dtype)).all():
-            yield LeftOut(key, "fillvalue", f"new items are zeros, {fill!r} is not kept")
+            attributes[FILL] = storable(fill)
     enums = list(_enum_fields(dtype))
     if enums:
         yield LeftOut(key, f"the enum of {some_of(enums)}", "the numbers of a field are kept, not their names")
@@ -320,7 +330,7 @@ def _of_objects(key: str, found: Any, attributes: dict[str, Any]) -> Iterator[It
         attributes[TEXT_SHAPE] = list(found.shape)
     values = np.asarray(found[()], dtype).reshape(-1).tolist()
     if fields:
-        yield LeftOut(key, "the types of its fields", f"each of {dtype.names} is a dictionary of values now")
+        yield Changed(key, "the types of its fields", f"each of {dtype.names} is a dictionary of values now")
         values = [dict(zip(dtype.names, map(_plain_value, value), strict=True)) for value in values]
     yield ObjectItem(key, values, attributes)
 
@@ -368,7 +378,7 @@ def _of_arrays(key: str, found: Any, attributes: dict[str, Any]) -> Iterator[Ite
         items: Any = np.asarray(found[box[:ndim]], base)
         return np.asarray(items[(*(slice(None),) * ndim, *box[ndim:])])
 
-    yield LeftOut(key, "the type of an array for each item", f"its axes {inner} follow those of the dataset")
+    yield Changed(key, "the type of an array for each item", f"its axes {inner} follow those of the dataset")
     yield ArrayItem(key, found.shape + inner, base, read, None, attributes)
 
 
@@ -411,7 +421,7 @@ class NewHdf5(Target):
             group = self._file.require_group(item.key)
             self._unlimited[group.name] = attributes.pop(UNLIMITED, [])
             if UNLIMITED in item.attributes:
-                yield LeftOut(item.key, f"attribute {UNLIMITED!r}", "maxshape of the arrays says so")
+                yield Changed(item.key, f"attribute {UNLIMITED!r}", "maxshape of the arrays says so")
             yield from _set_attributes(item.key, group, attributes)
             return
         if item.key in self._file or not self._has_room(item.key):
@@ -494,8 +504,11 @@ class NewHdf5(Target):
         dtype: Any = item.dtype if names is None else h5py.enum_dtype(names, basetype=item.dtype)
         dtype = h5py.string_dtype() if is_text else dtype
         how: dict[str, Any] = {}
+        if FILL in attributes and (fill := _fill(attributes[FILL], item.dtype)) is not None:
+            how["fillvalue"] = fill
+            del attributes[FILL]
         if item.chunks and item.shape and 0 not in item.shape and not is_text:
-            how = {
+            how |= {
                 "chunks": tuple(min(c, n) for c, n in zip(item.chunks, item.shape, strict=True)),
                 **_filter_like(item),
                 "maxshape": self._maxshape(item.key.rpartition("/")[0] or "/", attributes.get(DIMENSIONS), item.shape),
@@ -543,6 +556,15 @@ def _is_enum(names: Any) -> bool:
     return isinstance(names, dict) and all(isinstance(n, str) and type(v) is int for n, v in names.items())
 
 
+def _fill(stored: Any, dtype: np.dtype[Any]) -> Any:
+    """The value of new items that an attribute names; None if it is no item of an array."""
+    try:
+        fill = np.asarray(stored)
+        return fill.astype(dtype, casting="same_kind")[()] if fill.shape == () and dtype.kind != "U" else None
+    except (TypeError, ValueError):
+        return None
+
+
 def _filter_like(item: ArrayItem) -> dict[str, Any]:
     """Keywords of the Blosc2 filter with the codec of an array; without hdf5plugin, of a filter that h5py has."""
     if hdf5plugin is None:
@@ -568,6 +590,6 @@ def _set_attributes(key: str, found: Any, attributes: Mapping[str, Any]) -> Iter
             yield LeftOut(key, f"attribute {name!r}", str(error))
             continue
         if numbers:
-            yield LeftOut(key, f"the type of attribute {name!r}", "the list became an array")
+            yield Changed(key, f"the type of attribute {name!r}", "the list became an array")
         elif isinstance(value, bytes):
-            yield LeftOut(key, f"the type of attribute {name!r}", "bytes became a text of a fixed length")
+            yield Changed(key, f"the type of attribute {name!r}", "bytes became a text of a fixed length")

@@ -19,17 +19,16 @@ import numpy as np
 
 from blosc2 import _display
 from blosc2._tools.converting.conversion import (
-    WHOLE,
     ArrayItem,
     GroupItem,
     Item,
     Items,
-    LeftOut,
     Source,
     alone,
     of_one_array,
     why_unreadable,
 )
+from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
 from blosc2._tools.stores import same_value
 from blosc2.exceptions import ConversionError
 
@@ -118,7 +117,7 @@ def _series(key: str, series: Any) -> Generator[Item, None, None]:
         yield LeftOut(key, _display.number(pages.count(None), "page"), "they are not in the file, zeros are stored")
     if levels:
         what = "level 1" if levels == 1 else f"levels 1 to {levels}"
-        yield LeftOut(key, f"{what} of the pyramid", "they can be made of level 0")
+        yield Changed(key, f"{what} of the pyramid", "they can be made of level 0")
     if len(page.subifds or ()) > levels:
         yield LeftOut(key, "the images of SubIFDs", "they are no levels of a pyramid")
     yield ArrayItem.of(key, _items(series), attributes)
@@ -215,7 +214,7 @@ def read_picture(path: str, key: str) -> Generator[Item, None, None]:
             yield LeftOut(key, WHOLE, "Pillow reads only 8 of the 16 bits of its colours")
             return
         if depth < _SHALLOW and image.mode == "L":
-            yield LeftOut(key, "the scale of its grey", "the values are stretched to 0 to 255")
+            yield Changed(key, "the scale of its grey", "the values are stretched to 0 to 255")
         if chunks - _READ:
             names = ", ".join(sorted(name.decode("latin-1") for name in chunks - _READ))
             yield LeftOut(key, f"chunks {names}", "Pillow does not read them")

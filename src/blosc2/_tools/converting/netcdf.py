@@ -19,13 +19,11 @@ from blosc2._tools.converting.conversion import (
     DIMENSIONS,
     TEXT_SHAPE,
     UNLIMITED,
-    WHOLE,
     ArrayItem,
     Box,
     GroupItem,
     Item,
     Items,
-    LeftOut,
     ObjectItem,
     Source,
     Target,
@@ -34,6 +32,7 @@ from blosc2._tools.converting.conversion import (
     shape_of_texts,
     storable,
 )
+from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
 from blosc2.exceptions import ConversionError
 
 
@@ -234,7 +233,7 @@ class NewNetCDF(Target):
         elif kind == "S":
             stored, shape = np.dtype("S1"), shape if dtype.itemsize == 1 else (*shape, dtype.itemsize)
         elif kind == "b":
-            yield LeftOut(item.key, "the type bool", "netCDF has none: it became int8")
+            yield Changed(item.key, "the type bool", "netCDF has none: it became int8")
             stored = np.dtype("i1")
         elif kind not in "iuf" or dtype.itemsize not in (1, 2, 4, 8) or dtype == np.dtype("f2"):
             yield LeftOut(item.key, WHOLE, f"netCDF has no {dtype}")
@@ -242,7 +241,7 @@ class NewNetCDF(Target):
         given = attributes.pop(DIMENSIONS, None)
         names = self._dimensions(group, name, given, shape, len(item.shape))
         if are_names(given, len(item.shape)) and any(a not in (None, b) for a, b in zip(given, names, strict=False)):
-            yield LeftOut(item.key, f"attribute {DIMENSIONS!r}", f"the axes are {names[: len(given)]}: names are taken")
+            yield Changed(item.key, f"attribute {DIMENSIONS!r}", f"the axes are {names[: len(given)]}: names are taken")
         how: dict[str, Any] = {}
         if item.chunks and 0 not in shape and stored is not str:
             chunks = [max(1, min(c, n)) for c, n in zip(item.chunks, item.shape, strict=True)]
@@ -254,7 +253,7 @@ class NewNetCDF(Target):
         found.set_auto_chartostring(False)
         yield from _set_attributes(item.key, found, attributes)
         if kind in "iuf" and dtype != stored:
-            yield LeftOut(item.key, f"the byte order of {dtype}", "items are written in that of the machine")
+            yield Changed(item.key, f"the byte order of {dtype}", "items are written in that of the machine")
         for box in boxes_of(item) if 0 not in item.shape else ():
             items = item.read(box)
             if kind == "S" and dtype.itemsize > 1:
@@ -311,4 +310,4 @@ def _set_attributes(key: str, found: Any, attributes: Mapping[str, Any]) -> Iter
         if why is not None:
             yield LeftOut(key, f"attribute {name!r}", why)
         elif isinstance(value, list) and not isinstance(value[0], str):
-            yield LeftOut(key, f"the type of attribute {name!r}", "the list became an array")
+            yield Changed(key, f"the type of attribute {name!r}", "the list became an array")

@@ -10,17 +10,16 @@ import pyarrow as pa
 from pyarrow import parquet, types
 
 from blosc2._tools.converting.conversion import (
-    WHOLE,
     ArrayItem,
     Box,
     GroupItem,
     Item,
     Items,
-    LeftOut,
     ObjectItem,
     Source,
     alone,
 )
+from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
 from blosc2.exceptions import ConversionError
 
 # Rows and bytes that are decoded at a time.
@@ -63,10 +62,10 @@ class Parquet(Source):
         """The item of a column, which is read once to know that nothing is missing, and the lengths of its lists."""
         attributes: dict[str, Any] = {}
         if isinstance(kind, pa.BaseExtensionType):
-            yield LeftOut(key, f"the type {kind}", "the values are stored")
+            yield Changed(key, f"the type {kind}", "the values are stored")
             kind = kind.storage_type
         if types.is_dictionary(kind):
-            yield LeftOut(key, "the dictionary", "the values are stored")
+            yield Changed(key, "the dictionary", "the values are stored")
             kind = kind.value_type
         dtype = _dtype_of(_innermost(kind))
         is_text = types.is_string(kind) or types.is_large_string(kind)

@@ -18,15 +18,14 @@ from blosc2._opening import open as open_path
 from blosc2._options import absolute_path
 from blosc2._stores import Store, set_chunks
 from blosc2._tools.converting.conversion import (
-    WHOLE,
     ArrayItem,
     GroupItem,
     Item,
-    LeftOut,
     ObjectItem,
     Source,
     Target,
 )
+from blosc2._tools.converting.report import WHOLE, LeftOut
 from blosc2._tools.stores import STORES, attributes_of, in_order, new_store, opened, partial_name, remove
 from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import ConversionError, FormatError, legible

@@ -17,11 +17,9 @@ import numpy as np
 
 from blosc2._files import NewFile
 from blosc2._tools.converting.conversion import (
-    WHOLE,
     ArrayItem,
     GroupItem,
     Item,
-    LeftOut,
     ObjectItem,
     Source,
     Target,
@@ -29,6 +27,7 @@ from blosc2._tools.converting.conversion import (
     boxes_of,
     bytes_of,
 )
+from blosc2._tools.converting.report import WHOLE, LeftOut
 from blosc2.exceptions import ConversionError
 
 # The names of dtypes, all of them little-endian.

@@ -21,11 +21,9 @@ from blosc2._tools.converting.conversion import (
     DIMENSIONS,
     TEXT_SHAPE,
     UNLIMITED,
-    WHOLE,
     ArrayItem,
     GroupItem,
     Item,
-    LeftOut,
     ObjectItem,
     Source,
     Target,
@@ -36,6 +34,7 @@ from blosc2._tools.converting.conversion import (
     shape_of_texts,
     storable,
 )
+from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
 
 # Files of a group that are none of its members.
 _METADATA = {"zarr.json", ".zgroup", ".zarray", ".zattrs", ".zmetadata"}
@@ -175,7 +174,7 @@ class NewZarr(Target):
         attributes, left_out = as_json(item.key, attributes)
         yield from left_out
         if UNLIMITED in item.attributes:
-            yield LeftOut(item.key, f"attribute {UNLIMITED!r}", "all dimensions of zarr can grow")
+            yield Changed(item.key, f"attribute {UNLIMITED!r}", "all dimensions of zarr can grow")
         if isinstance(item, GroupItem):
             self._new_group(item.key, attributes)
             return
@@ -212,7 +211,7 @@ class NewZarr(Target):
         if native.names is not None and found.dtype != native:
             yield LeftOut(item.key, "the gaps between fields", "zarr has none")
         if item.dtype != native:
-            yield LeftOut(item.key, f"the byte order of {item.dtype}", "zarr 3 gives items in that of the machine")
+            yield Changed(item.key, f"the byte order of {item.dtype}", "zarr 3 gives items in that of the machine")
         if not item.shape:
             found[()] = as_dtype(item.whole(), native)[()]
         elif 0 not in item.shape:

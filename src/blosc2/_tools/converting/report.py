@@ -1,0 +1,121 @@
+"""What a conversion tells: what is in the target, what is lost, and what only has another form."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from blosc2 import _display
+from blosc2.exceptions import legible
+
+#: What is left out if that is all of an array.
+WHOLE = "all of it"
+
+
+class LeftOut(NamedTuple):
+    """Something of the source that the target cannot hold.
+
+    Attributes
+    ----------
+    key : str
+        Where; "/" for the whole source.
+    what : str
+        What was left out: "attribute 'units'", "soft link".
+    why : str
+    """
+
+    key: str
+    what: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.what}: {self.why}"
+
+
+class Changed(LeftOut):
+    """Something of the source that has another form in the target, or that can be found there in another way.
+
+    Nobody needs the source for it, so a conversion with such changes is complete.
+    """
+
+
+@dataclass
+class ConversionReport:
+    """What `convert` did.
+
+    Attributes
+    ----------
+    source, target : str
+    arrays : int
+        How many arrays the target holds of the source.
+    objects : int
+        How many lists of objects.
+    nbytes : int
+        Uncompressed bytes of the arrays.
+    resumed : int
+        How many of both were there already, from a run that was interrupted.
+    verified : bool
+        Whether all was read back and compared.
+    left_out : list of LeftOut
+        What is lost: nobody can get it back from the target.
+    changed : list of Changed
+        What only has another form in the target, or can be found there in another way.
+    """
+
+    source: str
+    target: str
+    arrays: int = 0
+    objects: int = 0
+    nbytes: int = 0
+    resumed: int = 0
+    verified: bool = False
+    left_out: list[LeftOut] = field(default_factory=list)
+    changed: list[Changed] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing of the source is lost."""
+        return not self.left_out
+
+    def note(self, each: LeftOut) -> None:
+        """Put something into the list to which it belongs."""
+        if isinstance(each, Changed):
+            self.changed.append(each)
+        else:
+            self.left_out.append(each)
+
+    def __str__(self) -> str:
+        found = f"{legible(f'{self.source} -> {self.target}')}: {_display.number(self.arrays, 'array')}"
+        found += f", {_display.human_size(self.nbytes)}"
+        if self.objects:
+            found += f", {_display.number(self.objects, 'list')} of objects"
+        if self.resumed:
+            found += f", {self.resumed} of them from an interrupted run"
+        if self.verified:
+            found += ", read back and equal"
+        lines = [_display.printable(found)]
+        lines += _listed("left out", self.left_out, "left_out")
+        lines += _listed("in another form", self.changed, "changed")
+        return "\n".join(lines)
+
+
+_MOST_LINES, _MOST_KEYS = 50, 3
+
+
+def _listed(title: str, found: Sequence[LeftOut], name: str) -> Iterator[str]:
+    """A list as lines: what is equal but for the key is one line."""
+    if not found:
+        return
+    keys: dict[tuple[str, str], list[str]] = {}
+    for each in found:
+        keys.setdefault((each.what, each.why), []).append(each.key)
+    yield f"{title}: {_display.number(len(found), 'thing')}"
+    for (what, why), where in itertools.islice(keys.items(), _MOST_LINES):
+        some = ", ".join(where[:_MOST_KEYS])
+        if len(where) > _MOST_KEYS:
+            some += f", ... ({len(where)} keys)"
+        yield f"  {_display.printable(f'{some}: {what}: {why}')}"
+    if len(keys) > _MOST_LINES:
+        yield f"  ... {len(keys) - _MOST_LINES} more, in `{name}`"
