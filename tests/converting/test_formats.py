@@ -173,19 +173,6 @@ def test_safetensors(tmp_path: Path) -> None:
     check_same(tensors.load_file(tmp_path / "n.safetensors"), arrays)
 
 
-def test_nifti(tmp_path: Path) -> None:
-    nibabel = pytest.importorskip("nibabel")
-    image = nibabel.Nifti1Image(ARRAYS["/mri/raw"], np.diag([2.0, 3, 4, 1]))
-    image.header.set_slope_inter(2, 5)
-    nibabel.save(image, tmp_path / "v.nii.gz")
-    report = blosc2.convert(tmp_path / "v.nii.gz", tmp_path / "v.b2nd", verify=True)
-    assert [each.what for each in report.left_out] == ["the other fields of the header"]
-    found, loaded = blosc2.open(str(tmp_path / "v.b2nd")), nibabel.load(tmp_path / "v.nii.gz")
-    scale = found.vlmeta[:]
-    np.testing.assert_allclose(found[...] * scale.get("scl_slope", 1) + scale.get("scl_inter", 0), loaded.get_fdata())
-    np.testing.assert_array_equal(found.vlmeta["affine"], loaded.affine)
-
-
 def test_images(tmp_path: Path) -> None:
     image, tifffile = pytest.importorskip("PIL.Image"), pytest.importorskip("tifffile")
     (tmp_path / "in" / "sub").mkdir(parents=True)

@@ -339,7 +339,10 @@ FORMATS = {
         Format("npy", (".npy",), "files:open_numpy"),
         Format("npz", (".npz",), "files:open_numpy", "NewNpz"),
         Format("safetensors", (".safetensors",), "tensors:Tensors", "NewTensors"),
-        Format("nifti", (".nii", ".nii.gz"), "files:Nifti", needs=("nibabel",)),
+        Format(
+            "nifti", (".nii", ".nii.gz", ".img", ".img.gz", ".hdr", ".hdr.gz"), "volumes:Volume", needs=("nibabel",)
+        ),
+        Format("mgh", (".mgh", ".mgz"), "volumes:Volume", needs=("nibabel",)),
         Format("tiff", (".tif", ".tiff"), "images:open_images", needs=("tifffile",)),
         Format("images", (), "images:open_images", needs=("PIL",)),
         Format("lmdb", (".lmdb", ".mdb"), "files:open_records", needs=("lmdb",)),
@@ -465,8 +468,8 @@ def convert(
     Parameters
     ----------
     source : path
-        Stores and arrays of this package, HDF5, zarr 2 and 3, ``.npy``, ``.npz``, safetensors, NIfTI, TIFF, directories
-        of images, LMDB, tar files (WebDataset), Parquet.
+        Stores and arrays of this package, HDF5, zarr 2 and 3, ``.npy``, ``.npz``, safetensors, NIfTI, ANALYZE, MGH,
+        TIFF, directories of images, LMDB, tar files (WebDataset), Parquet.
     target : path
         A store (``.b2z``, ``.b2d``, ``.b2e``), a single array (``.b2nd``), HDF5, zarr 3, ``.npz`` or safetensors. The
         suffix says which.

@@ -1,9 +1,8 @@
-"""Files of arrays (NumPy, NIfTI) and of records (LMDB, tar)."""
+"""Files of arrays (NumPy) and of records (LMDB, tar)."""
 
 from __future__ import annotations
 
 import ast
-import gzip
 import io
 import lzma
 import math
@@ -31,7 +30,6 @@ from blosc2._tools.converting.conversion import (
     alone,
     boxes_of,
     bytes_of,
-    of_one_array,
     why_unreadable,
 )
 from blosc2._tools.converting.report import WHOLE, LeftOut
@@ -205,47 +203,7 @@ class NewNpz(Target):
         super().abandon(keep=keep)
 
 
-class Nifti(Source):
-    """A ``.nii`` or ``.nii.gz`` file."""
-
-    def __init__(self, path: str) -> None:
-        import nibabel
-
-        self._path = path
-        self._image: Any = nibabel.load(path)
-
-    def close(self) -> None:
-        self._image.uncache()
-
-    def items(self) -> Iterator[Item]:
-        yield from of_one_array(self._path, self._items())
-
-    def _items(self) -> Iterator[Item]:
-        """The values as they are stored, with what scales them as attributes."""
-        name = os.path.basename(self._path).partition(".")[0]
-        header, values = self._image.header, self._image.dataobj
-        slope, inter = float(values.slope), float(values.inter)
-        attributes: dict[str, Any] = {
-            "affine": np.asarray(self._image.affine), "zooms": [float(zoom) for zoom in header.get_zooms()],
-            "description": bytes(header["descrip"].item()).decode(errors="replace"),
-        }  # fmt: skip
-        try:
-            attributes["units"] = list(header.get_xyzt_units())
-        except KeyError:
-            yield LeftOut(f"/{name}", "the units", "their code is not known")
-        yield LeftOut(f"/{name}", "the other fields of the header", "such as qform, sform and intent")
-        if (slope, inter) != (1.0, 0.0):
-            attributes |= {"scl_slope": slope, "scl_inter": inter}
-        if header.extensions:
-            yield LeftOut(f"/{name}", "extensions of the header", "they have no counterpart")
-        items = np.asanyarray(values.get_unscaled())
-        if self._path.lower().endswith(".gz"):  # the library stops before the sum at the end
-            with gzip.open(self._path) as file:
-                _read_to_end(file)
-        yield ArrayItem.of(f"/{name}", items, attributes)
-
-
-def _read_to_end(file: Any) -> None:
+def read_to_end(file: Any) -> None:
     """Have a compressed file compare its sum."""
     for _ in iter(partial(file.read, 1 << 20), b""):
         pass
@@ -336,7 +294,7 @@ class _Tar(Source):
                 yield LeftOut("/", "the members that follow", why_unreadable(error))
                 return
             try:
-                _read_to_end(archive.fileobj)
+                read_to_end(archive.fileobj)
             except _DAMAGED as error:
                 yield LeftOut("/", "some of the bytes", f"the file is damaged: {why_unreadable(error)}")
 
