@@ -195,7 +195,8 @@ def test_lmdb(tmp_path: Path) -> None:
         for name, value in {b"k1": b"abc", b"\xff": b"x", b"empty": b""}.items():
             transaction.put(name, value)
     report = blosc2.convert(tmp_path / "l.lmdb", tmp_path / "l.b2z", verify=True)
-    assert [(each.key, each.why) for each in report.left_out] == [("/ff", "its key is no text in UTF-8")]
+    ((key, _, why),) = report.left_out
+    assert (key, why.partition(";")[0]) == ("/\\udcff", "its name is no text in UTF-8")
     assert {key: items.tobytes() for key, items in arrays_in(tmp_path / "l.b2z").items()} == {
         "/k1": b"abc",
         "/empty": b"",

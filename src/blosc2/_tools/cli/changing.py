@@ -323,6 +323,8 @@ def _with_options(command: Any) -> Any:
 @_with_options
 @click.option("--chunks", type=click.Choice(["auto", "keep", "new"]), default="auto", show_default=True,
               help="Whether chunk shapes of the source are kept.")  # fmt: skip
+@click.option("--rename", is_flag=True,
+              help="Keep leaves whose names stores refuse: 'kernel:0' becomes 'kernel%3A0'.")  # fmt: skip
 @click.option("--no-resume", is_flag=True, help="Begin anew, even if an interrupted run left something.")
 def import_(**options: Any) -> int:
     """Convert HDF5, zarr, npz, images and other formats to a store or an array.
@@ -332,8 +334,10 @@ def import_(**options: Any) -> int:
     """
     if not options["target"].rstrip("/").endswith(_OURS):
         raise LocationError(_no_target(options["source"], options["target"]))
-    how = {"chunks": options["chunks"], "resume": not options["no_resume"], "source_format": options["name"]}
-    return _convert_file(options, **how)
+    return _convert_file(
+        options, chunks=options["chunks"], rename="escape" if options["rename"] else None,
+        resume=not options["no_resume"], source_format=options["name"],
+    )  # fmt: skip
 
 
 @click.command()

@@ -18,6 +18,7 @@ from blosc2._arrays import ArrayPlan
 from blosc2._files import Progress
 from blosc2._frames import AnyChunk
 from blosc2._options import lacking
+from blosc2._tools.converting.renaming import Rename, new_keys
 from blosc2._tools.converting.report import WHOLE, Changed, ConversionReport, LeftOut
 from blosc2._tools.stores import equal_items, partial_name, put_in_place, remove, same_value
 from blosc2.exceptions import ConversionError, FormatError, StaleHandleError, legible
@@ -59,6 +60,8 @@ def bytes_of(items: Items) -> memoryview:
 #: A slice with start and stop for each axis.
 Box = tuple[slice, ...]
 Items = np.ndarray[Any, Any]
+#: What to do for a leaf whose key a target cannot have.
+TO_RENAME = "rename='escape' (--rename) keeps it under another one"
 #: No store has keys with more segments.
 DEEPEST = 256
 #: The attribute of an array that lists the names of its axes, as zarr 2 has it.
@@ -295,6 +298,28 @@ class _Kept(Source):
                 seen.add(_shown(item.key))
 
 
+class _Renamed(Source):
+    """A source whose items have other keys; `names` has the new ones by the old ones."""
+
+    def __init__(self, source: Source, rename: Rename) -> None:
+        self._source, self._rename = source, rename
+        self.names: dict[str, str] = {}
+
+    def close(self) -> None:
+        self._source.close()
+
+    def items(self) -> Iterator[Item]:
+        new_key = new_keys(self._rename)
+        for item in self._source.items():
+            if isinstance(item, LeftOut) or (isinstance(item, GroupItem) and item.key == "/"):
+                yield item
+                continue
+            key = new_key(item.key, isinstance(item, GroupItem))
+            if key != item.key:
+                self.names[_shown(item.key)] = key
+            yield replace(item, key=key) if isinstance(item, ArrayItem) else item._replace(key=key)
+
+
 def _shown(key: str) -> str:
     """A key as it is listed: names of files need not be text."""
     return key.encode(errors="backslashreplace").decode()
@@ -454,6 +479,7 @@ def convert(
     chunks: str = "auto",
     cparams: Any = None,
     overwrite: bool = False,
+    rename: Rename | None = None,
     verify: bool = False,
     resume: bool = True,
     progress: Progress | None = None,
@@ -480,6 +506,11 @@ def convert(
         decoding.
     overwrite : bool
         Replace a target that exists.
+    rename : "escape", dict or callable, optional
+        Other keys, such as for names that stores refuse (``kernel:0``), which are left out else. A dict has new keys by
+        old ones, that of a group for all below it; a function is given each key. "escape" encodes what stores refuse in
+        a name, and "%", as in URLs (``kernel%3A0``): `urllib.parse.unquote` gives the old name. A name that differs
+        from another one in case only ends in ``~2``, a too long one is cut and ends in a sum, an empty one is ``%``.
     verify : bool
         Read all arrays, lists and attributes back, and compare them with the source.
     resume : bool
@@ -529,8 +560,14 @@ def convert(
     if os.path.lexists(target) and not overwrite:
         raise FileExistsError(f"{legible(target)} exists; overwrite=True replaces it; {_TO_ADD}")
     report, seen, damaged = ConversionReport(source, target), set[str](), list[LeftOut]()
-    with closing(_opened(source, source_format)) as opened:
-        made = new_target(target, target_format, source=source, chunks=chunks, cparams=cparams, resume=resume)
+    if rename is not None:
+        new_keys(rename)  # raises for what is none
+    with closing(_opened(source, source_format)) as found:
+        opened = found if rename is None else _Renamed(found, rename)
+        options = (chunks, cparams, rename)
+        made = new_target(
+            target, target_format, source=source, chunks=chunks, cparams=cparams, made_of=options if resume else None
+        )
         key = ""
         try:
             for item in opened.items():
@@ -544,6 +581,8 @@ def convert(
                 name = format_of(target, target_format).name
                 _verify(_Kept(opened, report.left_out), made, name, [*report.left_out, *report.changed])
                 report.verified = True
+            if isinstance(opened, _Renamed):
+                report.note_names(opened.names)
             made.seal()
             put_in_place(made.partial, target, overwrite=overwrite)
         except BaseException as error:
@@ -579,7 +618,7 @@ def _take(
         report.note(item._replace(key=shown))
         return []
     if shown != item.key:
-        report.left_out.append(LeftOut(shown, WHOLE, "its name is no text in UTF-8: rename it"))
+        report.left_out.append(LeftOut(shown, WHOLE, f"its name is no text in UTF-8; {TO_RENAME}"))
         return []
     if not isinstance(item, GroupItem):
         if item.key in seen:

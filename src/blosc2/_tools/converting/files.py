@@ -259,11 +259,8 @@ class _Lmdb(Source):
 
     def _records(self, transaction: Any) -> Iterator[Item]:
         for name, value in transaction.cursor():
-            try:
-                key = "/" + bytes(name).decode().strip("/")
-            except UnicodeDecodeError:
-                yield LeftOut(f"/{bytes(name).hex()}", WHOLE, "its key is no text in UTF-8")
-                continue
+            text = bytes(name).decode(errors="surrogateescape")
+            key = "/" + (text.strip("/") if text.isprintable() else text)
             if len(value) == _DATABASE_RECORD and self._is_database(bytes(name), transaction):
                 yield LeftOut(key, WHOLE, "it is a database with a name of its own")
             else:

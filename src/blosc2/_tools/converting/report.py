@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -62,6 +62,8 @@ class ConversionReport:
         What is lost: nobody can get it back from the target.
     changed : list of Changed
         What only has another form in the target, or can be found there in another way.
+    renamed : dict
+        New keys by the old ones, of what has another key in the target.
     """
 
     source: str
@@ -73,6 +75,7 @@ class ConversionReport:
     verified: bool = False
     left_out: list[LeftOut] = field(default_factory=list)
     changed: list[Changed] = field(default_factory=list)
+    renamed: dict[str, str] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
@@ -86,6 +89,11 @@ class ConversionReport:
         else:
             self.left_out.append(each)
 
+    def note_names(self, names: Mapping[str, str]) -> None:
+        """Note new keys by the old ones, but for what is left out."""
+        lost = {each.key for each in self.left_out if each.what == WHOLE}
+        self.renamed = {old: new for old, new in names.items() if new not in lost}
+
     def __str__(self) -> str:
         found = f"{legible(f'{self.source} -> {self.target}')}: {_display.number(self.arrays, 'array')}"
         found += f", {_display.human_size(self.nbytes)}"
@@ -98,10 +106,16 @@ class ConversionReport:
         lines = [_display.printable(found)]
         lines += _listed("left out", self.left_out, "left_out")
         lines += _listed("in another form", self.changed, "changed")
+        if self.renamed:
+            lines.append(f"renamed: {_display.number(len(self.renamed), 'key')}")
+            some = itertools.islice(self.renamed.items(), _MOST_RENAMED)
+            lines += [f"  {_display.printable(f'{old} -> {new}')}" for old, new in some]
+            if len(self.renamed) > _MOST_RENAMED:
+                lines.append(f"  ... {len(self.renamed) - _MOST_RENAMED} more, in `renamed`")
         return "\n".join(lines)
 
 
-_MOST_LINES, _MOST_KEYS = 50, 3
+_MOST_LINES, _MOST_KEYS, _MOST_RENAMED = 50, 3, 10
 
 
 def _listed(title: str, found: Sequence[LeftOut], name: str) -> Iterator[str]:

@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 
 from blosc2._arrays import ArrayPlan, made
+from blosc2._backends import KEY_RULES
 from blosc2._frames import FrameUpdate
 from blosc2._functions import zeros
 from blosc2._opening import open as open_path
 from blosc2._options import absolute_path
 from blosc2._stores import Store, set_chunks
 from blosc2._tools.converting.conversion import (
+    TO_RENAME,
     ArrayItem,
     GroupItem,
     Item,
@@ -85,21 +87,22 @@ def _item_of(key: str, leaf: Any) -> Item:
 
 
 # ------------------------------------------------------------------ target
-def new_target(path: str, *, source: str, chunks: str, cparams: Any, resume: bool) -> Target:
+def new_target(path: str, *, source: str, chunks: str, cparams: Any, made_of: Any) -> Target:
+    """A store or array. A later run with the same options, `made_of`, goes on where this one stops; None: none does."""
     keywords = {} if cparams is None else {"cparams": cparams}
     path = path.rstrip("/")
     if not path.endswith((*STORES, ".b2nd")) and path.lower().endswith((*STORES, ".b2nd")):
         raise ConversionError(f"{path}: the suffixes of stores and arrays have small letters only")
     if not path.endswith(STORES):
         return _ArrayTarget(path, chunks, keywords)
-    can_resume = resume and not path.endswith(".b2e")
+    can_resume = made_of is not None and not path.endswith(".b2e")
     partial = partial_name(path, unique=not can_resume)
     if os.path.exists(partial) and os.path.samefile(partial, source):
         raise ConversionError(f"{source} has the name under which {path} would be written: rename it first")
-    return _StoreTarget(partial, chunks, keywords, _made_of(source, chunks, cparams) if can_resume else None)
+    return _StoreTarget(partial, chunks, keywords, _made_of(source, made_of) if can_resume else None)
 
 
-def _made_of(source: str, chunks: str, cparams: Any) -> dict[str, Any]:
+def _made_of(source: str, options: Any) -> dict[str, Any]:
     """What tells whether an unfinished store has the same source and options."""
     files = [source]
     if os.path.isdir(source):
@@ -108,7 +111,7 @@ def _made_of(source: str, chunks: str, cparams: Any) -> dict[str, Any]:
     for path in sorted(files):
         status = os.lstat(path) if path != source else os.stat(path)
         sums.update(repr((path, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)).encode())
-    return {"source": legible(absolute_path(source)), "files": sums.hexdigest(), "options": repr((chunks, cparams))}
+    return {"source": legible(absolute_path(source)), "files": sums.hexdigest(), "options": repr(options)}
 
 
 def new_array(item: ArrayItem, chunks: str, keywords: Mapping[str, Any], path: str | None = None) -> NDArray:
@@ -143,6 +146,12 @@ def _unstorable(item: ArrayItem) -> str | None:
     except (TypeError, ValueError) as error:
         return str(error)
     return None
+
+
+def _refused(key: str, error: Exception) -> LeftOut:
+    """A leaf whose key a store cannot have, or that is a group's."""
+    why = str(error).removesuffix(f" {KEY_RULES}")
+    return LeftOut(key, WHOLE, f"{why}; {TO_RENAME}")
 
 
 def _set_attributes(key: str, target: Any, attributes: Mapping[str, Any]) -> Iterator[LeftOut]:
@@ -245,7 +254,7 @@ class _StoreTarget(Target):
             except (KeyError, ValueError) as error:  # as in `_set`
                 if failed:
                     raise
-                yield LeftOut(item.key, WHOLE, str(error))
+                yield _refused(item.key, error)
                 return True
         if done:
             yield from left_out
@@ -258,7 +267,7 @@ class _StoreTarget(Target):
         try:
             self._store[item.key] = value
         except (KeyError, ValueError) as error:  # a key that a store cannot have, or that is a group's
-            yield LeftOut(item.key, WHOLE, str(error))
+            yield _refused(item.key, error)
             return
         yield from left_out
         self._waiting += value.cbytes
