@@ -10,7 +10,7 @@ from typing import Any, Final
 from blosc2._opening import open as open_path
 from blosc2._options import check_target_mode, local_path
 from blosc2._stores import ForeignObject, Store, group_of, table_of
-from blosc2._tools.stores import STORES, attributes_of, beside, new_store, same_value, walk
+from blosc2._tools.stores import STORES, attributes_of, beside, in_order, new_store, same_value, walk
 from blosc2.exceptions import UnsupportedValueError, legible, some_of
 from blosc2.tree_store import TreeStore
 
@@ -247,6 +247,26 @@ def _add(store: Any, parts: list[_Part], on_clash: str, progress: Any) -> int:
             merged.set_groups(store)
             count: int = store.write_many(merged.items(), progress=progress)
     return count
+
+
+def put_in_place_of(store: Any, keys: Iterable[str], path: str) -> None:
+    """Copy the leaves of the store at a path, in place of what another one has at some keys, in one transaction."""
+    with ExitStack() as opened:
+        part = _Part(opened, "", path)
+        with store.transaction():
+            for key in keys:
+                _remove(store, key)
+            merged = _Merged([part], _Part(opened, "", store), "error")
+            merged.set_groups(store)
+            store.write_many(merged.items())
+
+
+def _remove(store: Any, key: str) -> None:
+    """Remove a leaf, or a group with all below it, if there is one."""
+    for leaf in [inner for inner, is_group in in_order(store, key) if not is_group]:
+        del store[leaf]
+    if key in store:
+        del store[key]
 
 
 def _same_file(one: Any, other: Any) -> bool:

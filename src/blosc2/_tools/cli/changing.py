@@ -32,6 +32,7 @@ from blosc2._tools.cli.output import QUIET, VERBOSE, is_quiet, name_leaf, note, 
 from blosc2._tools.converting.conversion import FORMATS, convert
 from blosc2._tools.stores import STORES, attributes_of, new_store, opened, same_value
 from blosc2.embed_store import EmbedStore
+from blosc2.storage import Codec
 from blosc2.tree_store import TreeStore
 
 _FORCE = click.option("-f", "--force", is_flag=True, help="Replace what exists.")
@@ -304,8 +305,9 @@ def compact(paths: tuple[str, ...], timeout: float) -> None:
 
 
 _OURS = FORMATS["blosc2"].suffixes
+# Those of C-Blosc2 itself: the others are for pictures, or lose something.
+_CODECS = [codec.name.lower() for codec in (Codec.BLOSCLZ, Codec.LZ4, Codec.LZ4HC, Codec.ZLIB, Codec.ZSTD)]
 _OPTIONS = [
-    click.argument("source"),
     click.argument("target"),
     click.option("-f", "--force", is_flag=True, help="Replace a target that exists."),
     click.option("--verify", is_flag=True, help="Read all back, and compare it with the source."),
@@ -320,41 +322,51 @@ def _with_options(command: Any) -> Any:
 
 
 @click.command("import")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @_with_options
-@click.option("--chunks", type=click.Choice(["auto", "keep", "new"]), default="auto", show_default=True,
-              help="Whether chunk shapes of the source are kept.")  # fmt: skip
+@click.option("--into", metavar="KEY", help="Put it below a key, in a store that may exist; 'group/' takes its name.")
 @click.option("--rename", is_flag=True,
               help="Keep leaves whose names stores refuse: 'kernel:0' becomes 'kernel%3A0'.")  # fmt: skip
+@click.option("--chunks", type=click.Choice(["auto", "keep", "new"]), default="auto", show_default=True,
+              help="Whether chunk shapes of the source are kept.")  # fmt: skip
+@click.option("--codec", type=click.Choice(_CODECS), help="What compresses arrays.")
+@click.option("--level", type=click.IntRange(0, 9), help="How hard it tries.")
 @click.option("--no-resume", is_flag=True, help="Begin anew, even if an interrupted run left something.")
-def import_(**options: Any) -> int:
+def import_(sources: tuple[str, ...], codec: str | None, level: int | None, **options: Any) -> int:
     """Convert HDF5, zarr, npz, images and other formats to a store or an array.
 
-    TARGET ends in .b2z, .b2d, .b2e or .b2nd. What is lost is listed, and the exit code is 1 then. What only has another
-    form is listed, too.
+    A SOURCE is a file, or a directory of files. Of several, and of a directory, each file is a group or an array under
+    its own name. TARGET ends in .b2z, .b2d, .b2e or .b2nd. What is lost is listed, and the exit code is 1 then. What
+    only has another form is listed, too.
     """
     if not options["target"].rstrip("/").endswith(_OURS):
-        raise LocationError(_no_target(options["source"], options["target"]))
-    return _convert_file(
-        options, chunks=options["chunks"], rename="escape" if options["rename"] else None,
-        resume=not options["no_resume"], source_format=options["name"],
+        raise LocationError(_no_target(sources[0], options["target"]))
+    cparams: dict[str, Any] = {} if codec is None else {"codec": Codec[codec.upper()]}
+    cparams |= {} if level is None else {"clevel": level}
+    return _convert_files(
+        sources, options, chunks=options["chunks"], cparams=cparams or None, into=options["into"],
+        rename="escape" if options["rename"] else None, resume=not options["no_resume"],
+        source_format=options["name"],
     )  # fmt: skip
 
 
 @click.command()
+@click.argument("source")
 @_with_options
-def export(**options: Any) -> int:
+def export(source: str, **options: Any) -> int:
     """Convert a store or an array to HDF5, zarr 3, npz or safetensors.
 
     What is lost is listed, and the exit code is 1 then. What only has another form is listed, too.
     """
-    return _convert_file(options, target_format=options["name"])
+    return _convert_files((source,), options, target_format=options["name"])
 
 
 def _no_target(source: str, target: str) -> str:
     """What to say of a target that is no new store or array."""
-    store, suffix = next(((target[: target.find(s) + len(s)], s) for s in _OURS if f"{s}/" in target), ("", ""))
-    if suffix:
-        return f"{target}: import makes a new file, and this is a place in a store; {_to_add(source, store, target)}"
+    store = next((target[: target.find(s) + len(s)] for s in _OURS if f"{s}/" in target), "")
+    if store:
+        what = _to_add(source, store, target[len(store) :])
+        return f"{target}: import takes a store, and this is a place in one; {what}"
     return f"{target}: the target of import ends in {', '.join(_OURS)}; `blosc2 export` writes other formats"
 
 
@@ -363,19 +375,20 @@ def _to_add(source: str, target: str, place: str | None = None) -> str:
     if not target.rstrip("/").endswith(_OURS):
         return "name another one"
     name = os.path.splitext(os.path.basename(source.rstrip("/")))[0]
-    first, into = shlex.quote(f"{name}-new.b2z"), shlex.quote(place or f"{target.rstrip('/')}/{name}")
-    return f"to add to it: blosc2 import {shlex.quote(source)} {first}, then blosc2 cp {first} {into}"
+    words = ["blosc2", "import", source, target, "--into", place or f"/{name}"]
+    return f"to add to it: {shlex.join(words)}"
 
 
-def _convert_file(options: dict[str, Any], **how: Any) -> int:
-    source, target = options["source"], options["target"]
-    if os.path.lexists(target) and not options["force"]:
-        raise FileExistsError(f"{target} exists: -f replaces it; {_to_add(source, target)}")
+def _convert_files(sources: tuple[str, ...], options: dict[str, Any], **how: Any) -> int:
+    target = options["target"]
+    if os.path.lexists(target) and not options["force"] and how.get("into") is None:
+        raise FileExistsError(f"{target} exists: -f replaces it; {_to_add(sources[0], target)}")
     try:
-        with progress_bar(source) as progress:
+        with progress_bar(" ".join(sources)) as progress:
             report = convert(
-                source, target, overwrite=options["force"], verify=options["verify"], progress=progress, **how
-            )
+                sources[0] if len(sources) == 1 else sources, target, overwrite=options["force"],
+                verify=options["verify"], progress=progress, **how,
+            )  # fmt: skip
     except EOFError as error:  # which click would take for an interrupt
         raise LocationError(one_line(error)) from error
     click.echo(str(report))

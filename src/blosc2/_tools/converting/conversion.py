@@ -7,20 +7,24 @@ import importlib
 import itertools
 import math
 import os
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
 from blosc2._arrays import ArrayPlan
+from blosc2._backends import new_key
 from blosc2._files import Progress
 from blosc2._frames import AnyChunk
+from blosc2._opening import open as open_path
 from blosc2._options import lacking
+from blosc2._stores import Store
 from blosc2._tools.converting.renaming import Rename, new_keys
 from blosc2._tools.converting.report import WHOLE, Changed, ConversionReport, LeftOut
-from blosc2._tools.stores import equal_items, partial_name, put_in_place, remove, same_value
+from blosc2._tools.merging import put_in_place_of
+from blosc2._tools.stores import STORES, equal_items, in_order, opened, partial_name, put_in_place, remove, same_value
 from blosc2.exceptions import ConversionError, FormatError, StaleHandleError, legible
 from blosc2.ndarray import NDArray
 
@@ -205,7 +209,14 @@ Item = ArrayItem | ObjectItem | GroupItem | LeftOut
 
 
 class Source:
-    """What is converted. Its items come in the same order each time."""
+    """What is converted. Its items come in the same order each time.
+
+    If it `is_one` array, the first name in its key is only that of its file.
+    """
+
+    is_one = False
+    #: Whether items can be read as long as the source is open, and not only before the next one is drawn.
+    reads_late = True
 
     def items(self) -> Iterator[Item]:
         raise NotImplementedError
@@ -303,21 +314,25 @@ class _Renamed(Source):
 
     def __init__(self, source: Source, rename: Rename) -> None:
         self._source, self._rename = source, rename
+        self.is_one, self.reads_late = source.is_one and rename == "escape", source.reads_late
         self.names: dict[str, str] = {}
 
     def close(self) -> None:
         self._source.close()
 
     def items(self) -> Iterator[Item]:
-        new_key = new_keys(self._rename)
+        named = new_keys(self._rename)
         for item in self._source.items():
             if isinstance(item, LeftOut) or (isinstance(item, GroupItem) and item.key == "/"):
                 yield item
                 continue
-            key = new_key(item.key, isinstance(item, GroupItem))
+            key = named(item.key, isinstance(item, GroupItem))
             if key != item.key:
                 self.names[_shown(item.key)] = key
-            yield replace(item, key=key) if isinstance(item, ArrayItem) else item._replace(key=key)
+            yield _with_key(item, key)
+
+    def names_below(self, key: str) -> dict[str, str]:
+        return {old: _joined(key, new, is_one=self.is_one) for old, new in self.names.items()}
 
 
 def _shown(key: str) -> str:
@@ -355,7 +370,7 @@ FORMATS = {
     found.name: found
     for found in (
         Format("blosc2", (".b2z", ".b2d", ".b2e", ".b2nd"), "stores:Opened", "new_target"),
-        Format("hdf5", (".h5", ".hdf5", ".he5"), "netcdf_or_hdf5:open_hdf5", "hdf5:NewHdf5", ("h5py",)),
+        Format("hdf5", (".h5", ".hdf5", ".he5", ".h5ad"), "netcdf_or_hdf5:open_hdf5", "hdf5:NewHdf5", ("h5py",)),
         Format("matlab", (".mat",), "hdf5:Hdf5", needs=("h5py",)),
         Format(
             "netcdf", (".nc", ".nc4", ".cdf"), "netcdf_or_hdf5:open_netcdf", "netcdf:NewNetCDF", ("netCDF4", "h5py")
@@ -368,14 +383,16 @@ FORMATS = {
             "nifti", (".nii", ".nii.gz", ".img", ".img.gz", ".hdr", ".hdr.gz"), "volumes:Volume", needs=("nibabel",)
         ),
         Format("mgh", (".mgh", ".mgz"), "volumes:Volume", needs=("nibabel",)),
-        Format("tiff", (".tif", ".tiff"), "images:open_images", needs=("tifffile",)),
-        Format("images", (), "images:open_images", needs=("PIL",)),
+        Format("tiff", (".tif", ".tiff"), "images:Tiff", needs=("tifffile",)),
+        Format("picture", (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp"), "images:Picture", needs=("PIL",)),
+        Format("folder", (), "folders:Folder"),
         Format("lmdb", (".lmdb", ".mdb"), "files:open_records", needs=("lmdb",)),
-        Format("webdataset", (".tar",), "files:open_records"),
+        Format("webdataset", (".tar", ".tar.gz", ".tgz"), "files:open_records"),
         Format("parquet", (".parquet",), "parquet:Parquet", needs=("pyarrow",)),
     )
 }
-_PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
+# The formats that are directories.
+_FOLDERS = ("blosc2", "zarr", "lmdb")
 
 
 def format_of(path: str, name: str | None, *, target: bool = False) -> Format:
@@ -384,7 +401,7 @@ def format_of(path: str, name: str | None, *, target: bool = False) -> Format:
             raise ConversionError(f"there is no format {name!r}; there are {', '.join(FORMATS)}")
         found = FORMATS[name]
     else:
-        found = _by_suffix(path) or (None if target else _by_contents(path)) or _unknown(path, target=target)
+        found = _by_suffix(path) or (None if target else _of_folder(path)) or _unknown(path, target=target)
     if target and not found.target:
         able = ", ".join(each.name for each in FORMATS.values() if each.target)
         raise ConversionError(f"{path}: {found.name} files cannot be written; these can: {able}")
@@ -406,9 +423,21 @@ def _by_contents(path: str) -> Format | None:
         return FORMATS["zarr"]
     if "data.mdb" in names:
         return FORMATS["lmdb"]
-    if any(name.lower().endswith(_PICTURES) for _, _, inside in os.walk(path) for name in inside):
-        return FORMATS["images"]
     return None
+
+
+def _of_folder(path: str) -> Format | None:
+    """The format of a directory, which may be that of files of any formats."""
+    known = any(_by_suffix(name) for _, _, inside in os.walk(path) for name in inside)
+    return _by_contents(path) or (FORMATS["folder"] if known else None)
+
+
+def format_within(path: str) -> Format | None:
+    """The format of a file or directory in a directory of any; None if it has none of its own."""
+    found = _by_suffix(path)
+    if not os.path.isdir(path):
+        return found
+    return found if found is not None and found.name in _FOLDERS else _by_contents(path)
 
 
 def _unknown(path: str, *, target: bool) -> Format:
@@ -420,12 +449,38 @@ def _unknown(path: str, *, target: bool) -> Format:
     )
 
 
+def below(key: str, source: Source) -> Iterator[Item]:
+    """The items of a source below a key, which is that of the array if the source is one."""
+    for item in source.items():
+        yield _with_key(item, _joined(key, item.key, is_one=source.is_one))
+
+
+def _joined(key: str, inner: str, *, is_one: bool) -> str:
+    if is_one:
+        inner = inner[1:].partition("/")[2]
+    return f"{key}/{inner.removeprefix('/')}" if inner.strip("/") else key or "/"
+
+
+def _with_key(item: Item, key: str) -> Item:
+    return replace(item, key=key) if isinstance(item, ArrayItem) else item._replace(key=key)
+
+
+class _Below(Source):
+    """A source whose items lie below a key."""
+
+    def __init__(self, key: str, source: Source) -> None:
+        self._key, self._source, self.reads_late = key, source, source.reads_late
+
+    def items(self) -> Iterator[Item]:
+        yield from below(self._key, self._source)
+
+
 def open_source(path: str, name: str | None) -> Source:
     if not os.path.exists(path):
         raise FileNotFoundError(f"{legible(path)} does not exist")
     found = format_of(path, name)
-    opened: Source = found.load(found.source)(path)
-    return opened
+    source: Source = found.load(found.source)(path)
+    return source
 
 
 def new_target(path: str, name: str | None, **options: Any) -> Target:
@@ -438,8 +493,11 @@ def new_target(path: str, name: str | None, **options: Any) -> Target:
 class Target:
     """Where items are written, at the path `partial`. What it cannot hold it gives back.
 
-    Nothing is kept of a run that was interrupted, but by those that say so; `left_out` is what that could not keep.
+    Nothing is kept of a run that was interrupted, but by those that say so; `left_out` is what that could not keep. One
+    that `waits` reads the items only when all are known.
     """
+
+    waits = False
 
     def __init__(self, path: str, partial: str = "") -> None:
         self.partial, self.left_out = partial or partial_name(path, unique=True), list[LeftOut]()
@@ -469,15 +527,16 @@ class Target:
 
 
 # ------------------------------------------------------------------ converting
-_TO_ADD = "to add to a store, convert to another one, and copy from there with store.update() or `blosc2 cp`"
+_TO_ADD = "into='/key' adds to a store"
 
 
 def convert(
-    source: str | os.PathLike[str],
+    source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     target: str | os.PathLike[str],
     *,
     chunks: str = "auto",
     cparams: Any = None,
+    into: str | None = None,
     overwrite: bool = False,
     rename: Rename | None = None,
     verify: bool = False,
@@ -486,16 +545,17 @@ def convert(
     source_format: str | None = None,
     target_format: str | None = None,
 ) -> ConversionReport:
-    """Convert a file or directory to another format.
+    """Convert a file or directory, or several, to another format.
 
     One of both is usually a store or an array of this package. Arrays are read and written piece by piece, so memory
     holds some chunks, however large they are. The target gets its name when it is complete.
 
     Parameters
     ----------
-    source : path
+    source : path, or iterable of paths
         Stores and arrays of this package, HDF5, zarr 2 and 3, ``.npy``, ``.npz``, safetensors, NIfTI, ANALYZE, MGH,
-        TIFF, directories of images, LMDB, tar files (WebDataset), Parquet.
+        TIFF and other pictures, LMDB, tar files (WebDataset), Parquet, and directories of such files. Of several, and
+        of a directory, each file is a group or an array under its own name, such as ``/scans.h5``.
     target : path
         A store (``.b2z``, ``.b2d``, ``.b2e``), a single array (``.b2nd``), HDF5, zarr 3, ``.npz`` or safetensors. The
         suffix says which.
@@ -504,8 +564,11 @@ def convert(
     cparams : CParams or dict, optional
         How arrays are compressed. Without it, chunks of an HDF5 file that Blosc2 has compressed are taken over without
         decoding.
+    into : str, optional
+        A key below which the source is put, in a store that may exist; an array takes the key itself. One that ends in
+        "/" is a group that takes each source under its own name. A store that exists is changed in the end, at once.
     overwrite : bool
-        Replace a target that exists.
+        Replace a target that exists, or with `into`, what it has under the key.
     rename : "escape", dict or callable, optional
         Other keys, such as for names that stores refuse (``kernel:0``), which are left out else. A dict has new keys by
         old ones, that of a group for all below it; a function is given each key. "escape" encodes what stores refuse in
@@ -532,7 +595,7 @@ def convert(
         A format that is not known, that cannot be written, whose package is not installed, or that cannot hold what
         the source has. A `ValueError`.
     FileExistsError
-        The target exists.
+        The target exists, or with `into`, has the key.
 
     Examples
     --------
@@ -550,57 +613,125 @@ def convert(
     """
     if chunks not in ("auto", "keep", "new"):
         raise ValueError(f"chunks must be 'auto', 'keep' or 'new', not {chunks!r}")
-    source, target = os.fspath(source), os.fspath(target)
+    if rename is not None:
+        new_keys(rename)  # raises for what is none
+    target, is_one = os.fspath(target), isinstance(source, (str, os.PathLike))
+    paths = [os.fspath(each) for each in ([source] if isinstance(source, (str, os.PathLike)) else source)]
+    for path in paths:
+        _check_place(path, target)
+    if into is not None and os.path.lexists(target):
+        with _added(paths, target, into, overwrite=overwrite) as partial:
+            report = convert(
+                paths[0] if is_one else paths, partial, chunks=chunks, cparams=cparams, into=into, rename=rename,
+                verify=verify, resume=False, progress=progress, source_format=source_format,
+                target_format=target_format,
+            )  # fmt: skip
+        report.target = target
+        return report
+    if os.path.lexists(target) and not overwrite:
+        raise FileExistsError(f"{legible(target)} exists; overwrite=True replaces it; {_TO_ADD}")
+    with closing(_opened(paths, source_format, is_one=is_one and not (into or "").endswith("/"))) as found:
+        named = None if rename is None else _Renamed(found, rename)
+        items = named or found
+        if into is not None:
+            items = _Below(_place(into), items)
+        made = new_target(
+            target, target_format, sources=paths, chunks=chunks, cparams=cparams,
+            made_of=(chunks, cparams, rename, into) if resume else None,
+        )  # fmt: skip
+        report = ConversionReport(", ".join(paths), target)
+        name = format_of(target, target_format).name if verify else None
+        _write(items, made, report, progress, name=name, overwrite=overwrite)
+    if named is not None:
+        report.note_names(named.names if into is None else named.names_below(_place(into)))
+    return report
+
+
+def _check_place(source: str, target: str) -> None:
     if os.path.exists(source):
         one, other = os.path.realpath(source), os.path.realpath(target)
         if os.path.exists(target) and os.path.samefile(source, target):
             raise ConversionError(f"{target}: source and target are the same")
         if os.path.commonpath([one, other]) in (one, other):
             raise ConversionError(f"{target}: one of source and target lies in the other; name a target elsewhere")
-    if os.path.lexists(target) and not overwrite:
-        raise FileExistsError(f"{legible(target)} exists; overwrite=True replaces it; {_TO_ADD}")
-    report, seen, damaged = ConversionReport(source, target), set[str](), list[LeftOut]()
-    if rename is not None:
-        new_keys(rename)  # raises for what is none
-    with closing(_opened(source, source_format)) as found:
-        opened = found if rename is None else _Renamed(found, rename)
-        options = (chunks, cparams, rename)
-        made = new_target(
-            target, target_format, source=source, chunks=chunks, cparams=cparams, made_of=options if resume else None
-        )
-        key = ""
-        try:
-            for item in opened.items():
-                key = item.key
-                damaged += _take(item, made, report, seen, progress)
-            key = ""
-            if damaged and not report.arrays + report.objects:
-                raise ConversionError(f"{source} is damaged, nothing of it can be read: {damaged[0]}")
-            made.finish()
-            if verify:
-                name = format_of(target, target_format).name
-                _verify(_Kept(opened, report.left_out), made, name, [*report.left_out, *report.changed])
-                report.verified = True
-            if isinstance(opened, _Renamed):
-                report.note_names(opened.names)
-            made.seal()
-            put_in_place(made.partial, target, overwrite=overwrite)
-        except BaseException as error:
-            try:
-                made.abandon(keep=not isinstance(error, ConversionError))
-            except Exception as second:  # noqa: BLE001 - what went wrong first is raised
-                error.add_note(f"{made.partial} could not be removed, and may be deleted: {second}")
-            _note(error, source, f"while {source} was converted{f', at or behind {key!r}' if key else ''}")
-            raise
-    return report
 
 
-def _opened(path: str, name: str | None) -> Source:
+def _opened(paths: list[str], name: str | None, *, is_one: bool) -> Source:
+    if not is_one:
+        several: Source = FORMATS["folder"].load("folders:Several")(paths, name)
+        return several
+    path = paths[0]
     try:
         return open_source(path, name)
     except Exception as error:
         _note(error, path, f"{path} cannot be opened: is it whole, and what its name says?")
         raise
+
+
+def _write(
+    source: Source, made: Target, report: ConversionReport, progress: Progress | None, *, name: str | None,
+    overwrite: bool,
+) -> None:  # fmt: skip
+    """Write a target, and give it its name. With that of its format, all is read back and compared."""
+    seen, damaged, key = set[str](), list[LeftOut](), ""
+    try:
+        if made.waits and not source.reads_late:
+            raise ConversionError(f"{report.target} takes one file: make a store of several, and convert that")
+        for item in source.items():
+            key = item.key
+            damaged += _take(item, made, report, seen, progress)
+        key = ""
+        if damaged and not report.arrays + report.objects:
+            raise ConversionError(f"{report.source} is damaged, nothing of it can be read: {damaged[0]}")
+        made.finish()
+        if name is not None:
+            _verify(_Kept(source, report.left_out), made, name, [*report.left_out, *report.changed])
+            report.verified = True
+        made.seal()
+        put_in_place(made.partial, report.target, overwrite=overwrite)
+    except BaseException as error:
+        try:
+            made.abandon(keep=not isinstance(error, ConversionError))
+        except Exception as second:  # noqa: BLE001 - what went wrong first is raised
+            error.add_note(f"{made.partial} could not be removed, and may be deleted: {second}")
+        where = f", at or behind {key!r}" if key else ""
+        _note(error, report.source, f"while {report.source} was converted{where}")
+        raise
+
+
+# ------------------------------------------------------------------ adding to a store
+def _place(into: str) -> str:
+    """The key below which a source is put, "" for the root."""
+    key = into.strip("/")
+    return new_key(key) if key else ""
+
+
+@contextmanager
+def _added(paths: list[str], target: str, into: str, *, overwrite: bool) -> Iterator[str]:
+    """The path of a new store whose leaves are put into one that there is, in the end."""
+    if not target.rstrip("/").endswith(STORES):
+        raise ConversionError(f"{target}: only stores take something under a key")
+    place = _place(into)
+    names = [os.path.basename(os.path.abspath(path)) for path in paths]
+    keys = [f"{place}/{name}" for name in names] if into.endswith("/") else [place]
+    with opened(target) as store:
+        if not isinstance(store, Store):
+            raise ConversionError(f"{target} is no store")
+        _check_free(store, target, keys, overwrite=overwrite)
+    partial = partial_name(target, unique=True)
+    try:
+        yield partial
+        with open_path(target, mode="a") as store:
+            _check_free(store, target, keys, overwrite=overwrite)
+            put_in_place_of(store, keys, partial)
+    finally:
+        remove(partial)
+
+
+def _check_free(store: Any, target: str, keys: list[str], *, overwrite: bool) -> None:
+    for key in () if overwrite else keys:
+        if key in store or any(in_order(store, key)):
+            raise FileExistsError(f"{legible(target)} has {key!r}; overwrite=True replaces it")
 
 
 def _note(error: BaseException, path: str, what: str) -> None:

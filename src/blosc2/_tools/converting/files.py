@@ -39,6 +39,8 @@ _LONGEST_HEADER = 1 << 20
 
 
 class _Npy(Source):
+    is_one = True
+
     def __init__(self, path: str) -> None:
         self._path = path
         with open(path, "rb") as file:
@@ -211,6 +213,8 @@ def read_to_end(file: Any) -> None:
 
 # The bytes of the record of a named database.
 _DATABASE_RECORD = 48
+# So many of them can be open, for some bytes each.
+_MOST_DATABASES = 1 << 12
 
 
 def _bytes_item(key: str, value: bytes) -> Item:
@@ -232,7 +236,7 @@ class _Lmdb(Source):
 
         is_folder = os.path.isdir(path)
         try:
-            self._environment = lmdb.open(path, readonly=True, lock=False, subdir=is_folder, max_dbs=1)
+            self._environment = lmdb.open(path, readonly=True, lock=False, subdir=is_folder, max_dbs=_MOST_DATABASES)
         except lmdb.Error as error:
             raise ConversionError(f"{path} is no LMDB environment, or a damaged one: {error}") from None
         self._error = lmdb.Error
@@ -250,28 +254,34 @@ class _Lmdb(Source):
         self._environment.close()
 
     def items(self) -> Iterator[Item]:
-        yield GroupItem("/", {})
+        with self._environment.begin() as transaction:
+            yield from self._database("", transaction, None)
+
+    def _database(self, group: str, transaction: Any, database: Any) -> Iterator[Item]:
+        yield GroupItem(group or "/", {})
         try:
-            with self._environment.begin() as transaction:
-                yield from self._records(transaction)
+            yield from self._records(group, transaction, database)
         except self._error as error:  # a damaged page
-            yield LeftOut("/", "the records that follow", why_unreadable(error))
+            yield LeftOut(group or "/", "the records that follow", why_unreadable(error))
 
-    def _records(self, transaction: Any) -> Iterator[Item]:
-        for name, value in transaction.cursor():
+    def _records(self, group: str, transaction: Any, database: Any) -> Iterator[Item]:
+        for name, value in transaction.cursor(database):
             text = bytes(name).decode(errors="surrogateescape")
-            key = "/" + (text.strip("/") if text.isprintable() else text)
-            if len(value) == _DATABASE_RECORD and self._is_database(bytes(name), transaction):
-                yield LeftOut(key, WHOLE, "it is a database with a name of its own")
-            else:
+            key = f"{group}/{text.strip('/') if text.isprintable() else text}"
+            named = None
+            if database is None and len(value) == _DATABASE_RECORD:  # a named one has none in it
+                named = self._named(bytes(name), transaction)
+            if named is None:
                 yield _bytes_item(key, bytes(value))
+            else:
+                yield from self._database(key, transaction, named)
 
-    def _is_database(self, name: bytes, transaction: Any) -> bool:
+    def _named(self, name: bytes, transaction: Any) -> Any:
+        """The database of this name; None for a record like one."""
         try:
-            self._environment.open_db(name, transaction, create=False)
+            return self._environment.open_db(name, transaction, create=False)
         except self._error:
-            return False
-        return True
+            return None
 
 
 # What is raised for damaged archives.
@@ -330,6 +340,6 @@ class _Header(tarfile.TarInfo):
 def open_records(path: str) -> Source:
     if os.path.isfile(path) and tarfile.is_tarfile(path):
         return _Tar(path)
-    if path.lower().endswith(".tar"):
+    if path.lower().endswith((".tar", ".tar.gz", ".tgz")):
         raise ConversionError(f"{path} is no tar file, or a damaged one")
     return _Lmdb(path)

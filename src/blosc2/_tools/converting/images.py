@@ -1,4 +1,4 @@
-"""Images: TIFF files, and directory trees of pictures."""
+"""Images: TIFF files, and pictures of other formats."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ import numpy as np
 from blosc2 import _display
 from blosc2._tools.converting.conversion import (
     ArrayItem,
-    GroupItem,
     Item,
     Items,
     Source,
@@ -32,8 +31,6 @@ from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
 from blosc2._tools.stores import same_value
 from blosc2.exceptions import ConversionError
 
-_TIFF = (".tif", ".tiff")
-_OTHERS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
 # The bytes of an attribute that is neither a text nor a list.
 _MOST = 1 << 20
 
@@ -253,44 +250,21 @@ def _png_header(path: str) -> tuple[int, set[bytes]]:
     return depth, names
 
 
-class _Tiff(Source):
-    def __init__(self, path: str) -> None:
-        self._path = path
+class Tiff(Source):
+    """A TIFF file: one array, or one for each series."""
 
-    def items(self) -> Iterator[Item]:
-        key = "/" + os.path.basename(self._path).partition(".")[0]
-        yield from of_one_array(self._path, read_tiff(self._path, key))
-
-
-class _Folder(Source):
-    """A directory tree of images: each becomes a leaf with its name, each directory a group."""
+    is_one = True
 
     def __init__(self, path: str) -> None:
-        if not os.path.isdir(path):
-            raise ConversionError(f"{path} is no directory of images")
         self._path = path
+        self._key = "/" + os.path.basename(path).partition(".")[0]
 
     def items(self) -> Iterator[Item]:
-        for folder, folders, names in os.walk(self._path):
-            folders.sort()
-            for name in [name for name in folders if os.path.islink(os.path.join(folder, name))]:
-                inner = os.path.relpath(os.path.join(folder, name), self._path).replace(os.sep, "/")
-                yield LeftOut(f"/{inner}", "a linked directory", "links are not followed")
-            inner = os.path.relpath(folder, self._path).replace(os.sep, "/")
-            group = "" if inner == "." else f"/{inner}"
-            yield GroupItem(group or "/", {})
-            for name in sorted(names):
-                yield from self._image(os.path.join(folder, name), f"{group}/{name}")
-
-    def _image(self, path: str, key: str) -> Iterator[Item]:
-        suffix = os.path.splitext(path)[1].lower()
-        if suffix in _OTHERS:
-            yield from alone(key, read_picture(path, key))
-        elif suffix in _TIFF:
-            yield from alone(key, read_tiff(path, key))
-        else:
-            yield LeftOut(key, WHOLE, "it is no image")
+        yield from of_one_array(self._path, read_tiff(self._path, self._key))
 
 
-def open_images(path: str) -> Source:
-    return _Folder(path) if os.path.isdir(path) else _Tiff(path)
+class Picture(Tiff):
+    """A picture of another format."""
+
+    def items(self) -> Iterator[Item]:
+        yield from of_one_array(self._path, read_picture(self._path, self._key))

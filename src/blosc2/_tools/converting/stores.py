@@ -54,6 +54,7 @@ class Opened(Source):
     def __init__(self, path: str) -> None:
         self._path, self._open = path, ExitStack()
         self._found = self._open.enter_context(opened(path))
+        self.is_one = not isinstance(self._found, Store)
 
     def close(self) -> None:
         self._open.close()
@@ -87,7 +88,7 @@ def _item_of(key: str, leaf: Any) -> Item:
 
 
 # ------------------------------------------------------------------ target
-def new_target(path: str, *, source: str, chunks: str, cparams: Any, made_of: Any) -> Target:
+def new_target(path: str, *, sources: list[str], chunks: str, cparams: Any, made_of: Any) -> Target:
     """A store or array. A later run with the same options, `made_of`, goes on where this one stops; None: none does."""
     keywords = {} if cparams is None else {"cparams": cparams}
     path = path.rstrip("/")
@@ -97,21 +98,26 @@ def new_target(path: str, *, source: str, chunks: str, cparams: Any, made_of: An
         return _ArrayTarget(path, chunks, keywords)
     can_resume = made_of is not None and not path.endswith(".b2e")
     partial = partial_name(path, unique=not can_resume)
-    if os.path.exists(partial) and os.path.samefile(partial, source):
-        raise ConversionError(f"{source} has the name under which {path} would be written: rename it first")
-    return _StoreTarget(partial, chunks, keywords, _made_of(source, made_of) if can_resume else None)
+    for source in sources if os.path.exists(partial) else ():
+        if os.path.exists(source) and os.path.samefile(partial, source):
+            raise ConversionError(f"{source} has the name under which {path} would be written: rename it first")
+    return _StoreTarget(partial, chunks, keywords, _made_of(sources, made_of) if can_resume else None)
 
 
-def _made_of(source: str, options: Any) -> dict[str, Any]:
+def _made_of(sources: list[str], options: Any) -> dict[str, Any]:
     """What tells whether an unfinished store has the same source and options."""
-    files = [source]
-    if os.path.isdir(source):
+    files = [*sources]
+    for source in sources:  # of a file there is nothing below
         files += [os.path.join(folder, name) for folder, _, names in os.walk(source) for name in names]
     sums = hashlib.sha256()
     for path in sorted(files):
-        status = os.lstat(path) if path != source else os.stat(path)
+        status = os.lstat(path) if path not in sources else os.stat(path)
         sums.update(repr((path, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)).encode())
-    return {"source": legible(absolute_path(source)), "files": sums.hexdigest(), "options": repr(options)}
+    return {
+        "source": [legible(absolute_path(source)) for source in sources],
+        "files": sums.hexdigest(),
+        "options": repr(options),
+    }
 
 
 def new_array(item: ArrayItem, chunks: str, keywords: Mapping[str, Any], path: str | None = None) -> NDArray:

@@ -96,6 +96,8 @@ class Tensors(Source):
 class NewTensors(Target):
     """A new safetensors file. Its header says where each tensor lies, so the items wait until all are known."""
 
+    waits = True
+
     def __init__(self, path: str, **_: Any) -> None:
         super().__init__(path)
         self._items: list[tuple[str, ArrayItem]] = []  # with the names of their types

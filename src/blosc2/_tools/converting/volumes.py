@@ -29,6 +29,8 @@ _MGH_HEADER: Final = 284
 class Volume(Source):
     """A volume that nibabel reads."""
 
+    is_one = True
+
     def __init__(self, path: str) -> None:
         self._path = path
         with ExitStack() as opening:

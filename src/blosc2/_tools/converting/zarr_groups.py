@@ -49,13 +49,14 @@ class Zarr(Source):
         self._path = path
         self._store = zarr.storage.ZipStore(path, mode="r") if os.path.isfile(path) else None
         self._found: Any = zarr.open(self._store or path, mode="r")
+        self.is_one = isinstance(self._found, zarr.Array)
 
     def close(self) -> None:
         if self._store is not None:
             self._store.close()
 
     def items(self) -> Iterator[Item]:
-        if isinstance(self._found, zarr.Array):
+        if self.is_one:
             name = os.path.basename(self._path.rstrip("/")).partition(".")[0]
             yield from _array(f"/{name}", self._found)
         else:

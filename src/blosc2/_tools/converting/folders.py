@@ -1,0 +1,89 @@
+"""Several files and folders as one source: each is a group, or one array, under its own name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+
+from blosc2._tools.converting.conversion import (
+    GroupItem,
+    Item,
+    Source,
+    alone,
+    below,
+    format_of,
+    format_within,
+    open_source,
+)
+from blosc2._tools.converting.report import WHOLE, LeftOut
+from blosc2.exceptions import ConversionError, legible
+
+
+class Folder(Source):
+    """A directory tree: each file of a known format under its name, each directory as a group."""
+
+    reads_late = False
+
+    def __init__(self, path: str) -> None:
+        if not os.path.isdir(path):
+            raise ConversionError(f"{path} is no directory")
+        self._path = path
+
+    def items(self) -> Iterator[Item]:
+        yield from self._below(self._path, "")
+
+    def _below(self, folder: str, group: str) -> Generator[Item, None, None]:
+        yield GroupItem(group or "/", {})
+        names = sorted(os.listdir(folder))
+        for name in names:
+            path, key = os.path.join(folder, name), f"{group}/{name}"
+            is_folder = os.path.isdir(path)
+            if is_folder and os.path.islink(path):
+                yield LeftOut(key, "a linked directory", "links are not followed")
+            elif format_within(path) is not None:
+                if not _is_header(name, names):
+                    yield from _items(path, key, None)
+            elif is_folder:
+                yield from alone(key, self._below(path, key))
+            else:
+                yield LeftOut(key, WHOLE, "no format that is known")
+
+
+class Several(Source):
+    """Files and directories, in the order in which they were named."""
+
+    reads_late = False
+
+    def __init__(self, paths: Sequence[str], name: str | None) -> None:
+        self._paths: dict[str, str] = {}
+        self._format = name
+        for path in paths:
+            if not os.path.exists(path):
+                raise FileNotFoundError(f"{legible(path)} does not exist")
+            format_of(path, name)
+            own = os.path.basename(os.path.abspath(path))
+            if own in self._paths:
+                raise ConversionError(f"{self._paths[own]} and {path} have one name: convert them one by one")
+            self._paths[own] = path
+
+    def items(self) -> Iterator[Item]:
+        yield GroupItem("/", {})
+        for name, path in self._paths.items():
+            yield from _items(path, f"/{name}", self._format)
+
+
+def _items(path: str, key: str, name: str | None) -> Iterator[Item]:
+    """What is in one of the files, which is open so long; if it cannot be read, that is listed."""
+    yield from alone(key, _opened(path, key, name))
+
+
+def _opened(path: str, key: str, name: str | None) -> Generator[Item, None, None]:
+    with closing(open_source(path, name)) as source:
+        yield from below(key, source)
+
+
+def _is_header(name: str, names: Sequence[str]) -> bool:
+    """Whether a file belongs to the values of a volume beside it."""
+    stem, dot, suffix = name.partition(".hdr")
+    return dot != "" and suffix in ("", ".gz") and not {f"{stem}.img", f"{stem}.img.gz"}.isdisjoint(names)
