@@ -13,6 +13,7 @@ import pytest
 from fixture_kit import manifest
 from hypothesis import given
 
+import blosc2
 from blosc2._frames.dtypes import dtype_from_description, format_dtype, parse_dtype
 
 
@@ -283,6 +284,18 @@ def test_other_unstorable_dtypes():
     for text in ("S0", "U0", "V0"):
         with pytest.raises(ValueError, match="no bytes"):
             format_dtype(np.dtype(text))
+
+
+def test_dtypes_of_others():
+    """As bfloat16 of ml_dtypes is one. NumPy has one of its own, for its tests."""
+    rational = pytest.importorskip("numpy._core._rational_tests", reason="NumPy keeps it for itself").rational
+    for dtype in (np.dtype(rational), np.dtype([("a", rational, (2,))])):
+        with pytest.raises(TypeError, match=r"keep its bits, as items\.view\('u8'\)"):
+            format_dtype(dtype)
+    items = np.arange(3).astype(rational)
+    with pytest.raises(TypeError, match=r"array\[\.\.\.\]\.view\(\S+rational\) gives them back"):
+        blosc2.asarray(items)
+    assert (blosc2.asarray(items.view("u8"))[...].view(rational) == items).all()
 
 
 def test_deep_description():

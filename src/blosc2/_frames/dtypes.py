@@ -152,7 +152,14 @@ def refuse_unstorable(dtype: np.dtype[Any]) -> None:
             f"cannot store the dtype {dtype}: {what} items are pointers into memory; "
             "convert text to a fixed width ('<U..' or 'S..') and numbers to a numeric dtype"
         )
-    if dtype.isbuiltin == 2 or dtype.subdtype is not None:
+    if dtype.isbuiltin == 2:
+        bits = f"u{dtype.itemsize}" if dtype.itemsize in (1, 2, 4, 8) else f"V{dtype.itemsize}"
+        kind = f"{dtype.type.__module__}.{dtype.type.__name__}"
+        raise TypeError(
+            f"cannot store the dtype {dtype}, which is not one of NumPy: keep its bits, as items.view({bits!r}), and "
+            f"array[...].view({kind}) gives them back"
+        )
+    if dtype.subdtype is not None:
         raise TypeError(f"cannot store the dtype {dtype}: it is not a plain NumPy dtype")
     if dtype.itemsize == 0:
         raise ValueError(f"cannot store the dtype {dtype}: its items have no bytes; give it a length")
