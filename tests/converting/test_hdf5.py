@@ -249,10 +249,10 @@ def test_two_programs_do_not_share_a_partial_file(tmp_path: Path) -> None:
 
 
 def test_losses_that_are_listed(tmp_path: Path) -> None:
-    """Enums of fields, enums of attributes, a user block, and further scales of an axis."""
+    """Enums of fields, enums of attributes, and further scales of an axis."""
     names = h5py.enum_dtype({"A": 0, "B": 1}, "i1")
     kind = np.dtype([("n", "i4"), ("k", names), ("b", bool), ("in", [("k", names, (2,))])])
-    with h5py.File(tmp_path / "a.h5", "w", userblock_size=512) as file:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("fields", (3,), kind, fillvalue=np.array((5, 1, True, ([0, 1],)), kind)[()])
         file.create_dataset("zeros", (3,), np.dtype([("n", "i4")]), fillvalue=np.zeros((), [("n", "i4")])[()])
         file.attrs.create("one", np.int8(1), dtype=names)
@@ -264,7 +264,7 @@ def test_losses_that_are_listed(tmp_path: Path) -> None:
     report = blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z", verify=True)
     found = {each[:2] for each in report.left_out if "_LIST" not in each.what}
     assert found == {
-        ("/", "the user block"), ("/", "the enum of attribute 'one'"), ("/fields", "the enum of 'k', 'in.k'"),
+        ("/", "the enum of attribute 'one'"), ("/fields", "the enum of 'k', 'in.k'"),
         ("/t", "the enum of attribute 'rows'"),        ("/t", "the dimension scales /x2"),
     }  # fmt: skip
 
@@ -307,6 +307,20 @@ def test_items_of_variable_length(tmp_path: Path) -> None:
         assert file["ragged"].shape == (2, 2)
         for n, row in enumerate(rows):
             np.testing.assert_array_equal(file["ragged"][n // 2, n % 2], row)
+
+
+@pytest.mark.parametrize("size", [512, 2 << 20])
+def test_the_user_block(tmp_path: Path, size: int) -> None:
+    """As MATLAB has one in each file."""
+    with h5py.File(tmp_path / "a.mat", "w", userblock_size=size) as file:
+        file["x"] = np.arange(3)
+    with open(tmp_path / "a.mat", "r+b") as raw:
+        raw.write(b"MATLAB 7.3 MAT-file")
+    report = blosc2.convert(tmp_path / "a.mat", tmp_path / "a.b2z", verify=True)
+    assert [each.what for each in report.left_out] == ([] if size == 512 else ["the user block"])
+    with blosc2.open(str(tmp_path / "a.b2z")) as store:
+        kept = store.attrs[:].get("hdf5_userblock", b"")
+    assert kept == (b"MATLAB 7.3 MAT-file".ljust(512, b"\0") if size == 512 else b"")
 
 
 # ------------------------------------------------------------------ what only has another form

@@ -97,3 +97,13 @@ def test_a_footer_that_hides_rows(tmp_path: Path) -> None:
         with blosc2.open(str(tmp_path / "b.b2z")) as store:
             assert not report.complete or store["/x"].shape == (6,)
     assert refused > 0
+
+
+def test_metadata_of_arrow_are_attributes(tmp_path: Path) -> None:
+    column = pa.field("n", pa.int64(), metadata={"unit": "mm"})
+    schema = pa.schema([column], metadata={"pandas": '{"columns": []}', b"raw": b"\xff"})
+    parquet.write_table(pa.table({"n": [1, 2]}, schema=schema), tmp_path / "a.parquet")
+    assert blosc2.convert(tmp_path / "a.parquet", tmp_path / "a.b2z", verify=True).complete
+    with blosc2.open(str(tmp_path / "a.b2z")) as store:
+        assert store.attrs[:] == {"pandas": '{"columns": []}', "raw": b"\xff"}
+        assert store["/n"].vlmeta[:] == {"unit": "mm"}

@@ -70,6 +70,8 @@ TO_RENAME = "rename='escape' (--rename) keeps it under another one"
 DEEPEST = 256
 #: The attribute of an array that lists the names of its axes, as zarr 2 has it.
 DIMENSIONS = "_ARRAY_DIMENSIONS"
+#: That of a root with the bytes of other programs before an HDF5 file.
+USER_BLOCK = "hdf5_userblock"
 #: That of a group which lists the dimensions of a netCDF file that have no limit.
 UNLIMITED = "netcdf_unlimited"
 #: Those of a leaf that say what HDF5 has and NumPy has not: the shape of texts, the names of numbers, the new items.
@@ -428,8 +430,10 @@ def _by_contents(path: str) -> Format | None:
 
 def _of_folder(path: str) -> Format | None:
     """The format of a directory, which may be that of files of any formats."""
-    known = any(_by_suffix(name) for _, _, inside in os.walk(path) for name in inside)
-    return _by_contents(path) or (FORMATS["folder"] if known else None)
+    found = _by_contents(path)
+    if found is None and any(_by_suffix(name) for _, _, inside in os.walk(path) for name in inside):
+        return FORMATS["folder"]
+    return found
 
 
 def format_within(path: str) -> Format | None:

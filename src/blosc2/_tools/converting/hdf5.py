@@ -23,6 +23,7 @@ from blosc2._tools.converting.conversion import (
     FILL,
     TEXT_SHAPE,
     UNLIMITED,
+    USER_BLOCK,
     ArrayItem,
     Box,
     GroupItem,
@@ -142,10 +143,15 @@ except ImportError:
 
 
 # ------------------------------------------------------------------ source
+# The bytes of an attribute.
+_LARGEST_BLOCK = 1 << 20
+
+
 class Hdf5(Source):
     """An HDF5 file."""
 
     def __init__(self, path: str) -> None:
+        self._path = path
         # Chunks that several boxes need are kept: the cache holds some large ones.
         try:
             self._file = h5py.File(path, "r", rdcc_nbytes=64 << 20, rdcc_nslots=10_007)
@@ -161,8 +167,6 @@ class Hdf5(Source):
         self._file.close()
 
     def items(self) -> Iterator[Item]:
-        if self._file.userblock_size:
-            yield LeftOut("/", "the user block", f"stores have no room for its {self._file.userblock_size} bytes")
         yield from self._group("", self._file, {})
 
     def _group(self, path: str, group: Any, seen: dict[Any, str]) -> Iterator[Item]:
@@ -180,8 +184,17 @@ class Hdf5(Source):
         kept: dict[str, Any] = {}
         yield from _attributes(key, group, kept)
         yield from _attribute_enums(key, group)
+        if key == "/" and self._file.userblock_size:
+            yield from self._user_block(kept)
         yield GroupItem(key, kept)
         return sorted(group, key=str)
+
+    def _user_block(self, kept: dict[str, Any]) -> Iterator[LeftOut]:
+        if self._file.userblock_size > _LARGEST_BLOCK:
+            yield LeftOut("/", "the user block", f"it has {self._file.userblock_size} bytes")
+            return
+        with open(self._path, "rb") as file:
+            kept[USER_BLOCK] = file.read(self._file.userblock_size)
 
     def _member(self, key: str, name: Any, group: Any, seen: dict[Any, str]) -> Generator[Item, None, Any]:
         """What a name of a group stands for; if that is a group, it is returned."""

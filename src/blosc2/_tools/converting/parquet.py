@@ -45,22 +45,15 @@ class Parquet(Source):
         self._file.close()
 
     def items(self) -> Iterator[Item]:
-        metadata = self._file.schema_arrow.metadata or {}
-        yield GroupItem("/", {})
-        for name in sorted(metadata):
-            yield LeftOut("/", f"metadata {name.decode(errors='replace')!r}", "it belongs to Arrow")
+        yield GroupItem("/", _described(self._file.schema_arrow.metadata))
         leaf = 0
         for column in self._file.schema_arrow:
             key = "/" + column.name.strip("/")
-            for name in sorted(column.metadata or ()):
-                if not name.startswith(b"PARQUET:"):
-                    yield LeftOut(key, f"metadata {name.decode(errors='replace')!r}", "it belongs to Arrow")
-            yield from alone(key, self._column(key, column.type, leaf))
+            yield from alone(key, self._column(key, column.type, leaf, _described(column.metadata)))
             leaf += _leaves(column.type)
 
-    def _column(self, key: str, kind: Any, leaf: int) -> Generator[Item, None, None]:
+    def _column(self, key: str, kind: Any, leaf: int, attributes: dict[str, Any]) -> Generator[Item, None, None]:
         """The item of a column, which is read once to know that nothing is missing, and the lengths of its lists."""
-        attributes: dict[str, Any] = {}
         if isinstance(kind, pa.BaseExtensionType):
             yield Changed(key, f"the type {kind}", "the values are stored")
             kind = kind.storage_type
@@ -89,6 +82,18 @@ class Parquet(Source):
             yield ArrayItem(
                 key, (self._file.metadata.num_rows, *width), dtype, column.of(width, dtype), attributes=attributes
             )
+
+
+def _described(metadata: Any) -> dict[str, Any]:
+    """Metadata of Arrow, such as of pandas, as attributes: texts, or bytes that are none."""
+    found = {}
+    for name, value in sorted((metadata or {}).items()):
+        if not name.startswith(b"PARQUET:"):
+            try:
+                found[name.decode(errors="backslashreplace")] = value.decode()
+            except UnicodeDecodeError:
+                found[name.decode(errors="backslashreplace")] = value
+    return found
 
 
 def _leaves(kind: Any) -> int:

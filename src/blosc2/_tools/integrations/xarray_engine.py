@@ -24,7 +24,16 @@ from blosc2 import _tools
 from blosc2._backends import EMBED
 from blosc2._opening import open as open_path
 from blosc2._stores import Store, children_of
-from blosc2._tools.converting.conversion import DIMENSIONS, ENUM, FILL, TEXT_SHAPE, UNLIMITED, are_names, shape_of_texts
+from blosc2._tools.converting.conversion import (
+    DIMENSIONS,
+    ENUM,
+    FILL,
+    TEXT_SHAPE,
+    UNLIMITED,
+    USER_BLOCK,
+    are_names,
+    shape_of_texts,
+)
 from blosc2._tools.stores import attributes_of, walk
 from blosc2.exceptions import FormatError, StoreKeyError, UnsupportedValueError
 from blosc2.ndarray import NDArray
@@ -97,10 +106,14 @@ def _is_storable(value: Any) -> bool:
     return value is None or isinstance(value, (bool, int, float, complex, str, bytes, np.generic))
 
 
+# The attributes by which `convert` keeps what only other formats have.
+_OF_CONVERSION = {DIMENSIONS, ENUM, FILL, TEXT_SHAPE, UNLIMITED, USER_BLOCK}
+
+
 def shown_attributes(stored: Mapping[str, Any]) -> dict[str, Any]:
     """The attributes that were stored: 0-d arrays as single values again, and nothing that netCDF added."""
     scale = stored.get("CLASS") in ("DIMENSION_SCALE", b"DIMENSION_SCALE")
-    hidden = {DIMENSIONS, ENUM, FILL, TEXT_SHAPE, UNLIMITED, *_OF_NETCDF, *(("CLASS", "NAME") if scale else ())}
+    hidden = {*_OF_CONVERSION, *_OF_NETCDF, *(("CLASS", "NAME") if scale else ())}
     return {name: _shown(name, value) for name, value in stored.items() if name not in hidden}
 
 
