@@ -223,7 +223,7 @@ def test_attributes_that_hdf5_has_not(tmp_path: Path) -> None:
     with blosc2.TreeStore(str(tmp_path / "a.b2z"), mode="w") as store:
         store["/x"] = np.arange(3)
         store["/x"].vlmeta.update(
-            {"list": [1, 2], "mixed": [1, "a"], "none": None, "bytes": b"a", "texts": ["a"], "n": 1}
+            {"list": [1, 2], "mixed": [1, "a"], "none": None, "bytes": b"a", "texts": ["a"], "n": 1, "no": []}
         )
         store["/x"].vlmeta.update({"hdf5_shape": "odd", "hdf5_enum": "text"})
         store["/t"] = blosc2.ObjectArray()
@@ -238,6 +238,7 @@ def test_attributes_that_hdf5_has_not(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5") as file:
         assert file["x"].attrs["list"].tolist() == [1, 2]
         assert (file["x"].attrs["hdf5_enum"], list(file["x"].attrs["texts"])) == ("text", ["a"])
+        assert (file["x"].attrs["no"].shape, file["x"].attrs["no"].dtype) == ((0,), object)
 
 
 def test_two_programs_do_not_share_a_partial_file(tmp_path: Path) -> None:

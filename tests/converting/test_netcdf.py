@@ -190,6 +190,30 @@ def test_what_netcdf_cannot_hold(tmp_path: Path) -> None:
         assert (file["a"].dimensions, file["b"].dimensions) == (("x", "y"), ("b_x", "y"))
 
 
+def test_a_text_without_axes(tmp_path: Path) -> None:
+    with blosc2.TreeStore(str(tmp_path / "a.b2z"), mode="w") as store:
+        store["/t"] = blosc2.ObjectArray()
+        store["/t"].append("é")
+        store["/t"].vlmeta["hdf5_shape"] = []
+    assert blosc2.convert(tmp_path / "a.b2z", tmp_path / "a.nc", verify=True).complete
+    with netCDF4.Dataset(tmp_path / "a.nc") as file:
+        assert (file["t"].shape, file["t"][...]) == ((), "é")
+
+
+def test_attributes_that_have_another_form(tmp_path: Path) -> None:
+    """netCDF makes no difference between a value and a list of one."""
+    with blosc2.TreeStore(str(tmp_path / "a.b2z"), mode="w") as store:
+        store.attrs.update({"one": ["a"], "two": ["a", "b"], "number": [1], "numbers": [1, 2], "array": np.ones(1)})
+        store.attrs.update({"text": "a", "axes": np.ones((2, 2)), "int": 3, "big": np.arange(2, dtype=">i4")})
+    report = blosc2.convert(tmp_path / "a.b2z", tmp_path / "a.nc", verify=True)
+    assert [each.what for each in report.left_out] == ["attribute 'axes'"]
+    assert sorted(each.what.split()[-1] for each in report.changed) == [
+        "'array'", "'big'", "'number'", "'numbers'", "'one'",
+    ]  # fmt: skip
+    with netCDF4.Dataset(tmp_path / "a.nc") as file:
+        assert (file.one, list(file.two), file.numbers.tolist(), file.text) == ("a", ["a", "b"], [1, 2], "a")
+
+
 def test_hdf5_under_the_name_of_netcdf(tmp_path: Path) -> None:
     h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "a.nc", "w") as file:

@@ -591,14 +591,15 @@ def _set_attributes(key: str, found: Any, attributes: Mapping[str, Any]) -> Iter
         numbers = (
             isinstance(value, list) and len({type(one) for one in value}) == 1 and type(value[0]) in (bool, int, float)
         )
-        texts = isinstance(value, list) and value and all(isinstance(one, str) for one in value)
+        texts = isinstance(value, list) and all(isinstance(one, str) for one in value)
         if not (numbers or texts or isinstance(value, (str, bytes, bool, int, float, np.ndarray))):
             yield LeftOut(
                 key, f"attribute {name!r}", f"a {type(value).__name__} of such values has no counterpart in HDF5"
             )
             continue
         try:
-            found.attrs[name] = np.bytes_(value) if isinstance(value, bytes) else value
+            stored = np.bytes_(value) if isinstance(value, bytes) else value
+            found.attrs.create(name, stored, dtype=h5py.string_dtype() if texts else None)
         except (TypeError, ValueError, RuntimeError, OSError) as error:
             yield LeftOut(key, f"attribute {name!r}", str(error))
             continue

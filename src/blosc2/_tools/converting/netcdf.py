@@ -33,6 +33,7 @@ from blosc2._tools.converting.conversion import (
     storable,
 )
 from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
+from blosc2._tools.stores import same_value
 from blosc2.exceptions import ConversionError
 
 
@@ -255,7 +256,7 @@ class NewNetCDF(Target):
         if kind in "iuf" and dtype != stored:
             yield Changed(item.key, f"the byte order of {dtype}", "items are written in that of the machine")
         for box in boxes_of(item) if 0 not in item.shape else ():
-            items = item.read(box)
+            items = np.asarray(item.read(box))  # no axes: a text
             if kind == "S" and dtype.itemsize > 1:
                 items = np.ascontiguousarray(items)[..., None].view("S1")
             items = items.astype(object if stored is str else stored)
@@ -302,6 +303,8 @@ def _set_attributes(key: str, found: Any, attributes: Mapping[str, Any]) -> Iter
             why = f"netCDF has no {type(value).__name__}"
         elif isinstance(value, list) and len({type(one) for one in value} & {str, int, float}) != 1:
             why = "only lists of texts or of numbers have a counterpart"
+        elif isinstance(value, np.ndarray) and value.ndim > 1:
+            why = "netCDF has no axes in attributes"
         else:
             try:
                 found.setncattr(name, value)
@@ -309,5 +312,5 @@ def _set_attributes(key: str, found: Any, attributes: Mapping[str, Any]) -> Iter
                 why = " ".join(str(error).split())
         if why is not None:
             yield LeftOut(key, f"attribute {name!r}", why)
-        elif isinstance(value, list) and not isinstance(value[0], str):
-            yield Changed(key, f"the type of attribute {name!r}", "the list became an array")
+        elif not same_value(back := storable(found.getncattr(name)), value):
+            yield Changed(key, f"the type of attribute {name!r}", f"it became a {type(back).__name__}")
