@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,25 @@ def test_several_sources(tmp_path: Path, mixed: Path) -> None:
     }  # fmt: skip
 
 
+def test_many_sources_are_not_all_named(tmp_path: Path) -> None:
+    for number in range(5):
+        np.save(tmp_path / f"{number}.npy", ITEMS)
+    report = blosc2.convert(sorted(tmp_path.glob("*.npy")), tmp_path / "a.b2z")
+    assert report.source.endswith("2.npy, ... (5 sources)")
+    assert report.arrays == 5
+
+
+def test_a_package_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files that need it are listed, and the others converted."""
+    (tmp_path / "in").mkdir()
+    two(tmp_path / "in")
+    (tmp_path / "in" / "a.h5").write_bytes(b"")
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    report = blosc2.convert(tmp_path / "in", tmp_path / "a.b2z", verify=True)
+    assert [(each.key, "pip install" in each.why) for each in report.left_out] == [("/a.h5", True)]
+    assert report.arrays == 3
+
+
 def test_several_sources_that_are_refused(tmp_path: Path, mixed: Path) -> None:
     one, many = two(tmp_path)
     for paths, target, error, text in [
@@ -130,6 +150,7 @@ def test_several_sources_that_are_refused(tmp_path: Path, mixed: Path) -> None:
         ([one, tmp_path / "none.npy"], "a.b2z", FileNotFoundError, "does not exist"),
         ([one, mixed / "notes.txt"], "a.b2z", ConversionError, "is not known by its name"),
         ([one, many], "a.safetensors", ConversionError, "takes one file"),
+        ([], "a.b2z", ConversionError, "there is no source"),
     ]:
         with pytest.raises(error, match=text):
             blosc2.convert(paths, tmp_path / target)
@@ -214,6 +235,11 @@ def test_nothing_changes_if_it_fails(tmp_path: Path, monkeypatch: pytest.MonkeyP
             blosc2.convert(one, target, into=key)
     assert target.read_bytes() == before
 
+    np.savez(tmp_path / "k.npz", **{"a:b": np.arange(3)})
+    with pytest.raises(ConversionError, match="nothing of it can be kept: /old/a:b"):
+        blosc2.convert(tmp_path / "k.npz", target, into="/old", overwrite=True)
+    assert target.read_bytes() == before
+
     def failing(*_: object) -> None:
         raise RuntimeError("in the middle")
 
@@ -221,7 +247,7 @@ def test_nothing_changes_if_it_fails(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(RuntimeError, match="in the middle"):
         blosc2.convert(one, target, into="/old", overwrite=True)
     assert sums(target) == {"/old/x": 1}
-    assert sorted(os.listdir(tmp_path)) == ["bad.npy", "many.npz", "one.npy", "s.b2z"]
+    assert sorted(os.listdir(tmp_path)) == ["bad.npy", "k.npz", "many.npz", "one.npy", "s.b2z"]
 
 
 def test_into_what_is_no_store_and_what_is_not_there(tmp_path: Path) -> None:

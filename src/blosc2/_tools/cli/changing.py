@@ -384,7 +384,7 @@ def _convert_files(sources: tuple[str, ...], options: dict[str, Any], **how: Any
     if os.path.lexists(target) and not options["force"] and how.get("into") is None:
         raise FileExistsError(f"{target} exists: -f replaces it; {_to_add(sources[0], target)}")
     try:
-        with progress_bar(" ".join(sources)) as progress:
+        with progress_bar(sources[0] if len(sources) == 1 else number(len(sources), "source")) as progress:
             report = convert(
                 sources[0] if len(sources) == 1 else sources, target, overwrite=options["force"],
                 verify=options["verify"], progress=progress, **how,

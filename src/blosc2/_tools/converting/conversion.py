@@ -531,6 +531,7 @@ class Target:
 
 
 # ------------------------------------------------------------------ converting
+_MOST_SOURCES = 3  # are named in a report
 _TO_ADD = "into='/key' adds to a store"
 
 
@@ -630,6 +631,8 @@ def convert(
                 verify=verify, resume=False, progress=progress, source_format=source_format,
                 target_format=target_format,
             )  # fmt: skip
+            if report.left_out and not report.arrays + report.objects:
+                raise ConversionError(f"{report.source}: nothing of it can be kept: {report.left_out[0]}")
         report.target = target
         return report
     if os.path.lexists(target) and not overwrite:
@@ -643,7 +646,8 @@ def convert(
             target, target_format, sources=paths, chunks=chunks, cparams=cparams,
             made_of=(chunks, cparams, rename, into) if resume else None,
         )  # fmt: skip
-        report = ConversionReport(", ".join(paths), target)
+        more = f", ... ({len(paths)} sources)" if len(paths) > _MOST_SOURCES else ""
+        report = ConversionReport(", ".join(paths[:_MOST_SOURCES]) + more, target)
         name = format_of(target, target_format).name if verify else None
         _write(items, made, report, progress, name=name, overwrite=overwrite)
     if named is not None:

@@ -58,6 +58,8 @@ class Several(Source):
     def __init__(self, paths: Sequence[str], name: str | None) -> None:
         self._paths: dict[str, str] = {}
         self._format = name
+        if not paths:
+            raise ConversionError("there is no source")
         for path in paths:
             if not os.path.exists(path):
                 raise FileNotFoundError(f"{legible(path)} does not exist")
