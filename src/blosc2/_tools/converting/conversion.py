@@ -22,7 +22,7 @@ from blosc2._opening import open as open_path
 from blosc2._options import lacking
 from blosc2._stores import Store
 from blosc2._tools.converting.renaming import Rename, new_keys
-from blosc2._tools.converting.report import WHOLE, Changed, ConversionReport, LeftOut
+from blosc2._tools.converting.report import WHOLE, Changed, ConversionReport, LeftOut, note, note_names
 from blosc2._tools.merging import put_in_place_of
 from blosc2._tools.stores import STORES, equal_items, in_order, opened, partial_name, put_in_place, remove, same_value
 from blosc2.exceptions import ConversionError, FormatError, StaleHandleError, legible
@@ -651,7 +651,7 @@ def convert(
         name = format_of(target, target_format).name if verify else None
         _write(items, made, report, progress, name=name, overwrite=overwrite)
     if named is not None:
-        report.note_names(named.names if into is None else named.names_below(_place(into)))
+        note_names(report, named.names if into is None else named.names_below(_place(into)))
     return report
 
 
@@ -754,7 +754,7 @@ def _take(
     """Write one item, unless an interrupted run has, and count it. Gives what is left out because it is damaged."""
     shown = _shown(item.key)
     if isinstance(item, LeftOut):
-        report.note(item._replace(key=shown))
+        note(report, item._replace(key=shown))
         return []
     if shown != item.key:
         report.left_out.append(LeftOut(shown, WHOLE, f"its name is no text in UTF-8; {TO_RENAME}"))
@@ -782,7 +782,7 @@ def _take(
             report.left_out.append(damaged)
             return [damaged]
     for each in found:
-        report.note(each)
+        note(report, each)
     if any(each.what == WHOLE for each in found):
         return []
     report.objects += isinstance(item, ObjectItem)

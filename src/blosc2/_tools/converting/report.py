@@ -75,24 +75,12 @@ class ConversionReport:
     verified: bool = False
     left_out: list[LeftOut] = field(default_factory=list)
     changed: list[Changed] = field(default_factory=list)
-    renamed: dict[str, str] = field(default_factory=dict)
+    renamed: dict[str, str] = field(default_factory=dict, init=False)
 
     @property
     def complete(self) -> bool:
         """Whether nothing of the source is lost."""
         return not self.left_out
-
-    def note(self, each: LeftOut) -> None:
-        """Put something into the list to which it belongs."""
-        if isinstance(each, Changed):
-            self.changed.append(each)
-        else:
-            self.left_out.append(each)
-
-    def note_names(self, names: Mapping[str, str]) -> None:
-        """Note new keys by the old ones, but for what is left out."""
-        lost = {each.key for each in self.left_out if each.what == WHOLE}
-        self.renamed = {old: new for old, new in names.items() if new not in lost}
 
     def __str__(self) -> str:
         found = f"{legible(f'{self.source} -> {self.target}')}: {_display.number(self.arrays, 'array')}"
@@ -113,6 +101,20 @@ class ConversionReport:
             if len(self.renamed) > _MOST_RENAMED:
                 lines.append(f"  ... {len(self.renamed) - _MOST_RENAMED} more, in `renamed`")
         return "\n".join(lines)
+
+
+def note(report: ConversionReport, each: LeftOut) -> None:
+    """Put something into the list of a report to which it belongs."""
+    if isinstance(each, Changed):
+        report.changed.append(each)
+    else:
+        report.left_out.append(each)
+
+
+def note_names(report: ConversionReport, names: Mapping[str, str]) -> None:
+    """Note new keys by the old ones, but for what is left out."""
+    lost = {each.key for each in report.left_out if each.what == WHOLE}
+    report.renamed = {old: new for old, new in names.items() if new not in lost}
 
 
 _MOST_LINES, _MOST_KEYS, _MOST_RENAMED = 50, 3, 10
