@@ -324,7 +324,7 @@ def _with_options(command: Any) -> Any:
 @click.command("import")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @_with_options
-@click.option("--into", metavar="KEY", help="Put it below a key, in a store that may exist; 'group/' takes its name.")
+@click.option("--into", metavar="KEY", help="Put it there in a store, which may exist; in 'KEY/' under its own name.")
 @click.option("--rename", is_flag=True,
               help="Keep leaves whose names stores refuse: 'kernel:0' becomes 'kernel%3A0'.")  # fmt: skip
 @click.option("--chunks", type=click.Choice(["auto", "keep", "new"]), default="auto", show_default=True,
