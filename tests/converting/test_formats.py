@@ -583,9 +583,22 @@ def test_structured_items_in_zarr(tmp_path: Path) -> None:
         group = zarr.create_group(tmp_path / "a.zarr")
         group.create_array("zeros", shape=(4,), dtype=fields)[:2] = np.array([(5, 6.0), (7, 8.0)], fields)
         group.create_array("other", shape=(4,), dtype=fields, fill_value=np.array((1, 2.5), fields)[()])
-        report = blosc2.convert(tmp_path / "a.zarr", tmp_path / "a.b2z", verify=True)
-    assert [each.key for each in report.left_out] == ["/other"]
+        assert blosc2.convert(tmp_path / "a.zarr", tmp_path / "a.b2z", verify=True).complete
+        blosc2.convert(tmp_path / "a.b2z", tmp_path / "c.zarr", verify=True)
+        assert zarr.open_group(tmp_path / "c.zarr")["other"].fill_value.tolist() == (1, 2.5)
     aligned = np.zeros(3, np.dtype([("a", "i1"), ("b", "f8")], align=True))
     aligned["a"] = [1, 2, 3]
     report = blosc2.convert(store_of(tmp_path / "b.b2z", {"/x": aligned}), tmp_path / "b.zarr", verify=True)
-    assert [each.what for each in report.left_out] == ["the gaps between fields"]
+    assert [each.what for each in report.changed] == ["the gaps between fields"]
+
+
+@pytest.mark.parametrize(("dtype", "fill"), [("f4", np.nan), ("i4", -9), ("f8", 2.5), ("?", True), ("u1", 7)])
+def test_fill_values_of_zarr(dtype: str, fill: Any, tmp_path: Path) -> None:
+    zarr = pytest.importorskip("zarr")
+    zarr.create_group(tmp_path / "a.zarr").create_array("x", shape=(4,), dtype=dtype, fill_value=fill)[:2] = 1
+    for source, target in (("a.zarr", "a.b2z"), ("a.b2z", "b.zarr")):
+        report = blosc2.convert(tmp_path / source, tmp_path / target, verify=True)
+        assert report.left_out + report.changed == []
+    found = zarr.open_group(tmp_path / "b.zarr")["x"]
+    np.testing.assert_array_equal(found.fill_value, np.array(fill, dtype))
+    assert dict(found.attrs) == {}

@@ -101,7 +101,9 @@ OTHER_FORMATS: Final = {
     ".h5": "an HDF5 file", ".hdf5": "an HDF5 file", ".he5": "an HDF5 file", ".nc": "a netCDF file",
     ".mat": "a MATLAB file", ".npy": "a NumPy array", ".npz": "NumPy arrays", ".safetensors": "a safetensors file",
     ".nii": "a NIfTI file", ".tif": "a TIFF file", ".tiff": "a TIFF file", ".parquet": "a Parquet file",
-    ".lmdb": "an LMDB environment", ".tar": "a tar file", ".zarr": "a zarr group",
+    ".lmdb": "an LMDB environment", ".tar": "a tar file", ".tgz": "a tar file", ".zarr": "a zarr group",
+    ".h5ad": "an HDF5 file", ".nc4": "a netCDF file", ".cdf": "a netCDF file", ".mgh": "an MGH file",
+    ".mgz": "an MGH file",
 }  # fmt: skip
 _OWN: Final = {
     ".b2z": "a store in one file", ".b2d": "a store in a folder", ".b2e": "an EmbedStore", ".b2nd": "an array",

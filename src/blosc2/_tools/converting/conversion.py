@@ -121,6 +121,19 @@ def storable(value: Any) -> Any:
     return None
 
 
+def taken_fill(attributes: dict[str, Any], dtype: np.dtype[Any]) -> Any:
+    """The value of new items, if an attribute says it, which is removed then; None if it is no item of the dtype."""
+    try:
+        fill = np.asarray(attributes[FILL])
+        if fill.shape != () or dtype.kind == "U":
+            return None
+        taken = fill.astype(dtype, casting="same_kind")[()]
+    except (KeyError, TypeError, ValueError):
+        return None
+    del attributes[FILL]
+    return taken
+
+
 def shape_of_texts(attributes: dict[str, Any], count: int) -> tuple[int, ...]:
     """The shape that texts had in an HDF5 file, if an attribute says it."""
     shape = attributes.get(TEXT_SHAPE)

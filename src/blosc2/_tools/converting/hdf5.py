@@ -38,6 +38,7 @@ from blosc2._tools.converting.conversion import (
     boxes_of,
     shape_of_texts,
     storable,
+    taken_fill,
     without_metadata,
 )
 from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
@@ -517,9 +518,8 @@ class NewHdf5(Target):
         dtype: Any = item.dtype if names is None else h5py.enum_dtype(names, basetype=item.dtype)
         dtype = h5py.string_dtype() if is_text else dtype
         how: dict[str, Any] = {}
-        if FILL in attributes and (fill := _fill(attributes[FILL], item.dtype)) is not None:
+        if (fill := taken_fill(attributes, item.dtype)) is not None:
             how["fillvalue"] = fill
-            del attributes[FILL]
         if item.chunks and item.shape and 0 not in item.shape and not is_text:
             how |= {
                 "chunks": tuple(min(c, n) for c, n in zip(item.chunks, item.shape, strict=True)),
@@ -567,15 +567,6 @@ def _kind_of(values: list[Any]) -> Any:
 
 def _is_enum(names: Any) -> bool:
     return isinstance(names, dict) and all(isinstance(n, str) and type(v) is int for n, v in names.items())
-
-
-def _fill(stored: Any, dtype: np.dtype[Any]) -> Any:
-    """The value of new items that an attribute names; None if it is no item of an array."""
-    try:
-        fill = np.asarray(stored)
-        return fill.astype(dtype, casting="same_kind")[()] if fill.shape == () and dtype.kind != "U" else None
-    except (TypeError, ValueError):
-        return None
 
 
 def _filter_like(item: ArrayItem) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from blosc2._core.ndim.gaps import as_dtype
 from blosc2._tools.converting.conversion import (
     DEEPEST,
     DIMENSIONS,
+    FILL,
     TEXT_SHAPE,
     UNLIMITED,
     ArrayItem,
@@ -33,6 +34,7 @@ from blosc2._tools.converting.conversion import (
     boxes_of,
     shape_of_texts,
     storable,
+    taken_fill,
 )
 from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
 
@@ -117,7 +119,7 @@ def _array(key: str, found: Any) -> Iterator[Item]:
     elif DIMENSIONS in attributes and found.metadata.zarr_format == _ZARR_2 and fill is not None:
         attributes[_FILL] = np.asarray(fill, dtype)  # so has xarray it in zarr 2
     elif fill is not None and np.asarray(fill, dtype).tobytes() != bytes(dtype.itemsize):
-        yield LeftOut(key, "fill_value", f"new items are zeros, {fill!r} is not kept")
+        attributes[FILL] = storable(np.asarray(fill, dtype))
     yield ArrayItem(key, found.shape, dtype, lambda box: np.asarray(found[box]), found.chunks, attributes)
 
 
@@ -171,6 +173,7 @@ class NewZarr(Target):
     def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
         attributes = dict(item.attributes)
         fill = attributes.pop(_FILL, None)
+        new = taken_fill(attributes, item.dtype) if isinstance(item, ArrayItem) else None
         attributes.pop(UNLIMITED, None)  # all can grow
         attributes, left_out = as_json(item.key, attributes)
         yield from left_out
@@ -188,6 +191,8 @@ class NewZarr(Target):
             shape = shape_of_texts(attributes, len(item.values))
             item = ArrayItem.of(item.key, np.array([*item.values, None], object)[:-1].reshape(shape))
         how: dict[str, Any] = {}
+        if new is not None:
+            how["fill_value"] = new
         if item.chunks and item.shape and 0 not in item.shape:
             how["chunks"] = tuple(min(c, n) for c, n in zip(item.chunks, item.shape, strict=True))
         native: Any = str if item.dtype.hasobject else item.dtype.newbyteorder("=")
@@ -210,7 +215,7 @@ class NewZarr(Target):
             found[...] = item.whole()
             return
         if native.names is not None and found.dtype != native:
-            yield LeftOut(item.key, "the gaps between fields", "zarr has none")
+            yield Changed(item.key, "the gaps between fields", "zarr has none")
         if item.dtype != native:
             yield Changed(item.key, f"the byte order of {item.dtype}", "zarr 3 gives items in that of the machine")
         if not item.shape:
