@@ -171,7 +171,7 @@ def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert main(["check", str(path), str(manifest.ROOT / "stores" / "embed_raw.b2e")]) == 1
     assert f"damage: {path}" in capsys.readouterr().out
     assert main(["check", str(tmp_path / "none")]) == 2
-    assert "nothing" in capsys.readouterr().err
+    assert "No such file" in capsys.readouterr().err
     path.write_bytes(struct.pack("<Q", 0))
     done = subprocess.run([sys.executable, "-m", "blosc2", "check", str(path)], capture_output=True, check=False)
     assert done.returncode == 1
