@@ -437,3 +437,22 @@ def test_what_cannot_be_viewed(folder: Path, run: Answer) -> None:
     assert "none.b2z" in failing(run, "view", "--html", "none.b2z")
     run("view", "a.b2nd", "out.html", code=2)
     assert "--html" in run.err
+
+
+@pytest.mark.parametrize(
+    ("attributes", "said"),
+    [
+        ({"scl_slope": 0.5, "scl_inter": 10.0}, "10 is black, 15.5 is white"),
+        ({"scale_factor": np.float32(2)}, "0 is black, 22 is white"), ({"add_offset": -1.0}, "-1 is black, 10 is white"),
+        ({"scl_slope": float("nan"), "scale_factor": "text"}, "0 is black, 11 is white"),
+        ({"photometric": "miniswhite"}, "11 is black, 0 is white"),
+    ],
+)  # fmt: skip
+def test_numbers_are_shown_as_they_are_meant(attributes: dict[str, Any], said: str, arrays: Path, run: Answer) -> None:
+    """By the scales of NIfTI and CF, and by what TIFF says of white."""
+    for name, kept in (("with", attributes), ("without", {})):
+        blosc2.asarray(np.arange(12, dtype="i2").reshape(3, 4), urlpath=f"{name}.b2nd").vlmeta.update(kept)
+        run("show", f"{name}.b2nd", "-o", f"{name}.png")
+        assert (said if kept else "0 is black, 11 is white") in run.err
+    plain = pixels_of("without.png")
+    np.testing.assert_array_equal(pixels_of("with.png"), 255 - plain if "photometric" in attributes else plain)

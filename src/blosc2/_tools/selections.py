@@ -150,10 +150,7 @@ def axis_names(attributes: Mapping[str, Any], ndim: int) -> list[str]:
     (['z', 'y', 'x'], ['time', 'lat', 'lon'])
     """
     for name in (DIMENSIONS, "axes"):
-        try:
-            found = attributes.get(name)
-        except (OSError, ValueError):  # the items may be whole
-            continue
+        found = _attribute(attributes, name)
         if isinstance(found, (str, list, tuple)) and len(found) == ndim == len(set(map(str, found))):
             return [str(axis).lower() for axis in found]
     return []
@@ -188,10 +185,8 @@ def picture_axes(axes: Sequence[Axis], dtype: np.dtype[Any], attributes: Mapping
 def _has_colours(dtype: np.dtype[Any], length: int, attributes: Mapping[str, Any]) -> bool:
     if length not in (3, 4) or dtype.kind not in "uf":
         return False
-    try:
-        return dtype == np.uint8 or str(attributes.get("photometric", attributes.get("mode"))).lower() in _COLOURS
-    except (OSError, ValueError):
-        return False
+    kind = _attribute(attributes, "photometric") or _attribute(attributes, "mode")
+    return dtype == np.uint8 or str(kind).lower() in _COLOURS
 
 
 def middle_plane(axes: list[Axis], dtype: np.dtype[Any], attributes: Mapping[str, Any]) -> tuple[list[Axis], list[int]]:
@@ -254,8 +249,36 @@ def read_picture(
     if items.dtype.kind == "c":
         items = np.abs(items)
     in_colour = items.ndim > len(sides)
+    attributes = getattr(array, "vlmeta", {})
+    items = items if in_colour else _as_meant(items, attributes)
     low, high = _contrast(items, span, percentiles, in_colour=in_colour)
-    return Picture(items, grey(items, low, high), small, whole, low, high, in_colour)
+    pixels = grey(items, low, high)
+    if _attribute(attributes, "photometric") == "miniswhite":
+        pixels, low, high = 255 - pixels, high, low
+    return Picture(items, pixels, small, whole, low, high, in_colour)
+
+
+# The attributes by which NIfTI and CF scale numbers, and shift them.
+_SCALES = (("scl_slope", "scl_inter"), ("scale_factor", "add_offset"))
+
+
+def _attribute(attributes: Mapping[str, Any], name: str) -> Any:
+    try:
+        return attributes.get(name)
+    except (OSError, ValueError):  # the items may be whole
+        return None
+
+
+def _as_meant(items: np.ndarray[Any, Any], attributes: Mapping[str, Any]) -> np.ndarray[Any, Any]:
+    """Numbers as an attribute scales them."""
+    for scale, shift in _SCALES:
+        try:
+            factor, offset = (float(_attribute(attributes, name) or zero) for name, zero in ((scale, 1), (shift, 0)))
+        except (TypeError, ValueError):
+            continue
+        if (factor, offset) != (1.0, 0.0) and math.isfinite(factor) and math.isfinite(offset):
+            return items * factor + offset
+    return items
 
 
 def _contrast(
