@@ -443,7 +443,8 @@ def test_what_cannot_be_viewed(folder: Path, run: Answer) -> None:
     ("attributes", "said"),
     [
         ({"scl_slope": 0.5, "scl_inter": 10.0}, "10 is black, 15.5 is white"),
-        ({"scale_factor": np.float32(2)}, "0 is black, 22 is white"), ({"add_offset": -1.0}, "-1 is black, 10 is white"),
+        ({"scale_factor": np.float32(2)}, "0 is black, 22 is white"),
+        ({"add_offset": -1.0}, "-1 is black, 10 is white"),
         ({"scl_slope": float("nan"), "scale_factor": "text"}, "0 is black, 11 is white"),
         ({"photometric": "miniswhite"}, "11 is black, 0 is white"),
     ],
