@@ -1046,13 +1046,16 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
         return self._show(self, self.__getitem__)
 
     def _read(self, name: str) -> bytes | None:
-        return _content(self._handle.frame, name)
+        frame = self._handle.frame
+        content: bytes | None = frame.vlmeta(name)
+        return _content(frame, name) if content is None or name == LONG_NAMES else content
 
     def _publish(self, changes: Mapping[str, bytes | None]) -> None:
         self._handle.require_writable()
         if not changes:
             return
-        changes = _with_long_names(self._handle.frame, changes)
+        if LONG_NAMES in changes or any(map(_is_long, changes)):
+            changes = _with_long_names(self._handle.frame, changes)
         old = set(self._handle.frame.vlmeta_names())
         entries = len(old)
         grows = False
@@ -1080,16 +1083,16 @@ def _names(frame: Frame) -> list[str]:
 
 def _content(frame: Frame, name: str) -> bytes | None:
     """The content of an entry; None if there is none of this name."""
-    if _is_long(name):
-        return long_entries(frame.vlmeta(LONG_NAMES)).get(name)
     content: bytes | None = frame.vlmeta(name)
+    if content is None:
+        return long_entries(frame.vlmeta(LONG_NAMES)).get(name) if _is_long(name) else None
     return None if name == LONG_NAMES and long_entries(content) else content
 
 
 def _with_long_names(frame: Frame, changes: Mapping[str, bytes | None]) -> dict[str, bytes | None]:
     """Changes of entries in which those with long names have become one."""
     made = {name: content for name, content in changes.items() if not _is_long(name)}
-    if LONG_NAMES in made and made[LONG_NAMES] is not None:
+    if made.get(LONG_NAMES) is not None:
         raise ValueError(f"the entry {LONG_NAMES!r} is written by the library; choose another name")
     if len(made) == len(changes):
         return made

@@ -251,7 +251,7 @@ class Placing(Unsettled):
             self.folders.add(folder)
             self.folders.update(backend.tree.make(folder))
             replacing = True
-            owner.replace(aside, path)
+            owner.replace(aside, path, keeps_access=there)
         except BaseException as error:
             if replacing and not os.path.lexists(aside):  # it is in place: the error came after the rename
                 backend.files.note_file(key, suffix)
