@@ -61,7 +61,7 @@ _OF_STORAGE = {
     "SamplesPerPixel", "SampleFormat", "PlanarConfiguration", "RowsPerStrip", "StripOffsets", "StripByteCounts",
     "TileOffsets", "TileByteCounts", "TileWidth", "TileLength", "TileDepth", "Predictor", "SubIFDs", "JPEGTables",
     "T4Options", "T6Options", "FreeOffsets", "FreeByteCounts", "YCbCrSubSampling", "IJMetadataByteCounts",
-    "PhotometricInterpretation", "JPEGInterchangeFormat", "JPEGInterchangeFormatLength",
+    "PhotometricInterpretation", "JPEGInterchangeFormat", "JPEGInterchangeFormatLength", "PageNumber",
 }  # fmt: skip
 # Larger images are not read into memory; and no codec makes so many bytes of one, nor do tiles that are left out.
 _LARGE, _MOST_EXPANDED = 64 << 20, 1 << 16
