@@ -97,6 +97,14 @@ def test_appended_chunks(where: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(array[28:], array[:28])
 
 
+def test_arrays_without_axes() -> None:
+    array = blosc2.asarray(np.array(3))
+    for key in (None, (None, None), ...):
+        array[key] = blosc2.asarray(np.full(np.shape(array[key]), 5))
+        assert array[()] == 5
+        array[()] = 3
+
+
 def test_an_array_put_into_itself() -> None:
     array = blosc2.asarray(ITEMS, chunks=CHUNKS, blocks=BLOCKS)
     array[:] = array

@@ -213,6 +213,18 @@ def test_what_others_may_not_is_not_theirs_by_a_failure(tmp_path: Path, monkeypa
     assert given == [(real.st_uid + 1, real.st_gid + 1), (-1, real.st_gid + 1)]
     assert path.read_bytes() == b"new"
     assert access_of(path)[2] == 0o660
+    # Where not even the group can be given, the one that it has may do what all others may.
+    new.write_bytes(b"newer")
+    path.chmod(0o664)
+
+    def refused(*_: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "lstat", lstat)
+        patched.setattr(os, "fchown", refused)
+        Owner().replace(str(new), str(path))
+    assert access_of(path)[2] == 0o644
 
 
 def test_a_file_with_two_names_keeps_its_mode(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -197,3 +199,42 @@ def test_names_with_zero_bytes_are_whole():
     assert dict(schunk.meta) == {**dict(schunk.meta), "a\0b": 1, "a": 2}
     assert "a\0" not in schunk.meta
     assert "a\ud800b" not in schunk.meta
+
+
+MANY = """
+import subprocess
+import sys
+import blosc2
+handle = blosc2.open(sys.argv[1], "a", locking=True)
+for n in range(20):
+    handle.vlmeta["x" * 40 + f"{sys.argv[2]}_{n}"] = n
+"""
+
+
+def test_processes_that_add_long_names_lose_none(tmp_path: Path) -> None:
+    path = tmp_path / "a.b2frame"
+    SChunk(data=b"abc", urlpath=path)
+    done = [subprocess.Popen([sys.executable, "-c", MANY, str(path), str(n)]) for n in range(3)]
+    assert [one.wait() for one in done] == [0, 0, 0]
+    assert len(blosc2.open(path).vlmeta) == 60
+
+
+def test_threads_that_add_long_names_lose_none() -> None:
+    schunk = SChunk()
+
+    def add(thread: int) -> None:
+        for n in range(50):
+            schunk.vlmeta["x" * 40 + f"{thread}_{n}"] = n
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(add, range(4)))
+    assert len(schunk.vlmeta) == 200
+
+
+def test_thousands_of_long_names_are_read_at_once() -> None:
+    schunk = SChunk()
+    names = {f"{n:06d}" * 6: n for n in range(5000)}
+    schunk.vlmeta.update(names)
+    assert schunk.vlmeta[:] == names
+    assert dict(schunk.vlmeta) == names
+    assert len(repr(schunk.vlmeta)) > 5000

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from contextlib import nullcontext
+from typing import Any
 
 import hypothesis.strategies as st
 import msgpack
@@ -48,6 +50,9 @@ class FakeHandle:
     def require_writable(self) -> None:
         if not self.writable:
             raise ReadOnlyError("Cannot do this action with reading mode", path=self.urlpath)
+
+    def editing(self) -> Any:
+        return nullcontext()
 
     def set_vlmeta(self, changes: dict[str, bytes | None]) -> None:
         self.published.append(changes)
@@ -172,13 +177,27 @@ def test_long_names(name):
 
 
 def test_what_is_no_entry_of_long_names_is_an_entry():
-    for content in ({"short": 1}, 5, [1, 2], {"n" * 40: 1, "short": 2}):
+    for content in ({"short": 1}, 5, [1, 2]):
         meta = VLMeta(FakeHandle({"blosc2_long_names": msgpack.packb(content)}))
         assert meta[:] == {"blosc2_long_names": content}
+        with pytest.raises(ValueError, match="is no dictionary of entries with long names"):
+            meta["n" * 40] = 1
+        assert meta[:] == {"blosc2_long_names": content}
+        del meta["blosc2_long_names"]
+        meta["n" * 40] = 1
+        assert meta[:] == {"n" * 40: 1}
     whole = msgpack.packb({"n" * 40: [1, 2, 3]})
     for cut in range(len(whole)):
         meta = VLMeta(FakeHandle({"blosc2_long_names": whole[:cut]}))
         assert list(meta) == ["blosc2_long_names"]
+    # Another program may put entries beside them, which are kept.
+    meta = VLMeta(FakeHandle({"blosc2_long_names": msgpack.packb({"n" * 40: 1, "unit": "mm"})}))
+    meta["m" * 40] = 2
+    assert meta[:] == {"n" * 40: 1, "unit": "mm", "m" * 40: 2}
+    del meta["n" * 40], meta["m" * 40]
+    assert meta[:] == {"unit": "mm"}
+    with pytest.raises(ValueError, match="one msgpack value"):
+        meta.set_vlmeta("y" * 40, b"any bytes")
     claims = b"\xdf\xff\xff\xff\xff" + whole[1:]
     assert list(VLMeta(FakeHandle({"blosc2_long_names": claims}))) == ["blosc2_long_names"]
 

@@ -146,3 +146,5 @@ def test_a_copy_of_stored_chunks_vouches_for_nothing(copy: Copy, tmp_path: Path,
     damage(path)
     with pytest.raises(FormatError, match=r"a\.b2nd, byte \d+: chunk 5 .* checksum"):
         copy(blosc2.open(path, mmap_mode=source), str(tmp_path / "b.b2nd"))
+    with pytest.raises(FormatError, match=r"chunk 5 .* checksum"):  # in memory, with the checksums of the file
+        copy(blosc2.ndarray_from_cframe(path.read_bytes()), str(tmp_path / "c.b2nd"))

@@ -340,7 +340,7 @@ def _with_all_axes(source: Snapshot, selection: Selection) -> Snapshot | None:
     if selection.shape == selection.counts:
         return source
     sides = [side for side in zip(geometry.shape, geometry.chunks, geometry.blocks, strict=True) if side != (1, 1, 1)]
-    if len(sides) != sum(count != 1 for count in selection.counts):
+    if not selection.counts or len(sides) != sum(count != 1 for count in selection.counts):
         return None
     rest = iter(sides)
     shape, chunks, blocks = zip(*[(1, 1, 1) if count == 1 else next(rest) for count in selection.counts], strict=True)

@@ -109,7 +109,7 @@ class Snapshot:
         offset, frame = self._offsets[nchunk], self.frame
         if offset < 0:
             return offset
-        if not frame.source.in_memory:
+        if self._chunks.are_checked or not frame.source.in_memory:
             return self._chunks.at(nchunk, offset)
         start, length = frame.chunk_offset_at(offset)
         return memoryview(frame.source)[start : start + length]

@@ -205,16 +205,18 @@ def _give(path: str, now: os.stat_result, before: os.stat_result) -> None:
     with Descriptor(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)) as opened:
         if not os.path.samestat(os.fstat(opened.fileno()), now):
             return
-        os.fchmod(opened.fileno(), mode & 0o1777)  # nothing runs as another owner or group than it did
+        # As long as it has another group, that may do what all others may.
+        os.fchmod(opened.fileno(), mode & 0o1707 | (mode & 0o7) << 3)
         try:
             os.fchown(opened.fileno(), before.st_uid, before.st_gid)
         except OSError:
-            with suppress(OSError):
+            mode &= 0o1777  # nothing runs as another owner than it did
+            try:
                 os.fchown(opened.fileno(), -1, before.st_gid)
-            return
-        if mode & ~0o1777:
-            with suppress(OSError):
-                os.fchmod(opened.fileno(), mode)
+            except OSError:
+                return
+        with suppress(OSError):
+            os.fchmod(opened.fileno(), mode)
 
 
 def _explained(error: OSError, path: str) -> OSError:

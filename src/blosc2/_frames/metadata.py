@@ -658,11 +658,11 @@ def _is_long(name: Any) -> bool:
     return len(name) > MAX_NAME_BYTES or (not name.isascii() and len(name.encode(errors="replace")) > MAX_NAME_BYTES)
 
 
-def long_entries(content: bytes | None) -> dict[str, bytes]:
-    """The packed values in the content of `LONG_NAMES`, by their names; none if it is something else."""
-    found: dict[str, bytes] = {}
+def long_entries(content: bytes | None) -> dict[str, bytes] | None:
+    """The packed values in the content of `LONG_NAMES`, by their names; None if it is something else."""
     if content is None:
-        return found
+        return {}
+    found: dict[str, bytes] = {}
     # Of what it skips the unpacker makes nothing; names are texts, and no lists of any length.
     unpacker = msgpack.Unpacker(max_buffer_size=0, max_array_len=0, max_map_len=0, max_ext_len=0)
     unpacker.feed(content)
@@ -671,12 +671,13 @@ def long_entries(content: bytes | None) -> dict[str, bytes]:
             name = unpacker.unpack()
             start = unpacker.tell()
             unpacker.skip()
-            if not _is_long(name):
-                return {}
+            if not isinstance(name, str):
+                return None
             found[name] = content[start : unpacker.tell()]
     except (ValueError, msgpack.exceptions.UnpackException):
-        return {}
-    return found if unpacker.tell() == len(content) else {}
+        return None
+    # Another program may have put entries of any name beside the long ones.
+    return found if unpacker.tell() == len(content) and any(map(_is_long, found)) else None
 
 
 def _pack_entries(entries: Mapping[str, bytes]) -> bytes:
@@ -893,9 +894,38 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
     (0.5, 0.5, 1.2)
     """
 
-    __slots__ = ()
+    __slots__ = ("_long",)
 
     _kind = "variable metadata"
+
+    def __init__(self, handle: FrameHandle, frame_opener: FrameOpener | None = None) -> None:
+        super().__init__(handle, frame_opener)
+        # A version, and what it holds under `LONG_NAMES`.
+        self._long: tuple[Frame, dict[str, bytes]] | None = None
+
+    def _beside(self, frame: Frame) -> dict[str, bytes]:
+        """The entries that one entry holds for others, by their names; not to be changed."""
+        known = self._long
+        if known is None or known[0] is not frame:
+            known = self._long = frame, long_entries(frame.vlmeta(LONG_NAMES)) or {}
+        return known[1]
+
+    def _names(self, frame: Frame) -> list[str]:
+        """The names of all entries, those with long names last."""
+        names: list[str] = frame.vlmeta_names()
+        if LONG_NAMES not in names:
+            return names
+        beside = self._beside(frame)
+        own = [name for name in names if name != LONG_NAMES] if beside else names
+        return own + [name for name in beside if name not in own]
+
+    def _content(self, frame: Frame, name: str) -> bytes | None:
+        """The content of an entry; None if there is none of this name."""
+        content: bytes | None = frame.vlmeta(name)
+        if content is not None and name != LONG_NAMES:
+            return content
+        beside = self._beside(frame)
+        return beside.get(name) if beside else content
 
     def __getitem__(self, name: str | slice) -> Any:
         if isinstance(name, slice):
@@ -918,13 +948,13 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
         self._publish({name: None})
 
     def __contains__(self, name: object) -> bool:
-        return (name if isinstance(name, str) else text_name(name)) in _names(self._handle.frame)
+        return (name if isinstance(name, str) else text_name(name)) in self._names(self._handle.frame)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_names(self._handle.frame))
+        return iter(self._names(self._handle.frame))
 
     def __len__(self) -> int:
-        return len(_names(self._handle.frame))
+        return len(self._names(self._handle.frame))
 
     def update(self, other: Any = (), /, **entries: Any) -> None:
         """Merge a mapping, or pairs, publishing all changes together.
@@ -967,13 +997,14 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
         frame = self._handle.frame
         values: dict[str, Any] = {}
         packed = 0
-        for name in _names(frame):
-            content = _content(frame, name) or b""
+        names = self._names(frame)
+        for name in names:
+            content = self._content(frame, name) or b""
             packed += len(content)
             if packed > FEW_BYTES:  # start again, and count what they take together
                 del content  # otherwise it would be in memory twice
                 together = Together(frame.file_size)
-                return {name: self._unpack(name, _content(frame, name) or b"", together) for name in _names(frame)}
+                return {name: self._unpack(name, self._content(frame, name) or b"", together) for name in names}
             values[name] = self._unpack(name, content)
         return values
 
@@ -992,7 +1023,7 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
 
     def get_names(self) -> list[str]:
         """Return the names, in the order in which they are stored."""
-        return _names(self._handle.frame)
+        return self._names(self._handle.frame)
 
     def nvlmetalayers(self) -> int:
         """Return the number of entries."""
@@ -1036,6 +1067,8 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
         cparams_from(cparams)
         if not content:
             raise ValueError("the content of an entry cannot be empty")
+        if _is_long(name) and long_entries(_pack_entries({name: bytes(content)})) is None:
+            raise ValueError(f"the content of an entry with a long name must be one msgpack value: {name[:80]!r}")
         self._publish({text_name(name): bytes(content)})
 
     def del_vlmeta(self, name: str) -> None:
@@ -1046,16 +1079,19 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
         return self._show(self, self.__getitem__)
 
     def _read(self, name: str) -> bytes | None:
-        frame = self._handle.frame
-        content: bytes | None = frame.vlmeta(name)
-        return _content(frame, name) if content is None or name == LONG_NAMES else content
+        return self._content(self._handle.frame, name)
 
     def _publish(self, changes: Mapping[str, bytes | None]) -> None:
         self._handle.require_writable()
         if not changes:
             return
-        if LONG_NAMES in changes or any(map(_is_long, changes)):
-            changes = _with_long_names(self._handle.frame, changes)
+        if LONG_NAMES in self._handle.frame.vlmeta_names() or any(map(_is_long, changes)) or LONG_NAMES in changes:
+            with self._handle.editing():  # the one entry for all of them is that of the newest version
+                self._set(_with_long_names(self._handle.frame, changes))
+        else:
+            self._set(changes)
+
+    def _set(self, changes: Mapping[str, bytes | None]) -> None:
         old = set(self._handle.frame.vlmeta_names())
         entries = len(old)
         grows = False
@@ -1072,37 +1108,27 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
         self._handle.set_vlmeta(dict(changes))
 
 
-def _names(frame: Frame) -> list[str]:
-    """The names of the entries of variable metadata, long ones last."""
-    names: list[str] = frame.vlmeta_names()
-    if LONG_NAMES not in names:
-        return names
-    long = long_entries(frame.vlmeta(LONG_NAMES))
-    return [name for name in names if name != LONG_NAMES] + list(long) if long else names
-
-
-def _content(frame: Frame, name: str) -> bytes | None:
-    """The content of an entry; None if there is none of this name."""
-    content: bytes | None = frame.vlmeta(name)
-    if content is None:
-        return long_entries(frame.vlmeta(LONG_NAMES)).get(name) if _is_long(name) else None
-    return None if name == LONG_NAMES and long_entries(content) else content
-
-
 def _with_long_names(frame: Frame, changes: Mapping[str, bytes | None]) -> dict[str, bytes | None]:
     """Changes of entries in which those with long names have become one."""
-    made = {name: content for name, content in changes.items() if not _is_long(name)}
-    if made.get(LONG_NAMES) is not None:
+    if changes.get(LONG_NAMES) is not None:
         raise ValueError(f"the entry {LONG_NAMES!r} is written by the library; choose another name")
-    if len(made) == len(changes):
-        return made
-    entries = long_entries(frame.vlmeta(LONG_NAMES))
-    for name in (name for name in changes if name not in made):
-        content = changes[name]
-        if content is None:
-            entries.pop(name, None)
+    found = long_entries(frame.vlmeta(LONG_NAMES))
+    beside, own = dict(found or {}), set(frame.vlmeta_names())
+    made: dict[str, bytes | None] = {}
+    for name, content in changes.items():
+        if not (_is_long(name) or (name in beside and name not in own)):
+            made[name] = content
+        elif content is None:
+            beside.pop(name, None)
         else:
             check_content(check_name(name, MAX_LONG_NAME), content)
-            entries[name] = content
-    made[LONG_NAMES] = _pack_entries(entries) if entries else None
+            beside[name] = content
+    if beside != (found or {}):
+        if found is None:
+            raise ValueError(
+                f"the entry {LONG_NAMES!r} is no dictionary of entries with long names: delete it to have such entries"
+            )
+        made[LONG_NAMES] = _pack_entries(beside) if any(map(_is_long, beside)) else None
+        if made[LONG_NAMES] is None:  # others alone are entries of their own
+            made |= beside
     return made

@@ -534,6 +534,11 @@ class StoredChunks:
         checksums = carried(frame)
         self._known = {} if checksums is None else _checksums_by_offset(frame, checksums)
 
+    @property
+    def are_checked(self) -> bool:
+        """Whether the frame carries checksums."""
+        return bool(self._known)
+
     def at(self, index: int, offset: int) -> bytes:
         """The chunk of a number, which has this offset in the table."""
         stored: bytes = self._frame.chunk_stored_at(offset)
