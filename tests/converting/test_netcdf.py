@@ -257,3 +257,26 @@ def test_netcdf_under_the_name_of_hdf5(engine: str, tmp_path: Path) -> None:
     weather().to_netcdf(tmp_path / "a.h5", engine=engine)
     blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z", verify=True)
     xarray.testing.assert_identical(shown(tmp_path / "a.b2z", "blosc2"), shown(tmp_path / "a.h5"))
+
+
+def classic(axes: int, *, length: int = 0xFFFFFFFF) -> bytes:
+    """The header of a netCDF 3 file with one dimension and one variable of so many axes."""
+    numbers = [0, 10, 1, 1, "x", length, 0, 0, 11, 1, 1, "v", axes, *[0] * axes, 0, 0, 1, 4, 4096]
+    return b"CDF\1" + b"".join(
+        n.encode().ljust(4, b"\0") if isinstance(n, str) else n.to_bytes(4, "big") for n in numbers
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (classic(200_000), "more than 1024 dimensions of a variable"),
+        (classic(3), "more than 9223372036854775807 bytes of a variable"),
+        (classic(1)[:60], "it ends too early"),
+        (b"CDF\5" + b"\xff" * 100, "bytes of a name or an attribute"),
+    ],
+)
+def test_headers_that_make_no_sense(data: bytes, why: str, tmp_path: Path) -> None:
+    (tmp_path / "a.nc").write_bytes(data)
+    with pytest.raises(ConversionError, match=rf"a\.nc is damaged: its header makes no sense: .*{why}"):
+        blosc2.convert(tmp_path / "a.nc", tmp_path / "a.b2z")

@@ -86,6 +86,8 @@ def _groups(group: Any) -> Iterator[Any]:
 # The formats before version 4: https://docs.unidata.ucar.edu/nug/current/file_format_specifications.html
 _SIZES: Final = {1: 1, 2: 1, 3: 2, 4: 4, 5: 4, 6: 8, 7: 1, 8: 2, 9: 4, 10: 8, 11: 8}
 _STREAMED: Final = 0xFFFFFFFF
+# No variable has more dimensions, and no file more bytes.
+_MOST_AXES, _MOST_BYTES = 1024, (1 << 63) - 1
 
 
 class _ClassicHeader:
@@ -101,9 +103,11 @@ class _ClassicHeader:
         self._skip_attributes()
         fixed, of_records = [0], []
         for _ in self._list():
-            axes = [dimensions[self._number(self._count)] for _ in range(self._number(self._count))]
+            rank = _at_most(_MOST_AXES, self._number(self._count), "dimensions of a variable")
+            axes = [dimensions[self._number(self._count)] for _ in range(rank)]
             self._skip_attributes()
             size = _SIZES[self._number(4)] * math.prod(axes[1:] if axes[:1] == [0] else axes)
+            _at_most(_MOST_BYTES, size, "bytes of a variable")
             self._number(self._count)  # the same, but for large variables
             begin = self._number(4 if version == 1 else 8)
             if axes[:1] == [0]:
@@ -113,16 +117,17 @@ class _ClassicHeader:
         step = of_records[0][1] if len(of_records) == 1 else sum(size + -size % 4 for _, size in of_records)
         known = records if records != _STREAMED else 0
         #: Where the last item ends.
-        self.end = max(fixed + [begin + (known - 1) * step + size for begin, size in of_records if known])
+        end = max(fixed + [begin + (known - 1) * step + size for begin, size in of_records if known])
+        self.end = _at_most(_MOST_BYTES, end, "bytes of all items")
 
     def _number(self, size: int) -> int:
         found = self._file.read(size)
         if len(found) < size:
-            raise ConversionError("its header ends too early")
+            raise ValueError("it ends too early")
         return int.from_bytes(found, "big")
 
     def _skip(self, size: int) -> None:
-        self._file.seek(size + -size % 4, os.SEEK_CUR)
+        self._file.seek(_at_most(_MOST_BYTES, size + -size % 4, "bytes of a name or an attribute"), os.SEEK_CUR)
 
     def _list(self) -> Iterator[None]:
         """As many times as a list has entries, behind the name of each."""
@@ -137,6 +142,12 @@ class _ClassicHeader:
             self._skip(size * self._number(self._count))
 
 
+def _at_most(most: int, number: int, what: str) -> int:
+    if number > most:
+        raise ValueError(f"more than {most} {what}")
+    return number
+
+
 def _check_whole(path: str) -> None:
     """Refuse a file of version 3 that was cut."""
     with open(path, "rb") as file:
@@ -145,7 +156,7 @@ def _check_whole(path: str) -> None:
             return
         try:
             end = _ClassicHeader(file, begin[3]).end
-        except (KeyError, IndexError, OverflowError, OSError) as error:
+        except (KeyError, IndexError, ValueError, OverflowError, OSError) as error:
             raise ConversionError(f"{path} is damaged: its header makes no sense: {error}") from None
         size = os.path.getsize(path)
         if size < end:
