@@ -205,6 +205,16 @@ def test_a_tar_whose_sum_does_not_fit(tmp_path: Path) -> None:
     assert [each[:2] for each in report.left_out] == [("/", "some of the bytes")]
 
 
+def test_a_member_larger_than_its_archive_can_be(tmp_path: Path) -> None:
+    tar(tmp_path / "b.tar")
+    member = tarfile.TarInfo("huge")
+    member.size = 1 << 30
+    content = (tmp_path / "b.tar").read_bytes()[: 3 * (tarfile.BLOCKSIZE + 2048)]
+    (tmp_path / "a.tar.gz").write_bytes(gzip.compress(content + member.tobuf() + bytes(4096)))
+    report = check(tmp_path / "a.tar.gz", tmp_path / "a.b2z", {"/x", "/y", "/z"}, {"/huge"})
+    assert report.left_out[0].why.startswith("it claims 1073741824 bytes")
+
+
 def test_a_nifti_file_whose_sum_does_not_fit(tmp_path: Path) -> None:
     nibabel = pytest.importorskip("nibabel", reason="an extra")
     nibabel.save(nibabel.Nifti1Image(NOISE.reshape(100, 1000), np.eye(4)), tmp_path / "b.nii")

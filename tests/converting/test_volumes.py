@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -176,3 +177,14 @@ def test_a_damaged_mgz(tmp_path: Path) -> None:
     (tmp_path / "v.mgz").write_bytes(data)
     with pytest.raises(ConversionError, match=r"v\.mgz: it cannot be read: "):
         blosc2.convert(tmp_path / "v.mgz", tmp_path / "a.b2z")
+
+
+@pytest.mark.parametrize("name", ["v.nii", "v.nii.gz", "v.mgz"])
+def test_a_header_that_claims_more_than_the_file_can_hold(tmp_path: Path, name: str) -> None:
+    kind = nibabel.MGHImage if name == "v.mgz" else nibabel.Nifti1Image
+    image = kind(np.zeros((2, 2, 2), "f4"), AFFINE)
+    image.header.set_data_shape((1 << 10, 1 << 10, 1 << 10))
+    header = image.header.binaryblock + bytes(16)
+    (tmp_path / name).write_bytes(gzip.compress(header) if name != "v.nii" else header)
+    with pytest.raises(ConversionError, match=rf"{name}: it cannot be read: its header speaks of 4294967296 bytes"):
+        blosc2.convert(tmp_path / name, tmp_path / "a.b2z")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gzip
 import io
 import lzma
 import math
@@ -36,6 +37,8 @@ from blosc2._tools.converting.report import WHOLE, LeftOut
 from blosc2.exceptions import ConversionError
 
 _LONGEST_HEADER = 1 << 20
+#: No byte of DEFLATE (gzip) can become more.
+MOST_DEFLATED = 1032
 
 
 class _Npy(Source):
@@ -307,6 +310,8 @@ class _Tar(Source):
 
     def _members(self, archive: Any) -> Iterator[Item]:
         seen: set[str] = set()
+        size = os.path.getsize(self._path)
+        is_gzip = isinstance(archive.fileobj, gzip.GzipFile)
         for member in archive:
             key = "/" + member.name.removeprefix("./").strip("/")
             if member.isdir():
@@ -315,6 +320,8 @@ class _Tar(Source):
                 yield LeftOut(key, WHOLE, "it is a link or a device, and no file")
             elif member.issparse():
                 yield LeftOut(key, WHOLE, "it is a sparse file, which may claim any size: unpack it")
+            elif is_gzip and member.size > MOST_DEFLATED * size:
+                yield LeftOut(key, WHOLE, f"it claims {member.size} bytes, which an archive of {size} cannot hold")
             elif key in seen:
                 yield LeftOut(key, "a second member of this name", "the first one is kept")
             else:

@@ -17,13 +17,15 @@ from nibabel.fileholders import FileHolder
 from nibabel.openers import ImageOpener
 
 from blosc2._tools.converting.conversion import ArrayItem, Item, Source, of_one_array
-from blosc2._tools.converting.files import read_to_end
+from blosc2._tools.converting.files import MOST_DEFLATED, read_to_end
 from blosc2._tools.converting.report import Changed
 
 # The bytes of the header of a NIfTI-2 file, of all others, and of MGH, whose values follow right behind it.
 _NIFTI_2: Final = 540
 _HEADER: Final = 348
 _MGH_HEADER: Final = 284
+# How many bytes one byte of a compressed file can become; none of other files.
+_EXPANDED: Final = {".gz": MOST_DEFLATED, ".mgz": MOST_DEFLATED, ".bz2": 1 << 20, ".zst": 1 << 16}
 
 
 class Volume(Source):
@@ -52,6 +54,7 @@ class Volume(Source):
         key = "/" + os.path.basename(self._path).partition(".")[0]
         values = self._image.dataobj
         files = {part: holder.filename for part, holder in self._image.file_map.items()}
+        _check_size(files["image"], values)
         slope, inter = float(values.slope), float(values.inter)
         attributes: dict[str, Any] = {}
         if hasattr(self._image, "affine"):  # CIFTI has none
@@ -98,6 +101,14 @@ class Volume(Source):
             except KeyError:
                 pass  # a code that nobody knows
         return attributes
+
+
+def _check_size(path: str, values: Any) -> None:
+    """Refuse a file that cannot hold the items of which its header speaks, before there is memory for them."""
+    nbytes = int(np.prod(values.shape, dtype=object)) * values.dtype.itemsize
+    size = os.path.getsize(path)
+    if values.offset + nbytes > size * _EXPANDED.get(os.path.splitext(path.lower())[1], 1):
+        raise ValueError(f"its header speaks of {nbytes} bytes of items, which a file of {size} cannot hold")
 
 
 def _extensions(rest: bytes, order: Any) -> Iterator[list[Any]]:
