@@ -107,3 +107,29 @@ def test_metadata_of_arrow_are_attributes(tmp_path: Path) -> None:
     with blosc2.open(str(tmp_path / "a.b2z")) as store:
         assert store.attrs[:] == {"pandas": '{"columns": []}', "raw": b"\xff"}
         assert store["/n"].vlmeta[:] == {"unit": "mm"}
+
+
+@pytest.mark.parametrize("is_dictionary", [True, False])
+def test_one_text_for_many_rows(tmp_path: Path, is_dictionary: bool) -> None:
+    """A small file can mean texts of many gigabytes, which are left out; memory holds each of them once."""
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 6000, pa.int32()), pa.array(["x" * 400_000]))
+    table = pa.table({"huge": texts, "x": np.arange(6000)})
+    parquet.write_table(table, tmp_path / "a.parquet", compression="zstd", store_schema=is_dictionary)
+    before = pa.total_allocated_bytes()
+    report = blosc2.convert(tmp_path / "a.parquet", tmp_path / "a.b2z", verify=True)
+    (lost,) = report.left_out
+    assert lost[:2] == ("/huge", "all of it")
+    assert "its texts have more than 1073741824 bytes" in lost.why
+    assert pa.default_memory_pool().max_memory() - before < 1 << 28
+    assert report.arrays == 1
+
+
+@pytest.mark.parametrize("encoding", ["DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY", "PLAIN"])
+def test_encodings_of_texts(tmp_path: Path, encoding: str) -> None:
+    texts = [f"é {number}" for number in range(3000)]
+    kept, lost = converted(
+        tmp_path, {"x": texts, "x/y": pa.array(texts, pa.large_string()), "n": [*texts[1:], None]},
+        use_dictionary=False, column_encoding={"x": encoding}, row_group_size=700,
+    )  # fmt: skip
+    assert kept["/x"] == texts
+    assert "1 of its values are missing" in lost["/n"]

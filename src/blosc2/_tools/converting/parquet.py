@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import parquet, types
+from pyarrow import compute, parquet, types
 
 from blosc2._tools.converting.conversion import (
     ArrayItem,
@@ -24,6 +25,10 @@ from blosc2.exceptions import ConversionError
 
 # Rows and bytes that are decoded at a time.
 _MOST_ROWS, _BATCH = 1 << 16, 8 << 20
+# Fewer rows of texts in encodings that can make long texts of few bytes.
+_FEW_ROWS = 256
+# A text can stand for many rows: all texts of a column have no more bytes, or as many times those of the file.
+_MOST_TEXTS, _MOST_EXPANDED = 1 << 30, 64
 
 
 class Parquet(Source):
@@ -31,6 +36,7 @@ class Parquet(Source):
 
     def __init__(self, path: str) -> None:
         self._file: Any = parquet.ParquetFile(path, memory_map=True)
+        self._most = max(_MOST_TEXTS, _MOST_EXPANDED * (os.path.getsize(path) + (1 << 20)))
         metadata = self._file.metadata
         rows = sum(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
         leaves = sum(_leaves(column.type) for column in self._file.schema_arrow)
@@ -40,9 +46,13 @@ class Parquet(Source):
                 f"{path} is damaged: its footer speaks of {metadata.num_rows} rows and {metadata.num_columns} columns, "
                 f"its row groups have {rows}, and its schema {leaves}"
             )
+        # The same file, with each text once for all rows that have it.
+        self._once = list(_leaves_of_texts(self._file))
+        self._texts: Any = parquet.ParquetFile(path, memory_map=True, metadata=metadata, read_dictionary=self._once)
 
     def close(self) -> None:
         self._file.close()
+        self._texts.close()
 
     def items(self) -> Iterator[Item]:
         yield GroupItem("/", _described(self._file.schema_arrow.metadata))
@@ -67,9 +77,10 @@ class Parquet(Source):
             return
         if types.is_timestamp(kind) and kind.tz is not None:
             attributes["timezone"] = kind.tz
-        column = _Column(self._file, leaf, kind)
+        most_rows = _FEW_ROWS if is_text and leaf not in self._once else _MOST_ROWS
+        column = _Column(self._texts if is_text else self._file, leaf, kind, most_rows)
         texts: list[str] | None = [] if is_text else None
-        missing, lengths = column.measure(texts)
+        missing, lengths = (column.take_texts(texts, self._most), []) if texts is not None else column.measure()
         if missing:
             yield LeftOut(key, WHOLE, f"{missing} of its values are missing: fill them first")
         elif texts is not None:
@@ -107,6 +118,19 @@ def _leaves(kind: Any) -> int:
     return _leaves(kind.value_type) if _is_list(kind) else 1
 
 
+def _leaves_of_texts(file: Any) -> Iterator[int]:
+    """The numbers of the columns of texts of which the library can read each text once."""
+    leaf = 0
+    for column in file.schema_arrow:
+        kind = column.type.value_type if types.is_dictionary(column.type) else column.type
+        if types.is_string(kind) or types.is_large_string(kind):
+            groups = range(file.metadata.num_row_groups)
+            encodings = {name for number in groups for name in file.metadata.row_group(number).column(leaf).encodings}
+            if not any(name.startswith("DELTA") for name in encodings):
+                yield leaf
+        leaf += _leaves(column.type)
+
+
 def _is_list(kind: Any) -> bool:
     return bool(types.is_fixed_size_list(kind) or types.is_list(kind) or types.is_large_list(kind))
 
@@ -134,7 +158,7 @@ def _dtype_of(kind: Any) -> np.dtype[Any] | None:
 class _Column:
     """A column of one leaf, read from its beginning to its end if boxes follow each other."""
 
-    def __init__(self, file: Any, leaf: int, kind: Any) -> None:
+    def __init__(self, file: Any, leaf: int, kind: Any, most_rows: int) -> None:
         self._file, self._leaf, self._kind = file, leaf, kind
         metadata = file.metadata
         self._groups = range(metadata.num_row_groups)
@@ -145,10 +169,34 @@ class _Column:
             if chunk.num_values < group.num_rows or (is_flat and chunk.num_values > group.num_rows):
                 raise ConversionError(f"row group {number} has {group.num_rows} rows and {chunk.num_values} values")
             nbytes += chunk.total_uncompressed_size
-        self._rows = max(1, min(_MOST_ROWS, _BATCH * max(1, metadata.num_rows) // max(1, nbytes)))
+        self._rows = max(1, min(most_rows, _BATCH * max(1, metadata.num_rows) // max(1, nbytes)))
 
-    def measure(self, texts: list[str] | None) -> tuple[int, list[set[int]]]:
-        """How many values are missing, in lists too, and which lengths lists have, at each depth. Adds to the texts."""
+    def take_texts(self, texts: list[str], most: int) -> int:
+        """Add all texts, of at most so many bytes. Gives how many are missing."""
+        missing, rows, nbytes = 0, 0, 0
+        for column in self._stored():
+            rows += len(column)
+            missing += column.null_count
+            is_dictionary = types.is_dictionary(column.type)
+            lengths = compute.binary_length(column.dictionary if is_dictionary else column)
+            if is_dictionary:
+                lengths = lengths.take(column.indices)
+            nbytes += compute.sum(lengths.cast(pa.int64())).as_py() or 0
+            if nbytes > most:
+                raise ConversionError(f"its texts have more than {most} bytes, far more than the file")
+            if missing:
+                continue
+            if is_dictionary:
+                numbers = column.indices.dictionary_encode()
+                each = column.dictionary.take(numbers.dictionary).to_pylist()
+                texts += [each[number] for number in numbers.indices.to_pylist()]
+            else:
+                texts += column.to_pylist()
+        self._check_rows(rows)
+        return missing
+
+    def measure(self) -> tuple[int, list[set[int]]]:
+        """How many values are missing, in lists too, and which lengths lists have, at each depth."""
         missing, rows, kinds = 0, 0, [self._kind]
         while _is_list(kinds[-1]):
             kinds.append(kinds[-1].value_type)
@@ -156,23 +204,27 @@ class _Column:
         for column in self._batches():
             rows += len(column)
             missing += column.null_count
-            if texts is not None and not missing:
-                texts += column.to_pylist()
             for kind, found in zip(kinds, lengths, strict=False):
                 if not types.is_fixed_size_list(kind):
                     found.update(np.unique(column.drop_null().value_lengths()).tolist())
                 column = column.flatten()
                 missing += column.null_count
-        if rows != self._file.metadata.num_rows:
-            raise ConversionError(f"it has {rows} rows, the file has {self._file.metadata.num_rows}")
+        self._check_rows(rows)
         return missing, lengths
 
+    def _check_rows(self, rows: int) -> None:
+        if rows != self._file.metadata.num_rows:
+            raise ConversionError(f"it has {rows} rows, the file has {self._file.metadata.num_rows}")
+
     def _batches(self) -> Iterator[Any]:
+        for column in self._stored():
+            yield column.dictionary_decode() if types.is_dictionary(column.type) else column
+
+    def _stored(self) -> Iterator[Any]:
+        """Batches as the file has them, which may be dictionaries."""
         for batch in self._file.reader.iter_batches(self._rows, row_groups=self._groups, column_indices=[self._leaf]):
             column = batch.column(0)
-            if isinstance(column, pa.ExtensionArray):
-                column = column.storage
-            yield column.dictionary_decode() if types.is_dictionary(column.type) else column
+            yield column.storage if isinstance(column, pa.ExtensionArray) else column
 
     def of(self, width: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         """What reads a box of rows of this shape."""
