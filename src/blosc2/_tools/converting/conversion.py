@@ -596,7 +596,8 @@ def convert(
         Read all arrays, lists and attributes back, and compare them with the source.
     resume : bool
         Go on where an interrupted run with the same source and options stopped. Only stores in ``.b2z`` and ``.b2d``
-        can: they are written to ``name.partial.b2z``.
+        can: they are written to ``name.partial.b2z``. With a function as `rename` each run begins anew, because nobody
+        knows whether it is the same one.
     progress : callable, optional
         Called with the bytes done so far and the bytes known so far.
     source_format, target_format : str, optional
@@ -657,7 +658,7 @@ def convert(
             items = _Below(_place(into), items)
         made = new_target(
             target, target_format, sources=paths, chunks=chunks, cparams=cparams,
-            made_of=(chunks, cparams, rename, into) if resume else None,
+            made_of=(chunks, cparams, rename, into) if resume and not callable(rename) else None,
         )  # fmt: skip
         more = f", ... ({len(paths)} sources)" if len(paths) > _MOST_SOURCES else ""
         report = ConversionReport(", ".join(paths[:_MOST_SOURCES]) + more, target)
@@ -839,10 +840,13 @@ def _compare(source: Source, written: Source, lost: dict[str, list[str]], only: 
         for item in written.items()
         if not isinstance(item, LeftOut)
     }
+    more = {key for key, is_group in found if not is_group and WHOLE not in lost.get(key, [])}
     for item in source.items():
         if isinstance(item, LeftOut):
             continue
         is_group, what = isinstance(item, GroupItem), lost.get(item.key, [])
+        if not is_group:
+            more.discard(item.key)
         if WHOLE in what and not is_group:
             continue
         other = found.get((item.key, is_group))
@@ -850,6 +854,8 @@ def _compare(source: Source, written: Source, lost: dict[str, list[str]], only: 
             continue  # a format without groups lists their attributes, and has nothing else of them
         if not (_same_attributes(item, other, what) and (is_group or _same(item, other, any_dtype=bool(what)))):
             raise ConversionError(f"what was read back at {item.key!r} is not what the source has")
+    if more and only is None:
+        raise ConversionError(f"what was written holds {min(more)!r}, which the source has not")
 
 
 def _same_attributes(item: Any, other: Any, lost: list[str]) -> bool:

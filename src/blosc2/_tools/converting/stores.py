@@ -111,8 +111,10 @@ def _made_of(sources: list[str], options: Any) -> dict[str, Any]:
         files += [os.path.join(folder, name) for folder, _, names in os.walk(source) for name in names]
     sums = hashlib.sha256()
     for path in sorted(files):
-        status = os.lstat(path) if path not in sources else os.stat(path)
-        sums.update(repr((path, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)).encode())
+        link = os.lstat(path)
+        found = [link, os.stat(path)] if os.path.islink(path) and os.path.exists(path) else [link]
+        numbers = [(one.st_size, one.st_mtime_ns, one.st_ctime_ns, one.st_ino) for one in found]
+        sums.update(repr((path, numbers)).encode())
     return {
         "source": [legible(absolute_path(source)) for source in sources],
         "files": sums.hexdigest(),
