@@ -205,6 +205,42 @@ def test_a_tar_whose_sum_does_not_fit(tmp_path: Path) -> None:
     assert [each[:2] for each in report.left_out] == [("/", "some of the bytes")]
 
 
+def npy(header: bytes, version: int = 2) -> bytes:
+    return b"\x93NUMPY" + bytes([version, 0]) + len(header).to_bytes(4, "little") + header
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize(
+    "header", [b"(" * 9000, b"-" * 9000 + b"1", b"{'a': (", b"[" * 150 + b"]" * 150, b"{}", b"\xff"]
+)
+def test_a_record_that_begins_like_an_array(tmp_path: Path, header: bytes, version: int) -> None:
+    record = npy(header, version)
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        for name, content in {
+            "x": record,
+            "y": npy(b"{'descr': '<i2', 'fortran_order': False, 'shape': ()}\n") + b"ab",
+        }.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    assert blosc2.convert(tmp_path / "a.tar", tmp_path / "a.b2z", verify=True).complete
+    with blosc2.open(str(tmp_path / "a.b2z")) as store:
+        assert store["/x"][...].tobytes() == record
+        assert store["/y"][...] == np.frombuffer(b"ab", "<i2")[0]
+
+
+@pytest.mark.parametrize("descr", ["|S0", "|V0", "<U0"])
+@pytest.mark.parametrize("length", [3, 10**15])
+@pytest.mark.parametrize("name", ["a.b2z", "a.b2e", "b.npz", "a.zarr"])
+def test_items_without_bytes(tmp_path: Path, descr: str, length: int, name: str) -> None:
+    header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': ({length},)}}\n".encode()
+    os.mkdir(tmp_path / "folder")
+    (tmp_path / "folder" / "a.npy").write_bytes(npy(header))
+    np.save(tmp_path / "folder" / "x.npy", np.arange(3))
+    report = check(tmp_path / "folder", tmp_path / name, {"/x.npy"}, {"/a.npy"})
+    assert report.left_out[0].why
+
+
 def test_a_member_larger_than_its_archive_can_be(tmp_path: Path) -> None:
     tar(tmp_path / "b.tar")
     member = tarfile.TarInfo("huge")

@@ -778,6 +778,9 @@ def _take(
             report.left_out.append(LeftOut(item.key, "a second item of this name", "the first one is kept"))
             return []
         seen.add(item.key)
+    if isinstance(item, ArrayItem) and item.dtype.itemsize == 0:
+        report.left_out.append(LeftOut(item.key, WHOLE, f"items of {item.dtype.str} have no bytes"))
+        return []
     found: list[LeftOut] = []
     if made.has(item.key) and not isinstance(item, GroupItem):
         report.resumed += 1

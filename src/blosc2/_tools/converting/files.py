@@ -14,6 +14,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from functools import partial
 from tarfile import InvalidHeaderError, TruncatedHeaderError  # type: ignore[attr-defined]
 from typing import Any, Self
@@ -226,10 +227,12 @@ def _bytes_item(key: str, value: bytes) -> Item:
         file = io.BytesIO(value)
         try:
             shape, _, dtype = read_header(file)
-            if file.tell() + math.prod(shape) * dtype.itemsize == len(value) and not dtype.hasobject:
+            is_array = file.tell() + math.prod(shape) * dtype.itemsize == len(value) and not dtype.hasobject
+        except Exception:  # noqa: BLE001 - parsers raise anything, MemoryError and RecursionError too: bytes are kept
+            is_array = False
+        if is_array:
+            with suppress(ValueError, OSError, SyntaxError, KeyError, TypeError, RecursionError):  # the bytes are kept
                 return ArrayItem.of(key, np.load(io.BytesIO(value), allow_pickle=False))
-        except (ValueError, OSError, SyntaxError, KeyError, TypeError, struct.error):
-            pass  # the bytes are kept
     return ArrayItem.of(key, np.frombuffer(value, "u1"))
 
 
