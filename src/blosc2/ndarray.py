@@ -168,7 +168,11 @@ class NDArray(ReadableArray):
         with handle.editing():
             rows: Any
             geometry, dtype, frame = handle.array  # type: ignore[misc]
-            if isinstance(values, NDArray) and values.ndim and values.shape[1:] == geometry.shape[1:]:
+            if (
+                isinstance(values, NDArray)
+                and values.ndim == geometry.ndim > 0
+                and values.shape[1:] == geometry.shape[1:]
+            ):
                 rows, chunks_with = values, _arrays.chunks_from
             else:
                 rows = _arrays.rows_to_append(_indexing.as_items(values, dtype, None), geometry.shape)

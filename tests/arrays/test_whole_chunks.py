@@ -103,6 +103,8 @@ def test_arrays_without_axes() -> None:
         array[key] = blosc2.asarray(np.full(np.shape(array[key]), 5))
         assert array[()] == 5
         array[()] = 3
+    with pytest.raises(ValueError, match="no end to append to"):
+        array.append(blosc2.asarray(np.arange(3)))
 
 
 def test_an_array_put_into_itself() -> None:
