@@ -162,8 +162,8 @@ for suffix in (".b2z", ".b2d", ".b2e"):
         store["/a"] = blosc2.open(out)
     with kind(suffix)(folder + "/store" + suffix, mode="r") as store:
         assert same(store["/a"])
-        store["/a"].copy(urlpath=folder + "/again" + suffix, contiguous=False)
-    remove("/store" + suffix, "/again" + suffix)
+        store["/a"].copy(urlpath=folder + "/again.b2nd", contiguous=False)
+    remove("/store" + suffix, "/again.b2nd")
 """,
     "resize and fill chunk files": """
 made = blosc2.empty((0, 1024, 1024), "u1", urlpath=out, chunks=array.chunks, contiguous=False)
