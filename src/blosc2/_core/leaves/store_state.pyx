@@ -158,6 +158,13 @@ cdef class PendingFrames:
         number_set(&self.revision_, value)
 
 
+cdef int check_same(PendingFrames pending, int64_t revision) except -1:
+    """Refuse to go on where keys have come or gone since a revision."""
+    if number_get(&pending.revision_) != revision:
+        pending.check_revision(revision)
+    return 0
+
+
 @cython.final
 cdef class KeyIteration:
     """Gives the keys of a store one by one, until one is added or removed; then `check_revision` raises an error.
@@ -190,8 +197,7 @@ cdef class KeyIteration:
         if self.is_asking:
             raise ValueError("another thread is using this iterator: give each thread its own")
         while self.batches is not None:
-            if number_get(&self.pending.revision_) != self.revision:
-                self.pending.check_revision(self.revision)
+            check_same(self.pending, self.revision)
             if self.at < len(self.batch):
                 key = self.batch[self.at]
                 self.at += 1
@@ -204,8 +210,8 @@ cdef class KeyIteration:
                 self.is_asking = False
             if batch is not None:
                 self.batches, self.batch = batches, batch
-            elif number_get(&self.pending.revision_) != self.revision:
-                self.pending.check_revision(self.revision)  # after the last key too, like a dict
+            else:
+                check_same(self.pending, self.revision)  # after the last key too, like a dict
         raise StopIteration
 
 
