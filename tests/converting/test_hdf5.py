@@ -310,6 +310,16 @@ def test_items_of_variable_length(tmp_path: Path) -> None:
             np.testing.assert_array_equal(file["ragged"][n // 2, n % 2], row)
 
 
+def test_bytes_that_are_no_text_stay_bytes(tmp_path: Path) -> None:
+    kind = np.dtype([("tag", "S3"), ("scores", h5py.vlen_dtype("f4"))])
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        found = file.create_dataset("x", (2,), kind)
+        found[0], found[1] = (b"ab", np.ones(1, "f4")), (b"\xff\xfe", np.ones(2, "f4"))
+    blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z", verify=True)
+    with blosc2.open(str(tmp_path / "a.b2z")) as store:
+        assert [each["tag"] for each in store["/x"]] == ["ab", b"\xff\xfe"]
+
+
 @pytest.mark.parametrize("size", [512, 2 << 20])
 def test_the_user_block(tmp_path: Path, size: int) -> None:
     """As MATLAB has one in each file."""

@@ -120,6 +120,27 @@ def test_there_and_back(target: str, engine: str, tmp_path: Path) -> None:
     xarray.testing.assert_identical(shown(tmp_path / "c.b2z", "blosc2"), wanted)
 
 
+@pytest.mark.parametrize("value", [5, "time", [1, 2], {"time": 1}])
+@pytest.mark.parametrize("target", ["b.nc", "b.h5", "b.zarr"])
+def test_an_attribute_that_only_has_the_name_of_the_unlimited_dimensions(
+    target: str, value: object, tmp_path: Path
+) -> None:
+    """It is an attribute as any other: it is kept, or listed where the format has nothing like it."""
+    if target == "b.zarr":
+        pytest.importorskip("zarr")
+    with blosc2.TreeStore(tmp_path / "a.b2z", mode="w") as store:
+        store["/t"] = np.arange(3)
+        store.attrs["netcdf_unlimited"] = value
+    report = blosc2.convert(tmp_path / "a.b2z", tmp_path / target)
+    blosc2.convert(tmp_path / target, tmp_path / "c.b2z")
+    with blosc2.open(tmp_path / "c.b2z") as back:
+        found = back.attrs.get("netcdf_unlimited")
+    listed = [each.what for each in report.left_out]
+    assert np.array_equal(found, value) or listed == ["attribute 'netcdf_unlimited'"]
+    with xarray.open_dataset(tmp_path / "a.b2z", engine="blosc2") as shown_by_xarray:
+        assert "unlimited_dims" not in shown_by_xarray.encoding
+
+
 @pytest.mark.parametrize(("target", "engine"), READS)
 def test_a_tree_there_and_back(target: str, engine: str, tmp_path: Path) -> None:
     pytest.importorskip("zarr")

@@ -89,6 +89,14 @@ def are_names(found: Any, ndim: int) -> bool:
     )
 
 
+def taken_unlimited(attributes: dict[str, Any]) -> list[str]:
+    """Take the names of the dimensions without a limit out of the attributes of a group; no other value is taken."""
+    found = attributes.get(UNLIMITED)
+    if not isinstance(found, (list, tuple)) or not all(isinstance(name, str) for name in found):
+        return []
+    return list(attributes.pop(UNLIMITED))
+
+
 def without_metadata(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype without what only the library of a format knows."""
     if dtype.names is not None and dtype.fields is not None:

@@ -1,7 +1,8 @@
-"""Chunks of HDF5 files that the Blosc2 filter has compressed, taken over without decoding, and given back so.
+"""HDF5 files as a source and as a target.
 
-The filter has the number 32026 (registered with The HDF Group). Each chunk of the file is a frame of one chunk: with a
-metalayer "b2nd" if it is divided along several axes, without it else.
+Chunks that the Blosc2 filter has compressed are taken over without decoding, and given back so. The filter has the
+number 32026 (registered with The HDF Group). Each chunk of the file is a frame of one chunk: with a metalayer "b2nd"
+if it is divided along several axes, without it else.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from blosc2._tools.converting.conversion import (
     shape_of_texts,
     storable,
     taken_fill,
+    taken_unlimited,
     without_metadata,
 )
 from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
@@ -144,7 +146,7 @@ except ImportError:
 
 
 # ------------------------------------------------------------------ source
-# The bytes of an attribute.
+# A user block of more bytes is not kept: it becomes an attribute.
 _LARGEST_BLOCK = 1 << 20
 
 
@@ -358,7 +360,13 @@ def _is_simple(dtype: np.dtype[Any]) -> bool:
 
 
 def _plain_value(value: Any) -> Any:
-    return value.decode(errors="replace") if isinstance(value, bytes) else value
+    """Bytes as the text that they are in UTF-8; other bytes stay bytes, so that none is lost."""
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return bytes(value)
 
 
 def _dimensions(key: str, found: Any) -> list[str | None]:
@@ -433,8 +441,8 @@ class NewHdf5(Target):
         attributes = dict(item.attributes)
         if isinstance(item, GroupItem):
             group = self._file.require_group(item.key)
-            self._unlimited[group.name] = attributes.pop(UNLIMITED, [])
-            if UNLIMITED in item.attributes:
+            self._unlimited[group.name] = taken_unlimited(attributes)
+            if self._unlimited[group.name]:
                 yield Changed(item.key, f"attribute {UNLIMITED!r}", "maxshape of the arrays says so")
             yield from _set_attributes(item.key, group, attributes)
             return

@@ -31,6 +31,7 @@ from blosc2._tools.converting.conversion import (
     boxes_of,
     shape_of_texts,
     storable,
+    taken_unlimited,
 )
 from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
 from blosc2._tools.stores import same_value
@@ -116,8 +117,8 @@ class _ClassicHeader:
                 fixed.append(begin + size)
         step = of_records[0][1] if len(of_records) == 1 else sum(size + -size % 4 for _, size in of_records)
         known = records if records != _STREAMED else 0
-        #: Where the last item ends.
         end = max(fixed + [begin + (known - 1) * step + size for begin, size in of_records if known])
+        #: Where the last item ends.
         self.end = _at_most(_MOST_BYTES, end, "bytes of all items")
 
     def _number(self, size: int) -> int:
@@ -219,8 +220,7 @@ class NewNetCDF(Target):
         attributes = dict(item.attributes)
         if isinstance(item, GroupItem):
             group = self._file if item.key == "/" else self._file.createGroup(item.key)
-            unlimited = attributes.pop(UNLIMITED, [])
-            self._unlimited[item.key.rstrip("/")] = unlimited if are_names(unlimited, len(unlimited)) else []
+            self._unlimited[item.key.rstrip("/")] = taken_unlimited(attributes)
             yield from _set_attributes(item.key, group, attributes)
             return
         path, _, name = item.key.rpartition("/")

@@ -35,6 +35,7 @@ from blosc2._tools.converting.conversion import (
     shape_of_texts,
     storable,
     taken_fill,
+    taken_unlimited,
 )
 from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
 
@@ -174,10 +175,10 @@ class NewZarr(Target):
         attributes = dict(item.attributes)
         fill = attributes.pop(_FILL, None)
         new = taken_fill(attributes, item.dtype) if isinstance(item, ArrayItem) else None
-        attributes.pop(UNLIMITED, None)  # all can grow
+        unlimited = taken_unlimited(attributes)
         attributes, left_out = as_json(item.key, attributes)
         yield from left_out
-        if UNLIMITED in item.attributes:
+        if unlimited:
             yield Changed(item.key, f"attribute {UNLIMITED!r}", "all dimensions of zarr can grow")
         if isinstance(item, GroupItem):
             self._new_group(item.key, attributes)

@@ -33,6 +33,7 @@ from blosc2._tools.converting.conversion import (
     USER_BLOCK,
     are_names,
     shape_of_texts,
+    taken_unlimited,
 )
 from blosc2._tools.stores import attributes_of, walk
 from blosc2.exceptions import FormatError, StoreKeyError, UnsupportedValueError
@@ -286,8 +287,8 @@ class StoredGroup(AbstractDataStore):
 
     def get_encoding(self) -> dict[str, Any]:
         """The dimensions without a limit, of a netCDF file that became a store."""
-        unlimited = attributes_of(self.opened, self.group).get(UNLIMITED, [])
-        return {"unlimited_dims": set(unlimited)} if unlimited and are_names(unlimited, len(unlimited)) else {}
+        unlimited = taken_unlimited(dict(attributes_of(self.opened, self.group)))
+        return {"unlimited_dims": set(unlimited)} if unlimited else {}
 
     def close(self) -> None:
         """Close the store. Arrays that somebody holds stay readable."""
