@@ -230,6 +230,9 @@ def test_colours(arrays: Path, run: Answer) -> None:
         ((6, 9, 3), "u1", {"axes": "YXS", "photometric": "rgb"}, "0:6, 0:9, 0:3"),
         ((8, 6, 9, 4), "u2", {"axes": "ZYXS", "photometric": "rgb"}, "4, 0:6, 0:9, 0:4"),
         ((6, 9, 4), "f4", {"mode": "RGBA"}, "0:6, 0:9, 0:4"),
+        ((6, 9, 4), "f4", {"mode": np.arange(2)}, "0:6, 0:9, 2"),
+        ((6, 9, 4), "u1", {"photometric": np.arange(2), "mode": ["RGB"]}, "0:6, 0:9, 0:4"),
+        ((6, 9), "u1", {"photometric": np.arange(2)}, "0:6, 0:9"),
     ],
 )
 def test_the_axes_that_make_a_picture(

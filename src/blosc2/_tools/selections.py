@@ -185,8 +185,8 @@ def picture_axes(axes: Sequence[Axis], dtype: np.dtype[Any], attributes: Mapping
 def _has_colours(dtype: np.dtype[Any], length: int, attributes: Mapping[str, Any]) -> bool:
     if length not in (3, 4) or dtype.kind not in "uf":
         return False
-    kind = _attribute(attributes, "photometric") or _attribute(attributes, "mode")
-    return dtype == np.uint8 or str(kind).lower() in _COLOURS
+    kind = _text(attributes, "photometric") or _text(attributes, "mode")
+    return dtype == np.uint8 or kind in _COLOURS
 
 
 def middle_plane(axes: list[Axis], dtype: np.dtype[Any], attributes: Mapping[str, Any]) -> tuple[list[Axis], list[int]]:
@@ -253,7 +253,7 @@ def read_picture(
     items = items if in_colour else _as_meant(items, attributes)
     low, high = _contrast(items, span, percentiles, in_colour=in_colour)
     pixels = grey(items, low, high)
-    if _attribute(attributes, "photometric") == "miniswhite":
+    if _text(attributes, "photometric") == "miniswhite":
         pixels, low, high = 255 - pixels, high, low
     return Picture(items, pixels, small, whole, low, high, in_colour)
 
@@ -267,6 +267,12 @@ def _attribute(attributes: Mapping[str, Any], name: str) -> Any:
         return attributes.get(name)
     except (OSError, ValueError):  # the items may be whole
         return None
+
+
+def _text(attributes: Mapping[str, Any], name: str) -> str:
+    """An attribute in small letters; nothing where it is no text."""
+    found = _attribute(attributes, name)
+    return found.lower() if isinstance(found, str) else ""
 
 
 def _as_meant(items: np.ndarray[Any, Any], attributes: Mapping[str, Any]) -> np.ndarray[Any, Any]:
