@@ -25,10 +25,7 @@ from blosc2._frames import array_of, chunk_encoding, is_directory_frame
 from blosc2._functions import asarray
 from blosc2._options import FIELDS, Encoding, absolute_path, fields_of, get_nthreads
 from blosc2._stores import Store, children_of
-from blosc2._tools.converting.conversion import (
-    DIMENSIONS,
-    as_json,
-)
+from blosc2._tools.converting.conversion import DIMENSIONS, as_json
 from blosc2._tools.converting.report import WHOLE, LeftOut
 from blosc2._tools.stores import attributes_of, opened
 from blosc2.exceptions import ConversionError, FormatError, legible
