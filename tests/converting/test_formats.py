@@ -602,3 +602,71 @@ def test_fill_values_of_zarr(dtype: str, fill: Any, tmp_path: Path) -> None:
     found = zarr.open_group(tmp_path / "b.zarr")["x"]
     np.testing.assert_array_equal(found.fill_value, np.array(fill, dtype))
     assert dict(found.attrs) == {}
+
+
+# ------------------------------------------------------------------ attributes that only have the names of known ones
+_KNOWN = (
+    "_ARRAY_DIMENSIONS", "hdf5_userblock", "netcdf_unlimited", "hdf5_shape", "hdf5_enum", "hdf5_fillvalue",
+    "_FillValue", "safetensors_dtype", "CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST",
+)  # fmt: skip
+_ODD: list[Any] = [
+    5, 300.5, 1e40, None, True, "x", "", [], [1, 2], ["a", "b"], ["a", None], ["t/u"], ["."], [""], ["\u00e9" * 300],
+    [["a"], 3], {"a": 1}, {"a": 300}, np.arange(2), np.zeros((2, 0)), b"\xff",
+]  # fmt: skip
+_ODD_ARRAYS = [np.arange(3, dtype="i1"), np.arange(3.0), np.array([b"ab", b"c"]), np.arange(3) > 1]
+_TARGETS = [
+    ("b.npz", "numpy"), ("b.h5", "h5py"), ("b.nc", "netCDF4"), ("b.zarr", "zarr"), ("b.zarr.zip", "zarr"),
+    ("b.safetensors", "safetensors"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("target", "library"), _TARGETS)
+def test_every_array_is_kept_whatever_its_attributes_are(tmp_path: Path, target: str, library: str) -> None:
+    pytest.importorskip(library)
+    wanted, odd = {}, {}
+    for number, name in enumerate(_KNOWN):
+        for value in range(len(_ODD)):
+            for which, items in enumerate(_ODD_ARRAYS):
+                if items.dtype.kind == "S" and target == "b.safetensors":
+                    continue
+                key = f"/g{number}_{value}_{which}/x"
+                wanted[key], odd[key] = items, (name, _ODD[value])
+    with blosc2.TreeStore(tmp_path / "a.b2z", mode="w") as store:
+        for key, items in wanted.items():
+            array = blosc2.asarray(items)
+            array.vlmeta[odd[key][0]] = odd[key][1]
+            store[key] = array
+    report = blosc2.convert(tmp_path / "a.b2z", tmp_path / target)
+    assert [each for each in report.left_out if each.what == "all of it"] == []
+    listed = {each.key for each in (*report.left_out, *report.changed)}
+    blosc2.convert(tmp_path / target, tmp_path / "c.b2z")
+    with blosc2.open(str(tmp_path / "c.b2z")) as back:
+        for key, items in wanted.items():
+            stored = back[key][...]
+            if stored.ndim > 1:  # netCDF has single characters
+                stored = np.ascontiguousarray(stored).view(items.dtype).reshape(-1)
+            np.testing.assert_array_equal(stored, items, err_msg=key)
+            name, value = odd[key]
+            found = back[key].vlmeta.get(name)
+            is_unnamed = name == "_ARRAY_DIMENSIONS" and repr(value) in ("[]", "['']")
+            assert key in listed or is_unnamed or _same(found, value), (key, name, value, found)
+
+
+def _same(found: Any, value: Any) -> bool:
+    if isinstance(value, (list, dict)) and type(found) is type(value):
+        return bool(found == value)
+    return found is value or (found is not None and np.array_equal(found, value))
+
+
+@pytest.mark.parametrize(("target", "library"), _TARGETS)
+def test_names_that_a_format_refuses_are_listed(tmp_path: Path, target: str, library: str) -> None:
+    pytest.importorskip(library)
+    keys = ["/ lead", "/-m", "/(1)", "/.x", "/%x", "/a/-m/b", "/\u00e9", "/n", "/" + "x" * 200]
+    store_of(tmp_path / "a.b2z", dict.fromkeys(keys, np.arange(4)))
+    report = blosc2.convert(tmp_path / "a.b2z", tmp_path / target)
+    refused = {each.key for each in report.left_out if each.what == "all of it"}
+    assert {key for key in refused if key in keys} == (
+        set(keys[:4]) | {keys[4], keys[5]} if target == "b.nc" else set()
+    )
+    blosc2.convert(tmp_path / target, tmp_path / "c.b2z")
+    assert sorted(arrays_in(tmp_path / "c.b2z")) == sorted(set(keys) - refused)

@@ -320,6 +320,23 @@ def test_bytes_that_are_no_text_stay_bytes(tmp_path: Path) -> None:
         assert [each["tag"] for each in store["/x"]] == ["ab", b"\xff\xfe"]
 
 
+@pytest.mark.parametrize("value", [5, "x", [1, 2], [1], ["a"], np.zeros((2, 0))])
+@pytest.mark.parametrize("name", ["DIMENSION_LIST", "REFERENCE_LIST", "CLASS", "NAME"])
+def test_an_attribute_with_the_name_of_one_of_scales(name: str, value: Any, tmp_path: Path) -> None:
+    """PyTables has a CLASS for each array; and HDF5 ends the process where a DIMENSION_LIST has other values."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = np.arange(2)
+        file["x"].attrs[name] = value
+        file.attrs["CLASS"] = "GROUP"
+    assert blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z", verify=True).left_out == []
+    with blosc2.open(str(tmp_path / "a.b2z")) as store:
+        np.testing.assert_array_equal(store["/x"].vlmeta[name], value)
+        assert store.attrs["CLASS"] == "GROUP"
+        assert "_ARRAY_DIMENSIONS" not in store["/x"].vlmeta
+    report = blosc2.convert(tmp_path / "a.b2z", tmp_path / "b.h5")
+    assert [each.what for each in report.left_out] == ([f"attribute {name!r}"] if name.endswith("LIST") else [])
+
+
 @pytest.mark.parametrize("size", [512, 2 << 20])
 def test_the_user_block(tmp_path: Path, size: int) -> None:
     """As MATLAB has one in each file."""

@@ -141,6 +141,14 @@ def test_an_attribute_that_only_has_the_name_of_the_unlimited_dimensions(
         assert "unlimited_dims" not in shown_by_xarray.encoding
 
 
+def test_xarray_shows_an_array_whose_class_is_no_text(tmp_path: Path) -> None:
+    with blosc2.TreeStore(tmp_path / "a.b2z", mode="w") as store:
+        store["/t"] = np.arange(3)
+        store["/t"].vlmeta["CLASS"] = np.arange(2)
+    with xarray.open_dataset(tmp_path / "a.b2z", engine="blosc2") as data:
+        np.testing.assert_array_equal(data["t"].attrs["CLASS"], np.arange(2))
+
+
 @pytest.mark.parametrize(("target", "engine"), READS)
 def test_a_tree_there_and_back(target: str, engine: str, tmp_path: Path) -> None:
     pytest.importorskip("zarr")

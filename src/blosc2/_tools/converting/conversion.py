@@ -92,7 +92,7 @@ def are_names(found: Any, ndim: int) -> bool:
 def taken_unlimited(attributes: dict[str, Any]) -> list[str]:
     """Take the names of the dimensions without a limit out of the attributes of a group; no other value is taken."""
     found = attributes.get(UNLIMITED)
-    if not isinstance(found, (list, tuple)) or not all(isinstance(name, str) for name in found):
+    if not isinstance(found, (list, tuple)) or not found or not all(isinstance(name, str) for name in found):
         return []
     return list(attributes.pop(UNLIMITED))
 
@@ -129,17 +129,26 @@ def storable(value: Any) -> Any:
     return None
 
 
-def taken_fill(attributes: dict[str, Any], dtype: np.dtype[Any]) -> Any:
-    """The value of new items, if an attribute says it, which is removed then; None if it is no item of the dtype."""
+def taken_item(attributes: dict[str, Any], name: str, dtype: np.dtype[Any]) -> Any:
+    """An item of the dtype that an attribute has, which is removed then; None if it has another value."""
     try:
-        fill = np.asarray(attributes[FILL])
-        if fill.shape != () or dtype.kind == "U":
+        value = np.asarray(attributes[name])
+        if value.size != 1 or (value.dtype.kind in "SU") != (dtype.kind in "SU"):
             return None
-        taken = fill.astype(dtype, casting="same_kind")[()]
-    except (KeyError, TypeError, ValueError):
+        value = value.reshape(())
+        with np.errstate(all="ignore"):
+            taken = value.astype(dtype)[()]
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None
-    del attributes[FILL]
+    if not np.can_cast(value.dtype, dtype, "same_kind") and not (value.dtype.kind in "iuf" and taken == value):
+        return None
+    del attributes[name]
     return taken
+
+
+def taken_fill(attributes: dict[str, Any], dtype: np.dtype[Any]) -> Any:
+    """The value of new items, if an attribute says it."""
+    return None if dtype.kind == "U" else taken_item(attributes, FILL, dtype)
 
 
 def shape_of_texts(attributes: dict[str, Any], count: int) -> tuple[int, ...]:

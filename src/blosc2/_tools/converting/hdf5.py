@@ -315,7 +315,7 @@ def _attribute_enums(key: str, found: Any) -> Iterator[LeftOut]:
 
 def _further_scales(key: str, found: Any) -> Iterator[LeftOut]:
     """Names of axes beyond the first one of each."""
-    if "DIMENSION_LIST" not in found.attrs:
+    if not _has_scales(found):
         return
     try:
         names = [axis[number].name for axis in found.dims for number in range(1, len(axis))]
@@ -369,11 +369,24 @@ def _plain_value(value: Any) -> Any:
         return bytes(value)
 
 
+def _has_scales(found: Any) -> bool:
+    """Whether an attribute lists references to the scales of axes. Where it has other values, HDF5 ends the process."""
+    if "DIMENSION_LIST" not in found.attrs:
+        return False
+    listed = found.attrs.get_id("DIMENSION_LIST")
+    try:
+        inner = h5py.check_vlen_dtype(listed.dtype)
+    except TypeError:  # a type that NumPy has not
+        return False
+    is_references = isinstance(inner, np.dtype) and h5py.check_ref_dtype(inner) is h5py.Reference
+    return is_references and listed.shape == (found.ndim,)
+
+
 def _dimensions(key: str, found: Any) -> list[str | None]:
     """The names of axes that have a dimension scale, as netCDF 4 files have them."""
     if found.is_scale and found.ndim == 1:
         return [key.rpartition("/")[2]]
-    if "DIMENSION_LIST" not in found.attrs:
+    if not _has_scales(found):
         return []
     try:
         return [axis[0].name.rpartition("/")[2] if len(axis) else None for axis in found.dims]
@@ -404,12 +417,21 @@ def _of_arrays(key: str, found: Any, attributes: dict[str, Any]) -> Iterator[Ite
     yield ArrayItem(key, found.shape + inner, base, read, None, attributes)
 
 
-# The attributes by which HDF5 attaches scales to axes: their names are in `DIMENSIONS`.
-_OF_SCALES: Final = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "_Netcdf4Dimid", "_Netcdf4Coordinates"}
+# The attributes by which HDF5 marks a scale, and by which netCDF numbers them: their names are in `DIMENSIONS`.
+_OF_SCALES: Final = {"CLASS", "NAME", "REFERENCE_LIST"}
+_OF_NETCDF: Final = {"_Netcdf4Dimid", "_Netcdf4Coordinates"}
+
+
+def _of_scales(found: Any) -> set[str]:
+    """The attributes of a dataset that scales of axes have made; elsewhere they are as any others."""
+    if not isinstance(found, h5py.Dataset):
+        return set()
+    attached = {"DIMENSION_LIST"} if _has_scales(found) else set()
+    return _OF_NETCDF | attached | (_OF_SCALES if found.is_scale else set())
 
 
 def _attributes(key: str, found: Any, kept: dict[str, Any]) -> Iterator[LeftOut]:
-    for name in sorted(set(found.attrs) - _OF_SCALES):
+    for name in sorted(set(found.attrs) - _of_scales(found)):
         try:
             value = found.attrs[name]
         except (OSError, TypeError) as error:
@@ -479,6 +501,8 @@ class NewHdf5(Target):
         """Note the names of the axes of a dataset; False where one is that of an axis of another length."""
         if not are_names(names, found.ndim) or len({*names}) != len(names):
             return False
+        if any(name is not None and (name == "." or "/" in name or "\0" in name) for name in names):
+            return False
         group = found.parent.name
         lengths = {(group, name): length for name, length in zip(names, found.shape, strict=True) if name}
         if any(self._lengths.get(one, length) != length for one, length in lengths.items()):
@@ -497,7 +521,7 @@ class NewHdf5(Target):
                 maxshape = self._maxshape(group, [name], (length,))
                 found = self._file[group].create_dataset(name, (length,), ">f4", maxshape=maxshape)
                 found.make_scale(f"{_NO_VARIABLE}{length:10d}")
-            elif isinstance(found, h5py.Dataset) and found.shape == (length,):
+            elif isinstance(found, h5py.Dataset) and found.shape == (length,) and _OF_SCALES.isdisjoint(found.attrs):
                 found.make_scale(name)
             else:
                 continue
@@ -521,7 +545,7 @@ class NewHdf5(Target):
         return not any(isinstance(self._file.get(path), h5py.Dataset) for path in above)
 
     def _new_dataset(self, item: ArrayItem, attributes: dict[str, Any]) -> tuple[Any, str]:
-        names = attributes.pop(ENUM) if _is_enum(attributes.get(ENUM)) else None
+        names = attributes.pop(ENUM) if _is_enum(attributes.get(ENUM), item.dtype) else None
         is_text = item.dtype.kind == "U"
         dtype: Any = item.dtype if names is None else h5py.enum_dtype(names, basetype=item.dtype)
         dtype = h5py.string_dtype() if is_text else dtype
@@ -573,8 +597,12 @@ def _kind_of(values: list[Any]) -> Any:
     return None if dtypes or dtype is None or dtype.kind not in "iuf" else h5py.vlen_dtype(dtype)
 
 
-def _is_enum(names: Any) -> bool:
-    return isinstance(names, dict) and all(isinstance(n, str) and type(v) is int for n, v in names.items())
+def _is_enum(names: Any, dtype: np.dtype[Any]) -> bool:
+    """Whether an attribute names numbers of this dtype."""
+    if dtype.kind not in "iu" or not isinstance(names, dict):
+        return False
+    limits = np.iinfo(dtype)
+    return all(isinstance(n, str) and type(v) is int and limits.min <= v <= limits.max for n, v in names.items())
 
 
 def _filter_like(item: ArrayItem) -> dict[str, Any]:
@@ -587,6 +615,9 @@ def _filter_like(item: ArrayItem) -> dict[str, Any]:
 
 def _set_attributes(key: str, found: Any, attributes: Mapping[str, Any]) -> Iterator[LeftOut]:
     for name, value in attributes.items():
+        if name in ("DIMENSION_LIST", "REFERENCE_LIST") or (name == "CLASS" and "DIMENSION_SCALE" in str(value)):
+            yield LeftOut(key, f"attribute {name!r}", "HDF5 needs it for scales of axes")
+            continue
         numbers = (
             isinstance(value, list) and len({type(one) for one in value}) == 1 and type(value[0]) in (bool, int, float)
         )

@@ -31,6 +31,7 @@ from blosc2._tools.converting.conversion import (
     boxes_of,
     shape_of_texts,
     storable,
+    taken_item,
     taken_unlimited,
 )
 from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
@@ -218,6 +219,9 @@ class NewNetCDF(Target):
 
     def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
         attributes = dict(item.attributes)
+        if not all(map(_is_name, item.key.split("/")[1:] if item.key != "/" else ())):
+            yield LeftOut(item.key, WHOLE, "netCDF does not take its name")
+            return
         if isinstance(item, GroupItem):
             group = self._file if item.key == "/" else self._file.createGroup(item.key)
             self._unlimited[item.key.rstrip("/")] = taken_unlimited(attributes)
@@ -250,16 +254,18 @@ class NewNetCDF(Target):
         elif kind not in "iuf" or dtype.itemsize not in (1, 2, 4, 8) or dtype == np.dtype("f2"):
             yield LeftOut(item.key, WHOLE, f"netCDF has no {dtype}")
             return
-        given = attributes.pop(DIMENSIONS, None)
-        names = self._dimensions(group, name, given, shape, len(item.shape))
-        if are_names(given, len(item.shape)) and any(a not in (None, b) for a, b in zip(given, names, strict=False)):
-            yield Changed(item.key, f"attribute {DIMENSIONS!r}", f"the axes are {names[: len(given)]}: names are taken")
+        has_names = are_names(attributes.get(DIMENSIONS), len(item.shape))
+        given = attributes.pop(DIMENSIONS) if has_names else [None] * len(item.shape)
+        names = self._dimensions(group, name, given, shape)
+        if any(a not in (None, b) for a, b in zip(given, names, strict=False)):
+            why = f"the axes are {names[: len(given)]}: the other names are taken, or netCDF does not take them"
+            yield Changed(item.key, f"attribute {DIMENSIONS!r}", why)
         how: dict[str, Any] = {}
         if item.chunks and 0 not in shape and stored is not str:
             chunks = [max(1, min(c, n)) for c, n in zip(item.chunks, item.shape, strict=True)]
             how = {"chunksizes": [*chunks, *shape[len(chunks) :]], "zlib": True, "complevel": 4, "shuffle": True}
-        if "_FillValue" in attributes and stored is not str:
-            how["fill_value"] = np.asarray(attributes.pop("_FillValue")).astype(stored).reshape(-1)[0]
+        if stored is not str and (fill := taken_item(attributes, "_FillValue", stored)) is not None:
+            how["fill_value"] = fill
         found = group.createVariable(name, stored, names, **how)
         found.set_auto_maskandscale(False)
         found.set_auto_chartostring(False)
@@ -273,15 +279,16 @@ class NewNetCDF(Target):
             items = items.astype(object if stored is str else stored)
             found[box or ...] = items if box else items.item()
 
-    def _dimensions(self, group: Any, name: str, given: Any, shape: tuple[int, ...], ndim: int) -> list[str]:
+    def _dimensions(self, group: Any, name: str, given: list[str | None], shape: tuple[int, ...]) -> list[str]:
         """The names of dimensions of these lengths: those of the group, or above it; the others are made."""
-        names = list(given) if are_names(given, ndim) else [None] * ndim
-        names += [f"string{length}" for length in shape[ndim:]]
+        names = [name if _is_name(name) else None for name in given]
+        names += [f"string{length}" for length in shape[len(given) :]]
+        stem = name if len(name.encode()) <= _LONGEST // 3 else name[: _LONGEST // 12]
         found: list[str] = []
         for axis, (wanted, length) in enumerate(zip(names, shape, strict=True)):
-            one = f"{name}_{axis}" if not wanted or wanted in found else wanted
+            one = f"{stem}_{axis}" if not wanted or wanted in found else wanted
             while (there := self._length_of(group, one)) not in (None, length):
-                one = f"{name}_{one}"
+                one = f"{stem}_{one}"
             if there is None:
                 self._lengths[group.path.rstrip("/"), one] = length
                 unlimited = one in self._unlimited.get(group.path.rstrip("/"), ())
@@ -305,6 +312,21 @@ class NewNetCDF(Target):
         if self._file.isopen():
             self._file.close()
         super().abandon(keep=keep)
+
+
+# The longest name, in bytes.
+_LONGEST = 256
+
+
+def _is_name(name: str | None) -> bool:
+    """Whether netCDF takes a name: https://docs.unidata.ucar.edu/nug/current/file_format_specifications.html."""
+    return (
+        name is not None
+        and (name[:1].isalnum() or name[:1] == "_" or name[:1] > "\x7f")
+        and not name.endswith(" ")
+        and not any(character < " " or character in "/\x7f" for character in name)
+        and len(name.encode(errors="surrogatepass")) <= _LONGEST
+    )
 
 
 def _set_attributes(key: str, found: Any, attributes: Mapping[str, Any]) -> Iterator[LeftOut]:

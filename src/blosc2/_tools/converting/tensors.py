@@ -105,7 +105,7 @@ class NewTensors(Target):
 
     def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
         bits = item.attributes.get(_DTYPE)
-        is_bits = isinstance(item, ArrayItem) and isinstance(bits, str) and item.dtype == _BITS.get(bits)
+        is_bits = isinstance(item, ArrayItem) and isinstance(bits, str) and bits in _BITS and item.dtype == _BITS[bits]
         for name, value in item.attributes.items():
             if item.key == "/" and isinstance(value, str):
                 self._metadata[name] = value

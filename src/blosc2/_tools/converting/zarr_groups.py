@@ -35,6 +35,7 @@ from blosc2._tools.converting.conversion import (
     shape_of_texts,
     storable,
     taken_fill,
+    taken_item,
     taken_unlimited,
 )
 from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
@@ -173,9 +174,12 @@ class NewZarr(Target):
 
     def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
         attributes = dict(item.attributes)
-        fill = attributes.pop(_FILL, None)
-        new = taken_fill(attributes, item.dtype) if isinstance(item, ArrayItem) else None
-        unlimited = taken_unlimited(attributes)
+        fill = new = None
+        if isinstance(item, ArrayItem):
+            fill, new = taken_item(attributes, _FILL, item.dtype), taken_fill(attributes, item.dtype)
+            if attributes.pop(_FILL, None) is not None:
+                yield LeftOut(item.key, f"attribute {_FILL!r}", f"it is no item of {item.dtype}")
+        unlimited = taken_unlimited(attributes) if isinstance(item, GroupItem) else []
         attributes, left_out = as_json(item.key, attributes)
         yield from left_out
         if unlimited:
@@ -201,10 +205,10 @@ class NewZarr(Target):
             names = attributes.get(DIMENSIONS)
             if are_names(names, len(item.shape)):
                 how["dimension_names"] = attributes.pop(DIMENSIONS)
-            if fill is not None and item.dtype.kind == "S":
-                yield LeftOut(item.key, f"attribute {_FILL!r}", "xarray has none for bytes in zarr")
+            if fill is not None and item.dtype.kind not in "biufcU":
+                yield LeftOut(item.key, f"attribute {_FILL!r}", f"xarray has none for {item.dtype} in zarr")
             elif fill is not None:
-                attributes[_FILL] = _encoded_fill(np.asarray(fill).reshape(-1)[0].item(), item.dtype)
+                attributes[_FILL] = _encoded_fill(fill.item(), item.dtype)
             with _without_notes():
                 found = self._root.create_array(
                     item.key.strip("/"), shape=item.shape, dtype=native, attributes=attributes, **how

@@ -113,7 +113,8 @@ _OF_CONVERSION = {DIMENSIONS, ENUM, FILL, TEXT_SHAPE, UNLIMITED, USER_BLOCK}
 
 def shown_attributes(stored: Mapping[str, Any]) -> dict[str, Any]:
     """The attributes that were stored: 0-d arrays as single values again, and nothing that netCDF added."""
-    scale = stored.get("CLASS") in ("DIMENSION_SCALE", b"DIMENSION_SCALE")
+    kind = stored.get("CLASS")
+    scale = isinstance(kind, (str, bytes)) and kind in ("DIMENSION_SCALE", b"DIMENSION_SCALE")
     hidden = {*_OF_CONVERSION, *_OF_NETCDF, *(("CLASS", "NAME") if scale else ())}
     return {name: _shown(name, value) for name, value in stored.items() if name not in hidden}
 
