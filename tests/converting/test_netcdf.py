@@ -149,6 +149,24 @@ def test_xarray_shows_an_array_whose_class_is_no_text(tmp_path: Path) -> None:
         np.testing.assert_array_equal(data["t"].attrs["CLASS"], np.arange(2))
 
 
+@pytest.mark.parametrize("value", [5, "x", [1, 2]])
+@pytest.mark.parametrize("name", ["a.nc", "a.h5"])
+def test_a_damaged_list_of_scales(value: Any, name: str, tmp_path: Path) -> None:
+    """The library of netCDF ends the process at such a file, which is read as HDF5."""
+    h5py = pytest.importorskip("h5py")
+    with netCDF4.Dataset(tmp_path / name, "w") as file:
+        file.createDimension("x", 3)
+        file.createVariable("x", "f4", ("x",))[:] = 2
+        file.createVariable("v", "f4", ("x",))[:] = 1
+    with h5py.File(tmp_path / name, "a") as file:
+        del file["v"].attrs["DIMENSION_LIST"]
+        file["v"].attrs["DIMENSION_LIST"] = value
+    blosc2.convert(tmp_path / name, tmp_path / "a.b2z", verify=True)
+    with blosc2.open(str(tmp_path / "a.b2z")) as store:
+        np.testing.assert_array_equal(store["/v"][:], np.ones(3, "f4"))
+        np.testing.assert_array_equal(store["/v"].vlmeta["DIMENSION_LIST"], value)
+
+
 @pytest.mark.parametrize(("target", "engine"), READS)
 def test_a_tree_there_and_back(target: str, engine: str, tmp_path: Path) -> None:
     pytest.importorskip("zarr")

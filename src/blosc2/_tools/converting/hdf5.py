@@ -315,7 +315,7 @@ def _attribute_enums(key: str, found: Any) -> Iterator[LeftOut]:
 
 def _further_scales(key: str, found: Any) -> Iterator[LeftOut]:
     """Names of axes beyond the first one of each."""
-    if not _has_scales(found):
+    if not has_scales(found):
         return
     try:
         names = [axis[number].name for axis in found.dims for number in range(1, len(axis))]
@@ -369,7 +369,7 @@ def _plain_value(value: Any) -> Any:
         return bytes(value)
 
 
-def _has_scales(found: Any) -> bool:
+def has_scales(found: Any) -> bool:
     """Whether an attribute lists references to the scales of axes. Where it has other values, HDF5 ends the process."""
     if "DIMENSION_LIST" not in found.attrs:
         return False
@@ -386,7 +386,7 @@ def _dimensions(key: str, found: Any) -> list[str | None]:
     """The names of axes that have a dimension scale, as netCDF 4 files have them."""
     if found.is_scale and found.ndim == 1:
         return [key.rpartition("/")[2]]
-    if not _has_scales(found):
+    if not has_scales(found):
         return []
     try:
         return [axis[0].name.rpartition("/")[2] if len(axis) else None for axis in found.dims]
@@ -426,7 +426,7 @@ def _of_scales(found: Any) -> set[str]:
     """The attributes of a dataset that scales of axes have made; elsewhere they are as any others."""
     if not isinstance(found, h5py.Dataset):
         return set()
-    attached = {"DIMENSION_LIST"} if _has_scales(found) else set()
+    attached = {"DIMENSION_LIST"} if has_scales(found) else set()
     return _OF_NETCDF | attached | (_OF_SCALES if found.is_scale else set())
 
 
