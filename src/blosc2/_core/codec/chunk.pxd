@@ -28,6 +28,7 @@ cdef extern from "codec/chunk_errors.h" nogil:
         BAD_TYPESIZE
         NEEDS_GEOMETRY
         NO_MEMORY
+        INTERRUPTED
         BAD_DECODED
         BAD_SPECIAL_HERE
         BAD_SUM
@@ -96,6 +97,7 @@ cdef extern from "codec/generated_codecs.h" nogil:
     bint filter_asks_array(int id, int meta)
     bint filter_keeps_run(int id, int meta, int byte)
     enum:
+        CODEC_LZ4
         CODEC_ZSTD
         FILTER_SHUFFLE
 

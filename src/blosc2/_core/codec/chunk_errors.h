@@ -27,6 +27,7 @@ enum {
     BAD_DECODED = -118,
     BAD_SPECIAL_HERE = -119,
     BAD_SUM = -120,
+    INTERRUPTED = -122,
 };
 
 /* What an error says, as the end of a sentence about the chunk; NULL for codes that are not among these. */

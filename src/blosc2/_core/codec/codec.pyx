@@ -10,6 +10,7 @@ import os
 import weakref
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.exc cimport PyErr_CheckSignals
 from cpython.pythread cimport (
     WAIT_LOCK, PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock, PyThread_release_lock)
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -19,8 +20,9 @@ from libc.string cimport memcpy, memset
 from blosc2._core.codec cimport cblosc2 as c
 from blosc2._core.codec.cblosc2 cimport blosc2_unshuffle
 from blosc2._core.codec.chunk cimport (
-    BAD_CBYTES, BAD_DECODED, BAD_LENGTH, BAD_ROOM, CHUNK_HEADER, CHUNK_OK, CODEC_ZSTD, FILTER_DELTA, FILTER_NDMEAN,
-    FIRST_PLUGIN, KIND_RAW, KIND_REGULAR, MAX_BUFFER, NEEDS_GEOMETRY, NO_MEMORY, Chunk, block_bytes, block_span,
+    BAD_CBYTES, BAD_DECODED, BAD_LENGTH, BAD_ROOM, CHUNK_HEADER, CHUNK_OK, CODEC_LZ4, CODEC_ZSTD, FILTER_DELTA,
+    FILTER_NDMEAN,
+    FIRST_PLUGIN, INTERRUPTED, KIND_RAW, KIND_REGULAR, MAX_BUFFER, NEEDS_GEOMETRY, NO_MEMORY, Chunk, block_bytes, block_span,
     check_starts, chunk_error_text, decodes_starts, extent, fill, filter_asks_array, inspect, is_split, is_unfiltered,
     largest_codec_meta)
 from blosc2._core.io.endian cimport i32
@@ -423,6 +425,32 @@ def library_info(str name):
         free(version)
 
 
+# ---------------------------------------------------------------- interrupts
+
+cdef extern from "codec/interrupts.h" nogil:
+    void *new_interruptible(int (*raised)() noexcept)
+    c.blosc2_context *interruptible_context(c.blosc2_cparams parameters, void *interrupts)
+    void begin_interruptible(void *interrupts, const uint8_t *source)
+    bint was_interrupted(void *interrupts)
+
+cdef enum:
+    WATCHED = 4 << 20       # a chunk of that many bytes may take a second with a slow codec
+    WORTH_A_COPY = 7        # the level from which it is so slow that a copy of the chunk costs nothing
+
+cdef object _handler_raised = None
+
+
+cdef int _has_raised() noexcept with gil:
+    """Handle signals; what a handler raises is kept for `encoding_error`. Only the main thread ever gets any."""
+    global _handler_raised
+    try:
+        PyErr_CheckSignals()
+    except BaseException as error:
+        _handler_raised = error
+        return 1
+    return 0
+
+
 # ---------------------------------------------------------------- decode contexts
 
 cdef Idle _idle
@@ -569,7 +597,11 @@ cdef class Encoding:
     @property
     def shares_blocks(self):
         """Whether several threads may compress the blocks of one chunk: none needs what another one has."""
-        return BLOCK_THREADS and self.clevel and not (self.use_dict or self.needs_geometry or FILTER_DELTA in self.filters)
+        return BLOCK_THREADS and self.clevel and self.blocks_stand_alone
+
+    @property
+    def blocks_stand_alone(self):
+        return not (self.use_dict or self.needs_geometry or FILTER_DELTA in self.filters)
 
     cdef int filter_count(self) except -1:
         return sum([item != 0 for item in self.filters])
@@ -696,6 +728,10 @@ cdef class Plugin:
 
 def encoding_error(int status, str what="the data", **where):
     """The error that says why an encoder gave a status instead of a chunk."""
+    global _handler_raised
+    if status == INTERRUPTED:
+        error, _handler_raised = _handler_raised, None
+        return error
     if status == NO_MEMORY:
         return MemoryError(f"not enough memory to compress {what}")
     return CompressionError(f"could not compress {what}: {codec_error_text(status)}", **where)
@@ -719,7 +755,11 @@ cdef class Encoder:
             self.free_context()
         encoding = <Encoding> self.encoding
         encoding.check()
-        if encoding.filter_count() >= SCRIBBLING and encoding.clevel:
+        # To give the library its blocks is one filter more, and it does not take their difference as it should.
+        filters = encoding.filter_count()
+        watched = (nbytes >= WATCHED and encoding.codec > CODEC_LZ4 and encoding.blocks_stand_alone
+                   and encoding.clevel >= (1 if filters + 1 < SCRIBBLING else WORTH_A_COPY))
+        if encoding.clevel and filters + watched >= SCRIBBLING:
             free(self.copy)
             self.copy = <uint8_t *> malloc(max(nbytes, 1))
             if self.copy == NULL:
@@ -733,8 +773,17 @@ cdef class Encoder:
         cparams.nthreads = threads
         if self.plugin is not None:
             cparams.schunk = self.plugin.schunk
+        free(self.interrupts)
+        self.interrupts = NULL
+        if watched:
+            self.interrupts = new_interruptible(_has_raised)
+            if self.interrupts == NULL:
+                raise MemoryError
         enter_library()
-        self.cctx = c.blosc2_create_cctx(cparams)
+        if self.interrupts != NULL:
+            self.cctx = interruptible_context(cparams, self.interrupts)
+        else:
+            self.cctx = c.blosc2_create_cctx(cparams)
         if leave_library(CHUNK_OK) == NO_MEMORY:
             self.free_context()
             raise MemoryError
@@ -768,6 +817,7 @@ cdef class Encoder:
         free(self.copy)
         free(self.undone)
         self.free_context()
+        free(self.interrupts)
 
     cdef int32_t encode(self, const uint8_t *source, uint8_t *destination, int32_t room,
                         const BlockThreads *threads=NULL) noexcept nogil:
@@ -783,10 +833,15 @@ cdef class Encoder:
         if self.copy != NULL and self.nbytes:       # of no bytes there may be no address either
             memcpy(self.copy, source, <size_t> self.nbytes)
             data = self.copy
+        if self.interrupts != NULL:
+            begin_interruptible(self.interrupts, source)
         share_blocks(threads)
         enter_library()
         status = leave_library(compress_chunk(<c.blosc2_context *> self.cctx, data, self.nbytes, destination, room))
         share_blocks(NULL)
+        if self.interrupts != NULL and was_interrupted(self.interrupts):
+            self.free_context()
+            return INTERRUPTED
         if status == NO_MEMORY:
             self.free_context()
             return NO_MEMORY

@@ -1,0 +1,79 @@
+"""Ctrl-C while one large chunk is compressed: signals are handled within it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+import blosc2
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="SIGALRM does not exist on every platform")
+
+ITEMS = np.random.default_rng(0).poisson(30, 4 << 20).astype("i4")
+TWO_FILTERS = {"filters": [blosc2.Filter.SHUFFLE, blosc2.Filter.BYTEDELTA], "filters_meta": [0, 0], "clevel": 7}
+
+
+class Interrupted(Exception):
+    pass
+
+
+@contextmanager
+def interrupted(after: int) -> Iterator[None]:
+    """Have a handler raise when it is called so often: it is called once, at the end, where nobody looks meanwhile."""
+    calls = 0
+
+    def handle(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == after:
+            raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+WAYS: dict[str, Callable[[Any], Any]] = {
+    "one thread": lambda data: blosc2.compress2(data, typesize=4, nthreads=1),
+    "two threads": lambda data: blosc2.compress2(data, typesize=4, nthreads=2),
+    "two filters": lambda data: blosc2.compress2(data, typesize=4, nthreads=1, **TWO_FILTERS),
+    "LZ4HC": lambda data: blosc2.compress2(data, typesize=4, codec=blosc2.Codec.LZ4HC, clevel=5),
+    "ZLIB": lambda data: blosc2.compress(data, typesize=4, codec=blosc2.Codec.ZLIB),
+    "chunk": lambda data: blosc2.SChunk(chunksize=data.nbytes, data=data, cparams={"typesize": 4}).to_cframe(),
+    "array": lambda data: blosc2.asarray(data, chunks=data.shape, blocks=(1 << 16,)).to_cframe(),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_handler_raises_within_a_chunk(way: str) -> None:
+    data, compress = ITEMS.copy(), WAYS[way]
+    with pytest.raises(Interrupted), interrupted(2):
+        compress(data)
+    np.testing.assert_array_equal(data, ITEMS)
+    compressed = compress(data)
+    with interrupted(0):
+        assert compress(data) == compressed
+    np.testing.assert_array_equal(data, ITEMS)
+
+
+@pytest.mark.parametrize("filters", [[], ["SHUFFLE"], ["BITSHUFFLE"], ["DELTA"], ["SHUFFLE", "BYTEDELTA"],
+                                     ["DELTA", "SHUFFLE"], ["SHUFFLE", "SHUFFLE", "SHUFFLE"]])  # fmt: skip
+@pytest.mark.parametrize("kind", ["items", "zeros", "noise", "odd"])
+def test_large_chunks_hold_what_was_given(filters: list[str], kind: str) -> None:
+    ramp = (np.arange(1 << 20, dtype="i4") // 7).tobytes()
+    data = {"items": ramp, "zeros": bytes(4 << 20), "noise": np.random.default_rng(1).bytes(4 << 20),
+            "odd": ramp + b"end"}[kind]  # fmt: skip
+    how: dict[str, Any] = {"filters": [getattr(blosc2.Filter, name) for name in filters]}
+    how |= {"filters_meta": [0] * len(filters), "typesize": 1 if kind == "odd" else 4, "clevel": 7}
+    one, two = (blosc2.compress2(data, codec=blosc2.Codec.ZSTD, nthreads=n, **how) for n in (1, 2))
+    assert one == two
+    assert blosc2.decompress2(one) == data
