@@ -16,6 +16,7 @@ from blosc2.info import InfoReporter
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
 
 if TYPE_CHECKING:
+    from blosc2._files import Progress
     from blosc2._stores import GroupStats, LeafInfo, LeafPublishing
     from blosc2.embed_store import EmbedStore
 
@@ -251,7 +252,13 @@ class DictStore(Store):
         return {} if cparams is None else {"cparams": cparams}
 
     # ------------------------------------------------------------------ copies
-    def to_b2z(self, overwrite: bool | str | os.PathLike[Any] = False, filename: Any = None) -> str:
+    def to_b2z(
+        self,
+        overwrite: bool | str | os.PathLike[Any] = False,
+        filename: Any = None,
+        *,
+        progress: Progress | None = None,
+    ) -> str:
         """Write the store as a `.b2z` file; its leaves are copied as bytes.
 
         Parameters
@@ -261,6 +268,8 @@ class DictStore(Store):
         filename : str or path, optional
             The file; by default the store's own path with the suffix ``.b2z``. If the store itself is that file, its
             changes are published, and nothing else is done.
+        progress : callable, optional
+            Called with the bytes of leaves that were copied so far, and of all.
 
         Returns
         -------
@@ -274,9 +283,9 @@ class DictStore(Store):
         FileExistsError
             The file exists and `overwrite` is False.
         """
-        return _stores.to_b2z(self, overwrite, filename)
+        return _stores.to_b2z(self, overwrite, filename, progress)
 
-    def to_b2d(self, dirname: Any = None, *, overwrite: bool = False) -> str:
+    def to_b2d(self, dirname: Any = None, *, overwrite: bool = False, progress: Progress | None = None) -> str:
         """Write the store as a directory; its leaves are copied as bytes.
 
         Parameters
@@ -285,6 +294,8 @@ class DictStore(Store):
             The directory; by default the store's own path with the suffix ``.b2d``.
         overwrite : bool
             Whether to replace an existing store.
+        progress : callable, optional
+            Called with the bytes of leaves that were copied so far, and of all.
 
         Returns
         -------
@@ -296,7 +307,7 @@ class DictStore(Store):
         FileExistsError
             The directory exists and `overwrite` is False, or it is not a store.
         """
-        return _stores.to_b2d(self, dirname, overwrite=overwrite)
+        return _stores.to_b2d(self, dirname, overwrite=overwrite, progress=progress)
 
     def member_window(self, key: str) -> tuple[int, int] | None:
         """Return the position of a leaf's published frame in the `.b2z` file, for programs that map it themselves.

@@ -408,11 +408,11 @@ class SubtreeView(TreeStore):
     def _table(self) -> LeafTable:  # type: ignore[override]  # the tree has another one when it is closed
         return self._tree._table
 
-    def to_b2z(self, overwrite: Any = False, filename: Any = None) -> str:  # noqa: ARG002 - whatever it is
+    def to_b2z(self, *how: Any, **more: Any) -> str:  # noqa: ARG002 - whatever it is
         """Not possible for a part of a tree."""
         raise self._no_file()
 
-    def to_b2d(self, dirname: Any = None, *, overwrite: bool = False) -> str:  # noqa: ARG002 - whatever it is
+    def to_b2d(self, *how: Any, **more: Any) -> str:  # noqa: ARG002 - whatever it is
         """Not possible for a part of a tree."""
         raise self._no_file()
 

@@ -436,3 +436,28 @@ def test_description(path: Path) -> None:
         assert "DictStore" in repr(store.info)
         assert path.name in repr(store)
         assert len(store.estore) == 0
+
+
+@pytest.mark.parametrize("count", [1, 10, 2000])
+@pytest.mark.parametrize("suffix", [".b2d", ".b2z"])
+@pytest.mark.parametrize("to", ["to_b2d", "to_b2z"])
+def test_progress_of_copies(tmp_path: Path, to: str, suffix: str, count: int) -> None:
+    told: list[tuple[int, int]] = []
+    target = tmp_path / f"copy{to.replace('to_', '.')}"
+
+    def stop(done: int, total: int) -> None:
+        if 2 * done >= total:
+            raise RuntimeError("enough")
+
+    with blosc2.DictStore(str(tmp_path / f"x{suffix}"), mode="w", threshold=0) as store:
+        store.write_many((f"/{number}", np.arange(number % 7 + 100)) for number in range(count))
+        store["/new"] = np.arange(5)
+        with pytest.raises(RuntimeError, match="enough"):
+            getattr(store, to)(**{"dirname" if to == "to_b2d" else "filename": target}, progress=stop)
+        assert not target.exists()
+        getattr(store, to)(target, progress=lambda *now: told.append(now))
+        with blosc2.open(str(target), mode="r") as copy:
+            assert set(copy) == set(store)
+    assert len(told) == count + 1
+    assert told == sorted(told)
+    assert {total for _, total in told} == {told[-1][0]}

@@ -21,6 +21,7 @@ from blosc2._core.keys.listing import KeyListing
 
 if TYPE_CHECKING:
     from blosc2._backends.embedded.frame_layout import EmbeddedChanges
+    from blosc2._files import Progress
 
 
 class TieredBackend(Backend):
@@ -58,12 +59,12 @@ class TieredBackend(Backend):
     @abstractmethod
     def write(
         self, files: dict[str, ByteRange | None], embed: EmbeddedChanges | None, *, fresh: bool, durable: bool = True,
-        lazy: bool = False,
+        lazy: bool = False, progress: Progress | None = None,
     ) -> None:  # fmt: skip
         """Publish changes of files, and of embedded values if there are any, as the next version.
 
         With `fresh` a new store is made: leaves of an earlier one here are removed. For `durable` and `lazy` see
-        `NewVersion`.
+        `NewVersion`. `progress` is told of the files of a new store.
         """
 
     @abstractmethod

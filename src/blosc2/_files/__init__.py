@@ -28,7 +28,7 @@ else:
         "blocks": "as_block",
         "copies": (
             "BUDGET ByteRange ChunkBuffer Compaction DrawnChunk Part Progress Spool Spooled TemporaryFile "
-            "check_unchanged checked_parts checked_pieces held pieces_of waiting_items write_parts"
+            "check_unchanged checked_parts checked_pieces held pieces_of told waiting_items write_parts"
         ),
         "identity": (
             "begins_with changed_by_others check_permission check_same_file check_writable_file file_identity "

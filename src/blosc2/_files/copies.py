@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -84,6 +84,22 @@ ByteRange = tuple[Source, int, int]
 Part = Any
 #: Called with the bytes that are done and those in all.
 Progress: TypeAlias = Callable[[int, int], Any]
+
+
+def told(
+    frames: Mapping[str, ByteRange | None], keys: Iterable[str], progress: Progress | None
+) -> Iterator[tuple[str, ByteRange]]:
+    """The frames of these keys, but for those that are None. When one is done, the bytes so far and in all are told."""
+    total = 0 if progress is None else sum(frame[2] for frame in frames.values() if frame is not None)
+    done = 0
+    for key in keys:
+        frame = frames[key]
+        if frame is not None:
+            yield key, frame
+            done += frame[2]
+            if progress is not None:
+                progress(done, total)
+
 
 # Bytes read and written at a time, and bytes that the system copies at a time. Interrupts are served in between.
 _PIECE: Final = 2 << 20

@@ -13,11 +13,12 @@ from blosc2._stores.leaf_table import table_of
 from blosc2.exceptions import name_file
 
 if TYPE_CHECKING:
+    from blosc2._files import Progress
     from blosc2._stores.leaf_table import LeafTable
     from blosc2.dict_store import DictStore
 
 
-def to_b2z(store: DictStore, overwrite: Any, filename: Any) -> str:
+def to_b2z(store: DictStore, overwrite: Any, filename: Any, progress: Progress | None) -> str:
     """Write a store as a `.b2z` file; see `DictStore.to_b2z`."""
     if not isinstance(overwrite, bool):
         overwrite, filename = False, overwrite
@@ -32,10 +33,10 @@ def to_b2z(store: DictStore, overwrite: Any, filename: Any) -> str:
         raise ValueError(f"the file must have a .b2z extension, unlike {target!r}")
     if os.path.lexists(target) and not overwrite:
         raise taken(target, "the file exists; overwrite=True replaces it")
-    return _copy(table, ZipBackend(through_link(target), kind=table.backend.kind), target)
+    return _copy(table, ZipBackend(through_link(target), kind=table.backend.kind), target, progress)
 
 
-def to_b2d(store: DictStore, dirname: Any, *, overwrite: bool) -> str:
+def to_b2d(store: DictStore, dirname: Any, *, overwrite: bool, progress: Progress | None) -> str:
     """Write a store as a directory; see `DictStore.to_b2d`."""
     table = table_of(store)
     table.session.check_open()
@@ -48,7 +49,7 @@ def to_b2d(store: DictStore, dirname: Any, *, overwrite: bool) -> str:
         if not overwrite:
             raise taken(target, "the directory exists; overwrite=True replaces it")
         backend.check_replaceable()
-    return _copy(table, backend, target)
+    return _copy(table, backend, target, progress)
 
 
 def _check_target(table: LeafTable, path: Any) -> None:
@@ -62,7 +63,7 @@ def _is_at(table: LeafTable, path: str) -> bool:
     return os.path.realpath(path) == os.path.realpath(named)
 
 
-def _copy(table: LeafTable, backend: TieredBackend, target: str) -> str:
+def _copy(table: LeafTable, backend: TieredBackend, target: str, progress: Progress | None) -> str:
     """Write all leaves of a store, pending changes included, to another backend; returns its path."""
     table.session.check_between("copy the store")
     with table.lock, Change(table.session):
@@ -73,7 +74,7 @@ def _copy(table: LeafTable, backend: TieredBackend, target: str) -> str:
         backend.lock = lock = WriterLock(absolute_path(backend.root))
         try:
             backend.exists()
-            backend.write(files, frame, fresh=True)
+            backend.write(files, frame, fresh=True, progress=progress)
         except OSError as error:
             name_file(error, target)
             raise

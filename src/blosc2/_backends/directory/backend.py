@@ -346,7 +346,7 @@ class DirectoryBackend(TieredBackend):
 
     def write(
         self, files: dict[str, ByteRange | None], embed: EmbeddedChanges | None, *, fresh: bool, durable: bool = True,
-        lazy: bool = False,
+        lazy: bool = False, progress: Progress | None = None,
     ) -> None:  # fmt: skip
         """Publish changes: first the files of leaves, then the embedded values."""
         changes = files
@@ -357,7 +357,7 @@ class DirectoryBackend(TieredBackend):
         before, self.behind = self.behind, not fresh
         try:
             if fresh and not (os.path.isdir(self.root) and (os.listdir(self.root) or self.aside.temporary.is_inside)):
-                directories.publishing.anew(self, changes, embed, durable)
+                directories.publishing.anew(self, changes, embed, durable, progress)
             else:
                 directories.publishing.into(self, changes, embed, fresh, durable)
             self.behind = True

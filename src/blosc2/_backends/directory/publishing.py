@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 from blosc2._backends.directory.leaf_files import folders_between, in_steps, write_new
 from blosc2._backends.embedded.frame_layout import EmbeddedChanges
 from blosc2._backends.layout import EMBED, LEAF_SUFFIXES, ByteRange, Renamed, suffix_of, taken
-from blosc2._files import FileMoves, check_same_file, file_identity, sync_files, sync_folder, temporary_name
+from blosc2._files import (
+    FileMoves,
+    Progress,
+    check_same_file,
+    file_identity,
+    sync_files,
+    sync_folder,
+    temporary_name,
+    told,
+)
 from blosc2._options import absolute_path
 
 if TYPE_CHECKING:
@@ -36,7 +45,11 @@ def _files_in(folders: set[str]) -> list[str]:
 
 
 def anew(
-    backend: DirectoryBackend, changes: dict[str, ByteRange | None], embed: EmbeddedChanges | None, durable: bool
+    backend: DirectoryBackend,
+    changes: dict[str, ByteRange | None],
+    embed: EmbeddedChanges | None,
+    durable: bool,
+    progress: Progress | None,
 ) -> None:
     """Build a whole tree beside its place and move it there in one step."""
     parent, name = os.path.split(absolute_path(backend.root))
@@ -47,9 +60,7 @@ def anew(
         backend.owner.mkdir(tree)
         identity = file_identity(tree)
         folders = {tree}
-        for key, byte_range in changes.items():
-            if byte_range is None:
-                continue
+        for key, byte_range in told(changes, changes, progress):
             path = tree + key + suffix_of(byte_range)
             folder = os.path.dirname(path)
             if folder not in folders:

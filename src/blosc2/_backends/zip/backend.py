@@ -278,9 +278,10 @@ class ZipBackend(TieredBackend):
     def write(
         self, files: dict[str, ByteRange | None], embed: EmbeddedChanges | None, *, fresh: bool, durable: bool = True,
         lazy: bool = False,  # noqa: ARG002 - all of an archive becomes durable at once
+        progress: Progress | None = None,
     ) -> None:  # fmt: skip
         """Publish changes: write members, then the directory, then the end record that makes both current."""
-        archives.publishing.publish(self, files, embed, fresh, durable)
+        archives.publishing.publish(self, files, embed, fresh, durable, progress)
 
     def is_worth_compacting(self) -> bool:
         members, size = self.members, self.size()

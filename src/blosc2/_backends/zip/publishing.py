@@ -42,6 +42,7 @@ from blosc2._files import (
     identity_of,
     remove_leftovers,
     sync_descriptor,
+    told,
 )
 from blosc2._frames import parts_with_checksums
 from blosc2.exceptions import FormatError, legible
@@ -100,7 +101,11 @@ def append_leaf(backend: ZipBackend, writer: ArchiveWriter, key: str, byte_range
 
 
 def _append_leaves(
-    backend: ZipBackend, writer: ArchiveWriter, files: dict[str, ByteRange | None], shown: Members | None
+    backend: ZipBackend,
+    writer: ArchiveWriter,
+    files: dict[str, ByteRange | None],
+    shown: Members | None,
+    progress: Progress | None,
 ) -> None:
     """Write the members that are not there yet; `shown` has those of the file, None for a new one."""
     appended = backend.appended
@@ -114,9 +119,8 @@ def _append_leaves(
         writer.collect(backend.folder)
         members = None if shown is None else shown.whole_table()
         keys = append_frames(writer, files, appended, NewFrame, Renamed, members)
-    for key in keys:
-        byte_range = files[key]
-        if byte_range is not None and not (key in appended and _is_appended(backend, key, byte_range)):
+    for key, byte_range in told(files, keys, progress):
+        if not (key in appended and _is_appended(backend, key, byte_range)):
             append_leaf(backend, writer, key, byte_range)
 
 
@@ -190,13 +194,14 @@ def publish(
     embed: EmbeddedChanges | None,
     fresh: bool,
     durable: bool,
+    progress: Progress | None,
 ) -> None:
     """Publish changes: write members, then the directory, then the end record that makes both current."""
     end = -1
     try:
         writer = backend.begin_append(fresh)
         members = None if fresh else backend.members
-        _append_leaves(backend, writer, files, members)
+        _append_leaves(backend, writer, files, members, progress)
         if embed is not None:
             append_frame(writer, EMBED_NAME, embed.byte_range(backend.root))
         writer.drain()

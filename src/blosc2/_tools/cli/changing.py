@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import click
 
 from blosc2._display import human_size, number, one_line
+from blosc2._files import Progress
 from blosc2._opening import open as open_path
 from blosc2._options import RemotePath
 from blosc2._stores import Store, has_leaf
@@ -250,7 +251,7 @@ def _existing(text: str) -> str:
 def pack(source: str, target: str | None, force: bool) -> None:
     """Make one .b2z file of a store, with the keys and bytes of its leaves."""
     path = _new_path(source, target, ".b2z", force=force)
-    _convert(source, lambda store: store.to_b2z(overwrite=force, filename=path))
+    _convert(source, lambda store, progress: store.to_b2z(overwrite=force, filename=path, progress=progress))
 
 
 @click.command()
@@ -262,7 +263,7 @@ def pack(source: str, target: str | None, force: bool) -> None:
 def unpack(source: str, target: str | None, force: bool) -> None:
     """Make a .b2d directory of a store, with a file for each leaf."""
     path = _new_path(source, target, ".b2d", force=force)
-    _convert(source, lambda store: store.to_b2d(path, overwrite=force))
+    _convert(source, lambda store, progress: store.to_b2d(path, overwrite=force, progress=progress))
 
 
 def _new_path(source: str, target: str | None, suffix: str, *, force: bool) -> str:
@@ -275,13 +276,14 @@ def _new_path(source: str, target: str | None, suffix: str, *, force: bool) -> s
     return path
 
 
-def _convert(source: str, convert: Callable[[Any], str]) -> None:
+def _convert(source: str, convert: Callable[[Any, Progress], str]) -> None:
     source = path_of(source)
     with opened(source) as found:
         store = need_store(found, Location(source, ""))
         if isinstance(store, EmbedStore):
             raise LocationError(f"{source} is an EmbedStore: copy its leaves: blosc2 cp {source} TARGET.b2z")
-        made = convert(store)
+        with progress_bar(source) as progress:
+            made = convert(store, progress)
     if not is_quiet():
         say(made)
 
