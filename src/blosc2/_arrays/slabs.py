@@ -190,14 +190,17 @@ _T = TypeVar("_T")
 _PIECE_NBYTES: Final = 8 << 20
 
 
-def made(plan: ArrayPlan, make: Callable[[Box], Items | None], *, ahead: bool = False) -> Iterator[AnyChunk]:
+def made(
+    plan: ArrayPlan, make: Callable[[Box], Items | None], *, ahead: bool = False, start: int = 0
+) -> Iterator[AnyChunk]:
     """The chunks of items that are made when they are needed: `make` gives the items of a box, or None for zeros.
 
-    With `ahead`, threads make the next items and compress others, while the caller writes chunks.
+    With `ahead`, threads make the next items and compress others, while the caller writes chunks. Those before the
+    number `start` are left out.
     """
-
-    slabs = slabs_in(plan.geometry, _limit(plan))
+    slabs = (slab for slab in slabs_in(plan.geometry, _limit(plan)) if slab.stop > start)
     begin = list(islice(slabs, 2))
+    before = start - begin[0].first if begin else 0
     pairs: Generator[tuple[Slab, Items | None], None, None] = (
         (slab, make(tuple(slice(start, start + n) for start, n in zip(slab.starts, slab.counts, strict=True))))
         for slab in chain(begin, slabs)
@@ -206,6 +209,9 @@ def made(plan: ArrayPlan, make: Callable[[Box], Items | None], *, ahead: bool = 
     batches = _batches(plan, _ahead(pairs, "blosc2-reading") if ahead else pairs)
     with closing(_ahead(batches, "blosc2-compressing") if ahead else batches) as compressed:
         for batch in compressed:
+            skipped = min(before, len(batch))
+            before -= skipped
+            del batch[:skipped]
             yield from _emptied(batch)
 
 

@@ -21,6 +21,7 @@ from blosc2._frames import AnyChunk
 from blosc2._opening import open as open_path
 from blosc2._options import lacking
 from blosc2._stores import Store
+from blosc2._tools.converting.kept_chunks import KeptChunks
 from blosc2._tools.converting.renaming import Rename, new_keys
 from blosc2._tools.converting.report import WHOLE, Changed, ConversionReport, LeftOut, note, note_names
 from blosc2._tools.merging import put_in_place_of
@@ -533,8 +534,9 @@ class Target:
 
     waits = False
 
-    def __init__(self, path: str, partial: str = "") -> None:
+    def __init__(self, path: str, partial: str = "", kept: KeptChunks | None = None) -> None:
         self.partial, self.left_out = partial or partial_name(path, unique=True), list[LeftOut]()
+        self.kept = kept
         #: The key of the item that is there, of a file of one array: it holds no key.
         self.only: str | None = None
 
@@ -728,9 +730,15 @@ def _write(
             report.verified = True
         made.seal()
         put_in_place(made.partial, report.target, overwrite=overwrite)
+        if made.kept is not None:
+            report.went_on = made.kept.went_on
+            made.kept.remove()
     except BaseException as error:
+        keep = not isinstance(error, ConversionError)
         try:
-            made.abandon(keep=not isinstance(error, ConversionError))
+            made.abandon(keep=keep)
+            if made.kept is not None and not keep:
+                made.kept.remove()
         except Exception as second:  # noqa: BLE001 - what went wrong first is raised
             error.add_note(f"{made.partial} could not be removed, and may be deleted: {second}")
         where = f", at or behind {key!r}" if key else ""

@@ -56,6 +56,8 @@ class ConversionReport:
         Uncompressed bytes of the arrays.
     resumed : int
         How many of both were there already, from a run that was interrupted.
+    went_on : str or None
+        The key of a large array in whose middle that run had stopped: it went on from there.
     verified : bool
         Whether all was read back and compared.
     left_out : list of LeftOut
@@ -72,6 +74,7 @@ class ConversionReport:
     objects: int = 0
     nbytes: int = 0
     resumed: int = 0
+    went_on: str | None = field(default=None, init=False)
     verified: bool = False
     left_out: list[LeftOut] = field(default_factory=list)
     changed: list[Changed] = field(default_factory=list)
@@ -89,6 +92,8 @@ class ConversionReport:
             found += f", {_display.number(self.objects, 'list')} of objects"
         if self.resumed:
             found += f", {self.resumed} of them from an interrupted run"
+        if self.went_on is not None:
+            found += f", {legible(self.went_on)} from its middle"
         if self.verified:
             found += ", read back and equal"
         lines = [_display.printable(found)]

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, closing, suppress
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from blosc2._tools.converting.conversion import (
     Source,
     Target,
 )
+from blosc2._tools.converting.kept_chunks import Chunks, KeptChunks
 from blosc2._tools.converting.report import WHOLE, LeftOut
 from blosc2._tools.stores import STORES, attributes_of, in_order, new_store, opened, partial_name, remove
 from blosc2.embed_store import EmbedStore
@@ -94,14 +96,19 @@ def new_target(path: str, *, sources: list[str], chunks: str, cparams: Any, made
     path = path.rstrip("/")
     if not path.endswith((*STORES, ".b2nd")) and path.lower().endswith((*STORES, ".b2nd")):
         raise ConversionError(f"{path}: the suffixes of stores and arrays have small letters only")
+    kept = None
+    if not path.endswith((".b2z", ".b2d", ".b2nd")):
+        made_of = None
+    if made_of is not None:
+        made_of = _made_of(sources, made_of)
+        kept = KeptChunks(f"{partial_name(path, unique=False)}.chunks", made_of)
     if not path.endswith(STORES):
-        return _ArrayTarget(path, chunks, keywords)
-    can_resume = made_of is not None and not path.endswith(".b2e")
-    partial = partial_name(path, unique=not can_resume)
+        return _ArrayTarget(path, chunks, keywords, kept)
+    partial = partial_name(path, unique=kept is None)
     for source in sources if os.path.exists(partial) else ():
         if os.path.exists(source) and os.path.samefile(partial, source):
             raise ConversionError(f"{source} has the name under which {path} would be written: rename it first")
-    return _StoreTarget(partial, chunks, keywords, _made_of(sources, made_of) if can_resume else None)
+    return _StoreTarget(partial, chunks, keywords, made_of, kept)
 
 
 def _made_of(sources: list[str], options: Any) -> dict[str, Any]:
@@ -122,20 +129,29 @@ def _made_of(sources: list[str], options: Any) -> dict[str, Any]:
     }
 
 
-def new_array(item: ArrayItem, chunks: str, keywords: Mapping[str, Any], path: str | None = None) -> NDArray:
+def new_array(
+    item: ArrayItem, chunks: str, keywords: Mapping[str, Any], path: str | None = None, kept: KeptChunks | None = None
+) -> NDArray:
     where: dict[str, Any] = {} if path is None else {"urlpath": path, "mode": "w"}
-    plan, stored = _planned(item, chunks, {**keywords, **where})
+    plan, stored = _planned(item, chunks, {**keywords, **where}, kept)
     return NDArray._of(plan.write(stored))
 
 
-def _planned(item: ArrayItem, chunks: str, keywords: Mapping[str, Any]) -> tuple[ArrayPlan, Iterator[Any]]:
+def _planned(
+    item: ArrayItem, chunks: str, keywords: Mapping[str, Any], kept: KeptChunks | None
+) -> tuple[ArrayPlan, Chunks]:
     """How the array of an item is made, and its compressed chunks, which are made when they are drawn."""
     taken = item.taken if chunks != "new" and "cparams" not in keywords else None
-    if taken is not None:
-        plan = ArrayPlan(item.shape, item.dtype, {**keywords, **taken.keywords})
-        return plan, taken.chunks(plan)
-    plan = ArrayPlan(item.shape, item.dtype, {**keywords, **_kept_chunks(item, chunks)})
-    return plan, made(plan, lambda box: np.asarray(item.read(box)), ahead=True)  # no axes: an item
+    new = _same_chunks(item, chunks) if taken is None else taken.keywords
+    plan = ArrayPlan(item.shape, item.dtype, {**keywords, **new})
+
+    def chunks_from(number: int) -> Chunks:
+        if taken is not None:
+            yield from islice(taken.chunks(plan), number, None)
+        else:  # no axes: an item
+            yield from made(plan, lambda box: np.asarray(item.read(box)), ahead=True, start=number)
+
+    return plan, chunks_from(0) if kept is None else kept.and_others(item.key, plan, chunks_from)
 
 
 def _watched(chunks: Iterator[Any], failed: list[Exception]) -> Generator[Any, None, None]:
@@ -175,7 +191,7 @@ def _set_attributes(key: str, target: Any, attributes: Mapping[str, Any]) -> Ite
                 yield LeftOut(key, f"attribute {name!r}", str(error))
 
 
-def _kept_chunks(item: ArrayItem, chunks: str) -> dict[str, Any]:
+def _same_chunks(item: ArrayItem, chunks: str) -> dict[str, Any]:
     if chunks == "new" or not item.chunks or 0 in item.chunks:
         return {}
     nbytes = int(np.prod(item.chunks, dtype=object)) * item.dtype.itemsize
@@ -187,8 +203,10 @@ def _kept_chunks(item: ArrayItem, chunks: str) -> dict[str, Any]:
 class _StoreTarget(Target):
     """A store that is written under another name until it is complete."""
 
-    def __init__(self, partial: str, chunks: str, keywords: Mapping[str, Any], made_of: Any) -> None:
-        super().__init__("", partial)
+    def __init__(
+        self, partial: str, chunks: str, keywords: Mapping[str, Any], made_of: Any, kept: KeptChunks | None
+    ) -> None:
+        super().__init__("", partial, kept)
         self._beside = f"{partial}.array"
         self._chunks, self._keywords = chunks, keywords
         self._made_of, self._noted = made_of, 0
@@ -243,7 +261,7 @@ class _StoreTarget(Target):
             yield from self._set(item, new_array(item, self._chunks, self._keywords))
         elif not (yield from self._add_in_place(item)):
             try:
-                yield from self._set(item, new_array(item, self._chunks, self._keywords, self._beside))
+                yield from self._set(item, new_array(item, self._chunks, self._keywords, self._beside, self.kept))
                 self._publish()
             finally:
                 remove(self._beside)
@@ -254,7 +272,7 @@ class _StoreTarget(Target):
             return False
         attributes = zeros(0)  # takes them first, so that they are written with the chunks
         left_out = list(_set_attributes(item.key, attributes.vlmeta, item.attributes))
-        plan, chunks = _planned(item, self._chunks, self._keywords)
+        plan, chunks = _planned(item, self._chunks, self._keywords, self.kept)
         failed: list[Exception] = []
         with closing(_watched(chunks, failed)) as stored:
             try:
@@ -333,8 +351,8 @@ class _StoreTarget(Target):
 class _ArrayTarget(Target):
     """A file of one array."""
 
-    def __init__(self, path: str, chunks: str, keywords: Mapping[str, Any]) -> None:
-        super().__init__(path)
+    def __init__(self, path: str, chunks: str, keywords: Mapping[str, Any], kept: KeptChunks | None) -> None:
+        super().__init__(path, kept=kept)
         self._path = path
         self._chunks, self._keywords = chunks, keywords
 
@@ -350,7 +368,7 @@ class _ArrayTarget(Target):
         if isinstance(item, ObjectItem):
             raise ConversionError(f"{item.key} is a list of objects, and no array: name a .b2z")
         self.only = item.key
-        array = new_array(item, self._chunks, self._keywords, self.partial)
+        array = new_array(item, self._chunks, self._keywords, self.partial, self.kept)
         yield from _set_attributes(item.key, array.vlmeta, item.attributes)
 
     def finish(self) -> None:
