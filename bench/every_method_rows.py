@@ -360,7 +360,7 @@ def grow(array: Any) -> None:
 
 
 def schunk(path: str | None, size: int, count: int) -> Any:
-    place = {"urlpath": path, "mode": "w"} if path else {}
+    place: dict[str, Any] = {"urlpath": path, "mode": "w"} if path else {}
     return blosc2.SChunk(chunksize=size, data=piece(size * count), cparams={"typesize": 4}, **place)
 
 
@@ -369,7 +369,7 @@ def piece(size: int) -> bytes:
 
 
 def appended(path: str | None, size: int, count: int, data: bytes) -> int:
-    place = {"urlpath": path, "mode": "w"} if path else {}
+    place: dict[str, Any] = {"urlpath": path, "mode": "w"} if path else {}
     made = blosc2.SChunk(chunksize=size, **place)
     for _ in range(count):
         made.append_data(data)
@@ -377,7 +377,7 @@ def appended(path: str | None, size: int, count: int, data: bytes) -> int:
 
 
 def a_list(kind: str, count: int, path: str | None) -> Any:
-    place = {"urlpath": path, "mode": "w"} if path else {}
+    place: dict[str, Any] = {"urlpath": path, "mode": "w"} if path else {}
     made = getattr(blosc2, kind)(**place)
     made.extend([value_of(kind, n) for n in range(count)])
     return made

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
-from typing import Any, Self
+from types import EllipsisType
+from typing import Any, Self, Unpack
 
 import numpy as np
 
@@ -33,8 +34,10 @@ from blosc2._options import Encoding
 from blosc2.exceptions import FormatError, UnsupportedKindError
 from blosc2.info import size_text
 from blosc2.schunk import SChunk
+from blosc2.storage import SChunkKeywords, takes
 
 
+@takes(SChunkKeywords)
 class BatchArray(ValueList):
     """A list of batches, in memory or in a file. Each batch is a list of values, compressed in blocks.
 
@@ -87,7 +90,7 @@ class BatchArray(ValueList):
 
     def __init__(
         self, items_per_block: int | None = None, serializer: str = "msgpack", _from_schunk: SChunk | None = None,
-        deserialize: str | None = None, **kwargs: Any,
+        deserialize: str | None = None, **kwargs: Unpack[SChunkKeywords],
     ) -> None:  # fmt: skip
         self._known = self._proposed = None
         if items_per_block is not None:
@@ -367,6 +370,7 @@ class BatchArray(ValueList):
             return [most] * (count - 1) + [length - most * (count - 1)]
         return [len(block) for block in self._opened_blocks(frame, index, Together(frame.file_size))]
 
+    @takes(SChunkKeywords)
     def chunk_copy(self, **kwargs: Any) -> Self:
         """Copy the list, with the compressed bytes of its batches unchanged.
 
@@ -393,15 +397,20 @@ class BatchArray(ValueList):
                 raise ValueError(f"chunk_copy moves compressed bytes as they are, {name} would change them: use copy()")
         return super().copy(**kwargs)
 
-    def copy(self, **kwargs: Any) -> Self:
+    @takes(SChunkKeywords)
+    def copy(self, *, items_per_block: int | EllipsisType | None = ..., serializer: str | EllipsisType = ...,
+             **kwargs: Any) -> Self:  # fmt: skip
         """Copy the batches and metadata, in memory or to the file ``urlpath``.
+
+        Compressed bytes are copied, unless `items_per_block`, `serializer` or `cparams` asks for something else. The
+        copy has the same ``meta``, which cannot be given.
 
         Parameters
         ----------
+        items_per_block, serializer
+            As for `BatchArray`; by default those of this list.
         **kwargs
-            ``storage`` or the fields of `blosc2.Storage`, except ``meta``, which is copied too; ``items_per_block``,
-            ``serializer`` and ``cparams`` to pack and compress the items again, otherwise the compressed bytes are
-            copied; ``dparams``.
+            As for `BatchArray`.
 
         Examples
         --------
@@ -413,7 +422,8 @@ class BatchArray(ValueList):
         1
         """
         layout = self._layout(self._handle.frame)
-        how = {name: kwargs.pop(name) for name in ("items_per_block", "serializer") if name in kwargs}
+        given = {"items_per_block": items_per_block, "serializer": serializer}
+        how: dict[str, Any] = {name: value for name, value in given.items() if value is not ...}
         if kwargs.get("cparams") is None and all(getattr(layout, name) == value for name, value in how.items()):
             return super().copy(**kwargs)
         if "meta" in kwargs:

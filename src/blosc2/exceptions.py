@@ -197,6 +197,13 @@ class CompressionError(_PlacedError, ValueError):
         self.reason = reason
 
 
+class UnexpectedKeywordError(TypeError, KeyError, ValueError):
+    """A keyword that a function does not have. (The published package raises a `KeyError` or a `ValueError`.)"""
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # without the quotes of a `KeyError`
+
+
 class UnsupportedValueError(_PlacedError, TypeError, AttributeError):
     """A value of a type that cannot be stored."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from blosc2._core.io.sharing import never_freed
 from blosc2._frames import FrameHandle
 from blosc2._indexing import NDField as NDField  # other packages look for it here
 from blosc2._options import Absent, explain_absent
+from blosc2.storage import ArrayKeywords, takes
 
 if TYPE_CHECKING:
     from blosc2._indexing import Chunks, OrthogonalIndex, Version
@@ -202,8 +203,17 @@ class NDArray(ReadableArray):
         """
         return NDArray._of(_arrays.ViewHandle(self, _arrays.squeezed_axes(self.shape, axis)))
 
-    def reshape(self, shape: Any, c_order: bool = True, **kwargs: Any) -> NDArray:
+    @takes(ArrayKeywords)
+    def reshape(self, shape: Any, c_order: bool = True, **kwargs: Unpack[ArrayKeywords]) -> NDArray:
         """Make an array with the same items, in C order, and another shape. See `blosc2.reshape`.
+
+        Parameters
+        ----------
+        shape : int or tuple of int
+        c_order : bool
+            Accepted for compatibility: items are in C order.
+        **kwargs
+            As for `blosc2.asarray`.
 
         Examples
         --------
@@ -225,7 +235,8 @@ class NDArray(ReadableArray):
         """
         return NDArray._of(_arrays.taken(self, indices, axis, {}))
 
-    def copy(self, dtype: Any = None, **kwargs: Any) -> NDArray:
+    @takes(ArrayKeywords)
+    def copy(self, dtype: Any = None, **kwargs: Unpack[ArrayKeywords]) -> NDArray:
         """Copy the array with its metadata.
 
         Chunks, blocks and compression parameters stay the same unless a keyword changes them. If all stay the same, the
@@ -246,17 +257,35 @@ class NDArray(ReadableArray):
             raise ValueError("meta should not be passed to copy: the metalayers are copied")
         return NDArray._of(_arrays.copied(self, dtype, kwargs))
 
+    @takes(ArrayKeywords)
     def save(self, urlpath: Any, contiguous: bool = True, **kwargs: Any) -> None:
-        """Copy the array into a file; ``mode="w"`` replaces an existing file. See `copy` for the keywords."""
+        """Copy the array into a file; ``mode="w"`` replaces an existing file.
+
+        Parameters
+        ----------
+        urlpath : str, bytes or path
+        contiguous : bool
+            Whether it becomes one file, and not a directory of chunk files.
+        **kwargs
+            As for `blosc2.asarray`.
+        """
         self.copy(urlpath=urlpath, contiguous=contiguous, **kwargs)
 
-    def slice(self, key: Any, **kwargs: Any) -> NDArray:
-        """Return the items that a key selects as a new `NDArray`; keywords as for `blosc2.asarray`.
+    @takes(ArrayKeywords)
+    def slice(self, key: Any, **kwargs: Unpack[ArrayKeywords]) -> NDArray:
+        """Return the items that a key selects as a new `NDArray`.
 
         With slices and integers, the result is made chunk by chunk. Where a key of slices begins and ends between
         chunks, or at an end of the array, these are copied as they are stored, and the result has the chunks and blocks
         of the array; `chunks`, `blocks`, `layout` and `cparams` ask for something else. With index arrays or masks, all
         of its items are in memory once.
+
+        Parameters
+        ----------
+        key : int, slice, tuple, array or mask
+            As for indexing.
+        **kwargs
+            As for `blosc2.asarray`.
         """
         selection = None if type(key) is str else _indexing.basic_selection(key, self.shape)
         if selection is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from blosc2._core.frame.frame import Frame
 from blosc2._frames import FEW_BYTES, Together, encode, pack, unpack
@@ -11,6 +11,7 @@ from blosc2._options import Encoding, zstd_encoding
 from blosc2.exceptions import FormatError, UnsupportedKindError
 from blosc2.info import size_text
 from blosc2.schunk import SChunk
+from blosc2.storage import SChunkKeywords, takes
 
 # The content of the metalayer.
 _USUAL = pack({"version": 1, "serializer": "msgpack"})
@@ -18,6 +19,7 @@ _USUAL = pack({"version": 1, "serializer": "msgpack"})
 _STORED_AS_IT_IS = zstd_encoding(0)
 
 
+@takes(SChunkKeywords)
 class ObjectArray(ValueList):
     """A list of Python values, each compressed by itself, in memory or in a file.
 
@@ -65,7 +67,7 @@ class ObjectArray(ValueList):
 
     def __init__(
         self, chunksize: int | None = None, _from_schunk: SChunk | None = None, deserialize: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[SChunkKeywords],
     ) -> None:  # fmt: skip
         self._begin(_USUAL, chunksize, _from_schunk, deserialize, kwargs)
 

@@ -6,7 +6,7 @@ import operator
 import os
 from collections import namedtuple
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from blosc2._frames import (
 from blosc2._options import check_locking, deserialize_mode, encoding_of, refuse_without_path
 from blosc2.exceptions import ChunkSizeError, legible
 from blosc2.info import InfoReporter, size_text
-from blosc2.storage import CParams, SpecialValue, Storage, cparams_from, storage_from
+from blosc2.storage import CParams, SChunkKeywords, SpecialValue, Storage, cparams_from, storage_from, takes
 
 if TYPE_CHECKING:
     from blosc2._frames import Meta as Meta
@@ -40,6 +40,7 @@ open: Callable[..., Any]
 ChunkInfo = namedtuple("ChunkInfo", ("nchunk", "cratio", "special", "repeated_value", "lazychunk"))  # noqa: PYI024
 
 
+@takes(SChunkKeywords)
 class SChunk(ChangeableChunks):
     """A sequence of compressed chunks of bytes, in memory or in a file.
 
@@ -66,7 +67,7 @@ class SChunk(ChangeableChunks):
     __slots__ = ()
 
     def __init__(self, chunksize: int | None = None, data: Any = None, *, deserialize: Any = None,
-                 **kwargs: Any) -> None:  # fmt: skip
+                 **kwargs: Unpack[SChunkKeywords]) -> None:  # fmt: skip
         keywords = _frames.schunk_keywords(kwargs)
         storage = keywords.storage
         if storage.mode == "r" and not (storage.urlpath is None and storage.mmap_mode):
@@ -355,6 +356,7 @@ class SChunk(ChangeableChunks):
             yield ChunkInfo(nchunk, *chunk_description(handle, nchunk))
 
     # ------------------------------------------------------------ as a whole
+    @takes(Storage)
     def copy(self, **kwargs: Any) -> SChunk:
         """Copy the chunks and metadata, in memory or to the file ``urlpath``.
 

@@ -7,13 +7,18 @@ object.
 
 from __future__ import annotations
 
+import inspect
 import operator
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from enum import Enum
-from typing import Any, TypeVar
+from textwrap import indent
+from types import CodeType, FrameType
+from typing import Any, Final, TypedDict, TypeVar
 
-from blosc2._core.io.sharing import free_in_child, remembered
+from blosc2._core.io.sharing import free_in_child, item_of, remembered
 from blosc2._options import (
     FILTER_SLOTS,
     check_modes,
@@ -26,6 +31,7 @@ from blosc2._options import (
 from blosc2._options import Codec as Codec
 from blosc2._options import DeserializeMode as DeserializeMode
 from blosc2._options import Filter as Filter
+from blosc2.exceptions import UnexpectedKeywordError
 
 # Limits of the format and of C-Blosc2, in bytes where they are sizes.
 MAX_TYPESIZE = 536866816
@@ -386,3 +392,160 @@ def _known(kind: type[_EnumT], number: int) -> Any:
         return kind(number)
     except ValueError:
         return number
+
+
+# ------------------------------------------------------------------ keywords that many functions take
+_F = TypeVar("_F", bound=Callable[..., Any])
+_C = TypeVar("_C")
+
+
+class SChunkKeywords(TypedDict, total=False):
+    """What every constructor takes."""
+
+    cparams: CParams | dict[str, Any] | None
+    dparams: DParams | dict[str, Any] | None
+    contiguous: bool | None
+    urlpath: Any
+    mode: str
+    mmap_mode: str | None
+    initial_mapping_size: int | None
+    locking: bool
+    meta: dict[str, Any] | None
+    durable: bool
+    storage: Storage | dict[str, Any] | None
+
+
+class ArrayKeywords(SChunkKeywords, total=False):
+    """What functions take that make arrays."""
+
+    chunks: int | Sequence[int] | None
+    blocks: int | Sequence[int] | None
+    layout: str | tuple[Any, ...] | None
+
+
+SCHUNK_KEYWORDS: Final = tuple(SChunkKeywords.__annotations__)
+ARRAY_KEYWORDS: Final = ("chunks", "blocks", "layout", *SCHUNK_KEYWORDS)
+
+
+class OpenKeywords(TypedDict, total=False):
+    """What is rarely needed to open something.
+
+    Parameters
+    ----------
+    cparams : CParams or dict, optional
+        How to compress what is written from now on.
+    dparams : DParams or dict, optional
+        How many threads decompress.
+    locking : bool
+        Change a file or a store together with other programs; see `NDArray.holding_lock` and `DictStore`.
+    durable : bool
+        Whether each change of an array waits for the disk; see `blosc2.Storage`.
+    exclusive : bool
+        False changes it without a lock, on file systems without locks.
+    timeout : float, optional
+        Of stores: how many seconds to wait for another writer; see `DictStore`.
+    initial_mapping_size : int, optional
+        Bytes to map at first, for a mapping that is written.
+    """
+
+    cparams: CParams | dict[str, Any] | None
+    dparams: DParams | dict[str, Any] | None
+    locking: bool
+    durable: bool
+    exclusive: bool
+    timeout: float | None
+    initial_mapping_size: int | None
+
+
+_OF_ARRAYS: Final = """\
+chunks, blocks : int or sequence of int, optional
+    Shapes of the boxes that are compressed one by one, and of those in them that are decompressed alone. By default
+    both follow from shape and dtype.
+layout : str or tuple, optional
+    How the array will be read, instead of `chunks` and `blocks`; see `compute_chunks_blocks`.
+"""
+_PARAMETERS: Final = """\
+cparams : CParams or dict, optional
+    How to compress.
+dparams : DParams or dict, optional
+    How many threads decompress.
+"""
+_STORAGE: Final = """\
+storage : Storage or dict, optional
+    The fields from `contiguous` to `durable` together.
+"""
+
+
+def _entries(kind: type[Any]) -> str:
+    """What a docstring says of keywords."""
+    if kind is ArrayKeywords:
+        return _OF_ARRAYS + _entries(SChunkKeywords)
+    if kind is SChunkKeywords:
+        return _PARAMETERS + _entries(Storage) + _STORAGE
+    found = re.search(r"-{10}\n(.*?)\n *(\n *Raises|$)", kind.__doc__ or "", re.DOTALL)
+    return "" if found is None else inspect.cleandoc("\n" + found[1]) + "\n"
+
+
+# What a docstring says of keywords in general.
+_ENTRY: Final = re.compile(r"^( *)\*\*kwargs\n(?:\1 +.*\n)+", re.MULTILINE)
+#: The functions that take such keywords, by their code: what they are called, and all that they take.
+_taking: dict[CodeType, tuple[str, list[str]]] = {}
+
+
+def takes(keywords: type[Any], **defaults: Any) -> Callable[[_F], _F]:
+    """Decorate a function whose ``**kwargs`` are these keywords, or the fields of a dataclass: `help` shows each."""
+    shared: dict[str, Any] = {field.name: field.default for field in fields(Storage)} | defaults
+    if is_dataclass(keywords):
+        shared = {field.name: ... if field.default is MISSING else field.default for field in fields(keywords)}
+    types = {name: getattr(one, "__forward_arg__", one) for name, one in keywords.__annotations__.items()}
+    parameters = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=shared.get(name), annotation=types[name]
+        )
+        for name in (ARRAY_KEYWORDS if keywords is ArrayKeywords else types)
+    ]  # fmt: skip
+    text = _entries(keywords)
+
+    def decorate(described: _F) -> _F:
+        function: Any = vars(described)["__init__"] if isinstance(described, type) else described
+        signature = inspect.signature(function)
+        own = [each for name, each in signature.parameters.items() if not name.startswith(("_", "kwargs"))]
+        more = [each for each in parameters if each.name not in signature.parameters]
+        function.__signature__ = signature.replace(parameters=sorted(own + more, key=operator.attrgetter("kind")))
+        names = [each.name for each in own + more if each.name != "self"]
+        _taking[function.__code__] = function.__qualname__.removesuffix(".__init__"), names
+        described.__doc__ = _ENTRY.sub(lambda found: indent(text, found[1]), described.__doc__ or "")
+        return described
+
+    return decorate
+
+
+def documented_as(other: type[Any]) -> Callable[[type[_C]], type[_C]]:
+    """Decorate a class that takes what another one takes."""
+
+    def decorate(described: type[_C]) -> type[_C]:
+        described.__doc__ = _ENTRY.sub(lambda found: indent(_entries(other), found[1]), described.__doc__ or "")
+        return described
+
+    return decorate
+
+
+def unexpected_keyword(name: str, names: Iterable[str]) -> UnexpectedKeywordError:
+    """The error about a keyword that is not among these: which public function was called, and what is like it."""
+    called, taken = _called(sys._getframe(1)) or ("the function", list(names))
+    import difflib  # for errors only
+
+    close = difflib.get_close_matches(name, taken, 1)
+    hint = f"; did you mean {close[0]!r}?" if close else "."
+    if name in CParams.__dataclass_fields__:
+        hint = f": it belongs into cparams={{{name!r}: ...}}."
+    return UnexpectedKeywordError(f"{called}() has no keyword {name!r}{hint} It takes {', '.join(taken)}")
+
+
+def _called(frame: FrameType | None) -> tuple[str, list[str]] | None:
+    """The outermost of the functions of this package that are under way, and what it takes."""
+    found = None
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("blosc2"):
+        found = item_of(_taking, frame.f_code) or found
+        frame = frame.f_back
+    return found

@@ -19,12 +19,14 @@ from blosc2._stores import (
 )
 from blosc2.dict_store import DictStore
 from blosc2.exceptions import StoreKeyError
+from blosc2.storage import documented_as
 
 if TYPE_CHECKING:
     from blosc2._stores import Drawing, GroupAttributes, LeafInfo
     from blosc2._stores.leaf_table import LeafTable
 
 
+@documented_as(DictStore)
 class TreeStore(DictStore):
     """A tree of groups and arrays: a `.b2d` directory or a `.b2z` file, like a `DictStore`.
 
@@ -35,9 +37,8 @@ class TreeStore(DictStore):
 
     Parameters
     ----------
-    localpath, mode, tmpdir, cparams, dparams, storage, threshold, mmap_mode, locking, deserialize
-        As for `DictStore`. In particular, ``mmap_mode="r"`` with ``mode="r"`` maps a `.b2z` once for all its leaves,
-        and each leaf of a `.b2d` when it is opened.
+    **kwargs
+        As for `DictStore`.
 
     Notes
     -----
@@ -71,9 +72,6 @@ class TreeStore(DictStore):
     _hidden_name = ATTRIBUTES
     # The tree that a view is of.
     _tree: TreeStore
-
-    def __init__(self, *args: Any, _from_parent_store: Any = None, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
 
     def _set_up(self, path: str, options: StoreOptions, backend: TieredBackend) -> None:
         if options.mode == "r":

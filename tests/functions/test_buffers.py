@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import ctypes
+import dataclasses
 import inspect
 import struct
 from collections.abc import Callable, Iterator
@@ -193,8 +194,9 @@ def test_signatures() -> None:
         "codec: 'Codec' = <Codec.ZSTD: 5>, _ignore_multiple_size: 'bool' = False)"
     )
     assert list(inspect.signature(blosc2.decompress).parameters) == ["src", "dst", "as_bytearray"]
-    assert list(inspect.signature(blosc2.decompress2).parameters) == ["src", "dst", "kwargs"]
-    assert list(inspect.signature(blosc2.compress2).parameters) == ["src", "kwargs"]
+    assert list(inspect.signature(blosc2.decompress2).parameters) == ["src", "dst", "nthreads"]
+    fields = [field.name for field in dataclasses.fields(blosc2.CParams)]
+    assert list(inspect.signature(blosc2.compress2).parameters) == ["src", *fields]
 
 
 def test_parameters_reach_the_chunk() -> None:

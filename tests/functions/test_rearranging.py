@@ -349,7 +349,7 @@ def test_nothing_is_replaced_by_what_fails(path: str) -> None:
     ):  # fmt: skip
         with pytest.raises(RuntimeError):
             make(urlpath=path)
-        with pytest.raises(KeyError, match="Only"):
+        with pytest.raises(KeyError, match="no keyword 'urlpth'"):
             make(urlpth=path)
         with pytest.raises(ValueError, match="already exist"):
             make(urlpath=path, mode="r")

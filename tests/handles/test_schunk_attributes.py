@@ -54,7 +54,7 @@ def test_construction(tmp_path: Path) -> None:
     assert urlpath.read_bytes() == before
     assert SChunk(urlpath=urlpath, mode="w").nchunks == 0
     for keywords, kind, text in (
-        ({"chunkshape": 3}, ValueError, "not supported as keyword"), ({"chunksize": 0}, ValueError, "chunksize"),
+        ({"chunkshape": 3}, ValueError, "no keyword 'chunkshape'"), ({"chunksize": 0}, ValueError, "chunksize"),
         ({"chunksize": 1 << 31}, ValueError, "chunksize"), ({"data": 5}, TypeError, "bytes-like"),
         ({"storage": {"urlpath": "x"}, "urlpath": "y"}, AttributeError, "Cannot pass both"),
         ({"deserialize": "yes"}, ValueError, "'safe' or 'full'"), ({"deserialize": True}, TypeError, "deserialize"),

@@ -23,7 +23,7 @@ from blosc2._indexing import Chunks, Items, Selection, Version, basic_selection,
 from blosc2._options import Encoding
 
 
-def copied(array: Any, dtype: Any, kwargs: dict[str, Any]) -> FrameHandle:
+def copied(array: Any, dtype: Any, kwargs: Mapping[str, Any]) -> FrameHandle:
     """A copy of an array with these keywords of a constructor.
 
     Chunks are copied as they are stored, unless something asks for others; then they are made slab by slab.

@@ -149,7 +149,7 @@ class ArrayPlan:
     shape follow those of the array; chunks and blocks may leave them out, and have them whole then.
     """
 
-    def __init__(self, shape: Any, dtype: Any, kwargs: dict[str, Any]) -> None:
+    def __init__(self, shape: Any, dtype: Any, kwargs: Mapping[str, Any]) -> None:
         self.keywords: ConstructorKeywords = array_keywords(kwargs)
         self.dtype, more = plain_dtype(dtype)
         if self.dtype.itemsize == 0 and self.dtype.kind in "SU":

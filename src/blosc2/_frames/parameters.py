@@ -13,7 +13,7 @@ exists only in memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any, Final, NamedTuple
@@ -47,6 +47,8 @@ from blosc2._options import (
 )
 from blosc2.exceptions import FormatError
 from blosc2.storage import (
+    ARRAY_KEYWORDS,
+    SCHUNK_KEYWORDS,
     CParams,
     DParams,
     Filter,
@@ -56,6 +58,7 @@ from blosc2.storage import (
     dparams_from,
     storage_dflts,
     storage_from,
+    unexpected_keyword,
 )
 
 # A context keeps the memory of its codec, up to some MB, so only a few are kept.
@@ -205,8 +208,6 @@ def _refusing(frame: Frame, offset: int) -> Iterator[None]:
 
 
 _STORAGE = tuple(item.name for item in fields(Storage))
-ARRAY_KEYWORDS = ("chunks", "blocks", "layout", "cparams", "dparams", *_STORAGE, "storage")
-SCHUNK_KEYWORDS = (*_STORAGE, "storage", "cparams", "dparams")
 
 
 class ConstructorKeywords(NamedTuple):
@@ -230,12 +231,12 @@ class ConstructorKeywords(NamedTuple):
     layout: Any = None
 
 
-def array_keywords(keywords: dict[str, Any]) -> ConstructorKeywords:
+def array_keywords(keywords: Mapping[str, Any]) -> ConstructorKeywords:
     """Split the keywords of a constructor of arrays; `cparams` is not checked yet.
 
     Raises
     ------
-    KeyError
+    UnexpectedKeywordError
         A keyword that arrays do not have.
     AttributeError
         `storage` beside one of its own fields.
@@ -244,18 +245,16 @@ def array_keywords(keywords: dict[str, Any]) -> ConstructorKeywords:
     """
     for name in keywords:
         if name not in ARRAY_KEYWORDS:
-            raise KeyError(
-                f"Only {list(ARRAY_KEYWORDS)} are supported as keyword arguments, and you passed {name!r}{_hint(name)}"
-            )
+            raise unexpected_keyword(name, ARRAY_KEYWORDS)
     return _split(keywords)
 
 
-def schunk_keywords(keywords: dict[str, Any]) -> ConstructorKeywords:
+def schunk_keywords(keywords: Mapping[str, Any]) -> ConstructorKeywords:
     """Split the keywords of a constructor of super-chunks.
 
     Raises
     ------
-    ValueError
+    UnexpectedKeywordError
         A keyword that super-chunks do not have.
     AttributeError
         `storage` beside one of its own fields.
@@ -264,7 +263,7 @@ def schunk_keywords(keywords: dict[str, Any]) -> ConstructorKeywords:
     """
     for name in keywords:
         if name not in SCHUNK_KEYWORDS:
-            raise ValueError(f"{name} is not supported as keyword argument{_hint(name)}")
+            raise unexpected_keyword(name, SCHUNK_KEYWORDS)
     cparams = keywords.get("cparams")
     if cparams is not None:
         cparams_from(cparams)  # only to refuse it now, while nothing has been created
@@ -289,11 +288,7 @@ def dparams_keywords(keywords: dict[str, Any]) -> DParams:
     return dparams_from(_either(keywords, "dparams"))
 
 
-def _hint(name: str) -> str:
-    return f"; it belongs into cparams={{{name!r}: ...}}" if name in _NAMES else ""
-
-
-def _split(keywords: dict[str, Any]) -> ConstructorKeywords:
+def _split(keywords: Mapping[str, Any]) -> ConstructorKeywords:
     if not keywords:
         return ConstructorKeywords(_default_storage(), None, dparams_from(None))
     storage = keywords.get("storage")

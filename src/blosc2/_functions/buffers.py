@@ -28,7 +28,18 @@ from blosc2._frames import (
 )
 from blosc2._options import PLUGIN_FORMAT, Encoding, Support, encoding_of, get_nthreads, plain_encoding, with_metas
 from blosc2.exceptions import ChunkSizeError, FormatError, UnsupportedValueError
-from blosc2.storage import EXTENDED_HEADER_LENGTH, MAX_BLOCKSIZE, MAX_BUFFERSIZE, MAX_TYPESIZE, Codec, Filter, SplitMode
+from blosc2.storage import (
+    EXTENDED_HEADER_LENGTH,
+    MAX_BLOCKSIZE,
+    MAX_BUFFERSIZE,
+    MAX_TYPESIZE,
+    Codec,
+    CParams,
+    DParams,
+    Filter,
+    SplitMode,
+    takes,
+)
 
 # Uncompressed bytes from which it pays to decode by threads, or into a buffer of the caller without a copy.
 _LARGE: Final = 1 << 16
@@ -255,8 +266,13 @@ def decompress(src: Any, dst: Any = None, as_bytearray: bool = False) -> bytes |
     return bytearray(data) if as_bytearray else data
 
 
+@takes(CParams)
 def compress2(src: Any, **kwargs: Any) -> bytes:
     """Compress a buffer, with all parameters.
+
+    ``cparams=`` takes a `CParams` or a dictionary instead of single fields. ``typesize=None`` means the item size of
+    `src`, or 1 if it has no items. Here, items of ``filters_meta`` may be negative: for TRUNC_PREC and INT_TRUNC they
+    give the number of bits to remove.
 
     Parameters
     ----------
@@ -264,9 +280,7 @@ def compress2(src: Any, **kwargs: Any) -> bytes:
         Anything with the buffer protocol, and any NumPy array without object items, of at most 2,147,483,615 bytes. It
         need not be a multiple of the typesize.
     **kwargs
-        The fields of `blosc2.CParams`, or ``cparams`` with such an object or a dictionary of its fields.
-        ``typesize=None`` means the item size of `src`, or 1 if it has no items. Here, items of ``filters_meta`` may be
-        negative: for TRUNC_PREC and INT_TRUNC they give the number of bits to remove.
+        The fields of `blosc2.CParams`.
 
     Returns
     -------
@@ -322,6 +336,7 @@ def _signed_metas(kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[int, int
     return ({**kwargs, "cparams": given} if "cparams" in kwargs else given), signed
 
 
+@takes(DParams)
 def decompress2(src: Any, dst: Any = None, **kwargs: Any) -> bytes | None:
     """Decompress a chunk, with parameters.
 

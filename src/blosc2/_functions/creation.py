@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import chain, islice
 from numbers import Real
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from blosc2._indexing import lossless
 from blosc2.exceptions import ChunkSizeError
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
+from blosc2.storage import ArrayKeywords, takes
 
 
 def one_by_one(item: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterable[Any]:
@@ -67,7 +68,10 @@ def next_items(
 _LONG_NBYTES = 16 << 20
 
 
-def asarray(array: Any, copy: bool | None = None, dtype: Any = None, *, shape: Any = None, **kwargs: Any) -> NDArray:
+@takes(ArrayKeywords)
+def asarray(
+    array: Any, copy: bool | None = None, dtype: Any = None, *, shape: Any = None, **kwargs: Unpack[ArrayKeywords]
+) -> NDArray:
     """Compress an array, or an iterable of blocks that form one.
 
     Parameters
@@ -159,7 +163,7 @@ def _check_shape(shape: tuple[int, ...], declared: Any) -> None:
         raise ValueError(f"the array has the shape {shape}, not {declared}; see reshape")
 
 
-def _of_blocks(blocks: Iterable[Any], shape: tuple[int, ...], dtype: Any, kwargs: dict[str, Any]) -> NDArray:
+def _of_blocks(blocks: Iterable[Any], shape: tuple[int, ...], dtype: Any, kwargs: Mapping[str, Any]) -> NDArray:
     """An array of this shape from blocks that follow each other along axis 0."""
     if not shape:
         raise ValueError("an array of no axes has no blocks: pass the item itself, without shape=")
@@ -182,8 +186,16 @@ def _of_blocks(blocks: Iterable[Any], shape: tuple[int, ...], dtype: Any, kwargs
     return NDArray._of(plan.write(joined_rows(plan, slabs)))
 
 
-def array(array: Any, copy: bool | None = True, dtype: Any = None, **kwargs: Any) -> NDArray:
-    """Compress an array; always a new one unless `copy` is None. See `asarray` for the parameters.
+@takes(ArrayKeywords)
+def array(array: Any, copy: bool | None = True, dtype: Any = None, **kwargs: Unpack[ArrayKeywords]) -> NDArray:
+    """Compress an array; always a new one unless `copy` is None.
+
+    Parameters
+    ----------
+    array, copy, dtype
+        As for `asarray`.
+    **kwargs
+        As for `asarray`.
 
     Examples
     --------
@@ -195,13 +207,22 @@ def array(array: Any, copy: bool | None = True, dtype: Any = None, **kwargs: Any
     return asarray(array, copy, dtype, **kwargs)
 
 
-def _compressed(items: np.ndarray[Any, Any], kwargs: dict[str, Any]) -> NDArray:
+def _compressed(items: np.ndarray[Any, Any], kwargs: Mapping[str, Any]) -> NDArray:
     plan = ArrayPlan(items.shape, items.dtype, kwargs)
     return NDArray._of(plan.write(plan.compressed(items)))
 
 
-def copy(array: NDArray, dtype: Any = None, **kwargs: Any) -> NDArray:
-    """Copy an array with its metadata; see `NDArray.copy`."""
+@takes(ArrayKeywords)
+def copy(array: NDArray, dtype: Any = None, **kwargs: Unpack[ArrayKeywords]) -> NDArray:
+    """Copy an array with its metadata.
+
+    Parameters
+    ----------
+    array : NDArray
+    dtype : dtype, optional
+    **kwargs
+        As for `asarray`.
+    """
     return array.copy(dtype, **kwargs)
 
 
@@ -209,19 +230,29 @@ def _made(plan: ArrayPlan, make: Callable[[Box], np.ndarray[Any, Any] | None]) -
     return NDArray._of(plan.write(made(plan, make)))
 
 
-def _special(shape: Any, dtype: Any, offset: int, kwargs: dict[str, Any]) -> NDArray:
+def _special(shape: Any, dtype: Any, offset: int, kwargs: Mapping[str, Any]) -> NDArray:
     return NDArray._of(ArrayPlan(shape, dtype, kwargs).write((offset,)))
 
 
-def empty(shape: Any, dtype: Any = np.float64, **kwargs: Any) -> NDArray:
-    """Make an array whose items are undefined; reading it gives zeros. See `zeros` for the parameters."""
+@takes(ArrayKeywords)
+def empty(shape: Any, dtype: Any = np.float64, **kwargs: Unpack[ArrayKeywords]) -> NDArray:
+    """Make an array whose items are undefined; reading it gives zeros.
+
+    Parameters
+    ----------
+    shape : int, tuple or list
+    dtype : dtype
+    **kwargs
+        As for `asarray`.
+    """
     return _special(shape, dtype, UNINIT_OFFSET, kwargs)
 
 
 uninit = empty
 
 
-def zeros(shape: Any, dtype: Any = np.float64, **kwargs: Any) -> NDArray:
+@takes(ArrayKeywords)
+def zeros(shape: Any, dtype: Any = np.float64, **kwargs: Unpack[ArrayKeywords]) -> NDArray:
     """Make an array of zeros, which takes no space.
 
     Parameters
@@ -240,8 +271,17 @@ def zeros(shape: Any, dtype: Any = np.float64, **kwargs: Any) -> NDArray:
     return _special(shape, dtype, ZERO_OFFSET, kwargs)
 
 
-def nans(shape: Any, dtype: Any = np.float64, **kwargs: Any) -> NDArray:
-    """Make an array of NaN; the dtype must be floating-point. See `zeros` for the parameters."""
+@takes(ArrayKeywords)
+def nans(shape: Any, dtype: Any = np.float64, **kwargs: Unpack[ArrayKeywords]) -> NDArray:
+    """Make an array of NaN; the dtype must be floating-point.
+
+    Parameters
+    ----------
+    shape : int, tuple or list
+    dtype : dtype
+    **kwargs
+        As for `asarray`.
+    """
     dtype, more = plain_dtype(dtype)
     if dtype.kind not in "fc":
         raise ValueError(f"there is no NaN in {dtype}; choose a floating dtype")
@@ -252,8 +292,18 @@ def nans(shape: Any, dtype: Any = np.float64, **kwargs: Any) -> NDArray:
     return full(shape, np.nan, dtype, **kwargs)
 
 
-def full(shape: Any, fill_value: Any, dtype: Any = None, **kwargs: Any) -> NDArray:
-    """Make an array with one repeated value. See `zeros` for the parameters; the default dtype is that of the value.
+@takes(ArrayKeywords)
+def full(shape: Any, fill_value: Any, dtype: Any = None, **kwargs: Unpack[ArrayKeywords]) -> NDArray:
+    """Make an array with one repeated value.
+
+    Parameters
+    ----------
+    shape : int, tuple or list
+    fill_value : object
+    dtype : dtype, optional
+        By default that of the value.
+    **kwargs
+        As for `asarray`.
 
     Raises
     ------
@@ -284,16 +334,39 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, **kwargs: Any) -> NDArr
     return NDArray._of(plan.write(chunk for _ in range(geometry.nchunks)))
 
 
-def ones(shape: Any, dtype: Any = None, **kwargs: Any) -> NDArray:
-    """Make an array of ones; the default dtype is float64. See `zeros` for the parameters."""
+@takes(ArrayKeywords)
+def ones(shape: Any, dtype: Any = None, **kwargs: Unpack[ArrayKeywords]) -> NDArray:
+    """Make an array of ones.
+
+    Parameters
+    ----------
+    shape : int, tuple or list
+    dtype : dtype, optional
+        float64 by default.
+    **kwargs
+        As for `asarray`.
+    """
     return full(shape, 1, np.float64 if dtype is None else dtype, **kwargs)
 
 
+@takes(ArrayKeywords)
 def arange(
     start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, shape: Any = None, c_order: bool = True,  # noqa: ARG001
-    **kwargs: Any,
+    **kwargs: Unpack[ArrayKeywords],
 ) -> NDArray:  # fmt: skip
     """Make an array of evenly spaced values, like `numpy.arange`, with any shape.
+
+    Parameters
+    ----------
+    start, stop, step : number or date
+        As for `numpy.arange`.
+    dtype : dtype, optional
+    shape : int, tuple or list, optional
+        With as many items as the range has; by default one axis.
+    c_order : bool
+        Accepted for compatibility: items are in C order.
+    **kwargs
+        As for `asarray`.
 
     Raises
     ------
@@ -336,11 +409,27 @@ def _numpy_range(start: Any, stop: Any, step: Any, dtype: Any) -> np.ndarray[Any
     return items
 
 
+@takes(ArrayKeywords)
 def linspace(
     start: Any, stop: Any, num: int | None = None, dtype: Any = None, endpoint: bool = True, shape: Any = None,
-    c_order: bool = True, **kwargs: Any,  # noqa: ARG001
+    c_order: bool = True, **kwargs: Unpack[ArrayKeywords],  # noqa: ARG001
 ) -> NDArray:  # fmt: skip
     """Make an array of `num` evenly spaced values from `start` to `stop`, like `numpy.linspace`, with any shape.
+
+    Parameters
+    ----------
+    start, stop : number
+    num : int, optional
+        How many; by default as many items as the shape has.
+    dtype : dtype, optional
+    endpoint : bool
+        Whether `stop` is the last value.
+    shape : int, tuple or list, optional
+        By default one axis.
+    c_order : bool
+        Accepted for compatibility: items are in C order.
+    **kwargs
+        As for `asarray`.
 
     Examples
     --------
@@ -361,8 +450,19 @@ def linspace(
     return _compressed(items.reshape(target), kwargs)
 
 
-def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = np.float64, **kwargs: Any) -> NDArray:
+@takes(ArrayKeywords)
+def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = np.float64, **kwargs: Unpack[ArrayKeywords]) -> NDArray:
     """Make a 2-d array with ones on a diagonal, like `numpy.eye`.
+
+    Parameters
+    ----------
+    N, M : int
+        Rows and columns; as many columns as rows by default.
+    k : int
+        Which diagonal: above the main one, or below it if negative.
+    dtype : dtype
+    **kwargs
+        As for `asarray`.
 
     Examples
     --------
@@ -378,7 +478,8 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = np.float64, **kwa
     return _compressed(np.eye(target[0], target[1], diagonal, dtype=dtype), kwargs)
 
 
-def frombuffer(buffer: Any, shape: Any, dtype: Any = np.uint8, **kwargs: Any) -> NDArray:
+@takes(ArrayKeywords)
+def frombuffer(buffer: Any, shape: Any, dtype: Any = np.uint8, **kwargs: Unpack[ArrayKeywords]) -> NDArray:
     """Compress the items of a buffer, in C order; the buffer may be longer than the shape needs.
 
     Raises
@@ -404,7 +505,8 @@ def frombuffer(buffer: Any, shape: Any, dtype: Any = np.uint8, **kwargs: Any) ->
     return _compressed(np.frombuffer(view.cast("B")[:needed], dtype).reshape(shape), kwargs)
 
 
-def fromiter(iterable: Any, shape: Any, dtype: Any, c_order: bool = True, **kwargs: Any) -> NDArray:
+@takes(ArrayKeywords)
+def fromiter(iterable: Any, shape: Any, dtype: Any, c_order: bool = True, **kwargs: Unpack[ArrayKeywords]) -> NDArray:
     """Compress items of an iterable, as many as the shape has.
 
     Items are taken and compressed whenever a row of chunks is full, so they are not all in memory at once. For an
@@ -459,26 +561,72 @@ def fromiter(iterable: Any, shape: Any, dtype: Any, c_order: bool = True, **kwar
     return NDArray._of(plan.write(joined_rows(plan, slabs)))
 
 
-def empty_like(x: Any, dtype: Any = None, **kwargs: Any) -> NDArray:
-    """Make an array of undefined items with the shape of another array."""
+@takes(ArrayKeywords)
+def empty_like(x: Any, dtype: Any = None, **kwargs: Unpack[ArrayKeywords]) -> NDArray:
+    """Make an array of undefined items with the shape of another array.
+
+    Parameters
+    ----------
+    x : array_like
+        Anything with a shape and a dtype.
+    dtype : dtype, optional
+        By default that of `x`.
+    **kwargs
+        As for `asarray`.
+    """
     return empty(x.shape, x.dtype if dtype is None else dtype, **kwargs)
 
 
-def zeros_like(x: Any, dtype: Any = None, **kwargs: Any) -> NDArray:
-    """Make an array of zeros with the shape of another array."""
+@takes(ArrayKeywords)
+def zeros_like(x: Any, dtype: Any = None, **kwargs: Unpack[ArrayKeywords]) -> NDArray:
+    """Make an array of zeros with the shape of another array.
+
+    Parameters
+    ----------
+    x : array_like
+        Anything with a shape and a dtype.
+    dtype : dtype, optional
+        By default that of `x`.
+    **kwargs
+        As for `asarray`.
+    """
     return zeros(x.shape, x.dtype if dtype is None else dtype, **kwargs)
 
 
-def ones_like(x: Any, dtype: Any = None, **kwargs: Any) -> NDArray:
-    """Make an array of ones with the shape of another array."""
+@takes(ArrayKeywords)
+def ones_like(x: Any, dtype: Any = None, **kwargs: Unpack[ArrayKeywords]) -> NDArray:
+    """Make an array of ones with the shape of another array.
+
+    Parameters
+    ----------
+    x : array_like
+        Anything with a shape and a dtype.
+    dtype : dtype, optional
+        By default that of `x`.
+    **kwargs
+        As for `asarray`.
+    """
     return ones(x.shape, x.dtype if dtype is None else dtype, **kwargs)
 
 
-def full_like(x: Any, fill_value: Any, dtype: Any = None, **kwargs: Any) -> NDArray:
-    """Make an array with one repeated value and the shape of another array."""
+@takes(ArrayKeywords)
+def full_like(x: Any, fill_value: Any, dtype: Any = None, **kwargs: Unpack[ArrayKeywords]) -> NDArray:
+    """Make an array with one repeated value and the shape of another array.
+
+    Parameters
+    ----------
+    x : array_like
+        Anything with a shape and a dtype.
+    fill_value : object
+    dtype : dtype, optional
+        By default that of `x`.
+    **kwargs
+        As for `asarray`.
+    """
     return full(x.shape, fill_value, x.dtype if dtype is None else dtype, **kwargs)
 
 
+@takes(ArrayKeywords)
 def save(array: Any, urlpath: Any, contiguous: bool = True, **kwargs: Any) -> None:
     """Copy an array into a file.
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import operator
 import warnings
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
@@ -35,6 +35,7 @@ from blosc2._arrays import (
 from blosc2._functions.creation import asarray
 from blosc2._functions.from_frame import OpaqueObject
 from blosc2.ndarray import NDArray
+from blosc2.storage import ArrayKeywords, takes
 
 #: So many chunks, each of them so much smaller than those of a new array, are not taken over from a part.
 _TOO_MANY = 64
@@ -106,8 +107,9 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> NDArray:
     return NDArray._of(taken_along(_array(x), indices, axis, {}))
 
 
-def permute_dims(arr: Any, axes: Any = None, **kwargs: Any) -> NDArray:
-    """Make an array with the axes in another order.
+@takes(ArrayKeywords)
+def permute_dims(arr: Any, axes: Any = None, **kwargs: Unpack[ArrayKeywords]) -> NDArray:
+    """Make an array with the axes in another order. By default, chunks and blocks follow the axes.
 
     Parameters
     ----------
@@ -115,7 +117,7 @@ def permute_dims(arr: Any, axes: Any = None, **kwargs: Any) -> NDArray:
     axes : sequence of int, optional
         For each axis of the result, the axis of `arr` that it comes from; reversed by default.
     **kwargs
-        As for `blosc2.asarray`. By default, chunks and blocks follow the axes.
+        As for `blosc2.asarray`.
 
     Raises
     ------
@@ -140,8 +142,15 @@ def permute_dims(arr: Any, axes: Any = None, **kwargs: Any) -> NDArray:
     return NDArray._of(permuted(array, order, kwargs))
 
 
-def matrix_transpose(arr: Any, **kwargs: Any) -> NDArray:
-    """Make an array with the last two axes swapped. See `permute_dims` for the keywords.
+@takes(ArrayKeywords)
+def matrix_transpose(arr: Any, **kwargs: Unpack[ArrayKeywords]) -> NDArray:
+    """Make an array with the last two axes swapped. By default, chunks and blocks follow the axes.
+
+    Parameters
+    ----------
+    arr : array_like
+    **kwargs
+        As for `blosc2.asarray`.
 
     Raises
     ------
@@ -158,10 +167,17 @@ def matrix_transpose(arr: Any, **kwargs: Any) -> NDArray:
     return NDArray._of(permuted(array, matrix_axes(array.ndim), kwargs))
 
 
-def transpose(x: Any, **kwargs: Any) -> NDArray:
+@takes(ArrayKeywords)
+def transpose(x: Any, **kwargs: Unpack[ArrayKeywords]) -> NDArray:
     """Make an array of one or two axes with the axes reversed.
 
     It warns, because `permute_dims` does the same for any number of axes.
+
+    Parameters
+    ----------
+    x : array_like
+    **kwargs
+        As for `blosc2.asarray`.
 
     Examples
     --------
@@ -240,7 +256,8 @@ def expand_dims(array: Any, axis: Any = 0) -> NDArray:
     return NDArray._of(ViewHandle(below, expanded_axes(below.ndim, axis)))
 
 
-def reshape(src: Any, shape: Any, c_order: bool = True, **kwargs: Any) -> NDArray:
+@takes(ArrayKeywords)
+def reshape(src: Any, shape: Any, c_order: bool = True, **kwargs: Unpack[ArrayKeywords]) -> NDArray:
     """Make an array with the same items, in C order, and another shape.
 
     Parameters
@@ -268,8 +285,13 @@ def reshape(src: Any, shape: Any, c_order: bool = True, **kwargs: Any) -> NDArra
     return NDArray._of(reshaped(array, shape_for(array.shape, shape, c_order), kwargs))
 
 
-def astype(array: Any, dtype: Any, casting: Any = "unsafe", copy: bool = True, **kwargs: Any) -> NDArray:
+@takes(ArrayKeywords)
+def astype(
+    array: Any, dtype: Any, casting: Any = "unsafe", copy: bool = True, **kwargs: Unpack[ArrayKeywords]
+) -> NDArray:
     """Make an array with the items converted to another type.
+
+    By default, chunks and blocks are those of `array` if items keep their size.
 
     Parameters
     ----------
@@ -280,7 +302,7 @@ def astype(array: Any, dtype: Any, casting: Any = "unsafe", copy: bool = True, *
     copy : bool
         False returns `array` itself if it needs no conversion.
     **kwargs
-        As for `blosc2.asarray`. By default, chunks and blocks are those of `array` if items keep their size.
+        As for `blosc2.asarray`.
 
     Raises
     ------
@@ -309,8 +331,12 @@ def astype(array: Any, dtype: Any, casting: Any = "unsafe", copy: bool = True, *
     return NDArray._of(plan.write(converted(source, plan)))
 
 
-def concat(arrays: Iterable[Any], /, axis: int | None = 0, **kwargs: Any) -> NDArray:
+@takes(ArrayKeywords)
+def concat(arrays: Iterable[Any], /, axis: int | None = 0, **kwargs: Unpack[ArrayKeywords]) -> NDArray:
     """Join arrays along an existing axis.
+
+    By default, chunks and blocks are those of the first array, unless more than 64 chunks would be very small. Chunks
+    that stay whole are then copied without decompressing them.
 
     Parameters
     ----------
@@ -319,8 +345,7 @@ def concat(arrays: Iterable[Any], /, axis: int | None = 0, **kwargs: Any) -> NDA
     axis : int or None
         None joins the items of all arrays in C order.
     **kwargs
-        As for `blosc2.asarray`. By default, chunks and blocks are those of the first array, unless more than 64 chunks
-        would be very small. Chunks that stay whole are then copied without decompressing them.
+        As for `blosc2.asarray`.
 
     Raises
     ------
@@ -353,8 +378,9 @@ def concat(arrays: Iterable[Any], /, axis: int | None = 0, **kwargs: Any) -> NDA
     return _joined(first, sources, axis, kwargs)
 
 
-def stack(arrays: Iterable[Any], axis: int = 0, **kwargs: Any) -> NDArray:
-    """Join arrays of one shape along a new axis.
+@takes(ArrayKeywords)
+def stack(arrays: Iterable[Any], axis: int = 0, **kwargs: Unpack[ArrayKeywords]) -> NDArray:
+    """Join arrays of one shape along a new axis; chunks and blocks as for `concat`.
 
     Parameters
     ----------
@@ -362,7 +388,7 @@ def stack(arrays: Iterable[Any], axis: int = 0, **kwargs: Any) -> NDArray:
     axis : int
         The position of the new axis in the result.
     **kwargs
-        As for `concat`.
+        As for `blosc2.asarray`.
 
     Raises
     ------
@@ -393,7 +419,7 @@ def stack(arrays: Iterable[Any], axis: int = 0, **kwargs: Any) -> NDArray:
     return _joined(first, sources, axis, kwargs)
 
 
-def _joined(array: NDArray, sources: list[Snapshot], axis: int, kwargs: dict[str, Any]) -> NDArray:
+def _joined(array: NDArray, sources: list[Snapshot], axis: int, kwargs: Mapping[str, Any]) -> NDArray:
     """An array of others along an axis; of the first, `array`, the parameters are taken over."""
     first = sources[0].geometry
     shape = list(first.shape)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import operator
 import os
-from collections.abc import Iterable, Iterator, MutableSequence
+from collections.abc import Iterable, Iterator, Mapping, MutableSequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -38,7 +38,16 @@ from blosc2._options import Encoding, check_locking, deserialize_mode, encoding_
 from blosc2.exceptions import CompressionError, ExistingFileError, FormatError, MissingFileError
 from blosc2.info import InfoReporter
 from blosc2.schunk import SChunk
-from blosc2.storage import MAX_BUFFERSIZE, Codec, CParams, SpecialValue, cparams_from, storage_from
+from blosc2.storage import (
+    MAX_BUFFERSIZE,
+    Codec,
+    CParams,
+    SChunkKeywords,
+    SpecialValue,
+    cparams_from,
+    storage_from,
+    takes,
+)
 
 _TUPLE = "__tuple__"
 #: What marks a packed list as a tuple.
@@ -118,8 +127,13 @@ class ValueList(StoredFrame, MutableSequence[Any]):
         return self
 
     def _begin(
-        self, content: bytes, chunksize: int | None, schunk: SChunk | None, deserialize: Any, keywords: dict[str, Any]
-    ) -> None:  # fmt: skip
+        self,
+        content: bytes,
+        chunksize: int | None,
+        schunk: SChunk | None,
+        deserialize: Any,
+        keywords: Mapping[str, Any],
+    ) -> None:
         """Make a new list, whose metalayer has this content, or open an existing one."""
         if deserialize is not None:
             deserialize = str(deserialize_mode(deserialize))
@@ -452,14 +466,17 @@ class ValueList(StoredFrame, MutableSequence[Any]):
         """A table of the most important properties."""
         return InfoReporter(self)
 
+    @takes(SChunkKeywords)
     def copy(self, **kwargs: Any) -> Self:
         """Copy the values and metadata, in memory or to the file ``urlpath``.
+
+        Compressed bytes are copied, unless `cparams` asks for something else. The copy has the same ``meta``, which
+        cannot be given.
 
         Parameters
         ----------
         **kwargs
-            ``storage`` or the fields of `blosc2.Storage`, except ``meta``, which is copied too; ``cparams`` to compress
-            the values again, otherwise the compressed bytes are copied; ``dparams``.
+            As for `ObjectArray`.
         """
         if "meta" in kwargs:
             raise ValueError("meta should not be passed to copy: the copy has the same")

@@ -31,7 +31,7 @@ from blosc2._options import (
 from blosc2.exceptions import ExistingFileError, FormatError, MissingFileError
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
-from blosc2.storage import CParams, cparams_from, dparams_from
+from blosc2.storage import CParams, OpenKeywords, cparams_from, dparams_from, takes
 
 if TYPE_CHECKING:
     from blosc2._frames import MemoryHandle
@@ -46,6 +46,7 @@ _KNOWN = ("cparams", "dparams", "locking", "durable", "initial_mapping_size", *_
 _NOT_IGNORED = (*_KNOWN, *_OUT_OF_SCOPE)
 
 
+@takes(OpenKeywords, exclusive=True)
 def open(
     urlpath: str | bytes | os.PathLike[Any],
     mode: str = "r",
@@ -96,10 +97,7 @@ def open(
         and never be needed (8 MiB); ``requests`` under way at a time (16); ``retries`` of a request that failed (4);
         ``timeout`` of a request, in seconds (60).
     **kwargs
-        ``cparams`` and ``dparams``; ``locking=True`` to change a file or a store together with other programs, see
-        `NDArray.holding_lock` and `DictStore`; ``durable=True`` for arrays of which each change waits for the disk, see
-        `blosc2.Storage`; ``exclusive=False`` to change it without a lock, on file systems without locks; for
-        stores ``timeout``, see `DictStore`. Other keywords are ignored with a warning.
+        The fields of `OpenKeywords`. Others are ignored with a warning.
 
     Returns
     -------

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import numpy as np
 
@@ -39,7 +39,7 @@ from blosc2._options import encoding_of, refuse_without_path
 from blosc2.exceptions import FormatError, MissingMetadataError
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
-from blosc2.storage import DParams, cparams_from
+from blosc2.storage import DParams, SChunkKeywords, cparams_from, takes
 
 # Of a chunk where nobody says how many. Threads share chunks, and Ctrl-C waits for some of them.
 _CHUNK_NBYTES: Final = 4 << 20
@@ -51,7 +51,8 @@ _LIBRARIES: Final = {"torch": (("Tensor",), "from_numpy"), "tensorflow": (("Tens
 Array = np.ndarray[Any, Any]
 
 
-def pack_tensor(tensor: Any, chunksize: int | None = None, **kwargs: Any) -> bytes | int:
+@takes(SChunkKeywords)
+def pack_tensor(tensor: Any, chunksize: int | None = None, **kwargs: Unpack[SChunkKeywords]) -> bytes | int:
     """Compress an array or tensor into the bytes of a frame.
 
     Parameters
@@ -135,7 +136,8 @@ def unpack_tensor(cframe: Any) -> Any:
     return _as_tensor(*_restore(schunk_from_cframe(cframe)))
 
 
-def pack_array2(arr: Any, chunksize: int | None = None, **kwargs: Any) -> bytes | int:
+@takes(SChunkKeywords)
+def pack_array2(arr: Any, chunksize: int | None = None, **kwargs: Unpack[SChunkKeywords]) -> bytes | int:
     """Compress an array into the bytes of a frame; the same as `pack_tensor`.
 
     Examples
@@ -163,6 +165,7 @@ def unpack_array2(cframe: Any) -> Array:
     return _restore(schunk_from_cframe(cframe))[1]
 
 
+@takes(SChunkKeywords)
 def save_tensor(tensor: Any, urlpath: str | bytes | os.PathLike[Any], chunksize: int | None = None,
                 **kwargs: Any) -> int:  # fmt: skip
     """Compress an array or tensor into a file.
@@ -233,6 +236,7 @@ def load_tensor(urlpath: str | bytes | os.PathLike[Any], dparams: DParams | dict
     return _as_tensor(*_load(urlpath, dparams, storage_options))
 
 
+@takes(SChunkKeywords)
 def save_array(arr: Any, urlpath: str | bytes | os.PathLike[Any], chunksize: int | None = None, **kwargs: Any) -> int:
     """Compress an array into a file; the same as `save_tensor`.
 

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypedDict
 
 from blosc2 import _tools
 from blosc2._options import needed
 from blosc2.exceptions import UnsupportedValueError
+from blosc2.storage import CParams, takes
 
 
-def to_store(data: Any, target: Any, key: str = "/", **options: Any) -> None:
-    """Write arrays of dask, or datasets of xarray, to a store: all is published in one step, or nothing.
+class WritingKeywords(TypedDict, total=False):
+    """How dask and xarray write to a store.
 
     Parameters
     ----------
-    data : dask array, mapping of dask arrays by key, Dataset, DataArray or DataTree
-    target : path, TreeStore or another store
-        A new or existing store: ``.b2z`` or ``.b2d``, for dask also ``.b2e`` and, for one array, ``.b2nd``. A store
-        that is open for writing is written to in a transaction.
-    key : str
-        Of a dask array, its key. Otherwise a group; "/" is the root.
-    **options
-        For dask and for xarray, as below.
-
-    Other Parameters
-    ----------------
     mode : str
         "w-" makes what is new, and is the default. "w" replaces: an array of dask with the same key; of xarray the
         group, and the whole file if the group is the root. For xarray, too: "a" adds variables and replaces those
@@ -38,8 +28,6 @@ def to_store(data: Any, target: Any, key: str = "/", **options: Any) -> None:
         For dask: attributes of each array.
     resume : bool
         For dask: keep what tasks have written if the run fails, and use what such a run has left. True by default.
-    **compute
-        For dask: other options are those of `dask.compute`, such as ``scheduler`` and ``retries``.
     append_dim : str, optional
         For xarray: write behind the end of this dimension. The dataset needs all variables that have it. Those that do
         not have it are replaced, as `to_zarr` does; but coordinates must be those that are there.
@@ -48,6 +36,35 @@ def to_store(data: Any, target: Any, key: str = "/", **options: Any) -> None:
     encoding : mapping of mappings, optional
         For xarray: ``chunks``, ``blocks``, ``cparams``, and what CF encodes (``dtype``, ``scale_factor``, ...) by
         variable; for a tree, by path and variable.
+    """
+
+    mode: str
+    chunks: int | Sequence[int] | None
+    blocks: int | Sequence[int] | None
+    cparams: CParams | dict[str, Any] | None
+    attributes: Mapping[str, Any] | None
+    resume: bool
+    append_dim: str | None
+    region: Mapping[str, slice] | str | None
+    encoding: Mapping[str, Mapping[str, Any]] | None
+
+
+@takes(WritingKeywords, mode="w-", resume=True)
+def to_store(data: Any, target: Any, key: str = "/", **compute: Any) -> None:
+    """Write arrays of dask, or datasets of xarray, to a store: all is published in one step, or nothing.
+
+    Parameters
+    ----------
+    data : dask array, mapping of dask arrays by key, Dataset, DataArray or DataTree
+    target : path, TreeStore or another store
+        A new or existing store: ``.b2z`` or ``.b2d``, for dask also ``.b2e`` and, for one array, ``.b2nd``. A store
+        that is open for writing is written to in a transaction.
+    key : str
+        Of a dask array, its key. Otherwise a group; "/" is the root.
+    **kwargs
+        The fields of `WritingKeywords`.
+    **compute
+        For dask: other options are those of `dask.compute`, such as ``scheduler`` and ``retries``.
 
     Raises
     ------
@@ -85,13 +102,13 @@ def to_store(data: Any, target: Any, key: str = "/", **options: Any) -> None:
         needed("xarray", "xarray", "writing datasets")
         from blosc2._tools.integrations.xarray_writing import write_xarray
 
-        write_xarray(data, target, key, **options)
+        write_xarray(data, target, key, **compute)
         return
     if kind == "dask" or (isinstance(data, Mapping) and data and all(map(_is_of_dask, data.values()))):
         needed("dask.array", "dask", "writing arrays of dask")
         from blosc2._tools.integrations.dask_writing import write_dask
 
-        write_dask(data, target, key, **options)
+        write_dask(data, target, key, **compute)
         return
     raise UnsupportedValueError(
         f"to_store takes arrays of dask, and datasets, arrays and trees of xarray, not a {type(data).__name__}; "

@@ -1,0 +1,72 @@
+"""What `help` and editors show of functions that share keywords, and errors of keywords that there are not."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import blosc2
+from blosc2.storage import ARRAY_KEYWORDS
+
+# What a NumPy function would take, not this package.
+_FREE = {"unpack", "unpack_array", "load", "compute_chunks_blocks"}
+
+
+def functions() -> Iterator[tuple[str, Any]]:
+    for name in sorted(blosc2.__all__):
+        one = getattr(blosc2, name)
+        if not (getattr(one, "__module__", None) or "").startswith("blosc2") or hasattr(one, "__members__"):
+            continue  # types of NumPy, enumerations
+        if isinstance(one, type):
+            if issubclass(one, Exception):
+                continue
+            yield from ((f"{name}.{each}", found) for each, found in vars(one).items() if each[0] != "_")
+        yield name, one
+
+
+FUNCTIONS = {name: one for name, one in functions() if inspect.isfunction(one) or isinstance(one, type)}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_nothing_is_hidden_and_nothing_private_is_shown(name: str) -> None:
+    parameters = inspect.signature(FUNCTIONS[name]).parameters.values()
+    if name not in _FREE:
+        assert [each.name for each in parameters if each.name in ("args", "kwargs", "options")] == []
+
+
+@pytest.mark.parametrize("name", ["zeros", "asarray", "concat", "NDArray.copy", "NDArray.slice", "arange", "full_like"])
+def test_each_keyword_of_arrays_has_its_text(name: str) -> None:
+    function = FUNCTIONS[name]
+    assert set(ARRAY_KEYWORDS) <= set(inspect.signature(function).parameters)
+    text = inspect.cleandoc(function.__doc__)
+    parameters = text[text.index("Parameters\n----------") :]
+    for keyword in ARRAY_KEYWORDS:
+        assert any(line.partition(" : ")[0].split(", ").count(keyword) for line in parameters.splitlines()), keyword
+
+
+def test_stores_have_the_texts_of_their_keywords() -> None:
+    for kind in (blosc2.TreeStore, blosc2.DictStore, blosc2.EmbedStore):
+        text = inspect.getdoc(kind) or ""
+        for name in inspect.signature(kind).parameters:
+            assert name == "_from_schunk" or f"\n{name} : " in text or f"{name}, " in text, (kind, name)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: blosc2.ones(3, chunk=2), r"^ones\(\) has no keyword 'chunk'; did you mean 'chunks'\?"),
+        (lambda: blosc2.zeros(3).copy(cparam={}), r"^NDArray.copy\(\) has no keyword 'cparam'; did you mean 'cparams'"),
+        (lambda: blosc2.SChunk(chunksiz=3), r"^SChunk\(\) has no keyword 'chunksiz'; did you mean 'chunksize'"),
+        (lambda: blosc2.ObjectArray(xyz=3), r"^ObjectArray\(\) has no keyword 'xyz'\. It takes chunksize, "),
+        (lambda: blosc2.save_tensor(np.arange(3), "x", chunks=3), r"^save_tensor\(\) has no keyword 'chunks'"),
+        (lambda: blosc2.asarray([1], clevel=3), r"^asarray\(\) has no keyword 'clevel': it belongs into cparams="),
+    ],
+)
+def test_errors_name_the_function_and_what_is_like_it(call: Any, text: str) -> None:
+    for kind in (TypeError, KeyError, ValueError):
+        with pytest.raises(kind, match=text):
+            call()
