@@ -60,6 +60,42 @@ def test_a_closed_store_is_not_warned_of(make: Maker) -> None:
     assert make.values() == VALUES
 
 
+def test_a_store_whose_file_was_changed_loses_its_changes_in_one_line(make: Maker) -> None:
+    end = f"""
+store.flush()
+store["/a"][0] = 3
+name = {str(make.path)!r}
+name = os.path.join(name, "embed.b2e") if os.path.isdir(name) else name
+with open(name, "ab") as file:
+    file.write(b"of somebody else")
+"""
+    done = subprocess.run(program(make, end), env=environment(), capture_output=True, text=True, timeout=60)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("blosc2: ")]
+    assert lines == [f"blosc2: changes of {make.path} are lost at the end of the program: {lines[0].split(': ', 2)[2]}"]
+    assert "the file was changed by somebody else since it was opened" in lines[0]
+    assert "Traceback" not in done.stderr
+
+
+def test_the_error_says_how_to_save_changes_whose_file_is_gone(make: Maker, tmp_path: Path) -> None:
+    with make("w") as store:
+        store["/a"] = [1]
+        store.flush()
+        store["/a"][0] = 3
+        gone = make.path / "embed.b2e" if make.path.is_dir() else make.path
+        gone.rename(tmp_path / "away")
+        with pytest.raises(OSError, match=r"writes the whole store with them to a new file, or discard\(\) them"):
+            store.flush()
+        new = str(tmp_path / "new.b2z")
+        if isinstance(store, blosc2.DictStore):
+            store.to_b2z(new)
+        else:
+            with blosc2.DictStore(new) as other:
+                other.update(store)
+        with blosc2.open(new) as saved:
+            assert list(saved["/a"]) == [3]
+        store.discard()
+
+
 def test_what_a_transaction_holds_is_not_published_at_exit(make: Maker) -> None:
     with make("w") as store:
         store["/a"] = [5]

@@ -136,18 +136,14 @@ def join_open(store: Any, path: str, options: StoreOptions) -> bool:
 
 
 def end_all() -> None:
-    """Close all stores that are still open for writing: the interpreter ends."""
-    first: BaseException | None = None
+    """Close all stores that are still open for writing: the interpreter ends. What fails is told in one line each."""
     for store in _open_for_writing():
         try:
             end_forgotten(store)
         except Exception as error:  # noqa: BLE001 - the other stores are published all the same
-            if first is None:
-                first = error
-            else:
-                first.add_note(f"and another store failed: {error!r}")
-    if first is not None:
-        raise first
+            why = str(error).partition("; your changes are kept")[0]
+            what = f"changes of {table_of(store).path} are lost at the end of the program"
+            print(f"blosc2: {what}: {why}", file=sys.stderr)
 
 
 def _end_with_child() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from copy import copy
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import ref
 
 from blosc2 import _files
-from blosc2._backends import ByteRange, NewVersion
+from blosc2._backends import ByteRange, NewVersion, TieredBackend
 from blosc2._core.io.sharing import Block
 from blosc2._core.leaves.store_state import Change
 from blosc2._stores.leaf_table import table_of
@@ -121,8 +122,20 @@ def _flush_now(table: LeafTable, *, durable: bool) -> None:
         try:
             flush(table, durable=durable)
         except BaseException as error:
-            explain(error, "your changes are kept in the store object: flush() again, or discard() them")
+            explain_kept(table, error)
             raise
+
+
+def explain_kept(table: LeafTable, error: BaseException) -> None:
+    """Say in an error how the changes that were not published can be saved."""
+    lost = isinstance(error, OSError) and error.errno in (errno.EBUSY, errno.ENOENT)
+    if not lost:
+        what = "flush() again, or discard() them"
+    elif isinstance(table.backend, TieredBackend):
+        what = "to_b2z('NEW.b2z') writes the whole store with them to a new file, or discard() them"
+    else:
+        what = "DictStore('NEW.b2z').update(store) writes the whole store with them to a new file, or discard() them"
+    explain(error, f"your changes are kept in the store object: {what}")
 
 
 def compact(table: LeafTable, progress: Progress | None) -> Compaction:

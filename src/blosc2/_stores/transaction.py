@@ -5,13 +5,13 @@ from __future__ import annotations
 import _thread
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from blosc2._core.io.sharing import Block, Hold
 from blosc2._core.leaves.store_state import Change
 from blosc2._stores.leaf_table import table_of
-from blosc2._stores.publish import flush, settle, show_published
-from blosc2.exceptions import FormatError, explain
+from blosc2._stores.publish import explain_kept, flush, settle, show_published
+from blosc2.exceptions import FormatError
 
 if TYPE_CHECKING:
     from blosc2._stores.leaf_table import LeafTable
@@ -25,8 +25,6 @@ Before = tuple[Any, "bool | None", "LiveHandle | None", Any, bool]
 
 
 _NOTHING: Before = (..., None, None, None, False)
-#: What an error says that leaves changes pending.
-KEPT: Final = "your changes are kept in the store object: flush() again, or discard() them"
 
 
 class AllOrNone(Block):
@@ -118,7 +116,7 @@ class AllOrNone(Block):
                 except BaseException as error:
                     if table.backend.half_done:
                         self.forget()
-                        explain(error, KEPT)
+                        explain_kept(self._table, error)
                     raise
         if not failed and outer is not None:
             for key, before in list(self.before.items()):
@@ -243,7 +241,7 @@ class Transaction(Block):
                     flush(table, durable=True)
                 except BaseException as error:
                     if table.backend.half_done:  # as at the end of other blocks: the changes stay pending
-                        explain(error, KEPT)
+                        explain_kept(self._table, error)
                     else:
                         # While the lock is held, so that later changes of other threads are not taken back.
                         self._take_back(self._before)
