@@ -97,8 +97,9 @@ def run(arguments: Sequence[str]) -> int:
         return done.exit_code
     except SystemExit:  # click ends so, and only so, when whoever reads the output wants no more
         return FINE
-    except (KeyboardInterrupt, click.Abort):
-        note("blosc2: interrupted")
+    except (KeyboardInterrupt, click.Abort) as error:
+        cause = error.__context__ if isinstance(error, click.Abort) else error
+        note("; ".join(["blosc2: interrupted", *getattr(cause, "__notes__", [])]))
         return 130
     except Exception as error:  # noqa: BLE001 - whatever it is, it becomes one line
         command = next((argument for argument in arguments if argument in blosc2.commands), "")

@@ -22,7 +22,7 @@ _WORDS = (
     (r"with timeout=", "with --timeout"),
     (r"with blosc2\.salvage", "with 'blosc2 salvage'"),
     (r", or (leave out locking=True and )?open it with exclusive=False and .*", ""),
-    (r"; your changes are kept in the store object: .*", ""),
+    (r"; your changes are kept in the store object: [^;]*", ""),
 )
 
 

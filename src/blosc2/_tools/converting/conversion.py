@@ -743,6 +743,9 @@ def _write(
             error.add_note(f"{made.partial} could not be removed, and may be deleted: {second}")
         where = f", at or behind {key!r}" if key else ""
         _note(error, report.source, f"while {report.source} was converted{where}")
+        left = [made.partial] if made.kept is None else [made.partial, made.kept.path]
+        for path in filter(os.path.lexists, left):
+            error.add_note(f"the same conversion goes on from {legible(path)}, or delete that")
         raise
 
 

@@ -37,12 +37,12 @@ class KeptChunks:
     """
 
     def __init__(self, path: str, made_of: object) -> None:
-        self._path, self._made_of = path, made_of
+        self.path, self._made_of = path, made_of
         self.went_on: str | None = None
 
     def remove(self) -> None:
         """Nothing is needed any more."""
-        remove(self._path)
+        remove(self.path)
 
     def and_others(self, key: str, plan: ArrayPlan, others: Others) -> Chunks:
         """The chunks of an array: those of the file, then `others` from a number on, which are added to it."""
@@ -53,7 +53,7 @@ class KeptChunks:
         return self._and_others(key, hashlib.sha256(repr(what).encode()).digest(), plan, others)
 
     def _and_others(self, key: str, head: bytes, plan: ArrayPlan, others: Others) -> Chunks:
-        file, number = _opened(self._path), 0
+        file, number = _opened(self.path), 0
         try:
             if file is not None:
                 end = 0
