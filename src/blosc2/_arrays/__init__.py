@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from blosc2._arrays.readable import *
     from blosc2._arrays.ready import *
     from blosc2._arrays.rearranging import *
+    from blosc2._arrays.reductions import *
     from blosc2._arrays.resize import *
     from blosc2._arrays.shown import *
     from blosc2._arrays.slabs import *
@@ -28,6 +29,7 @@ else:
         "readable": "ChunkInfo ReadableArray",
         "ready": "ready_in_children ready_to_change ready_to_read",
         "rearranging": "chunks_from copied joined matrix_axes permuted reshaped selected shape_for taken taken_along",
+        "reductions": "reduced",
         "resize": "resize_update resized_geometry rows_to_append",
         "shown": "html one_line",
         "slabs": "Box Shape Snapshot compressed_box converted joined_rows made plan_like slab_height slabs_in slabs_of",

@@ -14,7 +14,7 @@ from blosc2._core.io.sharing import never_freed
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_read import read_basic, read_basic_into
 from blosc2._frames import Stored
-from blosc2._indexing import FieldViews, NDField
+from blosc2._indexing import FieldViews, NDField, Reducible
 from blosc2.exceptions import FormatError
 from blosc2.info import InfoReporter, size_text
 from blosc2.schunk import SChunk, chunk_description, repeated_item
@@ -38,7 +38,7 @@ never_freed(read_basic)
 
 
 @never_freed
-class ReadableArray(Stored):
+class ReadableArray(Reducible, Stored):
     """Base of `NDArray`: everything that neither changes the array nor makes another."""
 
     __slots__ = ("_schunk_",)
@@ -288,6 +288,15 @@ class ReadableArray(Stored):
 
     def _snapshot(self) -> Snapshot:
         return _arrays.Snapshot.of(self._handle)
+
+    def _reduced(self, name: str, axis: Any, keepdims: bool, absent: dict[str, Any], *, field: str | None = None,
+                 **options: Any) -> Any:  # fmt: skip
+        if absent:
+            raise TypeError(
+                f"{name} has no keyword {next(iter(absent))!r}: it gives an array of NumPy, which "
+                f"blosc2.asarray(a.{name}(...), urlpath=...) compresses"
+            )
+        return _arrays.reduced(self._handle, name, field, axis, keepdims, options)
 
     def _read_all(self) -> np.ndarray[Any, Any]:
         return _indexing.read(self._handle.array, ..., self._handle.nthreads)  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from blosc2._functions.creation import *
     from blosc2._functions.from_frame import *
     from blosc2._functions.manipulation import *
+    from blosc2._functions.reductions import *
     from blosc2._functions.slice_chunks import *
 else:
     __getattr__ = on_demand(__name__, {
@@ -30,5 +31,6 @@ else:
             "astype concat expand_dims matrix_transpose permute_dims reshape squeeze stack take take_along_axis "
             "transpose"
         ),
+        "reductions": "all any argmax argmin max mean min prod std sum var",
         "slice_chunks": "get_slice_nchunks touched_chunks",
     })  # fmt: skip

@@ -10,6 +10,7 @@ import numpy as np
 
 from blosc2 import _indexing
 from blosc2._core.ndim.grid_read import check_out
+from blosc2._indexing.reducible import Reducible
 from blosc2.exceptions import some_of
 from blosc2.schunk import SChunk
 
@@ -40,7 +41,7 @@ class FieldViews(Mapping[str, "NDField"]):
         return len(self._views)
 
 
-class NDField:
+class NDField(Reducible):
     """A live view of one field of a structured array."""
 
     def __init__(self, array: Any, name: str) -> None:
@@ -85,6 +86,9 @@ class NDField:
             items = self._array[key]
             items[self.field] = value
             self._array[key] = items
+
+    def _reduced(self, name: str, axis: Any, keepdims: bool, absent: dict[str, Any], **options: Any) -> Any:
+        return self._array._reduced(name, axis, keepdims, absent, field=self.field, **options)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False:

@@ -26,16 +26,16 @@ Kind = TypeVar("Kind")
 
 # Functions that NumPy has under the same name.
 _NUMPY: Final = (
-    "abs", "acos", "acosh", "add", "all", "any", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2",
-    "arctanh", "argmax", "argmin", "argsort", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_or",
+    "abs", "acos", "acosh", "add", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2",
+    "arctanh", "argsort", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_or",
     "bitwise_xor", "broadcast_to", "can_cast", "ceil", "clip", "conj", "copysign", "cos", "cosh", "count_nonzero",
     "cumulative_prod", "cumulative_sum", "diagonal", "divide", "equal", "exp", "expm1", "fft", "finfo", "floor",
     "floor_divide", "get_printoptions", "greater", "greater_equal", "hypot", "iinfo", "imag", "isdtype", "isfinite",
     "isinf", "isnan", "less", "less_equal", "linalg", "log", "log10", "log1p", "log2", "logaddexp", "logical_and",
-    "logical_not", "logical_or", "logical_xor", "matmul", "max", "maximum", "mean", "meshgrid", "min", "minimum",
-    "multiply", "negative", "nextafter", "not_equal", "outer", "positive", "pow", "printoptions", "prod", "random",
+    "logical_not", "logical_or", "logical_xor", "matmul", "maximum", "meshgrid", "minimum",
+    "multiply", "negative", "nextafter", "not_equal", "outer", "positive", "pow", "printoptions", "random",
     "real", "reciprocal", "remainder", "result_type", "round", "set_printoptions", "sign", "signbit", "sin", "sinh",
-    "sort", "sqrt", "square", "std", "subtract", "sum", "tan", "tanh", "tensordot", "trunc", "var", "vecdot", "where",
+    "sort", "sqrt", "square", "subtract", "tan", "tanh", "tensordot", "trunc", "vecdot", "where",
 )  # fmt: skip
 _COMPUTING: Final = "it stores arrays and does not compute with them: read what is needed and compute with NumPy"
 _REMOTE: Final = "blosc2.open(url) reads what is on a server as the same arrays and stores; nothing computes there"
@@ -72,8 +72,7 @@ _ADVICE: Final = {
 OPAQUE_KINDS: Final = ("proxy-source", "b2o", "listarray", "LazyArray")
 
 _METHODS: Final = frozenset((
-    "all", "any", "argmax", "argmin", "argsort", "cumulative_prod", "cumulative_sum", "max", "mean", "min", "prod",
-    "sort", "std", "sum", "var", "where",
+    "argsort", "cumulative_prod", "cumulative_sum", "sort", "where",
 ))  # fmt: skip
 _INDEXES: Final = (
     "compact_index", "create_index", "drop_index", "index", "indexes", "rebuild_index",
