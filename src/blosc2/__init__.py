@@ -198,6 +198,7 @@ class _Module(_ModuleType):
 
 _sys.modules[__name__].__class__ = _Module
 
+# Without those that would hide functions of Python after `from blosc2 import *`.
 __all__ = [
     "DEFINED_CODECS_STOP", "EXTENDED_HEADER_LENGTH", "GLOBAL_REGISTERED_CODECS_STOP", "IS_WASM", "MAX_BLOCKSIZE",
     "MAX_BUFFERSIZE", "MAX_DIM", "MAX_OVERHEAD", "MAX_TYPESIZE", "MIN_HEADER_LENGTH", "USER_REGISTERED_CODECS_STOP",
@@ -205,18 +206,18 @@ __all__ = [
     "ConversionReport", "DParams", "DeserializeMode", "DictStore", "EmbedStore", "Filter", "Finding", "FormatError",
     "Loader", "NDArray", "NDField", "ObjectArray", "OtherFileSystemError", "PatchSampler", "Permutation", "SChunk",
     "SalvageReport", "Samples", "ShortReadError", "SpecialValue", "SplitMode", "StaleHandleError", "Storage",
-    "StoreLockedError", "TreeStore", "Tuner", "UnsafeDeserializationError", "__upstream_api__", "__version__", "all",
-    "any", "arange", "are_partitions_aligned", "are_partitions_behaved", "argmax", "argmin", "array", "asarray",
-    "astype", "block_cache_stats", "blosclib_version", "check", "clib_info", "compress", "compress2", "compressor_list",
+    "StoreLockedError", "TreeStore", "Tuner", "UnsafeDeserializationError", "__upstream_api__", "__version__", "arange",
+    "are_partitions_aligned", "are_partitions_behaved", "argmax", "argmin", "array", "asarray", "astype",
+    "block_cache_stats", "blosclib_version", "check", "clib_info", "compress", "compress2", "compressor_list",
     "compute_chunks_blocks", "concat", "convert", "copy", "cparams_dflts", "decompress", "decompress2",
     "detect_number_of_cores", "dparams_dflts", "empty", "empty_like", "estore_from_cframe", "expand_dims", "eye",
     "foreground_index", "free_resources", "from_cframe", "frombuffer", "fromiter", "full", "full_like", "get_blocksize",
     "get_cbuffer_sizes", "get_clib", "get_compressor", "get_cpu_info", "get_slice_nchunks", "linspace", "load",
-    "load_array", "load_tensor", "matrix_transpose", "max", "mean", "merge", "min", "nans", "ncores",
-    "ndarray_from_cframe", "nthreads", "objectarray_from_cframe", "ones", "ones_like", "open", "pack", "pack_array",
-    "pack_array2", "pack_tensor", "permute_dims", "print_versions", "prod", "remove_urlpath", "reshape", "salvage",
-    "save", "save_array", "save_tensor", "schunk_from_cframe", "set_block_cache", "set_blocksize", "set_compressor",
-    "set_file_cache", "set_nthreads", "set_releasegil", "squeeze", "stack", "std", "storage_dflts", "sum", "take",
+    "load_array", "load_tensor", "matrix_transpose", "mean", "merge", "nans", "ncores", "ndarray_from_cframe",
+    "nthreads", "objectarray_from_cframe", "ones", "ones_like", "open", "pack", "pack_array", "pack_array2",
+    "pack_tensor", "permute_dims", "print_versions", "prod", "remove_urlpath", "reshape", "salvage", "save",
+    "save_array", "save_tensor", "schunk_from_cframe", "set_block_cache", "set_blocksize", "set_compressor",
+    "set_file_cache", "set_nthreads", "set_releasegil", "squeeze", "stack", "std", "storage_dflts", "take",
     "take_along_axis", "to_store", "transpose", "uninit", "unpack", "unpack_array", "unpack_array2", "unpack_tensor",
     "var", "zarr_references", "zeros", "zeros_like",
 ]  # fmt: skip

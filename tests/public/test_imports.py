@@ -39,7 +39,7 @@ FIRST = {
     "blosc2", "blosc2._arrays", "blosc2._arrays.readable", "blosc2._arrays.ready", "blosc2._files", "blosc2._frames",
     "blosc2._frames.dtypes", "blosc2._frames.header_fields", "blosc2._functions", "blosc2._functions.from_frame",
     "blosc2._frames.chunks", "blosc2._frames.handle",
-    "blosc2._frames.opening", "blosc2._indexing", "blosc2._indexing.views",
+    "blosc2._frames.opening", "blosc2._indexing", "blosc2._indexing.reducible", "blosc2._indexing.views",
     "blosc2._opening", "blosc2._opening.open_path", "blosc2._options",
     "blosc2._options.codecs", "blosc2._options.threads", "blosc2._options.modes",
     "blosc2._options.encoding", "blosc2._options.absent", "blosc2._options.paths",

@@ -28,7 +28,7 @@ def test_a_name_that_nobody_has() -> None:
         from blosc2 import frobnicate  # noqa: F401
 
 
-@pytest.mark.parametrize("name", ["sum", "mean", "argmax", "where", "any"])
+@pytest.mark.parametrize("name", ["where", "argsort", "sort", "cumulative_sum"])
 def test_methods_that_compute(name: str) -> None:
     array = blosc2.arange(6)
     assert not hasattr(array, name)

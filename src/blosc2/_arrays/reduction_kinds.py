@@ -12,6 +12,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from blosc2._core.io.sharing import item_of
+
 Items = np.ndarray[Any, Any]
 State = tuple[Any, ...]
 
@@ -121,8 +123,8 @@ class Mean(Fold):
 class Variance(Fold):
     """`var` and `std`: how many items, their mean, and the sum of the squares of what they differ from it.
 
-    Two of them are joined as Chan, Golub and LeVeque do (1983, "Algorithms for computing the sample variance"), and
-    the sum of a piece is corrected by the sum of the differences, which is 0 but for rounding.
+    The mean is a number near it and what is to be added, so that means of numbers far from 0 lose nothing. Two states
+    are joined as Chan, Golub and LeVeque do ("Algorithms for computing the sample variance", 1983).
     """
 
     def __init__(self, asked: Asked) -> None:
@@ -131,37 +133,38 @@ class Variance(Fold):
         if given.kind not in "fc":
             given = np.dtype(np.float64)
         self.work = np.dtype(np.float32) if given.char == "e" else given.newbyteorder("=")
-        self.wide = np.dtype(_WIDER.get(self.work.char, self.work))
+        self.wide = np.dtype(item_of(_WIDER, self.work.char, self.work))
         self.function = np.add
 
     def partial(self, items: Items, mask: Items | None, starts: tuple[int, ...]) -> State:  # noqa: ARG002
         axes = self.asked.axes
         count = counted(mask, self._reduced(items.shape), axes)
         some = np.maximum(count, 1)
-        mean = self._folded(items, mask) / some
-        apart = np.subtract(items, mean.astype(self.work, copy=False), dtype=self.work)
+        near = (self._folded(items, mask) / some).astype(self.work, copy=False)
+        apart = np.subtract(items, near, dtype=self.work)
         where: dict[str, Any] = {} if mask is None else {"where": mask}
-        error = np.add.reduce(apart, axis=axes, keepdims=True, **where).astype(self.wide, copy=False)
+        rest = np.add.reduce(apart, axis=axes, keepdims=True, **where).astype(self.wide, copy=False)
         squares = np.add.reduce(squared(apart, out=True), axis=axes, keepdims=True, **where)
-        error /= some
-        spread = squares.astype(self.wide.char.lower(), copy=False) - some * squared(error)
-        mean = mean.astype(self.work, copy=False) + error  # around which the differences were taken
-        return count, mean, np.maximum(spread, 0)
+        rest /= some
+        spread = squares.astype(self.wide.char.lower(), copy=False) - some * squared(rest)
+        return count, near.astype(self.wide, copy=False), rest, np.maximum(spread, 0)
 
     def constant(self, value: Any, counts: tuple[int, ...], starts: tuple[int, ...]) -> State:  # noqa: ARG002
-        mean = np.full(self._kept(counts), np.asarray(value).astype(self.wide))
-        return self._reduced(counts), mean, squared(mean - mean)
+        near = np.full(self._kept(counts), np.asarray(value).astype(self.wide))
+        rest = near - near  # 0, or NaN
+        return self._reduced(counts), near, rest, squared(rest)
 
     def joined(self, first: State, second: State) -> State:
-        count = first[0] + second[0]
-        some = np.maximum(count, 1)
-        apart = second[1] - first[1]
-        # Where one has no items, the difference means nothing, and the products are 0.
-        mean = first[1] + apart * (second[0] / some)
-        return count, mean, first[2] + second[2] + squared(apart) * (first[0] * (second[0] / some))
+        (before, near, rest, spread), (after, other, more, spread_of_other) = first, second
+        if np.any(before == 0):
+            near, rest = np.where(before == 0, other, near), np.where(before == 0, more, rest)
+        count = before + after
+        apart = (other - near) + (more - rest)
+        part = after / np.maximum(count, 1)
+        return count, near, rest + apart * part, spread + spread_of_other + squared(apart) * (before * part)
 
     def finished(self, state: State) -> Items:
-        count, _, spread = state
+        count, _, _, spread = state
         freedom = np.maximum(count - self.asked.ddof, 0)
         if np.any(freedom <= 0):
             warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=2)
@@ -220,7 +223,7 @@ _KINDS: Final[dict[str, type[Fold]]] = {
 
 def kind_of(asked: Asked) -> Fold:
     """What does a reduction."""
-    return _KINDS.get(asked.name, Fold)(asked)
+    return item_of(_KINDS, asked.name, Fold)(asked)
 
 
 def squared(numbers: Any, out: bool = False) -> Any:
@@ -241,7 +244,9 @@ def _types_of_sums(asked: Asked) -> tuple[Any, Any]:
     if asked.name == "mean" and given is None and asked.items.kind in "iub":
         # Sums of a piece are exact in int64, unless its items may be as large.
         return (np.int64 if asked.items.itemsize < 8 else np.float64), np.float64
+    if result.kind == "m":  # whose unit NumPy takes from the items
+        return None, None
     work = result if given is None else given.newbyteorder("=")
     if work.char == "e":
         work = np.dtype(np.float32)
-    return work, _WIDER.get(work.char, work)
+    return work, item_of(_WIDER, work.char, work)

@@ -11,6 +11,7 @@ import math
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -54,10 +55,8 @@ def reduced(
             options["where"] = np.asarray(mask)
         return getattr(np, name)(source.all_items(), axis=axis, keepdims=keepdims, **options)
     out = options.pop("out", None)
-    if out is not None and "dtype" not in options and name in ("sum", "prod", "mean"):
-        options["dtype"] = out.dtype
     masks = None if mask is None or mask is True else _Masks(mask, source.shape)
-    asked = _asked(name, source, axis, masks, options)
+    asked = _asked(name, source, axis, masks, options, out)
     found = _Walk(source, kind_of(asked), masks).result()
     if not keepdims:
         found = found.reshape([n for axis, n in enumerate(found.shape) if axis not in asked.axes])
@@ -65,19 +64,23 @@ def reduced(
         return found[()]  # which makes a scalar of an array without axes
     if out.shape != found.shape:
         raise ValueError(f"out has the shape {out.shape}, and the result of {name} {found.shape}")
-    np.copyto(out, found, casting="same_kind")
+    np.copyto(out, found, casting="unsafe")  # as NumPy has let pass
     return out
 
 
-def _asked(name: str, source: _Source, axis: Any, masks: _Masks | None, options: Mapping[str, Any]) -> Asked:
+def _asked(
+    name: str, source: _Source, axis: Any, masks: _Masks | None, options: Mapping[str, Any], out: Items | None
+) -> Asked:
     """A reduction in full. What NumPy says of one item shows whether it is possible, and the type of its result."""
     ndim = len(source.shape)
     given = {key: value for key, value in options.items() if key != "ddof"}
     if masks is not None:
         given["where"] = np.ones((1,) * ndim, masks.dtype)
+    if out is not None:
+        given["out"] = np.zeros((1,) * ndim, out.dtype)
     one = np.zeros((1,) * ndim, source.dtype)
     with np.errstate(all="ignore"):
-        result = np.asarray(getattr(np, name)(one, axis=axis, **given)).dtype
+        result = getattr(np, name)(one, axis=axis, keepdims=True, **given).dtype
     axes = tuple(range(ndim)) if axis is None else normalize_axis_tuple(axis, ndim)
     dtype = options.get("dtype")
     return Asked(
@@ -285,14 +288,17 @@ class _Walk:
 
     def _share(self, pieces: range) -> list[tuple[int, State]]:
         """The parts of the result that some pieces belong to, with the states of these pieces."""
-        found: list[tuple[int, State]] = []
         with self._noting():
-            for number in pieces:
-                part = number // self.depth
-                if not found or found[-1][0] != part:
-                    found.append((part, self._state(number)))
-                elif not self.kind.is_settled(found[-1][1]):
-                    found[-1] = part, self.kind.joined(found[-1][1], self._state(number))
+            return self._joined(pieces)
+
+    def _joined(self, pieces: range) -> list[tuple[int, State]]:
+        found: list[tuple[int, State]] = []
+        for number in pieces:
+            part = number // self.depth
+            if not found or found[-1][0] != part:
+                found.append((part, self._state(number)))
+            elif not self.kind.is_settled(found[-1][1]):
+                found[-1] = part, self.kind.joined(found[-1][1], self._state(number))
         return found
 
     def _box(self, number: int) -> tuple[Shape, Shape]:
@@ -367,13 +373,13 @@ def _in_order(
 
     rest = iter(shares)
     with Pool(threads, "blosc2-reducing") as pool:
-        ahead = deque(pool.submit(work, share) for share, _ in zip(rest, range(2 * threads)))
+        ahead = deque(pool.submit(work, share) for share in islice(rest, 2 * threads))
         try:
-            while ahead:
+            while True:
+                if not ahead:
+                    return
                 found = ahead.popleft().result()
-                for share in rest:
-                    ahead.append(pool.submit(work, share))
-                    break
+                ahead.extend(pool.submit(work, share) for share in islice(rest, 1))
                 yield found
         finally:
             for future in ahead:

@@ -140,7 +140,8 @@ def mean(
     axis : int or tuple of int, optional
         Axes that are reduced; negative ones count from the end. By default all.
     dtype : dtype, optional
-        Of the result, and of the sums that lead to it. By default as with NumPy: float64 for integers, else that of the items.
+        Of the result, and of the sums that lead to it. By default as with NumPy: float64 for integers, else that of
+        the items.
     keepdims : bool
         Whether reduced axes stay, with length 1.
     where : array_like of bool, optional
