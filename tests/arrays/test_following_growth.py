@@ -1,6 +1,7 @@
 """A handle looks at the file once more before it refuses an index: another handle may have appended the item."""
 
 import os
+import sys
 
 import numpy as np
 import pytest
@@ -38,6 +39,52 @@ def test_an_item_that_was_appended_is_read(both, read):
     writer.append(np.array([[20, 21], [30, 31]]))
     np.testing.assert_array_equal(read(reader), [30, 31])
     assert reader.shape == (7, 2)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no locking there")
+@pytest.mark.parametrize("kind", ["file", "directory", "leaf"])
+def test_shapes_are_the_newest_where_programs_take_turns(tmp_path, kind):
+    """With `locking=True`, also before anything was read, and through a view. Leaves follow where they can be changed."""
+    store = None
+    if kind == "leaf":
+        path = str(tmp_path / "s.b2z")
+        with blosc2.TreeStore(path, mode="w", locking=True) as new:
+            new["/a"] = blosc2.zeros((5, 2), dtype="i8", chunks=(2, 2))
+        writing, store = blosc2.TreeStore(path, mode="a", locking=True), blosc2.open(path, mode="a", locking=True)
+        writer, reader = writing["/a"], store["/a"]
+    else:
+        path = str(tmp_path / "a.b2nd")
+        given = {"urlpath": path, "mode": "w", "chunks": (2, 2), "contiguous": kind == "file", "locking": True}
+        writer = writing = blosc2.asarray(np.arange(10).reshape(5, 2), **given)
+        reader = blosc2.open(path, mode="r", locking=True)
+    view = blosc2.expand_dims(reader, 1)
+    writer.append(np.array([[20, 21], [30, 31]]))
+    writing.flush()
+    assert reader.shape == (7, 2)
+    assert view.shape == (7, 1, 2)
+    writer.append(np.array([[40, 41]]))
+    writing.flush()
+    assert len(reader) == 8
+    writer.resize((3, 2))
+    writing.flush()
+    assert (reader.size, reader.nbytes, reader.ndim) == (6, 48, 2)
+    assert [len(row) for row in reader] == [2, 2, 2]
+    if store is not None:
+        store.close()
+        assert reader.shape == (3, 2)
+        writing.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no locking there")
+def test_what_is_gone_is_still_shown(tmp_path):
+    path = str(tmp_path / "a.b2nd")
+    blosc2.asarray(np.arange(5), urlpath=path, mode="w", locking=True)
+    reader = blosc2.open(path, mode="r", locking=True)
+    blosc2.open(path, mode="a", locking=True).append([5])
+    os.remove(path)
+    assert "(5,)" in repr(reader)
+    with pytest.raises(FileNotFoundError):
+        reader.shape  # noqa: B018 - like any read
 
 
 @pytest.mark.parametrize("key", [7, -8, (0, 2), [0, 7]])

@@ -46,12 +46,12 @@ class ReadableArray(Reducible, Stored):
     # ------------------------------------------------------------ description
     @property
     def _geometry(self) -> Geometry:
-        return self._handle.described[0]  # type: ignore[index]  # set by `_of`
+        return self._handle.array[0]  # type: ignore[index]  # set by `_of`
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type of the items."""
-        return self._handle.described[1]  # type: ignore[index]
+        return self._handle.array[1]  # type: ignore[index]
 
     @property
     def shape(self) -> tuple[int, ...]:

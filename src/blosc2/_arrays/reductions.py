@@ -372,17 +372,19 @@ def _in_order(
     from blosc2._files import Pool
 
     rest = iter(shares)
-    with Pool(threads, "blosc2-reducing") as pool:
-        ahead = deque(pool.submit(work, share) for share in islice(rest, 2 * threads))
+    with Pool(threads - 1, "blosc2-reducing") as pool:
+        ahead = deque((pool.submit(work, share), share) for share in islice(rest, 2 * threads))
         try:
             while True:
                 if not ahead:
                     return
-                found = ahead.popleft().result()
-                ahead.extend(pool.submit(work, share) for share in islice(rest, 1))
+                future, share = ahead.popleft()
+                # What no thread has begun is done here.
+                found = work(share) if future.cancel() else future.result()
+                ahead.extend((pool.submit(work, share), share) for share in islice(rest, 1))
                 yield found
         finally:
-            for future in ahead:
+            for future, _ in ahead:
                 future.cancel()
 
 

@@ -6,30 +6,30 @@ import math
 from typing import TYPE_CHECKING
 
 from blosc2 import _display
-from blosc2._core.frame.frame import Frame
 from blosc2._indexing import short_text
 from blosc2.storage import Codec
 
 if TYPE_CHECKING:
     from blosc2._arrays.readable import ReadableArray
+    from blosc2._indexing import Version
 
 
 def one_line(array: ReadableArray) -> str:
     """Shape, dtype, where it is, chunks, blocks, codec and ratio."""
-    frame = _frame(array)
+    geometry, dtype, frame = _described(array)
     where = _where(array)
-    ratio = _display.ratio_text(array.nbytes, int(frame.cbytes))
+    ratio = _display.ratio_text(geometry.size * dtype.itemsize, int(frame.cbytes))
     return (
-        f"<NDArray {array.shape} {short_text(array.dtype)}{f' in {where}' if where else ''}, chunks {array.chunks}, "
-        f"blocks {array.blocks}, {_codec(int(frame.codec))}{f' {ratio}' if ratio else ''}>"
+        f"<NDArray {geometry.shape} {short_text(dtype)}{f' in {where}' if where else ''}, chunks {geometry.chunks}, "
+        f"blocks {geometry.blocks}, {_codec(int(frame.codec))}{f' {ratio}' if ratio else ''}>"
     )
 
 
-def _frame(array: ReadableArray) -> Frame:
-    """The frame as of the last read: nothing is looked up."""
+def _described(array: ReadableArray) -> Version:
+    """The version as of the last read: nothing is looked up."""
     described = array._handle.described
     assert described is not None
-    return described[2]
+    return described
 
 
 def _where(array: ReadableArray) -> str:
@@ -50,14 +50,14 @@ def _codec(number: int) -> str:
 
 def html(array: ReadableArray) -> str:
     """What a notebook shows."""
-    frame = _frame(array)
-    counts = [-(-n // c) if c else 0 for n, c in zip(array.shape, array.chunks, strict=True)]
+    geometry, dtype, frame = _described(array)
+    counts = [-(-n // c) if c else 0 for n, c in zip(geometry.shape, geometry.chunks, strict=True)]
     rows: list[tuple[str, object]] = [
-        ("shape", array.shape),
-        ("dtype", short_text(array.dtype)),
-        ("bytes", _display.sizes_text(array.nbytes, int(frame.cbytes))),
-        ("chunks", f"{array.chunks}, {_display.number(math.prod(counts), 'chunk')}"),
-        ("blocks", array.blocks),
+        ("shape", geometry.shape),
+        ("dtype", short_text(dtype)),
+        ("bytes", _display.sizes_text(geometry.size * dtype.itemsize, int(frame.cbytes))),
+        ("chunks", f"{geometry.chunks}, {_display.number(math.prod(counts), 'chunk')}"),
+        ("blocks", geometry.blocks),
         ("codec", f"{_codec(int(frame.codec))}, level {array.cparams.clevel}, {_filters(array)}"),
     ]
     where = _where(array)
@@ -71,7 +71,7 @@ def html(array: ReadableArray) -> str:
         rows.append(
             ("attributes", ", ".join(names[:10]) + (f", ... {len(names) - 10} more" if len(names) > 10 else ""))
         )
-    grid = _display.chunk_grid(array.shape, array.chunks)
+    grid = _display.chunk_grid(geometry.shape, geometry.chunks)
     parts = f'<div class="parts"><div>{_display.definition_table(rows)}</div><div>{grid}</div></div>'
     return _display.page("NDArray", parts)
 

@@ -1,8 +1,8 @@
 """Handles of frames that several processes change at the same time: ``locking=True``.
 
 Every change waits for the lock, loads the last published version, and is published before the lock is released. A read
-loads the last version first. Properties of an array, such as its shape, change with the next read, change or `refresh`,
-not between two of them.
+loads the last version first, and so does whoever asks for a property, such as the shape of an array. What is shown of
+an object (its `repr`) is the version that was read last, so that showing it never fails.
 """
 
 from __future__ import annotations
