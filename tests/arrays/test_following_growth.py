@@ -44,7 +44,7 @@ def test_an_item_that_was_appended_is_read(both, read):
 @pytest.mark.skipif(sys.platform == "win32", reason="no locking there")
 @pytest.mark.parametrize("kind", ["file", "directory", "leaf"])
 def test_shapes_are_the_newest_where_programs_take_turns(tmp_path, kind):
-    """With `locking=True`, also before anything was read, and through a view. Leaves follow where they can be changed."""
+    """With `locking=True`, also before anything was read, and through a view; leaves of a store for writing."""
     store = None
     if kind == "leaf":
         path = str(tmp_path / "s.b2z")
