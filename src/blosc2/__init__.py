@@ -100,7 +100,8 @@ _PLACES: dict[str, str] = {
     ),
     "batch_array": "Batch BatchArray",
     "core": (
-        "BlockCacheStats block_cache_stats free_resources print_versions remove_urlpath set_block_cache set_file_cache"
+        "BlockCacheStats Metrics block_cache_stats free_resources metrics print_versions remove_urlpath "
+        "set_block_cache set_file_cache"
     ),
     "dict_store": "DictStore",
     "embed_store": "EmbedStore",
@@ -120,8 +121,10 @@ if _TYPE_CHECKING:
     from blosc2.batch_array import Batch, BatchArray
     from blosc2.core import (
         BlockCacheStats,
+        Metrics,
         block_cache_stats,
         free_resources,
+        metrics,
         print_versions,
         remove_urlpath,
         set_block_cache,
@@ -204,8 +207,8 @@ __all__ = [
     "MAX_BUFFERSIZE", "MAX_DIM", "MAX_OVERHEAD", "MAX_TYPESIZE", "MIN_HEADER_LENGTH", "USER_REGISTERED_CODECS_STOP",
     "VERSION_DATE", "VERSION_STRING", "Batch", "BatchArray", "BlockCacheStats", "CParams", "CheckReport", "Codec",
     "ConversionReport", "DParams", "DeserializeMode", "DictStore", "EmbedStore", "Filter", "Finding", "FormatError",
-    "Loader", "NDArray", "NDField", "ObjectArray", "OtherFileSystemError", "PatchSampler", "Permutation", "SChunk",
-    "SalvageReport", "Samples", "ShortReadError", "SpecialValue", "SplitMode", "StaleHandleError", "Storage",
+    "Loader", "Metrics", "NDArray", "NDField", "ObjectArray", "OtherFileSystemError", "PatchSampler", "Permutation",
+    "SChunk", "SalvageReport", "Samples", "ShortReadError", "SpecialValue", "SplitMode", "StaleHandleError", "Storage",
     "StoreLockedError", "TreeStore", "Tuner", "UnsafeDeserializationError", "__upstream_api__", "__version__", "arange",
     "are_partitions_aligned", "are_partitions_behaved", "argmax", "argmin", "array", "asarray", "astype",
     "block_cache_stats", "blosclib_version", "check", "clib_info", "compress", "compress2", "compressor_list",
@@ -213,10 +216,10 @@ __all__ = [
     "detect_number_of_cores", "dparams_dflts", "empty", "empty_like", "estore_from_cframe", "expand_dims", "eye",
     "foreground_index", "free_resources", "from_cframe", "frombuffer", "fromiter", "full", "full_like", "get_blocksize",
     "get_cbuffer_sizes", "get_clib", "get_compressor", "get_cpu_info", "get_slice_nchunks", "linspace", "load",
-    "load_array", "load_tensor", "matrix_transpose", "mean", "merge", "nans", "ncores", "ndarray_from_cframe",
-    "nthreads", "objectarray_from_cframe", "ones", "ones_like", "open", "pack", "pack_array", "pack_array2",
-    "pack_tensor", "permute_dims", "print_versions", "prod", "remove_urlpath", "reshape", "salvage", "save",
-    "save_array", "save_tensor", "schunk_from_cframe", "set_block_cache", "set_blocksize", "set_compressor",
+    "load_array", "load_tensor", "matrix_transpose", "mean", "merge", "metrics", "nans", "ncores",
+    "ndarray_from_cframe", "nthreads", "objectarray_from_cframe", "ones", "ones_like", "open", "pack", "pack_array",
+    "pack_array2", "pack_tensor", "permute_dims", "print_versions", "prod", "remove_urlpath", "reshape", "salvage",
+    "save", "save_array", "save_tensor", "schunk_from_cframe", "set_block_cache", "set_blocksize", "set_compressor",
     "set_file_cache", "set_nthreads", "set_releasegil", "squeeze", "stack", "std", "storage_dflts", "take",
     "take_along_axis", "to_store", "transpose", "uninit", "unpack", "unpack_array", "unpack_array2", "unpack_tensor",
     "var", "zarr_references", "zeros", "zeros_like",

@@ -49,8 +49,10 @@ from blosc2._opening import schunk_from_cframe as schunk_from_cframe
 from blosc2._opening import unpack_array2 as unpack_array2
 from blosc2._opening import unpack_tensor as unpack_tensor
 from blosc2._options import BlockCacheStats as BlockCacheStats
+from blosc2._options import Metrics as Metrics
 from blosc2._options import block_cache_stats as block_cache_stats
 from blosc2._options import detect_number_of_cores, get_nthreads
+from blosc2._options import metrics as metrics
 from blosc2._options import set_block_cache as set_block_cache
 from blosc2._options import set_nthreads as set_nthreads
 from blosc2.version import __version__

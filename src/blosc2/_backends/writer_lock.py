@@ -21,6 +21,7 @@ from contextlib import suppress
 from blosc2._backends.layout import LOCK, shared_lock_path
 from blosc2._core.io.sharing import in_child
 from blosc2._files import CreationLock, Owner, Turn, check_permission, flock, remove_leftovers
+from blosc2._options import told_wait
 from blosc2.exceptions import StoreLockedError
 
 if sys.platform != "win32":  # Windows locks would keep readers out too
@@ -141,7 +142,7 @@ class WriterLock:
                 turn.end()
 
     def _acquire(self, deadline: float | None, turns: list[Turn]) -> None:
-        pause = _PAUSE
+        pause, begun = _PAUSE, 0.0
         while True:
             creation, descriptor = None, -1
             try:
@@ -158,6 +159,8 @@ class WriterLock:
                         self._descriptor, self._creation, descriptor, creation = descriptor, creation, -1, None
                         if self._creation is None and not self._is_tidy:
                             self._tidy()
+                        if begun:
+                            told_wait(self.path, begun)
                         return
                     continue
                 if deadline is not None and time.monotonic() >= deadline:
@@ -171,6 +174,7 @@ class WriterLock:
                     os.close(descriptor)
                 if creation is not None:
                     creation.remove_folders()
+            begun = begun or time.monotonic()
             if not (self.shared or turns) and self._wait_among_others(deadline, turns):
                 continue
             wait = pause if deadline is None else max(0.0, min(pause, deadline - time.monotonic()))

@@ -16,7 +16,7 @@ from typing import BinaryIO, Final
 from blosc2._core.io.sharing import Block, Lock
 from blosc2._files.blocks import as_block
 from blosc2._files.owner import Descriptor, Owner, refusal
-from blosc2._options import shortened
+from blosc2._options import shortened, told_wait
 from blosc2.exceptions import StoreLockedError
 
 if sys.platform != "win32":  # its own locks keep readers out too, which must not be
@@ -83,6 +83,7 @@ def flock(descriptor: int, operation: int, path: str, *, stand_in: str = "", sha
     shared : bool
         Whether somebody asked for ``locking=True``.
     """
+    begun = time.monotonic()
     try:
         try:
             fcntl.flock(descriptor, operation)
@@ -100,6 +101,7 @@ def flock(descriptor: int, operation: int, path: str, *, stand_in: str = "", sha
             f"or {instead} with exclusive=False and see to it that nobody else writes to it",
             path,
         ) from None
+    told_wait(path, begun)
 
 
 def _open_for_writing(descriptor: int, path: str, stand_in: str) -> bool:

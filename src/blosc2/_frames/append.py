@@ -48,6 +48,7 @@ from blosc2._frames.update import (
     table_of,
     write_chunks,
 )
+from blosc2._options import tell, told_rewrite
 from blosc2.exceptions import FormatError, StoreLockedError
 
 #: The end of a trailer that has a fixed size.
@@ -344,11 +345,13 @@ class Growth:
             _write_anew(path, status, update, lengths, sums, owner, durable=durable)
         except StoreLockedError:
             raise
-        except (OSError, FormatError, MemoryError):
+        except (OSError, FormatError, MemoryError) as error:
             if _identity(os.stat(path)) != identity:
                 raise  # the new file is there, and not durable; or somebody else's
             self._failed = identity, size, size + max(live, self.slack)
+            tell("WARNING", "%s: %d bytes are dead, and it cannot be written anew: %s", path, size - live, error)
             return False
+        told_rewrite(path, size, os.stat(path).st_size)
         self._later = self._failed = (None, 0, 0)
         self._since = 0
         return True

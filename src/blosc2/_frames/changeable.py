@@ -28,7 +28,7 @@ from blosc2._frames.append import Growth
 from blosc2._frames.handle import IN_MEMORY, SECTOR, FrameHandle, HandleOptions, array_of, open_frame
 from blosc2._frames.header_fields import FRAME_HEADER
 from blosc2._frames.update import SMALL_FRAME, EditedChunks, FrameUpdate, in_large_pages, write_frame
-from blosc2._options import absolute_path
+from blosc2._options import absolute_path, count, tell, told_rewrite
 from blosc2.exceptions import FormatError, StaleHandleError, explain, name_file
 
 # Each handle that can be changed is one of those below. What changes need of these packages is imported now.
@@ -254,6 +254,8 @@ class Drafting(FrameHandle):
                 return
             update.settle()
             self._publish(update, fresh=fresh, durable=durable)
+        count("commits")
+        tell("DEBUG", "%s: a version was published", self.urlpath)
 
     def _publish(self, update: FrameUpdate, *, fresh: bool, durable: bool) -> None:
         """Publish a change on disk, and wait for the disk if it is to be `durable`."""
@@ -420,6 +422,7 @@ class FileHandle(Drafting):
                 if fresh:
                     with NewFile(self._path, replace=True, owner=owner, durable=durable or disk.has_version) as new:
                         write_frame(new, update)
+                    told_rewrite(self.urlpath, opened.st_size, os.stat(self._path).st_size)
                     frame = open_frame(self._path, self.options.mmap_mode, old=self.frame.source)
                 else:
                     frame = growth.append_version(

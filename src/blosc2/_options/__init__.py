@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from blosc2._options.block_cache import *
     from blosc2._options.codecs import *
     from blosc2._options.encoding import *
+    from blosc2._options.events import *
     from blosc2._options.modes import *
     from blosc2._options.paths import *
     from blosc2._options.threads import *
@@ -26,6 +27,7 @@ else:
             "FIELDS FILTER_SLOTS Encoding declared_encoding encoding_of fields_of plain_encoding with_metas "
             "zstd_encoding"
         ),
+        "events": "Metrics count metrics tell told_rewrite told_wait",
         "modes": (
             "DeserializeMode StoreOptions check_directory_mapping check_locking check_modes check_new_modes "
             "check_open_modes check_target_mode deserialize_mode refuse_without_path shares_by_environment "

@@ -13,6 +13,7 @@ from blosc2 import _files
 from blosc2._backends import ByteRange, NewVersion, TieredBackend
 from blosc2._core.io.sharing import Block
 from blosc2._core.leaves.store_state import Change
+from blosc2._options import count, tell, told_rewrite
 from blosc2._stores.leaf_table import table_of
 from blosc2._stores.session import Session
 from blosc2.exceptions import FormatError, StoreKeyError, explain, name_file
@@ -158,6 +159,7 @@ def compact(table: LeafTable, progress: Progress | None) -> Compaction:
         except OSError as error:
             name_file(error, table.backend.named)
             raise
+        told_rewrite(backend.named, before, backend.size())
         return _files.Compaction(before, backend.size())
 
 
@@ -208,6 +210,8 @@ class Publication(Block):
         table = self._table
         if not failed:
             table.session.unsure = table.session.ending  # what is not read, as the store is being closed
+            count("commits")
+            tell("DEBUG", "%s: a version was published", table.backend.named)
             return
         table.forget_published_keys()  # some files of a directory may be in place
         with suppress(OSError, FormatError):
@@ -472,8 +476,10 @@ def leave_compact(table: LeafTable) -> None:
         if session.unsure:  # as the store is being closed, the last version was not shown
             show(table, backend.show_published)
         if backend.is_worth_compacting():
+            before = backend.size()
             with Publication(table):
                 backend.compact(None)
+            told_rewrite(backend.named, before, backend.size())
 
 
 def detach(store: Store) -> bool:

@@ -23,6 +23,7 @@ from blosc2._core.leaves.store_state import Change
 from blosc2._core.on_demand import import_now
 from blosc2._files import Turn, file_identity
 from blosc2._frames import FollowingHandle
+from blosc2._options import told_wait
 from blosc2._stores.leaves.live_leaf import LiveHandle
 from blosc2._stores.pending import PendingChanges
 from blosc2._stores.publish import drop, flush, load_if_behind, show, show_newest
@@ -217,7 +218,9 @@ class SharedWriting(OuterBlock):
         deadline = None if self._timeout is None else time.monotonic() + self._timeout
         if self.is_gone:
             raise self._missing()
+        begun = time.monotonic()
         self._turn.wait(deadline)
+        told_wait(lock.path, begun)
         lock.acquire(None if deadline is None else max(0.0, deadline - time.monotonic()))
         if lock.creates:
             raise self._missing()

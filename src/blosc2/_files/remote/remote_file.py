@@ -20,7 +20,7 @@ from blosc2._core.io.source import RemoteSource, Source
 from blosc2._files.remote import servers
 from blosc2._files.remote.answers import Answer, Failure, Server, Version, changed, changed_since_pickled, truncated
 from blosc2._files.remote.pieces import DiskBlocks, Piece, Pieces, ServerPace, length
-from blosc2._options import RemotePath
+from blosc2._options import RemotePath, count, tell
 from blosc2.exceptions import RemoteChangedError
 
 
@@ -260,7 +260,9 @@ class RemoteFile:
     def _bytes(self, start: int, stop: int) -> bytes:
         disk = self._disk
         data = None if disk is None else self._from_disk(disk, start, stop)
-        if data is None:
+        if data is not None:
+            count("disk_hits")
+        else:
             data = self._request(lambda server: server.get(start, stop), stop - start).data
             if disk is not None:
                 with self._lock:
@@ -289,7 +291,10 @@ class RemoteFile:
                     self._changed = failure.error
                 if not failure.passing or attempt == self._options.retries:
                     raise failure.error from None
-                time.sleep(_delay(attempt, failure.wait))
+                seconds = _delay(attempt, failure.wait)
+                count("retries")
+                tell("WARNING", "%s; attempt %d, the next one in %.1f s", failure.error, attempt + 1, seconds)
+                time.sleep(seconds)
         raise AssertionError
 
     def _attempt(self, ask: Callable[[Server], Answer], length: int | None) -> Answer:
@@ -304,6 +309,9 @@ class RemoteFile:
             self.received += len(answer.data)
             if self.version is not None:  # the first answer comes with a connection
                 self._pace.note(len(answer.data), took)
+        count("requests")
+        count("received", len(answer.data))
+        tell("DEBUG", "%s: %d bytes in %.3f s", self.shown, len(answer.data), took)
         if self.version is not None and not self.version.is_as(answer.version):
             raise Failure(changed(self.shown))
         if length is not None and len(answer.data) != length:
