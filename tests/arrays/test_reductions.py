@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from remote_kit import in_memory
+from remote_kit import in_memory, running
 
 import blosc2
 from blosc2._arrays import reductions
@@ -369,6 +369,18 @@ def test_sources(kind: str, tmp_path: Path) -> None:
                 assert_reduced(name, getattr(array, name)(axis=axis), items, axis=axis)
     if store is not None:
         store.close()
+
+
+def test_bytes_of_a_server_come_side_by_side(tmp_path: Path) -> None:
+    """Each once, and those of several shares at a time."""
+    items = np.random.default_rng(0).random((1000, 2000))
+    blosc2.asarray(items, urlpath=str(tmp_path / "a.b2nd"))
+    with running() as server:
+        server.delay = 0.05
+        array = blosc2.open(server.put("a.b2nd", tmp_path / "a.b2nd"))
+        assert_reduced("max", array.max(axis=0), items, axis=0)
+        assert server.most > 1
+        assert server.sent == len(server.objects["a.b2nd"])
 
 
 @pytest.mark.parametrize("cparams", [{"clevel": 0}, {"filters": [blosc2.Filter.DELTA], "filters_meta": [0]},

@@ -1,4 +1,4 @@
-"""What the page on running it says and no other test shows: copies while a writer runs, signals, what may be deleted."""
+"""What the page on running it says and no other test shows: copies beside a writer, signals, what may be deleted."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +19,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from blosc2._arrays.reduction_kinds import Asked, Fold, Items, State, Variance, kind_of
 from blosc2._arrays.slabs import Shape, Snapshot
+from blosc2._files import advise_frame
 from blosc2._frames import CHUNK_HEADER, FrameHandle
 from blosc2._options import Filter, Support
 from blosc2.schunk import repeated_item
@@ -29,8 +30,8 @@ PIECE_NBYTES: Final = 2 << 20
 #: Uncompressed bytes of a share, which a thread reduces at a time: no less, no more, and else this part of an array.
 SHARE_NBYTES: Final = (4 << 20, 16 << 20)
 SHARES: Final = 32
-#: Threads that wait for a server.
-_FAR_THREADS: Final = 8
+#: Threads where bytes come from a server: what they are to need is fetched at the same time, and has to be kept.
+_FAR_THREADS: Final = 2
 #: Items of a part of the result up to which states are joined two by two, for which some have to be kept.
 _FEW: Final = 1 << 16
 #: Bytes of a stored chunk, and of the gap behind it, up to which it may consist of one value.
@@ -133,15 +134,24 @@ class _Source:
 
     def constant(self, starts: Shape, counts: Shape) -> Any:
         """The value that a box is full of, as far as that is known without decoding; else None."""
-        geometry = self.snapshot.geometry
-        box = tuple(slice(s // c, (s + n - 1) // c + 1) for s, n, c in zip(starts, counts, geometry.chunks))
-        table = self._table[box]
+        box = self._chunks_of(starts, counts)
+        table = self._table[tuple(slice(part.start, part.stop) for part in box)]
         if table.min() >= 0:
-            number = int(np.ravel_multi_index([part.start for part in box], geometry.grid))
+            number = int(np.ravel_multi_index([part.start for part in box], self._table.shape))
             return self._value(number) if table.size == 1 and self._small[number] else None
         if table.min() != table.max():
             return None
         return self.first(starts)
+
+    def _chunks_of(self, starts: Shape, counts: Shape) -> list[range]:
+        chunks = self.snapshot.geometry.chunks
+        return [range(s // c, (s + n - 1) // c + 1) for s, n, c in zip(starts, counts, chunks)]
+
+    def fetch(self, boxes: Iterable[tuple[Shape, Shape]]) -> None:
+        """Have a server send what boxes need, side by side, without waiting for it."""
+        grid = self.snapshot.geometry.grid
+        numbers = (np.ravel_multi_index(np.ix_(*self._chunks_of(*box)), grid).ravel() for box in boxes)
+        advise_frame("willneed", self.snapshot.frame, numbers)
 
     def first(self, starts: Shape) -> Any:
         """The first item of a box, or the items of its subarray."""
@@ -204,7 +214,7 @@ class _Masks:
     def __init__(self, mask: Any, shape: Shape) -> None:
         self._stored: Snapshot | None = None
         if hasattr(mask, "_snapshot") and mask.shape == shape:
-            self._stored = mask._snapshot()
+            self._stored = Snapshot(mask._snapshot().version, 1)
             self.dtype = mask.dtype
         else:
             mask = np.asarray(mask)
@@ -281,10 +291,14 @@ class _Walk:
         share = min(max(math.prod(self.source.shape, start=itemsize) // SHARES, least), most)
         step = max(share // math.prod((cut.piece for cut in self.cuts), start=itemsize), 1)
         snapshot = self.source.snapshot
-        threads = max(snapshot.nthreads, _FAR_THREADS) if snapshot.frame.source.far else snapshot.nthreads
-        return _in_order(
-            self._share, [range(first, min(first + step, count)) for first in range(0, count, step)], threads
-        )
+        far = snapshot.frame.source.far
+        shares = [range(first, min(first + step, count)) for first in range(0, count, step)]
+        prepared = map(self._fetched, shares) if far else iter(shares)
+        return _in_order(self._share, prepared, min(_FAR_THREADS if far else snapshot.nthreads, len(shares)))
+
+    def _fetched(self, pieces: range) -> range:
+        self.source.fetch(map(self._box, pieces))
+        return pieces
 
     def _share(self, pieces: range) -> list[tuple[int, State]]:
         """The parts of the result that some pieces belong to, with the states of these pieces."""
@@ -362,18 +376,16 @@ class _Waiting:
 
 
 def _in_order(
-    work: Callable[[range], list[tuple[int, State]]], shares: list[range], threads: int
+    work: Callable[[range], list[tuple[int, State]]], shares: Iterator[range], threads: int
 ) -> Iterator[list[tuple[int, State]]]:
     """What shares come to, in their order; some are done ahead by threads."""
-    threads = min(threads, len(shares))
     if threads == 1:
         yield from map(work, shares)
         return
     from blosc2._files import Pool
 
-    rest = iter(shares)
     with Pool(threads - 1, "blosc2-reducing") as pool:
-        ahead = deque((pool.submit(work, share), share) for share in islice(rest, 2 * threads))
+        ahead = deque((pool.submit(work, share), share) for share in islice(shares, 2 * threads))
         try:
             while True:
                 if not ahead:
@@ -381,7 +393,7 @@ def _in_order(
                 future, share = ahead.popleft()
                 # What no thread has begun is done here.
                 found = work(share) if future.cancel() else future.result()
-                ahead.extend((pool.submit(work, share), share) for share in islice(rest, 1))
+                ahead.extend((pool.submit(work, share), share) for share in islice(shares, 1))
                 yield found
         finally:
             for future, _ in ahead:

@@ -80,7 +80,7 @@ def advise_frame(advice: str, frame: Frame, numbers: Iterable[Integers] | None =
     How a file is read is said of all of it, also where the frame is one of many.
     """
     source = frame.source
-    if source.identity is None:
+    if source.identity is None and not source.far:
         return
     if advice in LASTING:
         source.advise(advice)
