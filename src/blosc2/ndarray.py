@@ -13,7 +13,7 @@ from blosc2._arrays import ReadableArray
 from blosc2._core.io.sharing import never_freed
 from blosc2._frames import FrameHandle
 from blosc2._indexing import NDField as NDField  # other packages look for it here
-from blosc2._options import Absent, explain_absent
+from blosc2._options import OF_ARRAYS, explain_absent, shown_names
 from blosc2.storage import ArrayKeywords, takes
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @never_freed
-@explain_absent
+@explain_absent(OF_ARRAYS)
 class NDArray(ReadableArray):
     """An n-dimensional array of compressed chunks, in memory or in a file.
 
@@ -223,6 +223,31 @@ class NDArray(ReadableArray):
         """
         return NDArray._of(_arrays.reshaped(self, _arrays.shape_for(self.shape, shape, c_order), kwargs))
 
+    @takes(ArrayKeywords)
+    def astype(
+        self, dtype: Any, casting: Any = "unsafe", copy: bool = True, **kwargs: Unpack[ArrayKeywords]
+    ) -> NDArray:
+        """Make an array with the items converted to another type. See `blosc2.astype`.
+
+        Parameters
+        ----------
+        dtype : dtype
+        casting : {'no', 'equiv', 'safe', 'same_kind', 'unsafe'}
+            What conversions are allowed, as in NumPy.
+        copy : bool
+            False returns this array if it has the type already.
+        **kwargs
+            As for `blosc2.asarray`.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> blosc2.arange(3).astype("f4")[:]
+        array([0., 1., 2.], dtype=float32)
+        """
+        handle = _arrays.retyped(self, dtype, casting, copy, kwargs)
+        return self if handle is None else NDArray._of(handle)
+
     def take(self, indices: Any, /, *, axis: int | None = None) -> NDArray:
         """Take items along an axis, by their indices, as a new array. See `blosc2.take`.
 
@@ -295,4 +320,4 @@ class NDArray(ReadableArray):
         return NDArray._of(plan.write(plan.compressed(items)))
 
     def __dir__(self) -> list[str]:
-        return [name for name in super().__dir__() if not isinstance(vars(NDArray).get(name), Absent)]
+        return shown_names(type(self), super().__dir__())

@@ -497,7 +497,11 @@ def takes(keywords: type[Any], **defaults: Any) -> Callable[[_F], _F]:
     shared: dict[str, Any] = {field.name: field.default for field in fields(Storage)} | defaults
     if is_dataclass(keywords):
         shared = {field.name: ... if field.default is MISSING else field.default for field in fields(keywords)}
-    types = {name: getattr(one, "__forward_arg__", one) for name, one in keywords.__annotations__.items()}
+    # Types as short as in the texts: without what is in them.
+    types = {
+        name: re.sub(r"\[\w+, [^]]*\]+", "", getattr(one, "__forward_arg__", str(one)))
+        for name, one in keywords.__annotations__.items()
+    }
     parameters = [
         inspect.Parameter(
             name, inspect.Parameter.KEYWORD_ONLY, default=shared.get(name), annotation=types[name]

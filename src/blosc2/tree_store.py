@@ -208,7 +208,7 @@ class TreeStore(DictStore):
         batches = _stores.walking.descendants(self._table, self._absolute_group(path))
         return [key for batch in self._relative(batches) for key in batch]
 
-    def get_children(self, path: str) -> list[str]:
+    def get_children(self, path: str = "/") -> list[str]:
         """List the groups and leaves directly below a group, as full keys, in order."""
         self._table.session.check_open()
         group = self._absolute_group(path)

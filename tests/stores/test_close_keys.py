@@ -36,6 +36,8 @@ def maker(request: pytest.FixtureRequest, tmp_path: Path) -> Maker:
         ("atlsa", "is it '/atlas'?"),
         ("/ATLAS", "is it '/atlas'?"),
         ("/patients/00/image", "is it '/patients/007' or '/patients/008'?"),
+        ("/PATIENTS/007/image", "is it '/patients/007/image'?"),
+        ("/Patients/007/imag", "is it '/patients/007/image'?"),
         ("/nothing", None),
     ],
 )
@@ -84,8 +86,10 @@ def test_an_error_keeps_no_store(tmp_path: Path) -> None:
 def test_a_writer_says_how_to_make_a_group(tmp_path: Path) -> None:
     with blosc2.TreeStore(str(tmp_path / "t.b2z"), mode="w") as tree:
         tree["/group/image"] = [1]
-        with pytest.raises(KeyError, match=r"create_group\(key\) makes a group; is it '/group'\?"):
+        with pytest.raises(KeyError, match=r"not found in the store; is it '/group'\?"):
             tree["/gruop"]
+        with pytest.raises(KeyError, match=r"not found in the store; create_group\(key\) makes a group$"):
+            tree["/other"]
         with pytest.raises(KeyError, match=r"is it '/group/image'\?"):
             tree["/group"]["/imag"]
 

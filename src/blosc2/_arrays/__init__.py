@@ -28,7 +28,9 @@ else:
         ),
         "readable": "ChunkInfo ReadableArray",
         "ready": "ready_in_children ready_to_change ready_to_read",
-        "rearranging": "chunks_from copied joined matrix_axes permuted reshaped selected shape_for taken taken_along",
+        "rearranging": (
+            "chunks_from copied joined matrix_axes permuted reshaped retyped selected shape_for taken taken_along"
+        ),
         "reductions": "reduced",
         "resize": "resize_update resized_geometry rows_to_append",
         "shown": "html one_line",

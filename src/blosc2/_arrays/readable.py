@@ -414,6 +414,22 @@ class ReadableArray(Reducible, Stored):
     def _only_scalars(self, what: str) -> Any:
         raise ValueError(f"{what} needs an array of size 1, this one has {self.size} items")
 
+    def tolist(self) -> Any:
+        """Return all items as nested lists of Python values.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> blosc2.arange(4, shape=(2, 2)).tolist()
+        [[0, 1], [2, 3]]
+        """
+        return self[...].tolist()
+
+    def __index__(self) -> int:
+        if self.ndim or self.dtype.kind not in "iu":
+            raise TypeError("only an array of one integer without axes is an index")
+        return int(self.item())
+
     def __float__(self) -> float:
         return float(self.item())
 

@@ -58,6 +58,23 @@ def copied(array: Any, dtype: Any, kwargs: Mapping[str, Any]) -> FrameHandle:
     return plan.write(converted(source, plan), vlmeta=FrameUpdate(source.frame).vlmeta)
 
 
+def retyped(array: Any, dtype: Any, casting: Any, copy: bool, kwargs: Mapping[str, Any]) -> FrameHandle | None:
+    """An array of the same items, converted to another type; None where it is the array itself."""
+    # Some types leave something open, such as the length of a text: NumPy decides, without items.
+    target = np.empty(0, array.dtype).astype(dtype).dtype
+    if target.kind in "mM" and np.datetime_data(target)[0] == "generic":
+        raise ValueError(f"{dtype!r} does not say its unit, as in 'M8[ns]'")
+    if not np.can_cast(array.dtype, target, casting):
+        raise TypeError(f"Cannot cast array data from {array.dtype!r} to {target!r} according to the rule {casting!r}")
+    if target == array.dtype and not copy and not kwargs:
+        return None
+    source = Snapshot.of(array._handle)
+    geometry = source.geometry
+    parts = {"chunks": geometry.chunks, "blocks": geometry.blocks} if target.itemsize == geometry.itemsize else {}
+    plan = plan_like(array, geometry.shape, target, kwargs, **parts)
+    return plan.write(converted(source, plan))
+
+
 _ENCODING = ("codec", "codec_meta", "clevel", "use_dict", "splitmode", "filters", "filters_meta")
 
 

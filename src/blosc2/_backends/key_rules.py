@@ -63,7 +63,7 @@ class KeyKindError(TypeError, ValueError):
 def plain_key(key: object) -> str:
     """A key as an exact `str`, also for subclasses such as NumPy's; `KeyKindError` for anything else."""
     if not isinstance(key, str):
-        raise KeyKindError(f"Key must be a string, not {type(key).__name__} {KEY_RULES}")
+        raise KeyKindError(f"Key must be a string such as '/group/name', not {type(key).__name__}")
     return str.__str__(key)
 
 
@@ -79,9 +79,9 @@ def canonical_key(key: object) -> str:
     if not key.startswith("/"):
         key = "/" + key
     if key.endswith("/"):
-        raise ValueError(f"Key cannot end with '/': {key!r} names no leaf {KEY_RULES}")
+        raise ValueError(f"Key cannot end with '/': {key!r} names no leaf")
     if "//" in key:
-        raise ValueError(f"Key cannot contain empty path segments '//': {key!r} {KEY_RULES}")
+        raise ValueError(f"Key cannot contain empty path segments '//': {key!r}")
     return key
 
 

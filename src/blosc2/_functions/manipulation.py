@@ -20,7 +20,6 @@ from blosc2._arrays import (
     Shape,
     Snapshot,
     ViewHandle,
-    converted,
     expanded_axes,
     joined,
     matrix_axes,
@@ -315,20 +314,7 @@ def astype(
     >>> blosc2.astype(blosc2.linspace(0, 2, 3), "i4")[:]
     array([0, 1, 2], dtype=int32)
     """
-    found = _array(array)
-    # Some types leave something open, such as the length of a text: NumPy decides, without items.
-    target = np.empty(0, found.dtype).astype(dtype).dtype
-    if target.kind in "mM" and np.datetime_data(target)[0] == "generic":
-        raise ValueError(f"{dtype!r} does not say its unit, as in 'M8[ns]'")
-    if not np.can_cast(found.dtype, target, casting):
-        raise TypeError(f"Cannot cast array data from {found.dtype!r} to {target!r} according to the rule {casting!r}")
-    if target == found.dtype and not copy and not kwargs:
-        return found
-    source = Snapshot.of(found._handle)
-    geometry = source.geometry
-    parts = {"chunks": geometry.chunks, "blocks": geometry.blocks} if target.itemsize == geometry.itemsize else {}
-    plan = plan_like(found, geometry.shape, target, kwargs, **parts)
-    return NDArray._of(plan.write(converted(source, plan)))
+    return _array(array).astype(dtype, casting, copy, **kwargs)
 
 
 @takes(ArrayKeywords)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Never, TypeVar
 
 import numpy as np
@@ -71,21 +71,55 @@ _ADVICE: Final = {
 #: Metalayers of objects that this package does not have: they can be described and copied, but not read.
 OPAQUE_KINDS: Final = ("proxy-source", "b2o", "listarray", "LazyArray")
 
-_METHODS: Final = frozenset((
-    "argsort", "cumulative_prod", "cumulative_sum", "sort", "where",
-))  # fmt: skip
-_INDEXES: Final = (
-    "compact_index", "create_index", "drop_index", "index", "indexes", "rebuild_index",
-)  # fmt: skip
+#: What users of h5py, zarr and the published package look for.
+_ELSEWHERE: Final = {
+    **dict.fromkeys(("File", "Group"), "blosc2.TreeStore(path, mode) is the file and its root group"),
+    "Dataset": "blosc2.NDArray is the class of arrays, and store[key] = data makes one",
+    "Array": "blosc2.NDArray is the class of arrays",
+    "get_slice": "write array[...]",
+    "set_slice": "write array[...] = values",
+    "b2view": "'blosc2 view FILE' shows a file",
+    "parquet_to_blosc2": "'blosc2 import FILE.parquet FILE.b2z' converts",
+    "BLOSC_LOCKING": "it is a variable of the environment: BLOSC_LOCKING=1 is locking=True for all files",
+}
+_OF_DTYPES: Final = ("can_cast", "finfo", "iinfo", "isdtype", "result_type")
+OF_ARRAYS: Final = {
+    **{name: f"it does not compute with its items; use numpy.{name} on what is read, as in numpy.{name}(array[...])"
+       for name in ("argsort", "cumulative_prod", "cumulative_sum", "sort", "where")},
+    **dict.fromkeys(("compact_index", "create_index", "drop_index", "index", "indexes", "rebuild_index"),
+                    "there are no indexes; select with numpy on what is read"),
+    **dict.fromkeys(("name", "key", "parent", "file"),
+                    "an array does not know its key: for key, array in store.items() gives both"),
+    "get_slice": "write array[key]", "set_slice": "write array[key] = values",
+    **dict.fromkeys(("flatten", "ravel"), "write array[...].ravel(), or array.reshape(array.size)"),
+    **dict.fromkeys(("compression", "compression_opts", "compressor", "shuffle"), "see array.cparams"),
+    "maxshape": "each axis may grow: array.resize(shape), array.append(rows)",
+    "fillvalue": "array.attrs keeps what a file of another format called so, such as '_FillValue'",
+    "dims": "array.attrs keeps names of axes, as xarray and h5py write them",
+}  # fmt: skip
+OF_STORES: Final = {
+    **dict.fromkeys(("create_dataset", "create_array", "require_dataset"),
+                    "write store[key] = data; blosc2.zeros(shape, dtype, chunks=...) is data that takes no space"),
+    **dict.fromkeys(("visititems", "visit"), "write for key, leaf in store.items(); store.walk() goes by groups"),
+    **dict.fromkeys(("filename", "file", "store_path"), "store.localpath is its path"),
+    "require_group": "create_group(key) gives a group that exists, too",
+    "parent": "store.get_subtree(path) is any group",
+    "groups": "store.walk() lists them", "arrays": "store.items() has them",
+    **dict.fromkeys(("copy", "move"), "store[new] = store[old] copies a leaf, store.rename(old, new) moves one"),
+}  # fmt: skip
 
 
 def names() -> Iterable[str]:
     """The names that `explain_name` knows."""
-    return sorted({*_NUMPY, *_ADVICE})
+    return sorted({*_NUMPY, *_ADVICE, *_ELSEWHERE})
 
 
 def explain_name(name: str) -> AttributeError:
     """The error for a name that the package does not have."""
+    if name in _ELSEWHERE:
+        return AttributeError(f"this package has no blosc2.{name}: {_ELSEWHERE[name]}")
+    if name in _OF_DTYPES:
+        return AttributeError(f"this package has no blosc2.{name}: use numpy.{name}(array.dtype)")
     if name in _NUMPY:
         module = isinstance(getattr(np, name, None), type(np))
         what = f"use numpy.{name}" if module else f"use numpy.{name} on what is read, as in numpy.{name}(array[...])"
@@ -103,22 +137,25 @@ class Absent:
     A `__getattr__` would do the same, and make every other attribute of the class slower.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, advice: str) -> None:
+        self._name, self._advice = name, advice
 
     def __get__(self, owner: object, kind: type) -> Never:
-        if self.name in _INDEXES:
-            raise AttributeError(
-                f"{kind.__name__!r} has no {self.name}: there are no indexes; select with numpy on what is read"
-            )
-        raise AttributeError(
-            f"{kind.__name__!r} has no {self.name}(): it does not compute with its items; use numpy.{self.name} on "
-            f"what is read, as in numpy.{self.name}(array[...])"
-        )
+        raise AttributeError(f"{kind.__name__!r} has no {self._name}: {self._advice}")
 
 
-def explain_absent(kind: type[Kind]) -> type[Kind]:
-    """Explain, in a class of arrays, each method that the published package has and this one has not."""
-    for name in (*_METHODS, *_INDEXES):
-        setattr(kind, name, Absent(name))
-    return kind
+def explain_absent(advice: Mapping[str, str]) -> Callable[[type[Kind]], type[Kind]]:
+    """Decorate a class: names that others have, and what to write here."""
+
+    def decorate(kind: type[Kind]) -> type[Kind]:
+        for name, what in advice.items():
+            setattr(kind, name, Absent(name, what))
+        return kind
+
+    return decorate
+
+
+def shown_names(kind: type, names: Iterable[str]) -> list[str]:
+    """What `dir` shows of an object of a class: not what is only explained."""
+    absent = {name for base in kind.__mro__ for name, value in vars(base).items() if isinstance(value, Absent)}
+    return sorted({*names} - absent)

@@ -132,11 +132,11 @@ class LeafTable:
         """The error for a key that has no leaf."""
         members = self.backend.members
         why = None if members is None else members.explain_missing(key)
-        more = "; create_group(key) makes a group" if self.hidden_name is not None and self.session.mode != "r" else ""
-        error = StoreKeyError(why or f"Key {key!r} not found in the store{more}", path=self.path)
+        error = StoreKeyError(why or f"Key {key!r} not found in the store", path=self.path)
         if why is None:
+            more = "; create_group(key) makes a group" if self.hidden_name and self.session.mode != "r" else ""
             me = ref(self)  # an error that somebody keeps does not keep the store open
-            error.ending = lambda: "" if (table := me()) is None else _stores.close_keys(table, key)
+            error.ending = lambda: ("" if (table := me()) is None else _stores.close_keys(table, key)) or more
         return self.session.if_open(error)
 
     def has_group(self, path: str) -> bool:

@@ -161,15 +161,25 @@ def close_keys(table: LeafTable, key: str) -> str:
 
 def _close_keys(table: LeafTable, key: str) -> str:
     base = ""
-    for segment in key.strip("/").split("/"):
+    *above, last = key.strip("/").split("/")
+    for segment in above:
         here = f"{base}/{segment}"
-        if any(_children(table, here, 1)):
-            base = here
-            continue
-        groups, leaves = _children(table, base, _MOST)
-        names = _like(segment, {*groups, *leaves} - {segment})
-        return f"; is it {' or '.join(repr(f'{base}/{name}') for name in names)}?" if names else ""
-    return ""
+        if not any(_children(table, here, 1)):
+            groups, leaves = _children(table, base, _MOST)
+            same = [name for name in groups if name.casefold() == segment.casefold()]
+            if len(same) != 1:
+                return _named(base, _like(segment, {*groups, *leaves} - {segment}))
+            here = f"{base}/{same[0]}"
+        base = here
+    groups, leaves = _children(table, base, _MOST)
+    names = {*groups, *leaves}
+    if last in names and f"{base}/{last}" != f"/{key.strip('/')}":
+        return _named(base, [last])
+    return _named(base, _like(last, names - {last}))
+
+
+def _named(base: str, names: list[str]) -> str:
+    return f"; is it {' or '.join(repr(f'{base}/{name}') for name in names)}?" if names else ""
 
 
 def _like(wanted: str, names: set[str]) -> list[str]:

@@ -23,7 +23,7 @@ from blosc2._core.leaves.leaf_reader import LeafBatch
 from blosc2._core.leaves.store_state import Change, KeyIteration
 from blosc2._files import lasting
 from blosc2._frames import Stored
-from blosc2._options import StoreOptions
+from blosc2._options import OF_STORES, StoreOptions, explain_absent, shown_names
 from blosc2._stores import publish
 from blosc2._stores.contents import Contents
 from blosc2._stores.leaf_table import LeafTable
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 _MISSING: Any = object()
 
 
+@explain_absent(OF_STORES)
 class Store(LeafAccess, MutableMapping[str, Any]):
     """What every store does; see `EmbedStore`, `DictStore` and `TreeStore`."""
 
@@ -476,6 +477,9 @@ class Store(LeafAccess, MutableMapping[str, Any]):
             _stores.end_forgotten(self)
 
     # ------------------------------------------------------------------ description
+    def __dir__(self) -> list[str]:
+        return shown_names(type(self), super().__dir__())
+
     def __repr__(self) -> str:
         return _stores.one_line(self)
 
