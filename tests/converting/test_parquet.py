@@ -99,6 +99,33 @@ def test_a_footer_that_hides_rows(tmp_path: Path) -> None:
     assert refused > 0
 
 
+def test_encrypted_columns_are_listed(tmp_path: Path) -> None:
+    encryption = pytest.importorskip("pyarrow.parquet.encryption", reason="pyarrow can be built without it")
+
+    class Keys(encryption.KmsClient):  # type: ignore[misc,name-defined]
+        def wrap_key(self, key: bytes, name: str) -> str:
+            return key.hex()
+
+        def unwrap_key(self, wrapped: str, name: str) -> bytes:
+            return bytes.fromhex(wrapped)
+
+    table = pa.table({"open": [1, 2], "number": [3, 4], "text": ["a", "b"]})
+    how = encryption.EncryptionConfiguration("f", column_keys={"c": ["number", "text"]}, plaintext_footer=True)
+    keys = encryption.CryptoFactory(lambda _: Keys()).file_encryption_properties(encryption.KmsConnectionConfig(), how)
+    path = tmp_path / "a.parquet"
+    with parquet.ParquetWriter(path, table.schema, encryption_properties=keys) as writer:
+        writer.write_table(table)
+        writer.write_table(table)
+    signed = path.read_bytes()
+    footer = int.from_bytes(signed[-8:-4], "little") - 28
+    for data in (signed, signed[:-36] + footer.to_bytes(4, "little") + signed[-4:]):  # as it is, and not signed
+        path.write_bytes(data)
+        report = blosc2.convert(path, tmp_path / "a.b2z", verify=True, overwrite=True)
+        assert report.arrays == 1
+        assert {each.key for each in report.left_out} == {"/number", "/text"}
+        assert all("decrypt" in each.why for each in report.left_out)
+
+
 def test_metadata_of_arrow_are_attributes(tmp_path: Path) -> None:
     column = pa.field("n", pa.int64(), metadata={"unit": "mm"})
     schema = pa.schema([column], metadata={"pandas": '{"columns": []}', b"raw": b"\xff"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -125,10 +126,18 @@ def _leaves_of_texts(file: Any) -> Iterator[int]:
         kind = column.type.value_type if types.is_dictionary(column.type) else column.type
         if types.is_string(kind) or types.is_large_string(kind):
             groups = range(file.metadata.num_row_groups)
-            encodings = {name for number in groups for name in file.metadata.row_group(number).column(leaf).encodings}
-            if not any(name.startswith("DELTA") for name in encodings):
-                yield leaf
+            with suppress(Exception):  # listed when it is read
+                _check_plain(file, leaf)
+                chunks = [file.metadata.row_group(number).column(leaf) for number in groups]
+                if not any(name.startswith("DELTA") for chunk in chunks for name in chunk.encodings):
+                    yield leaf
         leaf += _leaves(column.type)
+
+
+def _check_plain(file: Any, leaf: int) -> None:
+    """Begin to read each part of a column: if one is encrypted, this raises, and its metadata would end the process."""
+    for number in range(file.metadata.num_row_groups):
+        next(file.reader.iter_batches(1, row_groups=[number], column_indices=[leaf]), None)
 
 
 def _is_list(kind: Any) -> bool:
@@ -159,6 +168,7 @@ class _Column:
     """A column of one leaf, read from its beginning to its end if boxes follow each other."""
 
     def __init__(self, file: Any, leaf: int, kind: Any, most_rows: int) -> None:
+        _check_plain(file, leaf)
         self._file, self._leaf, self._kind = file, leaf, kind
         metadata = file.metadata
         self._groups = range(metadata.num_row_groups)
