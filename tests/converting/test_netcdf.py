@@ -120,6 +120,38 @@ def test_there_and_back(target: str, engine: str, tmp_path: Path) -> None:
     xarray.testing.assert_identical(shown(tmp_path / "c.b2z", "blosc2"), wanted)
 
 
+@pytest.mark.filterwarnings("ignore:Duplicate dimension names")
+@pytest.mark.parametrize(("target", "engine"), [("b.nc", "netcdf4"), ("b.zarr", "zarr"), ("b.h5", "h5netcdf")])
+def test_one_name_of_several_axes(target: str, engine: str, tmp_path: Path) -> None:
+    if engine == "zarr":
+        pytest.importorskip("zarr")
+    names: Any = {"cov": ("x", "x"), "both": ("x", "y", "y")}
+    data = xarray.Dataset(
+        {"cov": (names["cov"], np.eye(3)), "both": (names["both"], np.ones((3, 2, 2))), "x": [1, 2, 3]}
+    )
+    data.to_netcdf(tmp_path / "a.nc", engine="netcdf4")
+    assert blosc2.convert(tmp_path / "a.nc", tmp_path / "a.b2z", verify=True).complete
+    assert blosc2.convert(tmp_path / "a.b2z", tmp_path / target, verify=True).complete
+    wanted = shown(tmp_path / "a.nc")
+    assert {name: wanted[name].dims for name in names} == names
+    xarray.testing.assert_identical(shown(tmp_path / "a.b2z", "blosc2"), wanted)
+    xarray.testing.assert_identical(shown(tmp_path / target, engine), wanted)
+
+
+@pytest.mark.parametrize("names", [["x", "x"], ["x", None, "x"], ["v_1", None]])
+def test_names_that_axes_cannot_share(names: list[str | None], tmp_path: Path) -> None:
+    """Axes of one name have one length, in each format; and no name that is made is that of another axis."""
+    shape = (2, 2) if None in names[1:2] and len(names) == 2 else (2, 3, 4)[: len(names)]
+    with blosc2.TreeStore(str(tmp_path / "a.b2z"), mode="w") as store:
+        store["/v"] = np.zeros(shape)
+        store["/v"].vlmeta["_ARRAY_DIMENSIONS"] = names
+    for target in ("b.nc", "b.h5"):
+        assert blosc2.convert(tmp_path / "a.b2z", tmp_path / target, verify=True).complete
+    with netCDF4.Dataset(tmp_path / "b.nc") as file:
+        assert len(set(file["v"].dimensions)) == len(shape)
+        assert file["v"].shape == shape
+
+
 @pytest.mark.parametrize("value", [5, "time", [1, 2], {"time": 1}])
 @pytest.mark.parametrize("target", ["b.nc", "b.h5", "b.zarr"])
 def test_an_attribute_that_only_has_the_name_of_the_unlimited_dimensions(
@@ -185,6 +217,7 @@ def test_what_has_no_counterpart_is_listed(tmp_path: Path) -> None:
     with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
         file.createDimension("x", 3)
         file.createDimension("unused", 7)
+        file.createDimension("endless", None)
         ragged = file.createVLType("i4", "ragged")
         file.createVariable("rows", ragged, ("x",))[0] = np.array([1, 2], "i4")
         colours = file.createEnumType("u1", "colours", {"red": 0, "blue": 1})
@@ -201,6 +234,9 @@ def test_what_has_no_counterpart_is_listed(tmp_path: Path) -> None:
         assert store["/pairs"][:].tolist() == [(1, 2.5)] * 3
         assert store["/none"].shape == ()
         assert [row.tolist() for row in store["/rows"]] == [[1, 2], [], []]
+    blosc2.convert(tmp_path / "a.b2z", tmp_path / "b.nc", verify=True)
+    with netCDF4.Dataset(tmp_path / "b.nc") as file:
+        assert file.dimensions["endless"].isunlimited()
 
 
 def test_a_variable_with_the_name_of_a_dimension_that_it_lacks(tmp_path: Path) -> None:
@@ -259,6 +295,24 @@ def test_attributes_that_have_another_form(tmp_path: Path) -> None:
     ]  # fmt: skip
     with netCDF4.Dataset(tmp_path / "a.nc") as file:
         assert (file.one, list(file.two), file.numbers.tolist(), file.text) == ("a", ["a", "b"], [1, 2], "a")
+
+
+@pytest.mark.parametrize("target", ["b.nc", "b.zarr", "b.h5"])
+@pytest.mark.parametrize("name", ["_FillValue", "hdf5_fillvalue"])
+def test_a_fill_value_of_another_type(name: str, target: str, tmp_path: Path) -> None:
+    """Files of netCDF 3 may have one, such as a double for floats; other formats have that of the items alone."""
+    if target == "b.zarr":
+        pytest.importorskip("zarr")
+    fills = {"/f": ("f4", np.nan), "/i": ("i2", np.float32(7)), "/n": ("i2", 0), "/own": ("i2", np.array(3, "i2"))}
+    with blosc2.TreeStore(str(tmp_path / "a.b2z"), mode="w") as store:
+        for key, (dtype, fill) in fills.items():
+            store[key] = np.zeros(2, dtype)
+            store[key].vlmeta[name] = fill
+    report = blosc2.convert(tmp_path / "a.b2z", tmp_path / target, verify=True)
+    assert report.complete
+    is_taken = {"b.nc": name == "_FillValue", "b.zarr": True, "b.h5": name == "hdf5_fillvalue"}[target]
+    found = [each.key for each in report.changed if each.what == f"the type of attribute {name!r}"]
+    assert found == (["/f", "/i", "/n"] if is_taken and name == "_FillValue" else ["/f", "/i"] if is_taken else [])
 
 
 def test_hdf5_under_the_name_of_netcdf(tmp_path: Path) -> None:

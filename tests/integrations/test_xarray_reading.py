@@ -171,6 +171,23 @@ def test_names_that_are_none(tmp_path: Path, names: Any) -> None:
         assert found.x.dims == ("x_0", "x_1")
 
 
+@pytest.mark.filterwarnings("ignore:Duplicate dimension names")
+@pytest.mark.parametrize("chunks", [None, {}])
+def test_one_name_of_several_axes(tmp_path: Path, chunks: Any) -> None:
+    with blosc2.TreeStore(str(tmp_path / "a.b2z"), mode="w") as store:
+        store["/cov"] = blosc2.asarray(np.arange(9.0).reshape(3, 3), chunks=(1, 3))
+        store["/other"], store["/band"] = np.arange(18).reshape(3, 3, 2), np.zeros(3)
+        store["/clash"] = np.zeros((2, 2))
+        names = {"/cov": ["x", "x"], "/other": ["x", "x", None], "/band": ["x"], "/clash": ["clash_1", None]}
+        for key, value in names.items():
+            store[key].vlmeta["_ARRAY_DIMENSIONS"] = value
+    with xarray.open_dataset(tmp_path / "a.b2z", engine=Engine, chunks=chunks) as found:
+        assert (found.cov.dims, found.other.dims, found.band.dims) == (("x", "x"), ("x", "x", "other_2"), ("x",))
+        assert found.clash.dims == ("clash_0", "clash_1")
+        np.testing.assert_array_equal(found.cov, np.arange(9.0).reshape(3, 3))
+        np.testing.assert_array_equal(found.other, np.arange(18).reshape(3, 3, 2))
+
+
 def test_what_is_no_array(tmp_path: Path) -> None:
     path = str(tmp_path / "mixed.b2z")
     texts = blosc2.ObjectArray()

@@ -69,6 +69,16 @@ def test_appended(path: Path) -> None:
     assert blosc2.check(str(path)).ok
 
 
+@pytest.mark.filterwarnings("ignore:Duplicate dimension names")
+def test_one_name_of_several_axes(tmp_path: Path) -> None:
+    data = xarray.Dataset({"cov": (("x", "x"), np.arange(9.0).reshape(3, 3)), "mean": ("x", np.zeros(3))})
+    to_store(data, tmp_path / "a.b2z")
+    xarray.testing.assert_identical(opened(tmp_path / "a.b2z"), data)
+    with pytest.raises(ValueError, match=r"'cov' has append_dim='x' on several axes"):
+        to_store(data, tmp_path / "a.b2z", append_dim="x")
+    xarray.testing.assert_identical(opened(tmp_path / "a.b2z"), data)
+
+
 def test_what_does_not_grow_is_replaced_while_appending(tmp_path: Path) -> None:
     """As `to_zarr` does; but coordinates have to be equal, since what is there belongs to them."""
 

@@ -148,8 +148,19 @@ def taken_item(attributes: dict[str, Any], name: str, dtype: np.dtype[Any]) -> A
 
 
 def taken_fill(attributes: dict[str, Any], dtype: np.dtype[Any]) -> Any:
-    """The value of new items, if an attribute says it."""
-    return None if dtype.kind == "U" else taken_item(attributes, FILL, dtype)
+    """The value of new items, if an attribute says it; zeros are there without it."""
+    rest = dict(attributes)
+    found = None if dtype.kind == "U" else taken_item(rest, FILL, dtype)
+    if found is None or equal_items(np.asarray(found), np.zeros((), dtype)).all():
+        return None
+    del attributes[FILL]
+    return found
+
+
+def retyped(key: str, name: str, attributes: Mapping[str, Any], taken: Any) -> Iterator[LeftOut]:
+    """What is to be listed if an attribute that was taken comes back with the dtype of the items, and had another."""
+    if taken.dtype.kind in "biufc" and not same_value(attributes[name], storable(taken)):
+        yield Changed(key, f"the type of attribute {name!r}", f"it became {taken.dtype}, as the items are")
 
 
 def shape_of_texts(attributes: dict[str, Any], count: int) -> tuple[int, ...]:

@@ -37,6 +37,7 @@ from blosc2._tools.converting.conversion import (
     alone,
     are_names,
     boxes_of,
+    retyped,
     shape_of_texts,
     storable,
     taken_fill,
@@ -245,6 +246,9 @@ def _dataset(key: str, found: Any) -> Iterator[Item]:
     yield from _attribute_enums(key, found)
     yield from _further_scales(key, found)
     names = _dimensions(key, found)
+    stored: Any = attributes.get(DIMENSIONS)
+    if not any(names) and are_names(stored, len(found.shape or ())):
+        names = [name or None for name in stored]  # as `_as_texts` writes them
     if any(names):
         attributes[DIMENSIONS] = names
     dtype = found.dtype
@@ -486,8 +490,13 @@ class NewHdf5(Target):
             if found is None:
                 yield LeftOut(item.key, WHOLE, why)
                 return
-        if self._takes_names(found, attributes.get(DIMENSIONS)):
+            if FILL in item.attributes and FILL not in attributes:
+                yield from retyped(item.key, FILL, item.attributes, found.fillvalue)
+        names: Any = attributes.get(DIMENSIONS)
+        if self._takes_names(found, names):
             attributes.pop(DIMENSIONS)
+        elif are_names(names, found.ndim):
+            attributes[DIMENSIONS] = _as_texts(names)
         yield from _set_attributes(item.key, found, attributes)
 
     def _maxshape(self, group: str, names: Any, shape: tuple[int, ...]) -> tuple[int | None, ...]:
@@ -499,14 +508,17 @@ class NewHdf5(Target):
 
     def _takes_names(self, found: Any, names: Any) -> bool:
         """Note the names of the axes of a dataset; False where one is that of an axis of another length."""
-        if not are_names(names, found.ndim) or len({*names}) != len(names):
+        if not are_names(names, found.ndim):
             return False
         if any(name is not None and (name == "." or "/" in name or "\0" in name) for name in names):
             return False
         group = found.parent.name
-        lengths = {(group, name): length for name, length in zip(names, found.shape, strict=True) if name}
-        if any(self._lengths.get(one, length) != length for one, length in lengths.items()):
-            return False
+        lengths: dict[tuple[str, str], int] = {}
+        for name, length in zip(names, found.shape, strict=True):
+            if name and {self._lengths.get((group, name), length), lengths.setdefault((group, name), length)} != {
+                length
+            }:
+                return False
         self._lengths |= lengths
         if lengths:
             self._named[found.name] = names
@@ -536,7 +548,7 @@ class NewHdf5(Target):
                     if wanted is not None:
                         found.dims[axis].attach_scale(scales[group, wanted])
             else:
-                found.attrs[DIMENSIONS] = ["" if name is None else name for name in names]
+                found.attrs[DIMENSIONS] = _as_texts(names)
 
     def _has_room(self, key: str) -> bool:
         """Whether no dataset lies where the key needs a group."""
@@ -586,6 +598,11 @@ class NewHdf5(Target):
     def abandon(self, *, keep: bool) -> None:
         self._file.close()
         super().abandon(keep=keep)
+
+
+def _as_texts(names: list[str | None]) -> list[str]:
+    """Names of axes as an attribute: "" for an axis without one."""
+    return ["" if name is None else name for name in names]
 
 
 def _kind_of(values: list[Any]) -> Any:

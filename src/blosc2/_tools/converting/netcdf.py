@@ -29,6 +29,7 @@ from blosc2._tools.converting.conversion import (
     Target,
     are_names,
     boxes_of,
+    retyped,
     shape_of_texts,
     storable,
     taken_item,
@@ -67,8 +68,8 @@ class NetCDF(Source):
             path = group.path.rstrip("/")
             attributes: dict[str, Any] = {}
             yield from _attributes(path or "/", group, attributes)
-            for name in group.dimensions:
-                if (group.path, name) not in used:
+            for name, dimension in group.dimensions.items():
+                if (group.path, name) not in used and not dimension.isunlimited():
                     yield LeftOut(path or "/", f"dimension {name!r}", "no variable has it")
             unlimited = [name for name, dimension in group.dimensions.items() if dimension.isunlimited()]
             if unlimited:
@@ -266,6 +267,7 @@ class NewNetCDF(Target):
             how = {"chunksizes": [*chunks, *shape[len(chunks) :]], "zlib": True, "complevel": 4, "shuffle": True}
         if stored is not str and (fill := taken_item(attributes, "_FillValue", stored)) is not None:
             how["fill_value"] = fill
+            yield from retyped(item.key, "_FillValue", item.attributes, fill)
         found = group.createVariable(name, stored, names, **how)
         found.set_auto_maskandscale(False)
         found.set_auto_chartostring(False)
@@ -286,8 +288,8 @@ class NewNetCDF(Target):
         stem = name if len(name.encode()) <= _LONGEST // 3 else name[: _LONGEST // 12]
         found: list[str] = []
         for axis, (wanted, length) in enumerate(zip(names, shape, strict=True)):
-            one = f"{stem}_{axis}" if not wanted or wanted in found else wanted
-            while (there := self._length_of(group, one)) not in (None, length):
+            one = wanted or f"{stem}_{axis}"
+            while (there := self._length_of(group, one)) not in (None, length) or (not wanted and one in found):
                 one = f"{stem}_{one}"
             if there is None:
                 self._lengths[group.path.rstrip("/"), one] = length
@@ -306,6 +308,11 @@ class NewNetCDF(Target):
         return None
 
     def finish(self) -> None:
+        for path, names in self._unlimited.items():  # those that no variable has
+            for name in names:
+                if (path, name) not in self._lengths and _is_name(name):
+                    group = self._file[path] if path else self._file
+                    group.createDimension(name, None)
         self._file.close()
 
     def abandon(self, *, keep: bool) -> None:

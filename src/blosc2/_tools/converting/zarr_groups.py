@@ -32,6 +32,7 @@ from blosc2._tools.converting.conversion import (
     are_names,
     as_json,
     boxes_of,
+    retyped,
     shape_of_texts,
     storable,
     taken_fill,
@@ -198,6 +199,7 @@ class NewZarr(Target):
         how: dict[str, Any] = {}
         if new is not None:
             how["fill_value"] = new
+            yield from retyped(item.key, FILL, item.attributes, new)
         if item.chunks and item.shape and 0 not in item.shape:
             how["chunks"] = tuple(min(c, n) for c, n in zip(item.chunks, item.shape, strict=True))
         native: Any = str if item.dtype.hasobject else item.dtype.newbyteorder("=")
@@ -209,6 +211,7 @@ class NewZarr(Target):
                 yield LeftOut(item.key, f"attribute {_FILL!r}", f"xarray has none for {item.dtype} in zarr")
             elif fill is not None:
                 attributes[_FILL] = _encoded_fill(fill.item(), item.dtype)
+                yield from retyped(item.key, _FILL, item.attributes, fill)
             with _without_notes():
                 found = self._root.create_array(
                     item.key.strip("/"), shape=item.shape, dtype=native, attributes=attributes, **how

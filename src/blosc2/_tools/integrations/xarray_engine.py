@@ -51,25 +51,28 @@ _SINGLE: Final = ("_FillValue", "missing_value", "scale_factor", "add_offset", "
 _PLAIN: Final = tuple(map(np.dtype, ("?", "i8", "f8")))
 
 
-def names_of(key: str, ndim: int, attributes: Mapping[str, Any]) -> tuple[str, ...]:
-    """The names of the axes of an array, for a key and its attributes.
+def names_of(key: str, shape: tuple[int, ...], attributes: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of the axes of an array, for its key, shape and attributes.
 
-    An array without names gets some of its own, so that no axis is taken for that of another array.
+    An array without names gets some of its own, so that no axis is taken for that of another array. Several axes of one
+    length may have one name, such as those of a covariance.
 
     Examples
     --------
-    >>> names_of("/t/pressure", 2, {"_ARRAY_DIMENSIONS": ["time", "x"]})
+    >>> names_of("/t/pressure", (4, 3), {"_ARRAY_DIMENSIONS": ["time", "x"]})
     ('time', 'x')
-    >>> names_of("/t/pressure", 2, {})
+    >>> names_of("/t/pressure", (4, 3), {})
     ('pressure_0', 'pressure_1')
     """
     name = key.rpartition("/")[2]
-    own = tuple(f"{name}_{axis}" for axis in range(ndim))
+    own = tuple(f"{name}_{axis}" for axis in range(len(shape)))
     given: Any = attributes.get(DIMENSIONS)
-    if not are_names(given, ndim):
+    if not are_names(given, len(shape)):
         return own
     found = tuple(mine if theirs is None else theirs for theirs, mine in zip(given, own, strict=True))
-    return found if len(set(found)) == ndim else own
+    # One name has one length, and none of our own is that of another axis.
+    lengths = set(zip(found, given, shape, strict=True))
+    return found if len(lengths) == len(set(found)) else own
 
 
 def stored_attributes(attributes: Mapping[Any, Any], where: str) -> dict[str, Any]:
@@ -304,7 +307,7 @@ def variable_of(key: str, leaf: Any) -> Any:
     if not isinstance(leaf, NDArray):
         return None
     attributes = leaf.vlmeta[:]
-    names = names_of(key, leaf.ndim, attributes)
+    names = names_of(key, leaf.shape, attributes)
     encoding = {"chunks": leaf.chunks, "blocks": leaf.blocks, "cparams": leaf.cparams}
     if leaf.size:
         encoding["preferred_chunks"] = dict(zip(names, leaf.chunks, strict=True))
@@ -320,7 +323,7 @@ def _texts(key: str, leaf: ObjectArray) -> Any:
     attributes = leaf.vlmeta[:]
     shape = shape_of_texts(attributes, len(values))
     texts = np.array([*values, None], object)[:-1].reshape(shape)
-    return xarray.Variable(names_of(key, len(shape), attributes), texts, shown_attributes(attributes))
+    return xarray.Variable(names_of(key, shape, attributes), texts, shown_attributes(attributes))
 
 
 def opened_group(

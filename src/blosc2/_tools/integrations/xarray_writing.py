@@ -436,7 +436,12 @@ class _GroupWriter:
         grows = []
         for name in self._leaves():
             leaf = self._store[f"{self._group}/{name}"]
-            if isinstance(leaf, NDArray) and dim in names_of(f"/{name}", leaf.ndim, leaf.vlmeta):
+            names = names_of(f"/{name}", leaf.shape, leaf.vlmeta) if isinstance(leaf, NDArray) else ()
+            if names.count(dim) > 1:
+                raise ValueError(
+                    f"{self._where}: {name!r} has append_dim={dim!r} on several axes, and cannot grow along it"
+                )
+            if dim in names:
                 grows.append(name)
         if not grows:
             raise ValueError(f"{self._where}: no variable has the dimension append_dim={dim!r}")
@@ -510,7 +515,7 @@ class _GroupWriter:
             leaf = self._store[f"{self._group}/{name}"]
             if not isinstance(leaf, NDArray):
                 continue
-            for dim, length in zip(names_of(f"/{name}", leaf.ndim, leaf.vlmeta), leaf.shape, strict=True):
+            for dim, length in zip(names_of(f"/{name}", leaf.shape, leaf.vlmeta), leaf.shape, strict=True):
                 first = lengths.setdefault(dim, (length, name))
                 if first[0] != length:
                     raise ValueError(
