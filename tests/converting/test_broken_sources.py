@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import random
 import shutil
@@ -77,6 +78,21 @@ def test_an_empty_file_is_no_interrupt(tmp_path: Path, name: str) -> None:
     assert f"{name} cannot be opened: is it whole, and what its name says?" in said
 
 
+def test_zarr_arrays_that_cannot_be_read_are_told_of_once(tmp_path: Path) -> None:
+    """Their library warns of codecs, and logs a traceback for each array that it opened beside the first bad one."""
+    zarr = pytest.importorskip("zarr")
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=3)
+    codecs = {"x": [], "y": [], "z": [{"name": "bytes"}, {"name": "numcodecs.zlib", "configuration": {"level": 1}}]}
+    for name, changed in codecs.items():
+        group.create_array(name, shape=(3,), dtype="i1")
+        path = tmp_path / "a.zarr" / name / "zarr.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "codecs": changed}))
+    code, said = command("import", tmp_path / "a.zarr", tmp_path / "a.b2z", "--verify")
+    assert (code, said) == (1, "")
+    with blosc2.open(str(tmp_path / "a.b2z")) as store:
+        assert (list(store), store["/z"][:].tolist()) == (["/z"], [0, 0, 0])
+
+
 def test_a_source_of_which_nothing_can_be_read(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", y=ITEMS)
     data = bytearray((tmp_path / "a.npz").read_bytes())
@@ -84,7 +100,7 @@ def test_a_source_of_which_nothing_can_be_read(tmp_path: Path) -> None:
     (tmp_path / "a.npz").write_bytes(data)
     code, said = command("import", tmp_path / "a.npz", tmp_path / "a.b2z")
     assert (code, said.count("\n")) == (2, 1)
-    assert f"{tmp_path / 'a.npz'} is damaged, nothing of it can be read: /y: " in said
+    assert f"{tmp_path / 'a.npz'}: nothing of it can be read: /y: " in said
     assert "CRC" in said
     assert os.listdir(tmp_path) == ["a.npz"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import sys
 import tarfile
 import warnings
@@ -462,6 +463,19 @@ def test_zarr_3_there_and_back(names: tuple[str, str | None], tmp_path: Path) ->
     back = zarr.open(str(tmp_path / "b.zarr"), mode="r")["t"]
     assert back.metadata.dimension_names == names
     assert not dict(back.attrs)
+
+
+@pytest.mark.parametrize("form", [2, 3])
+def test_a_zip_file_of_the_folder_of_a_zarr_group(form: int, tmp_path: Path) -> None:
+    """What `zip -r a.zarr.zip a.zarr` makes has the name of the folder before each name."""
+    zarr = pytest.importorskip("zarr")
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=form)
+    group.create_array("g/x", data=np.arange(6))
+    group.attrs["who"] = "me"
+    shutil.make_archive(str(tmp_path / "a.zarr"), "zip", tmp_path, "a.zarr")
+    assert blosc2.convert(tmp_path / "a.zarr.zip", tmp_path / "a.b2z", verify=True).complete
+    with blosc2.open(str(tmp_path / "a.b2z")) as store:
+        assert (store["/g/x"][:].tolist(), store.attrs[:]) == ([0, 1, 2, 3, 4, 5], {"who": "me"})
 
 
 def test_names_of_zarr_2(tmp_path: Path) -> None:

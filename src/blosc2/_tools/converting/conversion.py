@@ -734,7 +734,7 @@ def _write(
             damaged += _take(item, made, report, seen, progress)
         key = ""
         if damaged and not report.arrays + report.objects:
-            raise ConversionError(f"{report.source} is damaged, nothing of it can be read: {damaged[0]}")
+            raise ConversionError(f"{report.source}: nothing of it can be read: {damaged[0]}")
         made.finish()
         if name is not None:
             _verify(_Kept(source, report.left_out), made, name, [*report.left_out, *report.changed])

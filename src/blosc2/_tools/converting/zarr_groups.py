@@ -7,6 +7,7 @@ import os
 import struct
 import time
 import warnings
+import zipfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
@@ -43,6 +44,8 @@ from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
 
 # Files of a group that are none of its members.
 _METADATA = {"zarr.json", ".zgroup", ".zarray", ".zattrs", ".zmetadata"}
+# Those that each array or group has one of.
+_OF_ROOT = {"zarr.json", ".zgroup", ".zarray"}
 # How often what is written is removed while others still write to it, and the seconds in between.
 _MOST_TRIES, _BETWEEN = 20, 0.1
 
@@ -53,12 +56,23 @@ class Zarr(Source):
     def __init__(self, path: str) -> None:
         self._path = path
         self._store = zarr.storage.ZipStore(path, mode="r") if os.path.isfile(path) else None
-        self._found: Any = zarr.open(self._store or path, mode="r")
+        with _without_warnings():
+            self._found: Any = zarr.open(self._store or path, mode="r", path=self._inner())
         self.is_one = isinstance(self._found, zarr.Array)
 
     def close(self) -> None:
         if self._store is not None:
             self._store.close()
+
+    def _inner(self) -> str:
+        """Where the root lies: in ZIP files that were made of a folder, and not in it, this is in them."""
+        if self._store is None:
+            return ""
+        with zipfile.ZipFile(self._path) as archive:
+            names = archive.namelist()
+        folders = {os.path.dirname(name) for name in names if os.path.basename(name) in _OF_ROOT}
+        root = min(folders, key=len, default="")
+        return root if all(name.startswith(f"{root}/") for name in folders - {root}) else ""
 
     def items(self) -> Iterator[Item]:
         if self.is_one:
@@ -72,29 +86,27 @@ class Zarr(Source):
             yield LeftOut(path, "the group and all below it", f"it lies more than {DEEPEST} levels deep")
             return
         yield GroupItem(path or "/", dict(group.attrs))
-        for name, found in _members(group):
+        for name in _names(group):
             key = f"{path}/{name}"
-            inner = yield from alone(key, _member(key, name, group, found))
+            inner = yield from alone(key, _member(key, name, group))
             if inner is not None:
                 yield from self._group(key, inner)
 
 
-def _members(group: Any) -> list[tuple[str, Any]]:
-    """All names in a group, and what they stand for: None, where zarr does not say."""
+def _names(group: Any) -> list[str]:
+    """All names in a group."""
 
     async def names() -> list[str]:
         return [name async for name in group.store.list_dir(group.path) if name not in _METADATA]
 
-    found: dict[str, Any] = {}
-    with suppress(Exception), warnings.catch_warnings():  # one of them is damaged, or needs what is not there
-        warnings.simplefilter("ignore", UserWarning)  # of names that it passes over; they are listed
-        found = dict(group.members())
-    return [(name, found.get(name)) for name in sorted({*sync(names()), *found})]
+    consolidated = group.metadata.consolidated_metadata
+    return sorted({*sync(names()), *(consolidated.metadata if consolidated is not None else ())})
 
 
-def _member(key: str, name: str, group: Any, found: Any) -> Generator[Item, None, Any]:
+def _member(key: str, name: str, group: Any) -> Generator[Item, None, Any]:
     """An array; a group is returned."""
-    found = group[name] if found is None else found
+    with _without_warnings():
+        found = group[name]
     if not isinstance(found, zarr.Array):
         return found
     yield from _array(key, found)
@@ -153,6 +165,15 @@ def _decoded_fill(stored: Any, dtype: np.dtype[Any]) -> Any:
         return storable(np.asarray(value, dtype).reshape(()))
     except (ValueError, TypeError, OverflowError, struct.error, AttributeError):
         return stored
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Without those of codecs and types that are no part of a specification: what cannot be read is listed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        warnings.simplefilter("ignore", FutureWarning)
+        yield
 
 
 @contextmanager
