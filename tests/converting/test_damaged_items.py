@@ -143,6 +143,9 @@ def test_hdf5_items_that_cannot_be_read(tmp_path: Path) -> None:
     for path in (tmp_path / "gone.bin", Path("gone.bin")):
         path.unlink(missing_ok=True)
     check(tmp_path / "a.h5", tmp_path / "a.b2z", {"/g/x"}, {"/g/external", "/g/cut", "/g/unknown"})
+    report = blosc2.convert(tmp_path / "a.h5", tmp_path / "b.b2z")
+    (why,) = [each.why for each in report.left_out if each.key == "/g/unknown"]
+    assert "the filter '60000' of HDF5 is not installed" in why
 
 
 # ------------------------------------------------------------------ the others

@@ -324,6 +324,28 @@ def test_hdf5_under_the_name_of_netcdf(tmp_path: Path) -> None:
         assert store["/x"][:].tolist() == [0, 1, 2]
 
 
+@pytest.mark.parametrize("name", ["a.nc", "a.h5"])
+@pytest.mark.parametrize(("types", "raised"), [(["inner", "kind"], TypeError), (["kind"], OSError)])
+def test_types_that_the_library_lacks(name: str, types: list[str], raised: Any, tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    weather()[["T"]].to_netcdf(tmp_path / name, engine="netcdf4")
+    inner = np.dtype([("x", "f4"), ("y", "f8")])
+    nested = np.dtype([("s", inner, (4,))])
+    with h5py.File(tmp_path / name, "a") as file:
+        for kind in types:
+            file[kind] = {"inner": inner, "kind": nested}[kind]
+        file.create_dataset("v", data=np.ones(2, nested), dtype=file["kind"])
+    with pytest.raises(raised):
+        netCDF4.Dataset(tmp_path / name)
+    report = blosc2.convert(tmp_path / name, tmp_path / "a.b2z", verify=True)
+    assert [(each.key, each.what) for each in report.left_out] == [(f"/{kind}", "named datatype") for kind in types]
+    with xarray.open_dataset(tmp_path / "a.b2z", engine="blosc2") as found:
+        np.testing.assert_array_equal(found.T, weather().T)
+        assert found.T.dims == weather().T.dims
+    with blosc2.open(str(tmp_path / "a.b2z")) as store:
+        assert store["/v"].dtype == nested
+
+
 @pytest.mark.parametrize("form", ["NETCDF4", "NETCDF3_CLASSIC"])
 def test_damaged_files(form: str, tmp_path: Path) -> None:
     path = tmp_path / "a.nc"

@@ -86,6 +86,22 @@ def test_without_it_the_line_says_what_to_do(tmp_path: Path) -> None:
     assert "a key has 1 to" not in why
 
 
+def test_groups_that_differ_in_case(tmp_path: Path) -> None:
+    """MATLAB names what its cells hold a to z and A to Z. The group is there for its leaf, without its attributes."""
+    h5py = pytest.importorskip("h5py", reason="an extra")
+    with h5py.File(tmp_path / "a.mat", "w") as file:
+        for name, inner in (("V", "x"), ("v", "y")):
+            file[f"{name}/{inner}"] = [1, 2]
+            file[name].attrs["class"] = name
+    report = blosc2.convert(tmp_path / "a.mat", tmp_path / "a.b2z", verify=True)
+    assert [(each.key, each.what) for each in report.left_out] == [("/v", "the attributes of the group")]
+    assert "rename='escape'" in report.left_out[0].why
+    with blosc2.open(str(tmp_path / "a.b2z")) as store:
+        assert (store["/V/x"][:].tolist(), store["/v/y"][:].tolist()) == ([1, 2], [1, 2])
+        assert store.get_subtree("/V").attrs["class"] == "V"
+    assert blosc2.convert(tmp_path / "a.mat", tmp_path / "b.b2z", rename="escape", verify=True).complete
+
+
 def test_a_dict_and_a_function(tmp_path: Path) -> None:
     source = npz(tmp_path / "a.npz", ["model/kernel:0", "model/deep/bias:0", "other"])
     names = {"/model/kernel:0": "/kernel", "model/deep": "flat"}

@@ -292,9 +292,23 @@ def _dataset(key: str, found: Any) -> Iterator[Item]:
     plain = without_metadata(dtype)
 
     def read(box: Box) -> Items:
-        return np.asarray(found[box if found.shape else ()], found.dtype).view(plain)
+        try:
+            return np.asarray(found[box if found.shape else ()], found.dtype).view(plain)
+        except OSError as error:
+            if missing := list(_missing_filters(properties)):
+                how = "; pip install 'python-blosc2[convert]' brings many" if hdf5plugin is None else ""
+                raise OSError(f"the filter {some_of(missing)} of HDF5 is not installed{how}") from error
+            raise
 
     yield ArrayItem(key, found.shape, plain, read, found.chunks, attributes, taken_chunks(found, plain))
+
+
+def _missing_filters(properties: Any) -> Iterator[str]:
+    """The filters of a dataset that the library does not have, by their number and name."""
+    for number in range(properties.get_nfilters()):
+        code, _, _, name = properties.get_filter(number)
+        if not h5py.h5z.filter_avail(code):
+            yield f"{code} ({name.decode(errors='replace')})" if name else str(code)
 
 
 def _enum_fields(dtype: np.dtype[Any]) -> Iterator[str]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Final
 
 from blosc2._tools.converting.conversion import Source
+
+# What the netCDF library raises for what only HDF5 has, and for types that it lacks in Python, such as arrays of
+# structures in others.
+_CANNOT: Final = (OSError, TypeError, NotImplementedError)
 
 
 def _has_sound_scales(path: str) -> bool:
@@ -30,13 +35,13 @@ def _has_sound_scales(path: str) -> bool:
 
 
 def open_netcdf(path: str) -> Source:
-    """A netCDF file; what is plain HDF5, and no netCDF, is read as such."""
+    """A netCDF file; what is plain HDF5, and no netCDF, or has types that need it, is read as such."""
     if _has_sound_scales(path):
         from blosc2._tools.converting.netcdf import NetCDF
 
         try:
             return NetCDF(path)
-        except OSError:
+        except _CANNOT:
             import h5py
 
             if not h5py.is_hdf5(path):
@@ -57,7 +62,8 @@ def open_hdf5(path: str) -> Source:
     if is_netcdf and find_spec("netCDF4") is not None and _has_sound_scales(path):
         from blosc2._tools.converting.netcdf import NetCDF
 
-        return NetCDF(path)
+        with suppress(*_CANNOT):
+            return NetCDF(path)
     from blosc2._tools.converting.hdf5 import Hdf5
 
     return Hdf5(path)

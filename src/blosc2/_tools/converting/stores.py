@@ -307,7 +307,8 @@ class _StoreTarget(Target):
             if item.key != "/" and item.key not in self._store:
                 self._store.create_group(item.key)
         except (KeyError, ValueError) as error:
-            yield LeftOut(item.key, "the group", str(error))
+            what = "the attributes of the group" if item.attributes else "the group"  # it may be there without them
+            yield _refused(item.key, error)._replace(what=what)
             return
         attributes = dict(item.attributes)
         for name in (_MADE_OF, _LEFT_OUT) if item.key == "/" else ():
