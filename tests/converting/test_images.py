@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import struct
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +186,19 @@ def picture(
     report = blosc2.convert(tmp_path / "in", tmp_path / "a.b2z", verify=True)
     with blosc2.open(str(tmp_path / "a.b2z")) as store:
         return store[f"/{name}"].vlmeta[:], [each[1:] for each in report.left_out]
+
+
+@pytest.mark.parametrize("compression", ["tiff_lzw", "jpeg", "group4"])
+def test_compressions_that_need_another_package(tmp_path: Path, compression: str) -> None:
+    image = pytest.importorskip("PIL.Image", reason="an extra")
+    picture = image.fromarray((np.arange(64 * 64).reshape(64, 64) % 128).astype("u1"))
+    picture.convert("1" if compression == "group4" else "L").save(tmp_path / "a.tif", compression=compression)
+    if find_spec("imagecodecs") is None:
+        with pytest.raises(ConversionError, match=r"needs the package 'imagecodecs': pip install .*\[convert\]"):
+            blosc2.convert(tmp_path / "a.tif", tmp_path / "a.b2z")
+        assert os.listdir(tmp_path) == ["a.tif"]
+    else:
+        assert blosc2.convert(tmp_path / "a.tif", tmp_path / "a.b2z", verify=True).complete
 
 
 def test_metadata_of_png(tmp_path: Path) -> None:

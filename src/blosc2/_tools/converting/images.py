@@ -12,12 +12,14 @@ import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from importlib.util import find_spec
 from numbers import Rational
 from typing import Any
 
 import numpy as np
 
 from blosc2 import _display
+from blosc2._options import lacking
 from blosc2._tools.converting.conversion import (
     ArrayItem,
     Item,
@@ -117,7 +119,13 @@ def _series(key: str, series: Any) -> Generator[Item, None, None]:
         yield Changed(key, f"{what} of the pyramid", "they can be made of level 0")
     if len(page.subifds or ()) > levels:
         yield LeftOut(key, "the images of SubIFDs", "they are no levels of a pyramid")
-    yield ArrayItem.of(key, _items(series), attributes)
+    try:
+        items = _items(series)
+    except (ValueError, ImportError) as error:
+        if find_spec("imagecodecs") is None and (isinstance(error, ImportError) or "imagecodecs" in str(error)):
+            raise ValueError(lacking("decoding it", "imagecodecs", "convert", f" ({error})")) from error
+        raise
+    yield ArrayItem.of(key, items, attributes)
 
 
 def _items(series: Any) -> Items:
