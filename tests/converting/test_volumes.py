@@ -170,6 +170,13 @@ def test_an_extension_that_is_cut(tmp_path: Path) -> None:
         assert not list(tmp_path.glob("*.b2z"))
 
 
+def test_half_of_a_pair(tmp_path: Path) -> None:
+    nibabel.Nifti1Pair(ITEMS, AFFINE).to_filename(tmp_path / "v.img")
+    (tmp_path / "v.img").unlink()
+    with pytest.raises(ConversionError, match=r"v\.hdr is of a pair: the image, .*v\.img, is not there"):
+        blosc2.convert(tmp_path / "v.hdr", tmp_path / "a.b2z")
+
+
 def test_a_damaged_mgz(tmp_path: Path) -> None:
     nibabel.MGHImage(ITEMS.astype(">i4"), AFFINE).to_filename(tmp_path / "v.mgz")
     data = bytearray((tmp_path / "v.mgz").read_bytes())

@@ -19,6 +19,7 @@ from nibabel.openers import ImageOpener
 from blosc2._tools.converting.conversion import ArrayItem, Item, Source, of_one_array
 from blosc2._tools.converting.files import MOST_DEFLATED, read_to_end
 from blosc2._tools.converting.report import Changed
+from blosc2.exceptions import ConversionError
 
 # The bytes of the header of a NIfTI-2 file, of all others, and of MGH, whose values follow right behind it.
 _NIFTI_2: Final = 540
@@ -41,6 +42,9 @@ class Volume(Source):
                 self._image: Any = nibabel.MGHImage.from_file_map({"image": holder})
             else:
                 self._image = nibabel.load(path)
+            other = self._image.file_map["image"].filename
+            if not os.path.exists(other):
+                raise ConversionError(f"{path} is of a pair: the image, {other}, is not there")
             self._open = opening.pop_all()
 
     def close(self) -> None:
