@@ -129,6 +129,30 @@ def test_a_chunk_of_another_kind_is_compressed_anew(tmp_path: Path) -> None:
         np.testing.assert_array_equal(store["/x"][...], items)
 
 
+def test_enums_and_fill_values_of_lists(tmp_path: Path) -> None:
+    colours = h5py.enum_dtype({"red": 1, "blue": 2}, "i1")
+    fields = np.dtype([("text", h5py.string_dtype()), ("one", colours), ("some", h5py.vlen_dtype(colours))])
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("fields", (1,), fields)[0] = ("x", 1, np.array([1, 2], "i1"))
+        file.create_dataset("ragged", (1,), h5py.vlen_dtype(colours))[0] = np.array([2], "i1")
+        file.create_dataset("texts", data=["a", "b"], dtype=h5py.string_dtype(), fillvalue="é", maxshape=(None,))
+        file.create_dataset("plain", data=["a", "b"], dtype=h5py.string_dtype(), fillvalue="")
+    report = blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z", verify=True)
+    assert [(each.key, each.what) for each in report.left_out] == [
+        ("/fields", "the enum of 'one', 'some'"), ("/ragged", "the enum of its items"),
+    ]  # fmt: skip
+    with blosc2.open(str(tmp_path / "a.b2z"), mode="a") as store:
+        assert (store["/texts"].vlmeta[:], store["/plain"].vlmeta[:]) == ({"hdf5_fillvalue": "é"}, {})
+        del store["/fields"]
+        store["/ragged"].vlmeta["hdf5_fillvalue"] = "of a text"
+        store["/plain"].vlmeta["hdf5_fillvalue"] = "zero\0"
+    blosc2.convert(tmp_path / "a.b2z", tmp_path / "b.h5", verify=True)
+    with h5py.File(tmp_path / "b.h5") as file:
+        assert file["texts"].fillvalue.decode() == "é"
+        assert "hdf5_fillvalue" not in file["texts"].attrs
+        assert file["ragged"].attrs["hdf5_fillvalue"] == "of a text"
+
+
 def test_a_damaged_chunk_is_refused(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         found = file.create_dataset("x", data=NOISE[:300, :300], chunks=(100, 100), **hdf5plugin.Blosc2())

@@ -262,6 +262,7 @@ def _dataset(key: str, found: Any) -> Iterator[Item]:
         except UnicodeDecodeError as error:
             yield LeftOut(key, WHOLE, f"its texts are not in {text.encoding}: {error}")
             return
+        yield from _fill_of_list(key, found, attributes)
         if found.ndim != 1:
             attributes[TEXT_SHAPE] = list(found.shape)
         yield ObjectItem(key, [str(value) for value in values.reshape(-1)], attributes)
@@ -281,9 +282,7 @@ def _dataset(key: str, found: Any) -> Iterator[Item]:
         fill = found.fillvalue
         if fill is not None and not equal_items(np.asarray(fill), np.zeros((), dtype)).all():
             attributes[FILL] = storable(fill)
-    enums = list(_enum_fields(dtype))
-    if enums:
-        yield LeftOut(key, f"the enum of {some_of(enums)}", "the numbers of a field are kept, not their names")
+    yield from _lost_enums(key, dtype)
     if found.is_virtual:
         yield from _missing_sources(key, found)
     if dtype.subdtype is not None:
@@ -311,13 +310,41 @@ def _missing_filters(properties: Any) -> Iterator[str]:
             yield f"{code} ({name.decode(errors='replace')})" if name else str(code)
 
 
+def _lost_enums(key: str, dtype: np.dtype[Any]) -> Iterator[LeftOut]:
+    enums = list(_enum_fields(dtype))
+    if enums:
+        yield LeftOut(key, f"the enum of {some_of(enums)}", "the numbers of a field are kept, not their names")
+    elif _is_named(dtype) and dtype.hasobject:
+        yield LeftOut(key, "the enum of its items", "the numbers are kept, not their names")
+
+
 def _enum_fields(dtype: np.dtype[Any]) -> Iterator[str]:
-    """The fields of items, and of fields in them, that are enums."""
+    """The fields of items, and of fields in them, that are enums, or of enums."""
     for name in dtype.names or ():
         inner = dtype[name].base
-        if h5py.check_enum_dtype(inner) is not None and inner.kind != "b":
+        if _is_named(inner):
             yield name
         yield from (f"{name}.{each}" for each in _enum_fields(inner))
+
+
+def _is_named(dtype: np.dtype[Any]) -> bool:
+    """Whether numbers have names, alone or as items of variable length."""
+    inner = h5py.check_vlen_dtype(dtype)
+    dtype = inner if isinstance(inner, np.dtype) else dtype
+    return h5py.check_enum_dtype(dtype) is not None and dtype.kind != "b"
+
+
+def _fill_of_list(key: str, found: Any, attributes: dict[str, Any]) -> Iterator[LeftOut]:
+    """The value of new items of a list: that of texts is an attribute."""
+    try:
+        is_own = found.id.get_create_plist().fill_value_defined() == h5py.h5d.FILL_VALUE_USER_DEFINED
+        fill = _plain_value(found.fillvalue) if is_own else ""
+    except (RuntimeError, TypeError, ValueError):  # the library cannot read each one of variable length
+        fill = None
+    if not isinstance(fill, str):
+        yield LeftOut(key, "the fill value", "lists of objects have none")
+    elif fill:
+        attributes[FILL] = fill
 
 
 def _attribute_enums(key: str, found: Any) -> Iterator[LeftOut]:
@@ -326,8 +353,7 @@ def _attribute_enums(key: str, found: Any) -> Iterator[LeftOut]:
             dtype = found.attrs.get_id(name).dtype
         except (OSError, TypeError):  # listed as an attribute
             continue
-        is_enum = h5py.check_enum_dtype(dtype) is not None and dtype.kind != "b"
-        if is_enum or any(_enum_fields(dtype)):
+        if _is_named(dtype) or any(_enum_fields(dtype)):
             yield LeftOut(key, f"the enum of attribute {name!r}", "the numbers are kept, not their names")
 
 
@@ -360,6 +386,8 @@ def _of_objects(key: str, found: Any, attributes: dict[str, Any]) -> Iterator[It
         kind = "references" if h5py.check_ref_dtype(dtype) else "items of variable length in others"
         yield LeftOut(key, WHOLE, f"it has {kind}, which neither arrays nor lists hold")
         return
+    yield from _fill_of_list(key, found, attributes)
+    yield from _lost_enums(key, dtype)
     if found.ndim != 1:
         attributes[TEXT_SHAPE] = list(found.shape)
     values = np.asarray(found[()], dtype).reshape(-1).tolist()
@@ -498,7 +526,9 @@ class NewHdf5(Target):
                 return
             shape = shape_of_texts(attributes, len(item.values))
             values = np.array([*item.values, None], object)[:-1].reshape(shape)
-            found = self._file.create_dataset(item.key, data=values, dtype=kind)
+            is_fill = h5py.check_string_dtype(kind) is not None and _kind_of([attributes.get(FILL)]) == kind
+            fill = attributes.pop(FILL) if is_fill else None
+            found = self._file.create_dataset(item.key, data=values, dtype=kind, fillvalue=fill)
         else:
             found, why = self._new_dataset(item, attributes)
             if found is None:
