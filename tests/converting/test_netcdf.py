@@ -252,6 +252,45 @@ def test_a_variable_with_the_name_of_a_dimension_that_it_lacks(tmp_path: Path) -
         assert store["/x"].vlmeta["_ARRAY_DIMENSIONS"] == ["y"]
 
 
+def test_what_was_never_written(tmp_path: Path) -> None:
+    """The library gives memory as it was: of variables that are not filled, and of those that grow along two axes."""
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("n", 1 << 16)
+        file.createDimension("time", None)
+        file.createDimension("more", None)
+        file.createVariable("filled", "i4", ("n",), fill_value=5)
+        file.createVariable("pairs", "i8", ("time", "time"), fill_value=-9)[:] = np.arange(6).reshape(2, 3)
+        file.createVariable("grows", "i8", ("time", "more"), fill_value=-7)[:] = np.arange(2).reshape(1, 2)
+        file.createVariable("time", "f8", ("time",))[:] = [1, 2, 3]
+        file.createVariable("more", "f8", ("more",))[:] = range(500)
+        file.createVariable("bare", "i8", ("n",), fill_value=False)
+        file.createVariable("crs", "S1", (), fill_value=False).spatial_ref = "a projection"
+    assert blosc2.convert(tmp_path / "a.nc", tmp_path / "a.b2z", verify=True).complete
+    pairs, grows = np.full((3, 3), -9), np.full((3, 500), -7)
+    pairs[:2], grows[0, :2] = np.arange(6).reshape(2, 3), [0, 1]
+    with blosc2.open(str(tmp_path / "a.b2z")) as store:
+        assert not store["/bare"][...].any()
+        assert (store["/filled"][...] == 5).all()
+        assert (store["/crs"][()], store["/crs"].vlmeta["spatial_ref"]) == (b"", "a projection")
+        np.testing.assert_array_equal(store["/pairs"], pairs)
+        np.testing.assert_array_equal(store["/grows"], grows)
+
+
+def test_digits_are_in_the_encoding(tmp_path: Path) -> None:
+    """As xarray has them for netCDF files."""
+    data = xarray.Dataset({"v": ("x", [1.25, 2.5])})
+    data.v.encoding["least_significant_digit"] = 3
+    data.to_netcdf(tmp_path / "a.nc", engine="netcdf4")
+    with netCDF4.Dataset(tmp_path / "a.nc", "a") as file:
+        file["v"].least_significant_digit = 3
+    blosc2.convert(tmp_path / "a.nc", tmp_path / "a.b2z", verify=True)
+    wanted, found = shown(tmp_path / "a.nc"), shown(tmp_path / "a.b2z", "blosc2")
+    xarray.testing.assert_identical(found, wanted)
+    assert found.v.encoding["least_significant_digit"] == wanted.v.encoding["least_significant_digit"] == 3
+    blosc2.to_store(wanted, tmp_path / "b.b2z")
+    assert shown(tmp_path / "b.b2z", "blosc2").v.encoding["least_significant_digit"] == 3
+
+
 def test_what_netcdf_cannot_hold(tmp_path: Path) -> None:
     with blosc2.TreeStore(str(tmp_path / "a.b2z"), mode="w") as store:
         store["/complex"], store["/flags"] = np.ones(2, "c16"), np.array([True, False])

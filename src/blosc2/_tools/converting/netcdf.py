@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
+import h5py
 import netCDF4
 import numpy as np
 
@@ -52,10 +54,29 @@ class NetCDF(Source):
         self._unknown = [" ".join(str(one.message).split()).removeprefix("WARNING: ") for one in found]
         self._file.set_auto_maskandscale(False)
         self._file.set_auto_chartostring(False)
+        self._path = path
+        self._hdf5: Any = None
 
     def close(self) -> None:
         if self._file.isopen():
             self._file.close()
+        if self._hdf5 is not None:
+            self._hdf5.close()
+
+    def _dataset_of(self, key: str, found: Any) -> Any:
+        """The HDF5 dataset of a variable of which the netCDF library gives memory as it was for what was never written:
+        one without a fill value, or that grows along several axes. None for others.
+        """
+        grows = sum(dimension.isunlimited() for dimension in found.get_dims())
+        if not self._file.disk_format.startswith("HDF5") or (found.get_fill_value() is not None and grows < 2):
+            return None
+        try:
+            self._hdf5 = self._hdf5 or h5py.File(self._path, "r")
+            dataset = self._hdf5.get(key)
+        except (OSError, RuntimeError, TypeError):  # it cannot be opened twice, or is damaged there
+            return None
+        is_it = isinstance(dataset, h5py.Dataset) and dataset.dtype.newbyteorder("=") == found.dtype.newbyteorder("=")
+        return dataset if is_it and dataset.ndim == len(found.shape) else None
 
     def items(self) -> Iterator[Item]:
         for each in self._unknown:
@@ -76,7 +97,8 @@ class NetCDF(Source):
                 attributes[UNLIMITED] = unlimited
             yield GroupItem(path or "/", attributes)
             for name in sorted(group.variables):
-                yield from _variable(f"{path}/{name}", group.variables[name])
+                key, found = f"{path}/{name}", group.variables[name]
+                yield from _variable(key, found, partial(self._dataset_of, key, found))
 
 
 def _groups(group: Any) -> Iterator[Any]:
@@ -179,7 +201,7 @@ def _attributes(key: str, found: Any, kept: dict[str, Any]) -> Iterator[LeftOut]
             kept[name] = value
 
 
-def _variable(key: str, found: Any) -> Iterator[Item]:
+def _variable(key: str, found: Any, dataset_of: Callable[[], Any]) -> Iterator[Item]:
     attributes: dict[str, Any] = {}
     yield from _attributes(key, found, attributes)
     if found.dimensions:
@@ -200,8 +222,16 @@ def _variable(key: str, found: Any) -> Iterator[Item]:
     if isinstance(kind, netCDF4.EnumType):
         yield LeftOut(key, "the names of an enumeration", f"its numbers are kept, {kind.name!r} is not")
 
+    dataset = dataset_of() if dtype.names is None else None
+
     def read(box: Box) -> Items:
-        return np.asarray(found[box or ...], dtype)
+        if dataset is None:
+            return np.asarray(found[box or ...], dtype)
+        items = np.full([one.stop - one.start for one in box], dataset.fillvalue, dtype)
+        there = tuple(slice(one.start, min(one.stop, n)) for one, n in zip(box, dataset.shape, strict=True))
+        if all(one.start < one.stop for one in there):
+            items[tuple(slice(0, one.stop - one.start) for one in there)] = dataset[there]
+        return items
 
     chunks = found.chunking()
     yield ArrayItem(key, found.shape, dtype, read, tuple(chunks) if isinstance(chunks, list) else None, attributes)

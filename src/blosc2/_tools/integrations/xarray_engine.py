@@ -110,6 +110,8 @@ def _is_storable(value: Any) -> bool:
     return value is None or isinstance(value, (bool, int, float, complex, str, bytes, np.generic))
 
 
+#: The attribute that xarray has in the encoding where a variable is in a netCDF file.
+DIGITS: Final = "least_significant_digit"
 # The attributes by which `convert` keeps what only other formats have.
 _OF_CONVERSION = {DIMENSIONS, ENUM, FILL, TEXT_SHAPE, UNLIMITED, USER_BLOCK}
 
@@ -312,7 +314,10 @@ def variable_of(key: str, leaf: Any) -> Any:
     if leaf.size:
         encoding["preferred_chunks"] = dict(zip(names, leaf.chunks, strict=True))
     lazy = indexing.LazilyIndexedArray(LazyArray(leaf))
-    return xarray.Variable(names, lazy, shown_attributes(attributes), encoding)
+    shown = shown_attributes(attributes)
+    if DIGITS in shown:
+        encoding[DIGITS] = shown.pop(DIGITS)
+    return xarray.Variable(names, lazy, shown, encoding)
 
 
 def _texts(key: str, leaf: ObjectArray) -> Any:

@@ -21,6 +21,7 @@ from blosc2._stores import children_of
 from blosc2._tools.converting.conversion import DIMENSIONS, UNLIMITED
 from blosc2._tools.integrations.array_writing import ScratchFolder, new_array, where_to, write_box
 from blosc2._tools.integrations.xarray_engine import (
+    DIGITS,
     UNNAMED,
     checked_to_fit,
     group_path,
@@ -457,7 +458,8 @@ class _GroupWriter:
         staged = {}
         for name, variable in variables.items():
             where = f"variable {name!r}"
-            attributes = {DIMENSIONS: list(variable.dims), **stored_attributes(variable.attrs, where)}
+            digits = {DIGITS: variable.encoding[DIGITS]} if DIGITS in variable.encoding else {}
+            attributes = {DIMENSIONS: list(variable.dims), **stored_attributes({**digits, **variable.attrs}, where)}
             keywords = _keywords(variable, set(encoding.get(name, ())), where)
             if is_of_dask(variable):
                 staged[name] = self._staged(variable.data, keywords, where), attributes
