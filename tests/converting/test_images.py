@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import random
 import shutil
@@ -55,6 +56,14 @@ def test_tags_of_a_tiff_are_attributes(tmp_path: Path) -> None:
         "ModelTiepointTag": [0.0, 0.0, 0.0, 4e5, 5e6, 0.0], "GeoKeyDirectoryTag": [1, 1, 0, 1, 1024, 0, 1, 1],
         "GeoAsciiParamsTag": "WGS 84|", "GDAL_METADATA": "<GDALMetadata/>", "GDAL_NODATA": "-9999", "65000": "private",
     }  # fmt: skip
+
+
+def test_a_time_in_a_tag(tmp_path: Path) -> None:
+    """Microscopes of Olympus have one, which tifffile decodes."""
+    from blosc2._tools.converting.images import _plain
+
+    when = dt.datetime(2001, 2, 3, 4, 5, 6)
+    assert _plain({"datetime": when, "day": when.date()}) == {"datetime": "2001-02-03T04:05:06", "day": "2001-02-03"}
 
 
 def test_a_tag_that_is_too_large(tmp_path: Path) -> None:
@@ -212,13 +221,18 @@ def test_metadata_of_png(tmp_path: Path) -> None:
     chunks.add(b"cHRM", struct.pack(">8I", *range(0, 80_000, 10_000)))
     chunks.add(b"bKGD", b"\0\1")
     chunks.add(b"prVt", b"private")
+    for each in (b"one", b"two", b"three"):
+        chunks.add(b"twIc", each)
+    chunks.add(b"tIME", struct.pack(">H5B", 2001, 2, 3, 4, 5, 6))
+    chunks.add_text("tIME", "not that of the chunk")
     attributes, listed = picture(tmp_path, "a.png", pnginfo=chunks, dpi=(300, 150), icc_profile=b"profile")
     assert [round(each) for each in attributes.pop("dpi")] == [300, 150]
     assert attributes == {
         "mode": "L", "Title": "bones", "Author": "é", "Late": "behind the pixels", "gamma": 0.45455,
         "chromaticity": [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7], "icc_profile": b"profile",
+        "bKGD": b"\0\1", "prVt": b"private", "tIME": "not that of the chunk",
     }  # fmt: skip
-    assert [each[0] for each in listed] == ["chunks bKGD, prVt", "metadata 'mode'"]
+    assert [each[0] for each in listed] == ["chunks tIME, twIc", "metadata 'mode'"]
 
 
 def test_metadata_of_jpeg(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import enum
 import itertools
 import logging
@@ -46,6 +47,8 @@ def _plain(value: Any) -> Any:
             return kind(value)
     if isinstance(value, Rational):
         return float(value)
+    if isinstance(value, dt.date):  # or a time of one
+        return value.isoformat()
     if isinstance(value, (tuple, list)) and len(value) <= _MOST // 8:
         return [_plain(one) for one in value]
     if isinstance(value, dict):
@@ -199,7 +202,7 @@ _OF_PIXELS = {
     "adobe", "adobe_transform", "compression", "extension", "interlace", "jfif", "jfif_version", "progression",
     "progressive", "version",
 }  # fmt: skip
-# Chunks of PNG files that Pillow reads, or that belong to an animation.
+# Chunks of PNG files that Pillow reads, or that belong to an animation. The bytes of others are attributes.
 _READ = {
     b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"gAMA", b"cHRM", b"pHYs", b"sRGB", b"iCCP", b"tEXt", b"zTXt",
     b"iTXt", b"eXIf", b"acTL", b"fcTL", b"fdAT",
@@ -214,17 +217,22 @@ def read_picture(path: str, key: str) -> Generator[Item, None, None]:
     with Image.open(path) as image:
         if getattr(image, "n_frames", 1) > 1:
             yield LeftOut(key, "all frames but the first", "it is animated")
-        depth, chunks = _png_header(path) if image.format == "PNG" else (_SHALLOW, set())
+        depth, chunks = _png_header(path) if image.format == "PNG" else (_SHALLOW, {})
         if depth == _DEEP and image.mode in ("RGB", "RGBA", "LA"):
             yield LeftOut(key, WHOLE, "Pillow reads only 8 of the 16 bits of its colours")
             return
         if depth < _SHALLOW and image.mode == "L":
             yield Changed(key, "the scale of its grey", "the values are stretched to 0 to 255")
-        if chunks - _READ:
-            names = ", ".join(sorted(name.decode("latin-1") for name in chunks - _READ))
-            yield LeftOut(key, f"chunks {names}", "Pillow does not read them")
         image.load()  # some of what describes it can follow the pixels
-        described, attributes = dict(image.info), {"mode": image.mode}
+        described, attributes, lost = dict(image.info), {"mode": image.mode}, []
+        for name, stored in sorted(chunks.items()):
+            text = name.decode("latin-1")
+            if stored is None or text in described:
+                lost.append(text)
+            else:
+                described[text] = stored
+        if lost:
+            yield LeftOut(key, f"chunks {', '.join(lost)}", "they are large, or something else has their name")
         if image.mode == "P":
             yield LeftOut(key, "the palette", "its colours are stored instead")
             is_partly_clear = described.pop("transparency", None) is not None
@@ -246,16 +254,20 @@ def _described(key: str, found: dict[Any, Any], attributes: dict[str, Any]) -> I
             yield LeftOut(key, f"metadata {name!r}", str(error))
 
 
-def _png_header(path: str) -> tuple[int, set[bytes]]:
-    """Bits of each sample, and the names of all chunks."""
-    names = set()
+def _png_header(path: str) -> tuple[int, dict[bytes, bytes | None]]:
+    """Bits of each sample, and the bytes of the chunks that Pillow does not read: None for several of a name."""
+    found: dict[bytes, bytes | None] = {}
     with open(path, "rb") as file:
         depth = file.read(25)[24]
         file.seek(8)
         for header in iter(partial(file.read, 8), b""):
-            names.add(header[4:])
-            file.seek(int.from_bytes(header[:4], "big") + 4, os.SEEK_CUR)
-    return depth, names
+            size, name = int.from_bytes(header[:4], "big"), header[4:]
+            is_kept = name not in _READ and name not in found and size <= _MOST
+            stored = file.read(size) if is_kept else None
+            if name not in _READ:
+                found[name] = stored
+            file.seek(4 if is_kept else size + 4, os.SEEK_CUR)
+    return depth, found
 
 
 class Tiff(Source):
