@@ -120,6 +120,32 @@ def test_there_and_back(target: str, engine: str, tmp_path: Path) -> None:
     xarray.testing.assert_identical(shown(tmp_path / "c.b2z", "blosc2"), wanted)
 
 
+def test_a_coordinate_of_several_axes(tmp_path: Path) -> None:
+    """Heights above the ground have the name of their first axis: HDF5 has them as netCDF 4 keeps them."""
+    h5py = pytest.importorskip("h5py")
+    data = xarray.Dataset(
+        {
+            "p": (("z", "lat", "lon"), np.zeros((2, 3, 4))),
+            "lat": [1.0, 2, 3],
+            "y": ("x", [1.0, 2.0]),
+            "x": ("q", [5, 6]),
+        },
+    ).assign_coords(z=(("z", "lat", "lon"), np.arange(24.0).reshape(2, 3, 4)))
+    blosc2.to_store(data, tmp_path / "a.b2z")
+    assert blosc2.convert(tmp_path / "a.b2z", tmp_path / "a.h5", verify=True).complete
+    wanted = shown(tmp_path / "a.b2z", "blosc2")
+    assert wanted.z.dims == ("z", "lat", "lon")
+    xarray.testing.assert_identical(shown(tmp_path / "a.h5", "h5netcdf")[["p", "z"]], wanted[["p", "z"]])
+    blosc2.convert(tmp_path / "a.h5", tmp_path / "b.b2z", verify=True)
+    xarray.testing.assert_identical(shown(tmp_path / "b.b2z", "blosc2"), wanted)
+    for value in ("no number", [0, 1], np.zeros(3), [0, 1, 99]):  # damaged: names are lost, nothing else
+        with h5py.File(tmp_path / "a.h5", "a") as file:
+            file["z"].attrs["_Netcdf4Coordinates"] = value
+        blosc2.convert(tmp_path / "a.h5", tmp_path / "c.b2z", verify=True, overwrite=True)
+        with blosc2.open(str(tmp_path / "c.b2z")) as store:
+            np.testing.assert_array_equal(store["/z"], data.z)
+
+
 @pytest.mark.filterwarnings("ignore:Duplicate dimension names")
 @pytest.mark.parametrize(("target", "engine"), [("b.nc", "netcdf4"), ("b.zarr", "zarr"), ("b.h5", "h5netcdf")])
 def test_one_name_of_several_axes(target: str, engine: str, tmp_path: Path) -> None:

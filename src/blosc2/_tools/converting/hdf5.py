@@ -432,12 +432,38 @@ def _dimensions(key: str, found: Any) -> list[str | None]:
     """The names of axes that have a dimension scale, as netCDF 4 files have them."""
     if found.is_scale and found.ndim == 1:
         return [key.rpartition("/")[2]]
+    if found.is_scale and _COORDINATES in found.attrs:
+        return _numbered_dimensions(found)
     if not has_scales(found):
         return []
     try:
         return [axis[0].name.rpartition("/")[2] if len(axis) else None for axis in found.dims]
     except (RuntimeError, ValueError, KeyError, AttributeError, TypeError):  # references that lead nowhere
         return []
+
+
+# HDF5 lets no scale have scales: where netCDF 4 has one of several axes, such as z(z, lat, lon), an attribute of it
+# lists the numbers that another attribute gives the scales.
+_COORDINATES: Final = "_Netcdf4Coordinates"
+_NUMBER: Final = "_Netcdf4Dimid"
+
+
+def _numbered_dimensions(found: Any) -> list[str | None]:
+    """The names of the axes of a scale of several axes: those of scales in its group, or above it."""
+    names: dict[int, str] = {}
+    try:
+        numbers = [int(number) for number in np.ravel(found.attrs[_COORDINATES])]
+        group = found.parent
+        while len(names) < len({*numbers}):
+            for name, scale in group.items():
+                if isinstance(scale, h5py.Dataset) and scale.is_scale and _NUMBER in scale.attrs:
+                    names.setdefault(int(scale.attrs[_NUMBER]), name)
+            if group.name == "/":
+                break
+            group = group.parent
+    except (RuntimeError, ValueError, KeyError, TypeError, OSError):  # other values, or members that are damaged
+        return []
+    return [names.get(number) for number in numbers] if len(numbers) == found.ndim else []
 
 
 # What netCDF 4, and h5netcdf, call a scale that has no values, and a length behind it.
@@ -465,7 +491,7 @@ def _of_arrays(key: str, found: Any, attributes: dict[str, Any]) -> Iterator[Ite
 
 # The attributes by which HDF5 marks a scale, and by which netCDF numbers them: their names are in `DIMENSIONS`.
 _OF_SCALES: Final = {"CLASS", "NAME", "REFERENCE_LIST"}
-_OF_NETCDF: Final = {"_Netcdf4Dimid", "_Netcdf4Coordinates"}
+_OF_NETCDF: Final = {_NUMBER, _COORDINATES}
 
 
 def _of_scales(found: Any) -> set[str]:
@@ -577,22 +603,37 @@ class NewHdf5(Target):
                 maxshape = self._maxshape(group, [name], (length,))
                 found = self._file[group].create_dataset(name, (length,), ">f4", maxshape=maxshape)
                 found.make_scale(f"{_NO_VARIABLE}{length:10d}")
-            elif isinstance(found, h5py.Dataset) and found.shape == (length,) and _OF_SCALES.isdisjoint(found.attrs):
+            elif self._can_be_scale(found, name, length):
                 found.make_scale(name)
             else:
                 continue
             scales[group, name] = found
         for key, names in self._named.items():
             found = self._file[key]
-            group = found.parent.name
-            if found.is_scale and names == [key.rpartition("/")[2]]:
+            its = [None if name is None else scales.get((found.parent.name, name)) for name in names]
+            if found.is_scale and found.ndim == 1:
                 continue
-            if all(name is None or (group, name) in scales for name in names):
-                for axis, wanted in enumerate(names):
-                    if wanted is not None:
-                        found.dims[axis].attach_scale(scales[group, wanted])
-            else:
+            if any(name is not None and scale is None for name, scale in zip(names, its, strict=True)):
                 found.attrs[DIMENSIONS] = _as_texts(names)
+            elif found.is_scale:
+                self._number_scales(scales)
+                found.attrs[_COORDINATES] = np.array([scale.attrs[_NUMBER] for scale in its if scale], "i4")
+            else:
+                for axis, scale in zip(found.dims, its, strict=True):
+                    if scale is not None:
+                        axis.attach_scale(scale)
+
+    def _can_be_scale(self, found: Any, name: str, length: int) -> bool:
+        """Whether a dataset can stand for the axis of its name: it has that alone, or first, and no axis without."""
+        if not isinstance(found, h5py.Dataset) or not _OF_SCALES.isdisjoint(found.attrs):
+            return False
+        names = self._named.get(found.name, [name] if found.shape == (length,) else [])
+        return names[:1] == [name] and None not in names
+
+    @staticmethod
+    def _number_scales(scales: Mapping[Any, Any]) -> None:
+        for number, scale in enumerate(scales.values()):
+            scale.attrs[_NUMBER] = np.int32(number)
 
     def _has_room(self, key: str) -> bool:
         """Whether no dataset lies where the key needs a group."""
