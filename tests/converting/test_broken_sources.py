@@ -93,6 +93,22 @@ def test_zarr_arrays_that_cannot_be_read_are_told_of_once(tmp_path: Path) -> Non
         assert (list(store), store["/z"][:].tolist()) == (["/z"], [0, 0, 0])
 
 
+@pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
+def test_zarr_metadata_of_all_with_a_type_that_nobody_knows(tmp_path: Path) -> None:
+    zarr = pytest.importorskip("zarr")
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=3)
+    for name in ("good", "bad"):
+        group.create_array(name, data=np.arange(3, dtype="i2"))
+    zarr.consolidate_metadata(tmp_path / "a.zarr")
+    for path in (tmp_path / "a.zarr" / "zarr.json", tmp_path / "a.zarr" / "bad" / "zarr.json"):
+        found = json.loads(path.read_text())
+        bad = found["consolidated_metadata"]["metadata"]["bad"] if "consolidated_metadata" in found else found
+        bad["data_type"] = "int17"
+        path.write_text(json.dumps(found))
+    report = blosc2.convert(tmp_path / "a.zarr", tmp_path / "a.b2z", verify=True)
+    assert (report.arrays, [each.key for each in report.left_out]) == (1, ["/bad"])
+
+
 def test_a_source_of_which_nothing_can_be_read(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", y=ITEMS)
     data = bytearray((tmp_path / "a.npz").read_bytes())

@@ -57,12 +57,22 @@ class Zarr(Source):
         self._path = path
         self._store = zarr.storage.ZipStore(path, mode="r") if os.path.isfile(path) else None
         with _without_warnings():
-            self._found: Any = zarr.open(self._store or path, mode="r", path=self._inner())
+            self._found = self._opened()
         self.is_one = isinstance(self._found, zarr.Array)
 
     def close(self) -> None:
         if self._store is not None:
             self._store.close()
+
+    def _opened(self) -> Any:
+        where: dict[str, Any] = {"store": self._store or self._path, "mode": "r", "path": self._inner()}
+        try:
+            return zarr.open(**where)
+        except Exception as error:  # noqa: BLE001 - for metadata of all arrays with one that is unknown, or damaged
+            try:
+                return zarr.open_group(**where, use_consolidated=False)
+            except Exception:  # noqa: BLE001 - the first one says why
+                raise error from None
 
     def _inner(self) -> str:
         """Where the root lies: in ZIP files that were made of a folder, and not in it, this is in them."""
