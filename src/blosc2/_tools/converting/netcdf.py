@@ -283,7 +283,8 @@ class NewNetCDF(Target):
             yield Changed(item.key, "the type bool", "netCDF has none: it became int8")
             stored = np.dtype("i1")
         elif kind not in "iuf" or dtype.itemsize not in (1, 2, 4, 8) or dtype == np.dtype("f2"):
-            yield LeftOut(item.key, WHOLE, f"netCDF has no {dtype}")
+            what = "arrays with fields are not written to netCDF" if dtype.names else f"netCDF has no {dtype}"
+            yield LeftOut(item.key, WHOLE, what)
             return
         has_names = are_names(attributes.get(DIMENSIONS), len(item.shape))
         given = attributes.pop(DIMENSIONS) if has_names else [None] * len(item.shape)
