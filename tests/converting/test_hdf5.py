@@ -306,6 +306,30 @@ def test_a_virtual_dataset_whose_file_is_gone(tmp_path: Path) -> None:
     (tmp_path / "1.h5").unlink()
     report = blosc2.convert(tmp_path / "a.h5", tmp_path / "b.b2z")
     assert [each[:2] for each in report.left_out] == [("/v", "the items in '1.h5'")]
+    with h5py.File(tmp_path / "0.h5", "a") as file:
+        del file["x"]
+    report = blosc2.convert(tmp_path / "a.h5", tmp_path / "c.b2z", verify=True)
+    assert report.left_out == [("/v", "all of it", "none of its items are there: they are in '0.h5', '1.h5'")]
+    assert report.arrays == 0
+
+
+@pytest.mark.parametrize("link", [None, h5py.ExternalLink("gone.h5", "x"), h5py.SoftLink("/nowhere"), "there"])
+def test_a_virtual_dataset_of_its_own_file(link: Any, tmp_path: Path) -> None:
+    """It claims 8 TB, of which nothing is there, but for the last one."""
+    layout = h5py.VirtualLayout((2 if link == "there" else 1 << 40,), "i8")
+    layout[:2] = h5py.VirtualSource(".", "g/x", (2,))
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_virtual_dataset("v", layout)
+        file["y"] = [1, 2]
+        if link is not None:
+            file["g/x"] = [3, 4] if link == "there" else link
+    report = blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z", verify=True)
+    lost = {each.key: each.why for each in report.left_out}
+    if link == "there":
+        assert lost == {}
+    else:
+        assert lost["/v"] == "none of its items are there: they are in 'g/x'"
+        assert report.arrays == 1
 
 
 def test_items_of_variable_length(tmp_path: Path) -> None:

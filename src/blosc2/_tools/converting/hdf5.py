@@ -283,8 +283,10 @@ def _dataset(key: str, found: Any) -> Iterator[Item]:
         if fill is not None and not equal_items(np.asarray(fill), np.zeros((), dtype)).all():
             attributes[FILL] = storable(fill)
     yield from _lost_enums(key, dtype)
-    if found.is_virtual:
-        yield from _missing_sources(key, found)
+    for each in _missing_sources(key, found) if found.is_virtual else ():
+        yield each
+        if each.what == WHOLE:
+            return
     if dtype.subdtype is not None:
         yield from _of_arrays(key, found, attributes)
         return
@@ -370,12 +372,35 @@ def _further_scales(key: str, found: Any) -> Iterator[LeftOut]:
 
 
 def _missing_sources(key: str, found: Any) -> Iterator[LeftOut]:
-    """Files of a virtual dataset that are not there: HDF5 gives fill values for them."""
+    """Sources of a virtual dataset that are not there: HDF5 gives fill values for them.
+
+    If that is all of them, the dataset is left out: its size is only claimed.
+    """
+    sources = {(source.file_name, source.dset_name) for source in found.virtual_sources()}
+    gone = [source for source in sources if not _is_source(found, *source)]
+    if not gone:
+        return
+    names = some_of(sorted({dataset if name == "." else name for name, dataset in gone}))
+    if len(gone) == len(sources):
+        yield LeftOut(key, WHOLE, f"none of its items are there: they are in {names}")
+    else:
+        yield LeftOut(key, f"the items in {names}", "they are not there, fill values are stored")
+
+
+def _is_source(found: Any, name: str, dataset: str) -> bool:
+    """Whether a source is there; of names with a pattern nobody knows which ones are meant."""
+    if "%b" in name or "%b" in dataset:
+        return True
     folder = os.path.dirname(os.path.abspath(os.fsdecode(found.file.filename)))
-    names = sorted({source.file_name for source in found.virtual_sources()} - {"."})
-    gone = [name for name in names if "%b" not in name and not os.path.exists(os.path.join(folder, name))]
-    if gone:
-        yield LeftOut(key, f"the items in {some_of(gone)}", "they are not there, fill values are stored")
+    prefix = os.environ.get("HDF5_VDS_PREFIX", "").replace("${ORIGIN}", folder)
+    paths = [os.path.join(place, name) for place in (prefix, folder, "")]  # where the library looks
+    try:
+        if name == ".":
+            return found.file.get(dataset) is not None
+        with h5py.File(next(filter(os.path.exists, paths)), "r") as file:
+            return file.get(dataset) is not None
+    except (StopIteration, KeyError, OSError, RuntimeError):  # a link that leads nowhere, a damaged file
+        return False
 
 
 def _of_objects(key: str, found: Any, attributes: dict[str, Any]) -> Iterator[Item]:
