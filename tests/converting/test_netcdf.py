@@ -380,6 +380,20 @@ def test_a_fill_value_of_another_type(name: str, target: str, tmp_path: Path) ->
     assert found == (["/f", "/i", "/n"] if is_taken and name == "_FillValue" else ["/f", "/i"] if is_taken else [])
 
 
+@pytest.mark.parametrize("target", ["b.nc", "b.zarr", "b.h5"])
+@pytest.mark.parametrize("name", ["_FillValue", "hdf5_fillvalue"])
+def test_a_fill_value_that_is_longer_than_items(name: str, target: str, tmp_path: Path) -> None:
+    """Radars have '-9999' for characters: no part of it is taken."""
+    if target == "b.zarr":
+        pytest.importorskip("zarr")
+    with blosc2.TreeStore(str(tmp_path / "a.b2z"), mode="w") as store:
+        store["/mode"] = np.array([[b"a", b"b"]])
+        store["/mode"].vlmeta.update({name: b"-9999\0", "_ARRAY_DIMENSIONS": ["x", "y"]})
+    report = blosc2.convert(tmp_path / "a.b2z", tmp_path / target, verify=True)
+    listed = [each.what for each in report.left_out + report.changed if name in each.what]
+    assert listed in ([f"attribute {name!r}"], [f"the type of attribute {name!r}"])
+
+
 def test_hdf5_under_the_name_of_netcdf(tmp_path: Path) -> None:
     h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "a.nc", "w") as file:
