@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
+import page_kit
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -16,14 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.parametrize("name", ["xarray", "dask"])
 def test_the_page_runs(name: str, engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("dask.array")
-    monkeypatch.chdir(tmp_path)
-    blocks = re.findall(
-        r"^```python\n(.*?)^```", (ROOT / f"doc/guide/{name}.md").read_text("utf-8"), re.DOTALL | re.MULTILINE
-    )
-    assert blocks
-    names: dict[str, Any] = {}
-    for block in blocks:
-        exec(compile(block, name, "exec"), names)
+    assert page_kit.check(ROOT / f"doc/guide/{name}.md", monkeypatch, tmp_path)
 
 
 def test_xarray_finds_the_engine(engine: str, tmp_path: Path) -> None:

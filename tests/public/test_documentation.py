@@ -7,8 +7,8 @@ import importlib
 import pkgutil
 import re
 from pathlib import Path
-from typing import Any
 
+import page_kit
 import pytest
 
 import blosc2
@@ -34,23 +34,45 @@ def page_name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def blocks(page: Path) -> list[str]:
-    """The blocks of Python code of a page: together they are one program."""
-    return re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-
-
-WITH_CODE = [page for page in PAGES if blocks(page) and page_name(page) not in RUN_ELSEWHERE]
+WITH_CODE = [
+    page for page in PAGES if page_kit.blocks(page.read_text("utf-8")) and page_name(page) not in RUN_ELSEWHERE
+]
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=page_name)
 def test_code(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code of a page runs, and prints what the page says. `python tests/page_kit.py` writes what it prints anew."""
+    try:
+        page_kit.check(page, monkeypatch, tmp_path)
+    except ModuleNotFoundError as error:
+        pytest.skip(f"{error.name} is an extra")
+
+
+@pytest.mark.parametrize("page", page_kit.pages_with_answers(), ids=page_name)
+def test_each_block_shows_what_it_prints(page: Path) -> None:
+    silent = [block.code for block in page_kit.blocks(page.read_text("utf-8")) if block.answer is None]
+    assert not silent, silent
+
+
+def test_what_varies_is_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "page.md"
+    block = "```python\nfor line in {lines}:\n    print(line)\n[4]\n```\n\n```output\n{answer}\n[4]\n```\n"
+    for printed, answer in (("1.5 ms", "20 ms"), ("<a at 0x7f>", "<a at 0x12>"), ("4 KiB  ", "4 KiB")):
+        page.write_text(block.format(lines=[printed], answer=answer), "utf-8")
+        page_kit.check(page, monkeypatch, tmp_path)
+    for printed, answer in (("4 KiB", "5 KiB"), ("1.5 ms", "1.5 us"), ("1.5", "1.6"), ("a", "a\nb")):
+        page.write_text(block.format(lines=[printed], answer=answer), "utf-8")
+        with pytest.raises(AssertionError):
+            page_kit.check(page, monkeypatch, tmp_path)
+
+
+def test_answers_are_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A\n\n```python\na = 5\na + 1\n```\n\nText.\n\n```python\na = None\n```\n", "utf-8")
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
-    for block in blocks(page):
-        try:
-            exec(compile(block, str(page), "exec"), names)
-        except ModuleNotFoundError as error:
-            pytest.skip(f"{error.name} is an extra")
+    assert page_kit.rewrite(page)
+    assert "a + 1\n```\n\n```output\n6\n```\n\nText.\n\n```python\na = None\n```\n" in page.read_text("utf-8")
+    assert not page_kit.rewrite(page)
 
 
 def test_pages_with_code_are_found() -> None:
