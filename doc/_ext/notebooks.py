@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from sphinx.application import Sphinx
 GALLERY = """\
 # Gallery
 
-Scripts that make pictures, each with its code, and notebooks.
+What can be done with arrays in files. Each picture leads to the script that makes it, which runs as it stands; the
+scripts and notebooks can be downloaded from their pages.
 """
 
 
@@ -28,16 +30,38 @@ def copy(app: Sphinx) -> None:
             shutil.copyfile(source / name, target / name)
 
 
+def card(script: Path) -> list[str]:
+    """The picture and the title of a script, which lead to its page."""
+    title = (ast.get_docstring(ast.parse(script.read_text("utf-8"))) or script.stem).partition("\n")[0]
+    return [
+        f":::{{grid-item-card}} {title}",
+        f":img-top: gallery/images/thumb/sphx_glr_{script.stem}_thumb.png",
+        f':img-alt: What the script "{title}" shows',
+        f":link: gallery/{script.stem}",
+        ":link-type: doc",
+        ":::",
+    ]
+
+
 def gallery_page(app: Sphinx) -> None:
-    """The page that lists them all; without scripts there is no generated index to list."""
+    """The page that shows them all at once; without scripts there is no generated index to list."""
     root = Path(app.srcdir)
     lines = GALLERY.splitlines()
     entries = []
     if "sphinx_gallery.gen_gallery" in app.extensions:
         entries.append("gallery/index")
+        scripts = sorted((root.parent / "examples").glob("plot_*.py"))
+        lines += [
+            "",
+            "::::{grid} 1 2 3 3",
+            ":gutter: 3",
+            "",
+            *(line for script in scripts for line in card(script)),
+            "::::",
+        ]
     entries += [f"notebooks/{path.stem}" for path in sorted((root / "notebooks").glob("*.ipynb"))]
     if entries:
-        lines += ["", "```{toctree}", ":maxdepth: 2", "", *entries, "```"]
+        lines += ["", "```{toctree}", ":maxdepth: 1", "", *entries, "```"]
     else:
         lines += ["", "The scripts are in the folder `examples` of the source."]
     text = "\n".join(lines) + "\n"
