@@ -17,6 +17,11 @@ PAGES = [
 ]
 WORDS_A_MINUTE = 225
 MINUTES = 5
+#: Beside those of the guide.
+SHORT = (
+    "index.md", "more.md", "names.md", "scope.md", "start.md", "support.md", "tutorial.md", "versions.md",
+    "which-format.md",
+)  # fmt: skip
 
 
 def name_of(path: Path) -> str:
@@ -39,7 +44,7 @@ def words(text: str) -> int:
 
 
 def in_the_guide(name: str) -> bool:
-    return name in ("start.md", "which-format.md") or name.split("/")[0] in ("guide", "coming-from")
+    return name in SHORT or name.split("/")[0] in ("guide", "coming-from")
 
 
 def test_minutes() -> None:
@@ -51,8 +56,51 @@ def test_minutes() -> None:
 
 def test_pages_of_the_guide_are_short() -> None:
     long = {name_of(page): minutes(page.read_text("utf-8")) for page in PAGES if in_the_guide(name_of(page))}
+    long |= {page.name: minutes(page.read_text("utf-8")) for page in ROOTS[:1] + ROOTS[2:]}
     long = {name: found for name, found in long.items() if found > MINUTES}
     assert not long, "\n".join(f"{name}: {found:.1f} minutes" for name, found in sorted(long.items()))
+
+
+GUIDE = sorted(path for path in (DOC / "guide").glob("*.md") if path.name != "index.md")
+
+
+def test_the_guide_is_in_five_groups() -> None:
+    text = (DOC / "guide" / "index.md").read_text("utf-8")
+    groups = re.findall(r"^:caption: .*?^```", text, re.DOTALL | re.MULTILINE)
+    pages = [re.findall(r"^[\w-]+$", group, re.MULTILINE) for group in groups]
+    assert len(groups) == 5
+    assert max(map(len, pages)) <= 6
+    described = re.findall(r"^\* \[[^]]+\]\(([\w-]+)\.md\): \S.*\.$", text, re.MULTILINE)
+    assert described == [name for group in pages for name in group]
+    # The recipes are listed where one starts.
+    assert sorted([*described, "recipes"]) == [path.stem for path in GUIDE]
+
+
+#: Where builders work, and what only they can act on.
+OF_BUILDERS = re.compile(
+    r"\b(?:tests?|bench|src|doc|examples)/|\btest_\w+|design/(?!measurements/[\w-]+\.md\)\s*\Z)|\.ci\b|\bpytest\b"
+)
+
+
+def test_pages_of_the_guide_speak_to_users() -> None:
+    """None names a test, a benchmark or a design page. Measurements are behind one link, in the last line."""
+    for page in [*GUIDE, DOC / "start.md", DOC / "tutorial.md"]:
+        assert not OF_BUILDERS.findall(page.read_text("utf-8")), page
+
+
+def test_builders_are_noticed() -> None:
+    for text in (
+        "`tests/x.py` shows",
+        "[why](../design/a.md)",
+        "see `bench/cold.py`",
+        "[a](../design/measurements/a.md)\nmore",
+    ):
+        assert OF_BUILDERS.search(text), text
+    assert not OF_BUILDERS.search("the latest/newest\n[How](../design/measurements/cold.md)\n")
+
+
+def test_the_header_has_five_entries() -> None:
+    assert len(listed(DOC / "index.md")) == 5
 
 
 def listed(page: Path) -> set[Path]:
