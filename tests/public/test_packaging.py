@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import os
 import re
 import shutil
@@ -11,6 +12,7 @@ import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -65,6 +67,43 @@ def test_what_the_sdist_takes() -> None:
     wanted = ["README.md", "LICENSE", "SECURITY.md", "CITATION.cff", "RELEASE_NOTES.md"]
     assert {Path(name) for name in wanted} <= taken
     assert {path.relative_to(ROOT) for path in (ROOT / "cmake").iterdir() if path.is_file()} <= taken
+
+
+def release_check() -> Any:
+    spec = importlib.util.spec_from_file_location("check_release", ROOT / "packaging" / "check_release.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_release_needs_an_address(tmp_path: Path) -> None:
+    check = release_check()
+    for name in ("pyproject.toml", "RELEASE_NOTES.md", "src/blosc2/version.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    assert [problem for problem in check.problems(tmp_path) if "version" not in problem and "NOTES" not in problem] == [
+        "[project.urls] of pyproject.toml has no address for Source",
+        "[project.urls] of pyproject.toml has no address for Issues",
+    ]
+    for name, old, new in (
+        ("pyproject.toml", "https://python-blosc2.invalid", "https://forge.example/python-blosc2"),
+        ("src/blosc2/version.py", blosc2.__version__, "5.0.0"),
+        ("RELEASE_NOTES.md", "## 5.0.0 (unreleased)", "## 5.0.0 (2027-01-31)"),
+    ):
+        text = (tmp_path / name).read_text("utf-8")
+        assert old in text
+        (tmp_path / name).write_text(text.replace(old, new), "utf-8")
+    assert check.problems(tmp_path, "v5.0.0") == []
+    assert check.problems(tmp_path, "v5.0.1") == ["the tag is v5.0.1, but src/blosc2/version.py says 5.0.0"]
+
+
+def test_one_place_holds_the_address() -> None:
+    sources = [*(ROOT / "doc").rglob("*.md"), *(ROOT / "src").rglob("*.py"), ROOT / "doc" / "conf.py"]
+    tracked = [path for path in (*ROOT.glob("*.*"), *sources) if path.suffix in (".md", ".py", ".toml", ".cff")]
+    holding = [path.name for path in tracked if "python-blosc2.invalid" in path.read_text("utf-8")]
+    assert holding == ["pyproject.toml"]
 
 
 def test_the_other_name_has_no_code() -> None:
