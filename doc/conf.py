@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,9 +18,16 @@ author = "the python-blosc2 developers"
 copyright = author
 version = release = blosc2.__version__
 
-# Where the source repository can be read, e.g. "https://forge.example/python-blosc2/blob/main/". Links to files outside
-# doc/ lead there; while it is empty they are plain text.
-source_base_url = os.environ.get("BLOSC2_SOURCE_URL", "")
+# The address of the project is in pyproject.toml. While it is a placeholder, what would lead there is plain text.
+URLS = tomllib.loads((HERE.parent / "pyproject.toml").read_text("utf-8"))["project"]["urls"]
+URLS = {name: url for name, url in URLS.items() if ".invalid" not in url}
+# Links to files outside of doc/ lead below this.
+source_base_url = f"{URLS['Source']}/blob/main/" if "Source" in URLS else ""
+myst_substitutions = {
+    "source": f"[Source]({URLS['Source']})" if "Source" in URLS else "source: the repository of these pages",
+    "issues": f"[Issues]({URLS['Issues']})" if "Issues" in URLS else "issues: there",
+    "version": version,
+}
 
 extensions = [
     "sphinx.ext.autodoc",
@@ -31,6 +39,7 @@ extensions = [
     "names",
     "access",
     "sections",
+    "pictures",
     "source_links",
     "notebooks",
 ]
@@ -87,13 +96,14 @@ intersphinx_mapping = (
 )
 
 # ---------------------------------------------------------------- pages and notebooks
-myst_enable_extensions = ["colon_fence", "deflist"]
+myst_enable_extensions = ["colon_fence", "deflist", "substitution"]
 myst_heading_anchors = 4
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 120
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
+copybutton_selector = "div:not(.highlight-output) > div.highlight > pre"  # answers are not copied
 # Anchors of other sites are made by their scripts, and change.
 linkcheck_anchors = False
 linkcheck_timeout = 10
@@ -134,12 +144,12 @@ html_theme_options = {
     "navigation_with_keys": False,
     "show_prev_next": True,
     "show_toc_level": 2,
-    "header_links_before_dropdown": 7,
+    "header_links_before_dropdown": 5,
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],
 }
-html_sidebars = {"index": [], "start": [], "scope": [], "glossary": [], "which-format": []}
+html_sidebars = {"index": []}
 html_context = {"default_mode": "auto"}
