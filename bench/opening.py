@@ -3,15 +3,14 @@
     python bench/opening.py                          up to a million arrays; others, which write slowly, fewer
     python bench/opening.py --other PATH/TO/python   with the published package, in that interpreter
 
-Arrays are 16 float32 in groups of 1,000. A figure is the median of nine openings, each with one array chosen at random;
-files are in the page cache. Prints a table in Markdown.
+Arrays are 16 float32 in groups of 1,000. A figure is the fastest of 25 openings, each with one array chosen at
+random, because other programs may run; files are in the page cache. Prints a table in Markdown.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,7 +22,7 @@ import numpy as np
 
 SIZES = (100, 1_000, 10_000, 100_000, 1_000_000)
 MOST = {"h5py": 100_000, "zarr": 10_000, "other": 10_000}
-ROUNDS = 9
+ROUNDS = 25
 
 
 def key(number: int) -> str:
@@ -104,7 +103,7 @@ SIDES: dict[str, tuple[str, Callable[[str, int], None], Callable[[str, str], Any
 
 
 def measure(side: str, count: int) -> float:
-    """The median of the seconds that opening and reading one array take."""
+    """The least of the seconds that opening and reading one array take."""
     suffix, write, read = SIDES[side]
     draw = np.random.default_rng(count)
     with tempfile.TemporaryDirectory() as folder:
@@ -118,7 +117,7 @@ def measure(side: str, count: int) -> float:
             times.append(time.perf_counter() - start)
             if not np.array_equal(found, np.full(16, number, "f4")):
                 raise ValueError(f"{side}: another value under {key(int(number))}")
-    return statistics.median(times)
+    return min(times)
 
 
 def measure_other(python: str, count: int) -> float:

@@ -69,6 +69,16 @@ def test_what_the_sdist_takes() -> None:
     assert {path.relative_to(ROOT) for path in (ROOT / "cmake").iterdir() if path.is_file()} <= taken
 
 
+def test_the_advice_about_extras_is_true() -> None:
+    """Pages and messages say `pip install 'python-blosc2[cli]'`: pip takes what is installed, and asks no index for it."""
+    if importlib.util.find_spec("pip") is None:
+        pytest.skip("pip is not installed")
+    command = [sys.executable, "-m", "pip", "install", "--no-index", "--dry-run", "python-blosc2[cli]"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(sys.prefix))
+    assert done.returncode == 0, done.stderr
+    assert "Would install" not in done.stdout
+
+
 def release_check() -> Any:
     spec = importlib.util.spec_from_file_location("check_release", ROOT / "packaging" / "check_release.py")
     assert spec is not None

@@ -99,6 +99,26 @@ def test_builders_are_noticed() -> None:
     assert not OF_BUILDERS.search("the latest/newest\n[How](../design/measurements/cold.md)\n")
 
 
+#: Words of the field that a page explains where they first stand: *set off*, or as a link.
+TERMS = ("leaf|leaves", "publish(?:es|ed|ing)?", "frames?", "catalogs?", "mapped", "super-chunks?")
+
+
+def unexplained(text: str) -> list[str]:
+    """The terms that a page uses before it explains them."""
+    text = re.sub(r"^```.*?^```|`[^`\n]*`|^#.*?$|!\[[^\]]*\]|\]\([^)]*\)", "", text, flags=re.DOTALL | re.MULTILINE)
+    firsts = [re.search(rf"(.?)\b({term})\b", text, re.IGNORECASE) for term in TERMS]
+    return [first[2] for first in firsts if first and first[1] not in ("*", "[")]
+
+
+def test_terms_are_explained_where_they_first_stand() -> None:
+    assert unexplained("Each leaf is *mapped*. ![a frame](a.svg) `catalog`") == ["leaf"]
+    assert not unexplained("A *leaf* is an array. [Published](publishing.md) leaves are published.")
+    found = {
+        page.name: unexplained(page.read_text("utf-8")) for page in [*GUIDE, DOC / "start.md", DOC / "tutorial.md"]
+    }
+    assert not {name: terms for name, terms in found.items() if terms}
+
+
 def test_the_header_has_five_entries() -> None:
     assert len(listed(DOC / "index.md")) == 5
 

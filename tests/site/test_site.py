@@ -21,11 +21,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 EXTRA = ("sphinx", "myst_nb", "pydata_sphinx_theme", "sphinx_gallery", "sphinx_design", "sphinx_copybutton")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-# One page of each kind.
+# Pages of each kind.
 KINDS = [
     "index", "start", "guide/index", "guide/stores", "guide/lists", "reference/index", "reference/stores",
     "reference/parameters", "reference/package", "coming-from/compatibility", "coming-from/h5py", "glossary",
-    "which-format", "design/README", "design/architecture", "search", "genindex",
+    "which-format", "design/README", "design/architecture", "search", "genindex", "tutorial", "guide/cold", "examples",
+    "names", "support", "more", "release-notes",
 ]  # fmt: skip
 
 pytestmark = pytest.mark.skipif(
