@@ -89,8 +89,8 @@ def curves(d: Drawing, axis: str, names: list[str], rows: Rows) -> None:
         for x, y in points:
             d.dot(x, y, COLOURS[column])
         x, y = points[-1]
-        while any(abs(y - other) < 18 for other in taken):
-            y -= 6
+        while near := [other for other in taken if abs(y - other) < 18]:  # apart from the names that stand there
+            y += 3 if y >= near[0] else -3
         taken.append(y)
         d.text(x + 10, y + 5, name, size=14, colour=COLOURS[column], bold=column == 0)
 

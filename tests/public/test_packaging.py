@@ -70,7 +70,7 @@ def test_what_the_sdist_takes() -> None:
 
 
 def test_the_advice_about_extras_is_true() -> None:
-    """Pages and messages say `pip install 'python-blosc2[cli]'`: pip takes what is installed, and asks no index for it."""
+    """Pages and messages say `pip install 'python-blosc2[cli]'`: pip takes the package that is installed."""
     if importlib.util.find_spec("pip") is None:
         pytest.skip("pip is not installed")
     command = [sys.executable, "-m", "pip", "install", "--no-index", "--dry-run", "python-blosc2[cli]"]
