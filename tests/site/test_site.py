@@ -46,7 +46,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder / "doc",
         ignore=shutil.ignore_patterns("gallery", "notebooks", "examples.md", "__pycache__"),
     )
-    for name in ("README.md", "CONTRIBUTING.md", "RELEASE_NOTES.md"):
+    for name in ("README.md", "CONTRIBUTING.md", "RELEASE_NOTES.md", "pyproject.toml"):
         shutil.copy(ROOT / name, folder)
     for name in ("src", "bench", "tests", "LICENSES"):
         (folder / name).symlink_to(ROOT / name)
