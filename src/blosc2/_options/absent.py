@@ -10,8 +10,9 @@ import numpy as np
 
 
 def lacking(what: str, package: str, extra: str, note: str = "") -> str:
-    """The words of an error: something needs a package, which an extra of ours brings."""
-    return f"{what} needs the package {package!r}: pip install 'python-blosc2[{extra}]'{note}"
+    """The words of an error: something needs a package, which an extra of ours brings to what is installed."""
+    advice = f"pip install 'python-blosc2[{extra}]' adds it to the package that is installed"
+    return f"{what} needs the package {package!r}: {advice}{note}"
 
 
 def needed(package: str, extra: str, what: str) -> Any:
