@@ -15,6 +15,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import io
+import logging
 import os
 import re
 import shlex
@@ -85,19 +86,32 @@ def run_commands(code: str) -> None:
                 raise RuntimeError(f"{line}: exit code {status}")
 
 
+@contextlib.contextmanager
+def logging_as_it_was() -> Iterator[None]:
+    """A page may show how to configure `logging`."""
+    root, ours = logging.getLogger(), logging.getLogger("blosc2")
+    handlers, level = root.handlers[:], ours.level
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        ours.setLevel(level)
+
+
 def answers(page: Path, names: dict[str, Any]) -> Iterator[tuple[Block, str]]:
     """Run the blocks of a page in the working directory, with these names; yield each with what it printed."""
     folder = os.getcwd()
-    for block in blocks(page.read_text("utf-8")):
-        printed = io.TextIOWrapper(io.BytesIO(), "utf-8", newline="", write_through=True)  # `cat` writes bytes
-        if block.language == "python":
-            with contextlib.redirect_stdout(printed):
-                run_python(block.code, names, str(page))
-        else:  # a terminal shows both
-            with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-                run_commands(block.code)
-        text = printed.buffer.getvalue().decode()
-        yield block, text.replace(folder + os.sep, "").replace(folder, ".")
+    with logging_as_it_was():
+        for block in blocks(page.read_text("utf-8")):
+            printed = io.TextIOWrapper(io.BytesIO(), "utf-8", newline="", write_through=True)  # `cat` writes bytes
+            if block.language == "python":
+                with contextlib.redirect_stdout(printed):
+                    run_python(block.code, names, str(page))
+            else:  # a terminal shows both
+                with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+                    run_commands(block.code)
+            text = printed.buffer.getvalue().decode()
+            yield block, text.replace(folder + os.sep, "").replace(folder, ".")
 
 
 def check(page: Path, monkeypatch: pytest.MonkeyPatch, folder: Path) -> dict[str, Any]:

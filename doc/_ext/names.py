@@ -126,11 +126,20 @@ def leave_words(_: Sphinx, document: nodes.document) -> None:
             node.replace_self(nodes.emphasis("", target))
 
 
+def readable(*event: Any) -> tuple[str | None, str | None]:
+    """A signature as one would write it: defaults that are classes by their names, and what is made anew as `...`."""
+    signature, returned = event[-2:]
+    if signature is not None:
+        signature = re.sub(r"<class '([\w.]+)'>", r"\1", signature).replace("<factory>", "...")
+    return signature, returned
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     # napoleon takes what stands before a colon in the docstring of a property for its type; ours have annotations.
     NumpyDocstring._parse_attribute_docstring = lambda _: []
     app.add_lexer("mermaid", TextLexer)  # forges draw it; drawing it here needs a script from the network
     app.add_role("name", NameRole())
+    app.connect("autodoc-process-signature", readable)
     app.connect("doctree-read", leave_words)
     app.connect("missing-reference", not_found, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
