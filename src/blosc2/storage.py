@@ -25,7 +25,7 @@ from blosc2._options import (
     check_nthreads,
     get_nthreads,
     keep_in_step,
-    local_path,
+    new_path,
     shares_by_environment,
 )
 from blosc2._options import Codec as Codec
@@ -272,7 +272,7 @@ class Storage(_Parameters):
     durable: bool = False
 
     def __post_init__(self) -> None:
-        self.urlpath = None if self.urlpath is None else local_path(self.urlpath)
+        self.urlpath = None if self.urlpath is None else new_path(self.urlpath)
         self.contiguous = self.urlpath is not None if self.contiguous is None else bool(self.contiguous)
         self.mode = check_modes(self.mode, self.mmap_mode, self.initial_mapping_size)
         self.locking = bool(self.locking) or shares_by_environment(self.urlpath, self.mmap_mode)

@@ -37,6 +37,6 @@ else:
         "locks": "CreationLock LockedFile Sidecar Turn flock",
         "owner": "Descriptor Owner refusal",
         "pool": "Pool no_thread",
-        "remote": "RemoteFile remote_source renewed_source",
+        "remote": "RemoteFile remote_source renewed_source uploaded",
         "sync": "Retry SyncsBeside sync_descriptor sync_file sync_files sync_folder sync_names",
     })  # fmt: skip

@@ -294,6 +294,8 @@ class FrameHandle:
         if not self.writable:
             what = "it" if self.key is None else "the store"
             how = f"open {what} with mode='a', and without mmap_mode='r'"
+            if isinstance(self.urlpath, RemotePath):
+                how = "what is on a server is written as a whole: change a local copy, and save it there with mode='w'"
             raise ReadOnlyError(f"Cannot do this action with reading mode: {how}", path=self.urlpath, key=self.key)
 
     def editing(self) -> AbstractContextManager[Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +13,13 @@ import numpy as np
 from blosc2 import _frames
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
-from blosc2._files import ChunkBuffer, NewFile, write_parts
+from blosc2._files import ChunkBuffer, NewFile, remote_source, uploaded, write_parts
 from blosc2._frames.changeable import FileHandle, MemoryHandle
 from blosc2._frames.checksums import check_chunks, parts_with_checksums
 from blosc2._frames.handle import FrameHandle, HandleOptions, open_frame
 from blosc2._frames.header_fields import is_directory_frame
 from blosc2._frames.update import FrameContent, FrameUpdate, all_chunks, write_chunks, write_content, write_frame
-from blosc2._options import check_locking, check_new_modes, check_new_name, tell_of_mapping
+from blosc2._options import RemotePath, check_locking, check_new_modes, check_new_name, tell_of_mapping
 from blosc2.exceptions import ExistingFileError
 from blosc2.storage import MAX_OVERHEAD, Storage
 
@@ -25,12 +27,16 @@ from blosc2.storage import MAX_OVERHEAD, Storage
 def check_target(storage: Storage, what: str) -> None:
     """Refuse a path or mode with which nothing can be created, before any work is done."""
     path = storage.urlpath
+    if isinstance(path, RemotePath) and (storage.locking or storage.mmap_mode or not storage.contiguous):
+        raise ValueError(f"{path}: on a server it is written once, as one file, without locking and mapping")
     check_new_modes(
         storage.mode, storage.mmap_mode, path=path, contiguous=bool(storage.contiguous), locking=storage.locking,
         what=what,
     )  # fmt: skip
     if path is None:
         return
+    if isinstance(path, RemotePath):
+        return  # its server is asked when it is written
     check_new_name(path, (".b2nd" if what == "NDArray" else ".b2frame", ".b2nd", ".b2frame", ".b2e"))
     replaceable = storage.mode == "w" and not storage.contiguous and is_directory_frame(path)
     if os.path.isdir(path) and not replaceable:
@@ -52,6 +58,8 @@ def new_handle(storage: Storage, content: FrameContent, options: HandleOptions) 
         check_locking(storage.urlpath, storage.mmap_mode)
     if storage.urlpath is None:
         return _handle_in_memory(_in_memory(content), storage, options)
+    if isinstance(storage.urlpath, RemotePath):
+        return _put(storage, options, lambda local: new_handle(local, content, options))
     if not storage.contiguous:
         _frames.write_directory(storage.urlpath, content, replace=storage.mode == "w")
     else:
@@ -101,6 +109,8 @@ def copy_frame(frame: Frame, storage: Storage, options: HandleOptions) -> FrameH
         if own is None:
             handle.detach()
         return handle
+    if isinstance(storage.urlpath, RemotePath):
+        return _put(storage, options, lambda local: copy_frame(frame, local, options))
     if not storage.contiguous:
         update = FrameUpdate(frame)
         content = update.content()._replace(chunks=all_chunks(update))
@@ -113,6 +123,15 @@ def copy_frame(frame: Frame, storage: Storage, options: HandleOptions) -> FrameH
         else:
             write_frame(file, FrameUpdate(frame))
     return _opened_again(storage, options)
+
+
+def _put(storage: Storage, options: HandleOptions, write: Callable[[Storage], object]) -> FrameHandle:
+    """Write a local file, put it on a server as a whole, and open it there."""
+    assert isinstance(storage.urlpath, RemotePath)
+    with uploaded(storage.urlpath, replace=storage.mode == "w") as local:
+        write(replace(storage, urlpath=local, durable=False))
+    path = storage.urlpath.anew()
+    return FrameHandle(Frame.open(remote_source(path)), options._replace(mode="r"), path)
 
 
 def _opened_again(storage: Storage, options: HandleOptions) -> FrameHandle:

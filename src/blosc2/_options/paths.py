@@ -54,9 +54,17 @@ def local_path(path: object, *, remote: bool = False) -> str:
         return _path_of_url(text)
     if scheme is not None:
         raise NotImplementedError(
-            f"{text}: {scheme} URLs can only be read, and blosc2.open opens them; write a local file, and upload it"
+            f"{text}: what is on a server can be read, by blosc2.open, and written as a whole, by to_b2z, save and "
+            "asarray(urlpath=...): make a local file, and put it there in the end"
         )
     return text
+
+
+def new_path(path: object) -> str:
+    """Where something new is written as a whole: a path, or a `RemotePath`."""
+    if isinstance(path, str) and not isinstance(path, RemotePath) and scheme_of(path) not in (None, "file"):
+        return remote_path(path)
+    return local_path(path, remote=True)
 
 
 def absolute_path(path: str) -> str:

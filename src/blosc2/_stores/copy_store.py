@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from blosc2._backends import ByteRange, DirectoryBackend, TieredBackend, WriterLock, ZipBackend, taken
 from blosc2._core.leaves.store_state import Change
-from blosc2._files import through_link
-from blosc2._options import RemotePath, absolute_path, local_path
+from blosc2._files import through_link, uploaded
+from blosc2._options import RemotePath, absolute_path, local_path, new_path
 from blosc2._stores.leaf_table import table_of
 from blosc2.exceptions import name_file
 
@@ -25,12 +25,16 @@ def to_b2z(store: DictStore, overwrite: Any, filename: Any, progress: Progress |
     table = table_of(store)
     table.session.check_open()
     _check_target(table, filename)
-    if store.is_zip_store and (filename is None or _is_at(table, local_path(filename))):
+    if store.is_zip_store and (filename is None or _is_at(table, new_path(filename))):
         store.flush()
         return absolute_path(table.backend.named)
-    target = os.path.splitext(table.backend.named)[0] + ".b2z" if filename is None else local_path(filename)
-    if not target.endswith(".b2z"):
-        raise ValueError(f"the file must have a .b2z extension, unlike {target!r}")
+    target = os.path.splitext(table.backend.named)[0] + ".b2z" if filename is None else new_path(filename)
+    if not (target.suffix == ".b2z" if isinstance(target, RemotePath) else target.endswith(".b2z")):
+        raise ValueError(f"the file must have a .b2z extension, unlike {str(target)!r}")
+    if isinstance(target, RemotePath):
+        with uploaded(target, replace=overwrite) as local:
+            _copy(table, ZipBackend(local, kind=table.backend.kind), local, progress)
+        return target
     if os.path.lexists(target) and not overwrite:
         raise taken(target, "the file exists; overwrite=True replaces it")
     return _copy(table, ZipBackend(through_link(target), kind=table.backend.kind), target, progress)

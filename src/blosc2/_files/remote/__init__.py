@@ -4,5 +4,6 @@ Only this package imports fsspec, when a URL is opened. It moves bytes; what the
 """
 
 from blosc2._files.remote.remote_file import RemoteFile, remote_source, renewed_source
+from blosc2._files.remote.servers import uploaded
 
-__all__ = ["RemoteFile", "remote_source", "renewed_source"]
+__all__ = ["RemoteFile", "remote_source", "renewed_source", "uploaded"]

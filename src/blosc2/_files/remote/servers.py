@@ -6,12 +6,17 @@ many.
 
 from __future__ import annotations
 
+import errno
+import os
+from collections.abc import Callable, Iterator
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from blosc2._core.io.sharing import item_of
+from blosc2._files.blocks import as_block
 from blosc2._files.remote.answers import Answer, Failure, Server, Version, changed, denied, failed, missing, truncated
 from blosc2._options import RemotePath, lacking
-from blosc2.exceptions import RemoteError
+from blosc2.exceptions import ExistingFileError, RemoteAccessError, RemoteError
 
 # What file systems call that which differs between versions.
 _TELLING: Final = (
@@ -74,20 +79,61 @@ class PlainServer:
 _PACKAGES: Final = {"http": "aiohttp", "https": "aiohttp", "s3": "s3fs", "s3a": "s3fs"}
 
 
-def server_of(path: RemotePath) -> Server:
-    """What reaches an object, in this process: connections are those of one process."""
+def _system_of(path: RemotePath) -> tuple[Any, str]:
+    """The file system of fsspec that has an object, and the name of the object there."""
     try:
         from fsspec.core import url_to_fs
     except ImportError:
-        raise ImportError(lacking(f"{path}: reading from servers", "fsspec", "remote")) from None
+        raise ImportError(lacking(f"{path}: what is on servers", "fsspec", "remote")) from None
     try:
-        system: Any
-        system, name = url_to_fs(path.url, **path.storage_options)
+        found: tuple[Any, str] = url_to_fs(path.url, **path.storage_options)
     except ImportError as error:
         package = item_of(_PACKAGES, path.url.partition(":")[0])
         if package is None:
             raise ImportError(f"{path}: {error}") from None
-        raise ImportError(lacking(f"{path}: reading from it", package, "remote")) from None
+        raise ImportError(lacking(f"{path}: what is there", package, "remote")) from None
+    return found
+
+
+@as_block
+def uploaded(path: RemotePath, *, replace: bool) -> Iterator[str]:
+    """The name of a local file to write, which becomes an object on a server, as a whole, at the end of the block.
+
+    Raises
+    ------
+    ExistingFileError
+        The object exists, and is not to be replaced.
+    RemoteError
+        The server takes nothing.
+    """
+    system, name = _system_of(path)
+    if not replace and _asked(path, lambda: system.exists(name)):
+        raise ExistingFileError(errno.EEXIST, "the object exists; mode='w' or overwrite=True replaces it", str(path))
+    with TemporaryDirectory(prefix="blosc2-") as folder:
+        local = os.path.join(folder, name.rpartition("/")[2] or "object")
+        yield local
+        if os.path.isdir(local):
+            raise RemoteError("a folder is not written to a server: take one file, such as a .b2z", path=str(path))
+        _asked(path, lambda: system.put_file(local, name))
+        system.invalidate_cache()
+
+
+def _asked(path: RemotePath, ask: Callable[[], Any]) -> Any:
+    """What a server answers to one who writes."""
+    try:
+        return ask()
+    except PermissionError as error:
+        raise RemoteAccessError(f"it must not be written ({error})"[:200], path=str(path)) from None
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - each file system has its own
+        why = f"its server did not take it ({type(error).__name__}: {error})"[:200]
+        raise RemoteError(f"{why}; write a local file, and bring it there by other means", path=str(path)) from None
+
+
+def server_of(path: RemotePath) -> Server:
+    """What reaches an object, in this process: connections are those of one process."""
+    system, name = _system_of(path)
     protocols = (system.protocol,) if isinstance(system.protocol, str) else system.protocol
     timeout = path.options.timeout
     if "http" in protocols and hasattr(system, "set_session") and hasattr(system, "encode_url"):

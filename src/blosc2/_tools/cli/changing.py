@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import click
 
 from blosc2._display import human_size, number, one_line
-from blosc2._files import Progress
+from blosc2._files import Progress, uploaded
 from blosc2._opening import open as open_path
 from blosc2._options import RemotePath
 from blosc2._stores import Store, has_leaf
@@ -63,15 +63,28 @@ def cp(sources: tuple[str, ...], target: str, force: bool, timeout: float) -> No
     """Copy arrays, leaves and groups into a store, or one array to a file.
 
     TARGET is a store or a group, which takes each SOURCE under its last name, a new key in a store, or a file such
-    as scan.b2nd. A target that ends in '/' is a group. Compressed chunks are copied as they are. A SOURCE may be a URL.
+    as scan.b2nd. A target that ends in '/' is a group. Compressed chunks are copied as they are. A SOURCE may be a URL,
+    and so may TARGET: what is there is written as a whole.
     """
-    target = with_slashes(path_here(target))
+    place = path_of(target)
+    if not isinstance(place, RemotePath):
+        _copy(sources, with_slashes(place), force=force, timeout=timeout)
+        return
+    where = located(target)
+    if where.key:
+        raise LocationError(f"{where.path} is on a server, where nothing is changed: put a whole new store there")
+    with uploaded(place, replace=force) as local:
+        _copy(sources, local, force=force, timeout=timeout)
+    sum_up(f"put at {place}")
+
+
+def _copy(sources: tuple[str, ...], target: str, *, force: bool, timeout: float) -> None:
     where = located(target)
     if not where.key and not _is_store_path(where.path):
         _copy_to_file(sources, where.path, force=force)
         return
     with ExitStack() as sources_open, writer(where.path, timeout) as store:
-        copies: list[_Copy] = []
+        copies: list[_Copied] = []
         for text in sources:
             source = located(text)
             if os.path.exists(where.path) and os.path.exists(source.path) and os.path.samefile(source.path, where.path):
@@ -89,7 +102,7 @@ def cp(sources: tuple[str, ...], target: str, force: bool, timeout: float) -> No
         note(f"the attributes of {number(lost, 'group')} were left out: only a TreeStore has them")
 
 
-def _write(store: Store, copies: list[_Copy], path: str) -> None:
+def _write(store: Store, copies: list[_Copied], path: str) -> None:
     with progress_bar(path) as progress:
         for done, copy in enumerate(copies, 1):
             if copy.attributes is None:
@@ -100,7 +113,7 @@ def _write(store: Store, copies: list[_Copy], path: str) -> None:
             progress(done, len(copies))
 
 
-def _check_targets(store: Store, path: str, copies: list[_Copy], *, force: bool) -> None:
+def _check_targets(store: Store, path: str, copies: list[_Copied], *, force: bool) -> None:
     """Refuse to lose anything: two sources for one key, and, without `force`, what exists."""
     taken: set[str] = set()
     for copy in copies:
@@ -121,7 +134,7 @@ def _check_targets(store: Store, path: str, copies: list[_Copy], *, force: bool)
             raise LocationError(f"{path}: {copy.new_key!r} exists; --force replaces it")
 
 
-class _Copy(NamedTuple):
+class _Copied(NamedTuple):
     """What is copied, and its new key: a leaf of a store, all of `found` if `key` is None, or attributes of a group."""
 
     found: Any
@@ -137,7 +150,7 @@ def _is_store_path(path: str) -> bool:
         return isinstance(found, Store)
 
 
-def _planned(found: Any, source: Location, target: str, *, into: bool) -> Iterator[_Copy]:
+def _planned(found: Any, source: Location, target: str, *, into: bool) -> Iterator[_Copied]:
     """What is copied of one source, which is `found` at its path, to a key of the target, "" for the root.
 
     With `into` the target is a group that takes the source under its own name. Otherwise it is the new name.
@@ -146,17 +159,17 @@ def _planned(found: Any, source: Location, target: str, *, into: bool) -> Iterat
         if source.key:
             need_store(found, source)
         name = os.path.splitext(os.path.basename(source.path))[0]
-        yield _Copy(found, None, f"{target}/{name}" if into else target)
+        yield _Copied(found, None, f"{target}/{name}" if into else target)
         return
     keys = list(matches(found, source))
     for key in keys:
         kept = len(key.rpartition("/")[0] if into or len(keys) > 1 else key)
         for leaf in leaves_below(found, key):
-            yield _Copy(found, leaf, target + leaf[kept:])
+            yield _Copied(found, leaf, target + leaf[kept:])
         if isinstance(found, TreeStore) and not has_leaf(found, key):
             for group, _, _ in found.walk(key or "/"):
                 if attributes := attributes_of(found, group):
-                    yield _Copy(found, group, target + group.rstrip("/")[kept:], attributes)
+                    yield _Copied(found, group, target + group.rstrip("/")[kept:], attributes)
 
 
 def _copy_to_file(sources: tuple[str, ...], path: str, *, force: bool) -> None:
@@ -270,7 +283,10 @@ def _new_path(source: str, target: str | None, suffix: str, *, force: bool) -> s
     found = path_of(source)
     if target is None and isinstance(found, RemotePath):
         raise LocationError(f"{found} is on a server: name the file here as a second argument, such as copy{suffix}")
-    path = path_here(target or os.path.splitext(with_slashes(found).rstrip("/"))[0] + suffix)
+    path = path_of(target or os.path.splitext(with_slashes(found).rstrip("/"))[0] + suffix)
+    if isinstance(path, RemotePath) and suffix == ".b2z":
+        return path
+    path = path_here(path)
     if os.path.lexists(path) and not force:
         raise LocationError(f"{path} exists; --force replaces it, a second argument names another")
     return path

@@ -16,10 +16,10 @@ import numpy as np
 
 from blosc2._arrays import ArrayPlan
 from blosc2._backends import new_key
-from blosc2._files import Progress
+from blosc2._files import Progress, uploaded
 from blosc2._frames import AnyChunk
 from blosc2._opening import open as open_path
-from blosc2._options import lacking
+from blosc2._options import RemotePath, lacking, new_path
 from blosc2._stores import Store
 from blosc2._tools.converting.kept_chunks import KeptChunks
 from blosc2._tools.converting.renaming import Rename, new_keys
@@ -608,7 +608,7 @@ def convert(
         of a directory, each file is a group or an array under its own name, such as ``/scans.h5``.
     target : path
         A store (``.b2z``, ``.b2d``, ``.b2e``), a single array (``.b2nd``), HDF5, zarr 3, ``.npz`` or safetensors. The
-        suffix says which.
+        suffix says which. A URL is written in the end, as a whole.
     chunks : {"auto", "keep", "new"}
         "keep" takes the chunk shapes of the source, "new" chooses them; "auto" keeps those between 64 KiB and 32 MiB.
     cparams : CParams or dict, optional
@@ -627,9 +627,9 @@ def convert(
     verify : bool
         Read all arrays, lists and attributes back, and compare them with the source.
     resume : bool
-        Go on where an interrupted run with the same source and options stopped. Only stores in ``.b2z`` and ``.b2d``
-        can: they are written to ``name.partial.b2z``. With a function as `rename` each run begins anew, because nobody
-        knows whether it is the same one.
+        Go on where an interrupted run with the same source and options stopped. Targets in ``.b2z``, ``.b2d`` and
+        ``.b2nd`` can: they are written to ``name.partial.b2z``, and large arrays go on in their middle. With a function
+        as `rename` each run begins anew, because nobody knows whether it is the same one.
     progress : callable, optional
         Called with the bytes done so far and the bytes known so far.
     source_format, target_format : str, optional
@@ -662,6 +662,15 @@ def convert(
     ...     list(store), store["/mri"].shape
     (['/age', '/mri'], (4, 5))
     """
+    place = new_path(target)
+    if isinstance(place, RemotePath):
+        with uploaded(place, replace=overwrite) as local:
+            report = convert(
+                source, local, chunks=chunks, cparams=cparams, into=into, rename=rename, verify=verify, resume=False,
+                progress=progress, source_format=source_format, target_format=target_format,
+            )  # fmt: skip
+        report.target = str(place)
+        return report
     if chunks not in ("auto", "keep", "new"):
         raise ValueError(f"chunks must be 'auto', 'keep' or 'new', not {chunks!r}")
     if rename is not None:

@@ -1,0 +1,125 @@
+"""Objects on servers are written as wholes, and only as such."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import blosc2
+from blosc2.exceptions import ReadOnlyError, RemoteAccessError, RemoteError
+
+fsspec = pytest.importorskip("fsspec")
+
+ITEMS = np.random.default_rng(0).integers(0, 99, (60, 50), "i4")
+
+
+@pytest.fixture(autouse=True)
+def memory() -> Any:
+    """The file system in memory, empty; nothing may stay in the temporary directory."""
+    system = fsspec.filesystem("memory")
+    system.rm("/w", recursive=True) if system.exists("/w") else None
+    before = {name for name in os.listdir(tempfile.gettempdir()) if name.startswith("blosc2-")}
+    yield system
+    assert {name for name in os.listdir(tempfile.gettempdir()) if name.startswith("blosc2-")} <= before
+
+
+WAYS: dict[str, Any] = {
+    "asarray": lambda url, **how: blosc2.asarray(ITEMS, urlpath=url, **how),
+    "blocks": lambda url, **how: blosc2.asarray(iter([ITEMS[:7], ITEMS[7:]]), shape=ITEMS.shape, urlpath=url, **how),
+    "save": lambda url, **how: blosc2.asarray(ITEMS).save(url, **how),
+    "blosc2.save": lambda url, **how: blosc2.save(ITEMS, url, **how),
+    "concat": lambda url, **how: blosc2.concat([ITEMS[:9], ITEMS[9:]], urlpath=url, **how),
+    "copy": lambda url, **how: blosc2.asarray(ITEMS).copy(urlpath=url, **how),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_arrays(memory: Any, way: str) -> None:
+    write, url = WAYS[way], "memory://w/a.b2nd"
+    write(url)
+    np.testing.assert_array_equal(blosc2.open(url)[:], ITEMS)
+    data = memory.cat_file("/w/a.b2nd")
+    with pytest.raises(FileExistsError, match=r"the object exists; mode='w' or overwrite=True replaces it.*a\.b2nd"):
+        write(url)
+    assert memory.cat_file("/w/a.b2nd") == data
+    write(url, mode="w")
+    np.testing.assert_array_equal(blosc2.open(url)[:], ITEMS)
+    assert memory.ls("/w", detail=False) == ["/w/a.b2nd"]
+
+
+def test_what_was_written_is_read_there_and_not_changed(memory: Any) -> None:
+    array = blosc2.asarray(ITEMS, urlpath="memory://w/a.b2nd", meta={"k": 1})
+    assert array.urlpath == "memory://w/a.b2nd"
+    assert array.meta["k"] == 1
+    np.testing.assert_array_equal(array[3:5], ITEMS[3:5])
+    before = memory.cat_file("/w/a.b2nd")
+    changes: list[Any] = [
+        lambda: array.append(ITEMS[:1]), lambda: array.resize((70, 50)), lambda: array.__setitem__(0, 1),
+        lambda: array.attrs.__setitem__("unit", "mm"),
+    ]  # fmt: skip
+    for change in changes:
+        with pytest.raises(ReadOnlyError, match="on a server is written as a whole: change a local copy"):
+            change()
+    assert memory.cat_file("/w/a.b2nd") == before
+
+
+def test_buffers_and_super_chunks(memory: Any) -> None:
+    blosc2.SChunk(data=b"twelve bytes", urlpath="memory://w/s.b2frame")
+    assert blosc2.open("memory://w/s.b2frame")[:] == b"twelve bytes"
+    blosc2.save_array(ITEMS, "memory://w/t.b2frame")
+    np.testing.assert_array_equal(blosc2.load_array("memory://w/t.b2frame"), ITEMS)
+
+
+@pytest.mark.parametrize("suffix", [".b2z", ".b2d"])
+def test_stores(tmp_path: Path, memory: Any, suffix: str) -> None:
+    with blosc2.TreeStore(str(tmp_path / f"a{suffix}"), mode="w") as store:
+        store["/g/x"] = ITEMS
+        store["/g"].attrs["unit"] = "mm"
+        assert store.to_b2z(filename="memory://w/s.b2z") == "memory://w/s.b2z"
+        with blosc2.open("memory://w/s.b2z") as there:
+            np.testing.assert_array_equal(there["/g/x"][:], ITEMS)
+            assert there["/g"].attrs["unit"] == "mm"
+        store["/y"] = [1]
+        with pytest.raises(FileExistsError):
+            store.to_b2z("memory://w/s.b2z")
+        store.to_b2z(filename="memory://w/s.b2z", overwrite=True)
+        assert "/y" in blosc2.open("memory://w/s.b2z")
+        with pytest.raises(ValueError, match=r"must have a \.b2z extension"):
+            store.to_b2z(filename="memory://w/s.zip")
+        with pytest.raises(NotImplementedError, match="as a whole, by to_b2z"):
+            store.to_b2d("memory://w/s.b2d")
+    with pytest.raises(NotImplementedError, match="as a whole, by to_b2z"):
+        blosc2.TreeStore("memory://w/new.b2z", mode="w")
+
+
+def test_what_cannot_be(memory: Any) -> None:
+    for how in ({"locking": True}, {"contiguous": False}, {"mmap_mode": "w+"}):
+        with pytest.raises(ValueError, match="written once, as one file"):
+            blosc2.asarray(ITEMS, urlpath="memory://w/a.b2nd", **how)
+
+    def broken() -> Any:
+        yield ITEMS[:9]
+        raise KeyError("the source ends")
+
+    with pytest.raises(KeyError, match="the source ends"):
+        blosc2.asarray(broken(), shape=ITEMS.shape, urlpath="memory://w/a.b2nd")
+    assert not memory.exists("/w/a.b2nd")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [(PermissionError("403"), RemoteAccessError), (OSError("broken pipe"), RemoteError),
+     (NotImplementedError(), RemoteError), (TimeoutError(), RemoteError)],
+)  # fmt: skip
+def test_servers_that_fail(memory: Any, monkeypatch: pytest.MonkeyPatch, error: Exception, kind: Any) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(type(memory), "put_file", fail)
+    with pytest.raises(kind, match=r"memory://w/a\.b2nd"):
+        blosc2.asarray(ITEMS, urlpath="memory://w/a.b2nd")
