@@ -495,6 +495,42 @@ def test_damage_is_told(tmp_path: Path) -> None:
     assert threading.active_count() == threads
 
 
+FIXTURES = sorted((Path(__file__).parents[1] / "data" / "fixtures").rglob("*.b2nd"))
+
+
+@pytest.mark.parametrize("folder", sorted({path.parent.name for path in FIXTURES}))
+def test_files_of_others_and_hostile_ones(folder: str) -> None:
+    """Where all items can be read, NumPy's result or its refusal; where they cannot be, an error of this package."""
+    for path in [path for path in FIXTURES if path.parent.name == folder]:
+        try:
+            array: Any = blosc2.open(str(path), mode="r")
+        except blosc2.FormatError:
+            continue
+        if not isinstance(array, blosc2.NDArray) or array.size > 2_000_000:
+            continue
+        items = error = None
+        try:
+            items = array[...]
+        except (blosc2.FormatError, NotImplementedError, OSError) as failed:
+            error = type(failed)
+        # Whether a product overflows before it becomes 0 depends on the order.
+        for name in [name for name in NAMES if name != "prod"]:
+            with small_pieces(), warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                if error is not None:
+                    if name not in ("any", "all"):  # which may end before what is damaged
+                        with pytest.raises((error, TypeError)):  # NumPy's, of a type that it does not reduce
+                            getattr(array, name)()
+                    continue
+                try:
+                    getattr(np, name)(items)
+                except (TypeError, ValueError) as refused:
+                    with pytest.raises((TypeError, type(refused))):
+                        getattr(array, name)()
+                    continue
+                assert_reduced(name, getattr(array, name)(), np.asarray(items))
+
+
 PROGRAM = """
 import resource, sys
 import numpy as np, blosc2

@@ -132,7 +132,7 @@ class _Source:
         start, stop = frame.chunks_range
         ends = np.append(np.unique(table[table >= 0]), stop - start)
         self._small = (ends[np.searchsorted(ends, table, "right").clip(max=len(ends) - 1)] - table) <= _VALUE_NBYTES
-        self._table = table.reshape(geometry.grid)
+        self._table = table[: geometry.nchunks].reshape(geometry.grid)  # a file may hold chunks of an older shape
 
     def constant(self, starts: Shape, counts: Shape) -> Any:
         """The value that a box is full of, as far as that is known without decoding; else None."""

@@ -44,7 +44,7 @@ class OpaqueArray(OpaqueObject, NDArray):
     __slots__ = ()
     __getitem__ = __setitem__ = __array__ = __iter__ = OpaqueObject._refuse
     _read_all = _snapshot = tobytes = get_chunk = slice = iterchunks_info = item = OpaqueObject._refuse
-    resize = append = squeeze = reshape = take = read = view = OpaqueObject._refuse
+    resize = append = squeeze = reshape = take = read = view = _reduced = OpaqueObject._refuse
     __dlpack__ = __dlpack_device__ = __buffer__ = OpaqueObject._refuse
     T = mT = oindex = property(OpaqueObject._refuse)  # noqa: N815 - as NumPy calls it
     __repr__ = OpaqueObject.__repr__
