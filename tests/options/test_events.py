@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import subprocess
 import sys
@@ -97,6 +96,8 @@ def test_dead_bytes_that_stay(tmp_path: Path, told: Any, monkeypatch: pytest.Mon
 @contextmanager
 def held(path: Path) -> Iterator[None]:
     """Have another opening of a file hold its lock for a while."""
+    import fcntl  # which Windows does not have
+
     with path.open("r+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         timer = threading.Timer(0.1, fcntl.flock, (file, fcntl.LOCK_UN))
