@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -95,14 +96,21 @@ def test_dead_bytes_that_stay(tmp_path: Path, told: Any, monkeypatch: pytest.Mon
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Have another opening of a file hold its lock for a while."""
+    """Have another opening of a file hold its lock, until somebody has waited for it for a while."""
     import fcntl  # which Windows does not have
 
+    flock = fcntl.flock
     with path.open("r+b") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        timer = threading.Timer(0.1, fcntl.flock, (file, fcntl.LOCK_UN))
-        timer.start()
-        yield
+        flock(file, fcntl.LOCK_EX)
+        timer = threading.Timer(0.2, flock, (file, fcntl.LOCK_UN))
+
+        def asked(number: int, operation: int) -> None:
+            if timer.ident is None:
+                timer.start()
+            flock(number, operation)
+
+        with mock.patch.object(fcntl, "flock", asked):
+            yield
         timer.join()
 
 
