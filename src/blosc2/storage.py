@@ -115,6 +115,10 @@ def _default_filters_meta() -> list[int]:
     return [0] * FILTER_SLOTS
 
 
+#: Fields that are shown where they are used.
+_RARE: Final = ("codec_meta", "use_dict", "initial_mapping_size", "meta", "mmap_mode", "locking", "durable")
+
+
 class _Parameters:
     """What classes of parameters have: `dataclass` would compile it for each of them, which takes time."""
 
@@ -122,6 +126,24 @@ class _Parameters:
         given: Any = self
         values = (f"{item.name}={getattr(self, item.name)!r}" for item in fields(given))
         return f"{type(self).__qualname__}({', '.join(values)})"
+
+    def __str__(self) -> str:
+        """A line for each field that is not what nobody asked for."""
+        given: Any = self
+        shown = []
+        for item in fields(given):
+            value = getattr(self, item.name)
+            if item.name == "filters":
+                metas = getattr(self, "filters_meta", [0] * len(value))
+                value = ", ".join(
+                    str(getattr(one, "name", one)) + (f" ({meta})" if meta else "")
+                    for one, meta in zip(value, metas, strict=False)
+                    if one != Filter.NOFILTER
+                )
+            if item.name in ("filters_meta", "tuner") or (item.name in _RARE and not value):
+                continue
+            shown.append(f"{item.name} {getattr(value, 'name', value)}".rstrip())
+        return "\n".join(shown)
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):

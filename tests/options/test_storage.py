@@ -291,7 +291,6 @@ def test_a_mapping_decides_over_the_mode(mmap_mode, mode):
         ({"initial_mapping_size": 1.5, "mmap_mode": "w+"}, TypeError, "number of bytes"),
         ({"meta": [1]}, TypeError, "meta must be a dictionary"),
         ({"urlpath": 5}, TypeError, "a path must be"),
-        ({"urlpath": "s3://bucket/x.b2nd"}, NotImplementedError, "s3 URLs"),
         ({"foo": 5}, TypeError, "foo"),
     ],
     ids=repr,

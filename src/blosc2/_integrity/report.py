@@ -71,13 +71,23 @@ class Report:
         raise NotImplementedError
 
     def __repr__(self) -> str:
-        lines = self._lines()
+        lines, advice = _once(self._lines())
         more = len(lines) - 1 - _MOST_SHOWN
         rest = [f"... and {more} more: print() shows all"] if more > 0 else []
-        return "\n  ".join([*lines[: 1 + _MOST_SHOWN], *rest])
+        return "\n  ".join([*lines[: 1 + _MOST_SHOWN], *rest, *advice])
 
     def __str__(self) -> str:
-        return "\n  ".join(self._lines())
+        lines, advice = _once(self._lines())
+        return "\n  ".join([*lines, *advice])
+
+
+def _once(lines: list[str]) -> tuple[list[str], list[str]]:
+    """The lines, and the advice at the ends of two or more of them, each advice once."""
+    ends = [line.rpartition("; ")[2] for line in lines[1:] if "; " in line]
+    repeated = [end for end in dict.fromkeys(ends) if ends.count(end) > 1]
+    for end in repeated:
+        lines = [line.removesuffix(f"; {end}") for line in lines]
+    return lines, repeated
 
 
 class CheckReport(Report, Sequence[Finding]):
