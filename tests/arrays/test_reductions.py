@@ -373,6 +373,7 @@ def test_sources(kind: str, tmp_path: Path) -> None:
 
 def test_bytes_of_a_server_come_side_by_side(tmp_path: Path) -> None:
     """Each once, and those of several shares at a time."""
+    pytest.importorskip("aiohttp", reason="an extra")
     items = np.random.default_rng(0).random((1000, 2000))
     blosc2.asarray(items, urlpath=str(tmp_path / "a.b2nd"))
     with running() as server:

@@ -213,7 +213,7 @@ def test_refused(tmp_path: Path) -> None:
         blosc2.merge([source], tmp_path / "whole.zip")
     with pytest.raises(TypeError, match="groups as its keys, which are strings, not 5"):
         blosc2.merge({5: source}, tmp_path / "whole.b2z")
-    with pytest.raises(NotImplementedError, match="URLs can only be read"):
+    with pytest.raises(NotImplementedError, match="written as a whole"):
         blosc2.merge([source], "memory://bucket/whole.b2z")
     assert sorted(os.listdir(tmp_path)) == ["a.b2nd", "part-0.b2z"]
     assert blosc2.merge([], tmp_path / "empty.b2z") == 0

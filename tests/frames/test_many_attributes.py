@@ -156,8 +156,8 @@ def tree(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
 
 
 def test_create_group(tree: Any) -> None:
-    with pytest.raises(KeyError, match="create_group"):
-        tree["/a/b"]
+    with pytest.raises(KeyError, match=r"; create_group\(key\) makes a group$"):
+        tree["/b"]
     group = tree.create_group("a/b")
     assert list(tree) == ["/a", "/a/b"]
     assert (list(group), group.attrs[:]) == ([], {})
@@ -176,7 +176,7 @@ def test_create_group(tree: Any) -> None:
         again.create_group("/z")
     for key, text in (
         ("/a/b/leaf", "is a leaf"), ("/a/b/leaf/x", "already contains data"), ("/a/__vlmeta__", "reserved"),
-        ("a:b", "segments"), ("/a/", "segments"),
+        ("a:b", "segments"), ("/a/", "end with"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=text):
             tree.create_group(key)
@@ -203,13 +203,14 @@ WRONG_KEYS = [
 
 @pytest.mark.parametrize("suffix", [".b2e", ".b2d", ".b2z"])
 @pytest.mark.parametrize(("key", "reason"), WRONG_KEYS, ids=[ascii(key)[:12] for key, _ in WRONG_KEYS])
-def test_messages_about_keys_say_all_rules(key: Any, reason: str, suffix: str, tmp_path: Path) -> None:
+def test_messages_about_keys_say_the_rules_that_they_break(key: Any, reason: str, suffix: str, tmp_path: Path) -> None:
     kind = blosc2.EmbedStore if suffix == ".b2e" else blosc2.DictStore
     with kind(str(tmp_path / f"s{suffix}"), mode="w") as store:
         with pytest.raises((ValueError, TypeError), match=reason) as caught:
             store[key] = [1]
+        is_form = type(key) is not str or "//" in key or not key or key.endswith("/")  # which nobody takes for a rule
         for rule in ("257 segments", "240 bytes", "4000", "device", "ends in a dot", "case and accents"):
-            assert rule in str(caught.value)
+            assert (rule in str(caught.value)) is not is_form
         assert len(str(caught.value)) < 900
 
 

@@ -190,8 +190,8 @@ def test_what_is_no_frame(tmp_path: Path, source: str | None) -> None:
     for path in ("http://host/a.b2nd", "s3://bucket/a"):
         with pytest.raises(ValueError, match="only be read"):
             blosc2.open(path, "a")
-        with pytest.raises(NotImplementedError, match="only be read"):
-            blosc2.zeros(3, urlpath=path)
+        with pytest.raises(NotImplementedError, match="written as a whole"):
+            blosc2.TreeStore(path, mode="w")
 
 
 def test_stores_are_recognised(tmp_path: Path, source: str | None) -> None:

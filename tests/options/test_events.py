@@ -137,6 +137,7 @@ def test_waits_for_locks(tmp_path: Path, told: Any) -> None:
 
 
 def test_requests(tmp_path: Path, told: Any) -> None:
+    pytest.importorskip("aiohttp", reason="an extra")
     path = tmp_path / "a.b2nd"
     blosc2.asarray(np.random.default_rng(0).random(100_000), urlpath=str(path))
     broken = [2]

@@ -99,6 +99,7 @@ def test_files_of_locks_may_be_deleted(tmp_path: Path) -> None:
 
 
 def test_the_folder_of_fetched_bytes_may_be_deleted(tmp_path: Path) -> None:
+    pytest.importorskip("aiohttp", reason="an extra")
     items = np.random.default_rng(0).random(200_000)
     blosc2.asarray(items, urlpath=str(tmp_path / "a.b2nd"))
     with running() as server:
