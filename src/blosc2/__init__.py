@@ -86,7 +86,7 @@ _PLACES: dict[str, str] = {
         "full_like get_blocksize get_cbuffer_sizes get_clib get_compressor get_cpu_info get_slice_nchunks "
         "linspace matrix_transpose max mean min nans ones ones_like pack pack_array permute_dims prod "
         "reshape save set_blocksize set_compressor set_releasegil squeeze stack std sum take "
-        "take_along_axis transpose uninit unpack unpack_array var zeros zeros_like"
+        "take_along_axis transpose tune uninit unpack unpack_array var zeros zeros_like"
     ),
     "_integrity.check_frames": "check",
     "_integrity.report": "CheckReport Finding",
@@ -221,6 +221,6 @@ __all__ = [
     "pack_array2", "pack_tensor", "permute_dims", "print_versions", "prod", "remove_urlpath", "reshape", "salvage",
     "save", "save_array", "save_tensor", "schunk_from_cframe", "set_block_cache", "set_blocksize", "set_compressor",
     "set_file_cache", "set_nthreads", "set_releasegil", "squeeze", "stack", "std", "storage_dflts", "take",
-    "take_along_axis", "to_store", "transpose", "uninit", "unpack", "unpack_array", "unpack_array2", "unpack_tensor",
-    "var", "zarr_references", "zeros", "zeros_like",
+    "take_along_axis", "to_store", "transpose", "tune", "uninit", "unpack", "unpack_array", "unpack_array2",
+    "unpack_tensor", "var", "zarr_references", "zeros", "zeros_like",
 ]  # fmt: skip

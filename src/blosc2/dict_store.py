@@ -13,7 +13,7 @@ from blosc2._files import check_advice
 from blosc2._options import StoreOptions, absolute_path, check_new_name, local_path, store_options
 from blosc2._stores import Store, backend_of, leaf_reader, open_or_begin, take_writer_lock
 from blosc2.info import InfoReporter
-from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
+from blosc2.storage import CParams, DParams, Storage, asked_for, cparams_from, dparams_from, storage_from
 
 if TYPE_CHECKING:
     from blosc2._files import Progress
@@ -34,9 +34,9 @@ class DictStore(Store):
         are published); create only.
     tmpdir : str, optional
         Accepted for compatibility, but not used: nothing is ever unpacked.
-    cparams : CParams or dict, optional
-        How to compress arrays that the store makes from other values. Arrays of this package keep their compressed
-        bytes.
+    cparams : CParams, dict or str, optional
+        How to compress arrays that the store makes from other values; with "auto" and other goals of `blosc2.tune`,
+        each by its own data. Arrays of this package keep their compressed bytes.
     dparams : DParams or dict, optional
         Accepted for compatibility.
     storage : Storage or dict, optional
@@ -132,7 +132,7 @@ class DictStore(Store):
         localpath: str | bytes | os.PathLike[Any],
         mode: str = "a",
         tmpdir: str | None = None,  # noqa: ARG002 - callers pass it by position
-        cparams: CParams | dict[str, Any] | None = None,
+        cparams: CParams | dict[str, Any] | str | None = None,
         dparams: DParams | dict[str, Any] | None = None,
         storage: Storage | dict[str, Any] | None = None,
         threshold: int | None = 0,
@@ -190,7 +190,8 @@ class DictStore(Store):
             self._table.followers.append(names)
 
     def _set_parameters(self, cparams: Any, dparams: Any) -> None:
-        self._cparams, self._asked = None if cparams is None else cparams_from(cparams), cparams is not None
+        self._cparams = None if cparams is None else cparams_from(cparams)
+        self._asked = cparams is not None and asked_for(self._cparams) is None
         self._dparams = None if dparams is None else dparams_from(dparams)
 
     def is_table(self) -> bool:

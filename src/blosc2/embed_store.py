@@ -16,7 +16,7 @@ from blosc2._files import check_advice, through_link
 from blosc2._frames import pack_metalayers
 from blosc2._options import StoreOptions, absolute_path, check_new_name, local_path, store_options
 from blosc2._stores import NOTHING, Store, publish
-from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
+from blosc2.storage import CParams, DParams, Storage, asked_for, cparams_from, dparams_from, storage_from
 
 
 class EmbedStore(Store):
@@ -29,9 +29,9 @@ class EmbedStore(Store):
     mode : {'r', 'a', 'w', 'x'}
         Read only; read and write, created if missing; start empty (an old file is replaced with the first
         change); create only.
-    cparams : CParams or dict, optional
-        How to compress arrays that the store makes from other values. Arrays of this package keep their compressed
-        bytes.
+    cparams : CParams, dict or str, optional
+        How to compress arrays that the store makes from other values; with "auto" and other goals of `blosc2.tune`,
+        each by its own data. Arrays of this package keep their compressed bytes.
     dparams : DParams or dict, optional
         Accepted for compatibility.
     storage : Storage or dict, optional
@@ -123,7 +123,7 @@ class EmbedStore(Store):
         self,
         urlpath: str | bytes | os.PathLike[Any] | None = None,
         mode: str = "a",
-        cparams: CParams | dict[str, Any] | None = None,
+        cparams: CParams | dict[str, Any] | str | None = None,
         dparams: DParams | dict[str, Any] | None = None,
         storage: Storage | dict[str, Any] | None = None,
         chunksize: int = 8192,
@@ -146,7 +146,8 @@ class EmbedStore(Store):
             urlpath = storage.urlpath if urlpath is None else urlpath
             mode, mmap_mode = storage.mode, storage.mmap_mode if mmap_mode is None else mmap_mode
         path = None if urlpath is None else local_path(urlpath, remote=mode == "r")
-        self._cparams, self._asked = cparams_from(cparams), cparams is not None
+        self._cparams = cparams_from(cparams)
+        self._asked = cparams is not None and asked_for(self._cparams) is None
         self._dparams = dparams_from(dparams)
         packed = pack_metalayers(meta, ("b2embed",))
         # What is in memory only was made here, so it is trusted.

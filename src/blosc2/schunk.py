@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from blosc2 import _frames
+from blosc2 import _frames, _tuning
 from blosc2._core.frame.frame import Frame
 from blosc2._frames import (
     ChangeableChunks,
@@ -26,7 +26,7 @@ from blosc2._frames import (
 from blosc2._options import check_locking, deserialize_mode, encoding_of, refuse_without_path
 from blosc2.exceptions import ChunkSizeError, legible
 from blosc2.info import InfoReporter, size_text
-from blosc2.storage import CParams, SChunkKeywords, SpecialValue, Storage, cparams_from, storage_from, takes
+from blosc2.storage import CParams, SChunkKeywords, SpecialValue, Storage, asked_for, cparams_from, storage_from, takes
 
 if TYPE_CHECKING:
     from blosc2._frames import Meta as Meta
@@ -81,6 +81,10 @@ class SChunk(ChangeableChunks):
         view = memoryview(b"") if data is None else _frames.bytes_of(data)
         itemsize = 1 if data is None else int(getattr(data, "itemsize", 1))
         cparams = cparams_from(keywords.cparams, unless_given={"typesize": itemsize})
+        asked = asked_for(cparams)
+        if asked is not None and len(view):
+            default = cparams_from(None, typesize=cparams.typesize, nthreads=cparams.nthreads)
+            cparams = cparams_from(_tuning.chosen_for_bytes(asked, view, default))
         chunksize = _frames.chunk_nbytes(chunksize, len(view) if view else _frames.DEFAULT_CHUNK, cparams.typesize)
         encoding = encoding_of(cparams, cparams.typesize, cparams.blocksize)
         _frames.check_for_bytes(encoding)

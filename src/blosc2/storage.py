@@ -18,6 +18,7 @@ from textwrap import indent
 from types import CodeType, FrameType
 from typing import Any, Final, TypedDict, TypeVar
 
+from blosc2 import _options
 from blosc2._core.io.sharing import free_in_child, item_of, remembered
 from blosc2._options import (
     FILTER_SLOTS,
@@ -124,7 +125,7 @@ class _Parameters:
 
     def __repr__(self) -> str:
         given: Any = self
-        values = (f"{item.name}={getattr(self, item.name)!r}" for item in fields(given))
+        values = (f"{item.name}={getattr(self, item.name)!r}" for item in fields(given) if item.repr)
         return f"{type(self).__qualname__}({', '.join(values)})"
 
     def __str__(self) -> str:
@@ -236,6 +237,76 @@ class CParams(_Parameters):
 
 
 @dataclass(repr=False, eq=False)
+class AutoCParams(CParams):
+    """Compression parameters that are chosen from the data, as ``cparams="auto"`` and dictionaries with a goal ask for.
+
+    Parameters
+    ----------
+    goal : {"balanced", "size", "read", "write"}
+        Or one of their other names, "auto", "smallest" and "fastest".
+    min_read : str or float, optional
+        Bytes a second that reading reaches at least, such as "2 GB/s", on one core of the machine that
+        `blosc2.tune` was calibrated on; the smallest such choice is taken.
+    max_size : str or float, optional
+        Compressed bytes at most, such as "10 MB", or up to 1 a part of the uncompressed ones; what is fastest to read
+        among these is taken.
+    precision : float, str or dict, optional
+        The largest error that decoded numbers may have; by default they are exact. See `blosc2.tune`.
+
+    Other fields are those of `CParams`. They hold where there are no data to choose from, and for what a choice
+    leaves open, such as `nthreads`.
+
+    Examples
+    --------
+    >>> cparams_from("smallest").goal
+    'size'
+    """
+
+    goal: str = "balanced"
+    min_read: Any = None
+    max_size: Any = None
+    precision: Any = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.goal = _options.goal_named(self.goal)
+        if self.min_read is not None and self.max_size is not None:
+            raise ValueError("give either min_read or max_size: the other one is what is chosen")
+        if self.min_read is not None:
+            self.min_read = _options.bytes_of_text(self.min_read, "min_read", per_second=True)
+        if self.max_size is not None:
+            self.max_size = _options.bytes_of_text(self.max_size, "max_size")
+        self.precision = _options.precision_of(self.precision)
+        #: What was chosen before for such arrays, by their dtype and shape.
+        self.learned: dict[Any, Any] = {}
+
+
+@dataclass(repr=False, eq=False)
+class TunedCParams(CParams):
+    """Compression parameters that were chosen from data.
+
+    Parameters
+    ----------
+    why : str
+        What was chosen, in one line.
+    tried : tuple
+        What was tried, with `ratio`, and the speeds `read` and `write` in bytes a second; printed, it is a table.
+    chunks, blocks : tuple of int, optional
+        The shapes that go with it.
+    for_size : bool
+        Whether chunks that would be smaller with the default parameters get these.
+
+    Other fields are those of `CParams`.
+    """
+
+    why: str = ""
+    for_size: bool = False
+    tried: Any = field(default=(), repr=False)
+    chunks: Any = None
+    blocks: Any = None
+
+
+@dataclass(repr=False, eq=False)
 class DParams(_Parameters):
     """Decompression parameters.
 
@@ -317,20 +388,28 @@ for _table in (cparams_dflts, dparams_dflts, storage_dflts):  # each compression
 
 
 def cparams_from(
-    value: CParams | Mapping[str, Any] | None, *, unless_given: Mapping[str, Any] | None = None, **overrides: Any
+    value: CParams | Mapping[str, Any] | str | None, *, unless_given: Mapping[str, Any] | None = None, **overrides: Any
 ) -> CParams:
     """Give checked compression parameters, in a new object.
 
     Parameters
     ----------
-    value : CParams, dict or None
-        What a dictionary leaves out comes from `cparams_dflts`.
+    value : CParams, dict, str or None
+        What a dictionary leaves out comes from `cparams_dflts`. A text is the goal of a choice: see `AutoCParams`.
     unless_given : dict, optional
         Takes the place of `cparams_dflts` for what a dictionary leaves out; an object leaves nothing out.
     **overrides
         Fields that are so whatever the value says, such as the typesize of an array.
     """
+    if isinstance(value, AutoCParams):
+        return replace(value, **overrides)
+    if isinstance(value, str):
+        if value not in (*_options.GOALS, *_options.ALIASES):
+            known = ", ".join(map(repr, _options.ALIASES))
+            raise TypeError(f"cparams must be a blosc2.CParams, a dictionary, or a goal such as {known}, not {value!r}")
+        value = {"goal": value}
     if isinstance(value, CParams):
+        kind = CParams
         given = {item.name: getattr(value, item.name) for item in fields(CParams)}
         # A meta that a filter took from the typesize follows it.
         if overrides.get("typesize", value.typesize) != value.typesize:
@@ -339,14 +418,30 @@ def cparams_from(
                 for item, meta in zip(value.filters, value.filters_meta, strict=False)
             ]
     else:
-        partial = _mapping(value, "cparams", CParams)
+        kind = AutoCParams if isinstance(value, Mapping) and not _GOAL_FIELDS.isdisjoint(value) else CParams
+        partial = _mapping(value, "cparams", kind)
         given = {**cparams_dflts, **(unless_given or {}), **partial}
         if "filters" in partial and "filters_meta" not in partial:
             given["filters_meta"] = _default_filters_meta()
     made = {**given, **overrides}
     if made["typesize"] is None:
         made["typesize"] = (unless_given or {}).get("typesize") or cparams_dflts["typesize"] or 8
-    return CParams(**made)
+    return kind(**made)
+
+
+def asked_for(value: Any) -> AutoCParams | None:
+    """The choice that compression parameters ask for; None where they say how to compress."""
+    if isinstance(value, AutoCParams):
+        return value
+    if isinstance(value, str) or (isinstance(value, Mapping) and not _GOAL_FIELDS.isdisjoint(value)):
+        found = cparams_from(value)
+        assert isinstance(found, AutoCParams)
+        return found
+    return None
+
+
+#: Keys of a dictionary that ask for a choice.
+_GOAL_FIELDS = frozenset({"goal", "min_read", "max_size", "precision"})
 
 
 def dparams_from(value: DParams | Mapping[str, Any] | None, **overrides: Any) -> DParams:
@@ -377,7 +472,8 @@ def _mapping(value: object, name: str, kind: type) -> dict[str, Any]:
     if value is None:
         return {}
     if type(value) is not dict and not isinstance(value, Mapping):
-        raise TypeError(f"{name} must be a blosc2.{kind.__name__} or a dictionary, not {value!r}")
+        shown = "CParams" if kind is AutoCParams else kind.__name__
+        raise TypeError(f"{name} must be a blosc2.{shown} or a dictionary, not {value!r}")
     known = _names_of(kind)
     for key in value:
         if key in ("chunks", "blocks"):
@@ -424,7 +520,7 @@ _C = TypeVar("_C")
 class SChunkKeywords(TypedDict, total=False):
     """What every constructor takes."""
 
-    cparams: CParams | dict[str, Any] | None
+    cparams: CParams | dict[str, Any] | str | None
     dparams: DParams | dict[str, Any] | None
     contiguous: bool | None
     urlpath: Any
@@ -487,8 +583,8 @@ layout : str or tuple, optional
     How the array will be read, instead of `chunks` and `blocks`; see `compute_chunks_blocks`.
 """
 _PARAMETERS: Final = """\
-cparams : CParams or dict, optional
-    How to compress.
+cparams : CParams, dict or str, optional
+    How to compress. "auto" and other goals of `tune` choose from the data.
 dparams : DParams or dict, optional
     How many threads decompress.
 """

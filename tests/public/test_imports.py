@@ -44,7 +44,7 @@ FIRST = {
     "blosc2._options.codecs", "blosc2._options.threads", "blosc2._options.modes",
     "blosc2._options.encoding", "blosc2._options.absent", "blosc2._options.paths",
     "blosc2.exceptions", "blosc2.info", "blosc2.ndarray",
-    "blosc2.schunk", "blosc2.storage", "blosc2.version",
+    "blosc2.schunk", "blosc2.storage", "blosc2.version", "blosc2._tuning",
 }  # fmt: skip
 # What changes arrays and super-chunks, in memory and in files.
 ARRAY_WRITERS = {

@@ -33,8 +33,8 @@ else:
         ),
         "reductions": "reduced",
         "resize": "resize_update resized_geometry rows_to_append",
-        "shown": "html one_line",
+        "shown": "described_choice html one_line",
         "slabs": "Box Shape Snapshot compressed_box converted joined_rows made plan_like slab_height slabs_in slabs_of",
-        "small_frames": "TINY cframe_of forget_templates raw_kinds template_of tiny_frame",
+        "small_frames": "TINY cframe_of forget_templates raw_kinds settled template_of tiny_frame",
         "spec": "ArrayPlan plain_dtype",
     })  # fmt: skip

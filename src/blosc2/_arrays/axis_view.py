@@ -17,7 +17,7 @@ from blosc2._arrays.slabs import Snapshot, converted, plan_like
 from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._files import ByteRange
-from blosc2._frames import PADDING, AnyChunk, FrameHandle
+from blosc2._frames import CHOICE, PADDING, AnyChunk, FrameHandle
 
 if TYPE_CHECKING:
     from blosc2.ndarray import NDArray
@@ -146,7 +146,7 @@ class ViewHandle(FrameHandle):
             keywords["cparams"] = self.usable_cparams
         fitting = {"chunks": geometry.chunks, "blocks": geometry.blocks} if dtype.itemsize == geometry.itemsize else {}
         plan = plan_like(self.base, geometry.shape, dtype, keywords, **fitting)
-        kept = {name: packed for name, packed in frame.metalayers().items() if name not in ("b2nd", PADDING)}
+        kept = {name: packed for name, packed in frame.metalayers().items() if name not in ("b2nd", PADDING, CHOICE)}
         plan.metalayers = {"b2nd": plan.metalayers["b2nd"], **kept, **plan.metalayers}
         chunks: Iterator[AnyChunk]
         same = (plan.geometry.chunks, plan.geometry.blocks) == (geometry.chunks, geometry.blocks)

@@ -160,7 +160,7 @@ class ReadableArray(Reducible, Stored):
             ("type", type(self).__name__), ("shape", self.shape), ("chunks", self.chunks), ("blocks", self.blocks),
             ("dtype", self.dtype), ("nbytes", size_text(self.nbytes)), ("cbytes", size_text(self.cbytes)),
             ("cratio", f"{self.cratio:.2f}x"), *decoded,
-            ("cparams", self.cparams), ("dparams", self.dparams),
+            ("cparams", self.cparams), *_arrays.described_choice(self), ("dparams", self.dparams),
             *self._handle.described_checks(),
         ]  # fmt: skip
 

@@ -16,9 +16,18 @@ from blosc2._arrays.axis_view import ViewHandle
 from blosc2._arrays.chunk_shapes import as_shape, can_hold_items
 from blosc2._arrays.slabs import Shape, Snapshot, compressed_bands, compressed_box, converted, plan_like, slabs_in
 from blosc2._arrays.spec import ArrayPlan
-from blosc2._core.ndim.gaps import clear_gaps
+from blosc2._core.ndim.gaps import as_dtype, clear_gaps
 from blosc2._core.ndim.geometry import Geometry
-from blosc2._frames import PADDING, AnyChunk, FrameHandle, FrameUpdate, HandleOptions, check_declared, copy_frame
+from blosc2._frames import (
+    CHOICE,
+    PADDING,
+    AnyChunk,
+    FrameHandle,
+    FrameUpdate,
+    HandleOptions,
+    check_declared,
+    copy_frame,
+)
 from blosc2._indexing import Chunks, Items, Selection, Version, basic_selection, chunks_with, in_bounds, plain, read
 from blosc2._options import Encoding
 
@@ -53,8 +62,10 @@ def copied(array: Any, dtype: Any, kwargs: Mapping[str, Any]) -> FrameHandle:
         options = HandleOptions(deserialize="full", dparams=plan.keywords.dparams, cparams=plan.cparams)
         return copy_frame(frame, plan.keywords.storage, options)
     source = array._snapshot()
-    kept = {name: packed for name, packed in source.frame.metalayers().items() if name not in ("b2nd", PADDING)}
+    left_out = ("b2nd", PADDING) if kwargs.get("cparams") is None else ("b2nd", PADDING, CHOICE)
+    kept = {name: packed for name, packed in source.frame.metalayers().items() if name not in left_out}
     plan.metalayers = {"b2nd": plan.metalayers["b2nd"], **kept, **plan.metalayers}
+    plan.settle(lambda box: as_dtype(array[box], plan.dtype), array.shape)
     return plan.write(converted(source, plan), vlmeta=FrameUpdate(source.frame).vlmeta)
 
 
@@ -126,7 +137,10 @@ def _origins(
     """For each chunk number on the axis, where its chunks can be copied from. None if they cannot be copied."""
     geometry = plan.geometry
     chunk, length = geometry.chunks[axis], geometry.shape[axis]
-    same = [_has_equal_chunks(part, plan.geometry, plan.dtype, plan.encoding, recompress) for part in parts]
+    same = [
+        plan.asked is None and _has_equal_chunks(part, plan.geometry, plan.dtype, plan.encoding, recompress)
+        for part in parts
+    ]
     origins: list[_Origin | None] = []
     for row in range(geometry.grid[axis]):
         start, stop = row * chunk, min((row + 1) * chunk, length)
@@ -282,8 +296,10 @@ def selected(array: Any, selection: Selection, keywords: Mapping[str, Any]) -> F
     if whole and keywords.get("layout") is None:
         chunks, blocks = source.geometry.chunks, source.geometry.blocks
     plan = plan_like(array, selection.shape, source.dtype, keywords, chunks=chunks, blocks=blocks)
-    if chunks is not None and _has_equal_chunks(
-        source, plan.geometry, plan.dtype, plan.encoding, keywords.get("cparams") is not None
+    if (
+        chunks is not None
+        and plan.asked is None
+        and _has_equal_chunks(source, plan.geometry, plan.dtype, plan.encoding, keywords.get("cparams") is not None)
     ):
         return plan.write(map(source.stored, _numbers_of_chunks(selection, source.geometry)))
     # Only axes of length 1 are added or removed. The others keep their order.

@@ -6,7 +6,9 @@ import math
 from typing import TYPE_CHECKING
 
 from blosc2 import _display
+from blosc2._frames import CHOICE, unpack
 from blosc2._indexing import short_text
+from blosc2.exceptions import FormatError
 from blosc2.storage import Codec
 
 if TYPE_CHECKING:
@@ -23,6 +25,16 @@ def one_line(array: ReadableArray) -> str:
         f"<NDArray {geometry.shape} {short_text(dtype)}{f' in {where}' if where else ''}, chunks {geometry.chunks}, "
         f"blocks {geometry.blocks}, {_codec(int(frame.codec))}{f' {ratio}' if ratio else ''}>"
     )
+
+
+def described_choice(array: ReadableArray) -> list[tuple[str, str]]:
+    """The line of `info` about how compression was chosen from the data, if it was."""
+    packed = array._handle.frame.metalayer(CHOICE)
+    try:
+        why = None if packed is None else unpack(packed)
+    except (FormatError, ValueError):  # whoever reads it learns no more than it says
+        return []
+    return [("chosen", _display.printable(why))] if isinstance(why, str) else []
 
 
 def _described(array: ReadableArray) -> Version:

@@ -15,10 +15,9 @@ from blosc2._arrays.spec import ArrayPlan
 from blosc2._core.ndim.gaps import as_bytes, as_dtype
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_read import Read, work_of
-from blosc2._core.ndim.grid_write import Write
 from blosc2._frames import ZERO_OFFSET, AnyChunk, FrameHandle, FrameUpdate, StoredChunks
 from blosc2._indexing import Items, Version
-from blosc2._options import Codec, Filter, Support, compress, compressed, run
+from blosc2._options import Codec, Filter, Support, run
 from blosc2.storage import CParams
 
 #: Uncompressed bytes of the items of a slab, except where one chunk has more.
@@ -117,8 +116,11 @@ class Snapshot:
 
 def compressed_box(plan: ArrayPlan, starts: Shape, items: Items) -> dict[int, AnyChunk]:
     """The chunks, by number, of a box of whole chunks with these items, which may have any strides."""
-    operation = Write(None, plan.geometry, starts, (1,) * items.ndim, items.shape, items, plan.encoding, plan.plugin())
-    return dict(compressed(operation, plan.geometry.chunk_nbytes, plan.cparams.nthreads))
+    made: dict[int, AnyChunk] = {}
+    for chunks in plan.batches(starts, items, summed=False):
+        made.update((number, one if isinstance(one, int) else bytes(one)) for number, one in chunks.items())
+        chunks.clear()  # so that their memory can be used again for the next ones
+    return made
 
 
 def compressed_in_order(plan: ArrayPlan, starts: Shape, items: Items) -> Iterator[AnyChunk]:
@@ -129,9 +131,7 @@ def compressed_in_order(plan: ArrayPlan, starts: Shape, items: Items) -> Iterato
 
 def batches_in_order(plan: ArrayPlan, starts: Shape, items: Items) -> Iterator[list[AnyChunk]]:
     """The chunks in lists of some; let go of those of one list before taking the next but one."""
-    operation = Write(None, plan.geometry, starts, (1,) * items.ndim, items.shape, items, plan.encoding, plan.plugin())
-    operation.summed = plan.summed
-    for chunks in compress(operation, plan.geometry.chunk_nbytes, plan.cparams.nthreads):
+    for chunks in plan.batches(starts, items):
         batch: list[AnyChunk] = [chunks[number] for number in sorted(chunks)]
         chunks.clear()  # the caller says when their memory can be used again
         yield batch

@@ -25,7 +25,7 @@ from blosc2._core.io.sharing import free_lock, in_child, item_of
 from blosc2._core.io.source import Source
 from blosc2._core.ndim.geometry import describe
 from blosc2._frames import ZERO_OFFSET, parse_dtype
-from blosc2.storage import CParams, cparams_dflts
+from blosc2.storage import CParams, asked_for, cparams_dflts
 
 #: Uncompressed bytes up to which an array is one block of one chunk, whatever its items are.
 _SMALL: Final = 64 << 10
@@ -80,6 +80,21 @@ def _begin_child() -> None:
 in_child(_begin_child)
 
 
+def settled(items: Items, keywords: dict[str, Any]) -> dict[str, Any]:
+    """The same keywords, with a choice that they ask for made for these items.
+
+    Small arrays do without the line that tells of it, and tiny ones without the choice: it costs more than it saves.
+    """
+    asked = asked_for(keywords.get("cparams"))
+    if asked is None or items.dtype.hasobject:
+        return keywords
+    if items.nbytes <= TINY:
+        return {name: value for name, value in keywords.items() if name != "cparams"}
+    plan = ArrayPlan(items.shape, items.dtype, keywords)
+    plan.settle(items.__getitem__, items.shape)
+    return {**keywords, "cparams": plan.cparams if items.nbytes <= _SMALL or plan.chosen is None else plan.chosen}
+
+
 def cframe_of(items: Items, keywords: dict[str, Any]) -> bytes:
     """The bytes of ``asarray(items, **keywords).to_cframe()``, but faster for small arrays.
 
@@ -92,6 +107,7 @@ def cframe_of(items: Items, keywords: dict[str, Any]) -> bytes:
     >>> cframe_of(np.arange(3), {}) == blosc2.asarray(np.arange(3)).to_cframe()
     True
     """
+    keywords = settled(items, keywords)
     known = _kind_of(items, keywords) if items.nbytes <= _SMALL else None
     frame = None
     if known is not None:
@@ -107,7 +123,7 @@ def tiny_frame(items: Items, keywords: dict[str, Any], *, asked: bool | None = N
     """
     if (bool(keywords) if asked is None else asked) or items.nbytes > TINY:
         return None
-    known = _kind_of(items, keywords)
+    known = _kind_of(items, settled(items, keywords))
     frame = None if known is None or known.template is None else known.template.raw_frame(items)
     return None if known is None or frame is None else (frame, _description(known, frame))
 
@@ -119,12 +135,14 @@ def template_of(items: Items, keywords: dict[str, Any]) -> SmallFrameTemplate | 
     """
     if not TINY < items.nbytes <= _SMALL or items.dtype.hasobject:
         return None
-    known = _kind_of(items, keywords)
+    known = _kind_of(items, settled(items, keywords))
     return None if known is None else known.template
 
 
 def raw_kinds(keywords: dict[str, Any]) -> RawKinds | None:
     """The kinds of arrays whose frames are made without Python code; for a store that nobody asked to compress them."""
+    if asked_for(keywords.get("cparams")) is not None:
+        keywords = {}  # of such small arrays nothing is chosen
     templates = _set_of(keywords)
     if templates is None:
         return None

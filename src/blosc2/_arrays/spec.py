@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from blosc2 import _arrays, _tuning
 from blosc2._arrays.chunk_shapes import (
     Shape,
     as_shape,
@@ -19,7 +21,7 @@ from blosc2._arrays.ready import ready_to_change
 from blosc2._core.codec.codec import Plugin
 from blosc2._core.io.sharing import free_in_child, free_lock, in_child, item_of, remembered
 from blosc2._core.ndim.geometry import Geometry
-from blosc2._core.ndim.grid_write import Write
+from blosc2._core.ndim.grid_write import StoredChunk, Write
 from blosc2._frames import (
     ALIGNMENT,
     LOSSY_CODECS,
@@ -33,14 +35,27 @@ from blosc2._frames import (
     array_keywords,
     check_lossy_codec,
     check_target,
+    encode,
     format_dtype,
     lay_out,
     new_handle,
     pack_metalayers,
+    with_choice,
     with_padding,
 )
-from blosc2._options import Encoding, compress, encoding_of
-from blosc2.storage import MAX_BLOCKSIZE, MAX_OVERHEAD, MAX_TYPESIZE, CParams, Filter, cparams_dflts, cparams_from
+from blosc2._options import FIELDS, Encoding, compress, encoding_of, fields_of
+from blosc2.storage import (
+    MAX_BLOCKSIZE,
+    MAX_OVERHEAD,
+    MAX_TYPESIZE,
+    AutoCParams,
+    CParams,
+    Filter,
+    TunedCParams,
+    asked_for,
+    cparams_dflts,
+    cparams_from,
+)
 
 #: Sizes of items and blocks whose parameters are remembered.
 _MOST_DEFAULTS = 256
@@ -142,6 +157,31 @@ def _default_parameters(itemsize: int, blocksize: int) -> tuple[CParams, Encodin
     return cparams, known.encoding
 
 
+#: Bytes of the first part of items that come one by one, from which compression is chosen.
+_FIRST_NBYTES = 8 << 20
+#: Bytes of a chunk that tell whether what was chosen suits it, and whether noise has ended.
+_PART_NBYTES, _NOISE_NBYTES = 32 << 10, 4 << 10
+#: The part of them that another way has to save.
+_BETTER = 0.99
+
+
+def _promises(usual: Encoding, encoding: Encoding, items: np.ndarray[Any, Any], blocks: Shape) -> bool:
+    """Whether another encoding is better for some items in the middle."""
+    box = tuple(slice(n // 2 // b * b, n // 2 // b * b + b) for n, b in zip(items.shape, blocks, strict=True))
+    found = np.ascontiguousarray(items[box]).reshape(-1)
+    count = max((_PART_NBYTES if encoding.clevel else _NOISE_NBYTES) // items.dtype.itemsize, 1)
+    start = max(len(found) - count, 0) // 2
+    part = found[start : start + count].tobytes()
+    size = len(encode(_for_part(encoding, part), part)) if encoding.clevel else len(part)
+    return len(encode(_for_part(usual, part), part)) < _BETTER * size
+
+
+def _for_part(encoding: Encoding, part: bytes) -> Encoding:
+    """The same for a block of so many bytes."""
+    given = dict(zip(FIELDS, fields_of(encoding), strict=True))
+    return Encoding(**{**given, "blocksize": len(part)})
+
+
 class ArrayPlan:
     """Everything about a new array except its items: where it is stored, how it is divided and compressed.
 
@@ -169,16 +209,62 @@ class ArrayPlan:
         layout = lay_out(self.shape, chunks, blocks, self.dtype)
         self.geometry: Geometry = layout.geometry
         self._chunksize = layout.chunksize
-        self.cparams, self.encoding = self._parameters(self.keywords.cparams, layout.blocksize)
+        given = self.keywords.cparams
+        #: The choice that is made when the first items come; None once it is made, and where there is none.
+        self.asked: AutoCParams | None = asked_for(given)
+        self.chosen: TunedCParams | None = None
+        self.cparams, self.encoding = self._parameters(None if self.asked else given, layout.blocksize)
+        #: How chunks are compressed for which what was chosen turns out to be worse.
+        self.usual: Encoding | None = None
+        #: How numbers are rounded, if that was asked for.
+        self.rounding: _tuning.Rounding | None = None
         #: Whether each compressed chunk comes with its checksum, as files carry them.
         self.summed = self.keywords.storage.urlpath is not None
         self.metalayers = {"b2nd": layout.metalayer}
         if self.keywords.storage.meta:
             self.metalayers.update(pack_metalayers(self.keywords.storage.meta, ("b2nd",)))
+        if self.asked is not None:
+            self.cparams.nthreads = self.asked.nthreads
+        elif isinstance(given, TunedCParams):
+            self._take(given, self._parameters(None, layout.blocksize)[1])
+        else:
+            self._align()
+
+    def _align(self) -> None:
+        """Align zero-copy views, even if the array becomes part of a store later."""
         storage = self.keywords.storage
         if self.cparams.clevel == 0 and (storage.contiguous or storage.urlpath is None):
-            # This aligns zero-copy views, even if the array becomes part of a store later.
             self.metalayers = with_padding(self.metalayers)
+
+    def settle(self, read: Callable[[tuple[slice, ...]], np.ndarray[Any, Any]], shape: Shape) -> None:
+        """Choose the compression, if that was asked for and is not done; `read` gives boxes of items of this shape."""
+        asked, self.asked = self.asked, None
+        if asked is None:
+            return
+
+        def sampled(limit: int) -> _tuning.Sample:
+            return _tuning.array_sample(shape, self.geometry.blocks, self.dtype, self.encoding, read, limit)
+
+        if asked.precision is not None and 0 not in shape:
+            self.rounding = _tuning.rounding_for(asked.precision, read((slice(None),) * len(shape)))
+        if self.rounding is None:
+            found = _tuning.chosen(asked, (self.dtype.str, self.shape, self.geometry.blocks), sampled)
+        else:
+            prefix = (_tuning.filter_for(self.dtype),), (self.rounding.bits,)
+            found = _tuning.choose(asked, sampled(_tuning.SAMPLE), prefix, self.rounding.text)
+        if found is not None:
+            self._take(found, self.encoding)
+
+    def _take(self, found: TunedCParams, usual: Encoding) -> None:
+        """Compress as was chosen, and chunks that this does not suit as usual."""
+        self.chosen = found
+        self.cparams, self.encoding = self._parameters(replace(found), usual.blocksize)
+        is_checked = self.geometry.nchunks > 1 or not self.encoding.clevel
+        differs = fields_of(usual) != fields_of(self.encoding) and not usual.needs_geometry
+        if found.for_size and self.rounding is None and is_checked and differs:
+            self.usual = usual
+        self.metalayers = with_choice(self.metalayers, found.why)
+        self._align()
 
     def _parameters(self, cparams: CParams | dict[str, Any] | None, blocksize: int) -> tuple[CParams, Encoding]:
         itemsize = self.dtype.itemsize
@@ -202,6 +288,7 @@ class ArrayPlan:
     def write(self, chunks: Iterable[AnyChunk], *, vlmeta: dict[str, bytes] | None = None) -> FrameHandle:
         """Make the array of its stored chunks."""
         ready_to_change()  # before anything is begun
+        chunks = self.begun(chunks)
         geometry = self.geometry
         count: int = geometry.nchunks
         fields = Fields(self.encoding, self._chunksize, variable=self._chunksize == 0)
@@ -218,6 +305,7 @@ class ArrayPlan:
         checksums: Running | None,
     ) -> bytes:
         """Write the frame of these chunks but for its header, which is returned; with `checksums`, it carries them."""
+        chunks = self.begun(chunks)
         count: int = self.geometry.nchunks
         nbytes = count * self.geometry.chunk_nbytes
         return lay_out(write, FrameContent(self.fields, self.metalayers, vlmeta, chunks, count, nbytes), checksums)
@@ -241,13 +329,82 @@ class ArrayPlan:
 
     def compressed(self, source: np.ndarray[Any, Any]) -> Iterator[AnyChunk]:
         """The chunks of these items, compressed in parallel, a batch at a time."""
-        geometry = self.geometry
-        if geometry.size == 0:
+        if self.geometry.size == 0:
             return
-        ndim = geometry.ndim
-        operation = Write(None, geometry, (0,) * ndim, (1,) * ndim, geometry.shape, source, self.encoding,
-                          self.plugin())  # fmt: skip
-        operation.summed = self.summed
-        for chunks in compress(operation, geometry.chunk_nbytes, self.cparams.nthreads):
+        self.settle(source.__getitem__, source.shape)
+        for chunks in self.batches((0,) * source.ndim, source):
             for nchunk in sorted(chunks):
                 yield chunks.pop(nchunk)
+
+    def begun(self, chunks: Iterable[AnyChunk]) -> Iterable[AnyChunk]:
+        """The same chunks. Where a choice is still to be made, the first of them, for which it is, is made now."""
+        if self.asked is None:
+            return chunks
+        rest = iter(chunks)
+        first = next(rest, None)
+        return () if first is None else chain((first,), rest)
+
+    def batches(
+        self, starts: Shape, source: np.ndarray[Any, Any], *, summed: bool | None = None
+    ) -> Iterator[dict[int, StoredChunk | int]]:
+        """The chunks, by number, of a box of whole chunks with these items, compressed in parallel, some at a time."""
+        if self.asked is not None:  # of what comes in parts, as much for any number of threads
+            known = source[tuple(slice(n) for n in next(_arrays.slabs_in(self.geometry, _FIRST_NBYTES)).counts)]
+            self.settle(known.__getitem__, known.shape)
+        summed = self.summed if summed is None else summed
+        operation = self._operation(starts, source, self.encoding, summed)
+        for chunks in compress(operation, self.geometry.chunk_nbytes, self.cparams.nthreads):
+            if self.usual is not None or self.rounding is not None:
+                for number in sorted(number for number, stored in chunks.items() if not self._is_noise(stored)):
+                    chunks[number] = self._suited(chunks[number], number, starts, source, summed)
+            yield chunks
+
+    def _operation(self, starts: Shape, source: np.ndarray[Any, Any], encoding: Encoding, summed: bool) -> Write:
+        operation = Write(
+            None, self.geometry, starts, (1,) * source.ndim, source.shape, source, encoding, self.plugin()
+        )  # fmt: skip
+        operation.summed = summed
+        return operation
+
+    def _is_noise(self, stored: Any) -> bool:
+        """Whether a chunk is stored as it is, without padding, and nothing else would make it smaller."""
+        usual = self.usual
+        if self.encoding.clevel or usual is None or isinstance(stored, int):
+            return False
+        geometry = self.geometry
+        if geometry.nchunks * geometry.chunk_nbytes != geometry.size * geometry.itemsize:
+            return False
+        part = bytes(memoryview(stored)[len(stored) // 2 :][:_NOISE_NBYTES])
+        return len(encode(_for_part(usual, part), part)) >= _BETTER * len(part)
+
+    def _suited(self, stored: Any, number: int, starts: Shape, source: np.ndarray[Any, Any], summed: bool) -> Any:
+        """A chunk, or the same compressed as usual where that is smaller, or with all the bits that it needs.
+
+        Data may change behind what the choice was made for. A small part of a chunk tells whether to try.
+        """
+        places = np.unravel_index(number, self.geometry.grid)
+        first = tuple(int(n) * c for n, c in zip(places, self.geometry.chunks, strict=True))
+        items = source[
+            tuple(
+                slice(at - start, min(at + length, end) - start)
+                for at, start, length, end in zip(first, starts, self.geometry.chunks, self.geometry.shape, strict=True)
+            )
+        ]
+        if self.rounding is not None:
+            encoding = _tuning.finer(self.encoding, self.rounding, items)
+            return stored if encoding is self.encoding else self._compressed_alone(first, items, encoding, summed)
+        if isinstance(stored, int) or self.usual is None:
+            return stored
+        padded = not self.encoding.clevel and items.nbytes < self.geometry.chunk_nbytes  # with zeros, which take room
+        if not padded and not _promises(self.usual, self.encoding, items, self.geometry.blocks):
+            return stored
+        other = self._compressed_alone(first, items, self.usual, summed)
+        return other if isinstance(other, int) or len(other) < len(stored) else stored
+
+    def _compressed_alone(
+        self, first: Shape, items: np.ndarray[Any, Any], encoding: Encoding, summed: bool
+    ) -> StoredChunk | int:
+        """One chunk, whose first item is named."""
+        operation = self._operation(first, items, encoding, summed)
+        found = next(compress(operation, self.geometry.chunk_nbytes, self.cparams.nthreads))
+        return next(iter(found.values()))

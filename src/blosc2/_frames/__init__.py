@@ -22,6 +22,7 @@ from blosc2._frames.handle import (
 )
 from blosc2._frames.header_fields import (
     CBYTES_AT,
+    CHOICE,
     CHUNK_HEADER,
     CHUNK_SIZES,
     FLAGS_AT,
@@ -72,7 +73,7 @@ else:
         ),
         "metadata": (
             "FEW_BYTES MAX_ENTRIES Meta Together VLMeta check_stored_readable pack pack_checked pack_metalayers "
-            "set_strict_compatibility strict_compatibility text_name unpack which_has"
+            "set_strict_compatibility strict_compatibility text_name unpack which_has with_choice"
         ),
         "new_frame": "check_target copy_frame new_handle",
         "parameters": (

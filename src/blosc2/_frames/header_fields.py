@@ -14,6 +14,8 @@ CHUNK_HEADER: Final = 32
 
 #: The metalayer that fills a header up; frames that have it keep their chunks aligned (FORMATS 8.4).
 PADDING: Final = "_pad"
+#: The name of a metalayer that says why compression was chosen.
+CHOICE: Final = "_why"
 
 #: The file of a directory frame that is its header.
 HEADER_FILE: Final = "chunks.b2frame"

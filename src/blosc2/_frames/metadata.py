@@ -45,7 +45,7 @@ from blosc2._core.frame.packed import MOST_PER_BYTE, unpacked_size
 from blosc2._core.io.sharing import item_of, never_freed
 from blosc2._core.ndim.gaps import as_bytes, contiguous
 from blosc2._frames.dtypes import check_fields, dtype_from_description, is_masked, refuse_unstorable
-from blosc2._frames.header_fields import PADDING
+from blosc2._frames.header_fields import CHOICE, PADDING
 from blosc2.exceptions import FormatError, MissingMetadataError, UnsafeDeserializationError, some_of
 from blosc2.info import HandleProperties
 from blosc2.storage import MAX_BUFFERSIZE, cparams_from
@@ -522,9 +522,9 @@ MOST_ENTRIES = 8000
 # Whether to refuse entries that other programs can read but not change: see `strict_compatibility`.
 _strict = False
 
-# Metalayers that users cannot set: the geometry of arrays, and the padding that aligns data.
+# Metalayers that users cannot set: the geometry of arrays, the padding that aligns data, why compression was chosen.
 GEOMETRY = "b2nd"
-RESERVED = (GEOMETRY, PADDING)
+RESERVED = (GEOMETRY, PADDING, CHOICE)
 
 
 def strict_compatibility() -> bool:
@@ -593,6 +593,12 @@ def check_content(name: str, content: bytes) -> None:
             f"the metadata entry {name!r} has {len(content)} bytes, and {MAX_BUFFERSIZE} are possible: "
             "store it as an array or super-chunk of its own"
         )
+
+
+def with_choice(metalayers: Mapping[str, bytes], why: str) -> dict[str, bytes]:
+    """Metalayers with a line that says why compression was chosen, if there is room for one more."""
+    others = {name: content for name, content in metalayers.items() if name != CHOICE}
+    return {**others, CHOICE: pack_attribute(why)} if why and len(others) < MAX_ENTRIES else others
 
 
 def pack_metalayers(meta: Mapping[str, Any] | None, reserved: Iterable[str] = ()) -> dict[str, bytes]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from blosc2._functions.manipulation import *
     from blosc2._functions.reductions import *
     from blosc2._functions.slice_chunks import *
+    from blosc2._functions.tuning import *
 else:
     __getattr__ = on_demand(__name__, {
         "buffers": (
@@ -33,4 +34,5 @@ else:
         ),
         "reductions": "all any argmax argmin max mean min prod std sum var",
         "slice_chunks": "get_slice_nchunks touched_chunks",
+        "tuning": "tune",
     })  # fmt: skip

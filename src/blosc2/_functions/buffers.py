@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from blosc2 import _tuning
 from blosc2._core.codec.codec import compressor_names, decode_bytes, library_info
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.sharing import item_of, remembered
@@ -38,6 +39,8 @@ from blosc2.storage import (
     DParams,
     Filter,
     SplitMode,
+    asked_for,
+    cparams_from,
     takes,
 )
 
@@ -305,6 +308,10 @@ def compress2(src: Any, **kwargs: Any) -> bytes:
     """
     kwargs, signed = _signed_metas(kwargs)
     cparams = cparams_keywords(kwargs, _itemsize(src))
+    asked = asked_for(cparams)
+    if asked is not None:
+        default = cparams_from(None, typesize=_itemsize(src), nthreads=cparams.nthreads)
+        cparams = _tuning.chosen_for_bytes(asked, memoryview(source_bytes(src)).cast("B"), default)
     encoding = encoding_of(cparams, cparams.typesize, cparams.blocksize)
     if signed:
         metas = tuple(signed.get(slot, meta) & 0xFF for slot, meta in enumerate(encoding.filters_meta))

@@ -89,8 +89,9 @@ def asarray(
         compressed when a row of chunks is full. So memory holds at most ``chunks[0]`` rows and one block, besides what
         is stored.
     **kwargs
-        ``chunks``, ``blocks`` or ``layout`` (see `compute_chunks_blocks`), ``cparams``, ``dparams``, ``meta``,
-        ``urlpath``, ``mode`` and the other fields of `blosc2.Storage`.
+        ``chunks``, ``blocks`` or ``layout`` (see `compute_chunks_blocks`), ``cparams`` ("auto" and other goals of
+        `tune` choose it from the data), ``dparams``, ``meta``, ``urlpath``, ``mode`` and the other fields of
+        `blosc2.Storage`.
 
     Returns
     -------

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from blosc2._options.codecs import *
     from blosc2._options.encoding import *
     from blosc2._options.events import *
+    from blosc2._options.goals import *
     from blosc2._options.modes import *
     from blosc2._options.paths import *
     from blosc2._options.threads import *
@@ -28,6 +29,7 @@ else:
             "zstd_encoding"
         ),
         "events": "Metrics count metrics tell told_rewrite told_wait",
+        "goals": "ALIASES GOALS Precision bytes_of_text goal_named precision_of",
         "modes": (
             "DeserializeMode StoreOptions check_directory_mapping check_locking check_modes check_new_modes "
             "check_open_modes check_target_mode deserialize_mode refuse_without_path shares_by_environment "

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from blosc2._stores.copy_store import *
     from blosc2._stores.leaf_table import *
     from blosc2._stores.leaves.advice import *
+    from blosc2._stores.leaves.compressing_anew import *
     from blosc2._stores.leaves.leaf import *
     from blosc2._stores.leaves.leaf_setting import *
     from blosc2._stores.leaves.live_leaf import *
@@ -38,6 +39,7 @@ else:
         "copy_store": "to_b2d to_b2z",
         "leaf_table": "LeafTable table_to_change group_of has_leaf table_of",
         "leaves.advice": "advise_all",
+        "leaves.compressing_anew": "Recompression recompress smaller",
         "leaves.leaf": "leaf_reader",
         "leaves.leaf_setting": (
             "FramedValue metadata_frame new_frame ready_setter remove_small set_chunks set_leaf set_small"

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from blosc2._backends import Backend
     from blosc2._files import Compaction, Progress
     from blosc2._integrity.report import CheckReport
+    from blosc2._stores.leaves.compressing_anew import Recompression
     from blosc2._stores.transaction import Transaction
 
 # Marks an argument that was not given.
@@ -422,6 +423,51 @@ class Store(LeafAccess, MutableMapping[str, Any]):
         >>> store.close()
         """
         return publish.compact(self._table, progress)
+
+    def recompress(
+        self, keys: str | Iterable[str] | None = None, cparams: Any = "auto", *,
+        progress: Callable[[int, int], Any] | None = None,
+    ) -> Recompression:  # fmt: skip
+        """Compress arrays anew, each by its own data, where that makes them smaller.
+
+        Others stay as they are, so no array becomes larger. Items, chunks, blocks and attributes are the same
+        afterwards. It is published like any change, some arrays at a time; when it was interrupted, another call goes
+        on, as what is compressed as it would be now is left alone. `compact` removes the bytes that it leaves behind.
+
+        Parameters
+        ----------
+        keys : str or iterable of str, optional
+            Of arrays, and of groups for all below them; by default all.
+        cparams : CParams, dict or str
+            As for `asarray`: how to compress, or "auto" and other goals of `blosc2.tune`.
+        progress : callable, optional
+            Called with the number of leaves done so far and the number of all.
+
+        Returns
+        -------
+        Recompression
+            The number of arrays, `leaves`, of those `changed`, and their bytes `before` and `after`.
+
+        Raises
+        ------
+        KeyError
+            There is nothing at a key.
+        ReadOnlyError
+            The store is open for reading.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> import numpy as np
+        >>> import blosc2
+        >>> store = blosc2.TreeStore(os.path.join(tempfile.mkdtemp(), "scans.b2z"), mode="w")
+        >>> store["/a"] = np.random.default_rng(0).integers(-3, 4, (300, 300)).cumsum(axis=1).astype("i2")
+        >>> done = store.recompress(cparams="smallest")
+        >>> done.changed, done.after < done.before
+        (1, True)
+        >>> store.close()
+        """
+        return _stores.recompress(self, keys, cparams, progress)
 
     def refresh(self) -> bool:
         """Show the newest version; True if it differs from the one before.

@@ -131,6 +131,7 @@ def lay_out(
         if table.names is not None:
             table.names.check_new(key, table.contents, is_new=not table.contents.has(key))
         plan.summed = True
+        chunks = plan.begun(chunks)
         return stream.lay_out(
             key, ".b2nd", plan.most_nbytes(vlmeta), header_length(plan.metalayers),
             lambda write: plan.lay_out(chunks, write, vlmeta, Running()),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
-from blosc2._arrays import TINY, template_of, tiny_frame
+from blosc2._arrays import TINY, settled, template_of, tiny_frame
 from blosc2._backends import ByteRange, filed_as
 from blosc2._core.frame.frame_writer import FrameBatch
 from blosc2._core.ndim.gaps import as_bytes
@@ -262,8 +262,10 @@ def _together(
             elif _takes_long(value):
                 if pool is None:
                     pool = _new_pool(nthreads)
-                # A copy, because the caller may fill the same array again for the next value.
-                frame = pool.submit(_filed, as_bytes(value).copy().view(value.dtype), key, path, encoding)
+                # A copy, because the caller may fill the same array again for the next value. What is chosen for it is
+                # chosen here, where the order of values is known.
+                how = settled(value, encoding)
+                frame = pool.submit(_filed, as_bytes(value).copy().view(value.dtype), key, path, how)
                 waiting.append(_Waiting(key, value.nbytes, value.nbytes, frame))
                 ahead += value.nbytes
                 handed += 1

@@ -10,7 +10,7 @@ import click
 
 from blosc2._display import printable
 from blosc2._tools import demo
-from blosc2._tools.cli import FAILED, FINE, changing, check_paths, looking, printing, run_demo, salvage_path
+from blosc2._tools.cli import FAILED, FINE, changing, check_paths, looking, printing, run_demo, salvage_path, tuning
 from blosc2._tools.cli.locations import STORAGE, path_here, path_of
 from blosc2._tools.cli.output import QUIET, is_quiet, note, progress_bar, say
 from blosc2._tools.cli.words import told
@@ -77,7 +77,7 @@ def _completion(shell: str) -> None:
     say(kind(blosc2, {}, "blosc2", "_BLOSC2_COMPLETE").source())
 
 
-for _module in (looking, printing, changing):
+for _module in (looking, printing, changing, tuning):
     for _command in _module.COMMANDS:
         blosc2.add_command(_command)
 

@@ -30,6 +30,7 @@ from blosc2._tools.cli.locations import (
     with_slashes,
 )
 from blosc2._tools.cli.output import QUIET, VERBOSE, is_quiet, name_leaf, note, progress_bar, say, sum_up
+from blosc2._tools.cli.tuning import GOAL_NAMES
 from blosc2._tools.converting.conversion import FORMATS, convert
 from blosc2._tools.stores import STORES, attributes_of, new_store, opened, same_value
 from blosc2.embed_store import EmbedStore
@@ -349,8 +350,9 @@ def _with_options(command: Any) -> Any:
               help="Whether chunk shapes of the source are kept.")  # fmt: skip
 @click.option("--codec", type=click.Choice(_CODECS), help="What compresses arrays.")
 @click.option("--level", type=click.IntRange(0, 9), help="How hard it tries.")
+@click.option("--cparams", "goal", type=GOAL_NAMES, help="Choose the compression of each array from its data.")
 @click.option("--no-resume", is_flag=True, help="Begin anew, even if an interrupted run left something.")
-def import_(sources: tuple[str, ...], codec: str | None, level: int | None, **options: Any) -> int:
+def import_(sources: tuple[str, ...], codec: str | None, level: int | None, goal: str | None, **options: Any) -> int:
     """Convert HDF5, zarr, npz, images and other formats to a store or an array.
 
     A SOURCE is a file, or a directory of files. Of several, and of a directory, each file is a group or an array under
@@ -361,8 +363,10 @@ def import_(sources: tuple[str, ...], codec: str | None, level: int | None, **op
         raise LocationError(_no_target(sources[0], options["target"]))
     cparams: dict[str, Any] = {} if codec is None else {"codec": Codec[codec.upper()]}
     cparams |= {} if level is None else {"clevel": level}
+    if goal is not None and cparams:
+        raise LocationError("--cparams chooses codec and level: leave out --codec and --level")
     return _convert_files(
-        sources, options, chunks=options["chunks"], cparams=cparams or None, into=options["into"],
+        sources, options, chunks=options["chunks"], cparams=goal or cparams or None, into=options["into"],
         rename="escape" if options["rename"] else None, resume=not options["no_resume"],
         source_format=options["name"],
     )  # fmt: skip

@@ -611,9 +611,9 @@ def convert(
         suffix says which. A URL is written in the end, as a whole.
     chunks : {"auto", "keep", "new"}
         "keep" takes the chunk shapes of the source, "new" chooses them; "auto" keeps those between 64 KiB and 32 MiB.
-    cparams : CParams or dict, optional
-        How arrays are compressed. Without it, chunks of an HDF5 file that Blosc2 has compressed are taken over without
-        decoding.
+    cparams : CParams, dict or str, optional
+        How arrays are compressed; "auto" and other goals of `blosc2.tune` choose it from the data of each. Without it,
+        chunks of an HDF5 file that Blosc2 has compressed are taken over without decoding.
     into : str, optional
         A key below which the source is put, in a store that may exist; an array takes the key itself. One that ends in
         "/" is a group that takes each source under its own name. A store that exists is changed in the end, at once.

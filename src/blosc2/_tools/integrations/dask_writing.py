@@ -145,8 +145,11 @@ class StagedArray:
     def __init__(self, array: Any, keywords: dict[str, Any], folder: str) -> None:
         self._array = array
         plan = ArrayPlan(array.shape, array.dtype, dict(keywords))
+        how = plan.asked or plan.cparams
         self._keywords = {**keywords, "chunks": plan.geometry.chunks, "blocks": plan.geometry.blocks}
-        token = (array.name, array.chunks, array.dtype, plan.geometry.chunks, plan.geometry.blocks, plan.cparams)
+        if plan.asked is not None:
+            self._keywords["cparams"] = how  # one for the tasks of a process: what one learns, others know
+        token = (array.name, array.chunks, array.dtype, plan.geometry.chunks, plan.geometry.blocks, how)
         digest = hashlib.sha256(repr(token).encode()).digest()[:16]
         self._part = Part(
             absolute_path(folder), digest, array.shape, array.dtype, dict(self._keywords), bounds_of(array.chunks)
