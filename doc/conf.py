@@ -67,6 +67,7 @@ nitpick_ignore = [
             "Items",
             "FieldNames",
             "Compaction",
+            "Recompression",
             "Meta",
             "VLMeta",
             "OrthogonalIndex",
