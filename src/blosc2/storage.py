@@ -545,6 +545,10 @@ SCHUNK_KEYWORDS: Final = tuple(SChunkKeywords.__annotations__)
 ARRAY_KEYWORDS: Final = ("chunks", "blocks", "layout", *SCHUNK_KEYWORDS)
 
 
+class NoKeywords(TypedDict):
+    """What a function takes that only explains keywords of others."""
+
+
 class OpenKeywords(TypedDict, total=False):
     """What is rarely needed to open something.
 
@@ -652,13 +656,14 @@ def documented_as(other: type[Any]) -> Callable[[type[_C]], type[_C]]:
     return decorate
 
 
-def unexpected_keyword(name: str, names: Iterable[str]) -> UnexpectedKeywordError:
+def unexpected_keyword(name: str, names: Iterable[str], hint: str = "") -> UnexpectedKeywordError:
     """The error about a keyword that is not among these: which public function was called, and what is like it."""
     called, taken = _called(sys._getframe(1)) or ("the function", list(names))
     import difflib  # for errors only
 
     close = difflib.get_close_matches(name, taken, 1)
-    hint = f"; did you mean {close[0]!r}?" if close else "."
+    if not hint:
+        hint = f"; did you mean {close[0]!r}?" if close else "."
     if name in CParams.__dataclass_fields__:
         hint = f": it belongs into cparams={{{name!r}: ...}}."
     return UnexpectedKeywordError(f"{called}() has no keyword {name!r}{hint} It takes {', '.join(taken)}")

@@ -65,6 +65,21 @@ def test_a_handler_raises_within_a_chunk(way: str) -> None:
     np.testing.assert_array_equal(data, ITEMS)
 
 
+def test_a_handler_may_compress() -> None:
+    """What it does leaves no trace in the chunk that is being made."""
+    expected = blosc2.compress2(ITEMS, typesize=4, nthreads=2)
+    made: list[bytes] = []
+    before = signal.signal(signal.SIGALRM, lambda *_: made.append(blosc2.compress2(ITEMS[:9999], typesize=4)))
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    try:
+        assert blosc2.compress2(ITEMS, typesize=4, nthreads=2) == expected
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert len(made) > 1
+    assert set(made) == {blosc2.compress2(ITEMS[:9999], typesize=4)}
+
+
 @pytest.mark.parametrize("filters", [[], ["SHUFFLE"], ["BITSHUFFLE"], ["DELTA"], ["SHUFFLE", "BYTEDELTA"],
                                      ["DELTA", "SHUFFLE"], ["SHUFFLE", "SHUFFLE", "SHUFFLE"]])  # fmt: skip
 @pytest.mark.parametrize("kind", ["items", "zeros", "noise", "odd"])

@@ -61,6 +61,16 @@ def test_an_integer_is_an_index() -> None:
             range(other)
 
 
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [("num_workers", "it is workers= here"), ("collate_fn", "transform="), ("sampler", "replicas="),
+     ("bach_size", "did you mean 'batch_size'"), ("pin_memory", "torch.utils.data.DataLoader")],
+)  # fmt: skip
+def test_loaders_say_what_to_write(name: str, what: str) -> None:
+    with pytest.raises(TypeError, match=f"^Loader\\(\\) has no keyword '{name}'.*{what}.*It takes dataset, batch_size"):
+        blosc2.Loader(blosc2.Samples(blosc2.zeros((4, 3))), **{name: 1})
+
+
 def test_children_of_the_root(tmp_path: Path) -> None:
     with blosc2.TreeStore(str(tmp_path / "a.b2z"), mode="w") as tree:
         tree["/a/b"], tree["/c"] = [1], [2]

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "../io/steps.h"
-#include "library.h"
+#include "block_threads.h"
 
 /* Bytes between two looks: a few milliseconds of a fast codec, half a second of the slowest. */
 enum { B2_LOOK_AFTER = 2 << 20 };
@@ -27,8 +27,11 @@ static int b2_give_block(blosc2_prefilter_params *block) {
     Interruptible *self = (Interruptible *) block->user_data;
     b2_since_look += block->output_size;
     if (b2_since_look >= B2_LOOK_AFTER && PyGILState_GetThisThreadState() != NULL) {
+        b2_library_call call = b2_call;     /* a handler may compress, too */
+        const BlockThreads *threads = b2_block_threads;
         b2_since_look = 0;
         if (self->raised()) state_set(&self->stop, 1);
+        b2_call = call, b2_block_threads = threads;
     }
     if (state_get(&self->stop)) return -1;
     memcpy(block->output, self->source + block->output_offset, (size_t) block->output_size);

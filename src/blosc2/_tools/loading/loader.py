@@ -8,11 +8,13 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import Any, Final, Self
 
+from blosc2._core.io.sharing import item_of
 from blosc2._files import no_thread
 from blosc2._options import get_nthreads
 from blosc2._tools.loading.samples import Dataset, Order, begin_loop, end_loop, naming, stacked
+from blosc2.storage import NoKeywords, takes, unexpected_keyword
 
 
 class _Shared:
@@ -138,6 +140,21 @@ class ReadAhead(Iterator[Any]):
         self._shared.close()
 
 
+#: Keywords of PyTorch's `DataLoader`.
+_OF_TORCH: Final = {
+    "num_workers": "; it is workers= here.",
+    "prefetch_factor": "; it is prefetch= here: batches, of all workers together.",
+    "collate_fn": ": batches are arrays as they are read; transform= of Samples changes them.",
+    "sampler": ": shuffle=, seed=, rank= and replicas= say the order.",
+    "batch_sampler": ": batch_size=, shuffle= and drop_last= say what is in a batch.",
+    "generator": "; it is seed= here.",
+    "pin_memory": ": torch.utils.data.DataLoader pins, and takes a dataset of blosc2.torch.",
+    "persistent_workers": ": workers stay as long as the loader is iterated.",
+    "worker_init_fn": ": transform= of Samples runs in the workers, with a generator of its own if rng=True.",
+}
+
+
+@takes(NoKeywords)
 class Loader:
     """The batches of a dataset. Each ``for`` loop over it is one epoch.
 
@@ -195,8 +212,10 @@ class Loader:
 
     def __init__(
         self, dataset: Any, batch_size: int = 1, *, shuffle: bool = False, seed: int | None = None,
-        drop_last: bool = False, workers: int = 0, prefetch: int = 2, rank: int = 0, replicas: int = 1,
+        drop_last: bool = False, workers: int = 0, prefetch: int = 2, rank: int = 0, replicas: int = 1, **kwargs: Any,
     ) -> None:  # fmt: skip
+        for name in kwargs:
+            raise unexpected_keyword(name, (), item_of(_OF_TORCH, name) or "")
         self.dataset = dataset
         self.workers, self.prefetch = operator.index(workers), operator.index(prefetch)
         if self.workers < 0 or self.prefetch < 1:
