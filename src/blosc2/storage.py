@@ -418,7 +418,7 @@ def cparams_from(
                 for item, meta in zip(value.filters, value.filters_meta, strict=False)
             ]
     else:
-        kind = AutoCParams if isinstance(value, Mapping) and not _GOAL_FIELDS.isdisjoint(value) else CParams
+        kind = AutoCParams if value is not None and _asks(value) else CParams
         partial = _mapping(value, "cparams", kind)
         given = {**cparams_dflts, **(unless_given or {}), **partial}
         if "filters" in partial and "filters_meta" not in partial:
@@ -431,13 +431,20 @@ def cparams_from(
 
 def asked_for(value: Any) -> AutoCParams | None:
     """The choice that compression parameters ask for; None where they say how to compress."""
-    if isinstance(value, AutoCParams):
-        return value
-    if isinstance(value, str) or (isinstance(value, Mapping) and not _GOAL_FIELDS.isdisjoint(value)):
+    if value is None:
+        return None
+    if isinstance(value, CParams):
+        return value if isinstance(value, AutoCParams) else None
+    if isinstance(value, str) or _asks(value):
         found = cparams_from(value)
         assert isinstance(found, AutoCParams)
         return found
     return None
+
+
+def _asks(value: Any) -> bool:
+    """Whether this is a dictionary that asks for a choice."""
+    return (type(value) is dict or isinstance(value, Mapping)) and not _GOAL_FIELDS.isdisjoint(value)
 
 
 #: Keys of a dictionary that ask for a choice.

@@ -189,6 +189,14 @@ class ArrayPlan:
     shape follow those of the array; chunks and blocks may leave them out, and have them whole then.
     """
 
+    #: The choice that is made when the first items come; None once it is made, and where there is none.
+    asked: AutoCParams | None = None
+    chosen: TunedCParams | None = None
+    #: How chunks are compressed for which what was chosen turns out to be worse.
+    usual: Encoding | None = None
+    #: How numbers are rounded, if that was asked for.
+    rounding: _tuning.Rounding | None = None
+
     def __init__(self, shape: Any, dtype: Any, kwargs: Mapping[str, Any]) -> None:
         self.keywords: ConstructorKeywords = array_keywords(kwargs)
         self.dtype, more = plain_dtype(dtype)
@@ -210,14 +218,9 @@ class ArrayPlan:
         self.geometry: Geometry = layout.geometry
         self._chunksize = layout.chunksize
         given = self.keywords.cparams
-        #: The choice that is made when the first items come; None once it is made, and where there is none.
-        self.asked: AutoCParams | None = asked_for(given)
-        self.chosen: TunedCParams | None = None
+        if given is not None:
+            self.asked = asked_for(given)
         self.cparams, self.encoding = self._parameters(None if self.asked else given, layout.blocksize)
-        #: How chunks are compressed for which what was chosen turns out to be worse.
-        self.usual: Encoding | None = None
-        #: How numbers are rounded, if that was asked for.
-        self.rounding: _tuning.Rounding | None = None
         #: Whether each compressed chunk comes with its checksum, as files carry them.
         self.summed = self.keywords.storage.urlpath is not None
         self.metalayers = {"b2nd": layout.metalayer}
@@ -227,7 +230,7 @@ class ArrayPlan:
             self.cparams.nthreads = self.asked.nthreads
         elif isinstance(given, TunedCParams):
             self._take(given, self._parameters(None, layout.blocksize)[1])
-        else:
+        elif self.cparams.clevel == 0:
             self._align()
 
     def _align(self) -> None:
@@ -238,9 +241,10 @@ class ArrayPlan:
 
     def settle(self, read: Callable[[tuple[slice, ...]], np.ndarray[Any, Any]], shape: Shape) -> None:
         """Choose the compression, if that was asked for and is not done; `read` gives boxes of items of this shape."""
-        asked, self.asked = self.asked, None
+        asked = self.asked
         if asked is None:
             return
+        self.asked = None
 
         def sampled(limit: int) -> _tuning.Sample:
             return _tuning.array_sample(shape, self.geometry.blocks, self.dtype, self.encoding, read, limit)
