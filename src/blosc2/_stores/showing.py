@@ -142,7 +142,7 @@ def _leaf(table: LeafTable, key: str, name: str) -> Node:
         return Node(name, False, "not found")
     except (OSError, FormatError, NotImplementedError):
         return Node(name, False, "cannot be read")
-    return Node(name, False, str(info), None, info.nbytes, info.stored or info.cbytes)
+    return Node(name, False, str(info), None, info.nbytes, info.cbytes)
 
 
 # Of a large group only so many names are compared.
