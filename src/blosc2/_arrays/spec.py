@@ -172,14 +172,14 @@ def _promises(usual: Encoding, encoding: Encoding, items: np.ndarray[Any, Any], 
     count = max((_PART_NBYTES if encoding.clevel else _NOISE_NBYTES) // items.dtype.itemsize, 1)
     start = max(len(found) - count, 0) // 2
     part = found[start : start + count].tobytes()
-    size = len(encode(_for_part(encoding, part), part)) if encoding.clevel else len(part)
-    return len(encode(_for_part(usual, part), part)) < _BETTER * size
+    size = len(encode(_for_part(encoding, len(part)), part)) if encoding.clevel else len(part)
+    return len(encode(_for_part(usual, len(part)), part)) < _BETTER * size
 
 
-def _for_part(encoding: Encoding, part: bytes) -> Encoding:
+def _for_part(encoding: Encoding, nbytes: int, **other: int) -> Encoding:
     """The same for a block of so many bytes."""
     given = dict(zip(FIELDS, fields_of(encoding), strict=True))
-    return Encoding(**{**given, "blocksize": len(part)})
+    return Encoding(**{**given, "blocksize": nbytes, **other})
 
 
 class ArrayPlan:
@@ -194,6 +194,8 @@ class ArrayPlan:
     chosen: TunedCParams | None = None
     #: How chunks are compressed for which what was chosen turns out to be worse.
     usual: Encoding | None = None
+    #: What tells quickly whether a part of a chunk is noise, where such chunks are stored as they are.
+    _quick: Encoding | None = None
     #: How numbers are rounded, if that was asked for.
     rounding: _tuning.Rounding | None = None
 
@@ -267,6 +269,8 @@ class ArrayPlan:
         differs = fields_of(usual) != fields_of(self.encoding) and not usual.needs_geometry
         if found.for_size and self.rounding is None and is_checked and differs:
             self.usual = usual
+            if not self.encoding.clevel:
+                self._quick = _for_part(usual, _NOISE_NBYTES, clevel=1)
         self.metalayers = with_choice(self.metalayers, found.why)
         self._align()
 
@@ -372,14 +376,13 @@ class ArrayPlan:
 
     def _is_noise(self, stored: Any) -> bool:
         """Whether a chunk is stored as it is, without padding, and nothing else would make it smaller."""
-        usual = self.usual
-        if self.encoding.clevel or usual is None or isinstance(stored, int):
+        if self._quick is None or isinstance(stored, int):
             return False
         geometry = self.geometry
         if geometry.nchunks * geometry.chunk_nbytes != geometry.size * geometry.itemsize:
             return False
         part = bytes(memoryview(stored)[len(stored) // 2 :][:_NOISE_NBYTES])
-        return len(encode(_for_part(usual, part), part)) >= _BETTER * len(part)
+        return len(encode(self._quick, part)) >= _BETTER * len(part)
 
     def _suited(self, stored: Any, number: int, starts: Shape, source: np.ndarray[Any, Any], summed: bool) -> Any:
         """A chunk, or the same compressed as usual where that is smaller, or with all the bits that it needs.
