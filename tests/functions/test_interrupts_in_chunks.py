@@ -65,6 +65,20 @@ def test_a_handler_raises_within_a_chunk(way: str) -> None:
     np.testing.assert_array_equal(data, ITEMS)
 
 
+@pytest.mark.parametrize("typesize", [1, 2, 3, 7, 8, 12, 16, 100, 255])
+@pytest.mark.parametrize("more", [0, 1, 7, 250])
+@pytest.mark.parametrize("how", [{}, {"clevel": 7, "blocksize": 100_000}, {"codec": blosc2.Codec.LZ4HC, "clevel": 1}])
+def test_the_last_bytes_need_not_be_an_item(typesize: int, more: int, how: dict[str, Any]) -> None:
+    data = (np.arange((4 << 20) + typesize * 5 + more) // 999).astype("u1").tobytes()
+    for filters in ([], [blosc2.Filter.SHUFFLE], [blosc2.Filter.BITSHUFFLE]):
+        given = {"filters": filters, "filters_meta": [0] * len(filters), **how}
+        for nthreads in (1, 2):
+            chunk = blosc2.compress2(data, typesize=typesize, nthreads=nthreads, **given)
+            assert blosc2.decompress2(chunk) == data
+    schunk = blosc2.SChunk(chunksize=8 << 20, data=data, cparams={"typesize": typesize, **how})
+    assert schunk.decompress_chunk(0) == data
+
+
 def test_a_handler_may_compress() -> None:
     """What it does leaves no trace in the chunk that is being made."""
     expected = blosc2.compress2(ITEMS, typesize=4, nthreads=2)

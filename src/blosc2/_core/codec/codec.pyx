@@ -731,7 +731,7 @@ def encoding_error(int status, str what="the data", **where):
     global _handler_raised
     if status == INTERRUPTED:
         error, _handler_raised = _handler_raised, None
-        return error
+        return KeyboardInterrupt() if error is None else error
     if status == NO_MEMORY:
         return MemoryError(f"not enough memory to compress {what}")
     return CompressionError(f"could not compress {what}: {codec_error_text(status)}", **where)
@@ -755,9 +755,12 @@ cdef class Encoder:
             self.free_context()
         encoding = <Encoding> self.encoding
         encoding.check()
-        # To give the library its blocks is one filter more, and it does not take their difference as it should.
+        cparams = encoding.parameters(nbytes)
+        # To give the library its blocks is one filter more. It does not take their difference as it should, nor what is
+        # no whole item at their end.
         filters = encoding.filter_count()
-        watched = (nbytes >= WATCHED and encoding.codec > CODEC_LZ4 and encoding.blocks_stand_alone
+        watched = (nbytes >= WATCHED and nbytes % cparams.typesize == 0 and cparams.blocksize % cparams.typesize == 0
+                   and encoding.codec > CODEC_LZ4 and encoding.blocks_stand_alone
                    and encoding.clevel >= (1 if filters + 1 < SCRIBBLING else WORTH_A_COPY))
         if encoding.clevel and filters + watched >= SCRIBBLING:
             free(self.copy)
@@ -769,7 +772,6 @@ cdef class Encoder:
             self.undone = <uint8_t *> malloc(max(nbytes, 1))
             if self.undone == NULL:
                 raise MemoryError
-        cparams = encoding.parameters(nbytes)
         cparams.nthreads = threads
         if self.plugin is not None:
             cparams.schunk = self.plugin.schunk

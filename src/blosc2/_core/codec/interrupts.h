@@ -26,12 +26,14 @@ static B2_OF_THREAD int32_t b2_since_look;
 static int b2_give_block(blosc2_prefilter_params *block) {
     Interruptible *self = (Interruptible *) block->user_data;
     b2_since_look += block->output_size;
-    if (b2_since_look >= B2_LOOK_AFTER && PyGILState_GetThisThreadState() != NULL) {
-        b2_library_call call = b2_call;     /* a handler may compress, too */
-        const BlockThreads *threads = b2_block_threads;
+    if (b2_since_look >= B2_LOOK_AFTER) {
         b2_since_look = 0;
-        if (self->raised()) state_set(&self->stop, 1);
-        b2_call = call, b2_block_threads = threads;
+        if (PyGILState_GetThisThreadState() != NULL) {
+            b2_library_call call = b2_call;     /* a handler may compress, too */
+            const BlockThreads *threads = b2_block_threads;
+            if (self->raised()) state_set(&self->stop, 1);
+            b2_call = call, b2_block_threads = threads;
+        }
     }
     if (state_get(&self->stop)) return -1;
     memcpy(block->output, self->source + block->output_offset, (size_t) block->output_size);

@@ -47,7 +47,8 @@ class KeptChunks:
     def and_others(self, key: str, plan: ArrayPlan, others: Others) -> Chunks:
         """The chunks of an array: those of the file, then `others` from a number on, which are added to it."""
         geometry = plan.geometry
-        if geometry.size * plan.dtype.itemsize < _LEAST:
+        # What is chosen from the data is chosen when their first chunk is made.
+        if geometry.size * plan.dtype.itemsize < _LEAST or plan.asked is not None:
             return others(0)
         what = (self._made_of, key, geometry.shape, geometry.chunks, geometry.blocks, plan.dtype, plan.cparams)
         return self._and_others(key, hashlib.sha256(repr(what).encode()).digest(), plan, others)
