@@ -90,7 +90,15 @@ def test_new_objects_on_servers(folder: Path, run: Answer) -> None:
         np.testing.assert_array_equal(blosc2.open(f"memory://new/{name}")[:], RAW)
     for command in (["cp", "s.b2z"], ["pack", "s.b2z"], ["import", "n.npy"]):
         assert "exists" in failing(run, *command, "memory://new/copy.b2z")
-        run(*command, "memory://new/copy.b2z", "--force")
+        if command[0] == "cp":  # which would add to a store
+            assert "exists" in failing(run, *command, "memory://new/copy.b2z", "--force")
+        else:
+            run(*command, "memory://new/copy.b2z", "--force")
+    run("cp", "a.b2nd", "memory://new/x.b2nd", "--force")
+    assert "leaf" in run("cp", "s.b2z/age", "memory://new/other.b2z?sig=secret") + run.err
+    assert "secret" not in run.err
+    with blosc2.open("memory://new/other.b2z?sig=secret") as store:
+        assert list(store) == ["/age"]
     assert "folder" in failing(run, "import", "n.npy", "memory://new/n.b2d")
 
 

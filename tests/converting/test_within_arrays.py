@@ -96,7 +96,7 @@ def test_chunks_that_are_damaged_are_made_anew(
     target, kept = tmp_path / "a.b2nd", tmp_path / "a.partial.b2nd.chunks"
     stopped(source, target, 4, monkeypatch)
     data = bytearray(kept.read_bytes())
-    first = 32  # behind the hash
+    first = len(kept_chunks._MAGIC) + 32  # behind the hash
     length, own = kept_chunks._RECORD.unpack_from(data, first)
     assert crc32c(data[first + 12 : first + 12 + length]) == own
     if where == "end":
@@ -108,6 +108,35 @@ def test_chunks_that_are_damaged_are_made_anew(
     kept.write_bytes(data)
     assert stopped(source, target, None, monkeypatch) == [3 if where == "end" else 0]
     np.testing.assert_array_equal(array_in(target), ITEMS)
+
+
+@pytest.mark.parametrize("what", ["directory", "link", "file"])
+def test_what_others_have_there_stays(tmp_path: Path, source: Path, what: str) -> None:
+    there, other = tmp_path / "a.partial.b2nd.chunks", tmp_path / "other"
+    other.write_bytes(b"of somebody else")
+    if what == "directory":
+        there.mkdir()
+        (there / "file").write_bytes(b"kept")
+    elif what == "link":
+        there.symlink_to(other)
+    else:
+        there.write_bytes(b"of somebody else, too")
+    blosc2.convert(source, tmp_path / "a.b2nd", verify=True)
+    assert other.read_bytes() == b"of somebody else"
+    assert (
+        (there / "file").read_bytes() == b"kept"
+        if what == "directory"
+        else there.read_bytes()[:16] == b"of somebody else"
+    )
+
+
+def test_what_is_chosen_from_the_data_is_the_same(
+    tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blosc2.convert(source, tmp_path / "whole.b2nd", cparams="smallest")
+    stopped(source, tmp_path / "a.b2nd", 3, monkeypatch, cparams="smallest")
+    blosc2.convert(source, tmp_path / "a.b2nd", cparams="smallest", verify=True)
+    assert (tmp_path / "a.b2nd").read_bytes() == (tmp_path / "whole.b2nd").read_bytes()
 
 
 def test_two_runs_at_a_time(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,20 +155,16 @@ def test_two_runs_at_a_time(tmp_path: Path, source: Path, monkeypatch: pytest.Mo
     assert sorted(os.listdir(tmp_path)) == ["a.b2nd", "x.npy"]
 
 
-def test_a_full_disk_keeps_nothing(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = kept_chunks._RECORD
-
-    class Full:
-        size = real.size
-        calls = 0
-
-        def pack(self, *what: int) -> bytes:
-            self.calls += 1
-            if self.calls == 3:
+@pytest.mark.parametrize("after", [0, 50, 9_000, 1_000_000])
+def test_a_full_disk_keeps_nothing(tmp_path: Path, source: Path, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(kept_chunks.FileIO):
+        def write(self, data: Any) -> int:
+            room = max(after - self.tell(), 0)
+            if not room:
                 raise OSError(28, os.strerror(28))
-            return real.pack(*what)
+            return super().write(memoryview(data)[:room])
 
-    monkeypatch.setattr(kept_chunks, "_RECORD", Full())
+    monkeypatch.setattr(kept_chunks, "FileIO", Full)
     blosc2.convert(source, tmp_path / "a.b2nd", verify=True)
     assert sorted(os.listdir(tmp_path)) == ["a.b2nd", "x.npy"]
 

@@ -19,13 +19,15 @@ ITEMS = np.random.default_rng(0).integers(0, 99, (60, 50), "i4")
 
 
 @pytest.fixture(autouse=True)
-def memory() -> Any:
+def memory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The file system in memory, empty; nothing may stay in the temporary directory."""
     system = fsspec.filesystem("memory")
-    system.rm("/w", recursive=True) if system.exists("/w") else None
-    before = {name for name in os.listdir(tempfile.gettempdir()) if name.startswith("blosc2-")}
+    if system.exists("/w"):
+        system.rm("/w", recursive=True)
+    folder = tmp_path_factory.mktemp("temporary")
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
     yield system
-    assert {name for name in os.listdir(tempfile.gettempdir()) if name.startswith("blosc2-")} <= before
+    assert os.listdir(folder) == []
 
 
 WAYS: dict[str, Any] = {
@@ -123,3 +125,53 @@ def test_servers_that_fail(memory: Any, monkeypatch: pytest.MonkeyPatch, error: 
     monkeypatch.setattr(type(memory), "put_file", fail)
     with pytest.raises(kind, match=r"memory://w/a\.b2nd"):
         blosc2.asarray(ITEMS, urlpath="memory://w/a.b2nd")
+
+
+def test_nothing_is_told_that_only_the_caller_may_know(memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError("403, url='memory://user:secret@w/a.b2nd?sig=secret'")
+
+    monkeypatch.setattr(type(memory), "put_file", fail)
+    with pytest.raises(RemoteError) as caught:
+        blosc2.asarray(ITEMS, urlpath="memory://w/a.b2nd?sig=secret" + "s" * 300)
+    assert "403" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_an_object_that_somebody_makes_meanwhile(memory: Any) -> None:
+    def blocks() -> Any:
+        yield ITEMS[:30]
+        memory.pipe_file("/w/a.b2nd", b"of somebody else")
+        yield ITEMS[30:]
+
+    with pytest.raises(FileExistsError):
+        blosc2.asarray(blocks(), shape=ITEMS.shape, urlpath="memory://w/a.b2nd")
+    assert memory.cat_file("/w/a.b2nd") == b"of somebody else"
+
+
+def test_a_connection_that_breaks_leaves_the_old_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where an object would be seen while it is sent."""
+    system, url = fsspec.filesystem("local"), f"local://{tmp_path}/a.b2nd"
+    blosc2.asarray(ITEMS, urlpath=url)
+
+    def breaks(self: Any, local: str, name: str, **_: Any) -> None:
+        Path(name).write_bytes(Path(local).read_bytes()[:100])
+        raise ConnectionResetError("reset by peer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(system), "put_file", breaks)
+        with pytest.raises(RemoteError, match="reset by peer"):
+            blosc2.asarray(ITEMS + 1, urlpath=url, mode="w")
+    np.testing.assert_array_equal(blosc2.open(url)[:], ITEMS)
+    assert os.listdir(tmp_path) == ["a.b2nd"]
+    blosc2.asarray(ITEMS + 1, urlpath=url, mode="w")
+    np.testing.assert_array_equal(blosc2.open(url)[:], ITEMS + 1)
+
+
+def test_nothing_is_added_to_a_store_on_a_server(tmp_path: Path, memory: Any) -> None:
+    np.save(tmp_path / "n.npy", ITEMS)
+    blosc2.convert(tmp_path / "n.npy", "memory://w/s.b2z", into="/first")
+    for overwrite, kind in ((False, FileExistsError), (True, ValueError)):
+        with pytest.raises(kind):
+            blosc2.convert(tmp_path / "n.npy", "memory://w/s.b2z", into="/second", overwrite=overwrite)
+    assert list(blosc2.open("memory://w/s.b2z")) == ["/first"]

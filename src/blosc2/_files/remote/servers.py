@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
@@ -106,29 +108,65 @@ def uploaded(path: RemotePath, *, replace: bool) -> Iterator[str]:
     RemoteError
         The server takes nothing.
     """
-    system, name = _system_of(path)
-    if not replace and _asked(path, lambda: system.exists(name)):
-        raise ExistingFileError(errno.EEXIST, "the object exists; mode='w' or overwrite=True replaces it", str(path))
+    system, name = _asked(path, lambda: _system_of(path))
+
+    def check() -> None:
+        if not replace and _asked(path, lambda: system.exists(name)):
+            text = "the object exists; mode='w' or overwrite=True replaces it"
+            raise ExistingFileError(errno.EEXIST, text, str(path))
+
+    check()
     with TemporaryDirectory(prefix="blosc2-") as folder:
-        local = os.path.join(folder, name.rpartition("/")[2] or "object")
+        local = os.path.join(folder, f"object{path.suffix}")
         yield local
         if os.path.isdir(local):
             raise RemoteError("a folder is not written to a server: take one file, such as a .b2z", path=str(path))
-        _asked(path, lambda: system.put_file(local, name))
+        check()  # somebody may have made one meanwhile
+        _asked(path, lambda: _put(system, local, name))
         system.invalidate_cache()
+
+
+def _put(system: Any, local: str, name: str) -> None:
+    """Send a file. Where others could see a part of it, it gets its name when it is whole."""
+    protocols = (system.protocol,) if isinstance(system.protocol, str) else system.protocol
+    if not _AT_ONCE.isdisjoint(protocols):
+        system.put_file(local, name)
+        return
+    partial = f"{name}.partial-{os.urandom(4).hex()}"
+    try:
+        system.put_file(local, partial)
+        system.mv(partial, name)
+    except BaseException:
+        with suppress(Exception):
+            system.rm(partial)
+        raise
+
+
+#: Protocols whose objects appear when all of them was sent.
+_AT_ONCE: Final = frozenset(
+    {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "http", "https", "hf", "oci", "oss", "memory"}
+)
 
 
 def _asked(path: RemotePath, ask: Callable[[], Any]) -> Any:
     """What a server answers to one who writes."""
     try:
         return ask()
-    except PermissionError as error:
-        raise RemoteAccessError(f"it must not be written ({error})"[:200], path=str(path)) from None
-    except MemoryError:
+    except (ImportError, MemoryError):
         raise
+    except PermissionError as error:
+        raise RemoteAccessError(f"it must not be written ({_open(path, error)})", path=str(path)) from None
     except Exception as error:  # noqa: BLE001 - each file system has its own
-        why = f"its server did not take it ({type(error).__name__}: {error})"[:200]
+        why = f"its server did not take it ({type(error).__name__}: {_open(path, error)})"
         raise RemoteError(f"{why}; write a local file, and bring it there by other means", path=str(path)) from None
+
+
+def _open(path: RemotePath, error: Exception) -> str:
+    """What an error says, without what only the caller may know."""
+    text = str(error).replace(path.url, str(path))
+    for secret in (value for value in path.storage_options.values() if isinstance(value, str) and len(value) > 3):
+        text = text.replace(secret, "...")
+    return re.sub(r"\?[^\s'\")]*", "?...", re.sub(r"://[^/@\s]*@", "://", text))[:200]
 
 
 def server_of(path: RemotePath) -> Server:

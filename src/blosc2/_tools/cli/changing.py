@@ -74,12 +74,11 @@ def cp(sources: tuple[str, ...], target: str, force: bool, timeout: float) -> No
     where = located(target)
     if where.key:
         raise LocationError(f"{where.path} is on a server, where nothing is changed: put a whole new store there")
-    with uploaded(place, replace=force) as local:
-        _copy(sources, local, force=force, timeout=timeout)
-    sum_up(f"put at {place}")
+    with uploaded(place, replace=force and place.suffix not in STORES) as local:  # to a store, cp adds
+        _copy(sources, local, force=force, timeout=timeout, shown=str(place))
 
 
-def _copy(sources: tuple[str, ...], target: str, *, force: bool, timeout: float) -> None:
+def _copy(sources: tuple[str, ...], target: str, *, force: bool, timeout: float, shown: str = "") -> None:
     where = located(target)
     if not where.key and not _is_store_path(where.path):
         _copy_to_file(sources, where.path, force=force)
@@ -97,7 +96,7 @@ def _copy(sources: tuple[str, ...], target: str, *, force: bool, timeout: float)
         with store.transaction():
             _write(store, copies, where.path)
     leaves = [copy for copy in copies if copy.attributes is None]
-    sum_up(f"{number(len(leaves), 'leaf', 'leaves')} copied to {where.path}")
+    sum_up(f"{number(len(leaves), 'leaf', 'leaves')} copied to {shown or where.path}")
     lost = 0 if isinstance(store, TreeStore) else len(copies) - len(leaves)
     if lost:
         note(f"the attributes of {number(lost, 'group')} were left out: only a TreeStore has them")

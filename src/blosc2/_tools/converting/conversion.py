@@ -664,6 +664,8 @@ def convert(
     """
     place = new_path(target)
     if isinstance(place, RemotePath):
+        if into is not None and overwrite:
+            raise ConversionError(f"{place} is on a server, where nothing is added: leave out into, or take a new name")
         with uploaded(place, replace=overwrite) as local:
             report = convert(
                 source, local, chunks=chunks, cparams=cparams, into=into, rename=rename, verify=verify, resume=False,

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import struct
 import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, suppress
-from typing import Any, BinaryIO, Final
+from io import FileIO
+from typing import Any, Final
 
 from blosc2._arrays import ArrayPlan
 from blosc2._core.io.checksum import crc32c
 from blosc2._files import Owner, Spooled, flock
 from blosc2._frames import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, AnyChunk
-from blosc2._tools.stores import remove
 from blosc2.storage import MAX_OVERHEAD
 
 if sys.platform != "win32":
     import fcntl
 
+_MAGIC: Final = b"blosc2: chunks of a conversion\n"
 # Arrays of fewer bytes are made anew.
 _LEAST = 256 << 20
 # The length of a chunk, or the offset that stands for a special one; and the CRC-32C of its bytes.
@@ -41,8 +43,11 @@ class KeptChunks:
         self.went_on: str | None = None
 
     def remove(self) -> None:
-        """Nothing is needed any more."""
-        remove(self.path)
+        """Nothing is needed any more. A file of others that has this name stays."""
+        file = _opened(self.path, create=False)
+        if file is not None:
+            file.close()
+            Owner().unlink(self.path)
 
     def and_others(self, key: str, plan: ArrayPlan, others: Others) -> Chunks:
         """The chunks of an array: those of the file, then `others` from a number on, which are added to it."""
@@ -54,17 +59,21 @@ class KeptChunks:
         return self._and_others(key, hashlib.sha256(repr(what).encode()).digest(), plan, others)
 
     def _and_others(self, key: str, head: bytes, plan: ArrayPlan, others: Others) -> Chunks:
-        file, number = _opened(self.path), 0
+        file, number = _opened(self.path, create=True), 0
         try:
             if file is not None:
                 end = 0
-                if file.read(len(head)) == head:
-                    end = len(head)
+                if file.read(len(_MAGIC + head)) == _MAGIC + head:
+                    end = file.tell()
                     for stored in _read(file, plan):
                         self.went_on, number = key, number + 1
                         yield stored
                         end = file.tell()
-                _begin(file, end, head)
+                file.seek(end)
+                file.truncate()
+                if end == 0 and not _written(file, _MAGIC + head):
+                    file.close()
+                    file = None
             with closing(others(number)) as rest:
                 for stored in rest:
                     if file is not None and not _added(file, stored):
@@ -73,34 +82,31 @@ class KeptChunks:
                     yield stored
         finally:
             if file is not None:
-                with suppress(OSError):  # a full disk
-                    file.close()
+                file.close()
 
 
-def _opened(path: str) -> BinaryIO | None:
-    """None where another run has the file, or where it cannot be: nothing is kept then."""
+def _opened(path: str, *, create: bool) -> FileIO | None:
+    """None where another run has the file, where it cannot be, or where something else has the name."""
+    flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
     try:
-        file = Owner().open(path, "r+b" if os.path.exists(path) else "w+b")
+        descriptor = os.open(path, flags | (os.O_CREAT if create else 0), 0o666)
     except OSError:
         return None
+    file = FileIO(descriptor, "r+")
     try:
-        if sys.platform != "win32":
-            flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB, path)
+        is_ours = stat.S_ISREG(os.fstat(descriptor).st_mode) and file.read(len(_MAGIC)) in (b"", _MAGIC)
+        if is_ours and sys.platform != "win32":
+            flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, path)
+        file.seek(0)
     except OSError:
-        file.close()
-        return None
-    return file
+        is_ours = False
+    if is_ours:
+        return file
+    file.close()
+    return None
 
 
-def _begin(file: BinaryIO, end: int, head: bytes) -> None:
-    """Have a file end behind its sound chunks."""
-    file.seek(end)
-    file.truncate()
-    if end == 0:
-        file.write(head)
-
-
-def _read(file: BinaryIO, plan: ArrayPlan) -> Iterator[Any]:
+def _read(file: FileIO, plan: ArrayPlan) -> Iterator[Any]:
     """The chunks that are whole."""
     most = int(plan.geometry.chunk_nbytes) + MAX_OVERHEAD
     for _ in range(plan.geometry.nchunks):
@@ -114,17 +120,20 @@ def _read(file: BinaryIO, plan: ArrayPlan) -> Iterator[Any]:
         yield stored
 
 
-def _added(file: BinaryIO, stored: AnyChunk) -> bool:
-    """Write a chunk. False where the disk is full: the target may need the rest of it."""
+def _added(file: FileIO, stored: AnyChunk) -> bool:
+    """Write a chunk. False where there is no room: the target may need all that there is."""
+    if isinstance(stored, int):
+        return _written(file, _RECORD.pack(stored, 0))
+    held: Any = stored.read() if isinstance(stored, Spooled) else stored
+    return _written(file, _RECORD.pack(len(held), crc32c(held))) and _written(file, held)
+
+
+def _written(file: FileIO, data: Any) -> bool:
     try:
-        if isinstance(stored, int):
-            file.write(_RECORD.pack(stored, 0))
-        else:
-            held: Any = stored.read() if isinstance(stored, Spooled) else stored
-            file.write(_RECORD.pack(len(held), crc32c(held)))
-            file.write(held)
+        if file.write(data) == len(data):
+            return True
+        file.truncate(0)
     except OSError:
         with suppress(OSError):
             file.truncate(0)
-        return False
-    return True
+    return False
