@@ -368,7 +368,9 @@ class Storage(_Parameters):
         self.urlpath = None if self.urlpath is None else new_path(self.urlpath)
         self.contiguous = self.urlpath is not None if self.contiguous is None else bool(self.contiguous)
         self.mode = check_modes(self.mode, self.mmap_mode, self.initial_mapping_size)
-        self.locking = bool(self.locking) or shares_by_environment(self.urlpath, self.mmap_mode)
+        self.locking = bool(self.locking) or (
+            not isinstance(self.urlpath, _options.RemotePath) and shares_by_environment(self.urlpath, self.mmap_mode)
+        )
         self.durable = bool(self.durable)
         if self.meta is not None and not isinstance(self.meta, dict):
             raise TypeError(f"meta must be a dictionary of names and values, not {self.meta!r}")

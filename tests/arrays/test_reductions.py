@@ -554,3 +554,13 @@ def test_memory(chunks: str) -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM, chunks], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 64
+
+
+def test_variances_of_very_large_numbers() -> None:
+    items = np.full((700, 1000), 1e300)
+    items[650:] = -1e300
+    array = blosc2.asarray(items, chunks=(100, 1000), blocks=(50, 1000))
+    with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
+        for where in (True, np.arange(1000) % 3 > 0):
+            np.testing.assert_array_equal(array.var(where=where), items.var(where=where))
+            np.testing.assert_array_equal(array.var(axis=0, where=where), items.var(axis=0, where=where))

@@ -99,7 +99,14 @@ def test_stores(tmp_path: Path, memory: Any, suffix: str) -> None:
         blosc2.TreeStore("memory://w/new.b2z", mode="w")
 
 
-def test_what_cannot_be(memory: Any) -> None:
+def test_what_cannot_be(memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="a list on a server cannot grow"):
+        blosc2.ObjectArray(urlpath="memory://w/o.b2frame", mode="w")
+    with pytest.raises(ValueError, match="h5"):
+        blosc2.asarray(ITEMS, urlpath="memory://w/a.h5")
+    with monkeypatch.context() as patched:
+        patched.setenv("BLOSC_LOCKING", "1")  # of files
+        blosc2.asarray(ITEMS, urlpath="memory://w/b.b2nd")
     for how in ({"locking": True}, {"contiguous": False}, {"mmap_mode": "w+"}):
         with pytest.raises(ValueError, match="written once, as one file"):
             blosc2.asarray(ITEMS, urlpath="memory://w/a.b2nd", **how)

@@ -146,7 +146,8 @@ class Variance(Fold):
         rest = np.add.reduce(apart, axis=axes, keepdims=True, **where).astype(self.wide, copy=False)
         squares = np.add.reduce(squared(apart, out=True), axis=axes, keepdims=True, **where)
         rest /= some
-        spread = squares.astype(self.wide.char.lower(), copy=False) - some * squared(rest)
+        squares, lost = squares.astype(self.wide.char.lower(), copy=False), some * squared(rest)
+        spread = squares - np.where(np.isfinite(squares), lost, 0)
         return count, near.astype(self.wide, copy=False), rest, np.maximum(spread, 0)
 
     def constant(self, value: Any, counts: tuple[int, ...], starts: tuple[int, ...]) -> State:  # noqa: ARG002
@@ -161,7 +162,11 @@ class Variance(Fold):
         count = before + after
         apart = (other - near) + (more - rest)
         part = after / np.maximum(count, 1)
-        return count, near, rest + apart * part, spread + spread_of_other + squared(apart) * (before * part)
+        between = before * part
+        return (
+            count, near, rest + apart * part,
+            spread + spread_of_other + np.where(between, squared(apart) * between, 0),
+        )  # fmt: skip
 
     def finished(self, state: State) -> Items:
         count, _, _, spread = state

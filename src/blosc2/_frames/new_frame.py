@@ -36,8 +36,10 @@ def check_target(storage: Storage, what: str) -> None:
     if path is None:
         return
     if isinstance(path, RemotePath):
-        return  # its server is asked when it is written
+        path = f"object{path.suffix}"  # its server is asked when it is written
     check_new_name(path, (".b2nd" if what == "NDArray" else ".b2frame", ".b2nd", ".b2frame", ".b2e"))
+    if path is not storage.urlpath:
+        return
     replaceable = storage.mode == "w" and not storage.contiguous and is_directory_frame(path)
     if os.path.isdir(path) and not replaceable:
         if is_directory_frame(path) and storage.mode != "w":

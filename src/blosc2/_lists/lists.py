@@ -34,7 +34,7 @@ from blosc2._frames import (
     unpack,
 )
 from blosc2._indexing import list_index
-from blosc2._options import Encoding, check_locking, deserialize_mode, encoding_of, refuse_without_path
+from blosc2._options import Encoding, RemotePath, check_locking, deserialize_mode, encoding_of, refuse_without_path
 from blosc2.exceptions import CompressionError, ExistingFileError, FormatError, MissingFileError
 from blosc2.info import InfoReporter
 from blosc2.schunk import SChunk
@@ -147,6 +147,10 @@ class ValueList(StoredFrame, MutableSequence[Any]):
         storage = given.storage
         if storage.mode == "r" and storage.urlpath is None:
             refuse_without_path(self._article())
+        if isinstance(storage.urlpath, RemotePath):
+            raise ValueError(
+                f"{storage.urlpath}: a list on a server cannot grow: make one here, copy(urlpath=) it there"
+            )
         if storage.urlpath is not None and storage.mode in ("r", "a"):
             if os.path.lexists(storage.urlpath):
                 self._handle = self._existing(storage, deserialize, given)
