@@ -231,8 +231,10 @@ def test_only_reading(url: str) -> None:
     for how in ({"mode": "a"}, {"mode": "w"}, {"mmap_mode": "r"}, {"locking": True}):
         with pytest.raises(ValueError, match=r"items\.b2nd"):
             blosc2.open(url, **how)
-    with pytest.raises(NotImplementedError, match="can only be read"):
+    with pytest.raises(FileExistsError, match="the object exists"):
         blosc2.zeros(3, urlpath=url)
+    with pytest.raises(RemoteError, match=r"items\.b2nd: its server did not take it .*write a local file"):
+        blosc2.zeros(3, urlpath=url, mode="w")
     with pytest.raises(NotImplementedError, match="to_b2z"):
         blosc2.open(url.replace(".b2nd", ".b2d"))
     with pytest.raises(ValueError, match="storage_options"):

@@ -155,3 +155,23 @@ def test_retries_are_few(bucket: Any, options: dict[str, Any], monkeypatch: pyte
     with pytest.raises(RemoteError):
         array[150_000]
     assert len(asked) == 3
+
+
+def test_whole_objects_are_written(
+    bucket: Any, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the credentials that fsspec knows."""
+    import fsspec
+
+    monkeypatch.setitem(fsspec.config.conf, "s3", options)
+    array = blosc2.asarray(ITEMS, urlpath="s3://scans/new.b2nd")
+    np.testing.assert_array_equal(array[:], ITEMS)
+    with pytest.raises(FileExistsError):
+        blosc2.asarray(ITEMS, urlpath="s3://scans/new.b2nd")
+    array = blosc2.asarray(ITEMS + 1, urlpath="s3://scans/new.b2nd", mode="w")
+    np.testing.assert_array_equal(array[:10], ITEMS[:10] + 1)
+    with blosc2.TreeStore(str(tmp_path / "a.b2z"), mode="w") as store:
+        store["/x"] = ITEMS
+        store.to_b2z(filename="s3://scans/new.b2z")
+    with blosc2.open("s3://scans/new.b2z") as store:
+        np.testing.assert_array_equal(store["/x"][:], ITEMS)
