@@ -601,6 +601,7 @@ cdef class Encoding:
 
     @property
     def blocks_stand_alone(self):
+        """Whether no block needs what another one has, whatever the level."""
         return not (self.use_dict or self.needs_geometry or FILTER_DELTA in self.filters)
 
     cdef int filter_count(self) except -1:
