@@ -88,8 +88,10 @@ class KeptChunks:
 def _opened(path: str, *, create: bool) -> FileIO | None:
     """None where another run has the file, where it cannot be, or where something else has the name."""
     flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+    if not create and not os.path.lexists(path):
+        return None
     try:
-        descriptor = os.open(path, flags | (os.O_CREAT if create else 0), 0o666)
+        descriptor = Owner().open_lock(path, flags)
     except OSError:
         return None
     file = FileIO(descriptor, "r+")
