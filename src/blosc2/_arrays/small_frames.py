@@ -85,8 +85,8 @@ def settled(items: Items, keywords: dict[str, Any]) -> dict[str, Any]:
 
     Small arrays do without the line that tells of it, and tiny ones without the choice: it costs more than it saves.
     """
-    asked = asked_for(keywords.get("cparams"))
-    if asked is None or items.dtype.hasobject:
+    given = keywords.get("cparams")
+    if given is None or asked_for(given) is None or items.dtype.hasobject:
         return keywords
     if items.nbytes <= TINY:
         return {name: value for name, value in keywords.items() if name != "cparams"}

@@ -296,7 +296,8 @@ class ArrayPlan:
     def write(self, chunks: Iterable[AnyChunk], *, vlmeta: dict[str, bytes] | None = None) -> FrameHandle:
         """Make the array of its stored chunks."""
         ready_to_change()  # before anything is begun
-        chunks = self.begun(chunks)
+        if self.asked is not None:
+            chunks = self.begun(chunks)
         geometry = self.geometry
         count: int = geometry.nchunks
         fields = Fields(self.encoding, self._chunksize, variable=self._chunksize == 0)
@@ -313,7 +314,8 @@ class ArrayPlan:
         checksums: Running | None,
     ) -> bytes:
         """Write the frame of these chunks but for its header, which is returned; with `checksums`, it carries them."""
-        chunks = self.begun(chunks)
+        if self.asked is not None:
+            chunks = self.begun(chunks)
         count: int = self.geometry.nchunks
         nbytes = count * self.geometry.chunk_nbytes
         return lay_out(write, FrameContent(self.fields, self.metalayers, vlmeta, chunks, count, nbytes), checksums)
@@ -339,7 +341,8 @@ class ArrayPlan:
         """The chunks of these items, compressed in parallel, a batch at a time."""
         if self.geometry.size == 0:
             return
-        self.settle(source.__getitem__, source.shape)
+        if self.asked is not None:
+            self.settle(source.__getitem__, source.shape)
         for chunks in self.batches((0,) * source.ndim, source):
             for nchunk in sorted(chunks):
                 yield chunks.pop(nchunk)
