@@ -81,7 +81,7 @@ in_child(_begin_child)
 
 
 def settled(items: Items, keywords: dict[str, Any]) -> dict[str, Any]:
-    """The same keywords, with a choice that they ask for made for these items.
+    """Return the keywords, with a choice that they ask for made for these items.
 
     Small arrays do without the line that tells of it, and tiny ones without the choice: it costs more than it saves.
     """

@@ -177,7 +177,7 @@ def _promises(usual: Encoding, encoding: Encoding, items: np.ndarray[Any, Any], 
 
 
 def _for_part(encoding: Encoding, nbytes: int, **other: int) -> Encoding:
-    """The same for a block of so many bytes."""
+    """Return the encoding with a block of so many bytes."""
     given = dict(zip(FIELDS, fields_of(encoding), strict=True))
     return Encoding(**{**given, "blocksize": nbytes, **other})
 
@@ -348,7 +348,7 @@ class ArrayPlan:
                 yield chunks.pop(nchunk)
 
     def begun(self, chunks: Iterable[AnyChunk]) -> Iterable[AnyChunk]:
-        """The same chunks. Where a choice is still to be made, the first of them, for which it is, is made now."""
+        """Return the chunks; where the choice is still to be made, the first is compressed now, which makes it."""
         if self.asked is None:
             return chunks
         rest = iter(chunks)

@@ -35,11 +35,11 @@ def check_target(storage: Storage, what: str) -> None:
     )  # fmt: skip
     if path is None:
         return
+    suffixes = ".b2nd" if what == "NDArray" else ".b2frame", ".b2nd", ".b2frame", ".b2e"
     if isinstance(path, RemotePath):
-        path = f"object{path.suffix}"  # its server is asked when it is written
-    check_new_name(path, (".b2nd" if what == "NDArray" else ".b2frame", ".b2nd", ".b2frame", ".b2e"))
-    if path is not storage.urlpath:
-        return
+        check_new_name(f"object{path.suffix}", suffixes)
+        return  # its server is asked when it is written
+    check_new_name(path, suffixes)
     replaceable = storage.mode == "w" and not storage.contiguous and is_directory_frame(path)
     if os.path.isdir(path) and not replaceable:
         if is_directory_frame(path) and storage.mode != "w":

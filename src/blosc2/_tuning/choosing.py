@@ -82,7 +82,7 @@ class Trial(NamedTuple):
         return f"{self.codec.name.lower()} {self.clevel}, {' + '.join(names) or 'no filter'}"
 
     def encoding(self, typesize: int, blocksize: int) -> Encoding:
-        """The same for the codec."""
+        """Return the encoding of the candidate for the codec of the C library."""
         filters, metas = self.slots
         return Encoding(
             self.codec.value, 0, self.clevel, False, typesize, blocksize, self.splitmode.value,
