@@ -268,3 +268,60 @@ def test_a_forked_child_does_not_wait_for_its_parents_threads(samples: Samples) 
         raise AssertionError("the child waits")
     assert status == 0
     assert len(list(loop)) == len(loader) - 1
+
+
+# ---------------------------------------------------------------------- samples that are not stacked
+@pytest.mark.parametrize("workers", WORKERS)
+def test_samples_one_by_one_and_in_lists(workers: int, tmp_path: Path) -> None:
+    """Volumes of unlike size."""
+    path = str(tmp_path / "x.b2z")
+    with blosc2.TreeStore(path, mode="w") as store:
+        for n in range(7):
+            store[f"/{n}/scan"] = np.full((n + 1, 4), n)
+    samples = Samples(path, {"scan": "{}/scan", "label": np.arange(7) * 3})
+    alone = Loader(samples, None, shuffle=True, workers=workers)
+    assert (alone.batch_size, len(alone)) == (None, 7)
+    assert repr(alone).startswith("Loader(Samples of 7, None, ")
+    first, second = list(alone), list(alone)
+    for epoch in (first, second):
+        assert sorted(int(sample["label"]) // 3 for sample in epoch) == list(range(7))
+        assert all(sample["scan"].shape == (int(sample["label"]) // 3 + 1, 4) for sample in epoch)
+    lists = list(Loader(samples, 3, workers=workers, collate_fn=list))
+    assert [[sample["scan"].shape for sample in batch] for batch in lists] == [
+        [(1, 4), (2, 4), (3, 4)], [(4, 4), (5, 4), (6, 4)], [(7, 4)]
+    ]  # fmt: skip
+    padded = Loader(samples, 3, workers=workers, collate_fn=lambda batch: max(len(one["scan"]) for one in batch))
+    assert list(padded) == [3, 6, 7]
+    assert list(Loader(samples, None, workers=workers, collate_fn=lambda sample: int(sample["label"]))) == [
+        0, 3, 6, 9, 12, 15, 18
+    ]  # fmt: skip
+    assert [batch["scan"].shape for batch in Loader(samples, 1, workers=workers)][4] == (1, 5, 4)
+    with pytest.raises(ValueError, match=r"'/1/scan'.*batch_size=None of a loader.*collate_fn=list"):
+        next(iter(Loader(samples, 2, workers=workers)))
+
+
+def test_a_loop_over_single_samples_goes_on_where_it_stopped(samples: Samples) -> None:
+    loader = Loader(samples, None, shuffle=True)
+    whole = [int(sample["number"]) for sample in loader]
+    loader.set_epoch(0)
+    loop = iter(loader)
+    begun = [int(next(loop)["number"]) for _ in range(5)]
+    other = Loader(samples, None, shuffle=True, workers=2)
+    other.load_state_dict(loader.state_dict())
+    assert begun + [int(sample["number"]) for sample in other] == whole
+
+
+def test_other_datasets_in_lists() -> None:
+    class Mine:
+        def __len__(self) -> int:
+            return 4
+
+        def __getitem__(self, number: int) -> Any:
+            return np.zeros(number)
+
+    assert [len(batch[1]) for batch in Loader(Mine(), 2, collate_fn=list)] == [1, 3]
+    assert [len(sample) for sample in Loader(Mine(), None)] == [0, 1, 2, 3]
+    with pytest.raises(ValueError, match=r"shapes \(0,\) and \(1,\) do not fit"):
+        list(Loader(Mine(), 2))
+    with pytest.raises(TypeError, match="collate_fn must be callable"):
+        Loader(Mine(), 2, collate_fn="list")  # type: ignore[arg-type]

@@ -167,12 +167,110 @@ def test_a_sample_of_another_shape(kind: str, tmp_path: Path, mmap_mode: str | N
     samples = Samples(store, ["points"])
     with pytest.raises(ValueError, match=r"sample 7: key '/7/points' has shape \(7, 2\).*sample 0, '/0/points'"):
         samples.read_batch([0, 7])
-    with pytest.raises(ValueError, match="'/7/points'"):
-        samples.read_batch([7, 7])
-    with pytest.raises(ValueError, match="'/7/points'"):
-        samples[7]
+    with pytest.raises(ValueError, match=r"sample 3: key '/3/points' .* sample 7, '/7/points'.*collate_fn=list"):
+        samples.read_batch([7, 7, 3])
     sums = Samples(store, ["points"], transform=lambda sample: sample["points"].sum())
     assert sums.read_batch([0, 7, 2]).tolist() == [0, 98, 8]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_samples_of_unlike_shapes_where_nothing_is_stacked(kind: str, tmp_path: Path, mmap_mode: str | None) -> None:
+    store = blosc2.open(write(tmp_path / f"x{kind}"), mode="r", mmap_mode=mmap_mode)
+    samples = Samples(store, ["points", "label"])
+    assert samples[7]["points"].tolist() == [[7, 7]] * 7
+    assert [sample["points"].shape for sample in samples] == [(n, 2) for n in range(9)]
+    several = samples.__getitems__([7, 2])
+    assert [(sample["points"].shape, int(sample["label"])) for sample in several] == [((7, 2), 77), ((2, 2), 22)]
+    assert several.whole is None
+    # Samples of another shape than the first, but of one shape, do fit.
+    assert samples.read_batch([7, 7])["points"].shape == (2, 7, 2)
+    assert samples.read_batch([3])["points"].tolist() == [[[3, 3]] * 3]
+
+
+def test_what_a_transform_makes_that_does_not_fit(tmp_path: Path) -> None:
+    samples = Samples(write(tmp_path / "x.b2z"), ["points"], transform=lambda sample: sample["points"])
+    with pytest.raises(ValueError, match=r"shapes \(2, 2\) and \(3, 2\) do not fit into one batch.*batch_size=None"):
+        samples.read_batch([2, 3])
+
+
+# ---------------------------------------------------------------------- labels
+def test_labels_in_memory() -> None:
+    """Arrays of NumPy, lists, and tables beside arrays."""
+    images = blosc2.asarray(ITEMS)
+    names = np.array([f"class {n % 3}" for n in range(9)])
+    table = np.array([(n, n / 2) for n in range(9)], [("id", "i4"), ("age", "f4")])
+    samples = Samples({"image": images, "label": LABELS, "name": names, "age": table["age"], "row": list(range(9))})
+    assert repr(samples) == "Samples(9 samples, fields 'image', 'label', 'name', 'age', 'row')"
+    batch = samples.read_batch([7, 0, -1])
+    assert list(batch) == ["image", "label", "name", "age", "row"]
+    assert np.array_equal(batch["image"], ITEMS[[7, 0, -1]])
+    assert batch["label"].tolist() == [77, 0, 88]
+    assert batch["name"].tolist() == ["class 1", "class 0", "class 2"]
+    assert batch["age"].tolist() == [3.5, 0, 4]
+    assert batch["row"].tolist() == [7, 0, 8]
+    assert samples[3]["label"] == 33
+    copied = pickle.loads(pickle.dumps(samples))
+    assert copied[4]["name"] == "class 1"
+    assert Samples(ITEMS).read_batch([2, 5]).tolist() == ITEMS[[2, 5]].tolist()
+    assert Samples({"label": LABELS, "image": images}, transform=lambda sample: int(sample["label"]))[5] == 55
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_labels_beside_a_store(kind: str, tmp_path: Path) -> None:
+    path = write(tmp_path / f"x{kind}")
+    by_key = {f"/{n}": n * 2 for n in range(12)}
+    given = [LABELS, LABELS.tolist(), blosc2.asarray(LABELS), by_key, {str(n): n * 2 for n in range(9)}]
+    for labels in given:
+        wanted = [14, 0] if isinstance(labels, dict) else [77, 0]
+        samples = Samples(path, {"target": labels, "image": "{}/image"})
+        assert list(samples[7]) == ["target", "image"]
+        batch = samples.read_batch([7, 0])
+        assert batch["target"].tolist() == wanted
+        assert np.array_equal(batch["image"], ITEMS[[7, 0]])
+        assert pickle.loads(pickle.dumps(samples)).read_batch([7, 0])["target"].tolist() == wanted
+    table = np.array([(b"5", 1), (b"2", 0)], [("id", "S3"), ("label", "i8")])
+    chosen = Samples(path, {"points": "/{}/points", "label": table["label"]}, keys=table["id"])
+    assert [(int(one["label"]), one["points"].shape) for one in chosen] == [(1, (5, 2)), (0, (2, 2))]
+
+
+def test_labels_that_are_a_leaf_of_the_store(tmp_path: Path) -> None:
+    path = str(tmp_path / "x.b2z")
+    with blosc2.TreeStore(path, mode="w") as store:
+        for n in range(9):
+            store[f"/images/{n}"] = ITEMS[n]
+        store["/labels"] = LABELS
+    with blosc2.open(path, mode="r") as store:
+        samples = Samples(store, {"image": "/images/{}", "label": store["/labels"]})
+        assert samples.read_batch([3, 8])["label"].tolist() == [33, 88]
+
+
+def test_labels_of_tables_of_pandas(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    path = write(tmp_path / "x.b2z")
+    table = pandas.DataFrame({"id": [str(8 - n) for n in range(9)], "label": [f"kind {8 - n}" for n in range(9)]})
+    in_its_order = Samples(path, {"image": "{}/image", "label": table["label"]}, keys=table["id"])
+    assert in_its_order[0]["label"] == "kind 8"
+    assert np.array_equal(in_its_order[0]["image"], ITEMS[8])
+    by_key = Samples(path, {"image": "{}/image", "label": table.set_index("id")["label"]})
+    assert by_key.read_batch([0, 3])["label"].tolist() == ["kind 0", "kind 3"]
+    assert Samples({"image": blosc2.asarray(ITEMS), "label": table["label"]})[1]["label"] == "kind 7"
+
+
+def test_labels_that_do_not_fit(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.b2z")
+    for labels, error, text in (
+        (LABELS[:4], ValueError, "field 'label': 4 values, and there are 9 samples"),
+        ({"3": 1}, ValueError, "field 'label': no value for 8 of 9 samples, as '0'"),
+        ({"3": 1, "/3": 2}, ValueError, "field 'label': a key has more than one value"),
+        (7, TypeError, "field 'label': an NDArray or an array of NumPy is needed, not int"),
+        (np.float64(3), ValueError, "field 'label': a 0-d array has no rows"),
+    ):
+        with pytest.raises(error, match=text):
+            Samples(path, {"image": "{}/image", "label": labels})
+    with pytest.raises(ValueError, match="no field is read of the store"):
+        Samples(path, {"label": LABELS})
+    with pytest.raises(TypeError, match=r"field 'mask': patches are read of an NDArray.*blosc2\.asarray"):
+        blosc2.PatchSampler({"image": blosc2.asarray(ITEMS), "mask": ITEMS}, (2, 2)).read_batch([0])
 
 
 def test_what_is_not_there(tmp_path: Path) -> None:
@@ -202,7 +300,10 @@ def test_wrong_arguments(tmp_path: Path) -> None:
     array = blosc2.asarray(ITEMS)
     for arguments, error, text in (
         (({"a": array, "b": blosc2.asarray(LABELS[:4])},), ValueError, "field 'b': 4 rows"),
-        (({"a": ITEMS},), TypeError, "field 'a': an NDArray"),
+        (({"a": array, "b": "text"},), TypeError, "field 'b': an NDArray or an array of NumPy is needed, not str"),
+        (({"a": array, "b": [None] * 9},), TypeError, "field 'b': numbers or texts are needed, not items of object"),
+        (({"a": array, "b": range(9)},), TypeError, "not range"),
+        (({"a": array, "b": ITEMS[:4]},), ValueError, "field 'b': 4 rows"),
         (({},), ValueError, "no arrays"),
         ((array, ["image"]), ValueError, "are for stores"),
         ((blosc2.asarray(3),), ValueError, "a 0-d array has no rows"),

@@ -330,3 +330,87 @@ def test_without_torch(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "pip install 'python-blosc2[torch]'" in done.stderr
+
+
+# ---------------------------------------------------------------------- samples that are not stacked
+@pytest.fixture
+def unlike(tmp_path: Path) -> str:
+    path = str(tmp_path / "unlike.b2z")
+    with blosc2.TreeStore(path, mode="w") as store:
+        for n in range(7):
+            store[f"/{n}/scan"] = np.full((n + 1, 4), n)
+    return path
+
+
+def _as_numpy(sample: Any) -> Any:
+    return sample["scan"].numpy()
+
+
+def _scaled(samples: list[Any]) -> Any:
+    return [sample["scan"] * 10 for sample in samples]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_samples_of_unlike_shapes(unlike: str, kind: str) -> None:
+    samples = b2t.Samples(unlike, {"scan": "{}/scan", "label": np.arange(7) * 3})
+    for workers in (0, 2):
+        loader = b2t.Loader(samples, None, workers=workers, kind=kind)
+        for _ in range(3):  # memory of workers is used again
+            found = list(loader)
+            assert [tuple(sample["scan"].shape) for sample in found] == [(n + 1, 4) for n in range(7)]
+            assert all(bool((sample["scan"] == n).all()) for n, sample in enumerate(found))
+            assert [int(sample["label"]) for sample in found] == [0, 3, 6, 9, 12, 15, 18]
+        loader.close()
+        loader = b2t.Loader(samples, 3, workers=workers, kind=kind, collate_fn=_scaled)
+        for _ in range(3):
+            kept = list(loader)
+            assert [[tuple(one.shape) for one in batch] for batch in kept] == [
+                [(1, 4), (2, 4), (3, 4)], [(4, 4), (5, 4), (6, 4)], [(7, 4)]
+            ]  # fmt: skip
+            volumes = [one for batch in kept for one in batch]
+            assert all(bool((one == 10 * n).all()) for n, one in enumerate(volumes))
+        loader.close()
+        loader = b2t.Loader(samples, 2, workers=workers, kind=kind)
+        with pytest.raises(ValueError, match=r"'/1/scan'.*collate_fn=list"):
+            next(iter(loader))
+        loader.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_alike_samples_in_lists(path: str, kind: str) -> None:
+    """They lie in one slot of the worker's memory."""
+    loader = b2t.Loader(b2t.Samples(path, ["scan", "mask"]), 2, workers=1, kind=kind, collate_fn=list)
+    for _ in range(4):
+        found = [one for batch in loader for one in batch]
+        assert np.array_equal(np.stack([one["scan"].numpy() for one in found]), ITEMS)
+        assert found[5]["mask"].dtype == torch.uint8
+    loader.close()
+    loader = b2t.Loader(b2t.Samples(path, ["scan"]), None, workers=1, kind=kind, collate_fn=_as_numpy)
+    assert np.array_equal(np.stack(list(loader)), ITEMS)
+    loader.close()
+
+
+def test_a_dataloader_of_samples_of_unlike_shapes(unlike: str) -> None:
+    samples = b2t.Samples(unlike, {"scan": "{}/scan", "label": [f"kind {n}" for n in range(7)]}, keys=None)
+    with pytest.raises(TypeError, match=r"no tensors of dtype <U6.*numbers texts"):
+        samples[0]
+    samples = b2t.Samples(unlike, ["scan"])
+    for workers in (0, 1):
+        alone = DataLoader(samples, batch_size=None, num_workers=workers)
+        assert [len(one["scan"]) for one in alone] == list(range(1, 8))
+        batches = list(DataLoader(samples, batch_size=4, collate_fn=list, num_workers=workers))
+        assert [len(one["scan"]) for one in batches[1]] == [5, 6, 7]
+    with pytest.raises(ValueError, match=r"'/1/scan'.*collate_fn=list"):
+        list(DataLoader(samples, batch_size=4, collate_fn=b2t.collate))
+    made = b2t.Samples(unlike, ["scan"], transform=lambda sample: sample)
+    with pytest.raises(RuntimeError, match="equal size") as raised:
+        list(DataLoader(made, batch_size=4, collate_fn=b2t.collate))
+    assert "collate_fn=list" in raised.value.__notes__[0]
+
+
+def test_labels_in_memory_become_tensors() -> None:
+    samples = b2t.Samples({"scan": blosc2.asarray(ITEMS), "label": torch.arange(6), "weight": [0.5] * 6})
+    batch = samples.read_batch([5, 1])
+    assert batch["label"].tolist() == [5, 1]
+    assert batch["label"].dtype == torch.int64
+    assert batch["weight"].dtype == torch.float64

@@ -63,7 +63,7 @@ def test_an_integer_is_an_index() -> None:
 
 @pytest.mark.parametrize(
     ("name", "what"),
-    [("num_workers", "it is workers= here"), ("collate_fn", "transform="), ("sampler", "replicas="),
+    [("num_workers", "it is workers= here"), ("generator", "seed= here"), ("sampler", "replicas="),
      ("bach_size", "did you mean 'batch_size'"), ("pin_memory", "torch.utils.data.DataLoader")],
 )  # fmt: skip
 def test_loaders_say_what_to_write(name: str, what: str) -> None:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from blosc2._tools.converting.report import ConversionReport, LeftOut
     from blosc2._tools.integrations.references import zarr_references
     from blosc2._tools.integrations.writing import add_xarray_accessor, to_store
-    from blosc2._tools.loading.loader import Loader
+    from blosc2._tools.loading.loader import Loader, unstacked
     from blosc2._tools.loading.patches import PatchSampler, foreground_index
-    from blosc2._tools.loading.samples import BatchList, Permutation, Samples, large_memory, stacked
+    from blosc2._tools.loading.samples import UNSTACKED, BatchList, Permutation, Samples, large_memory, stacked
     from blosc2._tools.merging import merge
 else:
     __getattr__ = on_demand(__name__, {
@@ -25,8 +25,8 @@ else:
         "converting.report": "ConversionReport LeftOut",
         "integrations.writing": "add_xarray_accessor to_store",
         "integrations.references": "zarr_references",
-        "loading.loader": "Loader",
+        "loading.loader": "Loader unstacked",
         "loading.patches": "PatchSampler foreground_index",
-        "loading.samples": "BatchList Permutation Samples large_memory stacked",
+        "loading.samples": "UNSTACKED BatchList Permutation Samples large_memory stacked",
         "merging": "merge",
     })  # fmt: skip

@@ -56,8 +56,10 @@ def _torch_dtype(dtype: np.dtype[Any]) -> Any:
     try:
         return torch.from_numpy(np.empty(0, dtype)).dtype
     except (TypeError, ValueError):
+        numbered = "; numpy.unique(labels, return_inverse=True)[1] numbers texts" if dtype.kind in "US" else ""
         raise TypeError(
             f"PyTorch has no tensors of dtype {dtype}: read NumPy arrays with the classes of blosc2, and convert them"
+            + numbered
         ) from None
 
 
@@ -109,7 +111,8 @@ class _Tensors:
         return torch.from_numpy(np.ascontiguousarray(items)).reshape(items.shape)
 
     def _stacked(self, samples: list[Any]) -> Any:
-        return data.default_collate(samples)
+        with _advising():
+            return data.default_collate(samples)
 
 
 class Samples(_Tensors, _tools.Samples, data.Dataset):  # type: ignore[misc]  # of torch, which type checkers skip
@@ -158,21 +161,50 @@ def collate(samples: Any) -> Any:
     [tensor([0, 1]), tensor([2, 3])]
     """
     if isinstance(samples, BatchList):
-        return data.default_collate(list(samples)) if samples.whole is None else samples.whole
-    return data.default_collate(samples)
+        if samples.whole is not None:
+            return samples.whole
+        if samples.unlike is not None:
+            raise samples.unlike
+        samples = list(samples)
+    with _advising():
+        return data.default_collate(samples)
 
 
-def _hand_over(samples: Any) -> Any:
-    """`collate` in the workers of a `Loader`, whose memory is used again."""
-    own = slots.own
-    if own is None:
-        return collate(samples)
+@contextmanager
+def _advising() -> Iterator[None]:
+    """Have PyTorch's error about tensors that are not alike say what a loader can do with them."""
     try:
-        is_made = isinstance(samples, BatchList) and samples.whole is not None
-        return own.hand_over(samples.whole if is_made else slots.collated(list(samples)))
-    except BaseException:
-        own.forget()
+        yield
+    except RuntimeError as error:
+        if "equal size" in str(error):
+            error.add_note(f"a transform can make samples alike; {_tools.UNSTACKED}")
         raise
+
+
+class _HandOver:
+    """Makes the batches of a `Loader` in its workers, whose memory is used again."""
+
+    def __init__(self, one_by_one: bool, function: Any) -> None:
+        self.one_by_one, self.function = one_by_one, function
+
+    def __call__(self, samples: Any) -> Any:
+        own = slots.own
+        try:
+            batch = self._batch(samples)
+            return batch if own is None else own.hand_over(batch)
+        except BaseException:
+            if own is not None:
+                own.forget()
+            raise
+
+    def _batch(self, samples: Any) -> Any:
+        if self.one_by_one or self.function is not None:
+            return _tools.unstacked(samples, self.one_by_one, self.function)
+        is_known = isinstance(samples, BatchList) and (samples.whole is not None or samples.unlike is not None)
+        if slots.own is None or is_known:
+            return collate(samples)
+        with _advising():
+            return slots.collated(list(samples))
 
 
 def seed_worker(number: int) -> None:
@@ -227,7 +259,7 @@ class Loader(_tools.Loader):
     Parameters
     ----------
     dataset : Samples, PatchSampler, or another map-style dataset
-    batch_size, shuffle, seed, drop_last, workers, prefetch, rank, replicas : see `blosc2.Loader`
+    batch_size, shuffle, seed, drop_last, workers, prefetch, rank, replicas, collate_fn : see `blosc2.Loader`
     kind : {"threads", "fork", "spawn", "forkserver"}
         What workers are: threads of this process, which share its mapping and its block cache and copy nothing; or
         processes, for transforms that hold the GIL. Processes are those of `torch.utils.data.DataLoader`, begun with
@@ -254,13 +286,13 @@ class Loader(_tools.Loader):
     """
 
     def __init__(
-        self, dataset: Any, batch_size: int = 1, *, shuffle: bool = False, seed: int | None = None,
+        self, dataset: Any, batch_size: int | None = 1, *, shuffle: bool = False, seed: int | None = None,
         drop_last: bool = False, workers: int = 0, prefetch: int = 2, rank: int = 0, replicas: int = 1,
-        kind: str = "threads", pin_memory: bool = False, timeout: float = 0,
+        collate_fn: Any = None, kind: str = "threads", pin_memory: bool = False, timeout: float = 0,
     ) -> None:  # fmt: skip
         super().__init__(
             dataset, batch_size, shuffle=shuffle, seed=seed, drop_last=drop_last, workers=workers, prefetch=prefetch,
-            rank=rank, replicas=replicas,
+            rank=rank, replicas=replicas, collate_fn=collate_fn,
         )  # fmt: skip
         if kind not in _KINDS:
             raise ValueError(f"kind must be one of {', '.join(map(repr, _KINDS))}, not {kind!r}")
@@ -276,7 +308,7 @@ class Loader(_tools.Loader):
             self._slots = slots.Slots(workers, prefetch + 2)
             self._processes = data.DataLoader(
                 dataset, batch_sampler=self._numbers, num_workers=workers, multiprocessing_context=kind,
-                collate_fn=_hand_over, prefetch_factor=prefetch, pin_memory=pinned,
+                collate_fn=_HandOver(self._one_by_one, collate_fn), prefetch_factor=prefetch, pin_memory=pinned,
                 worker_init_fn=slots.Begin(self._slots, seed_worker),
                 timeout=timeout, persistent_workers=True, generator=seeds,
             )  # fmt: skip
@@ -347,6 +379,12 @@ class Loader(_tools.Loader):
         if getattr(dataset, "__getitems__", None):
             return collate(dataset.__getitems__(numbers))
         return collate([dataset[n] for n in numbers])
+
+    @staticmethod
+    def _samples_of(dataset: Any, epoch: int, numbers: list[int], nthreads: int) -> Any:
+        if not isinstance(dataset, _Tensors) and getattr(dataset, "__getitems__", None):
+            return dataset.__getitems__(numbers)
+        return _tools.Loader._samples_of(dataset, epoch, numbers, nthreads)
 
     def close(self) -> None:
         """End worker processes, and the loop over them, if there is one. The next loop begins them anew."""

@@ -7,7 +7,7 @@ import operator
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Self
 
 from blosc2._core.io.sharing import item_of
@@ -144,7 +144,6 @@ class ReadAhead(Iterator[Any]):
 _OF_TORCH: Final = {
     "num_workers": "; it is workers= here.",
     "prefetch_factor": "; it is prefetch= here: batches, of all workers together.",
-    "collate_fn": ": batches are arrays as they are read; transform= of Samples changes them.",
     "sampler": ": shuffle=, seed=, rank= and replicas= say the order.",
     "batch_sampler": ": batch_size=, shuffle= and drop_last= say what is in a batch.",
     "generator": "; it is seed= here.",
@@ -152,6 +151,12 @@ _OF_TORCH: Final = {
     "persistent_workers": ": workers stay as long as the loader is iterated.",
     "worker_init_fn": ": transform= of Samples runs in the workers, with a generator of its own if rng=True.",
 }
+
+
+def unstacked(samples: Sequence[Any], one_by_one: bool, collate: Callable[..., Any] | None) -> Any:
+    """A single sample, or what a function makes of it or of a list of samples."""
+    given = samples[0] if one_by_one else list(samples)
+    return given if collate is None else collate(given)
 
 
 @takes(NoKeywords)
@@ -167,7 +172,8 @@ class Loader:
     Parameters
     ----------
     dataset : Samples, PatchSampler, or another one with ``__len__`` and ``__getitem__``
-    batch_size : int
+    batch_size : int, optional
+        None gives samples one by one, as they are.
     shuffle : bool
         Take the samples of each epoch in another order, which is computed (`Permutation`) and takes no memory.
     seed : int, optional
@@ -180,6 +186,9 @@ class Loader:
         Batches that each worker may be ahead.
     rank, replicas : int
         Of several processes that train together, which one this is: each gets its share of every epoch.
+    collate_fn : callable, optional
+        Makes a batch of a list of samples, which may differ in shape; ``list`` leaves them as they are. By default the
+        samples are stacked. Threads call it at the same time.
 
     Raises
     ------
@@ -211,27 +220,32 @@ class Loader:
     kind = "threads"
 
     def __init__(
-        self, dataset: Any, batch_size: int = 1, *, shuffle: bool = False, seed: int | None = None,
-        drop_last: bool = False, workers: int = 0, prefetch: int = 2, rank: int = 0, replicas: int = 1, **kwargs: Any,
+        self, dataset: Any, batch_size: int | None = 1, *, shuffle: bool = False, seed: int | None = None,
+        drop_last: bool = False, workers: int = 0, prefetch: int = 2, rank: int = 0, replicas: int = 1,
+        collate_fn: Callable[..., Any] | None = None, **kwargs: Any,
     ) -> None:  # fmt: skip
         for name in kwargs:
             raise unexpected_keyword(name, (), item_of(_OF_TORCH, name) or "")
+        if collate_fn is not None and not callable(collate_fn):
+            raise TypeError("collate_fn must be callable")
         self.dataset = dataset
+        self.collate_fn, self._one_by_one = collate_fn, batch_size is None
         self.workers, self.prefetch = operator.index(workers), operator.index(prefetch)
         if self.workers < 0 or self.prefetch < 1:
             raise ValueError(f"workers={workers} and prefetch={prefetch}: at least 0 and 1 are needed")
         seed = getattr(dataset, "seed", 0) if seed is None else seed
         self._order = Order(
-            len(dataset), batch_size, shuffle=shuffle, seed=seed, drop_last=drop_last, rank=rank, replicas=replicas
-        )
+            len(dataset), 1 if batch_size is None else batch_size, shuffle=shuffle, seed=seed, drop_last=drop_last,
+            rank=rank, replicas=replicas,
+        )  # fmt: skip
         # The epoch and the batch that the next loop begins with, and where the current one is.
         self._next = (0, 0)
         self._at = (0, 0)
 
     @property
-    def batch_size(self) -> int:
-        """Samples in a batch."""
-        return self._order.batch_size
+    def batch_size(self) -> int | None:
+        """Samples in a batch; None if they come one by one."""
+        return None if self._one_by_one else self._order.batch_size
 
     @property
     def epoch(self) -> int:
@@ -274,7 +288,7 @@ class Loader:
         return ReadAhead(make, first, len(self), self.workers, self.prefetch)
 
     def _maker(self, epoch: int, nthreads: int) -> Callable[[int], Any]:
-        order, dataset, batch_of = self._order, self.dataset, self._batch_of
+        order, dataset, batch_of = self._order, self.dataset, self._form()
 
         def make(number: int) -> Any:
             with naming(f"batch {number} of epoch {epoch}"):
@@ -285,11 +299,28 @@ class Loader:
 
         return make
 
+    def _form(self) -> Callable[[Any, int, list[int], int], Any]:
+        """What reads a batch of a dataset in the form that the caller of this loader wants."""
+        if self.collate_fn is None and not self._one_by_one:
+            return self._batch_of
+        samples_of, one_by_one, collate = self._samples_of, self._one_by_one, self.collate_fn
+
+        def made(dataset: Any, epoch: int, numbers: list[int], nthreads: int) -> Any:
+            return unstacked(samples_of(dataset, epoch, numbers, nthreads), one_by_one, collate)
+
+        return made
+
     @staticmethod
     def _batch_of(dataset: Any, epoch: int, numbers: list[int], nthreads: int) -> Any:
         if isinstance(dataset, Dataset):
             return dataset._batch([epoch] * len(numbers), numbers, nthreads)
         return stacked([dataset[n] for n in numbers])
+
+    @staticmethod
+    def _samples_of(dataset: Any, epoch: int, numbers: list[int], nthreads: int) -> Sequence[Any]:
+        if isinstance(dataset, Dataset):
+            return dataset._samples([epoch] * len(numbers), numbers, nthreads)
+        return [dataset[n] for n in numbers]
 
     # ------------------------------------------------------------------ state
     def state_dict(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from blosc2 import _stores
 from blosc2._backends import EMBED
-from blosc2._core.io.sharing import in_child
+from blosc2._core.io.sharing import in_child, item_of
 from blosc2._files import file_identity
 from blosc2._frames import remote_version
 from blosc2._indexing import Items, Version, read_many
@@ -231,8 +231,8 @@ class Order:
 # ------------------------------------------------------------------ what samples are read from
 # A source shows one version as long as it lives. Where it cannot, it raises `StaleHandleError`, which names the file.
 
-#: What a caller may name fields by: names below the key of a sample, or patterns by name.
-FieldNames: TypeAlias = "Sequence[str] | Mapping[str, str] | None"
+#: What a caller may name fields by: names below the key of a sample, or by name a pattern, or values beside the store.
+FieldNames: TypeAlias = "Sequence[str] | Mapping[str, Any] | None"
 
 
 # Seconds by which the times of files may be behind. Whoever replaces a leaf so shortly after the samples were listed
@@ -246,25 +246,32 @@ def _moved(status: os.stat_result) -> int:
 
 
 class ArrayRows:
-    """Samples that are rows of arrays of one length, by the name of their field; None names the only one."""
+    """Samples that are rows of arrays of one length, by the name of their field; None names the only one.
 
-    def __init__(self, arrays: dict[str | None, NDArray]) -> None:
-        self.arrays = arrays
+    `given` are those in memory: arrays of NumPy, or what becomes one.
+    """
+
+    def __init__(self, arrays: dict[str | None, Any]) -> None:
+        self.arrays: dict[str | None, NDArray] = {}
+        self.given: dict[str | None, Items] = {}
         self.names = tuple(arrays)
         lengths = {}
         for name, array in arrays.items():
-            if not isinstance(array, NDArray):
-                raise TypeError(f"{field_label(name)}an NDArray is needed, not {type(array).__name__}")
-            if array.ndim == 0:
+            rows = array if isinstance(array, NDArray) else _in_memory(name, array)
+            if isinstance(rows, NDArray):
+                self.arrays[name] = rows
+            else:
+                self.given[name] = rows
+            if rows.ndim == 0:
                 raise ValueError(f"{field_label(name)}a 0-d array has no rows")
-            lengths[name] = len(array)
+            lengths[name] = len(rows)
         self.length = next(iter(lengths.values()), 0)
         for name, length in lengths.items():
             if length != self.length:
                 raise ValueError(f"{field_label(name)}{length} rows, and field {self.names[0]!r} has {self.length}")
         self._versions: dict[str | None, Version] = {}
         self._changed: set[str | None] = set()
-        for name in arrays:
+        for name in self.arrays:
             self._version(name)
 
     def _version(self, name: str | None) -> Version:
@@ -297,30 +304,70 @@ class ArrayRows:
         return {**self.__dict__, "_versions": {}, "_changed": changed}
 
     def label(self, number: int, name: str | None = None) -> str:
-        array = self.arrays[name if name in self.arrays else self.names[0]]
-        where = array.urlpath
+        array = item_of(self.arrays, name if name in self.names else self.names[0])
+        where = None if array is None else array.urlpath
         return f"row {number}" if where is None else f"row {number} of {where}"
 
     def like(self, name: str | None) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """The shape and dtype of each row."""
+        if name in self.given:
+            return self.given[name].shape[1:], self.given[name].dtype
         geometry, dtype, _ = self._version(name)
         return tuple(geometry.shape[1:]), dtype
 
     def part(self, number: int, name: str | None) -> tuple[str, Version, tuple[Any, ...]]:
         """Label, version and leading key of a sample, for what reads a part of it."""
+        if name in self.given:
+            raise TypeError(
+                f"{field_label(name)}patches are read of an NDArray, not of an array of NumPy: blosc2.asarray makes one"
+            )
         return self.label(number, name), self._version(name), (number,)
 
     def read(self, numbers: list[int], name: str | None, out: Items | None, nthreads: int) -> Any:
         """The rows: in `out`, or stacked."""
+        if name in self.given:
+            return np.take(self.given[name], numbers, axis=0, out=out)
         return read_many(self._version(name), numbers, nthreads, out)
+
+
+def _in_memory(name: str | None, values: Any) -> Items:
+    """Rows that a program gives for a field: an array, a tensor, a column of a table, or a list."""
+    if not isinstance(values, (list, tuple)) and not hasattr(values, "__array__"):
+        raise TypeError(f"{field_label(name)}an NDArray or an array of NumPy is needed, not {type(values).__name__}")
+    found: Items = np.asanyarray(values)
+    if found.dtype.kind == "O":  # a column of texts
+        found = np.array(found.tolist())
+    if found.dtype.kind == "O":
+        raise TypeError(f"{field_label(name)}numbers or texts are needed, not items of {found.dtype}")
+    return found
+
+
+def _by_key(name: str, values: Any) -> dict[str, Any] | None:
+    """Values of a field by the keys of samples: of a mapping, or of a table of pandas with texts as its index."""
+    if isinstance(values, Mapping):
+        pairs = list(values.items())
+    else:
+        index = getattr(values, "index", None)
+        if not hasattr(values, "iloc") or not all(isinstance(key, str) for key in index):  # type: ignore[union-attr]
+            return None
+        pairs = list(zip(index, np.asarray(values), strict=True))  # type: ignore[arg-type]
+    found = {_text_of(key).strip("/"): value for key, value in pairs}
+    if len(found) < len(pairs):
+        raise ValueError(f"{field_label(name)}a key has more than one value")
+    return found
+
+
+def _text_of(key: Any) -> str:
+    """A key of a table, whose texts may be bytes."""
+    return key.decode() if isinstance(key, bytes) else str(key)
 
 
 class StoreLeaves:
     """Samples that are leaves of a store, or groups of leaves.
 
     Fields are names of leaves below the key of a sample, or patterns with ``{}`` for the key; without any each leaf is
-    a sample. Without keys, samples are all that have the first field. The store is open for reading, without
-    ``locking=True``.
+    a sample. Values that are given instead of a pattern lie beside the store: one for each sample. Without keys,
+    samples are all that have the first field. The store is open for reading, without ``locking=True``.
     """
 
     def __init__(self, store: Any, fields: FieldNames, keys: Iterable[str] | None) -> None:
@@ -342,19 +389,38 @@ class StoreLeaves:
         if self._in_files:
             time.sleep(_TICK)
         self._changed = False
-        self.patterns = _patterns(fields)
-        self.names = tuple(self.patterns)
-        first = self.patterns[self.names[0]]
-        self.keys = _found(store, first) if keys is None else _given(keys, self.patterns)
+        self.patterns, beside = _patterns(fields)
+        self.names = tuple(fields) if fields is not None and beside else tuple(self.patterns)
+        first, *others = self.patterns
+        pattern = self.patterns[first]
+        self.keys = _found(store, pattern) if keys is None else _given(keys, self.patterns)
         self.length = len(self.keys)
-        for name in self.names if keys is not None else self.names[1:]:
+        for name in self.patterns if keys is not None else others:
             for key in self.keys:
                 leaf = self.patterns[name].replace("{}", key)
                 if leaf not in store:
                     why = f"sample {key!r} has no {leaf!r} in the store"
                     raise StoreKeyError(why, path=table_of(store).backend.named)
         if not self.keys:
-            raise ValueError(f"{store!r} has no leaf {first.replace('{}', '...')!r}: there are no samples")
+            raise ValueError(f"{store!r} has no leaf {pattern.replace('{}', '...')!r}: there are no samples")
+        self.beside = ArrayRows({name: self._of_samples(name, values) for name, values in beside.items()})
+        if beside and self.beside.length != self.length:
+            raise ValueError(
+                f"{field_label(next(iter(beside)))}{self.beside.length} values, and there are {self.length} samples: "
+                "give one for each, or a dict by their keys"
+            )
+
+    def _of_samples(self, name: str, values: Any) -> Any:
+        """The values of a field in the order of the samples."""
+        by_key = None if isinstance(values, NDArray) else _by_key(name, values)
+        if by_key is None:
+            return values
+        wanted = [key.strip("/") for key in self.keys]
+        missing = [key for key in wanted if key not in by_key]
+        if missing:
+            count = f"{len(missing)} of {self.length}"
+            raise ValueError(f"{field_label(name)}no value for {count} samples, as {missing[0]!r}")
+        return [by_key[key] for key in wanted]
 
     # ------------------------------------------------------------------ one version
     def _stamp(self) -> Any:
@@ -421,6 +487,8 @@ class StoreLeaves:
 
     def like(self, name: str | None) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """The shape and dtype of the first sample, which others are compared with."""
+        if name in self.beside.names:
+            return self.beside.like(name)
         _, leaf = self._leaf(0, name)
         return leaf.shape, leaf.dtype
 
@@ -430,11 +498,15 @@ class StoreLeaves:
 
     def part(self, number: int, name: str | None) -> tuple[str, Version, tuple[Any, ...]]:
         """Key, version and leading key of a sample, for what reads a part of it."""
+        if name in self.beside.names:
+            return self.beside.part(number, name)
         key, leaf = self._leaf(number, name)
         return key, leaf._handle.array, ()  # type: ignore[return-value]  # set by `_of`
 
     def read(self, numbers: list[int], name: str | None, out: Items | None, nthreads: int) -> Any:
         """The leaves: in `out`, stacked, or in a list where they are not alike."""
+        if name in self.beside.names:
+            return self.beside.read(numbers, name, out, nthreads)
         self.check()
         found = _stores.read_named(self.store, [self.key(number, name) for number in numbers], out, nthreads)
         # What was read is of no use if another version was shown meanwhile, or if one of the files is a new one.
@@ -449,8 +521,8 @@ Source: TypeAlias = ArrayRows | StoreLeaves
 
 
 def source_of(source: Any, fields: FieldNames, keys: Iterable[str] | None) -> Source:
-    arrays: dict[str | None, NDArray]
-    if isinstance(source, NDArray):
+    arrays: dict[str | None, Any]
+    if isinstance(source, (NDArray, np.ndarray)):
         arrays = {None: source}
     elif isinstance(source, Mapping) and not isinstance(source, Store):
         arrays = dict(source)
@@ -467,22 +539,29 @@ def field_label(name: str | None) -> str:
     return "" if name is None else f"field {name!r}: "
 
 
-def _patterns(fields: FieldNames) -> dict[str | None, str]:
+def _patterns(fields: FieldNames) -> tuple[dict[str | None, str], dict[str, Any]]:
+    """The patterns of fields by name, and the values of those that are not read of the store."""
     if fields is None:
-        return {None: "{}"}
+        return {None: "{}"}, {}
     if isinstance(fields, str):
         raise TypeError(f"fields must be a sequence of names or a dict of patterns, not the string {fields!r}")
-    given: dict[Any, str] = (
+    given: dict[Any, Any] = (
         dict(fields) if isinstance(fields, Mapping) else {_name(pattern): pattern for pattern in fields}
     )
     if not given:
         raise ValueError("fields is empty")
     patterns: dict[str | None, str] = {}
+    beside: dict[str, Any] = {}
     for name, pattern in given.items():
+        if not isinstance(pattern, str):
+            beside[name] = pattern
+            continue
         if pattern.count("{}") > 1:
             raise ValueError(f"field {name!r}: {pattern!r} is a pattern with more than one {{}} for the key")
         patterns[name] = pattern if "{}" in pattern else "{}/" + pattern.strip("/")
-    return patterns
+    if not patterns:
+        raise ValueError("no field is read of the store: one at least is a name or a pattern of its leaves")
+    return patterns, beside
 
 
 def _name(pattern: str) -> str:
@@ -493,7 +572,7 @@ def _given(keys: Iterable[str], patterns: dict[str | None, str]) -> list[str]:
     """Keys of samples that a caller names, without slashes that patterns have, too."""
     if isinstance(keys, str):
         raise TypeError(f"keys must be a sequence of keys, not the string {keys!r}")
-    given = [str(key).rstrip("/") for key in keys]
+    given = [_text_of(key).rstrip("/") for key in keys]
     return [key.lstrip("/") for key in given] if any("/{" in pattern for pattern in patterns.values()) else given
 
 
@@ -593,11 +672,14 @@ Like = tuple[tuple[int, ...], np.dtype[Any]]
 class BatchList(Sequence[Any]):
     """A batch as a sequence of samples, which are made when somebody takes them; a collate function may need none.
 
-    `sample` gives one by its position; `whole` is the batch that they are rows of, if there is one.
+    `sample` gives one by its position; `whole` is the batch that they are rows of, if there is one. `unlike` is an
+    error that says why they do not fit into one, if that is known.
     """
 
-    def __init__(self, count: int, sample: Callable[[int], Any], whole: Any) -> None:
-        self._positions, self._sample, self.whole = range(count), sample, whole
+    def __init__(
+        self, count: int, sample: Callable[[int], Any], whole: Any = None, unlike: ValueError | None = None
+    ) -> None:
+        self._positions, self._sample, self.whole, self.unlike = range(count), sample, whole, unlike
 
     def __len__(self) -> int:
         return len(self._positions)
@@ -704,7 +786,14 @@ class Dataset:
         if self.transform is not None:
             return self._stacked(list(self._samples(epochs, numbers, nthreads)))
         found = self._read(epochs, numbers, nthreads)
+        unlike = self._unlike(numbers, found)
+        if unlike is not None:
+            raise unlike
         return found.get(None, found)
+
+    def _unlike(self, numbers: list[int], found: dict[str | None, Any]) -> ValueError | None:  # noqa: ARG002 - patches
+        """An error about samples that do not fit into one batch; None if they do."""
+        return None
 
     def _samples(self, epochs: list[int], numbers: list[int], nthreads: int) -> BatchList:
         found = self._read(epochs, numbers, nthreads)
@@ -714,12 +803,13 @@ class Dataset:
             return whole[i] if None in found else {name: rows[i] for name, rows in found.items()}
 
         if self.transform is None:
-            return BatchList(len(numbers), sample, whole)
+            unlike = self._unlike(numbers, found)
+            return BatchList(len(numbers), sample, whole if unlike is None else None, unlike)
         made = []
         for i, (epoch, number) in enumerate(zip(epochs, numbers, strict=True)):
             with naming(f"sample {number}, {self._label(epoch, number)}"):
                 made.append(self.transform(sample(i), *self._random(epoch, number)))
-        return BatchList(len(made), made.__getitem__, None)
+        return BatchList(len(made), made.__getitem__)
 
     def _random(self, epoch: int, number: int) -> tuple[Any, ...]:
         """The generator that a transform gets, which depends on the seed and the sample alone."""
@@ -734,13 +824,16 @@ class Samples(Dataset):
     Parameters
     ----------
     source : NDArray, dict of NDArray, store or path
-        An array has a sample in each row; a dict has arrays of one length by field. A store must be open with
-        ``mode="r"``; a path is opened so, mapped.
-    fields : sequence of str or dict of str, optional
+        An array has a sample in each row; a dict has arrays of one length by field. Some of them may be arrays of
+        NumPy, lists or columns of a table, such as labels. A store must be open with ``mode="r"``; a path is opened
+        so, mapped.
+    fields : sequence of str or dict, optional
         Of a store: names of the leaves below the key of a sample, such as ``("image", "mask")``, or patterns by field,
-        such as ``{"image": "/images/{}", "mask": "/masks/{}"}``. By default each leaf is a sample.
+        such as ``{"image": "/images/{}", "mask": "/masks/{}"}``. By default each leaf is a sample. Values beside the
+        store may stand for a pattern, such as ``{"image": "/images/{}", "label": labels}``: an array with a row for
+        each sample, or a dict by their keys; a series of pandas whose index has texts is looked up by them, too.
     keys : iterable of str, optional
-        The keys of the samples; by default all that have the first field, in the order of the store.
+        The keys of the samples; by default all that have the first field that is read of the store, in its order.
     transform : callable, optional
         Called with each sample; what it returns is the sample then. Threads call it at the same time.
     rng : bool
@@ -754,8 +847,8 @@ class Samples(Dataset):
     KeyError
         A sample lacks a field, or a key does not exist; the error says which.
     ValueError
-        There are no samples; or, when a batch is read, a sample has another shape or dtype than the first one and there
-        is no `transform`. The error names its key.
+        There are no samples, or not a value for each; or, when a batch is put together, a sample has another shape or
+        dtype than the first one. The error names its key.
     StaleHandleError
         When a sample is read: the store was replaced, changed or refreshed since the dataset was made, so that a
         batch would mix versions.
@@ -797,30 +890,37 @@ class Samples(Dataset):
             try:
                 self._source.read(numbers, name, out, nthreads)
             except ValueError:
-                unlike = self._unlike(numbers, name)
-                if unlike is None:
+                if self._is_like_first(numbers, name):
                     raise
-                if self.transform is None:
-                    raise unlike from None
                 rows = self._source.read(numbers, name, None, nthreads)
-                given = [self._as_sample(row) for row in rows]
+                given = [self._as_sample(row) for row in rows] if isinstance(rows, list) else self._as_sample(rows)
             found[name] = given
         return found
 
-    def _unlike(self, numbers: list[int], name: str | None) -> ValueError | None:
-        """An error that names the first sample which is not like the first of all; None if there is none."""
-        source, (shape, dtype) = self._source, self._like[name]
-        if not isinstance(source, StoreLeaves):
+    def _is_like_first(self, numbers: list[int], name: str | None) -> bool:
+        """Whether the items of a field have the shape and dtype of the first sample of all."""
+        source = self._source
+        if not isinstance(source, StoreLeaves) or name not in source.patterns:
+            return True
+        leaves = [source.leaf(number, name) for number in numbers]
+        return all((leaf.shape, leaf.dtype) == self._like[name] for leaf in leaves)
+
+    def _unlike(self, numbers: list[int], found: dict[str | None, Any]) -> ValueError | None:
+        name = next((name for name, rows in found.items() if isinstance(rows, list)), "")
+        source = self._source
+        if not isinstance(source, StoreLeaves) or not isinstance(found.get(name), list):
             return None
-        for number in numbers:
-            leaf = source.leaf(number, name)
-            if (leaf.shape, leaf.dtype) != (shape, dtype):
-                return ValueError(
-                    f"sample {number}: key {source.key(number, name)!r} has shape {leaf.shape} and dtype {leaf.dtype}, "
-                    f"and sample 0, {source.key(0, name)!r}, has {shape} and {dtype}: they do not fit into one batch "
-                    "without a transform that makes them alike"
-                )
-        return None
+        leaves = [source.leaf(number, name) for number in numbers]
+        at = next(i for i, leaf in enumerate(leaves) if (leaf.shape, leaf.dtype) != (leaves[0].shape, leaves[0].dtype))
+        return ValueError(
+            f"sample {numbers[at]}: key {source.key(numbers[at], name)!r} has shape {leaves[at].shape} and dtype "
+            f"{leaves[at].dtype}, and sample {numbers[0]}, {source.key(numbers[0], name)!r}, has {leaves[0].shape} and "
+            f"{leaves[0].dtype}: they do not fit into one batch without a transform that makes them alike; {UNSTACKED}"
+        )
+
+
+#: What a loader is told to do with samples that do not fit into one array.
+UNSTACKED: Final = "batch_size=None of a loader gives samples one by one, and collate_fn=list gives lists of them"
 
 
 @contextmanager
@@ -841,5 +941,10 @@ def stacked(samples: list[Any]) -> Any:
         parts = [stacked(list(part)) for part in zip(*samples, strict=True)]
         return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
     if isinstance(first, (np.ndarray, np.generic, int, float)):
-        return np.stack([np.asarray(sample) for sample in samples])
+        arrays = [np.asarray(sample) for sample in samples]
+        other = next((array.shape for array in arrays if array.shape != arrays[0].shape), None)
+        if other is not None:
+            shapes = f"{arrays[0].shape} and {other}"
+            raise ValueError(f"samples of shapes {shapes} do not fit into one batch: make them alike; {UNSTACKED}")
+        return np.stack(arrays)
     return samples
