@@ -325,3 +325,26 @@ def test_other_datasets_in_lists() -> None:
         list(Loader(Mine(), 2))
     with pytest.raises(TypeError, match="collate_fn must be callable"):
         Loader(Mine(), 2, collate_fn="list")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_other_datasets_read_the_epoch_of_the_loop(workers: int) -> None:
+    volumes = blosc2.asarray(np.arange(3 * 20 * 20).reshape(3, 20, 20))
+    patches = blosc2.PatchSampler(volumes, (2, 2), count=8)
+
+    class Around:
+        def __len__(self) -> int:
+            return len(patches)
+
+        def __getitem__(self, number: int) -> Any:
+            return patches[number]
+
+    loader = Loader(Around(), batch_size=8, workers=workers)
+    expected = [patches.read_batch([(epoch, n) for n in range(8)]) for epoch in range(3)]
+    for epoch, batch in zip(expected, [next(iter(loader)) for _ in expected], strict=True):
+        np.testing.assert_array_equal(batch, epoch)
+    assert not np.array_equal(expected[0], expected[1])
+    patches.set_epoch(2)
+    np.testing.assert_array_equal(patches.read_batch(range(8)), expected[2])
+    with pytest.raises(ValueError, match="epoch must be at least 0"):
+        patches.set_epoch(-1)

@@ -414,3 +414,64 @@ def test_labels_in_memory_become_tensors() -> None:
     assert batch["label"].tolist() == [5, 1]
     assert batch["label"].dtype == torch.int64
     assert batch["weight"].dtype == torch.float64
+
+
+class Around(torch.utils.data.Dataset):  # type: ignore[misc,name-defined]
+    """A dataset of somebody else, which reads another one."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, number: int) -> Any:
+        return self.dataset[number]
+
+
+def jitter(sample: Any, rng: np.random.Generator) -> Any:
+    return {**sample, "drawn": float(rng.random())}
+
+
+def epochs(loader: Any, begin: Any = None, count: int = 3) -> list[list[Any]]:
+    """What some epochs give, sample for sample."""
+    found = []
+    for epoch in range(count):
+        if begin is not None:
+            begin(epoch)
+        batches = [as_arrays(batch) for batch in loader]
+        found.append([tuple(items[i].tobytes() for items in batch.values()) for batch in batches for i in range(4)])
+    return found
+
+
+@pytest.mark.parametrize("around", [Around, lambda sampler: torch.utils.data.Subset(sampler, range(12))])
+@pytest.mark.parametrize("kind", ["threads", "fork"])
+def test_datasets_around_a_sampler_get_new_patches_in_each_epoch(path: str, kind: str, around: Any) -> None:
+    sampler = patches(path, count=12, transform=jitter, rng=True)
+    plain = epochs(b2t.Loader(sampler, batch_size=4))
+    assert len({sample for epoch in plain for sample in epoch}) == 36
+    with_workers = b2t.Loader(around(sampler), batch_size=4, workers=2, kind=kind)
+    assert epochs(with_workers) == plain
+    with_workers.close()
+    assert epochs(b2t.Loader(around(sampler), batch_size=4)) == plain
+
+
+@pytest.mark.parametrize(
+    "workers",
+    [
+        {},
+        {"num_workers": 2},
+        {"num_workers": 2, "persistent_workers": True},
+        {"num_workers": 1, "persistent_workers": True, "multiprocessing_context": "forkserver"},
+    ],
+    ids=["none", "each epoch", "persistent", "forkserver"],
+)
+def test_a_dataloader_gets_the_epoch_that_is_set(path: str, workers: dict[str, Any]) -> None:
+    sampler = patches(path, count=12, transform=jitter, rng=True)
+    plain = epochs(b2t.Loader(sampler, batch_size=4))
+    loader = DataLoader(Around(sampler), batch_size=4, collate_fn=b2t.collate, **workers)
+    assert epochs(loader, sampler.set_epoch) == plain
+    sampler.set_epoch(1)
+    assert sampler.place(5) == sampler.place((1, 5)) != sampler.place((0, 5))
+    with pytest.raises(ValueError, match="epoch must be at least 0"):
+        sampler.set_epoch(-1)

@@ -16,7 +16,15 @@ if TYPE_CHECKING:
     from blosc2._tools.integrations.writing import add_xarray_accessor, to_store
     from blosc2._tools.loading.loader import Loader, unstacked
     from blosc2._tools.loading.patches import PatchSampler, foreground_index
-    from blosc2._tools.loading.samples import UNSTACKED, BatchList, Permutation, Samples, large_memory, stacked
+    from blosc2._tools.loading.samples import (
+        UNSTACKED,
+        BatchList,
+        Permutation,
+        Samples,
+        in_epoch,
+        large_memory,
+        stacked,
+    )
     from blosc2._tools.merging import merge
 else:
     __getattr__ = on_demand(__name__, {
@@ -27,6 +35,6 @@ else:
         "integrations.references": "zarr_references",
         "loading.loader": "Loader unstacked",
         "loading.patches": "PatchSampler foreground_index",
-        "loading.samples": "UNSTACKED BatchList Permutation Samples large_memory stacked",
+        "loading.samples": "UNSTACKED BatchList Permutation Samples in_epoch large_memory stacked",
         "merging": "merge",
     })  # fmt: skip

@@ -69,6 +69,9 @@ class _Tensors:
     _pinned = False
     transform: Any
 
+    def _new_counter(self) -> Any:
+        return torch.zeros(1, dtype=torch.int64).share_memory_()
+
     def _new(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Any, Any]:
         kind = _torch_dtype(dtype)
         memory = None if self._pinned else _tools.large_memory(math.prod(shape) * dtype.itemsize)
@@ -238,19 +241,34 @@ def _forget_workers(iterator: Any) -> None:
 
 
 class _Batches:
-    """The numbers of batches for a DataLoader, from a batch of an epoch on."""
+    """The numbers of batches for a DataLoader, each with its epoch, from a batch of an epoch on."""
 
-    def __init__(self, order: Any, *, with_epochs: bool) -> None:
-        self.order, self.with_epochs = order, with_epochs
+    def __init__(self, order: Any) -> None:
+        self.order = order
         self.epoch = self.first = 0
 
-    def __iter__(self) -> Iterator[list[Any]]:
+    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
         for number in range(self.first, self.order.batches):
-            numbers = [int(n) for n in self.order.numbers(self.epoch, number)]
-            yield [(self.epoch, n) for n in numbers] if self.with_epochs else numbers
+            yield [(self.epoch, int(n)) for n in self.order.numbers(self.epoch, number)]
 
     def __len__(self) -> int:
         return int(self.order.batches) - self.first
+
+
+class _InEpochs:
+    """A dataset of somebody else: its numbers come with their epoch, which datasets of ours below it take."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitems__(self, numbers: list[tuple[int, int]]) -> Any:
+        together = getattr(self.dataset, "__getitems__", None)
+        with _tools.in_epoch(numbers[0][0]):
+            plain = [number for _, number in numbers]
+            return together(plain) if together else [self.dataset[number] for number in plain]
 
 
 class Loader(_tools.Loader):
@@ -303,11 +321,12 @@ class Loader(_tools.Loader):
         seeds = torch.Generator().manual_seed(self._order.seed % (1 << 63))
         pinned = bool(pin_memory) and torch.cuda.is_available()
         if workers and kind != "threads":
-            self._numbers = _Batches(self._order, with_epochs=getattr(dataset, "takes_epochs", False))
+            self._numbers = _Batches(self._order)
+            given = dataset if isinstance(dataset, _Tensors) else _InEpochs(dataset)
             # Batches of a worker: those ahead, the one that it makes, and the one that the loop has.
             self._slots = slots.Slots(workers, prefetch + 2)
             self._processes = data.DataLoader(
-                dataset, batch_sampler=self._numbers, num_workers=workers, multiprocessing_context=kind,
+                given, batch_sampler=self._numbers, num_workers=workers, multiprocessing_context=kind,
                 collate_fn=_HandOver(self._one_by_one, collate_fn), prefetch_factor=prefetch, pin_memory=pinned,
                 worker_init_fn=slots.Begin(self._slots, seed_worker),
                 timeout=timeout, persistent_workers=True, generator=seeds,
@@ -376,15 +395,13 @@ class Loader(_tools.Loader):
     def _batch_of(dataset: Any, epoch: int, numbers: list[int], nthreads: int) -> Any:
         if isinstance(dataset, _Tensors):
             return _tools.Loader._batch_of(dataset, epoch, numbers, nthreads)
-        if getattr(dataset, "__getitems__", None):
-            return collate(dataset.__getitems__(numbers))
-        return collate([dataset[n] for n in numbers])
+        return collate(_InEpochs(dataset).__getitems__([(epoch, n) for n in numbers]))
 
     @staticmethod
     def _samples_of(dataset: Any, epoch: int, numbers: list[int], nthreads: int) -> Any:
-        if not isinstance(dataset, _Tensors) and getattr(dataset, "__getitems__", None):
-            return dataset.__getitems__(numbers)
-        return _tools.Loader._samples_of(dataset, epoch, numbers, nthreads)
+        if isinstance(dataset, _Tensors):
+            return _tools.Loader._samples_of(dataset, epoch, numbers, nthreads)
+        return _InEpochs(dataset).__getitems__([(epoch, n) for n in numbers])
 
     def close(self) -> None:
         """End worker processes, and the loop over them, if there is one. The next loop begins them anew."""

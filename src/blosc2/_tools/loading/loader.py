@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 from blosc2._core.io.sharing import item_of
 from blosc2._files import no_thread
 from blosc2._options import get_nthreads
-from blosc2._tools.loading.samples import Dataset, Order, begin_loop, end_loop, naming, stacked
+from blosc2._tools.loading.samples import Dataset, Order, begin_loop, end_loop, in_epoch, naming, stacked
 from blosc2.storage import NoKeywords, takes, unexpected_keyword
 
 
@@ -314,13 +314,15 @@ class Loader:
     def _batch_of(dataset: Any, epoch: int, numbers: list[int], nthreads: int) -> Any:
         if isinstance(dataset, Dataset):
             return dataset._batch([epoch] * len(numbers), numbers, nthreads)
-        return stacked([dataset[n] for n in numbers])
+        with in_epoch(epoch):
+            return stacked([dataset[n] for n in numbers])
 
     @staticmethod
     def _samples_of(dataset: Any, epoch: int, numbers: list[int], nthreads: int) -> Sequence[Any]:
         if isinstance(dataset, Dataset):
             return dataset._samples([epoch] * len(numbers), numbers, nthreads)
-        return [dataset[n] for n in numbers]
+        with in_epoch(epoch):
+            return [dataset[n] for n in numbers]
 
     # ------------------------------------------------------------------ state
     def state_dict(self) -> dict[str, Any]:

@@ -6,10 +6,11 @@ import math
 import mmap
 import operator
 import os
+import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, Final, TypeAlias, overload
@@ -692,6 +693,21 @@ class BatchList(Sequence[Any]):
         return f"{type(self).__name__}({list(self)})"
 
 
+# The epoch of a loop over a dataset of somebody else, which hands on numbers alone to those that it reads.
+_loop = threading.local()
+
+
+@contextmanager
+def in_epoch(epoch: int) -> Iterator[None]:
+    """Let numbers without an epoch mean samples of this one, for what the thread reads meanwhile."""
+    before = getattr(_loop, "epoch", None)
+    _loop.epoch = epoch
+    try:
+        yield
+    finally:
+        _loop.epoch = before
+
+
 class Dataset:
     """What `Samples` and `PatchSampler` share: numbers, transforms, and how batches are put together.
 
@@ -700,8 +716,6 @@ class Dataset:
 
     _source: Source
     seed: int = 0
-    #: Whether numbers may be pairs of an epoch and a number.
-    takes_epochs = True
 
     def _prepare(self, source: Any, fields: FieldNames, keys: Any, transform: Any, rng: bool, seed: int) -> None:
         self._source = source_of(source, fields, keys)
@@ -713,8 +727,23 @@ class Dataset:
             raise ValueError("rng=True gives random numbers to a transform, and there is none")
         self.transform: Callable[..., Any] | None = transform
         self.rng, self.seed = bool(rng), operator.index(seed)
+        self._epoch = self._new_counter()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let numbers without an epoch mean samples of this one: other patches, and other numbers for a transform.
+
+        A `Loader` does so by itself. Others need it before each loop, or read the same patches in all of them.
+        """
+        epoch = operator.index(epoch)
+        if epoch < 0:
+            raise ValueError(f"epoch must be at least 0, not {epoch}")
+        self._epoch[0] = epoch
 
     # ------------------------------------------------------------------ what joins other libraries replaces
+    def _new_counter(self) -> Any:
+        """Memory for the epoch, which worker processes see when it is changed, where a library has such."""
+        return [0]
+
     def _new(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Any, Items]:
         """Memory for a batch: what callers get, and the same memory as a NumPy array."""
         memory = large_memory(math.prod(shape) * dtype.itemsize)
@@ -772,8 +801,10 @@ class Dataset:
             raise ValueError("a batch needs at least one sample")
         length = len(self)
         epochs, checked = [], []
+        own = getattr(_loop, "epoch", None)
+        own = int(self._epoch[0]) if own is None else own
         for number in numbers:
-            epoch, given = number if isinstance(number, tuple) else (0, number)
+            epoch, given = number if isinstance(number, tuple) else (own, number)
             index = operator.index(given)
             index += length if index < 0 else 0
             if not 0 <= index < length:
