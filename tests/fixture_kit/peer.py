@@ -200,6 +200,14 @@ def change_schunk(path: str, seed: int) -> list[str]:
     return [manifest.sha256(chunk) for chunk in chunks]
 
 
+def slice_and_append(path: str) -> list[Any]:
+    """What the slices of a super-chunk hold, as a whole and in its middle; its chunks, and how many one more makes."""
+    s = blosc2.open(path, mode="a")
+    items = len(s)
+    found = [manifest.sha256(bytes(s[:])), manifest.sha256(bytes(s[items // 3 : items - 5]))]
+    return [*found, [info.special.value for info in s.iterchunks_info()], s.append_data(b"\1" * s.chunksize)]
+
+
 def change_once(path: str, step: str, mmap_mode: str | None = None) -> None:
     """Make one small change of a file, or none."""
     x = blosc2.open(path, mode="a", **({} if mmap_mode is None else {"mmap_mode": mmap_mode}))
@@ -302,8 +310,8 @@ FUNCTIONS = {
     f.__name__: f
     for f in (
         make_array, make_schunk, describe, slices, change_array, change_points, change_schunk, change_store,
-        change_once, tree_attributes, convert, about, make_lists, change_lists, empty_lists, single_items,
-        make_shaped_items,
+        slice_and_append, change_once, tree_attributes, convert, about, make_lists, change_lists, empty_lists,
+        single_items, make_shaped_items,
     )
 }  # fmt: skip
 

@@ -171,6 +171,50 @@ def test_both_change_one_super_chunk_in_turn(first: str, tmp_path: Path, upstrea
         assert report.ok, report
 
 
+ZEROS, ONES = bytes(800), b"\1" * 800
+SPECIAL = blosc2.SpecialValue
+NAN_CHUNK = blosc2.full(100, np.nan, dtype="f8", chunks=(100,), blocks=(100,)).schunk.get_chunk(0)
+
+CHANGES: dict[str, Any] = {
+    "append_data": lambda s: s.append_data(ZEROS),
+    "append_data, a short last one": lambda s: s.append_data(ZEROS[:80]),
+    "insert_data": lambda s: s.insert_data(1, ZEROS, True),
+    "update_data": lambda s: s.update_data(1, ZEROS, True),
+    "assigned": lambda s: s.__setitem__(slice(100, 200), ZEROS),
+    "assigned, and grown": lambda s: s.__setitem__(slice(100, 400), 3 * ZEROS),
+    "append_chunk": lambda s: s.append_chunk(blosc2.compress2(ZEROS, typesize=8)),
+    "insert_chunk": lambda s: s.insert_chunk(0, blosc2.compress2(ZEROS, typesize=8)),
+    "update_chunk": lambda s: s.update_chunk(2, blosc2.compress2(ZEROS, typesize=1)),
+    "update_chunk of NaN": lambda s: s.update_chunk(1, NAN_CHUNK),
+    "a value": lambda s: s.append_data(ONES),
+    **{f"fill_special {kind.name}": lambda s, kind=kind: s.fill_special(150, kind, 1.5) for kind in list(SPECIAL)[1:]},
+    **{
+        f"update_special {kind.name}": lambda s, kind=kind: s.update_special(1, kind, 1.5) for kind in list(SPECIAL)[1:]
+    },
+}
+
+
+@pytest.mark.parametrize("how", CHANGES)
+@pytest.mark.parametrize("form", ["file", "directory", "memory"])
+def test_chunks_of_one_value_are_sliced_and_grown_by_the_other_package(
+    how: str, form: str, tmp_path: Path, upstream: Any
+) -> None:
+    path = str(tmp_path / "x.b2frame")
+    where = {} if form == "memory" else {"urlpath": path, "mode": "w", "contiguous": form == "file"}
+    data = np.arange(300.0)
+    s = blosc2.SChunk(chunksize=800, data=data, cparams={"typesize": 8}, **where)
+    CHANGES[how](s)
+    if form == "memory":
+        (tmp_path / "x.b2frame").write_bytes(s.to_cframe())
+    kinds = [info.special.value for info in s.iterchunks_info()]
+    whole = bytes(blosc2.open(path)[:])
+    items = len(whole) // 8
+    *digests, theirs, count = upstream.slice_and_append(path=path)
+    assert (theirs, count) == (kinds, len(kinds) + 1)
+    if "UNINIT" not in how:  # whose items are anything
+        assert digests == [manifest.sha256(whole), manifest.sha256(whole[items // 3 * 8 : (items - 5) * 8])]
+
+
 def test_frames_in_memory_go_both_ways(tmp_path: Path, upstream: Any) -> None:
     """`to_cframe` gives a file that the reference opens."""
     for recipe in RECIPES[:8]:

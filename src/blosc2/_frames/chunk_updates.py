@@ -21,10 +21,10 @@ from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_write import Write
 from blosc2._frames.chunks import existing_chunk
 from blosc2._frames.handle import FrameHandle, Stored, vlmeta_chunk
-from blosc2._frames.header_fields import CHUNK_HEADER, CHUNKSIZE_AT, has_vl_blocks, special_kind
+from blosc2._frames.header_fields import CHUNKSIZE_AT, has_vl_blocks
 from blosc2._frames.metadata import pack
 from blosc2._frames.parameters import encode
-from blosc2._frames.update import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, AnyChunk, FrameUpdate
+from blosc2._frames.update import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, AnyChunk, FrameUpdate, offset_or_chunk
 from blosc2._options import Encoding, compress
 from blosc2.exceptions import ChunkIndexError, ChunkSizeError, FormatError
 from blosc2.storage import MAX_BUFFERSIZE, SpecialValue
@@ -105,9 +105,7 @@ def compressed_pieces(encoding: Encoding, view: memoryview, chunksize: int, nthr
                 yield chunks.pop(nchunk)
         view = view[count * chunksize :]
     for start in range(0, len(view), chunksize):
-        stored = encode(encoding, view[start : start + chunksize], nthreads)
-        # An operation gives an offset for a chunk of zeros: files do not depend on the number of threads.
-        yield ZERO_OFFSET if len(stored) == CHUNK_HEADER and special_kind(stored) == 1 else stored
+        yield offset_or_chunk(encode(encoding, view[start : start + chunksize], nthreads), encoding.typesize)
 
 
 def checked_chunk(handle: FrameHandle, chunk: Any, what: str) -> tuple[bytes, int]:

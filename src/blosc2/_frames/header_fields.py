@@ -42,7 +42,7 @@ _FALSE: Final = 0xC2
 
 #: Uncompressed bytes, those of a block and compressed bytes of a chunk, at the start of its header.
 CHUNK_SIZES: Final = struct.Struct("<4x3i")
-_CHUNK_TYPESIZE_AT: Final = 3
+CHUNK_TYPESIZE_AT: Final = 3
 _CHUNK_FILTERS_AT: Final = 16
 _CHUNK_CODEC_AT: Final = 22
 _CHUNK_METAS_AT: Final = 24
@@ -81,7 +81,7 @@ def chunk_encoding(chunk: Any) -> Encoding:
     filters = tuple(chunk[_CHUNK_FILTERS_AT : _CHUNK_FILTERS_AT + FILTER_SLOTS])
     metas = tuple(chunk[_CHUNK_METAS_AT : _CHUNK_METAS_AT + FILTER_SLOTS])
     codec, codec_meta = chunk[_CHUNK_CODEC_AT], chunk[_CHUNK_CODEC_AT + 1]
-    return Encoding(codec, codec_meta, 0, False, chunk[_CHUNK_TYPESIZE_AT], 0, 0, filters, metas)
+    return Encoding(codec, codec_meta, 0, False, chunk[CHUNK_TYPESIZE_AT], 0, 0, filters, metas)
 
 
 def has_vl_blocks(chunk: Any) -> bool:

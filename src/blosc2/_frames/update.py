@@ -22,7 +22,7 @@ from blosc2._core.io.source import Source
 from blosc2._core.ndim.grid_write import StoredChunk
 from blosc2._files import BUDGET, ByteRange, DrawnChunk, Spooled, TemporaryFile, check_unchanged, checked_pieces, held
 from blosc2._frames.checksums import Known, Running, Sums, carried, check_chunks
-from blosc2._frames.header_fields import CHUNK_HEADER, PADDING
+from blosc2._frames.header_fields import CHUNK_HEADER, CHUNK_TYPESIZE_AT, PADDING, special_kind
 from blosc2._options import FIELDS
 from blosc2.exceptions import FormatError
 
@@ -208,9 +208,20 @@ _MADE: Final = 256
 AnyChunk = bytes | memoryview | StoredChunk | Spooled | int
 
 
-def own(stored: Any) -> bytes | Spooled | int:
-    """A chunk to keep, copied from memory that will be used again."""
-    return bytes(stored) if isinstance(stored, StoredChunk) else stored
+# Zeros, NaN and undefined items, by what the header of a chunk calls them.
+_OF_KIND: Final = {1: ZERO_OFFSET, 2: NAN_OFFSET, 4: UNINIT_OFFSET}
+
+
+def offset_or_chunk(stored: Any, typesize: int) -> Any:
+    """A chunk as it stands in a table: one whose items are not stored is an offset there.
+
+    4.14.1 finds no slice of a frame, and appends nothing to it, where the bytes of such a chunk are stored.
+    """
+    if isinstance(stored, bytes) and len(stored) == CHUNK_HEADER:
+        # What NaN is depends on the size of its items.
+        kind = special_kind(stored)
+        return stored if kind == 2 and stored[CHUNK_TYPESIZE_AT] != typesize else _OF_KIND.get(kind, stored)
+    return stored
 
 
 class FrameUpdate:
@@ -315,9 +326,14 @@ class FrameUpdate:
         chunks = (entries,) if isinstance(entries, int) and entries < 0 else all_chunks(self)
         return FrameContent(self.fields(), self.metalayers, self.vlmeta, chunks, count, self.nbytes)
 
+    def _own(self, stored: Any) -> bytes | Spooled | int:
+        """A chunk to keep, copied from memory that will be used again."""
+        kept = bytes(stored) if isinstance(stored, StoredChunk) else stored
+        return offset_or_chunk(kept, self.frame.typesize)  # type: ignore[no-any-return]
+
     def replace(self, index: int, stored: AnyChunk, nbytes: int | None = None) -> None:
         """Give a chunk new content."""
-        self.replace_all({index: own(stored)})
+        self.replace_all({index: self._own(stored)})
         if nbytes is not None:
             self.sizes[index] = nbytes
 
@@ -333,7 +349,7 @@ class FrameUpdate:
 
     def splice(self, index: int, removed: int, added: Iterable[tuple[AnyChunk, int]]) -> None:
         """Put chunks, given with their sizes, instead of `removed` ones from `index` on."""
-        chunks = [(own(stored), size) for stored, size in added]
+        chunks = [(self._own(stored), size) for stored, size in added]
         if not removed and len(chunks) == 1 and self._append(index, *chunks[0]):
             return
         if removed == len(chunks) == 1 and self._keeps_size(index, chunks[0][1]):
