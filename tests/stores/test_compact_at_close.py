@@ -168,3 +168,57 @@ def test_a_forked_child_compacts_nothing(tmp_path: Path, suffix: str, act: str) 
     assert (path.read_bytes(), path.stat().st_ino) == (before, inode)
     store.close()
     assert path.stat().st_size < 0.6 * len(before)
+
+
+LARGE = np.random.default_rng(0).integers(0, 1 << 60, 30_000)  # 240 KB that hardly compress
+
+
+@pytest.mark.parametrize("how", [{}, {"locking": True}], ids=["alone", "locking"])
+@pytest.mark.parametrize("act", ["flush", "transaction"])
+def test_a_writer_that_stays_open_keeps_its_archive_small(tmp_path: Path, how: dict[str, Any], act: str) -> None:
+    path, largest = tmp_path / "x.b2z", 0
+    with blosc2.TreeStore(path, mode="a", **how) as store:
+        store["/first"] = LARGE
+        store.flush()
+        first, reader = store["/first"], blosc2.open(path, mmap_mode="r")
+        for n in range(40):
+            if act == "flush":
+                store["/x"] = LARGE + n
+                store.flush()
+            else:
+                with store.transaction():
+                    store["/x"] = LARGE + n
+            largest = max(largest, path.stat().st_size)
+            np.testing.assert_array_equal(store["/x"][:], LARGE + n)
+        assert largest < 2 * 2 * LARGE.nbytes + (3 << 19)
+        for found in (first, reader["/first"], store["/first"]):
+            np.testing.assert_array_equal(found[:], LARGE)
+        reader.refresh()
+        np.testing.assert_array_equal(reader["/x"][:], LARGE + 39)
+    assert blosc2.check(path).ok
+
+
+def test_a_store_that_cannot_be_written_anew_is_appended_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.b2z"
+    with blosc2.TreeStore(path, mode="w") as store:
+        store["/first"] = LARGE
+
+    def full(*_: Any, **__: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    with blosc2.TreeStore(path, mode="a") as store:
+        with monkeypatch.context() as patch:
+            patch.setattr("blosc2._backends.zip.publishing.NewFile", full)
+            for n in range(20):
+                store["/x"] = LARGE + n
+                store.flush()
+                np.testing.assert_array_equal(store["/x"][:], LARGE + n)
+                np.testing.assert_array_equal(blosc2.open(path)["/x"][:], LARGE + n)
+        assert path.stat().st_size > 18 * LARGE.nbytes
+        inode = path.stat().st_ino
+        for n in range(20):
+            store["/x"] = LARGE - n
+            store.flush()
+        assert path.stat().st_ino != inode
+        assert path.stat().st_size < 12 * LARGE.nbytes
+    assert [file for file in os.listdir(tmp_path) if not file.endswith("lock")] == ["x.b2z"]

@@ -99,6 +99,8 @@ class Backend(ABC):
     behind = False
     #: Whether `is_worth_compacting` is asked when the store is closed.
     may_compact = False
+    #: Whether `has_outgrown` is asked after a publication.
+    may_be_large = False
     #: Names of what `shown` gives.
     _shown: tuple[str, ...] = ("embedded", "replaces")
 
@@ -308,6 +310,10 @@ class Backend(ABC):
 
     def is_worth_compacting(self) -> bool:
         """Whether so many bytes of the published version are dead that it is compacted when the store is closed."""
+        return False
+
+    def has_outgrown(self, *, shared: bool) -> bool:  # noqa: ARG002 - only archives do
+        """Whether what was published made the store twice as large as it need be; `shared` if others write it, too."""
         return False
 
     @abstractmethod

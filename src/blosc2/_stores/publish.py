@@ -82,6 +82,8 @@ def flush(table: LeafTable, *, durable: bool) -> None:
             except BaseException:
                 _forget_published(table)  # it was interrupted
                 raise
+            if table.backend.may_be_large and not table.session.ending:
+                _keep_small(table)
         if table.session.mode != "r":
             publishing.make_durable(table, durable=durable)
 
@@ -94,6 +96,25 @@ def _forget_published(table: LeafTable) -> None:
     table.publishing.clear(published=True)
     if table.pending.blocks:
         table.pending.forget_undo()
+
+
+def _keep_small(table: LeafTable) -> None:
+    """Write a store anew that its publications have made far larger than it need be; nothing is lost if that fails."""
+    backend = table.backend
+    with suppress(OSError, FormatError, MemoryError):
+        if backend.has_outgrown(shared=table.session.sharing is not None) and _files.is_replaceable(backend.named):
+            _write_anew(table, None)
+
+
+def _write_anew(table: LeafTable, progress: Progress | None, *, is_shown: bool = True) -> Compaction:
+    """Rewrite the published version without unused bytes; show it, unless nobody will use it any more."""
+    backend, before = table.backend, table.backend.size()
+    with Publication(table):
+        backend.compact(progress)
+        if is_shown:
+            show(table, backend.show_published)
+    told_rewrite(backend.named, before, backend.size())
+    return _files.Compaction(before, backend.size())
 
 
 def flush_checked(table: LeafTable, *, durable: bool) -> None:
@@ -150,17 +171,12 @@ def compact(table: LeafTable, progress: Progress | None) -> Compaction:
         backend = table.backend
         if backend.embedded is None:  # nothing was ever published, or all of it was dropped
             return _files.Compaction(0, 0)
-        before = backend.size()
         try:
             load_if_behind(table)
-            with Publication(table):
-                backend.compact(progress)
-                show(table, backend.show_published)
+            return _write_anew(table, progress)
         except OSError as error:
             name_file(error, table.backend.named)
             raise
-        told_rewrite(backend.named, before, backend.size())
-        return _files.Compaction(before, backend.size())
 
 
 def _publish(table: LeafTable, *, durable: bool) -> None:
@@ -476,10 +492,7 @@ def leave_compact(table: LeafTable) -> None:
         if session.unsure:  # as the store is being closed, the last version was not shown
             show(table, backend.show_published)
         if backend.is_worth_compacting():
-            before = backend.size()
-            with Publication(table):
-                backend.compact(None)
-            told_rewrite(backend.named, before, backend.size())
+            _write_anew(table, None, is_shown=False)
 
 
 def detach(store: Store) -> bool:

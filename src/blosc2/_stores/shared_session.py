@@ -151,9 +151,6 @@ class SharedFollowing(Following):
         self.is_changing = self._is_reading = False
 
 
-#: An archive is written anew when its unused bytes exceed twice the others and this.
-_SLACK: Final = 1 << 20
-
 # The thread that changes a store, and the object by which it does, by the path of the shared lock.
 _changing: dict[str, tuple[int, int]] = {}
 
@@ -179,8 +176,6 @@ class SharedWriting(OuterBlock):
         self._root = str(table.backend.root)
         self._path = shared_lock_path(self._root, table.backend.suffix)
         self._turn = Turn(self._path, lock.owner)
-        # Bytes of an archive up to which nobody has to look at how many of them are used.
-        self._compact_at = _SLACK
 
     @property
     def is_held(self) -> bool:
@@ -278,12 +273,6 @@ class SharedWriting(OuterBlock):
             flush(table, durable=True)
         finally:
             table.publishing.lazily = False
-        members = backend.members
-        if members is not None and backend.size() > self._compact_at:
-            self._compact_at = 3 * members.used_bytes() + _SLACK
-            if backend.size() > self._compact_at:
-                backend.compact(None)
-                show(table, backend.show_published)
 
     def _drop(self, table: LeafTable) -> None:
         """Show what is published: a change failed."""

@@ -91,8 +91,8 @@ class ZipBackend(TieredBackend):
         self.own_catalog: OwnCatalog | None = None
         # The map of embedded values that were published last and are not shown yet; None if they are as before.
         self.new_entries: dict[str, dict[str, Any]] | None = None
-        # Bytes that were appended to a published archive.
-        self.written = 0
+        # Bytes that were appended to a published archive, and its size up to which nobody looks at how many are used.
+        self.written = self.limit = 0
         # Bytes before this offset are never cut off: somebody may have mapped them.
         self.floor = 0
         # Whether bytes cut off may come back, a write may have stopped halfway, another's was seen, a stream began, an
@@ -293,6 +293,15 @@ class ZipBackend(TieredBackend):
             return False
         live = members.used_bytes()
         return is_worth_writing_anew(live, size - live, self.written)
+
+    def has_outgrown(self, *, shared: bool) -> bool:
+        members, size = self.members, self.size()
+        # What this handle has found may be of use, whatever it is.
+        if members is None or members.archive.file_checksum is None or (not shared and 2 * self.written < size):
+            return False
+        # It takes long to find out: not before it has grown as much again.
+        self.limit = 2 * members.used_bytes() + archives.publishing.SLACK
+        return size > self.limit
 
     def compact(self, progress: Progress | None) -> None:
         archives.publishing.compact(self, progress)

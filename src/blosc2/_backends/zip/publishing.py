@@ -59,6 +59,8 @@ CATALOG_NAME: Final = NAME.encode()
 _LARGE: Final = 8 << 20
 # A smaller archive is not looked at for dead bytes when it is closed.
 _LEAST: Final = 1 << 14
+#: An archive that is written to is written anew when it has twice the bytes that it needs, and these.
+SLACK: Final = 1 << 20
 # Leaves whose record offsets are looked up at a time when an archive is compacted.
 _TOGETHER: Final = 4096
 
@@ -221,6 +223,7 @@ def publish(
             before, backend.identity = backend.identity, identity_of(os.fstat(backend.descriptor))
             backend.written += backend.identity[2] - (before[2] if before is not None else 0)
             backend.may_compact = backend.identity[2] > _LEAST
+            backend.may_be_large = backend.identity[2] > max(backend.limit, SLACK)
             backend.floor, backend.is_unfinished = backend.identity[2], False
         else:
             _commit(backend, backend.new_file, durable=durable)
