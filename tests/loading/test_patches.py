@@ -256,3 +256,42 @@ def test_a_volume_without_foreground(tmp_path: Path) -> None:
         made["/a/places"] = foreground_index(np.zeros((8, 8), "u1"))
     patches = PatchSampler(path, (2, 2), fields=("mask",), foreground="places", oversample=1, count=5)
     assert [patches.place(n).label for n in range(5)] == [None] * 5
+
+
+def test_labels_of_volumes_come_with_each_patch(tmp_path: Path) -> None:
+    path = str(tmp_path / "labelled.b2z")
+    with blosc2.TreeStore(path, mode="w") as made:
+        for n, (scan, _) in enumerate(VOLUMES):
+            made[f"/{n}/scan"] = scan
+            made[f"/{n}/age"] = np.float32(40 + n)
+            made[f"/{n}/size"] = np.array([n, 2 * n])
+    fields = {"scan": "{}/scan", "age": "{}/age", "size": "{}/size", "class": {f"/{n}": 10 * n for n in range(4)}}
+    patches = PatchSampler(path, (4, 6, 6), fields=fields, count=12, pad_value={"scan": 0})
+    batch = patches.read_batch([(1, n) for n in range(12)])
+    assert patches.keys is not None
+    keys = [patches.keys[patches.place((1, n)).volume] for n in range(12)]
+    numbers = np.array([int(key.strip("/")) for key in keys])
+    assert sorted(set(numbers)) == [0, 1, 2, 3]
+    np.testing.assert_array_equal(batch["age"], (40 + numbers).astype("f4"), strict=True)
+    np.testing.assert_array_equal(batch["size"], np.stack([numbers, 2 * numbers], axis=1))
+    np.testing.assert_array_equal(batch["class"], 10 * numbers)
+    one = patches[(1, 7)]
+    assert (one["age"], one["class"]) == (40 + numbers[7], 10 * numbers[7])
+    np.testing.assert_array_equal(one["scan"], batch["scan"][7])
+
+
+def test_labels_beside_rows_of_volumes() -> None:
+    items = np.random.default_rng(0).normal(size=(5, 10, 12))
+    patches = PatchSampler({"image": blosc2.asarray(items), "label": list("abcde")}, (4, 4), count=10)
+    batch = patches.read_batch(range(10))
+    assert patches.keys is None
+    assert batch["label"].tolist() == ["abcde"[patches.place(n).volume] for n in range(10)]
+
+
+def test_labels_alone_are_no_volumes(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.b2z")
+    with blosc2.TreeStore(path, mode="w") as made:
+        made["/0/age"], made["/0/plane"] = np.float32(3), np.zeros((4, 4))
+    for field in ("age", "plane"):
+        with pytest.raises(ValueError, match=f"'/0/{field}' has shape .*: a patch has 3 axes"):
+            PatchSampler(path, (2, 2, 2), fields=[field])

@@ -151,7 +151,8 @@ class PatchSampler(Dataset):
     Parameters
     ----------
     source, fields, keys : see `Samples`
-        A volume is a sample there. All fields of a volume have the same last axes.
+        A volume is a sample there. All fields of a volume have the same last axes; but values beside the store, and
+        leaves of one number or row, such as labels, belong to the whole volume, and are given with each patch of it.
     shape : sequence of int
         Of a patch, for the last axes of the volumes; axes before these are read whole.
     count : int, optional
@@ -226,15 +227,25 @@ class PatchSampler(Dataset):
         self._lead: dict[str | None, tuple[int, ...]] = {}
         self._dtypes = {name: dtype for name, (_, dtype) in like.items()}
         self._pads: dict[str | None, Any] = {}
+        #: Fields that belong to a whole volume, and their shape.
+        self._of_volumes: dict[str | None, tuple[int, ...]] = {}
         for name, (whole, dtype) in like.items():
+            if len(whole) < len(self.shape) and (len(whole) <= 1 or self._source.is_beside(name)):
+                self._of_volumes[name] = whole
+                continue
             if len(whole) < len(self.shape):
-                raise ValueError(f"{self._source.label(0, name)} has shape {whole}: a patch has {len(self.shape)} axes")
+                raise self._flat(name, whole)
             self._lead[name] = whole[: len(whole) - len(self.shape)]
             value = pad_value.get(name) if isinstance(pad_value, Mapping) else pad_value
             if pad_value is not None and value is None:
                 raise ValueError(f"{field_label(name)}pad_value has no value for it")
             self._pads[name] = None if value is None else padding_value(dtype, value, field_label(name))
+        if not self._lead:
+            raise self._flat(*next(iter(self._of_volumes.items())))
         self._pads_any = pad_value is not None
+
+    def _flat(self, name: str | None, shape: tuple[int, ...]) -> ValueError:
+        return ValueError(f"{self._source.label(0, name)} has shape {shape}: a patch has {len(self.shape)} axes")
 
     def __len__(self) -> int:
         return self.count
@@ -267,7 +278,7 @@ class PatchSampler(Dataset):
         """The last axes of a volume, which all of its fields have; and what these are read from."""
         found: dict[tuple[int, ...], str] = {}
         parts: Parts = {}
-        for name in self._source.names:
+        for name in self._lead:
             parts[name] = _, version, rows = self._source.part(volume, name)
             label = self._source.label(volume, name)
             shape = tuple(version[0].shape)[len(rows) :]
@@ -345,9 +356,8 @@ class PatchSampler(Dataset):
             source.check()
         parts: list[tuple[str, Any, Any]] = []
         rows: list[Items] = []
-        new = self._new_fields(
-            {n: ((len(numbers), *self._lead[n], *self.shape), self._dtypes[n]) for n in source.names}
-        )
+        shapes = self._of_volumes | {name: (*lead, *self.shape) for name, lead in self._lead.items()}
+        new = self._new_fields({n: ((len(numbers), *shapes[n]), self._dtypes[n]) for n in source.names})
         found = {name: given for name, (given, _) in new.items()}
         batches = {name: items for name, (_, items) in new.items()}
         opened: dict[int, tuple[tuple[int, ...], Parts]] = {}
@@ -357,7 +367,7 @@ class PatchSampler(Dataset):
                 opened[volume] = self._open(volume)
             shape, volume_parts = opened[volume]
             read, put = cut_box(shape, self._drawn((epoch, patch), volume, shape).corner, self.shape)
-            for name in source.names:
+            for name in self._lead:
                 row = batches[name][position]
                 if self._pads_any:
                     fill_outside(row, put, self._pads[name])
@@ -367,6 +377,9 @@ class PatchSampler(Dataset):
         if isinstance(source, StoreLeaves):
             source.check()  # whether all of them were opened in one version
         _stores.read_parts(parts, rows, nthreads)
+        volumes = [self._volume(epoch, patch) for epoch, patch in zip(epochs, numbers, strict=True)]
+        for name in self._of_volumes:
+            source.read(volumes, name, batches[name], nthreads)
         return found
 
 

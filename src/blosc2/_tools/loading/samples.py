@@ -309,6 +309,10 @@ class ArrayRows:
         where = None if array is None else array.urlpath
         return f"row {number}" if where is None else f"row {number} of {where}"
 
+    def is_beside(self, name: str | None) -> bool:
+        """Whether a program gave the values of a field, in memory."""
+        return name in self.given
+
     def like(self, name: str | None) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """The shape and dtype of each row."""
         if name in self.given:
@@ -485,6 +489,10 @@ class StoreLeaves:
 
     def label(self, number: int, name: str | None = None) -> str:
         return f"key {(self.key(number, name) if name in self.patterns else self.keys[number])!r}"
+
+    def is_beside(self, name: str | None) -> bool:
+        """Whether the values of a field lie beside the store."""
+        return name in self.beside.names
 
     def like(self, name: str | None) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """The shape and dtype of the first sample, which others are compared with."""
@@ -728,6 +736,11 @@ class Dataset:
         self.transform: Callable[..., Any] | None = transform
         self.rng, self.seed = bool(rng), operator.index(seed)
         self._epoch = self._new_counter()
+
+    @property
+    def keys(self) -> tuple[str, ...] | None:
+        """The keys of samples, or of the volumes that patches are drawn from; None where they are rows of arrays."""
+        return tuple(self._source.keys) if isinstance(self._source, StoreLeaves) else None
 
     def set_epoch(self, epoch: int) -> None:
         """Let numbers without an epoch mean samples of this one: other patches, and other numbers for a transform.
