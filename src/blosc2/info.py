@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
 
 from blosc2.exceptions import legible
 
@@ -18,7 +20,7 @@ class InfoReporter:
         width = max((len(name) for name, _ in items), default=0)
         lines = []
         for name, value in items:
-            first, *rest = str(value).split("\n")
+            first, *rest = _text(value).split("\n")
             lines.append(f"{name:<{width}} : {first}")
             lines += [" " * (width + 3) + line for line in rest]
         return legible("\n".join(lines))
@@ -28,10 +30,36 @@ class InfoReporter:
 
         rows = "".join(
             f"<tr><th style='text-align: left'>{html.escape(name)}</th>"
-            f"<td style='text-align: left'><pre>{html.escape(legible(value))}</pre></td></tr>"
+            f"<td style='text-align: left'><pre>{html.escape(legible(_text(value)))}</pre></td></tr>"
             for name, value in self._described.info_items
         )
         return f"<table><tbody>{rows}</tbody></table>"
+
+
+def _text(value: Any) -> str:
+    return dtype_text(value) if isinstance(value, np.dtype) else str(value)
+
+
+_LONGEST: Final = 80
+
+
+def dtype_text(dtype: np.dtype[Any]) -> str:
+    """A dtype as it is spelled wherever people read one: as NumPy prints it, and cut if it has many fields.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> [dtype_text(np.dtype(name)) for name in ("i2", ">f4", "M8[ns]", "U3")]
+    ['int16', '>f4', 'datetime64[ns]', '<U3']
+    >>> dtype_text(np.dtype([("x", "f4"), ("y", ">i2", (2,))]))
+    "[('x', '<f4'), ('y', '>i2', (2,))]"
+    """
+    return cut_text(str(dtype))
+
+
+def cut_text(text: str) -> str:
+    """A text for a cell of a table."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def size_text(nbytes: int) -> str:

@@ -86,7 +86,7 @@ def test_stats(folder: Path, run: Answer) -> None:
     lines = run("stats", "s.b2z").splitlines()
     assert [line.split()[:2] for line in lines] == [["group", "leaves"], ["/", "3"], ["/mri", "2"]]
     rows = json.loads(run("stats", "--json", "--by", "dtype", "-d", "0", "s.b2z"))
-    assert {row["dtype"]: row["leaves"] for row in rows} == {"<f8": 1, "<i2": 1, "<i8": 1}
+    assert {row["dtype"]: row["leaves"] for row in rows} == {"float64": 1, "int16": 1, "int64": 1}
     assert "EmbedStore" in failing(run, "stats", "e.b2e")
 
 

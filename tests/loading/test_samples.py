@@ -303,6 +303,7 @@ def test_wrong_arguments(tmp_path: Path) -> None:
         (({"a": array, "b": "text"},), TypeError, "field 'b': an NDArray or an array of NumPy is needed, not str"),
         (({"a": array, "b": [None] * 9},), TypeError, "field 'b': numbers or texts are needed, not items of object"),
         (({"a": array, "b": range(9)},), TypeError, "not range"),
+        (({"a": array, "b": np.ma.masked_equal(LABELS, 3)},), TypeError, "field 'b': the array has a mask"),
         (({"a": array, "b": ITEMS[:4]},), ValueError, "field 'b': 4 rows"),
         (({},), ValueError, "no arrays"),
         ((array, ["image"]), ValueError, "are for stores"),

@@ -72,7 +72,7 @@ def opened_leaves(store: Any) -> dict[str, Any]:
 
 def what(leaf: Any) -> tuple[str, str | None, str]:
     if isinstance(leaf, blosc2.NDArray):
-        return "array", leaf.dtype.str if leaf.dtype.names is None else str(leaf.dtype), leaf.cparams.codec.name
+        return "array", str(leaf.dtype), leaf.cparams.codec.name
     return "schunk", None, leaf.cparams.codec.name
 
 

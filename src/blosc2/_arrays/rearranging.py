@@ -74,7 +74,7 @@ def retyped(array: Any, dtype: Any, casting: Any, copy: bool, kwargs: Mapping[st
     # Some types leave something open, such as the length of a text: NumPy decides, without items.
     target = np.empty(0, array.dtype).astype(dtype).dtype
     if target.kind in "mM" and np.datetime_data(target)[0] == "generic":
-        raise ValueError(f"{dtype!r} does not say its unit, as in 'M8[ns]'")
+        raise ValueError(f"{target} does not say its unit, as in 'M8[ns]'")
     if not np.can_cast(array.dtype, target, casting):
         raise TypeError(f"Cannot cast array data from {array.dtype!r} to {target!r} according to the rule {casting!r}")
     if target == array.dtype and not copy and not kwargs:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from blosc2 import _display
 from blosc2._frames import CHOICE, unpack
-from blosc2._indexing import short_text
 from blosc2.exceptions import FormatError
+from blosc2.info import dtype_text
 from blosc2.storage import Codec
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def one_line(array: ReadableArray) -> str:
     where = _where(array)
     ratio = _display.ratio_text(geometry.size * dtype.itemsize, int(frame.cbytes))
     return (
-        f"<NDArray {geometry.shape} {short_text(dtype)}{f' in {where}' if where else ''}, chunks {geometry.chunks}, "
+        f"<NDArray {geometry.shape} {dtype_text(dtype)}{f' in {where}' if where else ''}, chunks {geometry.chunks}, "
         f"blocks {geometry.blocks}, {_codec(int(frame.codec))}{f' {ratio}' if ratio else ''}>"
     )
 
@@ -66,7 +66,7 @@ def html(array: ReadableArray) -> str:
     counts = [-(-n // c) if c else 0 for n, c in zip(geometry.shape, geometry.chunks, strict=True)]
     rows: list[tuple[str, object]] = [
         ("shape", geometry.shape),
-        ("dtype", short_text(dtype)),
+        ("dtype", dtype_text(dtype)),
         ("bytes", _display.sizes_text(geometry.size * dtype.itemsize, int(frame.cbytes))),
         ("chunks", f"{geometry.chunks}, {_display.number(math.prod(counts), 'chunk')}"),
         ("blocks", geometry.blocks),

@@ -388,8 +388,8 @@ class Node(NamedTuple):
         if self.leaves is not None:
             parts.append(number(self.leaves, "leaf", "leaves"))
         if self.nbytes is not None and self.cbytes is not None:
-            both = f"{human_size(self.nbytes)} in {human_size(self.cbytes)}"
-            parts.append(sizes_text(self.nbytes, self.cbytes) if self.is_group else both)
+            both = sizes_text(self.nbytes, self.cbytes)
+            parts.append(both if self.is_group else both.partition(" (")[0])
         return ", ".join(parts)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from blosc2._core.ndim.grid_read import check_out
 from blosc2._core.on_demand import on_demand
 from blosc2._indexing.reducible import Reducible
-from blosc2._indexing.views import FieldViews, NDField, OrthogonalIndex, short_text
+from blosc2._indexing.views import FieldViews, NDField, OrthogonalIndex
 
 if TYPE_CHECKING:
     from blosc2._indexing.keys import *

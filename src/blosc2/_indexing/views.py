@@ -12,6 +12,7 @@ from blosc2 import _indexing
 from blosc2._core.ndim.grid_read import check_out
 from blosc2._indexing.reducible import Reducible
 from blosc2.exceptions import some_of
+from blosc2.info import dtype_text
 from blosc2.schunk import SChunk
 
 
@@ -103,7 +104,7 @@ class NDField(Reducible):
         return (item[self.field] for item in self._array)
 
     def __repr__(self) -> str:
-        return f"<NDField {self.field!r} {short_text(self.dtype)} of {self._array!r}>"
+        return f"<NDField {self.field!r} {dtype_text(self.dtype)} of {self._array!r}>"
 
 
 class OrthogonalIndex:
@@ -125,9 +126,3 @@ class OrthogonalIndex:
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._array._assign(_indexing.orthogonal_chunks, key, value)
-
-
-def short_text(dtype: np.dtype[Any]) -> str:
-    """A dtype as text of bounded length."""
-    text = str(dtype)
-    return text if len(text) <= 80 else f"{text[:80]}..."

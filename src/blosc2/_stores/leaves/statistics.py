@@ -15,10 +15,11 @@ from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyListing
 from blosc2._core.ndim import geometry
 from blosc2._core.zip.catalog import Catalog
-from blosc2._frames import format_dtype, parse_dtype
+from blosc2._frames import parse_dtype
 from blosc2._options import needed
 from blosc2._stores.leaf_table import table_of
 from blosc2.exceptions import FormatError, StoreKeyError
+from blosc2.info import dtype_text
 from blosc2.storage import Codec
 
 if TYPE_CHECKING:
@@ -67,7 +68,9 @@ class LeafInfo(NamedTuple):
     stored: int = 0
 
     def __str__(self) -> str:
-        return self.kind if self.shape is None else f"{self.shape} {self.dtype}"
+        if self.shape is None or self.dtype is None:
+            return self.kind
+        return f"{self.shape} {dtype_text(self.dtype)}"
 
 
 def codec_name(number: int) -> str:
@@ -76,6 +79,14 @@ def codec_name(number: int) -> str:
         return Codec(number).name
     except ValueError:
         return str(number)
+
+
+def _spelled(text: str) -> str | None:
+    """The dtype of a catalog as NumPy prints it; None if there is none."""
+    try:
+        return str(parse_dtype(text)) if text else None
+    except ValueError:  # who opens the leaf learns what is wrong with it
+        return text
 
 
 def kind_name(number: int) -> str:
@@ -189,10 +200,12 @@ class Counter:
         return True
 
     def _add_groups(self, catalog: Catalog, groups: list[tuple[str, int, int, int]]) -> None:
+        by_dtype = self._parts[PARTS.index("dtype")]
         kinds = [
-            (kind_name(what), dtype or None, codec_name(codec)) if what else (UNKNOWN.kind, None, UNKNOWN.codec)
+            (kind_name(what), _spelled(dtype) if by_dtype else None, codec_name(codec))
+            if what else (UNKNOWN.kind, None, UNKNOWN.codec)
             for what, codec, dtype in catalog.kinds()
-        ]
+        ]  # fmt: skip
         attributes = kind_name(6)
         for path, level, start, stop in groups:
             row = self._row(path, level)
@@ -215,7 +228,7 @@ class Counter:
                 if self._hidden:
                     continue
                 info = _ATTRIBUTES
-            part = (info.kind, None if info.dtype is None else format_dtype(info.dtype), info.codec)
+            part = (info.kind, None if info.dtype is None else str(info.dtype), info.codec)
             path, level = base, 0
             while True:
                 self._add(self._row(path or "/", level), part, 1, info.nbytes, info.cbytes)
@@ -301,7 +314,7 @@ def leaves_table(store: DictStore, group: str) -> Any:
     keys = (key for key in store if key.startswith(below) and is_leaf(store._absolute(key)))
     rows = dict(readable(keys, store.describe))
     columns: dict[str, list[Any]] = {name: [getattr(info, name) for info in rows.values()] for name in COLUMNS}
-    columns["dtype"] = [None if dtype is None else format_dtype(dtype) for dtype in columns["dtype"]]
+    columns["dtype"] = [None if dtype is None else str(dtype) for dtype in columns["dtype"]]
     columns["cratio"] = [info.nbytes / info.cbytes if info.cbytes else 0.0 for info in rows.values()]
     return pd.DataFrame(columns, index=pd.Index(list(rows), name="key", dtype=object))
 

@@ -31,6 +31,7 @@ from blosc2._tools.cli.output import QUIET, VERBOSE, name_leaf, progress_bar, sa
 from blosc2._tools.converting.conversion import boxes_of
 from blosc2._tools.stores import attributes_of, equal_items, opened, same_value
 from blosc2.exceptions import FormatError
+from blosc2.info import cut_text
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
 from blosc2.tree_store import TreeStore
@@ -105,7 +106,7 @@ def ls(locations: tuple[str, ...], long: bool, recursive: bool, as_json: bool) -
         print_json(rows)
     elif long:
         cells = [
-            (row.get("kind", ""), row.get("shape_text", ""), row.get("dtype", ""), row.get("codec", ""),
+            (row.get("kind", ""), row.get("shape_text", ""), cut_text(row.get("dtype", "")), row.get("codec", ""),
              row.get("size", ""), printable(row["name"]))
             for row in rows
         ]  # fmt: skip
@@ -279,7 +280,7 @@ def stats(location: str, depth: int, by: tuple[str, ...], as_json: bool) -> None
         return
     cells = [("group", *by, "leaves", "bytes", "compressed", "ratio")]
     for row in rows:
-        parts = [str(getattr(row, name)) for name in by]
+        parts = [cut_text(str(getattr(row, name))) for name in by]
         cells.append(
             (printable(row.group), *parts, f"{row.leaves:,}", human_size(row.nbytes), human_size(row.cbytes),
              ratio_text(row.nbytes, row.cbytes))

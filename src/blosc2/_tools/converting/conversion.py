@@ -831,7 +831,7 @@ def _take(
             return []
         seen.add(item.key)
     if isinstance(item, ArrayItem) and item.dtype.itemsize == 0:
-        report.left_out.append(LeftOut(item.key, WHOLE, f"items of {item.dtype.str} have no bytes"))
+        report.left_out.append(LeftOut(item.key, WHOLE, f"items of {item.dtype} have no bytes"))
         return []
     found: list[LeftOut] = []
     if made.has(item.key) and not isinstance(item, GroupItem):

@@ -119,7 +119,7 @@ class NewTensors(Target):
             elif item.dtype in _NAME_OF:
                 self._items.append((str(bits) if is_bits else _NAME_OF[item.dtype], item))
             else:
-                yield LeftOut(item.key, WHOLE, f"safetensors has no {item.dtype.str}")
+                yield LeftOut(item.key, WHOLE, f"safetensors has no {item.dtype}")
 
     def finish(self) -> None:
         header: dict[str, Any] = {"__metadata__": self._metadata} if self._metadata else {}

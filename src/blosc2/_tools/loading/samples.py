@@ -339,7 +339,9 @@ def _in_memory(name: str | None, values: Any) -> Items:
     """Rows that a program gives for a field: an array, a tensor, a column of a table, or a list."""
     if not isinstance(values, (list, tuple)) and not hasattr(values, "__array__"):
         raise TypeError(f"{field_label(name)}an NDArray or an array of NumPy is needed, not {type(values).__name__}")
-    found: Items = np.asanyarray(values)
+    if hasattr(values, "filled"):
+        raise TypeError(f"{field_label(name)}the array has a mask: values.filled(...) gives numbers without one")
+    found: Items = np.asarray(values)
     if found.dtype.kind == "O":  # a column of texts
         found = np.array(found.tolist())
     if found.dtype.kind == "O":

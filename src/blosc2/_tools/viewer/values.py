@@ -17,6 +17,7 @@ from blosc2._stores import ForeignObject, Store, outline, table_of, walking
 from blosc2._tools.selections import Axis, index_of, picture_axes, pieces, shape_of
 from blosc2.batch_array import BatchArray
 from blosc2.exceptions import FormatError
+from blosc2.info import dtype_text
 from blosc2.ndarray import NDArray
 from blosc2.objectarray import ObjectArray
 from blosc2.schunk import SChunk
@@ -528,7 +529,13 @@ def attributes(thing: Any) -> Rows:
 
 
 def _text_rows(items: Any) -> Rows:
-    return [(printable(str(name)), shortened(printable(str(value)))) for name, value in islice(items, MOST_ATTRIBUTES)]
+    return [
+        (printable(str(name)), shortened(printable(_text(value)))) for name, value in islice(items, MOST_ATTRIBUTES)
+    ]
+
+
+def _text(value: Any) -> str:
+    return dtype_text(value) if isinstance(value, np.dtype) else str(value)
 
 
 def shortened(text: str) -> str:
