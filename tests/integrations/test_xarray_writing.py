@@ -69,6 +69,28 @@ def test_appended(path: Path) -> None:
     assert blosc2.check(str(path)).ok
 
 
+@pytest.mark.parametrize(
+    ("there", "written"), [("standard", "noleap"), ("noleap", "standard"), ("noleap", "360_day"), ("360_day", "noleap")]
+)
+def test_times_of_another_calendar(there: str, written: str, tmp_path: Path) -> None:
+    pytest.importorskip("cftime")
+
+    def days(calendar: str, first: str) -> Any:
+        times = xarray.date_range(first, periods=3, calendar=calendar)
+        return xarray.Dataset({"t": ("time", np.arange(3))}, coords={"time": times})
+
+    path = tmp_path / "a.b2d"
+    to_store(days(there, "2001-01-01"), path)
+    before = content(path)
+    with pytest.raises(
+        ValueError, match=f"'time' has times of the calendar .* to write are of '{written}': .*calendar"
+    ):
+        to_store(days(written, "2001-01-04"), path, append_dim="time")
+    assert content(path) == before
+    to_store(days(there, "2001-01-04"), path, append_dim="time")
+    assert opened(path).sizes["time"] == 6
+
+
 @pytest.mark.filterwarnings("ignore:Duplicate dimension names")
 def test_one_name_of_several_axes(tmp_path: Path) -> None:
     data = xarray.Dataset({"cov": (("x", "x"), np.arange(9.0).reshape(3, 3)), "mean": ("x", np.zeros(3))})

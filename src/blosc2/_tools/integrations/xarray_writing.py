@@ -197,11 +197,34 @@ def check_unchanged(name: str, encoded: Any, stored: Any, append_dim: Hashable, 
 def _check_kind(variable: Any, decoded: Any, what: str) -> None:
     """Refuse numbers that an encoding would round, such as fractions where there are integers."""
     new, old = variable.dtype, decoded.dtype
+    written, there = _calendar(variable), decoded.encoding.get("calendar")
+    if written is not None and there is not None and written != _SAME_CALENDARS.get(there, there):
+        raise ValueError(
+            f"{what} has times of the calendar {there!r}, and those to write are of {written!r}: convert them with "
+            "convert_calendar"
+        )
     numbers = new.kind in "?biufc" and old.kind in "?biufc"
     if numbers and not np.can_cast(new, old, "same_kind"):
         raise ValueError(f"{what} has values of {old}, and those to write are of {new}: convert them with astype")
     if not numbers and new.kind != old.kind and not (new.kind in "OUST" and old.kind in "OUST"):
         raise ValueError(f"{what} has values of {old}, and those to write are of {new}")
+
+
+# Names of calendars that have the dates of NumPy, as long as these are read as its dates.
+_SAME_CALENDARS: Final = {"gregorian": "standard", "proleptic_gregorian": "standard"}
+
+
+def _calendar(variable: Any) -> str | None:
+    """The calendar of times; None of other values."""
+    if variable.dtype.kind == "M":
+        return "standard"
+    if variable.dtype.kind != "O" or not variable.size:
+        return None
+    try:
+        name = str(xarray.DataArray(variable).dt.calendar)
+    except (AttributeError, TypeError):  # texts
+        return None
+    return _SAME_CALENDARS.get(name, name)
 
 
 def _same(one: Any, other: Any) -> bool:
