@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from types import EllipsisType, MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Never, Self
 
 from blosc2 import _backends, _stores
 from blosc2._backends import TieredBackend
@@ -13,7 +13,18 @@ from blosc2._files import check_advice
 from blosc2._options import StoreOptions, absolute_path, check_new_name, local_path, store_options
 from blosc2._stores import Store, backend_of, leaf_reader, open_or_begin, take_writer_lock
 from blosc2.info import InfoReporter
-from blosc2.storage import CParams, DParams, Storage, asked_for, cparams_from, dparams_from, storage_from
+from blosc2.storage import (
+    CParams,
+    DParams,
+    NoKeywords,
+    Storage,
+    asked_for,
+    cparams_from,
+    dparams_from,
+    storage_from,
+    takes,
+    unexpected_keyword,
+)
 
 if TYPE_CHECKING:
     from blosc2._files import Progress
@@ -21,6 +32,7 @@ if TYPE_CHECKING:
     from blosc2.embed_store import EmbedStore
 
 
+@takes(NoKeywords)
 class DictStore(Store):
     """A mapping of keys to arrays: a `.b2d` directory with a file for each leaf, or a `.b2z` file with all of them.
 
@@ -144,7 +156,10 @@ class DictStore(Store):
         exclusive: bool = True,
         verify: bool | None = None,
         advise: str | None = None,
+        **kwargs: Never,
     ) -> None:
+        for name in kwargs:
+            raise unexpected_keyword(name)
         if advise is not None:
             check_advice(advise)
         if storage is not None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from functools import partial
 from types import EllipsisType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Never, Self
 
 from blosc2 import _stores
 from blosc2._backends import Embedded, EmbeddedBackend, missing, taken
@@ -16,9 +16,21 @@ from blosc2._files import check_advice, through_link
 from blosc2._frames import pack_metalayers
 from blosc2._options import StoreOptions, absolute_path, check_new_name, local_path, store_options
 from blosc2._stores import NOTHING, Store, publish
-from blosc2.storage import CParams, DParams, Storage, asked_for, cparams_from, dparams_from, storage_from
+from blosc2.storage import (
+    CParams,
+    DParams,
+    NoKeywords,
+    Storage,
+    asked_for,
+    cparams_from,
+    dparams_from,
+    storage_from,
+    takes,
+    unexpected_keyword,
+)
 
 
+@takes(NoKeywords)
 class EmbedStore(Store):
     """A mapping of keys to arrays that are embedded in one frame: a `.b2e` file, or memory.
 
@@ -137,7 +149,10 @@ class EmbedStore(Store):
         exclusive: bool = True,
         verify: bool | None = None,
         advise: str | None = None,
+        **kwargs: Never,
     ) -> None:
+        for name in kwargs:
+            raise unexpected_keyword(name)
         if advise is not None:
             check_advice(advise)
         if storage is not None:

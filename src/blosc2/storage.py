@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 from textwrap import indent
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any, Final, TypedDict, TypeVar
 
 from blosc2 import _options
@@ -619,8 +619,13 @@ def _entries(kind: type[Any]) -> str:
 
 # What a docstring says of keywords in general.
 _ENTRY: Final = re.compile(r"^( *)\*\*kwargs\n(?:\1 +.*\n)+", re.MULTILINE)
-#: The functions that take such keywords, by their code: what they are called, and all that they take.
-_taking: dict[CodeType, tuple[str, list[str]]] = {}
+#: The functions that take such keywords, by their code and its name, which equal codes may differ in: what they are
+#: called, and all that they take.
+_taking: dict[tuple[CodeType, str], tuple[str, list[str]]] = {}
+
+
+def _key_of(code: CodeType) -> tuple[CodeType, str]:
+    return code, code.co_qualname
 
 
 def takes(keywords: type[Any], **defaults: Any) -> Callable[[_F], _F]:
@@ -648,7 +653,7 @@ def takes(keywords: type[Any], **defaults: Any) -> Callable[[_F], _F]:
         more = [each for each in parameters if each.name not in signature.parameters]
         function.__signature__ = signature.replace(parameters=sorted(own + more, key=operator.attrgetter("kind")))
         names = [each.name for each in own + more if each.name != "self"]
-        _taking[function.__code__] = function.__qualname__.removesuffix(".__init__"), names
+        _taking[_key_of(function.__code__)] = function.__qualname__.removesuffix(".__init__"), names
         described.__doc__ = _ENTRY.sub(lambda found: indent(text, found[1]), described.__doc__ or "")
         return described
 
@@ -656,16 +661,24 @@ def takes(keywords: type[Any], **defaults: Any) -> Callable[[_F], _F]:
 
 
 def documented_as(other: type[Any]) -> Callable[[type[_C]], type[_C]]:
-    """Decorate a class that takes what another one takes."""
+    """Decorate a class that takes what another one takes: errors of wrong arguments name the one that was called."""
 
     def decorate(described: type[_C]) -> type[_C]:
         described.__doc__ = _ENTRY.sub(lambda found: indent(_entries(other), found[1]), described.__doc__ or "")
+        inherited: Any = vars(other)["__init__"]
+        # Python takes the name in its errors from the code of a function.
+        code = inherited.__code__.replace(co_qualname=f"{described.__qualname__}.__init__")
+        own: Any = FunctionType(code, inherited.__globals__, "__init__", inherited.__defaults__, inherited.__closure__)
+        own.__kwdefaults__, own.__annotations__ = inherited.__kwdefaults__, inherited.__annotations__
+        own.__signature__, own.__qualname__ = inherited.__signature__, code.co_qualname
+        _taking[_key_of(code)] = described.__name__, _taking[_key_of(inherited.__code__)][1]
+        type.__setattr__(described, "__init__", own)
         return described
 
     return decorate
 
 
-def unexpected_keyword(name: str, names: Iterable[str], hint: str = "") -> UnexpectedKeywordError:
+def unexpected_keyword(name: str, names: Iterable[str] = (), hint: str = "") -> UnexpectedKeywordError:
     """The error about a keyword that is not among these: which public function was called, and what is like it."""
     called, taken = _called(sys._getframe(1)) or ("the function", list(names))
     import difflib  # for errors only
@@ -682,6 +695,6 @@ def _called(frame: FrameType | None) -> tuple[str, list[str]] | None:
     """The outermost of the functions of this package that are under way, and what it takes."""
     found = None
     while frame is not None and frame.f_globals.get("__name__", "").startswith("blosc2"):
-        found = item_of(_taking, frame.f_code) or found
+        found = item_of(_taking, _key_of(frame.f_code)) or found
         frame = frame.f_back
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from fixture_kit import manifest
 import blosc2
 from blosc2 import BatchArray, ObjectArray
 from blosc2._functions.from_frame import OPAQUE_KINDS, OpaqueArray, OpaqueObject, OpaqueSChunk
-from blosc2.exceptions import FormatError
+from blosc2.exceptions import FormatError, UnsupportedKindError
 
 
 def values_of(values: Any) -> list[Any]:
@@ -160,6 +161,16 @@ def test_copies_of_lists_keep_the_policy() -> None:
 
 def test_there_are_fixtures_of_opaque_kinds() -> None:
     assert {path.stem.removeprefix("kind_") for path in OPAQUE} == {"b2o", "lazyarray", "listarray", "proxy-source"}
+
+
+def test_opaque_kinds_are_said_in_words() -> None:
+    words = {"b2o": "a lazy expression, or", "lazyarray": "a lazy exp", "listarray": "a col", "proxy-source": "a proxy"}
+    for path in OPAQUE:
+        found = blosc2.open(path)
+        start = f"of kind {found.kind!r} ({words[path.stem.removeprefix('kind_')]}"
+        assert start in repr(found)
+        with pytest.raises(UnsupportedKindError, match=re.escape(start)):
+            found[0]
 
 
 @pytest.mark.parametrize("path", OPAQUE, ids=lambda p: p.stem)

@@ -70,3 +70,27 @@ def test_errors_name_the_function_and_what_is_like_it(call: Any, text: str) -> N
     for kind in (TypeError, KeyError, ValueError):
         with pytest.raises(kind, match=text):
             call()
+
+
+def test_errors_name_the_class_of_stores_that_was_called() -> None:
+    class Mine(blosc2.TreeStore):
+        """A class of a user, which has no name for what it inherits."""
+
+    for kind, other in (
+        (blosc2.TreeStore, "mod"),
+        (blosc2.DictStore, "mod"),
+        (blosc2.EmbedStore, "mod"),
+        (Mine, "mod"),
+    ):
+        name = "TreeStore" if kind is Mine else kind.__name__
+        with pytest.raises(TypeError, match=rf"^{name}\(\) has no keyword '{other}'; did you mean 'mode'\? It takes "):
+            kind("a.b2z", **{other: "r"})
+        with pytest.raises(TypeError, match=rf"^{name}\(\) has no keyword 'clevel': it belongs into cparams="):
+            kind("a.b2z", clevel=1)
+        with pytest.raises(TypeError, match=rf"^{name}\.__init__\(\) takes from "):
+            kind(*range(20))
+    for kind in (blosc2.TreeStore, blosc2.DictStore):
+        with pytest.raises(TypeError, match=rf"^{kind.__name__}\.__init__\(\) missing .* 'localpath'"):
+            kind()  # type: ignore[call-arg]
+    assert inspect.signature(blosc2.TreeStore) == inspect.signature(blosc2.DictStore)
+    assert "kwargs" not in inspect.signature(blosc2.EmbedStore).parameters

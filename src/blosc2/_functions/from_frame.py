@@ -8,7 +8,7 @@ import numpy as np
 
 from blosc2._arrays import ready_in_children
 from blosc2._frames import FrameHandle
-from blosc2._options import OPAQUE_KINDS
+from blosc2._options import OPAQUE_KINDS, kind_in_words
 from blosc2.exceptions import UnsupportedKindError
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
@@ -29,13 +29,13 @@ class OpaqueObject:
 
     def _refuse(self, *_: Any, **__: Any) -> Never:
         raise UnsupportedKindError(
-            f"an object of kind {self.kind!r} can be described and copied here, not read or changed; "
+            f"an object of kind {kind_in_words(self.kind)} can be described and copied here, not read or changed; "
             "use the package that wrote it",
             path=self._handle.urlpath, key=self._handle.key,
         )  # fmt: skip
 
     def __repr__(self) -> str:
-        return f"<opaque object of kind {self.kind!r}>"
+        return f"<opaque object of kind {kind_in_words(self.kind)}>"
 
 
 class OpaqueArray(OpaqueObject, NDArray):

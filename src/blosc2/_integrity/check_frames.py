@@ -42,7 +42,7 @@ from blosc2._frames import (
 from blosc2._functions import wrap
 from blosc2._integrity.report import ARCHIVE, DIRECTORY, EMBEDDED, FAULTS, FRAME, MOST, CheckReport, Findings
 from blosc2._lists import LENGTHS, stored_lengths
-from blosc2._options import OPAQUE_KINDS, absolute_path, local_path
+from blosc2._options import OPAQUE_KINDS, absolute_path, kind_in_words, local_path
 from blosc2.exceptions import FormatError, MissingFileError, UnsafeDeserializationError, UnsupportedKindError
 
 
@@ -538,7 +538,7 @@ def _check_values(frame: Frame, found: Findings) -> None:
     names = frame.metalayers()
     if any(name in names for name in OPAQUE_KINDS):
         kind = next(name for name in OPAQUE_KINDS if name in names)
-        found.unverified(f"an object of kind {kind!r}, of another package: its frame is whole")
+        found.unverified(f"an object of kind {kind_in_words(kind)}, of another package: its frame is whole")
         return
     if "vlarray" not in names and "batcharray" not in names:
         return

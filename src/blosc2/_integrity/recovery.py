@@ -1237,7 +1237,8 @@ def _new_store(path: str, values: Values) -> Store:
         return EmbedStore(path, mode="x")
     keys = values.leaves
     nested = any(key[:end] in keys for key in keys for end, one in enumerate(key) if one == "/" and end)
-    store = (DictStore if nested or values.kind in ("b2dict", "b2embed") else TreeStore)(path, mode="x")
+    kind = DictStore if nested or values.kind in ("b2dict", "b2embed") else TreeStore
+    store: Store = kind(path, mode="x")
     # In an archive a key is no name of a file: what differs in case only was in one place before too.
     table_of(store).names.unchecked = path.endswith(".b2z")
     return store

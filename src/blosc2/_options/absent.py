@@ -71,6 +71,20 @@ _ADVICE: Final = {
 
 #: Metalayers of objects that this package does not have: they can be described and copied, but not read.
 OPAQUE_KINDS: Final = ("proxy-source", "b2o", "listarray", "LazyArray")
+# What they are, and those that have several leaves.
+_IN_WORDS: Final = {
+    "proxy-source": "a proxy, which fetches its items from elsewhere",
+    "b2o": "a lazy expression, or a reference to data elsewhere",
+    "listarray": "a column of lists",
+    "LazyArray": "a lazy expression",
+    "ctable": "a table",
+}
+
+
+def kind_in_words(kind: str) -> str:
+    """The kind of an object of another package, and what that is."""
+    return f"{kind!r} ({_IN_WORDS[kind]})" if kind in _IN_WORDS else repr(kind)
+
 
 #: What users of h5py, zarr and the published package look for.
 _ELSEWHERE: Final = {

@@ -132,10 +132,9 @@ def _node(table: LeafTable, path: str, name: str, shown: dict[str, tuple[list[st
 
 
 def _leaf(table: LeafTable, key: str, name: str) -> Node:
-    if table.hidden_name:
-        description = table.foreign.at(key)
-        if description is not None:
-            return Node(name, False, str(description.get("kind", "object")))
+    kind = _foreign_kind(table, key)
+    if kind is not None:
+        return Node(name, False, kind)
     try:
         info = describe(table, key)
     except KeyError:  # it was removed since it was listed
@@ -143,6 +142,16 @@ def _leaf(table: LeafTable, key: str, name: str) -> Node:
     except (OSError, FormatError, NotImplementedError):
         return Node(name, False, "cannot be read")
     return Node(name, False, str(info), None, info.nbytes, info.cbytes)
+
+
+def foreign_kind(store: Store, key: str) -> str | None:
+    """What an object of another package is, in whose place a leaf is shown; None if there is none."""
+    return _foreign_kind(table_of(store), key)
+
+
+def _foreign_kind(table: LeafTable, key: str) -> str | None:
+    description = table.foreign.at(key) if table.hidden_name else None
+    return None if description is None else str(description.get("kind", "object"))
 
 
 # Of a large group only so many names are compared.

@@ -10,6 +10,7 @@ from typing import Any, Final, Never
 
 from blosc2._backends import REGISTRY, TieredBackend
 from blosc2._core.io.sharing import item_of
+from blosc2._options import kind_in_words
 from blosc2._stores.contents import Contents
 from blosc2._stores.leaves.leaf import read_only
 from blosc2._stores.pending import PendingChanges
@@ -46,8 +47,8 @@ class ForeignObject:
 
     def _refuse(self) -> Never:
         raise UnsupportedKindError(
-            f"an object of kind {self.kind!r} can be listed and copied with its store, but not read or changed; "
-            "use the package that wrote it",
+            f"an object of kind {kind_in_words(self.kind)} can be listed and copied with its store, but not read "
+            "or changed; use the package that wrote it",
             path=self._path,
             key=self.key,
         )
@@ -68,7 +69,7 @@ class ForeignObject:
         return True
 
     def __repr__(self) -> str:
-        return f"<ForeignObject {self.key!r} of kind {self.kind!r}>"
+        return f"<ForeignObject {self.key!r} of kind {kind_in_words(self.kind)}>"
 
 
 class ForeignObjects:

@@ -13,7 +13,7 @@ import numpy as np
 
 from blosc2._display import Node, as_text, human_size, number, printable, printed, ratio_text, sizes_text
 from blosc2._files import Progress
-from blosc2._stores import Store, children_of, describe_leaf, group_of, has_leaf, outline
+from blosc2._stores import Store, children_of, describe_leaf, foreign_kind, group_of, has_leaf, outline
 from blosc2._tools.cli import untold
 from blosc2._tools.cli.locations import (
     STORAGE,
@@ -154,6 +154,9 @@ def _row_of_group(store: Store, key: str, name: str) -> dict[str, Any]:
 
 def _row_of_leaf(store: Store, key: str, name: str) -> dict[str, Any]:
     row: dict[str, Any] = {"name": name, "key": key}
+    kind = foreign_kind(store, key)
+    if kind is not None:
+        return {**row, "kind": kind}
     try:
         info = describe_leaf(store, key)
     except (OSError, FormatError, NotImplementedError) as error:
