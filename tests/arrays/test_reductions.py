@@ -273,8 +273,30 @@ def test_into_an_array() -> None:
         assert whole == items.mean()
 
 
+@pytest.mark.filterwarnings("ignore:Casting complex values")
+@pytest.mark.parametrize("dtype", ["f4", "f2", "f8", "c8", "i2"])
+def test_into_an_array_of_another_type(dtype: str) -> None:
+    """The result is converted at the end, or computed with as many digits as `out` has, as by NumPy."""
+    items = (np.random.default_rng(0).normal(size=(50, 7)) * 9).astype(dtype)
+    array = blosc2.asarray(items, chunks=(4, 3), blocks=(2, 2))
+    exact = items.astype("c16" if dtype == "c8" else "f8").sum(axis=0)
+    with small_pieces():
+        for kind in ("i4", "i8", "f4", "f8", "c16"):
+            out = array.sum(axis=0, out=np.zeros(7, kind))
+            expected = np.zeros(7, kind)
+            np.copyto(expected, exact, casting="unsafe")
+            np.testing.assert_allclose(out, expected, rtol=1e-13 if kind in ("f8", "c16") else 1e-6)
+            np.testing.assert_array_equal(out.dtype, kind)
+        np.testing.assert_array_equal(array.mean(axis=0, out=np.zeros(7, "i4")), (exact / 50).real.astype("i4"))
+        if dtype != "c8":
+            np.testing.assert_array_equal(array.max(axis=0, out=np.zeros(7, "i1")), items.max(axis=0).astype("i1"))
+
+
 def test_other_keywords_are_refused() -> None:
     array = blosc2.arange(10)
+    for call in (lambda: np.var(array, mean=4.5), lambda: array.std(mean=4.5)):
+        with pytest.raises(TypeError, match=r"(var|std) has no keyword 'mean': it finds the mean in one pass"):
+            call()
     for call in (lambda: array.sum(urlpath="x.b2nd"), lambda: blosc2.sum(array, fp_accuracy=1)):
         with pytest.raises(TypeError, match=r"sum has no keyword '(urlpath|fp_accuracy)'.*blosc2.asarray"):
             call()

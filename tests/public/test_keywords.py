@@ -76,15 +76,10 @@ def test_errors_name_the_class_of_stores_that_was_called() -> None:
     class Mine(blosc2.TreeStore):
         """A class of a user, which has no name for what it inherits."""
 
-    for kind, other in (
-        (blosc2.TreeStore, "mod"),
-        (blosc2.DictStore, "mod"),
-        (blosc2.EmbedStore, "mod"),
-        (Mine, "mod"),
-    ):
+    for kind in (blosc2.TreeStore, blosc2.DictStore, blosc2.EmbedStore, Mine):
         name = "TreeStore" if kind is Mine else kind.__name__
-        with pytest.raises(TypeError, match=rf"^{name}\(\) has no keyword '{other}'; did you mean 'mode'\? It takes "):
-            kind("a.b2z", **{other: "r"})
+        with pytest.raises(TypeError, match=rf"^{name}\(\) has no keyword 'mod'; did you mean 'mode'\? It takes "):
+            kind("a.b2z", mod="r")
         with pytest.raises(TypeError, match=rf"^{name}\(\) has no keyword 'clevel': it belongs into cparams="):
             kind("a.b2z", clevel=1)
         with pytest.raises(TypeError, match=rf"^{name}\.__init__\(\) takes from "):

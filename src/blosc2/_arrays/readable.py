@@ -291,6 +291,8 @@ class ReadableArray(Reducible, Stored):
 
     def _reduced(self, name: str, axis: Any, keepdims: bool, absent: dict[str, Any], *, field: str | None = None,
                  **options: Any) -> Any:  # fmt: skip
+        if "mean" in absent:
+            raise TypeError(f"{name} has no keyword 'mean': it finds the mean in one pass, and so saves nothing by it")
         if absent:
             raise TypeError(
                 f"{name} has no keyword {next(iter(absent))!r}: it gives an array of NumPy, which "

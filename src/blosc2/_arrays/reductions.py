@@ -79,17 +79,30 @@ def _asked(
     given = {key: value for key, value in options.items() if key != "ddof"}
     if masks is not None:
         given["where"] = np.ones((1,) * ndim, masks.dtype)
-    if out is not None:
-        given["out"] = np.zeros((1,) * ndim, out.dtype)
     one = np.zeros((1,) * ndim, source.dtype)
     with np.errstate(all="ignore"):
         result = getattr(np, name)(one, axis=axis, keepdims=True, **given).dtype
+        if out is not None:
+            given["out"] = np.zeros((1,) * ndim, out.dtype)
+            result = _wider(name, result, getattr(np, name)(one, axis=axis, keepdims=True, **given).dtype)
     axes = tuple(range(ndim)) if axis is None else normalize_axis_tuple(axis, ndim)
     dtype = options.get("dtype")
     return Asked(
         name, source.shape, source.dtype, axes, result, None if dtype is None else np.dtype(dtype),
         options.get("ddof", 0), options.get("initial"), axis is None,
     )  # fmt: skip
+
+
+def _wider(name: str, result: np.dtype[Any], out: np.dtype[Any]) -> np.dtype[Any]:
+    """The type to compute in where the result is converted to another one at the end, as NumPy does.
+
+    Only sums and what is made of them gain from more digits. Sums of integers are the same in whatever type.
+    """
+    is_sum = name in ("sum", "prod", "mean", "var", "std")
+    both = result.kind + out.kind
+    if not is_sum or not set(both) <= set("biufc") or set(both) <= set("biu"):
+        return result
+    return np.result_type(result, out)
 
 
 class _Source:
