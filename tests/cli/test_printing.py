@@ -18,10 +18,10 @@ import pytest
 from cli_kit import RAW, Answer, failing
 
 import blosc2
+from blosc2._arrays import axes_of, index_of, pieces
 from blosc2._display import text_picture
 from blosc2._tools.cli import printing
 from blosc2._tools.cli.locations import parsed_selection
-from blosc2._tools.selections import axes_of, index_of, pieces
 
 BOX = np.arange(11 * 13 * 7, dtype="i4").reshape(11, 13, 7)
 SELECTIONS = ["...", "3", "::-2", "5:5", "..., ::3", "2:9, -1", ":, 4:, 1", "-1:0:-3, ::-1, 2", "1, 2, 3", ":, :0"]

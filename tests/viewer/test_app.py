@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._tools.selections import read_picture
+from blosc2._arrays import read_picture
 from blosc2.ndarray import NDArray
 
 pytest.importorskip("textual")

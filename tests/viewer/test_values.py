@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import blosc2
-from blosc2._tools.selections import index_of
+from blosc2._arrays import index_of
 from blosc2._tools.viewer import values
 from blosc2._tools.viewer.values import (
     MOST_ATTRIBUTES,

@@ -11,6 +11,7 @@ from blosc2._core.on_demand import on_demand
 if TYPE_CHECKING:
     from blosc2._arrays.axis_view import *
     from blosc2._arrays.chunk_shapes import *
+    from blosc2._arrays.planes import *
     from blosc2._arrays.readable import *
     from blosc2._arrays.ready import *
     from blosc2._arrays.rearranging import *
@@ -25,6 +26,10 @@ else:
         "axis_view": "Axes ViewHandle expanded_axes seen_through squeezed_axes",
         "chunk_shapes": (
             "CHUNK_NBYTES are_partitions_aligned are_partitions_behaved as_shape compute_chunks_blocks decoded_nbytes"
+        ),
+        "planes": (
+            "DIMENSIONS LONGEST Axis Picture axes_of axis_names check_dtype decoded_bytes index_of index_text "
+            "middle_plane picture_axes pieces read_picture shape_of"
         ),
         "readable": "ChunkInfo ReadableArray",
         "ready": "ready_in_children ready_to_change ready_to_read",

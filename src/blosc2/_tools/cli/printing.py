@@ -17,6 +17,18 @@ from typing import Any
 import click
 import numpy as np
 
+from blosc2._arrays import (
+    LONGEST,
+    Axis,
+    axes_of,
+    check_dtype,
+    index_of,
+    index_text,
+    middle_plane,
+    pieces,
+    read_picture,
+    shape_of,
+)
 from blosc2._display import (
     colour_picture,
     has_characters,
@@ -41,18 +53,6 @@ from blosc2._tools.cli.locations import (
     path_here,
 )
 from blosc2._tools.cli.output import note, say
-from blosc2._tools.selections import (
-    LONGEST,
-    Axis,
-    axes_of,
-    check_dtype,
-    index_of,
-    index_text,
-    middle_plane,
-    pieces,
-    read_picture,
-    shape_of,
-)
 from blosc2._tools.stores import opened
 from blosc2._tools.viewer.html_page import web_page
 from blosc2.ndarray import NDArray

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
-from blosc2._arrays import ArrayPlan
+from blosc2._arrays import DIMENSIONS, ArrayPlan
 from blosc2._backends import new_key
 from blosc2._files import Progress, uploaded
 from blosc2._frames import AnyChunk
@@ -69,8 +69,6 @@ Items = np.ndarray[Any, Any]
 TO_RENAME = "rename='escape' (--rename) keeps it under another one"
 #: No store has keys with more segments.
 DEEPEST = 256
-#: The attribute of an array that lists the names of its axes, as zarr 2 has it.
-DIMENSIONS = "_ARRAY_DIMENSIONS"
 #: That of a root with the bytes of other programs before an HDF5 file.
 USER_BLOCK = "hdf5_userblock"
 #: That of a group which lists the dimensions of a netCDF file that have no limit.

@@ -14,12 +14,11 @@ from typing import Any, Final
 import h5py
 import numpy as np
 
-from blosc2._arrays import ArrayPlan, compressed_box
+from blosc2._arrays import DIMENSIONS, ArrayPlan, compressed_box
 from blosc2._frames import AnyChunk
 from blosc2._opening import schunk_from_cframe
 from blosc2._tools.converting.conversion import (
     DEEPEST,
-    DIMENSIONS,
     ENUM,
     FILL,
     TEXT_SHAPE,

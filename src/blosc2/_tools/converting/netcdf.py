@@ -17,8 +17,8 @@ import h5py
 import netCDF4
 import numpy as np
 
+from blosc2._arrays import DIMENSIONS
 from blosc2._tools.converting.conversion import (
-    DIMENSIONS,
     TEXT_SHAPE,
     UNLIMITED,
     ArrayItem,

@@ -16,10 +16,10 @@ import numpy as np
 import zarr
 from zarr.core.sync import sync
 
+from blosc2._arrays import DIMENSIONS
 from blosc2._core.ndim.gaps import as_dtype
 from blosc2._tools.converting.conversion import (
     DEEPEST,
-    DIMENSIONS,
     FILL,
     TEXT_SHAPE,
     UNLIMITED,

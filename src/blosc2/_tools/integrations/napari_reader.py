@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from blosc2._arrays import axis_names
 from blosc2._frames import is_directory_frame
 from blosc2._opening import open as open_path
 from blosc2._stores import Store, children_of
-from blosc2._tools.selections import axis_names
 from blosc2.exceptions import FormatError
 from blosc2.ndarray import NDArray
 from blosc2.tree_store import TreeStore

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from blosc2._arrays import DIMENSIONS
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_checksums import stored_lengths
 from blosc2._core.frame.frame_writer import special_chunk
@@ -25,7 +26,7 @@ from blosc2._frames import array_of, chunk_encoding, is_directory_frame
 from blosc2._functions import asarray
 from blosc2._options import FIELDS, Encoding, absolute_path, fields_of, get_nthreads
 from blosc2._stores import Store, children_of
-from blosc2._tools.converting.conversion import DIMENSIONS, as_json
+from blosc2._tools.converting.conversion import as_json
 from blosc2._tools.converting.report import WHOLE, LeftOut
 from blosc2._tools.stores import attributes_of, opened
 from blosc2.exceptions import ConversionError, FormatError, legible

@@ -21,11 +21,11 @@ from xarray.coding.variables import CFScaleOffsetCoder
 from xarray.core import indexing
 
 from blosc2 import _tools
+from blosc2._arrays import DIMENSIONS
 from blosc2._backends import EMBED
 from blosc2._opening import open as open_path
 from blosc2._stores import Store, children_of
 from blosc2._tools.converting.conversion import (
-    DIMENSIONS,
     ENUM,
     FILL,
     TEXT_SHAPE,

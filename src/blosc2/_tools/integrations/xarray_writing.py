@@ -14,11 +14,11 @@ from xarray import conventions
 from xarray.backends.common import ensure_dtype_not_object
 from xarray.coding import strings
 
-from blosc2._arrays import ArrayPlan
+from blosc2._arrays import DIMENSIONS, ArrayPlan
 from blosc2._indexing import lossless
 from blosc2._options import check_target_mode, local_path
 from blosc2._stores import children_of
-from blosc2._tools.converting.conversion import DIMENSIONS, UNLIMITED
+from blosc2._tools.converting.conversion import UNLIMITED
 from blosc2._tools.integrations.array_writing import ScratchFolder, new_array, where_to, write_box
 from blosc2._tools.integrations.xarray_engine import (
     DIGITS,

@@ -21,9 +21,9 @@ from textual.widgets import Footer, Input, Label, OptionList, Static, TabbedCont
 from textual.widgets.option_list import Option
 from textual.widgets.tree import TreeNode
 
+from blosc2._arrays import check_dtype, decoded_bytes, read_picture
 from blosc2._display import colour_picture, grey, human_size, number, one_line, printable
 from blosc2._stores import Store, has_leaf
-from blosc2._tools.selections import check_dtype, decoded_bytes, read_picture
 from blosc2._tools.viewer.values import (
     WIDEST,
     Bytes,

@@ -9,6 +9,7 @@ from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 
+from blosc2._arrays import check_dtype, decoded_bytes, index_text, read_picture
 from blosc2._display import (
     Node,
     chunk_grid,
@@ -21,7 +22,6 @@ from blosc2._display import (
     png_bytes,
 )
 from blosc2._stores import Store, has_leaf, outline
-from blosc2._tools.selections import check_dtype, decoded_bytes, index_text, read_picture
 from blosc2._tools.viewer.values import attributes, first_page, item_text, properties, source_of, statistics_of_items
 from blosc2.ndarray import NDArray
 

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from blosc2._arrays import Axis, index_of, picture_axes, pieces, shape_of
 from blosc2._display import Node, human_size, one_line, printable, ratio_text
 from blosc2._stores import ForeignObject, Store, outline, table_of, walking
-from blosc2._tools.selections import Axis, index_of, picture_axes, pieces, shape_of
 from blosc2.batch_array import BatchArray
 from blosc2.exceptions import FormatError
 from blosc2.info import dtype_text

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from blosc2._display import grey, human_size, limits
 from blosc2._indexing import basic_selection
-from blosc2._tools.converting.conversion import DIMENSIONS
 
+#: The attribute of an array that lists the names of its axes, as zarr 2 has it.
+DIMENSIONS: Final = "_ARRAY_DIMENSIONS"
 #: What is selected of an axis: one item, or several.
 Axis = int | range
 
