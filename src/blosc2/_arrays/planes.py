@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from blosc2._display import grey, human_size, limits
+from blosc2._display import grey, human_size, in_label_colours, labels_of, limits
 from blosc2._indexing import basic_selection
 
 #: The attribute of an array that lists the names of its axes, as zarr 2 has it.
@@ -96,7 +96,7 @@ class Picture(NamedTuple):
     """A plane that was read: its items, and these as grey values or colours of uint8, which lie on a last axis.
 
     `axes` is what was read of each axis of the array, `whole` the lengths of the sides of the plane, read or not; `low`
-    and `high` became black and white.
+    and `high` became black and white. `labels` are the integers that have a colour each, if there are so few.
     """
 
     items: np.ndarray[Any, Any]
@@ -106,6 +106,7 @@ class Picture(NamedTuple):
     low: float
     high: float
     in_colour: bool
+    labels: tuple[int, ...] = ()
 
     def size(self) -> str:
         shown = " x ".join(f"{length:,}" for length in self.items.shape[: len(self.whole)])
@@ -113,6 +114,8 @@ class Picture(NamedTuple):
         return shown if shown == total else f"{shown} of {total}"
 
     def scale(self) -> str:
+        if self.labels:
+            return f"labels {', '.join(map(str, self.labels))}: a colour each"
         return "colours" if self.in_colour else f"{self.low:.6g} is black, {self.high:.6g} is white"
 
     def opaque_where_known(self) -> np.ndarray[Any, Any]:
@@ -238,6 +241,7 @@ def read_picture(
     """Read a plane with a step, so that it fits into a box of pixels.
 
     With `most`, the step grows until no more than so many bytes are decoded; complex numbers show their magnitude.
+    Integers of few values are labels, as the classes of a segmentation, and get colours.
     """
     whole = [len(range_of(axes[side])) for side in sides]
     small = with_steps(axes, sides, box)
@@ -253,6 +257,9 @@ def read_picture(
     attributes = getattr(array, "vlmeta", {})
     items = items if in_colour else _as_meant(items, attributes)
     low, high = _contrast(items, span, percentiles, in_colour=in_colour)
+    labels = labels_of(items) if len(sides) == 2 and not (in_colour or span or percentiles) else ()
+    if labels:
+        return Picture(items, in_label_colours(items, labels), small, whole, low, high, in_colour, labels)
     pixels = grey(items, low, high)
     if _text(attributes, "photometric") == "miniswhite":
         pixels, low, high = 255 - pixels, high, low

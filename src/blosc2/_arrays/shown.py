@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import binascii
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
-from blosc2 import _display
+from blosc2 import _display, _indexing
+from blosc2._arrays.planes import index_text, middle_plane, read_picture
 from blosc2._frames import CHOICE, unpack
+from blosc2._options import OPAQUE_KINDS
 from blosc2.exceptions import FormatError
 from blosc2.info import dtype_text
 from blosc2.storage import Codec
@@ -84,8 +88,75 @@ def html(array: ReadableArray) -> str:
             ("attributes", ", ".join(names[:10]) + (f", ... {len(names) - 10} more" if len(names) > 10 else ""))
         )
     grid = _display.chunk_grid(geometry.shape, geometry.chunks)
-    parts = f'<div class="parts"><div>{_display.definition_table(rows)}</div><div>{grid}</div></div>'
+    parts = f'<div class="parts"><div>{_display.definition_table(rows)}</div><div>{grid}</div>{_picture(array)}</div>'
     return _display.page("NDArray", parts)
+
+
+# How large a picture is at most and at least, in pixels, and how many bytes are decoded for it: some ten milliseconds.
+_SIDE: Final = 128
+_SMALLEST: Final = 8
+_DECODED: Final = 8 << 20
+
+
+class _Seen:
+    """The version of an array that was seen last, which reading for a picture does not change."""
+
+    def __init__(self, version: Version) -> None:
+        self._version = version
+        geometry, self.dtype, frame = version
+        self.shape, self.blocks = geometry.shape, geometry.blocks
+        if frame.needs_geometry or frame.checks_chunks:  # these are decoded as a whole
+            self.blocks = geometry.chunks
+        self.vlmeta = _Attributes(frame)
+
+    def __getitem__(self, key: Any) -> Any:
+        return _indexing.read(self._version, key, 1)
+
+
+class _Attributes(Mapping[str, Any]):
+    """The attributes of a frame."""
+
+    def __init__(self, frame: Any) -> None:
+        self._frame = frame
+
+    def __getitem__(self, name: str) -> Any:
+        packed = self._frame.vlmeta(name)
+        if packed is None:
+            raise KeyError(name)
+        return unpack(packed)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._frame.vlmeta_chunks())
+
+    def __len__(self) -> int:
+        return len(self._frame.vlmeta_chunks())
+
+
+def _picture(array: ReadableArray) -> str:
+    """The middle plane of an array; "" where it has none, or where reading it would take long."""
+    version = _described(array)
+    geometry, dtype, frame = version
+    is_read_elsewhere = frame.source.far or not set(OPAQUE_KINDS).isdisjoint(frame.metalayers())
+    if is_read_elsewhere or geometry.ndim < 2 or dtype.names or dtype.kind not in "biuf":
+        return ""
+    try:
+        seen = _Seen(version)
+        axes, sides = middle_plane([range(n) for n in geometry.shape], dtype, seen.vlmeta)
+        picture = read_picture(seen, axes, sides, (_SIDE, _SIDE), most=_DECODED)
+    except Exception:  # noqa: BLE001 - whatever is wrong, who reads the array learns it
+        return ""
+    height, width = picture.pixels.shape[:2]
+    if min(height, width) < _SMALLEST:
+        return ""
+    times = max(1, _SIDE // max(height, width))
+    data = binascii.b2a_base64(_display.png_bytes(picture.opaque_where_known()), newline=False).decode()
+    what = f"[{index_text(picture.axes)}]: {picture.size()} items, {picture.scale()}"
+    legend = f"<br>{_display.label_legend(picture.labels)}" if picture.labels else ""
+    return (
+        f'<div><img alt="{_display.escaped(f"the middle plane, {what}")}" width="{width * times}" '
+        f'height="{height * times}" style="image-rendering:pixelated" src="data:image/png;base64,{data}">'
+        f'<div class="note">{_display.escaped(what)}{legend}</div></div>'
+    )
 
 
 def _filters(array: ReadableArray) -> str:

@@ -14,7 +14,8 @@ else:
     __getattr__ = on_demand(__name__, {
         "drawing": (
             "Node as_html as_text byte_bar chunk_grid colour_picture definition_table escaped for_any_encoding grey "
-            "has_characters html_list human_size limits line_of_blocks number one_line page png_bytes printable "
+            "has_characters html_list human_size in_label_colours label_legend labels_of limits line_of_blocks number "
+            "one_line page png_bytes printable "
             "printed ratio_text sizes_text text_picture"
         ),
     })  # fmt: skip

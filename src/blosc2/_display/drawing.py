@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -158,6 +158,63 @@ def grey(items: np.ndarray[Any, Any], low: float, high: float) -> Pixels:
         scaled = (values / 2 - low / 2) / (high / 2 - low / 2)  # halves: the difference of two floats may be no float
     scaled[np.isnan(scaled)] = 0
     return np.asarray(np.floor(np.clip(scaled, 0, 1) * 255 + 0.5).astype(np.uint8))
+
+
+# Of labels: the background is black. Others keep their colours from plane to plane.
+_OF_LABELS = np.array([
+    (0x44, 0x77, 0xAA), (0xEE, 0x66, 0x77), (0x22, 0x88, 0x33), (0xCC, 0xBB, 0x44), (0x66, 0xCC, 0xEE),
+    (0xAA, 0x33, 0x77), (0xEE, 0x77, 0x33), (0x00, 0x99, 0x88), (0xBB, 0xBB, 0xBB), (0x99, 0x44, 0x22),
+    (0x99, 0xDD, 0x55),
+], np.uint8)  # fmt: skip
+#: A plane with more different integers is no plane of labels, and one with fewer items for each is too small to say.
+MOST_LABELS: Final = len(_OF_LABELS) + 1
+_ITEMS_OF_LABEL: Final = 16
+# Labels lie as close together.
+_LABEL_RANGE: Final = 1 << 16
+
+
+def labels_of(items: np.ndarray[Any, Any]) -> tuple[int, ...]:
+    """The different integers of a plane that looks like labels, such as the classes of a segmentation; else ().
+
+    Examples
+    --------
+    >>> labels_of(np.eye(8, dtype="u1")), labels_of(np.arange(64).reshape(8, 8))
+    ((0, 1), ())
+    """
+    if items.dtype.kind not in "iu" or not items.size:
+        return ()
+    low, high = int(items.min()), int(items.max())
+    if not 0 < high - low < _LABEL_RANGE:
+        return ()
+    apart = items.astype(np.int64) - low if items.dtype.kind == "i" else items - items.dtype.type(low)
+    found = np.flatnonzero(np.bincount(apart.ravel().astype(np.int64)))
+    if len(found) > min(MOST_LABELS, items.size // _ITEMS_OF_LABEL):
+        return ()
+    return tuple(low + int(n) for n in found)
+
+
+def label_colours(labels: Sequence[int]) -> np.ndarray[Any, Any]:
+    """A colour for each label: its own one, or that of its place where two would have the same."""
+    places = [(label - 1) % len(_OF_LABELS) for label in labels if label]
+    if len(set(places)) < len(places):
+        places = list(range(len(places)))
+    colours = iter(_OF_LABELS[places])
+    return np.array([(0, 0, 0) if label == 0 else next(colours) for label in labels], np.uint8)
+
+
+def in_label_colours(items: np.ndarray[Any, Any], labels: Sequence[int]) -> Pixels:
+    """Labels as colours."""
+    return label_colours(labels)[np.searchsorted(np.array(labels, items.dtype), items)]
+
+
+def label_legend(labels: Sequence[int]) -> str:
+    """What colours stand for, as HTML; the background has none."""
+    named = zip(labels, label_colours(labels).tolist(), strict=True)
+    parts = (
+        f'<span style="color:#{bytes(colour).hex()}" aria-hidden="true">&#9632;</span> {label}'
+        for label, colour in named if label
+    )  # fmt: skip
+    return " &ensp; ".join(parts)
 
 
 def _opaque(pixels: Pixels) -> np.ndarray[Any, Any]:

@@ -17,6 +17,7 @@ from blosc2._display import (
     escaped,
     html_list,
     human_size,
+    label_legend,
     number,
     one_line,
     png_bytes,
@@ -167,10 +168,11 @@ def _picture(thing: Any, heading: str, budget: SimpleNamespace) -> str:
         return f'<p class="note">No picture: those of a page have at most {human_size(PICTURE_BYTES)}.</p>'
     budget.stored -= len(data)
     caption = f"[{index_text(picture.axes)}]: {picture.size()} items, {picture.scale()}"
+    legend = f'<div class="note">{label_legend(picture.labels)}</div>' if picture.labels else ""
     rows = statistics_of_items(picture.items)
     alt = f"Plane {index_text(picture.axes)} of {heading}; {picture.scale()}"
     return (
         f'<div class="parts"><figure><img alt="{escaped(alt)}" src="data:image/png;base64,{data}">'
-        f"<figcaption>{escaped(caption)}</figcaption></figure>"
+        f"<figcaption>{escaped(caption)}{legend}</figcaption></figure>"
         f"<div><h3>Statistics of the picture's items</h3>{definition_table(rows)}</div></div>"
     )
