@@ -40,7 +40,7 @@ def test_the_middle_plane() -> None:
     assert np.array_equal(pixels, drawing.grey(VOLUME[4], VOLUME[4].min(), VOLUME[4].max()))
     html = blosc2.asarray(VOLUME)._repr_html_()
     assert 'alt="the middle plane, [4, 0:40, 0:60]: 40 x 60 items, ' in html
-    assert 'width="120" height="80"' in html  # whole pixels
+    assert 'width="180" height="120"' in html  # whole pixels
 
 
 def test_large_planes_are_read_with_a_step() -> None:

@@ -92,8 +92,10 @@ def html(array: ReadableArray) -> str:
     return _display.page("NDArray", parts)
 
 
-# How large a picture is at most and at least, in pixels, and how many bytes are decoded for it: some ten milliseconds.
+# How large a picture is at most and at least, in pixels, how large small ones are drawn, and how many bytes are decoded
+# for it: some ten milliseconds.
 _SIDE: Final = 128
+_DRAWN: Final = 192
 _SMALLEST: Final = 8
 _DECODED: Final = 8 << 20
 
@@ -148,12 +150,12 @@ def _picture(array: ReadableArray) -> str:
     height, width = picture.pixels.shape[:2]
     if min(height, width) < _SMALLEST:
         return ""
-    times = max(1, _SIDE // max(height, width))
+    times = max(1, _DRAWN // max(height, width))
     data = binascii.b2a_base64(_display.png_bytes(picture.opaque_where_known()), newline=False).decode()
     what = f"[{index_text(picture.axes)}]: {picture.size()} items, {picture.scale()}"
     legend = f"<br>{_display.label_legend(picture.labels)}" if picture.labels else ""
     return (
-        f'<div><img alt="{_display.escaped(f"the middle plane, {what}")}" width="{width * times}" '
+        f'<div style="max-width:16em"><img alt="{_display.escaped(f"the middle plane, {what}")}" width="{width * times}" '
         f'height="{height * times}" style="image-rendering:pixelated" src="data:image/png;base64,{data}">'
         f'<div class="note">{_display.escaped(what)}{legend}</div></div>'
     )
