@@ -400,7 +400,7 @@ class DictStore(Store):
         ...     [(row.group, row.leaves, row.nbytes) for row in tree.stats(depth=1)]
         ...     [(row.dtype, row.leaves) for row in tree.stats("/mri", by="dtype")]
         [('/', 3, 924), ('/mri', 2, 900)]
-        [('<f8', 1), ('|b1', 1)]
+        [('bool', 1), ('float64', 1)]
         """
         self._table.session.check_open()
         path = self._prefix if group in ("", "/") else self._absolute(group)

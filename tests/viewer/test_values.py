@@ -221,6 +221,52 @@ def test_statistics_of_numbers(dtype: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert array.largest * items.itemsize <= 500
     assert float(whole["mean"]) == pytest.approx(float(np.nanmean(items.astype("f8"))), rel=1e-5)
     assert whole.get("NaN") == ("5" if items.dtype.kind == "f" else None)
+    if dtype == "?":
+        assert "median" not in whole
+        return
+    numbers = items.astype("f8")[~np.isnan(items.astype("f8"))]
+    assert float(whole["standard deviation"]) == pytest.approx(numbers.std(), rel=1e-5)
+    for name, share in (("1 % are below", 1), ("25 % are below", 25), ("median", 50), ("99 % are below", 99)):
+        assert float(whole[name]) == pytest.approx(np.percentile(numbers, share), rel=1e-5)
+    bars, _, ends = whole["histogram"].partition(" from ")
+    counts = np.histogram(numbers, 32)[0]
+    assert bars[counts.argmax()] == "█"
+    assert [bar == "▁" for bar in bars] == (counts == 0).tolist()
+    assert ends == f"{item_text(numbers.min())} to {item_text(numbers.max())}"
+
+
+def test_how_many_items_are_spread_is_told_of_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(values, "SAMPLE", 1000)
+    monkeypatch.setattr(values, "_PIECE", 6000)
+    items = np.random.default_rng(0).permutation(20_000).reshape(100, 200).astype("f4")
+    found = dict(statistics(blosc2.asarray(items), [range(100), range(200)]))
+    assert found["items"] == "20,000"
+    assert found["from a sample"] == "953 of 20,000 items"
+    assert float(found["standard deviation"]) == pytest.approx(items.std(dtype="f8"), rel=1e-5)
+    assert float(found["median"]) == pytest.approx(10_000, rel=0.15)
+    names = list(found)
+    assert names.index("standard deviation") < names.index("from a sample") < names.index("median")
+
+
+def test_how_often_labels_come() -> None:
+    mask = np.zeros((40, 50), "u1")
+    mask[:10], mask[39] = 3, 9
+    found = dict(statistics(blosc2.asarray(mask), [range(40), range(50)]))
+    assert found["values"] == "0: 72.5 %, 3: 25 %, 9: 2.5 %"
+    assert "median" not in found
+    few = dict(statistics_of_items(np.arange(4)))
+    assert few["histogram"] == "████ from 0 to 3"
+
+
+@pytest.mark.parametrize(
+    "items", [np.array([1e308, -1e308]), np.full(5, 2.5), np.array([np.inf, np.nan, 1.0]), np.array([], "f4"),
+              np.array([2**64 - 1, 0], "u8"), np.array([-128, 127], "i1")],
+    ids=["wide", "one", "infinite", "empty", "unsigned", "signed"],
+)  # fmt: skip
+def test_how_unusual_items_are_spread(items: Any) -> None:
+    found = dict(statistics_of_items(items))
+    assert ("histogram" in found) == (items.dtype.kind in "iu")
+    assert ("standard deviation" in found) == (items.size > 0 and "infinite" not in found)
 
 
 def test_statistics_of_other_items() -> None:
@@ -233,7 +279,8 @@ def test_statistics_of_other_items() -> None:
     assert dict(statistics_of_items(np.array(["", "abc"]))) == {"items": "2", "empty texts": "1", "longest": "3"}
     records = np.zeros(3, [("a", "i4"), ("b", "S2")])
     assert dict(statistics_of_items(records)) == {
-        "a: items": "3", "a: min": "0", "a: max": "0", "a: mean": "0", "b: items": "3", "b: empty texts": "3",
+        "a: items": "3", "a: min": "0", "a: max": "0", "a: mean": "0", "a: standard deviation": "0", "b: items": "3",
+        "b: empty texts": "3",
         "b: longest": "0",
     }  # fmt: skip
     infinite = dict(statistics_of_items(np.array([np.inf, -np.inf, 1])))

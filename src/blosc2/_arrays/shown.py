@@ -154,8 +154,9 @@ def _picture(array: ReadableArray) -> str:
     data = binascii.b2a_base64(_display.png_bytes(picture.opaque_where_known()), newline=False).decode()
     what = f"[{index_text(picture.axes)}]: {picture.size()} items, {picture.scale()}"
     legend = f"<br>{_display.label_legend(picture.labels)}" if picture.labels else ""
+    alt = _display.escaped(f"the middle plane, {what}")
     return (
-        f'<div style="max-width:16em"><img alt="{_display.escaped(f"the middle plane, {what}")}" width="{width * times}" '
+        f'<div style="max-width:16em"><img alt="{alt}" width="{width * times}" '
         f'height="{height * times}" style="image-rendering:pixelated" src="data:image/png;base64,{data}">'
         f'<div class="note">{_display.escaped(what)}{legend}</div></div>'
     )

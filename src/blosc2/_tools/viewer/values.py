@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from blosc2._arrays import Axis, index_of, picture_axes, pieces, shape_of
-from blosc2._display import Node, human_size, one_line, printable, ratio_text
+from blosc2._display import Node, human_size, labels_of, line_of_blocks, one_line, printable, ratio_text
 from blosc2._stores import ForeignObject, Store, outline, table_of, walking
 from blosc2.batch_array import BatchArray
 from blosc2.exceptions import FormatError
@@ -378,11 +378,29 @@ class Stopped(Exception):  # noqa: N818 - it is no error
     """Nobody wants the statistics any more."""
 
 
-class Tally:
-    """The smallest and largest item, the mean, and how many are missing."""
+# So many items are kept for what needs them all at once: of more, some at even distances are a sample.
+SAMPLE: Final = 1 << 18
+_PERCENTILES: Final = {
+    1: "1 % are below", 25: "25 % are below", 50: "median",
+    75: "75 % are below", 99: "99 % are below",
+}  # fmt: skip
+_BARS: Final = 32
 
-    def __init__(self, dtype: np.dtype[Any]) -> None:
+
+class Tally:
+    """The smallest and largest item, mean and deviation, how many are missing, and how the items are spread.
+
+    `total` is how many items there will be, and 0 if nobody wants to know how they are spread.
+    """
+
+    def __init__(self, dtype: np.dtype[Any], total: int = 0) -> None:
         self._kind = dtype.kind
+        # An odd distance does not fall on the same place of each row of usual lengths.
+        self._step = -(-total // SAMPLE) | 1 if dtype.kind in "iuf" else 0
+        self._sample: list[np.ndarray[Any, Any]] = []
+        self._spread = total > 0 and dtype.kind in "iuf"
+        self._mean = self._squares = 0.0
+        self._finite = 0
         self.count = self.missing = self.infinite = 0
         self.least: Any = None
         self.largest: Any = None
@@ -390,6 +408,9 @@ class Tally:
         self._empty = self._longest = 0
 
     def add(self, items: np.ndarray[Any, Any]) -> None:
+        if self._spread:
+            # A copy: a view would keep all of the piece.
+            self._sample.append(items.ravel()[-self.count % self._step :: self._step].copy())
         self.count += items.size
         if self._kind in "US":
             lengths = np.strings.str_len(items)
@@ -415,6 +436,19 @@ class Tally:
         if self._kind in "biuf":
             with np.errstate(invalid="ignore", over="ignore"):
                 self._sum += items.sum(dtype=np.longdouble)
+                self._add_squares(items)
+
+    def _add_squares(self, items: np.ndarray[Any, Any]) -> None:
+        """Join the mean and the sum of squared differences of finite items with those of the pieces before."""
+        finite = items[np.isfinite(items)] if self._kind == "f" else items
+        if not finite.size:
+            return
+        mean = float(finite.mean(dtype=np.float64))
+        apart, before = mean - self._mean, self._finite
+        self._finite += finite.size
+        self._squares += float(finite.var(dtype=np.float64)) * finite.size
+        self._squares += apart * apart * before * finite.size / self._finite
+        self._mean += apart * finite.size / self._finite
 
     def rows(self) -> Rows:
         found = [("items", f"{self.count:,}")]
@@ -427,19 +461,51 @@ class Tally:
                 with np.errstate(invalid="ignore", over="ignore"):
                     mean = self._sum / (self.count - self.missing)
                 found.append(("mean", item_text(complex(mean) if self._kind == "c" else float(mean))))
+            if self._finite and not self.infinite and self._kind in "iuf":
+                found.append(("standard deviation", item_text(math.sqrt(self._squares / self._finite))))
         if self._kind in "fc":
             found.append(("NaN", f"{self.missing:,}"))
         if self._kind in "mM":
             found.append(("NaT", f"{self.missing:,}"))
         if self.infinite:
             found.append(("infinite", f"{self.infinite:,}"))
-        return found
+        return found + self._spread_rows()
+
+    def _spread_rows(self) -> Rows:
+        """Percentiles and a histogram; or how often each value comes, if there are few."""
+        if not self._sample:
+            return []
+        kept = np.concatenate(self._sample)
+        with np.errstate(over="ignore"):  # of long doubles
+            numbers = kept.astype(np.float64)
+        finite = np.isfinite(numbers)
+        items, numbers = kept[finite], numbers[finite]
+        if not items.size:
+            return []
+        note = [("from a sample", f"{kept.size:,} of {self.count:,} items")] if kept.size < self.count else []
+        labels = labels_of(items)
+        if labels:
+            often = [f"{label}: {100 * np.count_nonzero(items == label) / items.size:.3g} %" for label in labels]
+            return [*note, ("values", ", ".join(often))]
+        low, high = float(numbers.min()), float(numbers.max())
+        if not low < high or not math.isfinite(high - low):
+            return note
+        shares = np.percentile(numbers, list(_PERCENTILES))
+        found = [(name, item_text(float(value))) for name, value in zip(_PERCENTILES.values(), shares, strict=True)]
+        # Bars as wide as each other: of a few integers, each has one.
+        bars, ends = _BARS, (low, high)
+        if self._kind in "iu" and high - low < _BARS:
+            bars, ends = int(high - low) + 1, (low - 0.5, high + 0.5)
+        counts = np.histogram(numbers, bars, ends)[0]
+        heights = np.where(counts, 1 + counts * 6 // counts.max(), 0) * 32
+        shown = f"{line_of_blocks(heights)} from {item_text(low)} to {item_text(high)}"
+        return [*note, *found, ("histogram", shown)]
 
 
-def tallies(dtype: np.dtype[Any]) -> dict[str, Tally]:
-    """An empty tally for each field of records, or one under ""."""
+def tallies(dtype: np.dtype[Any], total: int = 0) -> dict[str, Tally]:
+    """An empty tally for each field of records, or one under "" that tells how so many items are spread."""
     if dtype.names is None:
-        return {"": Tally(dtype)}
+        return {"": Tally(dtype, total)}
     return {name: Tally(dtype[name].base) for name in dtype.names[:_MOST_FIELDS]}
 
 
@@ -451,8 +517,8 @@ def statistics(
 
     `Stopped` is raised when `stopped` is true between two pieces.
     """
-    counted = tallies(array.dtype)
     total, done = math.prod(shape_of(axes)), 0
+    counted = tallies(array.dtype, total)
     if total:
         for piece in pieces(array, axes, _PIECE):
             for name, tally in counted.items():
@@ -473,7 +539,7 @@ def rows_of(counted: dict[str, Tally], dtype: np.dtype[Any]) -> Rows:
 
 
 def statistics_of_items(items: np.ndarray[Any, Any]) -> Rows:
-    counted = tallies(items.dtype)
+    counted = tallies(items.dtype, items.size)
     for name, tally in counted.items():
         tally.add(np.asarray(items[name] if name else items))
     return rows_of(counted, items.dtype)
