@@ -99,12 +99,21 @@ def play_on(story: Story, play: Play, mend: Callable[[], bool]) -> int:
                 break
             except _CLEAN as error:
                 failed += 1
+                check_words(error)
                 if not mend():
                     raise
                 if _go_on(story, play, step, attempt, error):
                     break
     play.handle = None
     return failed
+
+
+def check_words(error: BaseException) -> None:
+    """A message names what the caller named: that of a temporary file beside it means nothing to anybody."""
+    names = [getattr(error, "filename", None), getattr(error, "filename2", None)]
+    words = " ".join(map(str, [error, *names, *getattr(error, "__notes__", [])]))
+    if ".tmp" in words:
+        raise IllegalStateError(f"a message names a temporary file: {words}")
 
 
 def _go_on(story: Story, play: Play, step: Step, attempt: int, error: BaseException) -> bool:
