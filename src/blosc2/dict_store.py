@@ -363,7 +363,7 @@ class DictStore(Store):
         if not self._prefix and key in ("", "/"):
             raise self._table.missing_key(key)
         path = self._absolute(key)
-        if not self._table.contents.has(path):
+        if not self._table.contents.has(path) and not _stores.has_object(self, path):
             raise self._table.missing_key(path)
         return _stores.describe_leaf(self, path)
 

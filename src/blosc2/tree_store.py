@@ -150,7 +150,7 @@ class TreeStore(DictStore):
         if not foreign.above(path):
             description = foreign.at(path)
             if description is not None:
-                return _stores.ForeignObject(self._path, path, description)
+                return _stores.ForeignObject(self._table, path, description)
             if self._table.has_group(path):
                 return SubtreeView(self, path)
         raise self._table.missing_key(key)
@@ -270,7 +270,13 @@ class TreeStore(DictStore):
     def _set(self, key: str, value: Any) -> None:
         if key == "/" and not self._prefix:
             raise ValueError("Cannot assign array to structural path '/', the root of the tree")
-        super()._set(key, value)
+        if not isinstance(value, _stores.ForeignObject):
+            super()._set(key, value)
+            return
+        path = new_key(self._absolute(key))
+        self._table.session.check_writable("set items", path)
+        with self._table.lock:
+            _stores.tree_changes.put_object(_stores.table_to_change(self._owner), path, value)
 
     def rename(self, old: str, new: str) -> None:
         """Give a leaf, or a group with everything below it, another key; see `DictStore.rename`.

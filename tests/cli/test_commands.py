@@ -453,3 +453,46 @@ def test_names_change_no_terminal(folder: Path, run: Answer) -> None:
     for command in (["ls"], ["ls", "-l"], ["ls", "-r"], ["tree"], ["info"], ["stats"]):
         assert "\x1b" not in run(*command, "n.b2z")
     assert r"\x1b[31mred\n" in run("ls", "n.b2z")
+
+
+# ------------------------------------------------------------------ objects of other packages
+@pytest.fixture
+def with_table(folder: Path) -> Path:
+    """An array, and a table of the other package."""
+    description = blosc2.SChunk(chunksize=64)
+    description.vlmeta["kind"] = "ctable"
+    with blosc2.TreeStore("t.b2z", mode="w") as store:
+        store["/tab/_cols/x"], store["/arr"] = np.arange(100), np.arange(10)
+        store["/tab/_meta"] = description
+    return folder
+
+
+def test_a_table_is_one_leaf_of_each_listing(with_table: Path, run: Answer) -> None:
+    assert run("ls", "t.b2z").splitlines() == ["arr", "tab"]
+    assert [line.split()[0] for line in run("ls", "-l", "t.b2z").splitlines()] == ["array", "ctable"]
+    assert run("tree", "t.b2z").splitlines()[0].startswith("/  2 leaves, ")
+    assert "more" not in run("tree", "t.b2z")
+
+
+@pytest.mark.parametrize("target", ["new.b2z", "new.b2d", "s.b2z"])
+def test_a_table_is_copied_whole(with_table: Path, run: Answer, target: str) -> None:
+    run("cp", "t.b2z/tab", f"{target}/tab")
+    assert run("diff", "t.b2z/tab", f"{target}/tab") == ""
+    assert "exists; --force" in failing(run, "cp", "t.b2z/tab", f"{target}/tab")
+    run("cp", "--force", "t.b2z", target)
+    with blosc2.open(target) as store:
+        assert store["/tab"].kind == "ctable"
+        assert store["/arr"][3] == 3
+    with blosc2.DictStore(target, mode="a") as store:
+        np.testing.assert_array_equal(store["/tab/_cols/x"][:], np.arange(100))
+        store["/tab/_cols/x"] = np.arange(5)
+    assert run("diff", "t.b2z/tab", f"{target}/tab", code=1) == "the array: stored bytes\n"
+    run("rm", f"{target}/tab")
+    assert "tab" not in run("ls", target)
+
+
+def test_where_a_table_cannot_lie_nothing_is_copied(with_table: Path, run: Answer) -> None:
+    assert "key '/tab': a ForeignObject cannot be stored" in failing(run, "cp", "t.b2z", "new.b2e")
+    assert "a file takes one array" in failing(run, "cp", "t.b2z/tab", "new.b2nd")
+    assert not os.path.exists("new.b2nd")
+    assert run("ls", "new.b2e") == ""

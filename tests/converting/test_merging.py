@@ -219,3 +219,21 @@ def test_refused(tmp_path: Path) -> None:
     assert blosc2.merge([], tmp_path / "empty.b2z") == 0
     with blosc2.open(str(tmp_path / "empty.b2z")) as store:
         assert len(store) == 0
+
+
+def test_tables_of_the_other_package_are_merged_whole(tmp_path: Path) -> None:
+    description = blosc2.SChunk(chunksize=64)
+    description.vlmeta["kind"] = "ctable"
+    leaves = {"/tab/_cols/x": np.arange(100), "/arr": np.arange(10), "/tab/_meta": description}
+    paths = [store_at(tmp_path / name, leaves) for name in ("a.b2z", "b.b2d")]
+    whole = tmp_path / "whole.b2z"
+    assert blosc2.merge({"/a": paths[0], "/b": paths[1]}, whole) == 4
+    with pytest.raises(ValueError, match="'/a/tab'"):
+        blosc2.merge({"/a": paths[0]}, whole, mode="a")
+    assert blosc2.merge({"/a": paths[1]}, whole, mode="a", on_clash="last") == 2
+    with blosc2.open(str(whole)) as store:
+        assert list(store) == ["/a", "/a/arr", "/a/tab", "/b", "/b/arr", "/b/tab"]
+        assert store["/a/tab"].kind == store["/b/tab"].kind == "ctable"
+    with pytest.raises(TypeError, match="'/tab': a ForeignObject cannot be stored"):
+        blosc2.merge(paths[:1], tmp_path / "no.b2e")
+    assert not (tmp_path / "no.b2e").exists()

@@ -383,6 +383,53 @@ def test_objects_move_whole(with_table: Path, tmp_path: Path) -> None:
             assert tree["/data/table"].kind == "ctable"
 
 
+def leaves_below(path: Path, group: str) -> dict[str, bytes]:
+    with blosc2.DictStore(path, mode="r") as store:
+        return {key[len(group) :]: store[key].to_cframe() for key in store if key.startswith(group + "/")}
+
+
+@pytest.mark.parametrize("suffix", [".b2z", ".b2d"])
+def test_an_object_is_copied_whole(with_table: Path, tmp_path: Path, suffix: str) -> None:
+    target = tmp_path / f"other{suffix}"
+    with blosc2.TreeStore(with_table, mode="r") as tree, blosc2.TreeStore(target) as other:
+        other["/data/table"] = other["/deep/copy"] = tree["/data/table"]
+        with pytest.raises(ValueError, match="another kind; delete it first"):
+            other["/data/table"] = tree["/data/table"]
+    with blosc2.TreeStore(target, mode="r") as other:
+        assert list(other) == ["/data", "/data/table", "/deep", "/deep/copy"]
+        assert other["/deep/copy"].kind == other.describe("/deep/copy").kind == "ctable"
+    whole = leaves_below(with_table, "/data/table")
+    assert leaves_below(target, "/data/table") == leaves_below(target, "/deep/copy") == whole
+    assert len(whole) > 2
+
+
+def test_only_a_tree_takes_an_object(with_table: Path, tmp_path: Path) -> None:
+    with blosc2.TreeStore(with_table, mode="r") as tree:
+        table = tree["/data/table"]
+        with blosc2.DictStore(tmp_path / "other.b2z") as other:
+            with pytest.raises(TypeError, match="several leaves"):
+                other["/table"] = table
+            assert len(other) == 0
+    with blosc2.TreeStore(tmp_path / "other.b2z") as other, pytest.raises(ValueError, match="closed"):
+        other["/table"] = table
+
+
+def test_the_indexes_of_an_object_are_found_under_its_new_key(with_table: Path) -> None:
+    path = "data/table/_indexes/x/summary.b2nd"
+    with blosc2.DictStore(with_table) as store:
+        description = store["/data/table/_meta"].copy()
+        description.vlmeta["index_catalog"] = {"x": {"levels": [{"path": path}], "name": path, "shape": (1,)}}
+        store["/data/table/_meta"] = description
+    with blosc2.TreeStore(with_table) as tree:
+        tree["/other/copy"] = tree["/data/table"]
+        tree.rename("/data", "/d")
+    with blosc2.DictStore(with_table, mode="r") as store:
+        for group in ("other/copy", "d/table"):
+            indexes = store[f"/{group}/_meta"].vlmeta["index_catalog"]
+            levels = [{"path": f"{group}/_indexes/x/summary.b2nd"}]
+            assert indexes == {"x": {"levels": levels, "name": path, "shape": (1,)}}
+
+
 def test_an_object_is_deleted_whole(with_table: Path) -> None:
     with blosc2.TreeStore(with_table) as tree:
         del tree["/data/table"]

@@ -53,7 +53,7 @@ else:
         "publish": "NOTHING",
         "shared_session": "SharedLeaf SharedPending SharedSession",
         "showing": (
-            "FEW_LINES Drawing children_of close_keys completions draw_names draw_store foreign_kind html listed "
+            "FEW_LINES Drawing children_of close_keys completions draw_names draw_store has_object html listed "
             "one_line outline"
         ),
         "store": "Store",

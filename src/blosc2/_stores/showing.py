@@ -58,11 +58,31 @@ def _children(table: LeafTable, path: str, most: int = -1) -> tuple[list[str], l
     return groups, leaves
 
 
+def has_object(store: Store, key: str) -> bool:
+    """Whether a store has an object of another package at an absolute path."""
+    foreign = table_of(store).foreign
+    return bool(key) and foreign is not None and foreign.are_possible() and foreign.at(key) is not None
+
+
 def totals(table: LeafTable, path: str, *, opening: bool = False) -> Totals:
     """Count the leaves and groups below an absolute path, "" for the root, and add up their bytes.
 
-    With `opening`, the leaves of a small archive without a catalog are opened once, for their sizes.
+    An object of another package counts as one leaf. With `opening`, the leaves of a small archive without a catalog are
+    opened once, for their sizes.
     """
+    sums = _all_totals(table, path, opening=opening)
+    if table.foreign is None or not table.foreign.are_possible():
+        return sums
+    listing, objects = table.contents.listing(), table.foreign.keys()
+    for key in objects:
+        if key.startswith(path + "/"):
+            leaves, both = listing.count(key), listing.tree_count(key, "")
+            sums = sums._replace(leaves=sums.leaves - leaves + 1, groups=sums.groups - (both - leaves) - 1)
+    return sums
+
+
+def _all_totals(table: LeafTable, path: str, *, opening: bool) -> Totals:
+    """What is below a path, also inside of objects of other packages."""
     hidden = table.hidden_name
     listing = table.contents.listing()
     members = table.backend.members
@@ -132,9 +152,10 @@ def _node(table: LeafTable, path: str, name: str, shown: dict[str, tuple[list[st
 
 
 def _leaf(table: LeafTable, key: str, name: str) -> Node:
-    kind = _foreign_kind(table, key)
-    if kind is not None:
-        return Node(name, False, kind)
+    if table.hidden_name:
+        description = table.foreign.at(key)
+        if description is not None:
+            return Node(name, False, str(description.get("kind", "object")))
     try:
         info = describe(table, key)
     except KeyError:  # it was removed since it was listed
@@ -142,16 +163,6 @@ def _leaf(table: LeafTable, key: str, name: str) -> Node:
     except (OSError, FormatError, NotImplementedError):
         return Node(name, False, "cannot be read")
     return Node(name, False, str(info), None, info.nbytes, info.cbytes)
-
-
-def foreign_kind(store: Store, key: str) -> str | None:
-    """What an object of another package is, in whose place a leaf is shown; None if there is none."""
-    return _foreign_kind(table_of(store), key)
-
-
-def _foreign_kind(table: LeafTable, key: str) -> str | None:
-    description = table.foreign.at(key) if table.hidden_name else None
-    return None if description is None else str(description.get("kind", "object"))
 
 
 # Of a large group only so many names are compared.

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from blosc2._opening import open as open_path
 from blosc2._options import check_target_mode, local_path
-from blosc2._stores import ForeignObject, Store, group_of, table_of
+from blosc2._stores import Store, group_of, has_object, table_of
 from blosc2._tools.stores import STORES, attributes_of, beside, in_order, new_store, same_value, walk
-from blosc2.exceptions import UnsupportedValueError, legible, some_of
+from blosc2.exceptions import legible, some_of
 from blosc2.tree_store import TreeStore
 
 _CLASHES: Final = ("error", "first", "last")
@@ -57,8 +57,8 @@ def merge(
     FileExistsError
         The target exists, and the mode is "w-".
     TypeError
-        A source is no store, a group is no string, or a source has an object of another package: only `to_b2z` and
-        `to_b2d` copy those.
+        A source is no store, or a group is no string; or a source has an object of another package, such as a table,
+        which only a `TreeStore` takes, and the target is none.
 
     Notes
     -----
@@ -148,16 +148,9 @@ class _Part:
         for group, _ in walk(self.store, self._prefix):
             yield self._there(group), attributes_of(self.store, group)
 
-    def leaf(self, key: str) -> Any:
-        found = self.store[key]
-        if isinstance(found, ForeignObject):
-            raise UnsupportedValueError(
-                f"an object of kind {found.kind!r} has several leaves, which cannot be merged: to_b2z and to_b2d copy "
-                "it with its store",
-                path=self.name,
-                key=key,
-            )
-        return found
+    def has_object(self, key: str) -> bool:
+        """Whether this is an object of another package, which has several leaves."""
+        return has_object(self.store, key)
 
     def _there(self, key: str) -> str:
         return self._group + key[len(self._prefix) :]
@@ -208,10 +201,19 @@ class _Merged:
                         continue
                 merged[name] = value
 
-    def items(self) -> Iterator[tuple[str, Any]]:
-        return ((there, part.leaf(here)) for there, (part, here) in self.leaves.items())
+    def write(self, store: Any, progress: Any = None) -> int:
+        """Copy everything to a store that has none of the keys, or is to lose what it has there; the leaves counted."""
+        self._set_groups(store)
+        objects = {there: where for there, where in self.leaves.items() if where[0].has_object(where[1])}
+        for there, (part, here) in objects.items():
+            if has_object(store, there):
+                del store[there]  # on_clash="last" takes the other one
+            store[there] = part.store[here]
+        rest = ((there, part.store[here]) for there, (part, here) in self.leaves.items() if there not in objects)
+        count: int = store.write_many(rest, progress=progress)
+        return count + len(objects)
 
-    def set_groups(self, store: Any) -> None:
+    def _set_groups(self, store: Any) -> None:
         if not isinstance(store, TreeStore):
             having = [group or "/" for group, attributes in self.groups.items() if attributes]
             if having:
@@ -230,9 +232,7 @@ def _make(path: str, parts: list[_Part], on_clash: str, progress: Any, *, overwr
     """Write a new store under another name, and then give it its own."""
     merged = _Merged(parts, None, on_clash)
     with beside(path, overwrite=overwrite) as partial, new_store(partial, "w") as store:
-        merged.set_groups(store)
-        count: int = store.write_many(merged.items(), progress=progress)
-    return count
+        return merged.write(store, progress)
 
 
 def _add(store: Any, parts: list[_Part], on_clash: str, progress: Any) -> int:
@@ -244,9 +244,7 @@ def _add(store: Any, parts: list[_Part], on_clash: str, progress: Any) -> int:
     with ExitStack() as opened:
         merged = _Merged(parts, _Part(opened, "", store), on_clash)
         with store.transaction():
-            merged.set_groups(store)
-            count: int = store.write_many(merged.items(), progress=progress)
-    return count
+            return merged.write(store, progress)
 
 
 def put_in_place_of(store: Any, keys: Iterable[str], path: str) -> None:
@@ -257,8 +255,7 @@ def put_in_place_of(store: Any, keys: Iterable[str], path: str) -> None:
             for key in keys:
                 _remove(store, key)
             merged = _Merged([part], _Part(opened, "", store), "error")
-            merged.set_groups(store)
-            store.write_many(merged.items())
+            merged.write(store)
 
 
 def _remove(store: Any, key: str) -> None:

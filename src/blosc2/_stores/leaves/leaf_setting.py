@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from blosc2 import _stores
 from blosc2._arrays import TINY, ArrayPlan, cframe_of, raw_kinds, tiny_frame
 from blosc2._backends import MAP_BYTES, NewFrame, new_key, suffix_of_frame
 from blosc2._core.frame.frame_writer import header_length
@@ -69,6 +70,8 @@ def frame_of(
     if isinstance(value, Stored):
         byte_range = value._handle.byte_range()
         return NewFrame(byte_range, suffix_of_frame(value._handle.frame))
+    if isinstance(value, _stores.ForeignObject):
+        raise _unsupported(value, key, path, "it has several leaves, which only store[key] = ... of a TreeStore copies")
     if isinstance(value, (Mapping, AbstractSet)):
         raise _unsupported(value, key, path, "its values are stored one by one; to_b2z and to_b2d copy whole stores")
     try:

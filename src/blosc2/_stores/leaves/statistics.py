@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -41,7 +41,7 @@ class LeafInfo(NamedTuple):
     Attributes
     ----------
     kind : str
-        "array", "schunk", "objects", "batches" or "other".
+        "array", "schunk", "objects", "batches" or "other"; of an object of another package its kind, such as "ctable".
     shape : tuple of int or None
         Of an array.
     dtype : numpy.dtype or None
@@ -274,8 +274,20 @@ def readable(keys: Iterable[str], describe: Callable[[str], LeafInfo]) -> Iterat
 
 
 def describe_leaf(store: Store, key: str) -> LeafInfo:
-    """Describe an existing leaf of a store, by its catalog if there is one."""
-    return describe(table_of(store), key)
+    """Describe an existing leaf of a store, by its catalog if there is one, or an object of another package."""
+    table = table_of(store)
+    foreign = table.foreign
+    description = foreign.at(key) if foreign is not None and foreign.are_possible() else None
+    return describe(table, key) if description is None else _object_info(table, key, description)
+
+
+def _object_info(table: LeafTable, key: str, description: Mapping[str, Any]) -> LeafInfo:
+    """An object by its kind, with the bytes of all its leaves."""
+    inner = [describe(table, leaf) for leaf in table.contents.listing().below(key)]
+    codec = ", ".join(sorted({info.codec for info in inner}))
+    nbytes, cbytes, stored = (sum(getattr(info, name) for info in inner) for name in ("nbytes", "cbytes", "stored"))
+    kind = str(description.get("kind", "object"))
+    return LeafInfo(kind, None, None, codec, nbytes, cbytes, key=key, stored=stored)
 
 
 def describe(table: LeafTable, key: str) -> LeafInfo:

@@ -5,8 +5,8 @@ They are not shown as keys.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, Never
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, Never
 
 from blosc2._backends import REGISTRY, TieredBackend
 from blosc2._core.io.sharing import item_of
@@ -15,6 +15,9 @@ from blosc2._stores.contents import Contents
 from blosc2._stores.leaves.leaf import read_only
 from blosc2._stores.pending import PendingChanges
 from blosc2.exceptions import FormatError, UnsafeDeserializationError, UnsupportedKindError
+
+if TYPE_CHECKING:
+    from blosc2._stores.leaf_table import LeafTable
 
 #: The leaf below a group that carries its attributes.
 ATTRIBUTES: Final = "__vlmeta__"
@@ -25,7 +28,7 @@ DESCRIPTION: Final = "_meta"
 
 
 class ForeignObject:
-    """An object that this package can list, describe and copy with its store, but not compute with.
+    """An object that this package can list, describe and copy, but not compute with.
 
     Attributes
     ----------
@@ -37,19 +40,26 @@ class ForeignObject:
         What its store says about it.
     """
 
-    __slots__ = ("_path", "description", "key", "kind")
+    __slots__ = ("_table", "description", "key", "kind")
 
-    def __init__(self, path: str | None, key: str, description: Mapping[str, Any]) -> None:
-        self._path = path
+    def __init__(self, table: LeafTable, key: str, description: Mapping[str, Any]) -> None:
+        self._table = table
         self.key = key
         self.description = dict(description)
         self.kind = str(description.get("kind", "object"))
+
+    def leaves(self) -> Iterator[tuple[str, Any]]:
+        """Its leaves, to be read or copied, by their keys below its own."""
+        table = self._table
+        table.session.check_open()
+        for key in table.contents.listing().below(self.key):
+            yield key[len(self.key) :], table.foreign.inner_leaf(key)
 
     def _refuse(self) -> Never:
         raise UnsupportedKindError(
             f"an object of kind {kind_in_words(self.kind)} can be listed and copied with its store, but not read "
             "or changed; use the package that wrote it",
-            path=self._path,
+            path=self._table.path,
             key=self.key,
         )
 
@@ -145,17 +155,24 @@ class ForeignObjects:
         if not has_description:
             return None
         try:
-            frame = self._contents.frame(key)
-            if frame is None:
+            leaf = self.inner_leaf(key)
+            if leaf is None:
                 return None
-            if self._verify:
-                self._backend.verify(key, frame)
-            kind = read_only(frame, key, None, None, "safe", self._verify).vlmeta.get("kind")
+            kind = leaf.vlmeta.get("kind")
         except (FormatError, UnsupportedKindError, UnsafeDeserializationError):
             return None  # what cannot be read describes nothing
         if isinstance(kind, bytes):
             kind = kind.decode("utf-8", "replace")
         return {"kind": "ctable"} if kind == "ctable" else None
+
+    def inner_leaf(self, key: str) -> Any:
+        """A leaf of an object, to be read; None if there is none."""
+        frame = self._contents.frame(key)
+        if frame is None:
+            return None
+        if self._verify:
+            self._backend.verify(key, frame)
+        return read_only(frame, key, None, None, "safe", self._verify)
 
     def above(self, key: str) -> str | None:
         """The object above a key, not at the key itself; None if there is none."""
@@ -184,6 +201,10 @@ class ForeignObjects:
                 for name, entry in self.registry.items()
             }
         )
+
+    def declare(self, entries: dict[str, Any]) -> None:
+        """The store has these objects, too: what its registry says of each, by key."""
+        self._replace_registry({**self.registry, **entries})
 
     def remove(self, path: str) -> None:
         """The object at a path and those below it are removed."""

@@ -6,20 +6,24 @@ the root.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from blosc2._backends import new_key
 from blosc2._core.leaves.store_state import Change
 from blosc2._stores import changes
-from blosc2._stores.leaves.leaf_setting import metadata_frame
+from blosc2._stores.leaves.leaf_setting import frame_of, metadata_frame
 from blosc2._stores.new_keys import below_leaf
 from blosc2._stores.transaction import AllOrNone
 from blosc2._stores.tree import walking
-from blosc2._stores.tree.foreign_objects import ATTRIBUTES, DESCRIPTION, HIDDEN
-from blosc2.exceptions import StoreKeyError
+from blosc2._stores.tree.foreign_objects import ATTRIBUTES, DESCRIPTION, HIDDEN, ForeignObject
+from blosc2.exceptions import FormatError, StoreKeyError, UnsafeDeserializationError, UnsupportedKindError
 
 if TYPE_CHECKING:
+    from blosc2._backends import NewFrame
     from blosc2._stores.leaf_table import LeafTable
+
+# What the description of a table says of its indexes.
+_INDEXES: Final = "index_catalog"
 
 
 def create_group(table: LeafTable, path: str) -> None:
@@ -46,6 +50,8 @@ def rename(table: LeafTable, old: str, new: str) -> None:
             raise ValueError(f"Key {new!r} is inside of {old!r}, which cannot become a part of itself")
         changes.check_free(table, new)
         check_assignable(table, new)
+        objects = table.foreign.keys()
+        renamed = sorted(key for key in objects if key == old or key.startswith(old + "/"))
         with AllOrNone(table):
             below = table.contents.listing().below(old)
             if is_leaf:
@@ -53,6 +59,66 @@ def rename(table: LeafTable, old: str, new: str) -> None:
             else:
                 changes.rename_group(table, old, {key: new + key[len(old) :] for key in below})
             table.foreign.rename(old, new)
+            for key in renamed:
+                there = new + key[len(old) :]
+                description = _describing(table, there, key, there)
+                if description is not None:
+                    changes.put(table, f"{there}/{DESCRIPTION}", description)
+
+
+def put_object(table: LeafTable, key: str, value: ForeignObject) -> None:
+    """Give a key an object of another package: all of its leaves, with their bytes."""
+    source, old = value._table, value.key
+    with Change(table.session):
+        check_assignable(table, key)
+        description = _describing(source, old, old, key)
+        entries = {
+            key + name[len(old) :]: entry
+            for name, entry in source.foreign.registry.items()
+            if name == old or name.startswith(old + "/")
+        }
+        with AllOrNone(table):
+            for below, leaf in value.leaves():
+                frame = frame_of(leaf, old + below, source.path, {})
+                if below == f"/{DESCRIPTION}" and description is not None:
+                    frame = description
+                changes.put(table, new_key(key + below), frame)
+            if entries:
+                table.foreign.declare(entries)
+
+
+def _describing(table: LeafTable, at: str, old: str, new: str) -> NewFrame | None:
+    """The description of the object at a key, for one that was at `old` and gets another key.
+
+    None if it stays as it is. The package that writes tables notes the file of each index, from the root of the store.
+    """
+    try:
+        leaf = table.foreign.inner_leaf(f"{at}/{DESCRIPTION}")
+        indexes = None if leaf is None or old == new else leaf.vlmeta.get(_INDEXES)
+    except (FormatError, UnsupportedKindError, UnsafeDeserializationError):
+        return None  # what cannot be read refers to nothing
+    if not isinstance(indexes, dict):
+        return None
+    moved = _with_paths(indexes, old[1:] + "/", new[1:] + "/")
+    if moved == indexes:
+        return None
+    changed = leaf.copy()
+    changed.vlmeta[_INDEXES] = moved
+    return frame_of(changed, f"{new}/{DESCRIPTION}", table.path, {})
+
+
+def _with_paths(value: Any, old: str, new: str) -> Any:
+    """A description of indexes, with other folders in its paths."""
+    if isinstance(value, dict):
+        return {
+            name: new + inner[len(old) :]
+            if name == "path" and isinstance(inner, str) and inner.startswith(old)
+            else _with_paths(inner, old, new)
+            for name, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [_with_paths(inner, old, new) for inner in value]
+    return value
 
 
 def delete(table: LeafTable, path: str, key: str) -> None:

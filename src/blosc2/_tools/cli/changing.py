@@ -14,12 +14,13 @@ from blosc2._display import human_size, number, one_line
 from blosc2._files import Progress, uploaded
 from blosc2._opening import open as open_path
 from blosc2._options import RemotePath
-from blosc2._stores import Store, has_leaf
+from blosc2._stores import Store, has_leaf, has_object
 from blosc2._tools.cli.locations import (
     STORAGE,
     Location,
     LocationError,
     is_group,
+    is_leaf,
     leaves_below,
     located,
     matches,
@@ -107,6 +108,8 @@ def _write(store: Store, copies: list[_Copied], path: str) -> None:
         for done, copy in enumerate(copies, 1):
             if copy.attributes is None:
                 name_leaf(copy.new_key)
+                if has_object(store, copy.new_key):
+                    del store[copy.new_key]  # as --force says
                 store[copy.new_key] = copy.found if copy.key is None else copy.found[copy.key]
             elif isinstance(store, TreeStore):
                 store.get_subtree(copy.new_key or "/").attrs[:] = copy.attributes
@@ -130,7 +133,7 @@ def _check_targets(store: Store, path: str, copies: list[_Copied], *, force: boo
         if copy.new_key in taken:
             raise LocationError(f"{path}: two of the sources would become {copy.new_key!r}; copy them one by one")
         taken.add(copy.new_key)
-        if has_leaf(store, copy.new_key) and not force:
+        if is_leaf(store, copy.new_key) and not force:
             raise LocationError(f"{path}: {copy.new_key!r} exists; --force replaces it")
 
 
@@ -166,7 +169,7 @@ def _planned(found: Any, source: Location, target: str, *, into: bool) -> Iterat
         kept = len(key.rpartition("/")[0] if into or len(keys) > 1 else key)
         for leaf in leaves_below(found, key):
             yield _Copied(found, leaf, target + leaf[kept:])
-        if isinstance(found, TreeStore) and not has_leaf(found, key):
+        if isinstance(found, TreeStore) and not is_leaf(found, key):
             for group, _, _ in found.walk(key or "/"):
                 if attributes := attributes_of(found, group):
                     yield _Copied(found, group, target + group.rstrip("/")[kept:], attributes)
@@ -222,7 +225,7 @@ def rm(locations: tuple[str, ...], recursive: bool, timeout: float) -> None:
         with opened(_existing(where.path)) as found:
             store = need_store(found, where)
             for key in matches(store, where):
-                if not has_leaf(store, key) and not recursive:
+                if not is_leaf(store, key) and not recursive:
                     raise LocationError(f"{where.path}: {key!r} is a group; --recursive removes it with all its leaves")
                 wanted.setdefault(where.path, {})[key] = None
     count = 0
@@ -235,7 +238,7 @@ def rm(locations: tuple[str, ...], recursive: bool, timeout: float) -> None:
 
 def _remove(store: Store, key: str) -> int:
     """Remove a leaf or a group; how many leaves that were."""
-    if not (has_leaf(store, key) or is_group(store, key)):
+    if not (is_leaf(store, key) or is_group(store, key)):
         return 0  # it was below a group that is gone
     leaves = list(leaves_below(store, key))
     if isinstance(store, TreeStore):

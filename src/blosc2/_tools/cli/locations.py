@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import click
 
 from blosc2._options import RemotePath, local_path, remote_path, scheme_of
-from blosc2._stores import Store, children_of, close_keys, has_leaf, table_of
+from blosc2._stores import Store, children_of, close_keys, has_leaf, has_object, table_of
 from blosc2._tools.stores import STORES, in_order, opened
 from blosc2.tree_store import TreeStore
 
@@ -155,10 +155,17 @@ def need_store(found: Any, where: Location) -> Store:
     return found
 
 
+def is_leaf(store: Store, key: str) -> bool:
+    """Whether there is a leaf at a key, or an object of another package, which is one thing to copy or remove."""
+    return has_leaf(store, key) or has_object(store, key)
+
+
 def is_group(store: Store, key: str) -> bool:
     """Whether there are leaves below a key, "" for the root."""
     if not key:
         return True
+    if has_object(store, key):
+        return False
     if isinstance(store, TreeStore):
         return table_of(store).has_group(key)  # those without leaves, too
     return any(children_of(store, key, 1))
@@ -174,7 +181,7 @@ def matches(store: Store, where: Location) -> Iterator[str]:
 
     `LocationError` where there are none.
     """
-    if is_group(store, where.key) or has_leaf(store, where.key):
+    if is_group(store, where.key) or is_leaf(store, where.key):
         yield where.key  # before it is taken for a pattern: names may have brackets
         return
     found = False
@@ -218,6 +225,6 @@ def one_key(store: Store, where: Location) -> str:
 
 
 def leaves_below(store: Store, key: str) -> Iterator[str]:
-    if has_leaf(store, key):
+    if is_leaf(store, key):
         yield key
     yield from (leaf for leaf, is_group in in_order(store, key) if not is_group)

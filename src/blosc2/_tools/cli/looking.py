@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import click
@@ -13,7 +14,7 @@ import numpy as np
 
 from blosc2._display import Node, as_text, human_size, number, printable, printed, ratio_text, sizes_text
 from blosc2._files import Progress
-from blosc2._stores import Store, children_of, describe_leaf, foreign_kind, group_of, has_leaf, outline
+from blosc2._stores import ForeignObject, Store, children_of, describe_leaf, group_of, outline
 from blosc2._tools.cli import untold
 from blosc2._tools.cli.locations import (
     STORAGE,
@@ -21,6 +22,7 @@ from blosc2._tools.cli.locations import (
     LocationError,
     has_pattern,
     is_group,
+    is_leaf,
     leaves_below,
     located,
     matches,
@@ -98,7 +100,7 @@ def ls(locations: tuple[str, ...], long: bool, recursive: bool, as_json: bool) -
             stream = not (long or as_json)
             keys = list(matches(found, where))
             if has_pattern(where.key) and keys != [where.key] and not recursive:
-                _show(found, [(key, not has_leaf(found, key)) for key in keys], "", rows, stream=stream)
+                _show(found, [(key, not is_leaf(found, key)) for key in keys], "", rows, stream=stream)
                 continue
             for key in keys:
                 _list(found, key, rows, recursive=recursive, stream=stream)
@@ -121,7 +123,7 @@ def _list(store: Store, key: str, rows: list[dict[str, Any]], *, recursive: bool
     """Show a leaf, what is right below a group, or all leaves below it."""
     if recursive:
         _show(store, ((leaf, False) for leaf in leaves_below(store, key)), "", rows, stream=stream)
-    elif has_leaf(store, key):
+    elif is_leaf(store, key):
         _show(store, [(key, False)], "", rows, stream=stream)
     else:
         groups, leaves = children_of(store, key)
@@ -154,9 +156,6 @@ def _row_of_group(store: Store, key: str, name: str) -> dict[str, Any]:
 
 def _row_of_leaf(store: Store, key: str, name: str) -> dict[str, Any]:
     row: dict[str, Any] = {"name": name, "key": key}
-    kind = foreign_kind(store, key)
-    if kind is not None:
-        return {**row, "kind": kind}
     try:
         info = describe_leaf(store, key)
     except (OSError, FormatError, NotImplementedError) as error:
@@ -327,7 +326,7 @@ def _part_at(found: Any, where: Location) -> Any:
 def _part(store: Store, key: str) -> Any:
     if not key:
         return store
-    if not has_leaf(store, key) and not isinstance(store, TreeStore):
+    if not is_leaf(store, key) and not isinstance(store, TreeStore):
         raise LocationError(f"{key!r} is the start of other keys; only a TreeStore has groups")
     return store[key]
 
@@ -377,6 +376,9 @@ def _of_leaves(key: str, a: Any, b: Any, *, values: bool, progress: Progress) ->
     if type(a) is not type(b):
         yield Difference(key, "kind", f"{type(a).__name__}, {type(b).__name__}")
         return
+    if isinstance(a, ForeignObject):
+        yield from _of_objects(key, a, b, values=values)
+        return
     yield from _of_attributes(key, a.vlmeta[:], b.vlmeta[:])
     names = ("shape", "dtype") if isinstance(a, NDArray) else ("nbytes", "typesize")
     for name in names if isinstance(a, (NDArray, SChunk)) else ():
@@ -393,6 +395,16 @@ def _of_attributes(key: str, mine: Mapping[str, Any], theirs: Mapping[str, Any])
     names = [name for name in both if not same_value(mine.get(name, _NONE), theirs.get(name, _NONE))]
     if names:
         yield Difference(key, "attributes", ", ".join(names))
+
+
+def _of_objects(key: str, a: ForeignObject, b: ForeignObject, *, values: bool) -> Iterator[Difference]:
+    """Objects of other packages, whose values nobody here reads: what is stored is compared."""
+    if a.kind != b.kind:
+        yield Difference(key, "kind", f"{a.kind}, {b.kind}")
+    elif values:
+        pairs = zip_longest(a.leaves(), b.leaves(), fillvalue=("", None))
+        if not all(mine == theirs and one.to_cframe() == other.to_cframe() for (mine, one), (theirs, other) in pairs):
+            yield Difference(key, "stored bytes", "")
 
 
 _NONE = object()
