@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -237,3 +239,71 @@ def test_a_file_with_two_names_keeps_its_mode(tmp_path: Path) -> None:
         del tree["/g/k1"]
         tree.rename("/g/k0", "/g/k1")
     assert access_of(path / "g" / "k1.b2nd")[2] == 0o600
+
+
+# ------------------------------------------------------------------ locks that several users share
+SHARED = 0o664
+
+
+def change_in_turn(path: Path) -> None:
+    kind = blosc2.EmbedStore if path.suffix == ".b2e" else blosc2.DictStore
+    with kind(str(path), mode="a", locking=True) as made:
+        made["/new"] = np.arange(5)
+
+
+def lock_of(path: Path) -> Path:
+    return path / "embed.b2e.b2lock" if path.is_dir() else path.with_name(f"{path.name}.b2lock")
+
+
+@pytest.mark.parametrize("name", ["x.b2z", "x.b2e", "x.b2d"])
+def test_who_may_write_a_store_may_lock_it(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    store(path)
+    for file in files_of(path):
+        file.chmod(SHARED)
+    before = os.umask(0o022)
+    try:
+        change_in_turn(path)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(lock_of(path).stat().st_mode) == SHARED
+
+
+def test_an_array_has_such_a_lock_too(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2nd"
+    array(path)
+    path.chmod(0o660)
+    blosc2.open(str(path), mode="a", locking=True)[0] = 1
+    assert stat.S_IMODE(lock_of(path).stat().st_mode) == 0o660
+
+
+@needs_root
+def test_a_lock_belongs_to_whom_the_store_belongs_to(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2z"
+    store(path)
+    os.chown(path, USER, GROUP)
+    path.chmod(MODE)
+    change_in_turn(path)
+    assert access_of(lock_of(path)) == (USER, GROUP, MODE)
+
+
+@needs_root
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_lock_that_is_refused_says_what_to_do(is_there: bool) -> None:
+    folder = Path(tempfile.mkdtemp())  # which others reach, unlike those of pytest
+    path = folder / "x.b2z"
+    store(path)
+    if is_there:
+        change_in_turn(path)
+        lock_of(path).chmod(0o644)
+    path.chmod(0o666)
+    folder.chmod(0o755)
+    what = r"\(chmod g\+w\), or delete it" if is_there else "permission to write the folder"
+    os.seteuid(USER)
+    try:
+        with pytest.raises(PermissionError, match=f"locking=True lock this file, .*{what}") as caught:
+            change_in_turn(path)
+        assert caught.value.filename == str(lock_of(path))
+    finally:
+        os.seteuid(0)
+        shutil.rmtree(folder)

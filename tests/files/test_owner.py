@@ -29,7 +29,6 @@ CHANGES = {
 #: What changes files without an owner, and why that may be.
 EXCEPT = {
     ("core", "remove_urlpath"),  # a caller's own order
-    ("_files.locks", "_open"),  # a lock file, opened anew for each lock
     ("_backends.zip.backend", "begin_append"),  # its descriptor is kept from children, and the owner is asked first
     ("_backends.zip.backend", "_cut"),  # the same
     ("_backends.zip.backend", "cut_tail"),  # when a store is opened

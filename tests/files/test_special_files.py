@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -111,8 +113,24 @@ def test_what_may_not_be_written_is_refused_at_once(name: str, there: bool, open
                 else:
                     raise PermissionError(13, "no permission to write here", str(open_folder))
             assert caught.value.filename == (path if there else str(open_folder))
+            advice = "open it with mode='r'" if there else "nothing can be made in this folder"
+            assert kind is None or advice in str(caught.value)
         if there:
             blosc2.open(path, mode="r")
 
     in_child(refused)
     assert os.listdir(open_folder) == ([name] if there else [])
+
+
+@pytest.mark.skipif(not hasattr(os, "statvfs"), reason="Windows does not tell")
+@pytest.mark.parametrize("there", [True, False])
+def test_a_file_system_that_is_read_only_is_named(tmp_path: Path, there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(tmp_path / "s.b2z")
+    if there:
+        blosc2.TreeStore(path, mode="w").close()
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_RDONLY))
+    advice = "open it with mode='r'" if there else "nothing can be made in this folder"
+    with pytest.raises(PermissionError, match=f"the file system is read-only: {advice}") as caught:
+        blosc2.TreeStore(path, mode="a")
+    assert caught.value.errno == errno.EROFS

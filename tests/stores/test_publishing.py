@@ -325,6 +325,25 @@ def test_the_holder_in_another_process_is_named(filled: Any, make: Maker) -> Non
 
 
 @POSIX
+def test_a_holder_whose_turn_does_not_end_is_named(filled: Any, make: Maker) -> None:
+    filled.close()
+    code = (
+        "store = blosc2.open(path, mode='a', locking=True)\n"
+        "with store.transaction():\n    store['/x'] = [1]\n    print('ready', flush=True)\n    sys.stdin.read()"
+    )
+    with outside(code, str(make.path)) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "ready\n"
+        named = rf"; process {other.pid} \(.+\) has the lock now" if sys.platform == "linux" else "in time"
+        with (
+            pytest.raises(blosc2.StoreLockedError, match=f"not this one's turn in time.*{named}"),
+            make("a", locking=True, timeout=0.2) as store,
+        ):
+            store["/y"] = [2]
+    assert "/y" not in make.values()
+
+
+@POSIX
 def test_a_killed_writer_leaves_no_lock(filled: Any, make: Maker) -> None:
     filled.close()
     code = "store = blosc2.open(path, mode='a')\nstore['/x'] = [1]\nprint('ready', flush=True)\ntime.sleep(60)"

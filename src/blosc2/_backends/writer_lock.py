@@ -20,7 +20,7 @@ from contextlib import suppress
 
 from blosc2._backends.layout import LOCK, shared_lock_path
 from blosc2._core.io.sharing import in_child
-from blosc2._files import CreationLock, Owner, Turn, check_permission, flock, remove_leftovers
+from blosc2._files import CreationLock, Owner, Turn, check_permission, flock, holder_of, remove_leftovers
 from blosc2._options import told_wait
 from blosc2.exceptions import StoreLockedError
 
@@ -239,7 +239,7 @@ class WriterLock:
         return (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)
 
     def _refusal(self, descriptor: int) -> StoreLockedError:
-        who = _holder(descriptor)
+        who = holder_of(os.fstat(descriptor)) or "another process"
         return StoreLockedError(
             f"the store is open for writing by {who}: open it with mode='r', wait with timeout=, "
             "or close it there first",
@@ -315,27 +315,6 @@ class WriterLock:
     def __del__(self) -> None:
         if hasattr(self, "shared"):  # an interrupt may leave it without, and then it locks nothing
             self.release()
-
-
-def _holder(descriptor: int) -> str:
-    """Which process holds the lock of a file, as far as the system tells."""
-    status = os.fstat(descriptor)
-    number = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
-    try:
-        with open("/proc/locks", encoding="ascii") as locks:
-            fields = [line.split() for line in locks]
-        pids = [int(line[4]) for line in fields if line[1] == "FLOCK" and line[5] == number]
-    except (OSError, IndexError, ValueError):  # Linux alone has this list
-        pids = []
-    if not pids or pids[0] <= 0:
-        return "another process"
-    if pids[0] == os.getpid():
-        return f"another handle of this process ({pids[0]})"
-    try:
-        with open(f"/proc/{pids[0]}/comm", encoding="utf-8", errors="replace") as name:
-            return f"process {pids[0]} ({name.read().strip()})"
-    except OSError:
-        return f"process {pids[0]}"
 
 
 def _forget_in_child() -> None:

@@ -31,7 +31,20 @@ def check_permission(path: str) -> None:
         existing = os.path.dirname(existing)
     needed = os.W_OK | os.X_OK if os.path.isdir(existing) else os.W_OK
     if not os.access(existing, needed, effective_ids=os.access in os.supports_effective_ids):
-        raise PermissionError(errno.EACCES, "no permission to write here: open it with mode='r'", existing)
+        instead = "open it with mode='r'" if os.path.lexists(path) else "nothing can be made in this folder"
+        if _is_read_only(existing):
+            raise PermissionError(errno.EROFS, f"cannot write here, the file system is read-only: {instead}", existing)
+        raise PermissionError(errno.EACCES, f"no permission to write here: {instead}", existing)
+
+
+def _is_read_only(path: str) -> bool:
+    """Whether a whole file system is."""
+    if not hasattr(os, "statvfs"):
+        return False
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
 
 
 def begins_with(path: str, header: bytes) -> bool:

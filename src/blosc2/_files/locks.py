@@ -15,7 +15,7 @@ from typing import BinaryIO, Final
 
 from blosc2._core.io.sharing import Block, Lock
 from blosc2._files.blocks import as_block
-from blosc2._files.owner import Descriptor, Owner, refusal
+from blosc2._files.owner import Descriptor, Owner, give_access, refusal
 from blosc2._options import shortened, told_wait
 from blosc2.exceptions import StoreLockedError
 
@@ -104,19 +104,81 @@ def flock(descriptor: int, operation: int, path: str, *, stand_in: str = "", sha
     told_wait(path, begun)
 
 
+def holder_of(status: os.stat_result) -> str:
+    """Which process holds the lock of a file, as far as the system tells; "" if it does not."""
+    number = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    try:
+        with open("/proc/locks", encoding="ascii") as locks:
+            fields = [line.split() for line in locks]
+        pids = [int(line[4]) for line in fields if line[1] == "FLOCK" and line[5] == number]
+    except (OSError, IndexError, ValueError):  # Linux alone has this list
+        pids = []
+    if not pids or pids[0] <= 0:
+        return ""
+    if pids[0] == os.getpid():
+        return f"another handle of this process ({pids[0]})"
+    try:
+        with open(f"/proc/{pids[0]}/comm", encoding="utf-8", errors="replace") as name:
+            return f"process {pids[0]} ({name.read().strip()})"
+    except OSError:
+        return f"process {pids[0]}"
+
+
 def _open_for_writing(descriptor: int, path: str, stand_in: str) -> bool:
     """Have a descriptor lead to an opening that could write, of the same file or of one that stands for a directory."""
-    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK
-    if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-        if not stand_in:
-            return False
-        path, flags = os.path.join(path, stand_in), flags | os.O_CREAT
-    other = os.open(path, flags, 0o666)
+    if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+        other = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+    elif stand_in:
+        other = open_shared_lock(os.path.join(path, stand_in), Owner())
+    else:
+        return False
     try:
         os.dup2(other, descriptor, inheritable=False)
     finally:
         os.close(other)
     return True
+
+
+_REFUSED: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+def open_shared_lock(path: str, owner: Owner) -> int:
+    """A descriptor for locking ``x.b2lock``, which is made if it is missing: whoever may write ``x`` may lock it.
+
+    Raises
+    ------
+    OSError
+        It cannot be opened or made; the message says what to do.
+    """
+    flags = os.O_RDWR | os.O_CLOEXEC
+    try:
+        while True:
+            try:
+                return owner.open_lock(path, flags, create=False)
+            except FileNotFoundError:
+                with suppress(FileExistsError):  # somebody else has just made it
+                    number = owner.open_lock(path, flags | os.O_EXCL)
+                    break
+    except OSError as error:
+        if error.errno not in _REFUSED:
+            raise
+        why = f"changes with locking=True lock this file, {_what_to_do(path, error.errno)}"
+        raise OSError(error.errno, why, path) from None
+    with suppress(OSError):  # what it belongs to is not there yet, or is not for this user to judge
+        before = os.stat(path.removesuffix(".b2lock"))
+        give_access(number, before, stat.S_IMODE(before.st_mode) & 0o666)
+    return number
+
+
+def _what_to_do(path: str, number: int) -> str:
+    if number == errno.EROFS:
+        return "and this file system is read-only: open it with mode='r'"
+    if os.path.lexists(path):
+        return (
+            "which this user may not write: give it the permissions of the store (chmod g+w), or delete it while no "
+            "program has the store open with locking=True"
+        )
+    return "which cannot be made: it takes permission to write the folder"
 
 
 _FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
@@ -266,7 +328,7 @@ class Turn:
             It is not its turn by then.
         """
         # Opened each time: a child process would share the locks of a file that stays open.
-        self._descriptor = file = Descriptor(self._owner.open_lock(self._path, os.O_RDWR | os.O_CLOEXEC))
+        self._descriptor = file = Descriptor(open_shared_lock(self._path, self._owner))
         if not _HAS_QUEUE:
             return
         try:
@@ -342,12 +404,23 @@ class Turn:
                     raise
             self._pause(deadline)
 
+    def _holder(self) -> str:
+        """Who has its turn, as far as the system tells: that one has locked the store, be it a file or a folder."""
+        store = self._path.removesuffix(".b2lock")
+        for path in (store, os.path.dirname(store), self._path):
+            with suppress(OSError):
+                if who := holder_of(os.stat(path)):
+                    return who
+        return ""
+
     def _pause(self, deadline: float | None) -> None:
         now = time.monotonic()
         if deadline is not None and now >= deadline:
+            who = self._holder()
             raise StoreLockedError(
                 "other handles are changing the store or wait to, and it was not this one's turn in time: wait longer "
-                "with timeout=, or make fewer and larger changes with transaction()",
+                "with timeout=, or make fewer and larger changes with transaction()"
+                f"{f'; {who} has the lock now' if who else ''}",
                 path=self._path.removesuffix(".b2lock"),
             )
         time.sleep(_PAUSE if deadline is None else max(0.0, min(_PAUSE, deadline - now)))
@@ -455,7 +528,7 @@ class Sidecar:
     def _open(self) -> Descriptor | None:
         # Opened each time: a lock belongs to an open file, and a child process would share one that stays open.
         try:
-            return Descriptor(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
+            return Descriptor(open_shared_lock(self._path, Owner()))
         except OSError:
             if self._writable:
                 raise

@@ -58,10 +58,10 @@ class Owner:
             self.check(path)
         return file
 
-    def open_lock(self, path: str, flags: int) -> int:
-        """A descriptor for locking a file, which is created if it is missing."""
+    def open_lock(self, path: str, flags: int, *, create: bool = True) -> int:
+        """A descriptor for locking a file, which is created if it is missing, unless told not to."""
         self.check(path)
-        return os.open(path, flags | os.O_CREAT, 0o666)
+        return os.open(path, flags | (os.O_CREAT if create else 0), 0o666)
 
     # ------------------------------------------------------------------ names
     def replace(self, old: str, new: str, *, keeps_access: bool = True) -> None:
@@ -203,20 +203,24 @@ def _give(path: str, now: os.stat_result, before: os.stat_result) -> None:
     mode = stat.S_IMODE(before.st_mode)
     # Not by its name: where others may write to the folder, that may lead to another file by now.
     with Descriptor(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)) as opened:
-        if not os.path.samestat(os.fstat(opened.fileno()), now):
-            return
-        # As long as it has another group, that may do what all others may.
-        os.fchmod(opened.fileno(), mode & 0o1707 | (mode & 0o7) << 3)
+        if os.path.samestat(os.fstat(opened.fileno()), now):
+            give_access(opened.fileno(), before, mode)
+
+
+def give_access(number: int, before: os.stat_result, mode: int) -> None:
+    """Give a file that is open permissions, and the owner and group of another file, or at least its group."""
+    # As long as it has another group, that may do what all others may.
+    os.fchmod(number, mode & 0o1707 | (mode & 0o7) << 3)
+    try:
+        os.fchown(number, before.st_uid, before.st_gid)
+    except OSError:
+        mode &= 0o1777  # nothing runs as another owner than it did
         try:
-            os.fchown(opened.fileno(), before.st_uid, before.st_gid)
+            os.fchown(number, -1, before.st_gid)
         except OSError:
-            mode &= 0o1777  # nothing runs as another owner than it did
-            try:
-                os.fchown(opened.fileno(), -1, before.st_gid)
-            except OSError:
-                return
-        with suppress(OSError):
-            os.fchmod(opened.fileno(), mode)
+            return
+    with suppress(OSError):
+        os.fchmod(number, mode)
 
 
 def _explained(error: OSError, path: str) -> OSError:

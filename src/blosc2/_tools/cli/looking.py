@@ -402,7 +402,8 @@ def _of_objects(key: str, a: ForeignObject, b: ForeignObject, *, values: bool) -
     if a.kind != b.kind:
         yield Difference(key, "kind", f"{a.kind}, {b.kind}")
     elif values:
-        pairs = zip_longest(a.leaves(), b.leaves(), fillvalue=("", None))
+        none: tuple[str, Any] = "", None
+        pairs = zip_longest(a.leaves(), b.leaves(), fillvalue=none)
         if not all(mine == theirs and one.to_cframe() == other.to_cframe() for (mine, one), (theirs, other) in pairs):
             yield Difference(key, "stored bytes", "")
 
