@@ -23,7 +23,15 @@ from blosc2._frames import (
     read_bytes,
     read_into,
 )
-from blosc2._options import check_locking, deserialize_mode, encoding_of, refuse_without_path
+from blosc2._options import (
+    OF_CHUNKS,
+    check_locking,
+    deserialize_mode,
+    encoding_of,
+    explain_absent,
+    refuse_without_path,
+    shown_names,
+)
 from blosc2.exceptions import ChunkSizeError, legible
 from blosc2.info import InfoReporter, size_text
 from blosc2.storage import CParams, SChunkKeywords, SpecialValue, Storage, asked_for, cparams_from, storage_from, takes
@@ -40,6 +48,7 @@ open: Callable[..., Any]
 ChunkInfo = namedtuple("ChunkInfo", ("nchunk", "cratio", "special", "repeated_value", "lazychunk"))  # noqa: PYI024
 
 
+@explain_absent(OF_CHUNKS)
 @takes(SChunkKeywords)
 class SChunk(ChangeableChunks):
     """A sequence of compressed chunks of bytes, in memory or in a file.
@@ -166,6 +175,9 @@ class SChunk(ChangeableChunks):
 
     def __repr__(self) -> str:
         return f"<SChunk {self.nbytes} bytes in {self.nchunks} chunks, typesize {self.typesize}>"
+
+    def __dir__(self) -> list[str]:
+        return shown_names(type(self), super().__dir__())
 
     def __len__(self) -> int:
         return self.nbytes // self.typesize

@@ -90,3 +90,9 @@ def test_a_separator_behind_a_new_path(
     assert (tmp_path / name).is_dir() == is_folder
     with blosc2.open(name) as store:
         assert store["/a"][2] == 2
+
+
+def test_a_folder_of_zarr_says_how_to_convert_it(tmp_path: Path) -> None:
+    (tmp_path / "in.zarr").mkdir()
+    with pytest.raises(blosc2.FormatError, match=r"to make a store of it: blosc2\.convert\('in\.zarr', 'in\.b2z'\)"):
+        blosc2.open(tmp_path / "in.zarr")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._options import OF_ARRAYS, OF_STORES
+from blosc2._options import OF_ARRAYS, OF_CHUNKS, OF_STORES
 
 
 @pytest.mark.parametrize("name", OF_ARRAYS)
@@ -19,6 +19,15 @@ def test_arrays_say_what_to_write(name: str) -> None:
     assert name not in dir(array)
     with pytest.raises(AttributeError, match=f"^'NDArray' has no {name}: "):
         getattr(array, name)
+
+
+@pytest.mark.parametrize("name", OF_CHUNKS)
+def test_super_chunks_say_what_to_write(name: str) -> None:
+    schunk = blosc2.SChunk()
+    assert not hasattr(schunk, name)
+    assert name not in dir(schunk)
+    with pytest.raises(AttributeError, match=f"^'SChunk' has no {name}: "):
+        getattr(schunk, name)
 
 
 @pytest.mark.parametrize("name", OF_STORES)
@@ -34,7 +43,8 @@ def test_stores_say_what_to_write(tmp_path: Path, kind: Any, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "what"),
     [("File", "TreeStore"), ("Group", "TreeStore"), ("Dataset", "NDArray"), ("Array", "NDArray"),
-     ("finfo", r"numpy.finfo\(array.dtype\)"), ("get_slice", r"array\[...\]"), ("BLOSC_LOCKING", "environment")],
+     ("finfo", r"numpy.finfo\(array.dtype\)"), ("get_slice", r"array\[...\]"), ("BLOSC_LOCKING", "environment"),
+     ("ListArray", "values of an ObjectArray, one each, or batches of a BatchArray"), ("CTable", "convert")],
 )  # fmt: skip
 def test_the_package_says_what_to_write(name: str, what: str) -> None:
     with pytest.raises(AttributeError, match=what):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import traceback
 
 import numpy as np
 import pytest
@@ -17,6 +18,9 @@ def test_a_name_that_is_not_here(name: str) -> None:
     assert not hasattr(blosc2, name)
     with pytest.raises(AttributeError, match=rf"^this package has no blosc2\.{name}: ") as caught:
         getattr(blosc2, name)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "Did you mean" not in shown
+    assert "doc/scope.md" not in shown  # which whoever has a wheel does not have
     if "use numpy." in str(caught.value):
         assert hasattr(np, name)
 

@@ -175,7 +175,10 @@ def open(
             handle = open_handle(name, options, directory=True)
             return opened_object(handle, effective, kwargs.get("cparams"))
         end = os.path.splitext(name)[1]
-        return _opening.opened_store(name, end, mode, mmap_mode, policy, store_how, locking=locking)
+        try:
+            return _opening.opened_store(name, end, mode, mmap_mode, policy, store_how, locking=locking)
+        except FormatError as error:
+            raise _of_another_format(error, name) from None
     if status is None and not os.path.lexists(name):
         suffix = _suffix_there(name)
         return _opening.opened_store(name + suffix, suffix, mode, mmap_mode, policy, store_how, locking=locking)

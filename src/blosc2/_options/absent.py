@@ -41,6 +41,7 @@ _NUMPY: Final = (
 _COMPUTING: Final = "it stores arrays and does not compute with them: read what is needed and compute with NumPy"
 _REMOTE: Final = "blosc2.open(url) reads what is on a server as the same arrays and stores; nothing computes there"
 _TABLES: Final = "it has no tables: keep each column as an array of a store, or the rows as a structured array"
+_LISTS: Final = "lists of any length are values of an ObjectArray, one each, or batches of a BatchArray"
 _USERS: Final = "functions of users do not run inside its compressor: apply them to the items themselves"
 _ADVICE: Final = {
     **dict.fromkeys((
@@ -58,11 +59,12 @@ _ADVICE: Final = {
         "available_datasets", "c2context", "scan_hdf5_index", "validate_hdf5_index",
     ), _REMOTE),
     **dict.fromkeys((
-        "CTable", "CTableGroupBy", "Column", "DEFAULT_NULL_POLICY", "DictionarySpec", "ListArray", "NDArraySpec",
+        "CTableGroupBy", "Column", "DEFAULT_NULL_POLICY", "DictionarySpec", "NDArraySpec",
         "NestedColumn", "NullPolicy", "RowTransformer", "UTF8Array", "bytes", "col", "ctable_from_cframe",
-        "dictionary", "field", "from_utf8", "get_null_policy", "list", "null_policy", "object", "schema", "string",
+        "dictionary", "field", "from_utf8", "get_null_policy", "null_policy", "object", "schema", "string",
         "struct", "timestamp", "to_utf8", "utf8", "utf8_array", "vlbytes", "vlstring",
     ), _TABLES),
+    **dict.fromkeys(("ListArray", "list"), _LISTS),
     **dict.fromkeys((
         "postfilter_funcs", "prefilter_funcs", "register_codec", "register_filter", "ucodecs_registry",
         "ufilters_registry",
@@ -94,6 +96,7 @@ _ELSEWHERE: Final = {
     "get_slice": "write array[...]",
     "set_slice": "write array[...] = values",
     "b2view": "'blosc2 view FILE' shows a file",
+    "CTable": f"{_TABLES}; blosc2.convert('t.parquet', 't.b2z') reads a table of Parquet (page 'What is in scope')",
     "parquet_to_blosc2": "'blosc2 import FILE.parquet FILE.b2z' converts",
     "BLOSC_LOCKING": "it is a variable of the environment: BLOSC_LOCKING=1 is locking=True for all files",
 }
@@ -110,8 +113,14 @@ OF_ARRAYS: Final = {
     **dict.fromkeys(("compression", "compression_opts", "compressor", "shuffle"), "see array.cparams"),
     "maxshape": "each axis may grow: array.resize(shape), array.append(rows)",
     "fillvalue": "array.attrs keeps what a file of another format called so, such as '_FillValue'",
+    **dict.fromkeys(("read_direct", "get_basic_selection"), "write array.read(key, out=values), or array[key]"),
+    **dict.fromkeys(("vindex", "get_coordinate_selection"), "write array[key], with index arrays as in NumPy"),
     "dims": "array.attrs keeps names of axes, as xarray and h5py write them",
 }  # fmt: skip
+OF_CHUNKS: Final = {
+    **dict.fromkeys(("postfilter", "prefilter", "filler"), f"{_USERS}, then assign them"),
+    **dict.fromkeys(("remove_postfilter", "remove_prefilter"), "functions of users are never stored, nor run"),
+}
 OF_STORES: Final = {
     **dict.fromkeys(("create_dataset", "create_array", "require_dataset"),
                     "write store[key] = data; blosc2.zeros(shape, dtype, chunks=...) is data that takes no space"),
@@ -131,19 +140,25 @@ def names() -> Iterable[str]:
 
 def explain_name(name: str) -> AttributeError:
     """The error for a name that the package does not have."""
+    advice = _advice_for(name)
+    if advice:
+        # Without the object, Python adds no name that is only spelled alike.
+        return AttributeError(f"this package has no blosc2.{name}: {advice}", name=name, obj=None)
+    return AttributeError(f"module 'blosc2' has no attribute {name!r}")
+
+
+def _advice_for(name: str) -> str:
     if name in _ELSEWHERE:
-        return AttributeError(f"this package has no blosc2.{name}: {_ELSEWHERE[name]}")
+        return _ELSEWHERE[name]
     if name in _OF_DTYPES:
-        return AttributeError(f"this package has no blosc2.{name}: use numpy.{name}(array.dtype)")
+        return f"use numpy.{name}(array.dtype)"
     if name in _NUMPY:
         module = isinstance(getattr(np, name, None), type(np))
         what = f"use numpy.{name}" if module else f"use numpy.{name} on what is read, as in numpy.{name}(array[...])"
-        return AttributeError(
-            f"this package has no blosc2.{name}: it stores arrays and does not compute with them; {what}"
-        )
+        return f"it stores arrays and does not compute with them; {what}"
     if name in _ADVICE:
-        return AttributeError(f"this package has no blosc2.{name}: {_ADVICE[name]} (doc/scope.md)")
-    return AttributeError(f"module 'blosc2' has no attribute {name!r}")
+        return f"{_ADVICE[name]} (page 'What is in scope')"
+    return ""
 
 
 class Absent:
