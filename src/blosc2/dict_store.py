@@ -12,7 +12,7 @@ from blosc2._backends import TieredBackend
 from blosc2._files import check_advice
 from blosc2._options import StoreOptions, absolute_path, check_new_name, local_path, store_options
 from blosc2._stores import Store, backend_of, leaf_reader, open_or_begin, take_writer_lock
-from blosc2.info import InfoReporter
+from blosc2.info import InfoReporter, file_rows
 from blosc2.storage import (
     CParams,
     DParams,
@@ -495,6 +495,7 @@ class DictStore(Store):
             ("mmap_mode", self._mmap_mode),
             ("format", "b2z" if self.is_zip_store else "b2d"),
             ("entries", len(self)),
+            *file_rows(_stores.file_sizes(self)),
             self._contents_shown(),
         ]
 

@@ -78,6 +78,14 @@ def size_text(nbytes: int) -> str:
     raise AssertionError("unreachable")
 
 
+def file_rows(sizes: tuple[int, int | None] | None) -> list[tuple[str, str]]:
+    """Rows of `info` about a file, if there is one: its size, and how much of it replaced data take, if it is known."""
+    if sizes is None:
+        return []
+    size, unused = sizes
+    return [("on disk", size_text(size)), *([] if unused is None else [("unused", size_text(unused))])]
+
+
 class HandleProperties:
     """Properties of an object that reads through a handle."""
 

@@ -164,7 +164,8 @@ class SChunk(ChangeableChunks):
         return [
             ("type", type(self).__name__), ("chunksize", self.chunksize), ("blocksize", self.blocksize),
             ("typesize", self.typesize), ("nbytes", size_text(self.nbytes)), ("cbytes", size_text(self.cbytes)),
-            ("cratio", f"{self.cratio:.2f}x"), ("nchunks", self.nchunks), ("cparams", self.cparams),
+            ("cratio", f"{self.cratio:.2f}x"), *self._handle.described_file(),
+            ("nchunks", self.nchunks), ("cparams", self.cparams),
             ("dparams", self.dparams), *self._handle.described_checks(),
         ]  # fmt: skip
 

@@ -97,7 +97,8 @@ def test_objects_of_other_packages_are_listed(folder: Path, run: Answer) -> None
 
 def test_stats(folder: Path, run: Answer) -> None:
     lines = run("stats", "s.b2z").splitlines()
-    assert [line.split()[:2] for line in lines] == [["group", "leaves"], ["/", "3"], ["/mri", "2"]]
+    assert [line.split()[:2] for line in lines[:-1]] == [["group", "leaves"], ["/", "3"], ["/mri", "2"]]
+    assert lines[-1].startswith("on disk: ")
     rows = json.loads(run("stats", "--json", "--by", "dtype", "-d", "0", "s.b2z"))
     assert {row["dtype"]: row["leaves"] for row in rows} == {"float64": 1, "int16": 1, "int64": 1}
     assert "EmbedStore" in failing(run, "stats", "e.b2e")
@@ -496,3 +497,36 @@ def test_where_a_table_cannot_lie_nothing_is_copied(with_table: Path, run: Answe
     assert "a file takes one array" in failing(run, "cp", "t.b2z/tab", "new.b2nd")
     assert not os.path.exists("new.b2nd")
     assert run("ls", "new.b2e") == ""
+
+
+# ------------------------------------------------------------------ what lies on the disk
+def test_sizes_on_disk_and_unused_bytes(folder: Path, run: Answer) -> None:
+    items = np.random.default_rng(0).random(20_000)
+    with blosc2.TreeStore("s.b2z", mode="a") as store:
+        for _ in range(10):
+            store["/age"] = items
+            store.flush()
+        size, used = os.stat("s.b2z").st_size, store.compact().after
+        assert size > 5 * used
+        for _ in range(10):
+            store["/age"] = items
+            store.flush()
+        shown = dict(store.info_items)
+    assert shown["on disk"].startswith(f"{os.stat('s.b2z').st_size} (") or int(shown["on disk"].split()[0]) > used
+    assert abs(int(shown["on disk"].split()[0]) - int(shown["unused"].split()[0]) - used) < 2000
+    array = blosc2.asarray(items, urlpath="more.b2nd", mode="w", chunks=(1000,))
+    assert dict(array.info_items)["unused"] == "0 (0 B)"
+    array[:9000] = items[:9000] + 1
+    wasted = int(dict(array.info_items)["unused"].split()[0])
+    before, after = array.compact()
+    assert 0.9 * (before - after) < wasted <= before - after
+    for name in ("s.b2z", "more.b2nd", "e.b2e"):
+        lines = run("info", name).splitlines()
+        (on_disk,) = (line for line in lines if line.strip().startswith("on disk"))
+        assert str(os.stat(name).st_size) in on_disk
+        assert any(line.strip().startswith("unused") for line in lines)
+    last = run("stats", "s.b2z").splitlines()[-1]
+    assert last.startswith("on disk: ")
+    assert last.endswith(" are unused")
+    assert "on disk" not in run("stats", "s.b2z/mri")
+    assert "unused" not in dict(blosc2.asarray(items).info_items)

@@ -159,8 +159,8 @@ class ReadableArray(Reducible, Stored):
         return [
             ("type", type(self).__name__), ("shape", self.shape), ("chunks", self.chunks), ("blocks", self.blocks),
             ("dtype", self.dtype), ("nbytes", size_text(self.nbytes)), ("cbytes", size_text(self.cbytes)),
-            ("cratio", f"{self.cratio:.2f}x"), *decoded,
-            ("cparams", self.cparams), *_arrays.described_choice(self), ("dparams", self.dparams),
+            ("cratio", f"{self.cratio:.2f}x"), *self._handle.described_file(),
+            *decoded, ("cparams", self.cparams), *_arrays.described_choice(self), ("dparams", self.dparams),
             *self._handle.described_checks(),
         ]  # fmt: skip
 

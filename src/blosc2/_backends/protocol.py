@@ -261,6 +261,10 @@ class Backend(ABC):
     def size(self) -> int:
         """Bytes of all files."""
 
+    def used_bytes(self) -> int | None:
+        """About so many of them would be left after `compact`; None if that is not known at little cost."""
+        return None
+
     # ------------------------------------------------------------------ verify, advise
     def verify(self, key: str, frame: Frame) -> None:
         """Check a leaf as far as possible without its chunks. Raises `FormatError` if it is not as written."""

@@ -84,7 +84,7 @@ else:
         "shared": "FollowingHandle shared_handle",
         "update": (
             "ALIGNMENT NAN_OFFSET SMALL_FRAME UNINIT_OFFSET ZERO_OFFSET AnyChunk Fields FrameContent FrameUpdate "
-            "StoredChunks check_table frame_byte_range frame_bytes held_in_memory lay_out plain_byte_range "
-            "with_padding write_content write_frame"
+            "StoredChunks check_table frame_byte_range frame_bytes held_in_memory lay_out most_live "
+            "plain_byte_range with_padding write_content write_frame"
         ),
     })  # fmt: skip

@@ -7,6 +7,7 @@ change makes the next one. A reader takes the frame once, and keeps it when anot
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
@@ -23,7 +24,7 @@ from blosc2._core.ndim.geometry import Geometry, parse_b2nd
 from blosc2._frames.dtypes import parse_dtype
 from blosc2._options import Encoding, RemotePath, declared_encoding, encoding_of, get_nthreads, zstd_encoding
 from blosc2.exceptions import FormatError, MissingFileError, ReadOnlyError
-from blosc2.info import HandleProperties
+from blosc2.info import HandleProperties, file_rows
 from blosc2.storage import CParams, DParams, cparams_from, cparams_of, dparams_from
 
 if TYPE_CHECKING:
@@ -287,6 +288,17 @@ class FrameHandle:
         if not self.verify:
             return []
         return [("verify", "each read" if self.frame.checks_chunks else "nothing to check, no checksums that hold")]
+
+    def described_file(self) -> list[tuple[str, str]]:
+        """The lines of `info` about the file, if all of it is this frame."""
+        frame = self.frame
+        if self.key is not None or not self.urlpath or isinstance(self.urlpath, RemotePath) or not frame.serialised:
+            return []
+        try:
+            size = os.stat(self.urlpath).st_size
+            return file_rows((size, max(0, size - _frames.most_live(frame)) if frame.offset == 0 else None))
+        except (OSError, FormatError):  # what is wrong with it, reads and `check` say
+            return []
 
     # ------------------------------------------------------------ changes
     def require_writable(self) -> None:

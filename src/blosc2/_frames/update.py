@@ -40,6 +40,13 @@ def with_padding(metalayers: dict[str, bytes]) -> dict[str, bytes]:
     return {**metalayers, PADDING: bytes((0xC4, size)) + bytes(size)}
 
 
+def most_live(frame: Frame) -> int:
+    """The largest size of a frame's file without dead bytes."""
+    index = 8 * frame.nchunks + 64
+    sums = frame.checksums_len
+    return int(frame.header_len + frame.stored_nbytes + frame.nchunks * ALIGNMENT + index + frame.trailer_len + sums)
+
+
 def aligned_offsets(start: int, lengths: Integers) -> Integers:
     """Where chunks of these lengths lie in an aligned frame: their offsets from the first byte behind its header."""
     taken = -(-lengths // ALIGNMENT) * ALIGNMENT

@@ -53,8 +53,8 @@ else:
         "publish": "NOTHING",
         "shared_session": "SharedLeaf SharedPending SharedSession",
         "showing": (
-            "FEW_LINES Drawing children_of close_keys completions draw_names draw_store has_object html listed "
-            "one_line outline"
+            "FEW_LINES Drawing children_of close_keys completions draw_names draw_store file_sizes has_object html "
+            "listed one_line outline"
         ),
         "store": "Store",
         "tiered_backends": "backend_of file_names open_or_begin take_writer_lock",

@@ -58,6 +58,21 @@ def _children(table: LeafTable, path: str, most: int = -1) -> tuple[list[str], l
     return groups, leaves
 
 
+def file_sizes(store: Store) -> tuple[int, int | None] | None:
+    """The bytes of the files of a whole store, and about how many of them `compact` would free, if that is known.
+
+    None for a view of a group, and for a store that is not in a file, or not yet.
+    """
+    backend = table_of(store).backend
+    if group_of(store) or backend.named is None:
+        return None
+    try:
+        size, used = backend.size(), backend.used_bytes()
+    except (FileNotFoundError, FormatError):
+        return None
+    return size, None if used is None else max(0, size - used)
+
+
 def has_object(store: Store, key: str) -> bool:
     """Whether a store has an object of another package at an absolute path."""
     foreign = table_of(store).foreign

@@ -32,7 +32,7 @@ from blosc2._core.io.sharing import Lock, item_of
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._files import Owner, Part, check_unchanged, sync_files, through_link, write_parts
-from blosc2._frames import ALIGNMENT, parts_with_checksums
+from blosc2._frames import most_live, parts_with_checksums
 from blosc2.exceptions import FormatError, legible, some_of
 
 # Dead bytes that do not justify a rewrite: this many, or one n-th of the file.
@@ -42,7 +42,7 @@ _SLACK_SHARE: Final = 50
 
 def has_dead_bytes(frame: Frame, size: int) -> bool:
     """Whether a file of `size` bytes is worth rewriting."""
-    return bool(size - _most_live(frame) > max(_SLACK, size // _SLACK_SHARE))
+    return bool(size - most_live(frame) > max(_SLACK, size // _SLACK_SHARE))
 
 
 def size_of(path: str) -> int:
@@ -51,12 +51,6 @@ def size_of(path: str) -> int:
         return os.stat(path).st_size
     except FileNotFoundError:
         return 0
-
-
-def _most_live(frame: Frame) -> int:
-    """The largest size of a frame's file without dead bytes."""
-    index = 8 * frame.nchunks + 64
-    return int(frame.header_len + frame.stored_nbytes + frame.nchunks * ALIGNMENT + index + frame.trailer_len)
 
 
 def _with_checksums(byte_range: ByteRange) -> list[Part]:

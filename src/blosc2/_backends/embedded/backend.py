@@ -190,6 +190,9 @@ class EmbeddedBackend(Backend):
             return os.stat(self.root).st_size
         return 0 if self.embedded is None else int(self.embedded.frame.frame_len)
 
+    def used_bytes(self) -> int | None:
+        return None if self.embedded is None else frames.writing.used_bytes(self.embedded)
+
     # ------------------------------------------------------------------ publish, compact
     def changes_of(self, changes: Mapping[str, ByteRange | None]) -> EmbeddedChanges:
         """The changes as `EmbeddedChanges`."""

@@ -167,12 +167,17 @@ def _overhead(frame: Frame, count: int, packed: bytes) -> int:
     return int(frame.header_len) + 12 * count + len(packed) + SECTOR
 
 
-def is_worth_compacting(file: EmbeddedFile, old: Embedded) -> bool:
-    """Whether a file that nobody changes any more is to be written anew: see `is_worth_writing_anew`."""
+def used_bytes(old: Embedded) -> int:
+    """Bytes that a new file with the same values would have, at most."""
     frame = old.frame
     packed, live, _ = stored_map(old.entries, frame.nbytes, max(int(frame.chunksize), 1))
-    live += _overhead(frame, frame.nchunks, packed)
-    dead = int(frame.frame_len) - live
+    return int(live) + _overhead(frame, frame.nchunks, packed)
+
+
+def is_worth_compacting(file: EmbeddedFile, old: Embedded) -> bool:
+    """Whether a file that nobody changes any more is to be written anew: see `is_worth_writing_anew`."""
+    live = used_bytes(old)
+    dead = int(old.frame.frame_len) - live
     return (
         is_worth_writing_anew(live, dead, file.written)
         and not is_damaged(old)

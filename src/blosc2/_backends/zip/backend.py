@@ -455,6 +455,9 @@ class ZipBackend(TieredBackend):
     def size(self) -> int:
         return os.stat(self.root).st_size
 
+    def used_bytes(self) -> int | None:
+        return None if self.members is None else self.members.used_bytes()
+
     def forget_shown_keys(self) -> None:
         """Forget the keys. Staged frames are written again, under their new keys."""
         super().forget_shown_keys()
@@ -567,3 +570,6 @@ class RemoteZipBackend(ZipBackend):
 
     def size(self) -> int:
         return _files.remote_source(self.root).size
+
+    def used_bytes(self) -> int | None:
+        return None

@@ -14,7 +14,7 @@ import numpy as np
 
 from blosc2._display import Node, as_text, human_size, number, printable, printed, ratio_text, sizes_text
 from blosc2._files import Progress
-from blosc2._stores import ForeignObject, Store, children_of, describe_leaf, group_of, outline
+from blosc2._stores import ForeignObject, Store, children_of, describe_leaf, file_sizes, group_of, outline
 from blosc2._tools.cli import untold
 from blosc2._tools.cli.locations import (
     STORAGE,
@@ -32,8 +32,9 @@ from blosc2._tools.cli.locations import (
 from blosc2._tools.cli.output import QUIET, VERBOSE, name_leaf, progress_bar, say
 from blosc2._tools.converting.conversion import boxes_of
 from blosc2._tools.stores import attributes_of, equal_items, opened, same_value
+from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import FormatError
-from blosc2.info import cut_text
+from blosc2.info import cut_text, file_rows
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
 from blosc2.tree_store import TreeStore
@@ -254,6 +255,9 @@ def _describe(found: Any) -> None:
     attributes = found.vlmeta if hasattr(found, "vlmeta") else {}
     for line in repr(found.info if hasattr(found, "info") else found).split("\n"):
         say(printable(line))
+    if isinstance(found, EmbedStore):  # which has no `info`
+        for name, value in file_rows(file_sizes(found)):
+            say(f"  {name}: {value}")
     for name, value in (attributes[:] if attributes else {}).items():
         shown = printable(repr(value))
         say(f"  {printable(name)}: {shown if len(shown) <= 200 else shown[:200] + ' ...'}")
@@ -277,6 +281,7 @@ def stats(location: str, depth: int, by: tuple[str, ...], as_json: bool) -> None
         key = one_key(store, where)
         _need_group(store, key)
         rows = store.stats(key or "/", depth, by=by or None)
+        sizes = None if key else file_sizes(store)
     if as_json:
         print_json([row._asdict() for row in rows])
         return
@@ -289,6 +294,9 @@ def stats(location: str, depth: int, by: tuple[str, ...], as_json: bool) -> None
         )  # fmt: skip
     for line in columns(cells):
         say(line)
+    if sizes is not None:
+        unused = "" if sizes[1] is None else f", of which {human_size(sizes[1])} are unused"
+        say(f"on disk: {human_size(sizes[0])}{unused}")
 
 
 # ------------------------------------------------------------------ diff
