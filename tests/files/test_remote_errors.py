@@ -247,6 +247,22 @@ def test_options_are_checked(url: str, how: dict[str, Any]) -> None:
         blosc2.open(url, remote=how)
 
 
+def test_what_the_first_failure_is_told_as(url: str, server: RangeServer, caplog: pytest.LogCaptureFixture) -> None:
+    server.spoil = status(503, times=1)
+    with caplog.at_level("WARNING", logger="blosc2"):
+        blosc2.open(url)
+    assert "the request failed (" in caplog.text
+    assert "repeated" not in caplog.text
+
+
+def test_check_names_the_command_for_urls(url: str) -> None:
+    with pytest.raises(NotImplementedError, match="'blosc2 check URL' reads what is on a server"):
+        blosc2.check(url)
+    with pytest.raises(FileNotFoundError) as caught:
+        blosc2.open(url.replace("items.b2nd", "none.b2z"))
+    assert "modes 'a' and 'w'" not in str(caught.value)
+
+
 def test_passwords_are_not_shown(server: RangeServer, url: str) -> None:
     array = blosc2.open(url + "?token=secret")
     assert "secret" not in repr(array.urlpath) + repr(array) + str(array.info)

@@ -76,6 +76,21 @@ with open(name, "ab") as file:
     assert "Traceback" not in done.stderr
 
 
+def test_a_store_whose_file_is_gone_is_forgotten_in_few_lines(make: Maker) -> None:
+    end = f"""
+store.flush()
+store["/a"][0] = 3
+name = {str(make.path)!r}
+os.remove(os.path.join(name, "embed.b2e") if os.path.isdir(name) else name)
+del store
+"""
+    done = subprocess.run(program(make, end), env=environment(), capture_output=True, text=True, timeout=60)
+    assert "Exception ignored" in done.stderr
+    assert len(done.stderr.splitlines()) <= 8, done.stderr
+    if make.path.suffix == ".b2e":
+        assert "the file was removed by somebody else since it was opened" in done.stderr
+
+
 def test_the_error_says_how_to_save_changes_whose_file_is_gone(make: Maker, tmp_path: Path) -> None:
     with make("w") as store:
         store["/a"] = [1]

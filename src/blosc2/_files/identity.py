@@ -56,8 +56,9 @@ def begins_with(path: str, header: bytes) -> bool:
 
 
 def changed_by_others(path: str) -> OSError:
-    """The error for a file that is not the one that was read."""
-    return OSError(errno.EBUSY, "the file was changed by somebody else since it was opened", path)
+    """The error for a file that is not the one that was read, or that is gone."""
+    what = "changed" if os.path.lexists(path) else "removed"
+    return OSError(errno.EBUSY, f"the file was {what} by somebody else since it was opened", path)
 
 
 def file_identity(path: str) -> tuple[int, ...] | None:

@@ -104,6 +104,10 @@ def opened_store(
 
 
 def _missing(path: str) -> MissingFileError:
+    if isinstance(path, RemotePath):
+        return MissingFileError(
+            errno.ENOENT, "No such file or directory: the server has no such object, or does not show it", path
+        )
     return MissingFileError(
         errno.ENOENT,
         "No such file or directory: the store does not exist; blosc2.open opens what is there, "

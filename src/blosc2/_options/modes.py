@@ -53,7 +53,8 @@ def check_modes(mode: object, mmap_mode: object = None, initial_mapping_size: ob
     """
     by_mapping = mode is None and mmap_mode is not None
     if not by_mapping and (not isinstance(mode, str) or mode not in _MODES):
-        raise ValueError(f"mode must be 'r', 'a', 'w' or 'x', not {mode!r}")
+        more = ": blosc2.open takes it, and 'a' is the same for a store that exists" if mode == "r+" else ""
+        raise ValueError(f"mode must be 'r', 'a', 'w' or 'x', not {mode!r}{more}")
     if mmap_mode is not None and (not isinstance(mmap_mode, str) or mmap_mode not in _MAPPING_MODES):
         raise ValueError(f"Invalid mmap_mode {mmap_mode!r}: it can be None, 'r', 'r+', 'w+' or 'c'")
     if initial_mapping_size is not None:

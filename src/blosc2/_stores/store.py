@@ -520,7 +520,10 @@ class Store(LeafAccess, MutableMapping[str, Any]):
     def __del__(self) -> None:
         # One that was interrupted while it was made has no changes.
         if hasattr(self, "_table") and not self._table.session.closed and self._table.session.mode != "r":
-            _stores.end_forgotten(self)
+            try:
+                _stores.end_forgotten(self)
+            except OSError as error:  # Python shows it and goes on: where it came from says nothing to the user
+                raise error.with_traceback(None) from None
 
     # ------------------------------------------------------------------ description
     def __dir__(self) -> list[str]:

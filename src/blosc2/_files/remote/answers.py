@@ -50,6 +50,9 @@ class Server(Protocol):
         """The last bytes, or all where there are fewer."""
 
 
+_REPEATED: Final = ", and so it did when"
+
+
 class Failure(Exception):  # noqa: N818 - never seen outside of this package
     """A request that failed.
 
@@ -66,6 +69,11 @@ class Failure(Exception):  # noqa: N818 - never seen outside of this package
     def __init__(self, error: Exception, *, passing: bool = False, wait: float | None = None) -> None:
         super().__init__(str(error))
         self.error, self.passing, self.wait = error, passing, wait
+
+    @property
+    def first(self) -> str:
+        """The error in words, for a request that was not repeated yet."""
+        return str(self.error).partition(_REPEATED)[0]
 
 
 def missing(url: str) -> Failure:
@@ -84,7 +92,7 @@ def changed(url: str) -> RemoteChangedError:
     """The error for another version than the one that was opened."""
     return RemoteChangedError(
         "the object was replaced or changed since it was opened, and parts of two versions must not be mixed: "
-        "open it again",
+        "open it again, or call refresh()",
         path=url,
     )
 
@@ -100,15 +108,13 @@ def changed_since_pickled(url: str) -> RemoteChangedError:
 
 def failed(url: str, why: object) -> Failure:
     """A connection that failed, or a server that did: another request may succeed."""
-    return Failure(
-        RemoteError(f"the request failed ({why}), and so it did when it was repeated", path=url), passing=True
-    )
+    return Failure(RemoteError(f"the request failed ({why}){_REPEATED} it was repeated", path=url), passing=True)
 
 
 def truncated(url: str, got: int, wanted: int) -> Failure:
     """An answer that ended too early."""
     why = f"the answer ended after {got} of {wanted} bytes"
-    return Failure(RemoteError(f"{why}, and so it did when the request was repeated", path=url), passing=True)
+    return Failure(RemoteError(f"{why}{_REPEATED} the request was repeated", path=url), passing=True)
 
 
 def malformed(url: str, why: str) -> Failure:

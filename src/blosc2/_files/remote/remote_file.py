@@ -293,7 +293,7 @@ class RemoteFile:
                     raise failure.error from None
                 seconds = _delay(attempt, failure.wait)
                 count("retries")
-                tell("WARNING", "%s; attempt %d, the next one in %.1f s", failure.error, attempt + 1, seconds)
+                tell("WARNING", "%s; attempt %d, the next one in %.1f s", failure.first, attempt + 1, seconds)
                 time.sleep(seconds)
         raise AssertionError
 
