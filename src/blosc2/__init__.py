@@ -81,13 +81,14 @@ from blosc2.version import VERSION_DATE, __version__
 _PLACES: dict[str, str] = {
     "_arrays": "are_partitions_aligned are_partitions_behaved compute_chunks_blocks",
     "_functions": (
-        "all any arange argmax argmin array asarray astype clib_info compress compress2 compressor_list "
-        "concat copy decompress decompress2 empty empty_like expand_dims eye frombuffer fromiter full "
-        "full_like get_blocksize get_cbuffer_sizes get_clib get_compressor get_cpu_info get_slice_nchunks "
-        "linspace matrix_transpose max mean min nans ones ones_like pack pack_array permute_dims prod "
-        "reshape save set_blocksize set_compressor set_releasegil squeeze stack std sum take "
-        "take_along_axis transpose tune uninit unpack unpack_array var zeros zeros_like"
+        "arange array asarray astype clib_info compress compress2 compressor_list concat copy decompress "
+        "decompress2 empty empty_like expand_dims eye frombuffer fromiter full full_like get_blocksize "
+        "get_cbuffer_sizes get_clib get_compressor get_cpu_info get_slice_nchunks linspace "
+        "matrix_transpose nans ones ones_like pack pack_array permute_dims reshape save set_blocksize "
+        "set_compressor set_releasegil squeeze stack take take_along_axis transpose tune uninit unpack "
+        "unpack_array zeros zeros_like"
     ),
+    "_indexing": "all any argmax argmin max mean min prod std sum var",
     "_integrity.check_frames": "check",
     "_integrity.report": "CheckReport Finding",
     "_integrity.recovery": "SalvageReport salvage",
@@ -115,6 +116,7 @@ if _TYPE_CHECKING:
     from blosc2 import blosc2_ext as blosc2_ext
     from blosc2._arrays import are_partitions_aligned, are_partitions_behaved, compute_chunks_blocks
     from blosc2._functions import *
+    from blosc2._indexing import all, any, argmax, argmin, max, mean, min, prod, std, sum, var
     from blosc2._integrity import CheckReport, Finding, SalvageReport, check, salvage
     from blosc2._opening import *
     from blosc2._tools import *

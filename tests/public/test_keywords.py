@@ -48,6 +48,18 @@ def test_each_keyword_of_arrays_has_its_text(name: str) -> None:
         assert any(line.partition(" : ")[0].split(", ").count(keyword) for line in parameters.splitlines()), keyword
 
 
+@pytest.mark.parametrize(
+    "name", ["sum", "prod", "mean", "std", "var", "min", "max", "any", "all", "argmin", "argmax"]
+)  # fmt: skip
+def test_each_parameter_of_reductions_has_its_text(name: str) -> None:
+    """As a function and as a method of arrays and fields; what takes unknown keywords is not shown."""
+    for function in (getattr(blosc2, name), getattr(blosc2.NDArray, name), getattr(blosc2.NDField, name)):
+        parameters, text = inspect.signature(function).parameters, inspect.getdoc(function) or ""
+        assert all(each.kind is not each.VAR_KEYWORD for each in parameters.values())
+        described = text.partition("Parameters\n----------\n")[2].partition("\n\nReturns\n")[0]
+        assert [line.partition(" : ")[0] for line in described.splitlines() if line[0] != " "] == [*parameters]
+
+
 def test_stores_have_the_texts_of_their_keywords() -> None:
     for kind in (blosc2.TreeStore, blosc2.DictStore, blosc2.EmbedStore):
         text = inspect.getdoc(kind) or ""

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from blosc2._functions.creation import *
     from blosc2._functions.from_frame import *
     from blosc2._functions.manipulation import *
-    from blosc2._functions.reductions import *
     from blosc2._functions.slice_chunks import *
     from blosc2._functions.tuning import *
 else:
@@ -32,7 +31,6 @@ else:
             "astype concat expand_dims matrix_transpose permute_dims reshape squeeze stack take take_along_axis "
             "transpose"
         ),
-        "reductions": "all any argmax argmin max mean min prod std sum var",
         "slice_chunks": "get_slice_nchunks touched_chunks",
         "tuning": "tune",
     })  # fmt: skip

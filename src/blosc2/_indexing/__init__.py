@@ -14,6 +14,7 @@ from blosc2._indexing.views import FieldViews, NDField, OrthogonalIndex
 if TYPE_CHECKING:
     from blosc2._indexing.keys import *
     from blosc2._indexing.read_items import *
+    from blosc2._indexing.reducible import *
     from blosc2._indexing.write_items import *
 else:
     __getattr__ = on_demand(__name__, {
@@ -21,5 +22,6 @@ else:
         "read_items": (
             "Items Reader Version planned read read_many read_orthogonal read_other reading view_items"
         ),
+        "reducible": "all any argmax argmin max mean min prod std sum var",
         "write_items": "Chunks chunks_with orthogonal_chunks write_box",
     })  # fmt: skip
