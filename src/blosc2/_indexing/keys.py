@@ -163,7 +163,7 @@ def basic_selection(key: Any, shape: tuple[int, ...]) -> Selection | None:
         kind = type(item)
         if kind is slice:
             if axis >= ndim:
-                _check_no_axis_left(key, ndim)
+                advanced_selection(key, shape)  # raises what is wrong
                 return None
             first, end, stride = item.indices(shape[axis])
             if stride == 1:
@@ -198,11 +198,11 @@ def basic_selection(key: Any, shape: tuple[int, ...]) -> Selection | None:
                 _check_rest(key)
                 return None
             if axis >= ndim:
-                _check_no_axis_left(key, ndim)
+                advanced_selection(key, shape)  # raises what is wrong
                 return None
             first = integer + shape[axis] if integer < 0 else integer
             if not 0 <= first < shape[axis]:
-                _check_out_of_bounds(key, integer, axis, shape)
+                advanced_selection(key, shape)  # raises what is wrong
                 return None
             starts.append(first)
             counts.append(1)
@@ -217,21 +217,6 @@ def basic_selection(key: Any, shape: tuple[int, ...]) -> Selection | None:
         flip = tuple([_BACKWARD if axis in reversed_axes else _FORWARD for axis in range(len(result))])
     all_steps = _ONES[ndim] if steps is None else tuple(steps)
     return _new(Selection, (tuple(starts), tuple(counts), all_steps, tuple(result), flip, steps is None))
-
-
-def _check_no_axis_left(key: tuple[Any, ...], ndim: int) -> None:
-    """Raise for a key with too many items. Keys with arrays are not checked: an array may take several axes."""
-    if not _has_arrays(key):
-        raise _too_many(key, ndim)
-
-
-def _check_out_of_bounds(key: tuple[Any, ...], index: int, axis: int, shape: tuple[int, ...]) -> None:
-    """Raise for too many items, or else for an integer out of bounds. Keys with arrays are not checked."""
-    if _has_arrays(key):
-        return
-    if _used(key) > len(shape):
-        raise _too_many(key, len(shape))
-    raise IndexError(f"index {index} is out of bounds for axis {axis} with size {shape[axis]}")
 
 
 def ascending(key: slice, length: int) -> tuple[int, int, int, bool]:
@@ -263,15 +248,6 @@ def _as_integer(item: object) -> int | None:
         return None
 
 
-def _has_arrays(key: tuple[Any, ...]) -> bool:
-    """Whether a key has anything besides integers, slices, `Ellipsis` and `None`."""
-    for item in key:
-        if not (item is None or item is Ellipsis or isinstance(item, slice) or _as_integer(item) is not None):
-            _check_rest(key)
-            return True
-    return False
-
-
 def _check_rest(key: tuple[Any, ...]) -> None:
     """Raise for an item of the key that is not an index of any kind."""
     for item in key:
@@ -295,10 +271,6 @@ def _check_rest(key: tuple[Any, ...]) -> None:
             dtype = array.dtype
         if dtype.kind not in "iub":
             raise IndexError(NOT_INTEGERS)
-
-
-def _too_many(key: tuple[Any, ...], ndim: int) -> IndexError:
-    return IndexError(f"too many indices for array: array is {ndim}-dimensional, but {_used(key)} were indexed")
 
 
 def _used(items: tuple[Any, ...]) -> int:
@@ -519,7 +491,7 @@ def _plain(item: Any) -> Any:
     if not isinstance(item, np.ndarray):
         if not isinstance(item, (bool, list, tuple)) and not hasattr(item, "__array__"):
             with suppress(TypeError):
-                item = operator.index(item)
+                return np.asarray(operator.index(item))  # what int64 cannot hold is an object, and out of all bounds
         array = np.asarray(item)
         if array.size == 0 and array.dtype.kind == "f" and not hasattr(item, "dtype"):
             array = array.astype(np.int64)  # an empty list, which NumPy makes one of float64
