@@ -9,15 +9,10 @@ from typing import TYPE_CHECKING
 from blosc2._core.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from blosc2._integrity.check_frames import check, check_opened, check_store
-    from blosc2._integrity.check_stores import (
-        check_archive_file,
-        check_directory_store,
-        check_embedded,
-        check_embedded_file,
-    )
-    from blosc2._integrity.recovery import SalvageReport, salvage
-    from blosc2._integrity.report import CheckReport, Finding
+    from blosc2._integrity.check_frames import *
+    from blosc2._integrity.check_stores import *
+    from blosc2._integrity.recovery import *
+    from blosc2._integrity.report import *
 else:
     __getattr__ = on_demand(__name__, {
         "check_frames": "check check_opened check_store",

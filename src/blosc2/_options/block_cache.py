@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import operator
 import re
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from blosc2._core.codec import shared_blocks
 from blosc2._core.io.sharing import Lock
+from blosc2._options.goals import UNITS
 
-_UNITS: Final = {
-    "": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40,
-}  # fmt: skip
 _LOCK = Lock()
 
 
@@ -90,9 +88,9 @@ def _nbytes(size: int | str | None) -> int:
         return 0
     if isinstance(size, str):
         found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", size.lower())
-        if found is None or found[2] not in _UNITS:
+        if found is None or found[2] not in UNITS:
             raise ValueError(f"{size!r} is no number of bytes such as '2 GB' or '512 MiB'")
-        nbytes = int(float(found[1]) * _UNITS[found[2]])
+        nbytes = int(float(found[1]) * UNITS[found[2]])
     elif isinstance(size, bool):
         raise TypeError(f"a number of bytes is needed, not {size}")
     else:

@@ -18,7 +18,10 @@ GOALS: Final = {
 }
 #: Other names of goals, for `cparams`.
 ALIASES: Final = {"auto": "balanced", "smallest": "size", "fastest": "read"}
-_UNITS: Final = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+#: How many bytes a unit has, without its "b".
+UNITS: Final = {
+    "": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40,
+}  # fmt: skip
 
 
 def goal_named(name: object) -> str:
@@ -47,8 +50,8 @@ def bytes_of_text(value: Any, name: str, *, per_second: bool = False) -> float:
     number = math.nan
     if isinstance(value, str):
         matched = re.fullmatch(r"\s*([0-9.]+)\s*([kmgt]?i?)b?(/s)?\s*", value.lower())
-        if matched and matched[2] in _UNITS and (per_second or not matched[3]) and matched[1].count(".") < 2:
-            number = float(matched[1] if matched[1] != "." else "nan") * _UNITS[matched[2]]
+        if matched and matched[2] in UNITS and (per_second or not matched[3]) and matched[1].count(".") < 2:
+            number = float(matched[1] if matched[1] != "." else "nan") * UNITS[matched[2]]
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         number = float(value)
     if not 0 < number < math.inf:

@@ -80,9 +80,7 @@ def check_open_modes(
     if offset < 0:
         raise ValueError(f"offset must not be negative: {offset}")
     if locking:
-        check_locking(path, mmap_mode)
-        if not exclusive:
-            raise ValueError("locking=True shares a lock, and exclusive=False goes without: leave one of them out")
+        check_locking(path, mmap_mode, exclusive=exclusive)
         if offset:
             raise ValueError("locking=True is for files that are one frame; leave out offset, or locking")
     return effective
@@ -109,12 +107,14 @@ def shares_by_environment(path: str | None, mmap_mode: str | None, offset: int =
     return possible and os.environ.get("BLOSC_LOCKING", "0") not in ("", "0")
 
 
-def check_locking(path: str | None, mmap_mode: str | None) -> None:
-    """Refuse a lock where there is no file, or where a mapping would show what others change meanwhile."""
+def check_locking(path: str | None, mmap_mode: str | None, *, exclusive: bool = True) -> None:
+    """Refuse a lock where there is no file, where a mapping would show what others change meanwhile, or beside none."""
     if path is None:
         raise ValueError("locking=True is for files: urlpath must be set")
     if mmap_mode is not None:
         raise ValueError(f"locking=True and mmap_mode={mmap_mode!r} do not go together: leave one of them out")
+    if not exclusive:
+        raise ValueError("locking=True shares a lock, and exclusive=False goes without: leave one of them out")
 
 
 def check_directory_mapping(path: str, mmap_mode: str | None) -> None:
@@ -142,9 +142,7 @@ def check_store_locking(path: str | None, mmap_mode: str | None, *, exclusive: b
     """Refuse to share a store that is in memory, mapped, or not locked at all, and on Windows any."""
     if sys.platform == "win32":
         raise NotImplementedError("locking=True needs advisory locks, which Windows does not have")
-    check_locking(path, mmap_mode)
-    if not exclusive:
-        raise ValueError("locking=True shares a lock, and exclusive=False goes without: leave one of them out")
+    check_locking(path, mmap_mode, exclusive=exclusive)
 
 
 def check_target_mode(mode: object, legal: tuple[str, ...]) -> None:
