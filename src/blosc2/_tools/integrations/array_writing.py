@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import os
-import struct
 import tempfile
 import time
 import uuid
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 
 from blosc2._arrays import ArrayPlan, compressed_box, made, slabs_in
-from blosc2._core.io.checksum import crc32c
+from blosc2._core.frame.frame import Frame
+from blosc2._core.io.source import Source
 from blosc2._core.ndim.gaps import as_dtype
 from blosc2._core.ndim.geometry import Geometry
-from blosc2._files import Owner
+from blosc2._files import NewFile, Owner
+from blosc2._frames import Fields, FrameContent, pack, unpack, vlmeta_chunk, write_content
 from blosc2._indexing import lossless
 from blosc2._options import absolute_path, shortened
 from blosc2.exceptions import FormatError
 from blosc2.ndarray import NDArray
 
-_END: Final = struct.Struct("<8s16sQI")
-_MAGIC: Final = b"b2part01"
 _SUFFIX: Final = ".part"
+#: The metadata entry of a part with the token of its array, and the numbers of its chunks.
+_ENTRY: Final = "blosc2.part"
 #: Parts that are open at a time.
 _MOST_OPEN: Final = 64
 
@@ -76,64 +77,46 @@ class Part(NamedTuple):
                 f"block {block} has items of shape {items.shape} and {items.dtype}, and the array says {counts} and "
                 f"{self.dtype}"
             )
-        chunks = compressed_box(self.plan(), starts, items)
-        stem = os.path.join(self.folder, f"{self.number(block)}-{uuid.uuid4().hex}")
-        owner = Owner()
+        plan = self.plan()
+        chunks = compressed_box(plan, starts, items)
+        numbers, nbytes = sorted(chunks), int(plan.geometry.chunk_nbytes)
+        content = FrameContent(
+            Fields(plan.encoding, nbytes), {},
+            {_ENTRY: vlmeta_chunk(pack([self.token, np.array(numbers, "<i8").tobytes()]))},
+            [chunks[number] for number in numbers], len(numbers), len(numbers) * nbytes,
+        )  # fmt: skip
+        path = os.path.join(self.folder, f"{self.number(block)}-{uuid.uuid4().hex}{_SUFFIX}")
         try:
-            with owner.open(f"{stem}.tmp", "xb") as file:
-                _write_chunks(file, chunks, self.token)
-            owner.rename(f"{stem}.tmp", f"{stem}{_SUFFIX}")
+            with NewFile(path, replace=False, durable=False) as file:
+                write_content(file, content)
         except FileNotFoundError as error:
             raise FileNotFoundError(
                 error.errno,
                 "the folder of this run is gone, or no folder of this machine: all workers need the same files",
                 self.folder,
             ) from None
-        except BaseException:
-            with suppress(OSError):
-                owner.unlink(f"{stem}.tmp")
-            raise
 
 
-def _write_chunks(file: Any, chunks: dict[int, Any], token: bytes) -> None:
-    table = np.zeros((len(chunks), 4), "<i8")
-    position = 0
-    for row, number in zip(table, sorted(chunks), strict=True):
-        stored = chunks[number]
-        if isinstance(stored, int):  # zeros and the like, of which there is no chunk
-            row[:] = number, stored, 0, 0
-        else:
-            row[:] = number, position, len(stored), crc32c(stored)
-            file.write(stored)
-            position += len(stored)
-    written = table.tobytes()
-    file.write(written)
-    file.write(_END.pack(_MAGIC, token, len(written), crc32c(written)))
+class _Opened(NamedTuple):
+    """A part that is whole: its frame, the numbers of its chunks, and their entries in its offsets table."""
 
+    frame: Frame
+    numbers: np.ndarray[Any, np.dtype[np.int64]]
+    entries: np.ndarray[Any, np.dtype[np.int64]]
 
-def _table_of(file: Any, path: str, token: bytes) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The table of a part; `FormatError` if the part is not whole, or of another array."""
-    size = file.seek(0, os.SEEK_END)
-    if size < _END.size:
-        raise FormatError("the part is not whole", path=path)
-    magic, found, length, checksum = _END.unpack(_read(file, size - _END.size, _END.size))
-    start = size - _END.size - length
-    if magic != _MAGIC or found != token or start < 0 or length % 32:
-        raise FormatError("the part is not whole, or of another array", path=path)
-    written = _read(file, start, length)
-    if len(written) != length or crc32c(written) != checksum:
-        raise FormatError("the table of the part does not have its checksum", path=path)
-    table = np.frombuffer(written, "<i8").reshape(-1, 4)
-    chunks = table[table[:, 1] >= 0]
-    if len(chunks) and (chunks[:, 2].min() < 0 or (chunks[:, 1] + chunks[:, 2]).max() > start):
-        raise FormatError("the table of the part names bytes behind its chunks", path=path)
-    return table
-
-
-def _read(file: Any, offset: int, length: int) -> bytes:
-    file.seek(offset)
-    found: bytes = file.read(length)
-    return found
+    @classmethod
+    def at(cls, path: str, token: bytes) -> Self:
+        """`FormatError` where the part is not whole, or of another array."""
+        frame = Frame.open(Source.open(path))
+        frame.check_wholes()
+        found = unpack(frame.vlmeta(_ENTRY) or b"", file_size=frame.file_size)
+        if not isinstance(found, list) or found[:1] != [token] or not frame.checksums_len:
+            raise FormatError("the part is of another array", path=path)
+        numbers, repeated = np.frombuffer(found[1], "<i8"), frame.repeated_offset
+        entries = np.full(numbers.shape, repeated or 0)
+        if repeated is None:
+            entries = np.frombuffer(frame.offsets_bytes(), np.int64)
+        return cls(frame, numbers, entries)
 
 
 class Parts:
@@ -143,7 +126,6 @@ class Parts:
         self._part = part
         #: Paths by number of the block.
         self.paths: dict[int, str] = {}
-        self._open: OrderedDict[str, Any] = OrderedDict()
 
     def find(self) -> None:
         """Look which parts are there. What is no whole part of this array is removed."""
@@ -159,8 +141,7 @@ class Parts:
             if int(number) in self.paths:  # written twice: each of both is right
                 continue
             try:
-                with open(path, "rb") as file:
-                    _table_of(file, path, part.token)
+                _Opened.at(path, part.token)
             except FormatError:
                 owner.unlink(path)
             else:
@@ -171,41 +152,22 @@ class Parts:
 
         A part that is damaged is a `FormatError`; it is removed, so that another run writes it again.
         """
-        where, paths = np.zeros((count, 3), np.int64), list(self.paths.values())
-        source = np.full(count, -1, np.int64)
+        paths, opened = list(self.paths.values()), lru_cache(_MOST_OPEN)(_Opened.at)
+        source, place = np.full(count, -1, np.int64), np.zeros(count, np.int64)
         for at, path in enumerate(paths):
-            with open(path, "rb") as file:
-                table = _table_of(file, path, self._part.token)
-            if len(table) and (table[:, 0].min() < 0 or table[:, 0].max() >= count):
+            numbers = _Opened.at(path, self._part.token).numbers
+            if len(numbers) and (numbers.min() < 0 or numbers.max() >= count):
                 raise self._damaged(path, "it has chunks that the array has not")
-            where[table[:, 0]], source[table[:, 0]] = table[:, 1:], at
+            source[numbers], place[numbers] = at, np.arange(len(numbers))
         if (source < 0).any():
             raise FormatError(f"no part has the chunk {int(np.flatnonzero(source < 0)[0])}", path=self._part.folder)
-        try:
-            for number in range(count):
-                offset, length, checksum = where[number].tolist()
-                if offset < 0:
-                    yield offset
-                    continue
-                path = paths[source[number]]
-                stored = _read(self._file(path), offset, length)
-                if len(stored) != length or crc32c(stored) != checksum:
-                    raise self._damaged(path, f"chunk {number} does not have its checksum")
-                yield stored
-        finally:
-            for file in self._open.values():
-                file.close()
-            self._open.clear()
-
-    def _file(self, path: str) -> Any:
-        file = self._open.get(path)
-        if file is None:
-            if len(self._open) >= _MOST_OPEN:
-                self._open.popitem(last=False)[1].close()
-            file = self._open[path] = open(path, "rb")  # noqa: SIM115 - closed in `chunks`
-        else:
-            self._open.move_to_end(path)
-        return file
+        for at, index in zip(source.tolist(), place.tolist(), strict=True):
+            try:
+                frame, _, entries = opened(paths[at], self._part.token)
+                stored = int(entries[index]) if entries[index] < 0 else frame.chunk(index)
+            except FormatError as error:
+                raise self._damaged(paths[at], error.reason) from None
+            yield stored
 
     def _damaged(self, path: str, why: str) -> FormatError:
         with suppress(OSError):
