@@ -12,13 +12,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from blosc2._display import as_text, human_size
 from blosc2._functions import asarray
 from blosc2._opening import open as open_path
+from blosc2._stores import outline
 from blosc2.tree_store import TreeStore
 
 
@@ -190,9 +192,7 @@ class Progress:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._terminal and self._width:
             sys.stderr.write("\n")
 
@@ -287,39 +287,23 @@ def differences(store: Any, levels: Mapping[str, Level], chosen: list[tuple[str,
 
 
 # ------------------------------------------------------------------ what a store holds
-def _size(nbytes: int) -> str:
-    return f"{nbytes / 2**20:.2f} MiB" if nbytes >= 2**20 else f"{nbytes / 2**10:.1f} KiB"
-
-
 def print_tree(output: Path, store: Any) -> None:
-    """Print groups and leaves, indented by depth, and their sizes before and after compression."""
-    raw = compressed = 0
+    """Print groups and leaves with their sizes, where each image comes from, and what compression saves."""
     print(output)
-    for path, _, leaves in store.walk("/"):
-        depth = len([name for name in path.split("/") if name])
-        if depth:
-            _print_group(path, depth, dict(store.get_subtree(path).attrs[:]))
-        for name in leaves:
-            leaf = store[f"{path.rstrip('/')}/{name}"]
-            raw += leaf.nbytes
-            compressed += leaf.cbytes
-            tiling = f"{leaf.shape} {leaf.dtype}, chunks {leaf.chunks}, blocks {leaf.blocks}"
-            print(f"{'  ' * (depth + 1)}{name}  {tiling:<75} {_size(leaf.nbytes):>10} -> {_size(leaf.cbytes):>10}")
+    print(as_text(outline(store)))
+    for path, _, _ in store.walk("/"):
+        attributes = store.get_subtree(path).attrs[:]
+        facts = [attributes["source"]] if "source" in attributes else []
+        if "voxel_sizes" in attributes:
+            sizes = " x ".join(f"{size:g}" for size in attributes["voxel_sizes"])
+            facts.append(f"voxels {sizes} {attributes['voxel_unit']}")
+        if facts:
+            print(f"{path}: {'; '.join(facts)}")
+    total = store.stats("/", 0)[0]
     print(
-        f"raw {_size(raw)}, compressed {_size(compressed)}, ratio {raw / compressed:.2f}; "
-        f"the file {_size(output.stat().st_size)}"
+        f"raw {human_size(total.nbytes)}, compressed {human_size(total.cbytes)}, ratio {total.cratio:.2f}; "
+        f"the file {human_size(output.stat().st_size)}"
     )
-
-
-def _print_group(path: str, depth: int, attributes: dict[str, Any]) -> None:
-    facts = []
-    if "source" in attributes:
-        facts.append(attributes["source"])
-    if "voxel_sizes" in attributes:
-        sizes = " x ".join(f"{size:g}" for size in attributes["voxel_sizes"])
-        facts.append(f"voxels {sizes} {attributes['voxel_unit']}")
-    note = f"  ({'; '.join(facts)})" if facts else ""
-    print(f"{'  ' * depth}{path.rsplit('/', 1)[1]}/{note}")
 
 
 # ------------------------------------------------------------------ the time of reading
