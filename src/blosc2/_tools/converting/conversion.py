@@ -36,11 +36,13 @@ _BOX, _ROWS = 8 << 20, 64 << 20
 def boxes_of(
     item: ArrayItem | NDArray, chunks: tuple[int, ...] | None = None, *, in_order: bool = False
 ) -> Iterator[Box]:
-    """All items in boxes of some MB, made of whole chunks: of these, or of those of the item.
+    """All items in boxes of some MB, made of whole chunks: of these, or of those of the item. None if it has no items.
 
     With `in_order`, the items of all boxes, one after the other, are in C order; then boxes need not be of whole
     chunks.
     """
+    if 0 in item.shape:
+        return
     chunks = chunks or item.chunks or (1,) * len(item.shape)
     counts = [max(1, min(c, n)) for c, n in zip(chunks, item.shape, strict=True)]
     if in_order:
@@ -75,8 +77,8 @@ USER_BLOCK = "hdf5_userblock"
 UNLIMITED = "netcdf_unlimited"
 #: Those of a leaf that say what HDF5 has and NumPy has not: the shape of texts, the names of numbers, the new items.
 TEXT_SHAPE, ENUM, FILL = "hdf5_shape", "hdf5_enum", "hdf5_fillvalue"
-# Single values of these dtypes become those of Python; each comes back with its dtype.
-_PLAIN = tuple(map(np.dtype, ("?", "i8", "f8")))
+#: Single values of these dtypes become those of Python; each comes back with its dtype.
+PLAIN = tuple(map(np.dtype, ("?", "i8", "f8")))
 
 
 def are_names(found: Any, ndim: int) -> bool:
@@ -119,7 +121,7 @@ def storable(value: Any) -> Any:
     if isinstance(value, list) and all(isinstance(text, str) for text in value):
         return value
     if isinstance(value, np.ndarray):
-        if not value.shape and value.dtype in _PLAIN:
+        if not value.shape and value.dtype in PLAIN:
             return value.item()
         if value.dtype.kind == "O":
             texts = value.tolist()
@@ -163,12 +165,12 @@ def retyped(key: str, name: str, attributes: Mapping[str, Any], taken: Any) -> I
         yield Changed(key, f"the type of attribute {name!r}", f"it became {taken.dtype}, as the items are")
 
 
-def shape_of_texts(attributes: dict[str, Any], count: int) -> tuple[int, ...]:
-    """The shape that texts had in an HDF5 file, if an attribute says it."""
-    shape = attributes.get(TEXT_SHAPE)
-    if isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape) and math.prod(shape) == count:
-        return tuple(attributes.pop(TEXT_SHAPE))
-    return (count,)
+def shaped_values(values: list[Any], attributes: dict[str, Any]) -> Items:
+    """The values of a list as an array of objects, in the shape that an attribute says, which is removed then."""
+    items, shape = np.array([*values, None], object)[:-1], attributes.get(TEXT_SHAPE)
+    if isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape) and math.prod(shape) == len(values):
+        return items.reshape(attributes.pop(TEXT_SHAPE))
+    return items
 
 
 def as_json(key: str, attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[LeftOut]]:
@@ -225,6 +227,13 @@ class ArrayItem:
     def nbytes(self) -> int:
         return int(np.prod(self.shape, dtype=object)) * self.dtype.itemsize
 
+    @property
+    def kept_chunks(self) -> tuple[int, ...] | None:
+        """The chunks, none of them longer than its axis; None where there are none, or no items."""
+        if not self.chunks or 0 in self.shape:
+            return None
+        return tuple(max(1, min(c, n)) for c, n in zip(self.chunks, self.shape, strict=True))
+
     def whole(self) -> Items:
         return self.read(tuple(slice(0, n) for n in self.shape))
 
@@ -240,6 +249,13 @@ class ObjectItem(NamedTuple):
     key: str
     values: list[Any]
     attributes: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, key: str, items: Items, attributes: dict[str, Any]) -> Self:
+        """The items of an array of objects, whose shape becomes an attribute if it has not one axis."""
+        if items.ndim != 1:
+            attributes[TEXT_SHAPE] = list(items.shape)
+        return cls(key, items.reshape(-1).tolist(), attributes)
 
 
 class GroupItem(NamedTuple):
@@ -267,6 +283,27 @@ class Source:
 
     def close(self) -> None:
         """Let the files go."""
+
+
+class FileOfOne(Source):
+    """A file that is one array, or few: whatever its library raises is one error."""
+
+    is_one = True
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._key = "/" + os.path.basename(path).partition(".")[0]
+
+    def _items(self) -> Iterator[Item]:
+        raise NotImplementedError
+
+    def items(self) -> Iterator[Item]:
+        try:
+            yield from self._items()
+        except (ConversionError, ImportError):
+            raise
+        except Exception as error:
+            raise ConversionError(f"{self._path}: {why_unreadable(error)}") from error
 
 
 # ------------------------------------------------------------------ damaged sources
@@ -309,24 +346,39 @@ def alone(key: str, items: Generator[Item, None, Result]) -> Generator[Item, Non
         return None
 
 
-def of_one_array(path: str, items: Iterator[Item]) -> Iterator[Item]:
-    """The items of a file that is one array, or few: whatever its library raises is one error."""
-    try:
-        yield from items
-    except (ConversionError, ImportError):
-        raise
-    except Exception as error:
-        raise ConversionError(f"{path}: {why_unreadable(error)}") from error
+def walk_groups(
+    path: str, group: Any, names: Callable[[str, Any], Generator[Item, None, Any]],
+    member: Callable[[str, str, Any], Generator[Item, None, Any]],
+) -> Iterator[Item]:  # fmt: skip
+    """The items of a group, "" for the root, and of all below it.
+
+    `names` gives those of a group itself, and returns the names in it; `member` gives those of what a name stands for,
+    and returns that if it is a group.
+    """
+    if path.count("/") > DEEPEST:
+        yield LeftOut(path, "the group and all below it", f"it lies more than {DEEPEST} levels deep")
+        return
+    for name in (yield from names(path or "/", group)) or []:
+        key = f"{path}/{name}"
+        inner = yield from alone(key, member(key, name, group))
+        if inner is not None:
+            yield from walk_groups(key, inner, names, member)
 
 
-def _guarded(item: ArrayItem) -> ArrayItem:
-    """An item whose errors can be told from those of the target."""
+def _watched(item: ArrayItem, report: ConversionReport, progress: Progress | None) -> ArrayItem:
+    """An item whose errors can be told from those of the target, and which tells of each box that is read."""
+    before, done = report.nbytes, 0
 
     def read(box: Box) -> Items:
+        nonlocal done
         try:
-            return item.read(box)
+            items = item.read(box)
         except Exception as error:
             raise UnreadableError(item.key, why_unreadable(error)) from error
+        if progress is not None:
+            done = min(done + items.nbytes, item.nbytes)
+            progress(before + done, before + item.nbytes)
+        return items
 
     def chunks(plan: ArrayPlan) -> Iterator[AnyChunk]:
         try:
@@ -338,19 +390,14 @@ def _guarded(item: ArrayItem) -> ArrayItem:
     return replace(item, read=read, taken=item.taken and item.taken._replace(chunks=chunks))
 
 
-class _Kept(Source):
-    """A source without the arrays and lists that are left out as a whole, and without second ones of a name."""
-
-    def __init__(self, source: Source, left_out: list[LeftOut]) -> None:
-        self._source, self._lost = source, {each.key for each in left_out if each.what == WHOLE}
-
-    def items(self) -> Iterator[Item]:
-        seen = set(self._lost)
-        for item in self._source.items():
-            if isinstance(item, GroupItem) or _shown(item.key) not in seen:
-                yield item
-            if isinstance(item, (ArrayItem, ObjectItem)):
-                seen.add(_shown(item.key))
+def _kept(source: Source, left_out: list[LeftOut]) -> Iterator[Item]:
+    """The items but for arrays and lists that are left out as a whole, and for second ones of a name."""
+    seen = {each.key for each in left_out if each.what == WHOLE}
+    for item in source.items():
+        if isinstance(item, GroupItem) or _shown(item.key) not in seen:
+            yield item
+        if isinstance(item, (ArrayItem, ObjectItem)):
+            seen.add(_shown(item.key))
 
 
 class _Renamed(Source):
@@ -660,15 +707,16 @@ def convert(
     ...     list(store), store["/mri"].shape
     (['/age', '/mri'], (4, 5))
     """
+    how: dict[str, Any] = {
+        "chunks": chunks, "cparams": cparams, "into": into, "rename": rename, "verify": verify, "progress": progress,
+        "source_format": source_format, "target_format": target_format,
+    }  # fmt: skip
     place = new_path(target)
     if isinstance(place, RemotePath):
         if into is not None and overwrite:
             raise ConversionError(f"{place} is on a server, where nothing is added: leave out into, or take a new name")
         with uploaded(place, replace=overwrite) as local:
-            report = convert(
-                source, local, chunks=chunks, cparams=cparams, into=into, rename=rename, verify=verify, resume=False,
-                progress=progress, source_format=source_format, target_format=target_format,
-            )  # fmt: skip
+            report = convert(source, local, resume=False, **how)
         report.target = str(place)
         return report
     if chunks not in ("auto", "keep", "new"):
@@ -681,11 +729,7 @@ def convert(
         _check_place(path, target)
     if into is not None and os.path.lexists(target):
         with _added(paths, target, into, overwrite=overwrite) as partial:
-            report = convert(
-                paths[0] if is_one else paths, partial, chunks=chunks, cparams=cparams, into=into, rename=rename,
-                verify=verify, resume=False, progress=progress, source_format=source_format,
-                target_format=target_format,
-            )  # fmt: skip
+            report = convert(paths[0] if is_one else paths, partial, resume=False, **how)
             if report.left_out and not report.arrays + report.objects:
                 raise ConversionError(f"{report.source}: nothing of it can be kept: {report.left_out[0]}")
         report.target = target
@@ -748,7 +792,8 @@ def _write(
             raise ConversionError(f"{report.source}: nothing of it can be read: {damaged[0]}")
         made.finish()
         if name is not None:
-            _verify(_Kept(source, report.left_out), made, name, [*report.left_out, *report.changed])
+            with closing(open_source(made.partial, name)) as written:
+                _verify(_kept(source, report.left_out), written, [*report.left_out, *report.changed], made.only)
             report.verified = True
         made.seal()
         put_in_place(made.partial, report.target, overwrite=overwrite)
@@ -837,7 +882,7 @@ def _take(
         found = [each for each in made.left_out if each.key == item.key]
     else:
         try:
-            found = list(made.add(_counted(_guarded(item), report, progress) if isinstance(item, ArrayItem) else item))
+            found = list(made.add(_watched(item, report, progress) if isinstance(item, ArrayItem) else item))
         except (UnreadableError, FormatError) as error:
             is_damaged = isinstance(error, UnreadableError) or (
                 isinstance(item, ArrayItem) and item.array is not None and not isinstance(error, StaleHandleError)
@@ -861,40 +906,18 @@ def _take(
     return []
 
 
-def _counted(item: ArrayItem, report: ConversionReport, progress: Progress | None) -> ArrayItem:
-    """An item which tells of each box that is read."""
-    if progress is None:
-        return item
-    read, before = item.read, report.nbytes
-    done = 0
-
-    def counting(box: Any) -> Any:
-        nonlocal done
-        items = read(box)
-        done = min(done + items.nbytes, item.nbytes)
-        progress(before + done, before + item.nbytes)
-        return items
-
-    return replace(item, read=counting)
-
-
-def _verify(source: Source, target: Target, name: str | None, known: list[LeftOut]) -> None:
-    """Compare what a source has with what the target has, but for what is known to be left out or changed."""
+def _verify(items: Iterator[Item], written: Source, known: list[LeftOut], only: str | None) -> None:
+    """Compare what a source has with what was written, but for what is known to be left out or changed."""
     lost: dict[str, list[str]] = {}
     for each in known:
         lost.setdefault(each.key, []).append(each.what)
-    with closing(open_source(target.partial, name)) as written:
-        _compare(source, written, lost, target.only)
-
-
-def _compare(source: Source, written: Source, lost: dict[str, list[str]], only: str | None) -> None:
     found: dict[tuple[str, bool], Any] = {
         (item.key if only is None else only, isinstance(item, GroupItem)): item
         for item in written.items()
         if not isinstance(item, LeftOut)
     }
     more = {key for key, is_group in found if not is_group and WHOLE not in lost.get(key, [])}
-    for item in source.items():
+    for item in items:
         if isinstance(item, LeftOut):
             continue
         is_group, what = isinstance(item, GroupItem), lost.get(item.key, [])
@@ -934,21 +957,15 @@ def _same(item: Any, other: Any, *, any_dtype: bool) -> bool:
     if isinstance(item, ObjectItem) and isinstance(other, ObjectItem):
         return same_value(item.values, other.values)
     if isinstance(other, ObjectItem):
-        return item.dtype.kind == "U" and _texts_in_order(item) == other.values
+        texts = (item.read(box).reshape(-1).tolist() for box in boxes_of(item, in_order=True))
+        return item.dtype.kind == "U" and [*itertools.chain.from_iterable(texts)] == other.values
     if isinstance(item, ObjectItem) or not isinstance(other, ArrayItem):
         return False
     if item.dtype.kind == "S" and other.dtype == "S1" and other.shape == (*item.shape, item.dtype.itemsize):
         other = _joined_characters(other)
     if other.shape != item.shape or (other.dtype != item.dtype and not any_dtype):
         return False
-    if 0 in item.shape:
-        return True
     return all(equal_items(item.read(box), other.read(box)).all() for box in boxes_of(item))
-
-
-def _texts_in_order(item: ArrayItem) -> list[str]:
-    boxes = boxes_of(item, in_order=True) if 0 not in item.shape else ()
-    return [text for box in boxes for text in item.read(box).reshape(-1).tolist()]
 
 
 def _joined_characters(item: ArrayItem) -> ArrayItem:

@@ -186,9 +186,8 @@ class NewNpz(Target):
         with self._archive.open(f"{item.key.strip('/')}.npy", "w", force_zip64=True) as member:
             header = {"descr": np.lib.format.dtype_to_descr(item.dtype), "fortran_order": False, "shape": item.shape}
             np.lib.format.write_array_header_2_0(member, header)
-            if 0 not in item.shape:
-                for box in boxes_of(item, in_order=True):
-                    member.write(bytes_of(item.read(box)))
+            for box in boxes_of(item, in_order=True):
+                member.write(bytes_of(item.read(box)))
 
     def take_back(self, key: str) -> bool:
         """Remove the last member: the next one, or the directory, is written in its place."""

@@ -43,7 +43,7 @@ class Folder(Source):
                 yield LeftOut(key, "a linked directory", "links are not followed")
             elif format_within(path) is not None:
                 if not _is_header(name, names):
-                    yield from _items(path, key, None)
+                    yield from alone(key, _opened(path, key, None))
             elif is_folder:
                 yield from alone(key, self._below(path, key))
             else:
@@ -72,15 +72,11 @@ class Several(Source):
     def items(self) -> Iterator[Item]:
         yield GroupItem("/", {})
         for name, path in self._paths.items():
-            yield from _items(path, f"/{name}", self._format)
-
-
-def _items(path: str, key: str, name: str | None) -> Iterator[Item]:
-    """What is in one of the files, which is open so long; if it cannot be read, that is listed."""
-    yield from alone(key, _opened(path, key, name))
+            yield from alone(f"/{name}", _opened(path, f"/{name}", self._format))
 
 
 def _opened(path: str, key: str, name: str | None) -> Generator[Item, None, None]:
+    """What is in one of the files, which is open so long."""
     with closing(open_source(path, name)) as source:
         yield from below(key, source)
 

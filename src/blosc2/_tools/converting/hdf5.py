@@ -18,10 +18,8 @@ from blosc2._arrays import DIMENSIONS, ArrayPlan, compressed_box
 from blosc2._frames import AnyChunk
 from blosc2._opening import schunk_from_cframe
 from blosc2._tools.converting.conversion import (
-    DEEPEST,
     ENUM,
     FILL,
-    TEXT_SHAPE,
     UNLIMITED,
     USER_BLOCK,
     ArrayItem,
@@ -37,10 +35,11 @@ from blosc2._tools.converting.conversion import (
     are_names,
     boxes_of,
     retyped,
-    shape_of_texts,
+    shaped_values,
     storable,
     taken_fill,
     taken_unlimited,
+    walk_groups,
     without_metadata,
 )
 from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
@@ -170,17 +169,11 @@ class Hdf5(Source):
         self._file.close()
 
     def items(self) -> Iterator[Item]:
-        yield from self._group("", self._file, {})
-
-    def _group(self, path: str, group: Any, seen: dict[Any, str]) -> Iterator[Item]:
-        if path.count("/") > DEEPEST:
-            yield LeftOut(path, "the group and all below it", f"it lies more than {DEEPEST} levels deep")
-            return
-        for name in (yield from alone(path or "/", self._names(path or "/", group, seen))) or []:
-            key = f"{path}/{name}"
-            inner = yield from alone(key, self._member(key, name, group, seen))
-            if inner is not None:
-                yield from self._group(key, inner, seen)
+        seen: dict[Any, str] = {}
+        yield from walk_groups(
+            "", self._file, lambda key, group: alone(key, self._names(key, group, seen)),
+            lambda key, name, group: self._member(key, name, group, seen),
+        )  # fmt: skip
 
     def _names(self, key: str, group: Any, seen: dict[Any, str]) -> Generator[Item, None, list[Any]]:
         seen[_identity(group)] = key
@@ -262,9 +255,7 @@ def _dataset(key: str, found: Any) -> Iterator[Item]:
             yield LeftOut(key, WHOLE, f"its texts are not in {text.encoding}: {error}")
             return
         yield from _fill_of_list(key, found, attributes)
-        if found.ndim != 1:
-            attributes[TEXT_SHAPE] = list(found.shape)
-        yield ObjectItem(key, [str(value) for value in values.reshape(-1)], attributes)
+        yield ObjectItem.of(key, values, attributes)
         return
     if dtype.hasobject:
         yield from _of_objects(key, found, attributes)
@@ -412,13 +403,12 @@ def _of_objects(key: str, found: Any, attributes: dict[str, Any]) -> Iterator[It
         return
     yield from _fill_of_list(key, found, attributes)
     yield from _lost_enums(key, dtype)
-    if found.ndim != 1:
-        attributes[TEXT_SHAPE] = list(found.shape)
-    values = np.asarray(found[()], dtype).reshape(-1).tolist()
+    item = ObjectItem.of(key, np.asarray(found[()], dtype), attributes)
     if fields:
         yield Changed(key, "the types of its fields", f"each of {dtype.names} is a dictionary of values now")
-        values = [dict(zip(dtype.names, map(_plain_value, value), strict=True)) for value in values]
-    yield ObjectItem(key, values, attributes)
+        named = [dict(zip(dtype.names, map(_plain_value, value), strict=True)) for value in item.values]
+        item = item._replace(values=named)
+    yield item
 
 
 def _is_simple(dtype: np.dtype[Any]) -> bool:
@@ -574,8 +564,7 @@ class NewHdf5(Target):
                     item.key, WHOLE, "HDF5 has lists of texts without zero characters, and of arrays of numbers"
                 )
                 return
-            shape = shape_of_texts(attributes, len(item.values))
-            values = np.array([*item.values, None], object)[:-1].reshape(shape)
+            values = shaped_values(item.values, attributes)
             is_fill = h5py.check_string_dtype(kind) is not None and _kind_of([attributes.get(FILL)]) == kind
             fill = attributes.pop(FILL) if is_fill else None
             found = self._file.create_dataset(item.key, data=values, dtype=kind, fillvalue=fill)
@@ -673,9 +662,9 @@ class NewHdf5(Target):
         how: dict[str, Any] = {}
         if (fill := taken_fill(attributes, item.dtype)) is not None:
             how["fillvalue"] = fill
-        if item.chunks and item.shape and 0 not in item.shape and not is_text:
+        if item.kept_chunks and not is_text:
             how |= {
-                "chunks": tuple(min(c, n) for c, n in zip(item.chunks, item.shape, strict=True)),
+                "chunks": item.kept_chunks,
                 **_filter_like(item),
                 "maxshape": self._maxshape(item.key.rpartition("/")[0] or "/", attributes.get(DIMENSIONS), item.shape),
             }
@@ -684,13 +673,13 @@ class NewHdf5(Target):
         except (TypeError, ValueError) as error:
             return None, f"{item.dtype} has no counterpart in HDF5: {error}"
         if is_text:
-            for box in boxes_of(item) if 0 not in item.shape else ():
+            for box in boxes_of(item):
                 found[box] = item.read(box).astype(object)
         elif not item.shape:
             found[()] = item.whole()
         elif hdf5plugin is not None and item.array is not None and can_give_chunks(item.array):
             give_chunks(item.array, found)
-        elif 0 not in item.shape:
+        else:
             for box in boxes_of(item, found.chunks):
                 found[box] = item.read(box)
         return found, ""

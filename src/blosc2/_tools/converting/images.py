@@ -23,11 +23,10 @@ from blosc2 import _display
 from blosc2._options import lacking
 from blosc2._tools.converting.conversion import (
     ArrayItem,
+    FileOfOne,
     Item,
     Items,
-    Source,
     alone,
-    of_one_array,
     why_unreadable,
 )
 from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
@@ -270,21 +269,15 @@ def _png_header(path: str) -> tuple[int, dict[bytes, bytes | None]]:
     return depth, found
 
 
-class Tiff(Source):
+class Tiff(FileOfOne):
     """A TIFF file: one array, or one for each series."""
 
-    is_one = True
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._key = "/" + os.path.basename(path).partition(".")[0]
-
-    def items(self) -> Iterator[Item]:
-        yield from of_one_array(self._path, read_tiff(self._path, self._key))
+    def _items(self) -> Iterator[Item]:
+        yield from read_tiff(self._path, self._key)
 
 
-class Picture(Tiff):
+class Picture(FileOfOne):
     """A picture of another format."""
 
-    def items(self) -> Iterator[Item]:
-        yield from of_one_array(self._path, read_picture(self._path, self._key))
+    def _items(self) -> Iterator[Item]:
+        yield from read_picture(self._path, self._key)

@@ -19,7 +19,6 @@ import numpy as np
 
 from blosc2._arrays import DIMENSIONS
 from blosc2._tools.converting.conversion import (
-    TEXT_SHAPE,
     UNLIMITED,
     ArrayItem,
     Box,
@@ -32,7 +31,7 @@ from blosc2._tools.converting.conversion import (
     are_names,
     boxes_of,
     retyped,
-    shape_of_texts,
+    shaped_values,
     storable,
     taken_item,
     taken_unlimited,
@@ -209,11 +208,8 @@ def _variable(key: str, found: Any, dataset_of: Callable[[], Any]) -> Iterator[I
     kind = found.datatype
     is_ragged = isinstance(kind, netCDF4.VLType) and isinstance(found.dtype, np.dtype) and found.dtype.kind in "iuf"
     if found.dtype is str or is_ragged:
-        if len(found.shape) != 1:
-            attributes[TEXT_SHAPE] = list(found.shape)
-        values = np.asarray(found[...], object).reshape(-1).tolist()
-        ragged = [np.asarray(value, found.dtype) for value in values] if is_ragged else values
-        yield ObjectItem(key, ragged, attributes)
+        item = ObjectItem.of(key, np.asarray(found[...], object).reshape(found.shape), attributes)
+        yield item._replace(values=[np.asarray(one, found.dtype) for one in item.values]) if is_ragged else item
         return
     if isinstance(kind, netCDF4.VLType) or not isinstance(found.dtype, np.dtype):
         yield LeftOut(key, WHOLE, "it has items of variable length, which no array of numbers can hold")
@@ -267,9 +263,7 @@ class NewNetCDF(Target):
             if not all(isinstance(value, str) and "\0" not in value for value in item.values):
                 yield LeftOut(item.key, WHOLE, "only lists of texts without zero characters have a counterpart")
                 return
-            shape = shape_of_texts(attributes, len(item.values))
-            texts = np.array([*item.values, None], object)[:-1].reshape(shape)
-            item = ArrayItem.of(item.key, texts, attributes)
+            item = ArrayItem.of(item.key, shaped_values(item.values, attributes), attributes)
         yield from self._add_array(item, group, name, attributes)
 
     def _add_array(self, item: ArrayItem, group: Any, name: str, attributes: dict[str, Any]) -> Iterator[LeftOut]:
@@ -293,9 +287,9 @@ class NewNetCDF(Target):
             why = f"the axes are {names[: len(given)]}: the other names are taken, or netCDF does not take them"
             yield Changed(item.key, f"attribute {DIMENSIONS!r}", why)
         how: dict[str, Any] = {}
-        if item.chunks and 0 not in shape and stored is not str:
-            chunks = [max(1, min(c, n)) for c, n in zip(item.chunks, item.shape, strict=True)]
-            how = {"chunksizes": [*chunks, *shape[len(chunks) :]], "zlib": True, "complevel": 4, "shuffle": True}
+        if item.kept_chunks and 0 not in shape and stored is not str:
+            chunks = [*item.kept_chunks, *shape[len(item.shape) :]]
+            how = {"chunksizes": chunks, "zlib": True, "complevel": 4, "shuffle": True}
         if stored is not str and (fill := taken_item(attributes, "_FillValue", stored)) is not None:
             how["fill_value"] = fill
             yield from retyped(item.key, "_FillValue", item.attributes, fill)
@@ -305,7 +299,7 @@ class NewNetCDF(Target):
         yield from _set_attributes(item.key, found, attributes)
         if kind in "iuf" and dtype != stored:
             yield Changed(item.key, f"the byte order of {dtype}", "items are written in that of the machine")
-        for box in boxes_of(item) if 0 not in item.shape else ():
+        for box in boxes_of(item):
             items = np.asarray(item.read(box))  # no axes: a text
             if kind == "S" and dtype.itemsize > 1:
                 items = np.ascontiguousarray(items)[..., None].view("S1")

@@ -78,7 +78,8 @@ def _escaped(name: str, group: str) -> str:
     """A name that a store takes in a group."""
     if not name:
         return "%"
-    new = "".join(_encoded(one) if not _is_sound(f"/x/x{one}x") else one for one in _OWN.sub(_of_match, name))
+    new = _OWN.sub(lambda found: _encoded(found[0]), name)
+    new = "".join(one if _is_sound(f"/x/x{one}x") else _encoded(one) for one in new)
     if not _is_sound(group + new):
         new = new[:-1] + _encoded(new[-1])  # a blank or dot
     if not _is_sound(group + new):
@@ -87,10 +88,6 @@ def _escaped(name: str, group: str) -> str:
         cut = new.encode()[:_LONGEST].decode(errors="ignore")
         new = f"{re.sub('%.?$', '', cut)}~{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()[:16]}"
     return new
-
-
-def _of_match(found: re.Match[str]) -> str:
-    return _encoded(found[0])
 
 
 def _encoded(one: str) -> str:

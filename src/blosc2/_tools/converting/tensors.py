@@ -135,8 +135,6 @@ class NewTensors(Target):
         with NewFile(self.partial, replace=True) as file:
             file.write(struct.pack("<Q", len(text)) + text)
             for _, item in self._items:
-                if 0 in item.shape:
-                    continue
                 file.writelines(bytes_of(item.read(box)) for box in boxes_of(item, in_order=True))
             if file.tell() != 8 + len(text) + at:
                 raise ConversionError(f"{self.partial}: an array has other bytes than its shape says")

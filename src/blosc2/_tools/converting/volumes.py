@@ -16,7 +16,7 @@ import numpy as np
 from nibabel.fileholders import FileHolder
 from nibabel.openers import ImageOpener
 
-from blosc2._tools.converting.conversion import ArrayItem, Item, Source, of_one_array
+from blosc2._tools.converting.conversion import ArrayItem, FileOfOne, Item
 from blosc2._tools.converting.files import MOST_DEFLATED, read_to_end
 from blosc2._tools.converting.report import Changed
 from blosc2.exceptions import ConversionError
@@ -29,13 +29,11 @@ _MGH_HEADER: Final = 284
 _EXPANDED: Final = {".gz": MOST_DEFLATED, ".mgz": MOST_DEFLATED, ".bz2": 1 << 20, ".zst": 1 << 16}
 
 
-class Volume(Source):
+class Volume(FileOfOne):
     """A volume that nibabel reads."""
 
-    is_one = True
-
     def __init__(self, path: str) -> None:
-        self._path = path
+        super().__init__(path)
         with ExitStack() as opening:
             if path.lower().endswith((".mgh", ".mgz")):  # whose file the library would leave open
                 holder = FileHolder(path, opening.enter_context(ImageOpener(path)))
@@ -51,11 +49,8 @@ class Volume(Source):
         self._image.uncache()
         self._open.close()
 
-    def items(self) -> Iterator[Item]:
-        yield from of_one_array(self._path, self._items())
-
     def _items(self) -> Iterator[Item]:
-        key = "/" + os.path.basename(self._path).partition(".")[0]
+        key = self._key
         values = self._image.dataobj
         files = {part: holder.filename for part, holder in self._image.file_map.items()}
         _check_size(files["image"], values)

@@ -19,9 +19,7 @@ from zarr.core.sync import sync
 from blosc2._arrays import DIMENSIONS
 from blosc2._core.ndim.gaps import as_dtype
 from blosc2._tools.converting.conversion import (
-    DEEPEST,
     FILL,
-    TEXT_SHAPE,
     UNLIMITED,
     ArrayItem,
     GroupItem,
@@ -29,16 +27,16 @@ from blosc2._tools.converting.conversion import (
     ObjectItem,
     Source,
     Target,
-    alone,
     are_names,
     as_json,
     boxes_of,
     retyped,
-    shape_of_texts,
+    shaped_values,
     storable,
     taken_fill,
     taken_item,
     taken_unlimited,
+    walk_groups,
 )
 from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
 
@@ -89,22 +87,12 @@ class Zarr(Source):
             name = os.path.basename(self._path.rstrip("/")).partition(".")[0]
             yield from _array(f"/{name}", self._found)
         else:
-            yield from self._group("", self._found)
-
-    def _group(self, path: str, group: Any) -> Iterator[Item]:
-        if path.count("/") > DEEPEST:
-            yield LeftOut(path, "the group and all below it", f"it lies more than {DEEPEST} levels deep")
-            return
-        yield GroupItem(path or "/", dict(group.attrs))
-        for name in _names(group):
-            key = f"{path}/{name}"
-            inner = yield from alone(key, _member(key, name, group))
-            if inner is not None:
-                yield from self._group(key, inner)
+            yield from walk_groups("", self._found, _names, _member)
 
 
-def _names(group: Any) -> list[str]:
-    """All names in a group."""
+def _names(key: str, group: Any) -> Generator[Item, None, list[str]]:
+    """A group; all names in it are returned."""
+    yield GroupItem(key, dict(group.attrs))
 
     async def names() -> list[str]:
         return [name async for name in group.store.list_dir(group.path) if name not in _METADATA]
@@ -130,13 +118,11 @@ def _array(key: str, found: Any) -> Iterator[Item]:
     if names and any(names):
         attributes[DIMENSIONS] = list(names)
     if dtype.hasobject or dtype.kind == "T":
-        values = np.asarray(found[...], object).reshape(-1).tolist()
-        if not all(isinstance(value, str) for value in values):
+        item = ObjectItem.of(key, np.asarray(found[...], object).reshape(found.shape), attributes)
+        if all(isinstance(value, str) for value in item.values):
+            yield item
+        else:
             yield LeftOut(key, WHOLE, "it has items of variable length, which no array of numbers can hold")
-            return
-        if found.ndim != 1:
-            attributes[TEXT_SHAPE] = list(found.shape)
-        yield ObjectItem(key, values, attributes)
         return
     fill = found.fill_value
     if _FILL in attributes:
@@ -179,19 +165,10 @@ def _decoded_fill(stored: Any, dtype: np.dtype[Any]) -> Any:
 
 @contextmanager
 def _without_warnings() -> Iterator[None]:
-    """Without those of codecs and types that are no part of a specification: what cannot be read is listed."""
+    """Without those of codecs, types and files that are no part of a specification: what is lost is listed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         warnings.simplefilter("ignore", FutureWarning)
-        yield
-
-
-@contextmanager
-def _without_notes() -> Iterator[None]:
-    """Without the warnings that texts of a fixed length, and metadata in one file, are no part of zarr 3 itself."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The data type .* does not have a Zarr V3 specification")
-        warnings.filterwarnings("ignore", "Consolidated metadata is currently not part")
         yield
 
 
@@ -225,14 +202,13 @@ class NewZarr(Target):
             if not all(isinstance(value, str) for value in item.values):
                 yield LeftOut(item.key, WHOLE, "only lists of texts have a counterpart in zarr 3")
                 return
-            shape = shape_of_texts(attributes, len(item.values))
-            item = ArrayItem.of(item.key, np.array([*item.values, None], object)[:-1].reshape(shape))
+            item = ArrayItem.of(item.key, shaped_values(item.values, attributes))
         how: dict[str, Any] = {}
         if new is not None:
             how["fill_value"] = new
             yield from retyped(item.key, FILL, item.attributes, new)
-        if item.chunks and item.shape and 0 not in item.shape:
-            how["chunks"] = tuple(min(c, n) for c, n in zip(item.chunks, item.shape, strict=True))
+        if item.kept_chunks:
+            how["chunks"] = item.kept_chunks
         native: Any = str if item.dtype.hasobject else item.dtype.newbyteorder("=")
         try:
             names = attributes.get(DIMENSIONS)
@@ -243,7 +219,7 @@ class NewZarr(Target):
             elif fill is not None:
                 attributes[_FILL] = _encoded_fill(fill.item(), item.dtype)
                 yield from retyped(item.key, _FILL, item.attributes, fill)
-            with _without_notes():
+            with _without_warnings():
                 found = self._root.create_array(
                     item.key.strip("/"), shape=item.shape, dtype=native, attributes=attributes, **how
                 )
@@ -259,7 +235,7 @@ class NewZarr(Target):
             yield Changed(item.key, f"the byte order of {item.dtype}", "zarr 3 gives items in that of the machine")
         if not item.shape:
             found[()] = as_dtype(item.whole(), native)[()]
-        elif 0 not in item.shape:
+        else:
             for box in boxes_of(item, found.chunks):
                 found[box] = as_dtype(item.read(box), native)
 
@@ -284,7 +260,7 @@ class NewZarr(Target):
         if self._store is not None:
             self._store.close()
             return
-        with _without_notes():
+        with _without_warnings():
             zarr.consolidate_metadata(self.partial)  # all in one file, as xarray writes it
 
     def abandon(self, *, keep: bool) -> None:

@@ -28,11 +28,12 @@ from blosc2._stores import Store, children_of
 from blosc2._tools.converting.conversion import (
     ENUM,
     FILL,
+    PLAIN,
     TEXT_SHAPE,
     UNLIMITED,
     USER_BLOCK,
     are_names,
-    shape_of_texts,
+    shaped_values,
     taken_unlimited,
 )
 from blosc2._tools.stores import attributes_of, walk
@@ -47,8 +48,6 @@ from blosc2.objectarray import ObjectArray
 _OF_NETCDF: Final = ("_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "_NCProperties")
 # Attributes of CF that are one number.
 _SINGLE: Final = ("_FillValue", "missing_value", "scale_factor", "add_offset", "valid_min", "valid_max")
-# Single values of these dtypes become those of Python, and come back with the same dtype.
-_PLAIN: Final = tuple(map(np.dtype, ("?", "i8", "f8")))
 
 
 def names_of(key: str, shape: tuple[int, ...], attributes: Mapping[str, Any]) -> tuple[str, ...]:
@@ -89,7 +88,7 @@ def stored_attributes(attributes: Mapping[Any, Any], where: str) -> dict[str, An
         if isinstance(value, np.ndarray):
             if value.dtype == object:
                 value = value.tolist()
-            elif (not value.shape and value.dtype in _PLAIN) or (not value.shape and value.dtype.kind in "US"):
+            elif (not value.shape and value.dtype in PLAIN) or (not value.shape and value.dtype.kind in "US"):
                 value = value.item()
         if not _is_storable(value):
             raise UnsupportedValueError(
@@ -326,9 +325,8 @@ def _texts(key: str, leaf: ObjectArray) -> Any:
     if not all(isinstance(value, str) for value in values):
         return None
     attributes = leaf.vlmeta[:]
-    shape = shape_of_texts(attributes, len(values))
-    texts = np.array([*values, None], object)[:-1].reshape(shape)
-    return xarray.Variable(names_of(key, shape, attributes), texts, shown_attributes(attributes))
+    texts = shaped_values(values, attributes)
+    return xarray.Variable(names_of(key, texts.shape, attributes), texts, shown_attributes(attributes))
 
 
 def opened_group(
@@ -545,15 +543,12 @@ class SharedEntrypoint(Blosc2BackendEntrypoint):
         return super().guess_can_open(filename_or_obj) or bool(other and other().guess_can_open(filename_or_obj))
 
     def open_dataset(self, filename_or_obj: Any, **how: Any) -> Any:
-        """Open one group as a dataset; the other engine opens what is its own."""
         return self._opener(filename_or_obj).open_dataset(filename_or_obj, **how)
 
     def open_datatree(self, filename_or_obj: Any, **how: Any) -> Any:
-        """Open a group and all groups below it as a tree; the other engine opens what is its own."""
         return self._opener(filename_or_obj).open_datatree(filename_or_obj, **how)
 
     def open_groups_as_dict(self, filename_or_obj: Any, **how: Any) -> Any:
-        """The dataset of a group and of each group below it; the other engine opens what is its own."""
         return self._opener(filename_or_obj).open_groups_as_dict(filename_or_obj, **how)
 
     def _opener(self, given: Any) -> Any:
