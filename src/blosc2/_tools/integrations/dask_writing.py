@@ -26,7 +26,7 @@ from blosc2._opening import open as open_path
 from blosc2._options import absolute_path, check_target_mode, local_path
 from blosc2._stores import KeyClashes, NewKeys, Store, group_of, table_of
 from blosc2._tools.integrations.array_writing import Part, Parts, ScratchFolder, remove_folder, where_to
-from blosc2._tools.stores import STORES, new_store
+from blosc2._tools.stores import STORES, new_store, remove
 from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import StoreLockedError, legible
 from blosc2.ndarray import NDArray
@@ -34,17 +34,6 @@ from blosc2.schunk import SChunk
 
 # Chunks of fewer bytes are refused: the blocks have no boundaries in common with chunks worth having.
 _LEAST: Final = 4 << 10
-
-
-def bounds_of(blocks: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
-    """Where blocks begin on each axis, and the end of the last.
-
-    Examples
-    --------
-    >>> bounds_of(((3, 3, 2), (5,)))
-    ((0, 3, 6, 8), (0, 5))
-    """
-    return tuple(tuple(accumulate(lengths, initial=0)) for lengths in blocks)
 
 
 def aligned_keywords(array: Any, keywords: Mapping[str, Any], what: str) -> dict[str, Any]:
@@ -151,9 +140,8 @@ class StagedArray:
             self._keywords["cparams"] = how  # one for the tasks of a process: what one learns, others know
         token = (array.name, array.chunks, array.dtype, plan.geometry.chunks, plan.geometry.blocks, how)
         digest = hashlib.sha256(repr(token).encode()).digest()[:16]
-        self._part = Part(
-            absolute_path(folder), digest, array.shape, array.dtype, dict(self._keywords), bounds_of(array.chunks)
-        )
+        bounds = tuple(tuple(accumulate(lengths, initial=0)) for lengths in array.chunks)
+        self._part = Part(absolute_path(folder), digest, array.shape, array.dtype, dict(self._keywords), bounds)
         self._parts = Parts(self._part)
 
     def written(self) -> Any:
@@ -377,16 +365,15 @@ def _set_all(store: Any, arrays: Mapping[str, NDArray], mode: str) -> None:
 @contextmanager
 def _staging(beside: str, keys: list[str], *, keep: bool) -> Iterator[str]:
     """The folder of one run, which no other run has. It is removed at the end; after a failure it may be kept."""
-    owner = Owner()
     folder = f"{beside}.staging-{hashlib.sha256(repr(keys).encode()).hexdigest()[:8]}"
-    owner.makedirs(folder)
+    Owner().makedirs(folder)
     try:
         lock = WriterLock(folder)
     except StoreLockedError as error:
         raise StoreLockedError(f"another run writes {', '.join(keys)}: {error.reason}", path=folder) from None
     try:
-        if not keep:
-            _empty(folder, owner)
+        for name in () if keep else os.listdir(folder):
+            remove(os.path.join(folder, name))
         try:
             yield folder
         except BaseException:
@@ -396,12 +383,3 @@ def _staging(beside: str, keys: list[str], *, keep: bool) -> Iterator[str]:
         remove_folder(folder)
     finally:
         lock.release()
-
-
-def _empty(folder: str, owner: Owner) -> None:
-    for name in os.listdir(folder):
-        path = os.path.join(folder, name)
-        if os.path.isdir(path):
-            owner.remove_tree(path, strict=True)
-        else:
-            owner.unlink(path)
