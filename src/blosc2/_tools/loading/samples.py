@@ -837,9 +837,16 @@ class Dataset:
             raise unlike
         return found.get(None, found)
 
-    def _unlike(self, numbers: list[int], found: dict[str | None, Any]) -> ValueError | None:  # noqa: ARG002 - patches
+    def _unlike(self, numbers: list[int], found: dict[str | None, Any]) -> ValueError | None:
         """An error about samples that do not fit into one batch; None if they do."""
+        for name, rows in found.items():
+            if type(rows) is list:
+                return self._do_not_fit(numbers, name)
         return None
+
+    def _do_not_fit(self, numbers: list[int], name: str | None) -> ValueError:
+        """An error about samples of which a field differs in shape or dtype."""
+        raise NotImplementedError
 
     def _samples(self, epochs: list[int], numbers: list[int], nthreads: int) -> BatchList:
         found = self._read(epochs, numbers, nthreads)
@@ -951,11 +958,9 @@ class Samples(Dataset):
         leaves = [source.leaf(number, name) for number in numbers]
         return all((leaf.shape, leaf.dtype) == self._like[name] for leaf in leaves)
 
-    def _unlike(self, numbers: list[int], found: dict[str | None, Any]) -> ValueError | None:
-        name = next((name for name, rows in found.items() if isinstance(rows, list)), "")
+    def _do_not_fit(self, numbers: list[int], name: str | None) -> ValueError:
         source = self._source
-        if not isinstance(source, StoreLeaves) or not isinstance(found.get(name), list):
-            return None
+        assert isinstance(source, StoreLeaves)
         leaves = [source.leaf(number, name) for number in numbers]
         at = next(i for i, leaf in enumerate(leaves) if (leaf.shape, leaf.dtype) != (leaves[0].shape, leaves[0].dtype))
         return ValueError(
