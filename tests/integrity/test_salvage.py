@@ -392,8 +392,10 @@ def test_an_array_without_its_end(tmp_path: Path, out: Path) -> None:
     # Nothing tells where chunks lie without their table.
     path.write_bytes(data[: trailer - 1])
     for fill in (None, 0):
-        with pytest.raises(blosc2.FormatError, match="cut short or damaged"):
+        with pytest.raises(blosc2.FormatError, match=r"cut short or damaged: without its end, .* fill= does not help"):
             blosc2.salvage(path, out / "y.b2nd", fill=fill)
+    (finding,) = blosc2.check(path)
+    assert finding.problem.endswith("at most an earlier version can be recovered with blosc2.salvage")
 
 
 def test_an_older_version_of_an_array(tmp_path: Path, out: Path) -> None:

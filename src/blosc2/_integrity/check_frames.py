@@ -90,7 +90,7 @@ def check(path: str | bytes | os.PathLike[Any], *, progress: Callable[[int, int]
     ...     _ = file.truncate(150)
     >>> for finding in blosc2.check(path):
     ...     print(finding.offset, finding.problem)
-    16 the frame says it has ... bytes and there are 150: cut short or damaged; restore the file from a copy, or ...
+    16 the frame says it has ... bytes and there are 150: cut short or damaged; restore the file from a copy: ...
     """
     if isinstance(path, str) and scheme_of(path) not in (None, "file"):
         raise NotImplementedError(

@@ -87,7 +87,7 @@ from blosc2._integrity.check_frames import (
     wrong_values,
 )
 from blosc2._integrity.check_stores import DESCRIPTOR, LOCAL, crc32_of, far, key_of, member_key, read_directory, walk
-from blosc2._integrity.report import ARCHIVE, DIRECTORY, EMBEDDED, FAULTS, Finding, Findings, Report
+from blosc2._integrity.report import ARCHIVE, CUT_SHORT, DIRECTORY, EMBEDDED, FAULTS, Finding, Findings, Report
 from blosc2._lists import LENGTHS, packed_lengths
 from blosc2._options import absolute_path, local_path
 from blosc2._stores import Store, changes, table_of
@@ -1123,6 +1123,8 @@ def _nothing(lost: Findings) -> FormatError:
     first = next((one for one in lost.found if one.offset is not None), None)
     notes = [one.problem for one in lost.found if one.kind == "note" and "fill=0" in one.problem]
     why = "; ".join(dict.fromkeys([*notes, *reasons[:3]]))
+    if len(lost.found) == 1 and why.endswith(CUT_SHORT):
+        why += ": without its end, nothing says where its chunks belong, and fill= does not help"
     return FormatError(
         f"nothing could be recovered: {why}", path=lost.path, offset=None if first is None else first.offset
     )

@@ -25,6 +25,14 @@ _LOOKS: Final = 5
 _MOST_SHOWN: Final = 10
 # What to do about damage, where nothing else is said.
 _ADVICE: Final = "restore the file from a copy, or recover what is whole with blosc2.salvage"
+# The same of an array or a list that is cut short: chunks that are all zeros are not stored, and replaced ones are, so
+# that nothing but the table at the end tells which item is where.
+CUT_SHORT: Final = "cut short or damaged"
+_WITHOUT_END: Final = (
+    "restore the file from a copy: its end is missing, which says where the chunks belong, so that at most an earlier "
+    "version can be recovered with blosc2.salvage"
+)
+_STORES: Final = (".b2e", ".b2z")
 _ADVISED: Final = ("salvage", "restore", "remove it", "compact()")
 
 
@@ -239,7 +247,9 @@ _SCARCE: Final = (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
 def _advised(one: Finding) -> Finding:
     if one.kind != "damage" or any(word in one.problem for word in _ADVISED):
         return one
-    return replace(one, problem=f"{one.problem}; {_ADVICE}")
+    is_array = one.key is None and not one.path.endswith(_STORES)
+    advice = _WITHOUT_END if is_array and one.problem.endswith(CUT_SHORT) else _ADVICE
+    return replace(one, problem=f"{one.problem}; {advice}")
 
 
 def _name(value: object) -> str | None:

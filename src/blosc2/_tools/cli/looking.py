@@ -295,8 +295,9 @@ def stats(location: str, depth: int, by: tuple[str, ...], as_json: bool) -> None
     for line in columns(cells):
         say(line)
     if sizes is not None:
-        unused = "" if sizes[1] is None else f", of which {human_size(sizes[1])} are unused"
-        say(f"on disk: {human_size(sizes[0])}{unused}")
+        size, unused = sizes
+        more = f", of which {human_size(unused)} are unused" if unused and 100 * unused > size else ""
+        say(f"on disk: {human_size(size)}{more}")
 
 
 # ------------------------------------------------------------------ diff
