@@ -22,10 +22,6 @@ from typing import Any as _Any
 
 import numpy as _np  # noqa: ICN001 - no name of the package
 
-from blosc2._core.mixed_install import refuse_mixed_install as _refuse_mixed_install
-
-_refuse_mixed_install(__path__)
-
 from blosc2 import _frames
 from blosc2._core.codec.codec import library_version as blosclib_version
 from blosc2._core.on_demand import on_demand as _on_demand

@@ -218,3 +218,11 @@ def test_import_of_a_mixed_install(tmp_path: Path) -> None:
     mixed = run(code, PYTHONPATH=str(tmp_path))
     assert mixed.returncode == 1
     assert "ImportError: the files of two distributions are mixed" in mixed.stderr
+    (package / "__init__.py").write_text("")  # the other one came second
+    for code in ("import blosc2._tools", "import runpy; runpy.run_module('blosc2', run_name='__main__')"):
+        mixed = run(
+            "import sys; from importlib.machinery import PathFinder; sys.meta_path.insert(0, PathFinder)\n" + code,
+            PYTHONPATH=str(tmp_path),
+        )
+        assert mixed.returncode == 1
+        assert "ImportError: the files of two distributions are mixed" in mixed.stderr.splitlines()[-1]
