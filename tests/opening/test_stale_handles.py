@@ -288,3 +288,24 @@ def test_a_pool_gets_the_error(method: str, tmp_path: Path) -> None:
                 result[:]
         pool.close()
         pool.join()
+
+
+@pytest.mark.parametrize("mmap_mode", [None, "r"])
+@pytest.mark.parametrize("read", [lambda array: array[...], lambda array: array.read()])
+def test_a_file_that_others_change_in_place_is_not_called_damaged(
+    tmp_path: Path, mmap_mode: str | None, read: Callable[[Any], Any]
+) -> None:
+    path = tmp_path / "x.b2nd"
+    blosc2.asarray(LARGE, urlpath=str(path), chunks=(50, 200))
+    array = blosc2.open(str(path), mmap_mode=mmap_mode)
+    data = path.read_bytes()
+    with open(path, "r+b") as file:  # in place, as the published package does
+        file.seek(300)
+        file.write(bytes(len(data) - 400))
+    os.utime(path, ns=(1, 1))
+    with pytest.raises(blosc2.FormatError, match=r"changed since it was opened, so perhaps .* refresh\(\)"):
+        read(array)
+    with open(path, "r+b") as file:
+        file.write(data)
+    array.refresh()
+    np.testing.assert_array_equal(read(array), LARGE)

@@ -194,6 +194,9 @@ class ReadableArray(Reducible, Stored):
             return _indexing.read_other(version, key, handle.nthreads)
         except IndexError:
             return handle.once_grown(_indexing.read_other, key)
+        except FormatError as error:
+            handle.explain(error)
+            raise
 
     def read(self, key: Any = ..., out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
         """Read the items of a key into an existing array.
@@ -236,6 +239,9 @@ class ReadableArray(Reducible, Stored):
             return _indexing.read_other(version, key, handle.nthreads, out) if items is None else items
         except IndexError:
             return handle.once_grown(_indexing.read, key, out)
+        except FormatError as error:
+            handle.explain(error)
+            raise
 
     def read_many(
         self, selections: Iterable[Any], out: np.ndarray[Any, Any] | None = None

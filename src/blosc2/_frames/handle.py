@@ -434,6 +434,20 @@ class FrameHandle:
         self._adopt(frame)
         return True
 
+    def explain(self, error: FormatError) -> None:
+        """In the handler of a failed read: if somebody changed the file since it was opened, raise what says so.
+
+        Our own writers never change bytes that are shown.
+        """
+        frame, path = self.frame, self.urlpath
+        if type(error) is not FormatError or self.key is not None or path is None or isinstance(path, RemotePath):
+            return
+        identity = frame.source.identity
+        if identity is None or _files.file_identity(path) in (None, identity):
+            return
+        reason = f"{error.reason}; the file was changed since it was opened, so perhaps it is whole: call refresh()"
+        raise FormatError(reason, path=error.path, key=error.key, offset=error.offset) from None
+
     def has_grown(self) -> bool:
         """Take up a newer version before an index is refused: somebody may have appended the item since."""
         try:
