@@ -403,6 +403,15 @@ def test_an_object_is_copied_whole(with_table: Path, tmp_path: Path, suffix: str
     assert len(whole) > 2
 
 
+def test_the_leaves_of_an_object_are_files_whatever_is_embedded(with_table: Path, tmp_path: Path) -> None:
+    target = tmp_path / "other.b2z"
+    with blosc2.TreeStore(with_table, mode="r") as tree, blosc2.TreeStore(target, threshold=None) as other:
+        other["/copy"], other["/small"] = tree["/data/table"], [1]
+    with blosc2.DictStore(target, mode="r") as store:
+        assert {key for key in store if key not in store.map_tree} == {"/small"}
+        assert "/copy/_meta" in store
+
+
 def test_only_a_tree_takes_an_object(with_table: Path, tmp_path: Path) -> None:
     with blosc2.TreeStore(with_table, mode="r") as tree:
         table = tree["/data/table"]

@@ -77,6 +77,7 @@ def put_object(table: LeafTable, key: str, value: ForeignObject) -> None:
             for name, entry in source.foreign.registry.items()
             if name == old or name.startswith(old + "/")
         }
+        table.threshold = 0  # each leaf gets a file of its own, where the package that made it looks for it
         with AllOrNone(table):
             for below, leaf in value.leaves():
                 frame = frame_of(leaf, old + below, source.path, {})
