@@ -91,7 +91,8 @@ def test_objects_of_other_packages_are_listed(folder: Path, run: Answer) -> None
     lines = run("ls", "-l", "t.b2z").splitlines()
     assert [line.split()[0] for line in lines] == ["array", "ctable"]
     assert [line.split()[-1] for line in lines] == ["a", "table"]
-    assert json.loads(run("ls", "--json", "t.b2z"))[1] == {"name": "table", "key": "/table", "kind": "ctable"}
+    row = json.loads(run("ls", "--json", "t.b2z"))[1]
+    assert (row["name"], row["key"], row["kind"]) == ("table", "/table", "ctable")
     assert "'ctable' (a table)" in run("info", "t.b2z/table")
 
 
@@ -503,12 +504,12 @@ def test_where_a_table_cannot_lie_nothing_is_copied(with_table: Path, run: Answe
 def test_sizes_on_disk_and_unused_bytes(folder: Path, run: Answer) -> None:
     items = np.random.default_rng(0).random(20_000)
     with blosc2.TreeStore("s.b2z", mode="a") as store:
-        for _ in range(10):
+        for _ in range(6):
             store["/age"] = items
             store.flush()
         size, used = os.stat("s.b2z").st_size, store.compact().after
-        assert size > 5 * used
-        for _ in range(10):
+        assert size > 4 * used
+        for _ in range(6):
             store["/age"] = items
             store.flush()
         shown = dict(store.info_items)

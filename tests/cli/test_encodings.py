@@ -100,7 +100,7 @@ def test_other_characters_are_escaped(printed: Printed) -> None:
 
 
 def test_columns_are_as_wide_as_what_is_printed(printed: Printed) -> None:
-    lines = printed.of["stats s.b2z"].splitlines()
+    lines = printed.of["stats s.b2z"].splitlines()[:3]
     assert lines[2].startswith(printed.shown("/größe "))
     assert len({line.index(word) for line, word in zip(lines, ("leaves", "3  ", "2  "), strict=True)}) == 1
 

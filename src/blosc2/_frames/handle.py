@@ -292,10 +292,11 @@ class FrameHandle:
     def described_file(self) -> list[tuple[str, str]]:
         """The lines of `info` about the file, if all of it is this frame."""
         frame = self.frame
-        if self.key is not None or not self.urlpath or isinstance(self.urlpath, RemotePath) or not frame.serialised:
+        if self.key is not None or not self.urlpath or not frame.serialised:
             return []
         try:
-            size = os.stat(self.urlpath).st_size
+            is_far = isinstance(self.urlpath, RemotePath)
+            size = frame.source.size if is_far else os.stat(self.urlpath).st_size
             return file_rows((size, max(0, size - _frames.most_live(frame)) if frame.offset == 0 else None))
         except (OSError, FormatError):  # what is wrong with it, reads and `check` say
             return []

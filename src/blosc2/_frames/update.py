@@ -215,20 +215,22 @@ _MADE: Final = 256
 AnyChunk = bytes | memoryview | StoredChunk | Spooled | int
 
 
-# Zeros, NaN and undefined items, by what the header of a chunk calls them.
-_OF_KIND: Final = {1: ZERO_OFFSET, 2: NAN_OFFSET, 4: UNINIT_OFFSET}
-
-
 def offset_or_chunk(stored: Any, typesize: int) -> Any:
     """A chunk as it stands in a table: one whose items are not stored is an offset there.
 
     4.14.1 finds no slice of a frame, and appends nothing to it, where the bytes of such a chunk are stored.
     """
-    if isinstance(stored, bytes) and len(stored) == CHUNK_HEADER:
-        # What NaN is depends on the size of its items.
-        kind = special_kind(stored)
-        return stored if kind == 2 and stored[CHUNK_TYPESIZE_AT] != typesize else _OF_KIND.get(kind, stored)
-    return stored
+    if not isinstance(stored, bytes) or len(stored) != CHUNK_HEADER:
+        return stored
+    kind = special_kind(stored)
+    if kind == _NAN and stored[CHUNK_TYPESIZE_AT] != typesize:  # NaN of items of another size
+        return stored
+    return _OFFSET_OF_KIND[kind] or stored
+
+
+# Zeros, NaN, and undefined items, by what the header of a chunk calls them.
+_OFFSET_OF_KIND: Final = (0, ZERO_OFFSET, NAN_OFFSET, 0, UNINIT_OFFSET, 0, 0, 0)
+_NAN: Final = 2
 
 
 class FrameUpdate:

@@ -59,11 +59,7 @@ def rename(table: LeafTable, old: str, new: str) -> None:
             else:
                 changes.rename_group(table, old, {key: new + key[len(old) :] for key in below})
             table.foreign.rename(old, new)
-            for key in renamed:
-                there = new + key[len(old) :]
-                description = _describing(table, there, key, there)
-                if description is not None:
-                    changes.put(table, f"{there}/{DESCRIPTION}", description)
+            _describe_anew(table, {key: new + key[len(old) :] for key in renamed})
 
 
 def put_object(table: LeafTable, key: str, value: ForeignObject) -> None:
@@ -72,20 +68,29 @@ def put_object(table: LeafTable, key: str, value: ForeignObject) -> None:
     with Change(table.session):
         check_assignable(table, key)
         description = _describing(source, old, old, key)
-        entries = {
-            key + name[len(old) :]: entry
-            for name, entry in source.foreign.registry.items()
-            if name == old or name.startswith(old + "/")
-        }
+        entries = _entries_of(source, old, key)
         table.threshold = 0  # each leaf gets a file of its own, where the package that made it looks for it
         with AllOrNone(table):
             for below, leaf in value.leaves():
-                frame = frame_of(leaf, old + below, source.path, {})
-                if below == f"/{DESCRIPTION}" and description is not None:
-                    frame = description
+                is_described = below == f"/{DESCRIPTION}" and description is not None
+                frame = description if is_described else frame_of(leaf, old + below, source.path, {})
                 changes.put(table, new_key(key + below), frame)
             if entries:
                 table.foreign.declare(entries)
+
+
+def _entries_of(table: LeafTable, old: str, new: str) -> dict[str, Any]:
+    """What the registry of a store says of an object and what is below it, for another key."""
+    found = table.foreign.registry.items()
+    return {new + name[len(old) :]: entry for name, entry in found if name == old or name.startswith(old + "/")}
+
+
+def _describe_anew(table: LeafTable, renamed: dict[str, str]) -> None:
+    """Let the descriptions of objects that have got other keys say so."""
+    for old, new in renamed.items():
+        description = _describing(table, new, old, new)
+        if description is not None:
+            changes.put(table, f"{new}/{DESCRIPTION}", description)
 
 
 def _describing(table: LeafTable, at: str, old: str, new: str) -> NewFrame | None:
