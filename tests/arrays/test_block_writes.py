@@ -87,21 +87,6 @@ def test_like_numpy(data: Any) -> None:
         assert all(is_one(array.schunk.get_chunk(n)) != is_one(anew.schunk.get_chunk(n)) for n in different)
 
 
-def test_other_blocks_stay_as_they_are() -> None:
-    """They may have been compressed with another level, which no chunk says."""
-    items = np.random.default_rng(1).integers(0, 4, (64, 100)).cumsum(1)
-    array = blosc2.asarray(items, chunks=(64, 100), blocks=(8, 100), cparams={"clevel": 1})
-    before = blocks_of(array.schunk.get_chunk(0))
-    array.cparams = {"clevel": 5}
-    array[17:27] = items[17:27] = 7
-    after = blocks_of(array.schunk.get_chunk(0))
-    assert [n for n in range(8) if after[n] != before[n]] == [2, 3]
-    assert np.array_equal(array[:], items)
-    array[:40] = items[:40]  # most blocks: all are compressed
-    assert blocks_of(array.schunk.get_chunk(0))[5:] != before[5:]
-    assert np.array_equal(array[:], items)
-
-
 @pytest.mark.parametrize("change", [{"codec": Codec.LZ4}, {"filters": [Filter.BITSHUFFLE]}, {"filters": []}])
 def test_blocks_of_another_kind_are_not_mixed(change: dict[str, Any]) -> None:
     items = np.random.default_rng(1).integers(0, 50, (64, 100))
@@ -140,20 +125,6 @@ def test_appended_rows_leave_other_blocks_alone() -> None:
     assert np.array_equal(array[:], items)
 
 
-@pytest.mark.parametrize("grown", [(21, 40), (33, 40), (20, 41), (20, 77), (40, 60)])
-def test_what_was_cut_off_is_zeros_when_it_is_shown_again(grown: tuple[int, int]) -> None:
-    items = np.random.default_rng(1).integers(1, 50, (64, 100))
-    array = blosc2.asarray(items, chunks=(32, 50), blocks=(8, 10))
-    array.resize((20, 40))
-    array.resize(grown)
-    expected = np.zeros(grown, items.dtype)
-    expected[:20, :40] = items[:20, :40]
-    assert np.array_equal(array[:], expected)
-    array.resize((20, 40))
-    array.append(items[20:50, :40])
-    assert np.array_equal(array[:], items[:50, :40])
-
-
 def test_what_is_written_as_a_whole_is_not_read(tmp_path: Path) -> None:
     """A damaged chunk is mended by assigning all that it has; what was cut off is gone then."""
     path = tmp_path / "x.b2nd"
@@ -185,14 +156,6 @@ def hostile_array(path: Path, blocks: int, table: bytes, streams: bytes) -> Any:
     return blosc2.open(path, mode="a")
 
 
-@pytest.mark.parametrize("blocks", [100, 10_000, 1_000_000])
-def test_a_table_of_starts_that_is_longer_than_the_items(tmp_path: Path, blocks: int) -> None:
-    starts = 32 + 4 * blocks + 4 * np.arange(blocks, dtype="<i4")
-    array = hostile_array(tmp_path / "x.b2nd", blocks, starts.tobytes(), bytes(4 * blocks))
-    array[3] = 9
-    assert array[:6].tolist() == [0, 0, 0, 9, 0, 0]
-
-
 @pytest.mark.parametrize("place", [0, 1, 50, 99])
 @pytest.mark.parametrize("start", [0x7FFFFFFF, -1, -4000, 0, 33, 1 << 20])
 def test_starts_that_lie_elsewhere(tmp_path: Path, place: int, start: int) -> None:
@@ -206,18 +169,3 @@ def test_starts_that_lie_elsewhere(tmp_path: Path, place: int, start: int) -> No
         with pytest.raises(blosc2.FormatError, match="chunk 0"):
             array[key] = 9
     assert path.read_bytes() == before
-
-
-def test_chunks_that_no_shape_has_shown(tmp_path: Path) -> None:
-    """A frame may have more chunks than its shape needs."""
-    items = np.arange(1, 65).reshape(64, 1)
-    array = blosc2.asarray(items, chunks=(16, 1), blocks=(4, 1))
-    update = _frames.FrameUpdate(array._handle.frame)
-    packed = bytearray(update.metalayers["b2nd"])
-    assert packed[5:13] == (64).to_bytes(8, "big")
-    packed[5:13] = (32).to_bytes(8, "big")
-    update.metalayers["b2nd"] = bytes(packed)
-    array = blosc2.ndarray_from_cframe(_frames.frame_bytes(update))
-    assert (array.shape, array.schunk.nchunks) == ((32, 1), 4)
-    array.resize((64, 1))
-    assert array[:, 0].tolist() == [*range(1, 33), *[0] * 32]

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import math
 import os
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -94,32 +90,6 @@ def test_everything_can_be_asked(
     assert blosc2.open(str(tmp_path / "saved.b2nd")).shape == shape
 
 
-@pytest.mark.parametrize(("shape", "chunks", "blocks"), LEGAL)
-def test_they_can_be_changed_or_say_why_not(
-    shape: Shape, chunks: Shape, blocks: Shape, source: str | None, tmp_path: Path
-) -> None:
-    path = tmp_path / "a.b2nd"
-    changes: list[Callable[[Any], object]] = [
-        lambda array: array.__setitem__(slice(None), 1),
-        lambda array: array.__setitem__(np.zeros(shape, bool), 1),
-        lambda array: array.__setitem__((slice(None), []), 1),
-        lambda array: array.resize((3, 2)),
-        lambda array: array.resize((0, 1)),
-        lambda array: array.append(np.ones((1, shape[1]), "u2")),
-        lambda array: array.append(np.ones((1, 2), "u2")),
-        lambda array: array.compact(),
-        lambda array: array.vlmeta.update(a=1),
-    ]
-    for change in changes:
-        path.write_bytes(stating(blosc2.zeros(shape, dtype="u2").to_cframe(), chunks, blocks))
-        array = blosc2.open(str(path), mode="a")
-        with suppress(ValueError):
-            change(array)
-        array = blosc2.open(str(path), mmap_mode=source)
-        assert array[...].size == math.prod(array.shape)
-        assert array.check().ok
-
-
 @pytest.mark.parametrize(("shape", "chunks", "blocks"), ILLEGAL)
 def test_what_cannot_be_is_refused(
     shape: Shape, chunks: Shape, blocks: Shape, source: str | None, tmp_path: Path
@@ -154,13 +124,6 @@ def test_selections_of_more_axes_than_numpy_has(axes: int) -> None:
     assert np.array_equal(most[0].ravel(), np.arange(10))
 
 
-@pytest.mark.parametrize("shape", [(0, 1 << 40), (1 << 60, 0), (0, 0, (1 << 44) + 2)])
-def test_axes_may_have_any_length(shape: Shape, tmp_path: Path) -> None:
-    array = blosc2.zeros(shape, "i4", urlpath=str(tmp_path / "a.b2nd"))
-    assert array.shape == blosc2.open(str(tmp_path / "a.b2nd")).copy().shape == shape
-    assert array[...].shape == shape
-
-
 def test_chunks_that_no_item_fits(tmp_path: Path) -> None:
     """Arrays without items are read whatever their chunks are; with items, these would be too large."""
     frame = bytearray(blosc2.zeros((0, 4), "i4", chunks=(2, 4), blocks=(1, 2)).to_cframe())
@@ -173,37 +136,6 @@ def test_chunks_that_no_item_fits(tmp_path: Path) -> None:
         array.resize((3, 4))
     assert array.copy().shape == array.T.copy().T.shape == (0, 4)
     assert array.shape == (0, 4)
-
-
-@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (0, 0), (0, 4, 5)])
-@pytest.mark.parametrize("where", ["memory", "file", "store"])
-def test_arrays_that_were_made_without_items_grow(shape: Shape, where: str, tmp_path: Path) -> None:
-    path = None if where == "memory" else tmp_path / ("a.b2z" if where == "store" else "a.b2nd")
-    if where == "store":
-        store = blosc2.TreeStore(str(path), mode="w")
-        store["/a"] = np.zeros(shape, "i4")
-        array: Any = store["/a"]
-    else:
-        array = blosc2.zeros(shape, "i4", urlpath=path)
-    new = tuple(n or 7 for n in shape)
-    expected = np.arange(math.prod(new), dtype="i4").reshape(new)
-    array.resize(new)
-    assert not array[:].any()
-    array[:] = expected
-    np.testing.assert_array_equal(array[:], expected)
-    # Chunks are those of an array that goes on to grow, and no row each.
-    assert all(chunk >= n for chunk, n in zip(array.chunks, new, strict=True))
-    assert math.prod(array.chunks) * 4 > 1 << 19
-    array.append(expected)
-    np.testing.assert_array_equal(array[:], np.concatenate([expected, expected]))
-    if where == "file":
-        del array
-        np.testing.assert_array_equal(blosc2.open(path)[:], np.concatenate([expected, expected]))
-        assert not blosc2.check(path).findings
-    elif where == "store":
-        store.close()
-        with blosc2.TreeStore(str(path), mode="r") as store:
-            np.testing.assert_array_equal(store["/a"][:], np.concatenate([expected, expected]))
 
 
 def test_rows_are_appended_to_a_list_that_was_empty() -> None:

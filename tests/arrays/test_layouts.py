@@ -88,12 +88,6 @@ def test_wrong_layouts(wrong: Any, tmp_path: Any) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_either_shapes_or_a_layout() -> None:
-    for shapes in ({"chunks": (2, 2)}, {"blocks": (2, 2)}):
-        with pytest.raises(ValueError, match="either layout"):
-            blosc2.zeros((4, 4), layout="samples", **shapes)
-
-
 def test_what_a_read_decodes() -> None:
     """Counted block by block."""
     shape, chunks, blocks = (23, 17, 9), (10, 8, 9), (4, 8, 3)

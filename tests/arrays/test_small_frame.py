@@ -114,33 +114,6 @@ def test_the_bytes_are_those_of_asarray(items: list[Items], keywords: dict[str, 
             assert cframe_of(one, keywords) == expected
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_every_dtype(dtype: Any) -> None:
-    raw = np.random.default_rng(0).integers(0, 256, 6 * np.dtype(dtype).itemsize, np.uint8)
-    for shape in [(6,), (2, 3), (1, 6, 1)]:
-        repeatedly(raw.view(dtype).reshape(shape), {})
-        repeatedly(np.zeros(shape, dtype), {})
-    repeatedly(raw.view(dtype)[0:1].reshape(()), {})
-    repeatedly(np.zeros((0, 3), dtype), {})
-
-
-@pytest.mark.parametrize("count", [1, 3, 31, 32, 33, 255, 256, 1000, 8191, 8192, 8193, 65535, 65536, 65537, 100_000])
-@pytest.mark.parametrize("clevel", [0, 1, 5])
-def test_every_size(count: int, clevel: int) -> None:
-    for items in (np.arange(count, dtype="u1"), np.arange(count // 8 + 1.0), np.zeros(count, "u1")):
-        repeatedly(items, {"cparams": blosc2.CParams(clevel=clevel)})
-
-
-def test_zeros_after_others_and_others_after_zeros() -> None:
-    for order in ([0, 1, 0, 1, 0], [1, 0, 1, 0, 0], [0, 0, 0, 1, 1]):
-        forget_templates()
-        for value in order:
-            items = np.full(20, value)
-            assert cframe_of(items, {}) == by_asarray(items, {})
-        items = np.full(20, np.nan)
-        assert cframe_of(items, {}) == by_asarray(items, {})
-
-
 @pytest.mark.parametrize(
     "cparams",
     [{"codec": blosc2.Codec.ZFP_PREC, "codec_meta": 30, "filters": []},
@@ -170,16 +143,6 @@ def test_parameters_that_change_are_noticed(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(blosc2.cparams_dflts, "codec", blosc2.Codec.LZ4)
     repeatedly(items, {})
     assert cframe_of(items, {})[27] & 15 == 1
-
-
-def test_equal_dtypes_with_other_texts() -> None:
-    packed = np.dtype([("a", "<i4"), ("b", "<i4")])
-    aligned = np.dtype([("a", "<i4"), ("b", "<i4")], align=True)
-    assert packed == aligned
-    for _ in range(3):
-        for dtype in (packed, aligned):
-            items = np.zeros(3, dtype)
-            assert cframe_of(items, {}) == by_asarray(items, {})
 
 
 def test_names_that_change_are_noticed() -> None:

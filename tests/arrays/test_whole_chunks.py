@@ -75,14 +75,6 @@ def test_items_are_those_of_numpy(
     assert array.dtype == "i4"
 
 
-def test_values_that_numpy_broadcasts() -> None:
-    array = blosc2.asarray(ITEMS, chunks=(10, 7, 9), blocks=(1, 1, 9))
-    array[:] = blosc2.asarray(ITEMS[0, 0], chunks=(9,), blocks=(9,))
-    np.testing.assert_array_equal(array[:], np.broadcast_to(ITEMS[0, 0], SHAPE))
-    with pytest.raises(ValueError, match="cannot be assigned"):
-        array[:] = blosc2.asarray(ITEMS[:, :3])
-
-
 @pytest.mark.parametrize("where", ["memory", "file"])
 def test_appended_chunks(where: str, tmp_path: Path) -> None:
     urlpath = None if where == "memory" else tmp_path / "a.b2nd"

@@ -91,15 +91,6 @@ def test_runs_take_no_memory(
         assert answer["memory"] <= allowed(path.stat().st_size) + SLACK
 
 
-def test_values_of_one_byte_are_read() -> None:
-    """Small entries are special chunks at times, and values."""
-    schunk = blosc2.SChunk(chunksize=1, meta={"vlarray": {"version": 1, "serializer": "msgpack"}},
-                           cparams={"typesize": 1})  # fmt: skip
-    schunk.append_data(b"\0")
-    schunk.fill_special(2, blosc2.SpecialValue.ZERO)
-    assert blosc2.from_cframe(schunk.to_cframe())[:] == [0, 0, 0]
-
-
 def test_chunks_that_share_bytes_are_not_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.b2frame"
     chunk = blosc2.compress2(np.arange(1000, dtype="i4"), typesize=4)

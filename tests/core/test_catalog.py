@@ -24,12 +24,9 @@ from fixture_kit.catalogs import (
     FIELDS,
     FOOTER,
     NAME,
-    OWN,
     PAGE,
-    SAMPLE,
     SKIPPED,
     SUFFIXES,
-    SUMS,
     Forgery,
     about_catalog,
     answers,
@@ -55,7 +52,6 @@ from hypothesis import strategies as st
 
 import blosc2
 from blosc2._backends.zip import publishing as zip_backend
-from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyCursor, KeyListing
@@ -64,8 +60,6 @@ from blosc2._core.zip.archive import Archive
 from blosc2._core.zip.archive_writer import ArchiveWriter
 from blosc2._stores import new_keys
 from blosc2.exceptions import FormatError
-
-USUAL = zip_backend.CATALOG_LEAST
 
 
 @pytest.fixture(autouse=True)
@@ -98,35 +92,6 @@ def test_the_same_answers(full: Path, source: str | None, kind: Any) -> None:
     assert answers(full, source, kind) == plain
     assert len(plain["keys"]) > 50
     assert plain["there"] == (["/scans", "/g/h", "g/h/c"] if kind is blosc2.TreeStore else ["g/h/c"])
-
-
-@pytest.mark.parametrize("count", [255, 256])
-def test_only_stores_of_many_leaves_have_one(tmp_path: Path, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zip_backend, "CATALOG_LEAST", USUAL)
-    path = make(tmp_path / "s.b2z", {f"/{n}": np.int8(n % 100) for n in range(count)})
-    assert (catalog_of(path) is not None) == (count >= 256)
-    assert (NAME in zipfile.ZipFile(path).namelist()) == (count >= 256)
-    compare(path, {f"/{n}": np.int8(n % 100) for n in range(count)})
-
-
-def test_it_is_the_last_member_and_no_key(full: Path) -> None:
-    with zipfile.ZipFile(full) as z:
-        assert z.testzip() is None
-        names = z.namelist()
-        assert names[-1] == NAME
-        assert names.count(NAME) == 1
-        data = z.read(NAME)
-        leaves = [name for name in names if name.endswith((".b2nd", ".b2f", ".b2b"))]
-    assert [name.rpartition(".")[0].encode() for name in leaves] == sorted(
-        name.rpartition(".")[0].encode() for name in leaves
-    )
-    assert full.read_bytes()[archive_at(full).directory_offset - len(data) :].startswith(data)
-    for kind in (blosc2.TreeStore, blosc2.DictStore):
-        with kind(str(full), mode="r") as store:
-            assert not any(".b2" in key for key in store)
-            assert "/.b2/catalog" not in store
-    with blosc2.TreeStore(str(full), mode="a") as store, pytest.raises(ValueError, match="reserved"):
-        store["/.b2/catalog"] = [1]
 
 
 def test_the_layout(full: Path) -> None:
@@ -182,38 +147,6 @@ def expect_after(path: Path, values: dict[str, Any], source: str | None) -> None
     compare(path, {**values, "/later": np.arange(4)}, source)
 
 
-def test_another_program_adds_a_member(tmp_path: Path, source: str | None) -> None:
-    values = values_of(10)
-    path = make(tmp_path / "s.b2z", values)
-    with zipfile.ZipFile(path, "a") as z:
-        z.writestr("added.b2nd", leaf_bytes())
-    assert catalog_of(path) is None
-    expect_after(path, {**values, "/added": np.arange(7)}, source)
-    assert catalog_of(path) is not None
-    assert zipfile.ZipFile(path).namelist().count(NAME) == 1
-
-
-@pytest.mark.parametrize("order", ["same", "reversed", "sorted", "last"])
-def test_another_program_packs_anew(tmp_path: Path, source: str | None, order: str) -> None:
-    values = values_of(10)
-    old = make(tmp_path / "old.b2z", values)
-    path = tmp_path / "s.b2z"
-    with zipfile.ZipFile(old) as z, zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as new:
-        names = z.namelist()
-        if order == "reversed":
-            names = names[::-1]
-        elif order == "sorted":
-            names = sorted(names)
-        elif order == "last":
-            names = [name for name in names if name != "g.h.b2nd"]
-            values.pop("/g.h")
-        for name in names:
-            new.writestr(name, z.read(name))
-    assert catalog_of(path) is None
-    expect_after(path, values, source)
-    assert zipfile.ZipFile(path).namelist().count(NAME) == 1
-
-
 def test_a_renamed_record(tmp_path: Path, source: str | None) -> None:
     """A name of the same length in both headers: the samples of the directory are others."""
     values = values_of(10)
@@ -241,55 +174,7 @@ def test_a_tail_that_is_cut_or_grows(tmp_path: Path, source: str | None) -> None
         compare(path, {**values, "/new": np.arange(4)}, source)
 
 
-def test_a_catalog_of_another_offset(tmp_path: Path, source: str | None) -> None:
-    """The bytes of a catalog and its directory, moved together."""
-    values = values_of(10)
-    path = make(tmp_path / "s.b2z", values)
-    archive = archive_at(path)
-    data = path.read_bytes()
-    member = data[archive.catalog.start : archive.directory_offset] if archive.catalog else b""
-    with zipfile.ZipFile(path) as z:
-        names = [name for name in z.namelist() if name != NAME]
-        contents = {name: z.read(name) for name in names}
-    with zipfile.ZipFile(path, "w") as z:
-        z.writestr("before.txt", b"x" * 100)
-        for name in names:
-            z.writestr(name, contents[name])
-        z.writestr(NAME, member)
-    assert path.read_bytes()[archive_at(path).directory_offset - len(member) :].startswith(member)
-    assert catalog_of(path) is None
-    expect_after(path, values, source)
-
-
 # ---------------------------------------------------------------------- archives of others
-def test_any_order_of_members_gets_one(tmp_path: Path, source: str | None) -> None:
-    values = values_of(10)
-    made = make(tmp_path / "made.b2z", values)
-    with zipfile.ZipFile(made) as z:
-        members = {name: z.read(name) for name in z.namelist() if name != NAME}
-    names = list(members)
-    random.Random(1).shuffle(names)
-    path = tmp_path / "s.b2z"
-    with zipfile.ZipFile(path, "w") as z:
-        for name in names:
-            z.writestr(name, members[name])
-        z.writestr("notes/readme.txt", "text")
-        z.writestr("notes/empty/", b"")
-    expect_after(path, values, source)
-    catalog = catalog_of(path)
-    assert catalog is not None
-    # Those that it has not seen being written are not described, until all are written anew.
-    assert (catalog.count, catalog.undescribed) == (11, 10)
-    keys = sorted([*values, "/later"])
-    assert [rank for rank in range(11) if catalog.description(rank)] == [keys.index("/later")]
-    assert {"notes/readme.txt", "notes/empty/"} <= set(zipfile.ZipFile(path).namelist())
-    with blosc2.DictStore(str(path), mode="a") as store:
-        store.compact()
-    compare(path, {**values, "/later": np.arange(4)}, source)
-    catalog = catalog_of(path)
-    assert catalog is not None
-    assert (catalog.count, catalog.undescribed) == (11, 0)
-    check_descriptions(path)
 
 
 @pytest.mark.parametrize("irregular", ["unknown suffix", "clash", "duplicate", "cp437"])
@@ -323,36 +208,6 @@ def test_irregular_archives_never_get_one(tmp_path: Path, source: str | None, ir
             compare(path, values, source)
             assert catalog_of(path) is None
             assert NAME not in zipfile.ZipFile(path).namelist()
-
-
-def test_descriptions(tmp_path: Path) -> None:
-    path = tmp_path / "s.b2z"
-    dtypes = ["?", "i1", "<u2", ">i4", "<f2", "<f8", ">c8", "S5", "<U7", "<M8[ns]", "V3", "<i4,<f8"]
-    codecs = [blosc2.Codec.LZ4, blosc2.Codec.ZSTD, blosc2.Codec.BLOSCLZ, blosc2.Codec.ZLIB, blosc2.Codec.LZ4HC]
-    shapes: list[tuple[int, ...]] = [(), (0,), (1,), (7,), (300, 30), (2, 1, 3, 1, 2), (1,) * 8, (5, 0, 2)]
-    count = 0
-    with blosc2.DictStore(str(path), mode="w") as store:
-        for n, dtype in enumerate(dtypes):
-            for m, shape in enumerate(shapes):
-                cparams = {"codec": codecs[(n + m) % len(codecs)], "clevel": (n + m) % 10}
-                store[f"/{n}/{m}"] = blosc2.asarray(np.zeros(shape, dtype), cparams=cparams)
-                count += 1
-        store["/table"] = np.zeros(3, [("a", "<i4"), ("b", "<f8", (2, 3))])
-        store["/chunks"] = blosc2.SChunk(data=b"abc" * 1000, cparams={"codec": blosc2.Codec.LZ4})
-        store["/empty"] = blosc2.SChunk()
-    assert check_descriptions(path) == count + 3
-    with blosc2.DictStore(str(path), mode="a") as store:
-        store["/late"] = np.ones((3, 3))
-        store["/3/3"] = np.ones((3, 4), "i2")
-        del store["/4/4"]
-    assert check_descriptions(path) == count + 3
-    catalog = catalog_of(path)
-    assert catalog is not None
-    with pytest.raises(IndexError):
-        catalog.description(catalog.count)
-    with pytest.raises(IndexError):
-        catalog.description(-1)
-    assert check_of(path) == []
 
 
 def test_more_kinds_than_are_kept(tmp_path: Path) -> None:
@@ -669,30 +524,6 @@ def test_compact_asks_the_leaves(tmp_path: Path) -> None:
     assert check_of(forgery.path) == []
 
 
-def test_a_damaged_leaf_is_in_nobodys_way(tmp_path: Path, source: str | None) -> None:
-    """A damaged leaf is listed and not described; commits and compact() work without it."""
-    values = values_of(12)
-    path = make(tmp_path / "s.b2z", values, blosc2.DictStore)
-    archive = archive_at(path)
-    offset, _ = archive.byte_range_at(KeyTable.of_archive(archive, SUFFIXES, SKIPPED).find("/g/h/c"))
-    with path.open("r+b") as file:
-        file.seek(offset)
-        file.write(bytes(20))
-    with blosc2.DictStore(str(path), mode="a") as store:
-        store["/new"] = np.arange(3)
-        store.flush()
-        store.compact()
-    catalog = catalog_of(path)
-    assert catalog is not None
-    assert (catalog.count, catalog.undescribed) == (13, 1)
-    with blosc2.DictStore(str(path), mode="r", mmap_mode=source) as store:
-        assert list(store) == sorted([*values, "/new"])
-        with pytest.raises(FormatError, match="/g/h/c"):
-            store["/g/h/c"]
-        for key in set(values) - {"/g/h/c"}:
-            np.testing.assert_array_equal(store[key][()], values[key])
-
-
 def test_a_leaf_that_a_catalog_leaves_out_is_not_lost(tmp_path: Path) -> None:
     """Records of leaves before those that the catalog has are leaves all the same."""
     path = tmp_path / "s.b2z"
@@ -724,12 +555,6 @@ DTYPES = ["<i8", "<f4", "|u1", ">i2", "<c16", "<U3", "<M8[s]"]
 
 def value(n: int) -> Any:
     return np.zeros(SHAPES[n % len(SHAPES)], DTYPES[n % len(DTYPES)])
-
-
-def seeds(path: Path) -> tuple[int, int]:
-    catalog = catalog_of(path)
-    assert catalog is not None
-    return catalog.seed0, catalog.seed1
 
 
 def groups_of(keys: Any) -> set[str]:
@@ -802,25 +627,6 @@ def test_any_changes(
     compare(path, model)
 
 
-def test_a_hash_that_gets_too_full_is_made_anew(tmp_path: Path) -> None:
-    path = make(tmp_path / "s.b2z", {f"/k{n}": value(0) for n in range(400)})
-    model = {f"/k{n}": None for n in range(400)}
-    first = seeds(path)
-    found = []
-    with blosc2.DictStore(str(path), mode="a") as store:
-        for turn in range(8):
-            for n in range(20):
-                store[f"/new{turn}-{n}"] = value(n)
-                model[f"/new{turn}-{n}"] = None
-            store.flush()
-            check_catalog(path, model)
-            found.append(seeds(path))
-    # 400 paths with 700 homes: up to 466 of them.
-    assert found[:3] == [first] * 3
-    assert found[3] != first
-    assert found[3:6] == [found[3]] * 3
-
-
 def test_what_the_catalog_claims_wrongly_is_not_kept(tmp_path: Path) -> None:
     """Counts of groups that nobody but a forger would write are found when a writer goes on from them."""
     from fixture_kit.catalogs import with_new_file_checksum
@@ -890,63 +696,6 @@ def test_slots_that_point_elsewhere(forgery: Forgery) -> None:
             for key in forgery.keys:
                 found = table.find(key)
                 assert found < 0 or archive.byte_range_at(found) == forgery.byte_ranges[key]
-
-
-@pytest.mark.parametrize("offset", [8, 12, SAMPLE, SUMS, 216, 252])
-def test_hostile_words_of_the_footer(forgery: Forgery, offset: int) -> None:
-    for other in (0, 1, 2, 3, 255, 256, 257, 1 << 31, (1 << 32) - 1):
-        catalog = forgery.catalog
-        at = len(catalog) - FOOTER + offset
-        catalog[at : at + 4] = other.to_bytes(4, "little")
-        own = crc32c(bytes(catalog[-FOOTER : -FOOTER + OWN]))
-        catalog[-FOOTER + OWN : -FOOTER + OWN + 4] = own.to_bytes(4, "little")
-        forgery.expect_truth(catalog)
-
-
-def test_fields_that_change_together(forgery: Forgery) -> None:
-    """More leaves, kinds or slots than there is room for, with sections that seem to fit."""
-    rng = random.Random(5)
-    for _ in range(1500):
-        catalog = forgery.catalog
-        sums_at = forgery.fields["sums"]
-        for field in rng.sample(FIELDS[3:], rng.randint(2, 6)):
-            value = rng.choice([*EXTREMES, forgery.fields[field] + rng.randint(-70, 70), 64 * rng.randint(0, 40)])
-            value &= (1 << 64) - 1
-            at = len(catalog) - FOOTER + AT[field]
-            catalog[at : at + 8] = value.to_bytes(8, "little")
-            sums_at = value if field == "sums" else sums_at
-        forgery.expect_no_harm(with_new_file_checksum(catalog, 0, sums_at))
-
-
-def test_slots_that_are_full(forgery: Forgery) -> None:
-    """No free slot ends a search; the end of the slots does."""
-    fields = forgery.fields
-    for word in (b"\xff" * 8, bytes(7) + b"\1", b"\1" + bytes(7), b"\1" + bytes(6) + b"\1"):
-        forgery.expect_no_harm(lie(forgery, {fields["slots"]: word * fields["slot_count"]}))
-    forgery.expect_no_harm(lie(forgery, {fields["slots"]: bytes(8 * fields["slot_count"])}))
-
-
-def test_a_page_that_is_damaged_late(tmp_path: Path, source: str | None) -> None:
-    """Of several pages only one is wrong: it is met in the middle of a listing."""
-    count = 1500
-    forgery = Forgery(tmp_path / "s.b2z", source, count)
-    size = forgery.stop - forgery.start
-    assert size > 10 * PAGE
-    for at in range(PAGE // 2, size - FOOTER, PAGE):
-        catalog = forgery.catalog
-        catalog[at] ^= 0x40
-        forgery.expect_truth(catalog)
-        table = KeyTable.of_archive(forgery.opened(catalog), SUFFIXES, SKIPPED)
-        cursor = KeyCursor(KeyListing(table))
-        found = []
-        while batch := cursor.take(7):
-            found += batch
-        assert found == forgery.keys
-        table = KeyTable.of_archive(forgery.opened(catalog), SUFFIXES, SKIPPED)
-        assert list(KeyListing(table).walk("/", False, "__vlmeta__")) == list(
-            KeyListing(KeyTable.of_keys(forgery.keys)).walk("/", False, "__vlmeta__")
-        )
-    forgery.close()
 
 
 def test_iterators_when_the_catalog_is_left_meanwhile(forgery: Forgery) -> None:

@@ -41,13 +41,6 @@ def path(tmp_path: Path) -> str:
     return name
 
 
-def test_one_chunk_more(tmp_path: Path) -> None:
-    name = tmp_path / "a.b2nd"
-    with pytest.raises(ValueError, match=f"{MOST + 1} chunks are too many"):
-        blosc2.zeros((MOST + 1,), dtype="u1", chunks=(1,), blocks=(1,), urlpath=str(name))
-    assert not name.exists()
-
-
 def test_what_is_asked_of_them(path: str, source: str | None) -> None:
     with little_memory():
         for verify in (False, True):
@@ -131,16 +124,6 @@ def test_a_table_that_is_larger_than_a_file_may_ask_for(tmp_path: Path, source: 
                 assert not schunk.check().ok
 
 
-def test_nothing_is_written_that_would_not_be_read(tmp_path: Path) -> None:
-    path = tmp_path / "a.b2frame"
-    schunk = SChunk(chunksize=4, data=bytes(8), cparams={"typesize": 4}, urlpath=str(path))
-    before = path.read_bytes()
-    frame = blosc2.from_cframe(with_table(schunk.to_cframe(), ZERO, 8 << 20, 4))
-    with pytest.raises((FormatError, ValueError), match="chunks"):
-        frame.fill_special(1, blosc2.SpecialValue.NAN)
-    assert path.read_bytes() == before
-
-
 # ------------------------------------------------------------------ directories of chunk files
 def directory(tmp_path: Path, offsets: Any, count: int, chunksize: int = 4) -> Path:
     """A directory frame whose header file has this table, and one chunk file."""
@@ -177,14 +160,3 @@ def test_tables_of_directories_that_cannot_be(tmp_path: Path, offsets: Any, coun
             with pytest.raises(FormatError, match=r"chunks\.b2frame|chunk"):
                 blosc2.open(str(path), mode)
         assert not blosc2.check(str(path)).ok
-
-
-def test_tables_of_another_length(tmp_path: Path) -> None:
-    path = directory(tmp_path, np.array([0, ZERO]), 2)
-    name = path / "chunks.b2frame"
-    head = bytearray(name.read_bytes())
-    assert blosc2.open(str(path))[:] == b"abcd" + bytes(4)
-    struct.pack_into(">q", head, 30, 12)
-    name.write_bytes(head)
-    with pytest.raises(FormatError, match="16 bytes for 3 chunks"):
-        blosc2.open(str(path))

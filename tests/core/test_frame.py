@@ -17,8 +17,6 @@ from blosc2._frames.handle import vlmeta_chunk
 from blosc2._frames.metadata import pack
 from blosc2.exceptions import FormatError
 
-ZERO, NAN, UNINIT = (n << 56 for n in (0x81, 0x82, 0x84))
-
 
 def raw_chunk(data: bytes, typesize: int = 1) -> bytes:
     header = struct.pack("<4B3i", 5, 1, 7, typesize, len(data), len(data), len(data) + 32)
@@ -239,47 +237,6 @@ def test_vlmeta_that_is_damaged(make: Maker) -> None:
             frame.check_all()
 
 
-def test_without_data_the_trailer_follows_the_header(make: Maker) -> None:
-    parts = Parts(b"")
-    parts.vlmeta = {"v": raw_chunk(b"\x01")}
-    data = parts.join()
-    frame = Frame.open(make(data))
-    assert (frame.nchunks, frame.nbytes, frame.cbytes, frame.vlmeta("v")) == (0, 0, 0, b"\x01")
-    assert frame.read_bytes(0, 0) == b""
-    stale = bytearray(data)
-    stale[39:47] = struct.pack(">q", 12345)
-    stale[58:62] = struct.pack(">i", -1)
-    assert Frame.open(make(bytes(stale))).cbytes == 0
-
-
-@pytest.mark.parametrize(("entry", "want"), [(ZERO, bytes(8)), (UNINIT, bytes(8)), (NAN, b"\0\0\xc0\x7f" * 2)])
-def test_special_entries_of_the_table(entry: int, want: bytes, make: Maker) -> None:
-    parts = Parts(b"0123456789ab", typesize=4)
-    parts.offsets[0] = entry
-    frame = Frame.open(make(parts.join()))
-    assert frame.decode_chunk(0) == want
-    assert frame.read_bytes(2, 10) == (want + b"89ab")[2:10]
-    assert (frame.chunk_info(0)[0], frame.chunk_info(0)[3]) == (None, entry >> 56 & 7)
-    # stored, it is a header of its own
-    stored = frame.chunk(0)
-    assert (len(stored), stored[31] >> 4, stored[4:8]) == (32, entry >> 56 & 7, struct.pack("<i", 8))
-    assert frame.repeated_offset is None
-
-
-def test_one_entry_for_all_chunks(make: Maker) -> None:
-    parts = Parts(bytes(80))
-    parts.chunks = b""
-    value = struct.pack("<4B3i", 5, 1, 5, 8, 80, 80, 40) + bytes(15) + b"\x30" + u64(ZERO)
-    parts.index = value
-    frame = Frame.open(make(parts.join()))
-    assert (frame.nchunks, frame.cbytes, frame.stored_nbytes) == (10, 0, 0)
-    assert frame.repeated_offset == ZERO - (1 << 64)
-    assert frame.read_bytes(3, 77) == bytes(74)
-    parts.index = value[:-8] + u64(5)
-    with pytest.raises(FormatError):
-        Frame.open(make(parts.join())).read_bytes(0, 1)
-
-
 def test_many_chunks_share_no_offset(make: Maker) -> None:
     parts = Parts(bytes(range(160)), chunksize=8)
     parts.chunks = parts.chunks[:400]
@@ -288,49 +245,7 @@ def test_many_chunks_share_no_offset(make: Maker) -> None:
         Frame.open(make(parts.join())).read_bytes(0, 1)
 
 
-# --------------------------------------------------------------------- writing
-
-
 # ------------------------------------------------------------------ blocks and metadata made to mislead
-
-
-def _lz4_chunk(starts: list[int], blocksize: int, size: int) -> bytearray:
-    """A chunk of unsplit, unfiltered LZ4 blocks at these offsets, each of raw bytes as they lie there."""
-    chunk = bytearray(b"\xee" * size)
-    struct.pack_into("<4B3i", chunk, 0, 5, 1, 0x35, 1, len(starts) * blocksize, blocksize, size)
-    chunk[16:32] = bytes(6) + b"\x01" + bytes(9)
-    struct.pack_into(f"<{len(starts)}i", chunk, 32, *starts)
-    for start in starts:
-        struct.pack_into("<i", chunk, start, blocksize)
-    return chunk
-
-
-def _frame_of_one_chunk(chunk: bytes, nbytes: int, path: Path) -> str:
-    claims.write_frame(path, [chunk], nbytes=nbytes, chunksize=nbytes)
-    return str(path)
-
-
-def test_a_block_that_reaches_into_the_next_one_is_refused_by_both_sources(tmp_path: Path) -> None:
-    first = 32 + 4 * 4 + 6000
-    chunk = _lz4_chunk([first, first + 8, first + 16, first + 24], 8192, first + 8192 + 100)
-    path = _frame_of_one_chunk(bytes(chunk), 4 * 8192, tmp_path / "overlap.b2frame")
-    other = blosc2.SChunk(data=b"S" * 60000, cparams={"typesize": 1, "clevel": 0}, urlpath=str(tmp_path / "s.b2frame"))
-    assert blosc2.open(str(tmp_path / "s.b2frame"))[10:20] == other[10:20]  # leaves its bytes in the read buffer
-    for mmap_mode in (None, "r"):
-        with pytest.raises(FormatError, match="stream"):
-            blosc2.open(path, mmap_mode=mmap_mode)[10:8000]
-
-
-def test_blocks_in_any_order_are_read(tmp_path: Path) -> None:
-    offsets = [32 + 4 * 3 + 8196 * number for number in (2, 0, 1)]
-    chunk = _lz4_chunk(offsets, 8192, 32 + 4 * 3 + 3 * 8196)
-    for number, offset in enumerate(offsets):
-        chunk[offset + 4 : offset + 8196] = bytes([65 + number]) * 8192
-    path = _frame_of_one_chunk(bytes(chunk), 3 * 8192, tmp_path / "order.b2frame")
-    for mmap_mode in (None, "r"):
-        schunk = blosc2.open(path, mmap_mode=mmap_mode)
-        for number in range(3):
-            assert schunk[number * 8192 + 5 : number * 8192 + 9] == bytes([65 + number]) * 4
 
 
 def test_metadata_entries_that_share_their_content_are_refused(tmp_path: Path) -> None:

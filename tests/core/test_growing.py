@@ -1,4 +1,4 @@
-"""Files that grow: versions share one descriptor or mapping, old ones stay, and another file is noticed."""
+"""Files that grow: versions share one descriptor or mapping, and old ones stay."""
 
 from __future__ import annotations
 
@@ -170,23 +170,3 @@ def test_views_stay_while_the_file_grows(tmp_path: Path) -> None:
     np.testing.assert_array_equal(view, leaf(0))
     np.testing.assert_array_equal(reader[:40], np.full(40, 7))
     np.testing.assert_array_equal(reader[-40:], leaf(4))
-
-
-@pytest.mark.local
-@pytest.mark.parametrize("suffix", [".b2e", ".b2z"])
-def test_a_store_that_is_replaced_is_noticed(tmp_path: Path, suffix: str, source: str | None) -> None:
-    path = str(tmp_path / f"store{suffix}")
-    with open_store(path, "w") as store:
-        store["/a"] = leaf(1)
-        store["/b"] = leaf(2)
-    reader = open_store(path, "r", source)
-    old = reader["/a"]
-    with open_store(path, "a") as store:
-        del store["/b"]
-        store["/a"] = leaf(9)
-        store.compact()
-    assert reader.refresh()
-    np.testing.assert_array_equal(reader["/a"][:], leaf(9))
-    assert "/b" not in reader
-    np.testing.assert_array_equal(old[:], leaf(1))
-    reader.close()

@@ -90,14 +90,3 @@ def test_no_changed_byte_of_a_chunk_in_pieces_is_missed(
         data[start + at] ^= 64
     path.write_bytes(data)
     np.testing.assert_array_equal(opened(path, key, mmap_mode=source)[...], ITEMS)
-
-
-def test_a_part_of_the_chunk_is_not_checked(tmp_path: Path, source: str | None) -> None:
-    path, key = write(tmp_path, STORED)
-    start, size, data = stored_chunk(path, key)
-    data[start + size - 1] ^= 64  # an item beyond the end of the array
-    path.write_bytes(data)
-    np.testing.assert_array_equal(opened(path, key, mmap_mode=source)[:89], ITEMS[:89])
-    with pytest.raises(blosc2.FormatError, match="checksum"):
-        opened(path, key, mmap_mode=source)[...]
-    np.testing.assert_array_equal(opened(path, key, mmap_mode=source, verify=False)[...], ITEMS)

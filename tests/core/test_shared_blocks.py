@@ -62,21 +62,6 @@ def test_values_are_those_of_numpy(tmp_path: Path, mmap_mode: str | None, codec:
     assert before.blocks * 4 * 8 * 10 * 4 <= before.nbytes <= before.limit == 10_000_000
 
 
-@MAPPED
-def test_leaves_are_found_again(tmp_path: Path, mmap_mode: str | None) -> None:
-    """Every access to a key opens the leaf anew, if nobody holds it."""
-    path = str(tmp_path / "x.b2z")
-    with blosc2.TreeStore(path, mode="w") as store:
-        for n in range(3):
-            store[f"/{n}"] = blosc2.asarray(ITEMS + n, chunks=(16, 16, 20), blocks=(4, 8, 10))
-    store = blosc2.open(path, mode="r", mmap_mode=mmap_mode)
-    for _ in range(3):
-        for n in range(3):
-            assert np.array_equal(store[f"/{n}"][5:9, 7, 3:], ITEMS[5:9, 7, 3:] + n)
-    found = blosc2.block_cache_stats()
-    assert found.hits == 2 * found.misses > 0
-
-
 @pytest.mark.parametrize("limit", [5_000, 100_000, 40_000_000])
 def test_it_stays_below_its_limit(tmp_path: Path, limit: int) -> None:
     blosc2.set_block_cache(limit)
@@ -104,26 +89,6 @@ def test_the_least_recently_used_goes_first(tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------------- versions
-@MAPPED
-def test_changes_and_replaced_files(tmp_path: Path, mmap_mode: str | None) -> None:
-    path = write(tmp_path / "x.b2nd")
-    key = (slice(2, 30), 5, slice(3, 9))
-    reader = blosc2.open(path, mode="r", mmap_mode=mmap_mode)
-    assert np.array_equal(reader[key], ITEMS[key])
-    items = ITEMS.copy()
-    with blosc2.open(path, mode="a") as writer:
-        for value in range(3):
-            items[4:12, 5] = value
-            writer[4:12, 5] = value
-            assert np.array_equal(writer[key], items[key])
-            assert np.array_equal(reader[key], ITEMS[key])
-            assert np.array_equal(blosc2.open(path, mode="r", mmap_mode=mmap_mode)[key], items[key])
-    reader.refresh()
-    assert np.array_equal(reader[key], items[key])
-    write(tmp_path / "y.b2nd", ITEMS + 7)
-    os.replace(tmp_path / "y.b2nd", path)
-    assert np.array_equal(reader[key], items[key])
-    assert np.array_equal(blosc2.open(path, mode="r", mmap_mode=mmap_mode)[key], ITEMS[key] + 7)
 
 
 @MAPPED
@@ -152,20 +117,6 @@ def test_versions_of_stores(tmp_path: Path, mmap_mode: str | None, kind: str) ->
         reader.refresh()
         held = reader["/b"]
         assert np.array_equal(held[key], ITEMS[key] + value)
-
-
-def test_a_transaction_that_is_taken_back(tmp_path: Path) -> None:
-    path = write(tmp_path / "x.b2nd")
-    key = (slice(2, 30), 5, slice(3, 9))
-    with blosc2.open(path, mode="a") as array:
-        for value in (1, 2):
-            with pytest.raises(KeyError), array.schunk._handle.transaction():
-                array[:, 5] = value
-                assert (array[key] == value).all()
-                raise KeyError
-            assert np.array_equal(array[key], ITEMS[key])
-        array[:, 5] = 9
-        assert (array[key] == 9).all()
 
 
 @MAPPED
@@ -255,47 +206,11 @@ def test_a_fork_beside_readers(tmp_path: Path) -> None:
             thread.join()
 
 
-@pytest.mark.parametrize(
-    ("text", "nbytes"),
-    [("2 GB", 2 * 10**9), ("512MiB", 512 << 20), ("1.5 kb", 1500), ("7", 7), (12, 12), (None, 0), ("1 TiB", 1 << 40)],
-)  # fmt: skip
-def test_sizes(text: Any, nbytes: int) -> None:
-    blosc2.set_block_cache(text)
-    assert blosc2.set_block_cache(0) == nbytes
-
-
-@pytest.mark.parametrize("text", ["", "2 XB", "-1 GB", -1, "GB", 2**61, "99999999999 TB", "1 ib"])
-def test_what_is_no_size(text: Any) -> None:
-    with pytest.raises(ValueError, match="number of bytes"):
-        blosc2.set_block_cache(text)
-    assert blosc2.block_cache_stats().limit == 10_000_000
-    with pytest.raises(TypeError):
-        blosc2.set_block_cache(1.5)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="not True"):
-        blosc2.set_block_cache(True)
-    with pytest.raises(ValueError, match=r"below 2\*\*60"):
-        blosc2.set_block_cache("99999999999 TB")
-
-
 def test_arrays_in_memory_pass_it_by() -> None:
     array = blosc2.asarray(ITEMS, chunks=(16, 16, 20), blocks=(4, 8, 10))
     assert np.array_equal(array[2:5, 3], ITEMS[2:5, 3])
     array[2, 3] = 0
     assert not array[2, 3].any()
-    assert blosc2.block_cache_stats().blocks == 0
-
-
-def test_off_it_counts_nothing(tmp_path: Path) -> None:
-    assert blosc2.set_block_cache(None) == 10_000_000
-    array = blosc2.open(write(tmp_path / "x.b2nd"), mode="r", mmap_mode="r")
-    assert np.array_equal(array[2:5, 3], ITEMS[2:5, 3])
-    assert blosc2.block_cache_stats() == (0, 0, 0, 0, 0, 0)
-
-
-def test_a_block_that_is_too_large_is_read_all_the_same(tmp_path: Path) -> None:
-    blosc2.set_block_cache(1000)
-    array = blosc2.open(write(tmp_path / "x.b2nd"), mode="r")
-    assert np.array_equal(array[2:5, 3], ITEMS[2:5, 3])
     assert blosc2.block_cache_stats().blocks == 0
 
 
@@ -339,18 +254,6 @@ def test_counts_beside_small_reads(tmp_path: Path) -> None:
         stop.set()
         thread.join(30)
         assert reads[0] > before
-
-
-def test_blocks_of_a_server_are_cached() -> None:
-    fsspec = pytest.importorskip("fsspec")
-    made = blosc2.asarray(ITEMS, chunks=(16, 16, 20), blocks=(4, 8, 10))
-    fsspec.filesystem("memory").pipe_file("/cached.b2nd", made.to_cframe())
-    array = blosc2.open("memory://cached.b2nd")
-    for _ in range(3):
-        np.testing.assert_array_equal(array[3:9, 5:7], ITEMS[3:9, 5:7])
-    counted = blosc2.block_cache_stats()
-    assert counted.misses == counted.blocks > 0
-    assert counted.hits == 2 * counted.misses
 
 
 @pytest.mark.parametrize("limit", [20_000, 40_000_000])

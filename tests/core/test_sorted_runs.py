@@ -56,15 +56,6 @@ def test_items_come_sorted_and_the_last_of_equal_keys_wins(folder: Path, given: 
     assert os.listdir(folder) == []
 
 
-@pytest.mark.parametrize("count", [64, 65, 66, 127, 128, 129, 1_000, 4_100])
-def test_many_runs(tmp_path: Path, count: int) -> None:
-    given = [(b"%d" % (n * 7919 % 501), b"%d" % n) for n in range(count)]
-    runs = filled(tmp_path, 1, given)
-    assert runs.runs == count - 1  # the last item is still in memory
-    for _ in range(2):
-        assert list(runs) == sorted(dict(given).items())
-
-
 @pytest.mark.parametrize("budget", [None, 10_000, 4 << 20])
 def test_items_that_are_larger_than_blocks_and_buffers(tmp_path: Path, budget: int | None) -> None:
     sizes = [10, 3_000_000, 0, 70_000, 1 << 20, 300_000, 5]

@@ -29,20 +29,6 @@ def of_buffer(path: str) -> Source:
     return Source.of_buffer(Path(path).read_bytes(), path)
 
 
-@pytest.mark.parametrize("make", [Source.map, Source.open, of_buffer])
-@pytest.mark.parametrize(
-    ("offset", "length"),
-    [(0, len(DATA) + 1), (len(DATA), 1), (len(DATA) + 1, 0), (-1, 1), (0, -1), (5, 2**63 - 1), (2**63 - 1, 2**63 - 1),
-     (-(2**63), 5)],
-)  # fmt: skip
-def test_reads_outside_are_errors_that_name_the_offset(
-    make: Callable[[str], Source], offset: int, length: int, path: str
-) -> None:
-    with pytest.raises(FormatError) as caught:
-        make(path).read(offset, length)
-    assert (caught.value.path, caught.value.offset) == (path, offset)
-
-
 def test_appended_bytes_are_not_seen_and_a_cut_is_an_error(path: str) -> None:
     source = Source.open(path)
     with open(path, "ab") as file:
