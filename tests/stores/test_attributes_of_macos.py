@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._backends.directory import leaf_files
 
 # A header, and the entry of an empty resource fork.
 APPLE_DOUBLE = (
@@ -122,20 +120,6 @@ def test_an_archive_with_a_catalog(tmp_path: Path, source: str | None) -> None:
     assert {*FILES} <= names_in(path)
 
 
-def test_leaves_may_be_called_so(tmp_path: Path, source: str | None, path: Path) -> None:
-    """A key of ours that looks like one of theirs; where such a file is, the leaf takes its place."""
-    values = {**VALUES, "/._mine": np.arange(3), "/__MACOSX/x": np.arange(4), "/g/._b": np.arange(5)}
-    with blosc2.TreeStore(str(path), mode="a", threshold=0) as store:
-        store.update(values)
-    expect(path, values, source)
-    with blosc2.TreeStore(str(path), mode="a") as store:
-        store["/._mine"][0] = 7
-        store.to_b2z(filename=str(tmp_path / "copy.b2z"))
-    values["/._mine"][0] = 7
-    expect(path, values, source)
-    expect(tmp_path / "copy.b2z", values, source)
-
-
 def test_a_damaged_leaf_that_is_called_so_is_no_attribute(tmp_path: Path) -> None:
     path = directory(tmp_path)
     (path / "._x.b2nd").write_bytes(b"\x9e\xa8b2frame")
@@ -149,25 +133,6 @@ def test_compressed_ones_of_finder_are_not_told(tmp_path: Path) -> None:
     with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as packed:
         packed.writestr("__MACOSX/._a.b2nd", APPLE_DOUBLE * 9)
     expect(path, VALUES)  # warnings are errors
-
-
-def test_ordinary_names_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "s.b2d"
-    with blosc2.DictStore(str(path), mode="w", threshold=0) as store:
-        store.update(VALUES)
-    read: list[str] = []
-    real = leaf_files._begins_with
-
-    def begins_with(name: str, magic: bytes) -> bool:
-        read.append(name)
-        return real(name, magic)
-
-    monkeypatch.setattr(leaf_files, "_begins_with", begins_with)
-    expect(path, VALUES)
-    assert {os.path.basename(name) for name in read} <= {"._a.b2nd", "._b.b2nd", "._c.b2nd", "._c.b2f", "._d.b2b"}
-    (path / "._a.b2nd").write_bytes(APPLE_DOUBLE)
-    expect(path, VALUES)
-    assert str(path / "._a.b2nd") in read
 
 
 def test_merging(path: Path, tmp_path: Path) -> None:

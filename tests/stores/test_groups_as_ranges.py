@@ -1,4 +1,4 @@
-"""Groups of hundreds of leaves that are deleted and renamed; `test_counts.py` does so beside a dictionary."""
+"""Groups of hundreds of leaves that are deleted and renamed."""
 
 from __future__ import annotations
 
@@ -236,3 +236,15 @@ def test_other_programs_read_groups_that_moved(tmp_path: Path) -> None:
         assert z.testzip() is None
         names = sorted(name for name in z.namelist() if name.endswith(".b2nd"))
     assert names == sorted(f"moved/here/k{n}.b2nd" for n in range(0, 400, 2))
+
+
+@pytest.mark.usefixtures("changes_wait")
+@pytest.mark.parametrize("suffix", [".b2d", ".b2z"])
+def test_a_folder_that_is_named_like_a_leaf_excludes_it_when_a_group_has_moved(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"s{suffix}"
+    with blosc2.TreeStore(path, mode="w") as store:
+        store.update({"/g.b2nd/x": [1], "/k/a": [2]})
+    with blosc2.TreeStore(path, mode="a") as store:
+        store.rename("/k", "/n")
+        with pytest.raises(ValueError, match="/g"):
+            store["/g"] = [3]
