@@ -5,7 +5,6 @@ What a record says of its own length, and what a catalog says of counts and slot
 
 from __future__ import annotations
 
-import contextlib
 import os
 import struct
 import time
@@ -15,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fixture_kit.siphash import siphash13
 
 import blosc2
 from blosc2._backends.zip import publishing as zip_backend
@@ -130,20 +128,6 @@ def cp437(tmp_path: Path) -> Path:
     return path
 
 
-def test_keys_in_cp437_stand_for_records(cp437: Path, source: str | None) -> None:
-    table = table_of(cp437, source)
-    archive = table.archive
-    keys = [f"/{archive.name_at(record)[:-5]}" for record in table.record_offsets()]
-    assert keys == sorted(keys, key=str.encode)
-    assert "/k00ü" in keys
-    assert "/b/k00ü" in keys
-    assert [table.find(key) for key in keys] == table.record_offsets()
-    assert sorted(table.record_offsets() + table.other_offsets()) == [
-        archive.record_offset(n) for n in range(len(archive))
-    ]
-    assert not table.regular
-
-
 def test_statistics_with_names_in_cp437(cp437: Path, source: str | None) -> None:
     with blosc2.open(str(cp437), mmap_mode=source) as store:
         rows = {(row.kind, row.dtype, row.leaves, row.nbytes) for row in store.stats(by=("kind", "dtype"))}
@@ -151,16 +135,6 @@ def test_statistics_with_names_in_cp437(cp437: Path, source: str | None) -> None
         assert store.describe("/k00ü").shape == (3,)
         assert store.read_many(["/k00ü", "/k001x"])[:, 0].tolist() == [0, 1]
         assert store.read("/b/k00ü").tolist() == [0, 1, 2, 3, 4]
-
-
-def test_names_in_cp437_are_kept_by_an_append(cp437: Path, source: str | None) -> None:
-    with blosc2.DictStore(str(cp437), mode="a") as store:
-        store["/new"] = np.arange(2)
-        del store["/k001x"]
-    with blosc2.open(str(cp437), mmap_mode=source) as store:
-        assert store["/k00ü"][:].tolist() == [0, 1, 2]
-        assert store["/new"][:].tolist() == [0, 1]
-        assert len(list(store)) == 61
 
 
 def test_a_name_that_is_flagged_as_utf8_and_is_not(tmp_path: Path, source: str | None) -> None:
@@ -180,20 +154,6 @@ def test_a_name_that_is_flagged_as_utf8_and_is_not(tmp_path: Path, source: str |
 
 
 # ---------------------------------------------------------------------- members that cannot be read in place
-def test_a_member_whose_zip64_field_is_short(tmp_path: Path, source: str | None) -> None:
-    """It has no size, and none is made up; its offset is where the record says."""
-    path = written(tmp_path / "s.b2z", 9)
-    at = record_at(path, b"g/k0004.b2nd")
-    header = int.from_bytes(path.read_bytes()[at + 42 : at + 46], "little")
-    change(path, at + 20, b"\xff" * 8)
-    archive = opened(path, source)
-    record = at - archive.directory_offset
-    assert archive.extent_at(record) == (header, 30 + len("g/k0004.b2nd") + 128)
-    with blosc2.open(str(path), mmap_mode=source) as store:
-        store.advise("willneed", keys=["/g/k0004"])
-        for ask in (lambda: store["/g/k0004"], lambda: store.read_many([f"/g/k000{n}" for n in range(9)])):
-            with pytest.raises(blosc2.FormatError, match="lacks a value"):
-                ask()
 
 
 @pytest.mark.parametrize("header", [0xFFFFFFFE, 0x7FFFFFFF])
@@ -277,23 +237,6 @@ def test_a_look_up_does_not_go_through_all_slots(tmp_path: Path, source: str | N
         assert "/g/nothing" not in store
         assert store["/g/k0007"][:].tolist() == [7, 8, 9]
         assert len(list(store)) == 3001
-
-
-def test_slots_of_other_paths_are_few(tmp_path: Path, source: str | None) -> None:
-    """A look-up gives up after a few slots that have the hash of the path and lead to other keys."""
-    path = written(tmp_path / "s.b2z", 300)
-    table = table_of(path, source)
-    record = table.find("/g/k0007")
-    data = path.read_bytes()
-    footer = data.rindex(b"b2catlog")
-    seeds = struct.unpack_from("<QQ", data, footer + 96)
-    tag = siphash13(*seeds, b"g/nothing") >> 40 << 40
-    with_slots(path, lambda number: tag | record + 1)
-    table = table_of(path, source)
-    assert table.cataloged
-    assert table.find("/g/nothing") == -1
-    assert not table.cataloged
-    assert table.find("/g/k0007") == record
 
 
 def test_statistics_do_not_fail_because_of_a_catalog(tmp_path: Path, source: str | None) -> None:
@@ -408,32 +351,3 @@ def test_a_batch_refuses_what_a_leaf_refuses(tmp_path: Path, source: str | None,
         for ask in (lambda: store[keys[4]], lambda: store.read(keys[4]), lambda: store.read_many(keys)):
             with pytest.raises(blosc2.FormatError, match="k0004"):
                 ask()
-
-
-def test_names_in_zip_files_of_others(tmp_path: Path, source: str | None) -> None:
-    """Records in any order, with comments and extra fields, are read by the same reader."""
-    path = written(tmp_path / "s.b2z", 5)
-    with zipfile.ZipFile(path) as before:
-        members = {
-            info.filename: before.read(info) for info in before.infolist() if not info.filename.startswith(".b2/")
-        }
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, data in sorted(members.items(), reverse=True):
-            info = zipfile.ZipInfo(name)
-            info.comment, info.extra = b"of this member", struct.pack("<HH4s", 0x7777, 4, b"more")
-            archive.writestr(info, data)
-    table = table_of(path, source)
-    assert [table.archive.name_at(record) for record in table.record_offsets()] == [f"g/k000{n}.b2nd" for n in range(5)]
-    with blosc2.open(str(path), mmap_mode=source) as store:
-        assert store.read_many([f"/g/k000{n}" for n in range(5)])[:, 0].tolist() == [0, 1, 2, 3, 4]
-
-
-def test_a_record_that_loses_its_name_is_none(tmp_path: Path, source: str | None) -> None:
-    path = written(tmp_path / "s.b2z", 20)
-    store = blosc2.open(path, mmap_mode=source)
-    at = record_at(path, b"g/k0007.b2nd")
-    change(path, at + 28, b"\0\0")
-    with contextlib.suppress(blosc2.FormatError):  # who had not read the directory before sees the change
-        assert "/" not in list(store)
-    with pytest.raises(blosc2.FormatError, match=r"s\.b2z"):
-        blosc2.open(path)

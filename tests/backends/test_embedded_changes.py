@@ -1,30 +1,17 @@
-"""Changes of files of embedded values: what is appended, when it becomes current, what is left when that fails."""
+"""Changes of files of embedded values: what a crash left, what others changed, and what fails late."""
 
 from __future__ import annotations
 
 import errno
 import os
-import random
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from fixture_kit.embedded_files import (
-    CHANGEABLE,
-    Change,
-    apply,
-    check_layout,
-    delete,
-    filled,
-    overwrite,
-    put,
-    values_of,
-)
+from fixture_kit.embedded_files import Change, check_layout, delete, filled, overwrite, put, values_of
 
 import blosc2
-from blosc2.exceptions import FormatError
 
 # What is looked at is one publication of several changes.
 pytestmark = pytest.mark.usefixtures("changes_wait")
@@ -53,53 +40,6 @@ def swap(store: blosc2.EmbedStore) -> None:
 
 
 CHANGES: list[Change] = [put, put_many, delete, overwrite, edit, rename, swap]
-each = pytest.mark.parametrize("change", CHANGES, ids=[change.__name__ for change in CHANGES])
-
-
-@pytest.mark.usefixtures("ends_as_it_is")
-@pytest.mark.local
-@each
-@pytest.mark.parametrize("durable", [True, False])
-def test_an_append_leaves_the_old_version_where_it_is(
-    change: Change, durable: bool, tmp_path: Path, source: str | None
-) -> None:
-    path = tmp_path / "x.b2e"
-    old_values = filled(path)
-    before = path.read_bytes()
-    reader = blosc2.EmbedStore(path, mode="r", mmap_mode=source)
-    expected = apply(change, path, durable=durable)
-    after = path.read_bytes()
-    assert len(after) > len(before)
-    assert {n for n, (a, b) in enumerate(zip(before, after, strict=False)) if a != b} <= CHANGEABLE
-    assert values_of(path, source) == expected
-    check_layout(path)
-    # Who had the old version open keeps it, and can ask for the new one.
-    assert {key: leaf[:].tolist() for key, leaf in reader.items()} == old_values
-    assert reader.refresh()
-    assert {key: leaf[()].tolist() for key, leaf in reader.items()} == expected
-    assert not reader.refresh()
-    reader.close()
-
-
-@pytest.mark.usefixtures("ends_as_it_is")
-@each
-def test_a_half_written_append_shows_the_old_version(change: Change, tmp_path: Path, source: str | None) -> None:
-    path, half = tmp_path / "x.b2e", tmp_path / "half.b2e"
-    old_values = filled(path)
-    before = path.read_bytes()
-    expected = apply(change, path)
-    after = path.read_bytes()
-    added = len(after) - len(before)
-    rng = random.Random(added)
-    for cut in sorted({0, 1, added - 1, added, *(rng.randrange(added) for _ in range(25))}):
-        half.write_bytes(before + after[len(before) : len(before) + cut])
-        assert values_of(half, source) == old_values
-    # The next append overwrites what an unfinished one left, be it longer than what it adds.
-    half.write_bytes(before + bytes(rng.randbytes(3 * added)))
-    assert apply(change, half) == expected
-    assert values_of(half, source) == expected
-    assert half.stat().st_size == len(after)
-    check_layout(half)
 
 
 def test_the_remains_of_a_crash_are_cut_off(tmp_path: Path) -> None:
@@ -130,68 +70,6 @@ def test_the_remains_of_a_crash_are_cut_off(tmp_path: Path) -> None:
     path.write_bytes(data)
     blosc2.EmbedStore(path).close()
     assert path.read_bytes() == data
-
-
-@each
-def test_part_of_a_header_is_never_taken_for_a_version(change: Change, tmp_path: Path) -> None:
-    path, half = tmp_path / "x.b2e", tmp_path / "half.b2e"
-    old_values = filled(path)
-    before = path.read_bytes()
-    expected = apply(change, path)
-    after = path.read_bytes()
-    for stop in range(16, 90):
-        half.write_bytes(before[:16] + after[16:stop] + before[stop:87] + after[87:])
-        try:
-            got = values_of(half)
-        except FormatError:
-            continue
-        assert got in (old_values, expected)
-
-
-@each
-@pytest.mark.usefixtures("changes_wait")  # on a slow disk some would be published before
-@pytest.mark.parametrize("after", [True, False], ids=["written", "not written"])
-def test_every_call_may_fail(
-    change: Change, after: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str | None
-) -> None:
-    """Each write, sync and cut of an append fails once: the old version stays, and a second try succeeds."""
-    path = tmp_path / "x.b2e"
-    old_values = filled(path)
-    original = path.read_bytes()
-    import blosc2._frames.append as module
-
-    plain_write, plain_sync = module._write_at, os.fsync
-
-    def failing(call: Callable[..., Any], calls: Iterator[int], n: int) -> Callable[..., Any]:
-        def guarded(*args: Any) -> Any:
-            hit = next(calls) == n
-            if not hit or after:
-                call(*args)
-            if hit:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-        return guarded
-
-    for n in range(20):
-        path.write_bytes(original)
-        store = blosc2.EmbedStore(path)
-        change(store)
-        expected = {key: leaf[()].tolist() for key, leaf in store.items()}
-        calls = iter(range(100))
-        with monkeypatch.context() as patched, pytest.raises(OSError, match=os.strerror(errno.ENOSPC)) as raised:
-            patched.setattr(module, "_write_at", failing(plain_write, calls, n))
-            patched.setattr(os, "fsync", failing(plain_sync, calls, n))
-            store.flush()
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "done")
-        if raised.value.filename == "done":
-            store.close()  # not by the collector, in the midst of the next test
-            break
-        assert values_of(path, source) == old_values
-        store["/late"] = [1]
-        store.close()
-        assert values_of(path, source) == {**expected, "/late": [1]}
-        check_layout(path)
-    assert 4 <= n < 19  # the new part, its sync, the header, its sync
 
 
 def put_large(store: blosc2.EmbedStore) -> None:
@@ -260,27 +138,6 @@ def test_writing_anew_may_fail(after: bool, tmp_path: Path, monkeypatch: pytest.
             assert values_of(path) == {**expected, "/late": [1]}
             check_layout(path)
             filled(path)
-
-
-def test_order_and_number_of_syncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "x.b2e"
-    filled(path)
-    import blosc2._frames.append as module
-
-    done: list[Any] = []
-    plain_write, plain_sync = module._write_at, os.fsync
-    monkeypatch.setattr(module, "_write_at", lambda f, at, data: (done.append(at), plain_write(f, at, data)))
-    monkeypatch.setattr(os, "fsync", lambda fd: (done.append("sync"), plain_sync(fd)))
-    with blosc2.EmbedStore(path) as store:
-        store["/a"] = [1]
-        end = path.stat().st_size
-        store.flush()
-        assert done == [end, "sync", 16, "sync"]
-        done.clear()
-        store["/a"] = [2]
-        end = path.stat().st_size
-        store.flush(durable=False)
-        assert done == [end, 16]
 
 
 def test_files_that_others_changed_are_left_alone(tmp_path: Path) -> None:

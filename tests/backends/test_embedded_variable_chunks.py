@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._backends.embedded_map import chunks_of_value
 
 VALUES = {
     "/a": np.arange(5),
@@ -46,17 +45,6 @@ def test_values_are_read(store: str, mmap_mode: str | None) -> None:
         for key, value in VALUES.items():
             np.testing.assert_array_equal(opened[key][:], value)
     assert blosc2.check(store).ok
-
-
-def test_chunks_of_a_value(store: str) -> None:
-    with blosc2.EmbedStore(store, mode="r") as opened:
-        frame = opened._table.backend.embedded.frame
-    ends = np.cumsum(SIZES)
-    assert list(chunks_of_value(frame, 0, 1)) == [0]
-    assert list(chunks_of_value(frame, 99, 2)) == [0, 1]
-    assert list(chunks_of_value(frame, int(ends[0]), 0)) == [1]
-    assert list(chunks_of_value(frame, int(ends[0]), int(ends[2] - ends[0]))) == [1, 2]
-    assert list(chunks_of_value(frame, 50, int(ends[-1]))) == [0, 1, 2, 3, 4, 5]
 
 
 def test_it_is_salvaged_compacted_and_changed(store: str, tmp_path: Path) -> None:

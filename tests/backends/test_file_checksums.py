@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -30,54 +29,6 @@ def has_file_checksum(path: Path) -> bool:
     assert archive.file_checksum == crc32c(data)
     assert data[-8:] == b"%08x" % crc32c(data[:-8])
     return True
-
-
-@pytest.mark.parametrize("kind", [blosc2.DictStore, blosc2.TreeStore])
-@pytest.mark.parametrize("threshold", [0, 1000])
-def test_a_chain_of_commits_keeps_the_file_checksum(kind: Any, threshold: int, tmp_path: Path) -> None:
-    path = tmp_path / "x.b2z"
-    with kind(path, "w", threshold=threshold) as store:
-        for n in range(20):
-            store[f"/a/{n}"] = np.arange(n * 20)
-    assert has_file_checksum(path)
-    for n in range(5):
-        with kind(path, "a", threshold=threshold) as store:
-            store[f"/b/{n}"] = np.arange(n)
-            store["/a/3"] = np.zeros(7)
-            del store[f"/a/{n + 5}"]
-            store.flush()
-            assert has_file_checksum(path)
-            store["/b/again"] = np.arange(300)
-            store["/a/1"].vlmeta["n"] = n
-        assert has_file_checksum(path)
-    with kind(path, "r") as store:
-        assert store["/a/1"].vlmeta["n"] == 4
-        assert store["/a/3"].shape == (7,)
-
-
-def test_copies_have_a_file_checksum(tmp_path: Path) -> None:
-    with blosc2.DictStore(tmp_path / "x.b2d", "w") as store:
-        store["/a"] = np.arange(1000)
-        store["/b"] = np.random.default_rng(0).integers(0, 255, 9 << 20, np.uint8)  # copied in pieces
-        store.to_b2z(filename=str(tmp_path / "x.b2z"))
-        assert has_file_checksum(tmp_path / "x.b2z")
-        with blosc2.DictStore(tmp_path / "x.b2z", "r") as copy:
-            for key in "/a", "/b":
-                np.testing.assert_array_equal(copy[key][:], store[key][:])
-
-
-def test_an_archive_of_others_gets_no_file_checksum(tmp_path: Path) -> None:
-    """Nobody knows whether its old bytes are what they were."""
-    path = tmp_path / "x.b2z"
-    with blosc2.DictStore(path, "w") as store:
-        store["/a"] = np.arange(10)
-    with zipfile.ZipFile(path, "a") as z:
-        z.writestr("other.txt", "x")
-        z.comment = b""
-    assert not has_file_checksum(path)
-    with blosc2.DictStore(path, "a") as store:
-        store["/b"] = np.arange(10)
-    assert not has_file_checksum(path)
 
 
 def test_a_tail_that_was_cut_off_is_not_in_the_checksum(tmp_path: Path) -> None:

@@ -13,55 +13,10 @@ from store_makers import Maker, values_of
 
 import blosc2
 from blosc2._backends.directory import leaf_files as directory_folders
-from blosc2._files.atomic_file import FileMoves
-from blosc2._files.owner import Owner
 
 
 def state_of(folder: Path) -> dict[str, bytes | None]:
     return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
-
-
-def test_moves_are_taken_back(tmp_path: Path) -> None:
-    for name in "abc":
-        (tmp_path / name).write_bytes(name.encode())
-        (tmp_path / f"new-{name}").write_bytes(name.upper().encode())
-    before = state_of(tmp_path)
-
-    def keep(path: str) -> str:
-        os.link(path, path + ".kept")
-        return path + ".kept"
-
-    moves = FileMoves(keep, Owner())
-    moves.put(str(tmp_path / "new-a"), str(tmp_path / "a"), taken=True)
-    moves.put(str(tmp_path / "new-b"), str(tmp_path / "d"), taken=False)
-    moves.remove(str(tmp_path / "c"))
-    with pytest.raises(FileNotFoundError):
-        moves.put(str(tmp_path / "none"), str(tmp_path / "b"), taken=True)
-    assert moves.take_back(print)[1] == []
-    after = state_of(tmp_path)
-    assert {name: after.get(name) for name in "abcd"} == {**{name: before[name] for name in "abc"}, "d": None}
-    assert moves.take_back(print) == ([], [])
-
-
-def test_moves_that_cannot_be_taken_back(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"a")
-    (tmp_path / "new").write_bytes(b"A")
-    moves = FileMoves(lambda path: None, Owner())
-    moves.put(str(tmp_path / "new"), str(tmp_path / "a"), taken=True)
-    assert moves.take_back(print) == ([], [str(tmp_path / "a")])
-
-
-def test_what_cannot_be_taken_back_leaves_what_was_before_it(tmp_path: Path) -> None:
-    """A file that got another name by a new name and a removal is never under none."""
-    (tmp_path / "old").write_bytes(b"a")
-    os.link(tmp_path / "old", tmp_path / "aside")
-    lost = str(tmp_path / "none" / "kept")
-    moves = FileMoves(lambda path: lost, Owner())
-    moves.put(str(tmp_path / "aside"), str(tmp_path / "new"), taken=False)
-    moves.begin_step()
-    moves.remove(str(tmp_path / "old"))
-    assert moves.take_back(print) == ([], [str(tmp_path / "new"), str(tmp_path / "old")])
-    assert (tmp_path / "new").read_bytes() == b"a"
 
 
 @pytest.fixture(params=["b2d", "b2d-mixed", "tree-b2d"])
@@ -146,23 +101,6 @@ def test_a_flush_whose_removals_fail(make: Maker, monkeypatch: pytest.MonkeyPatc
                         del store[key]
                     store["/new"] = np.arange(50)
             assert values_of(store) == make.values() == before
-
-
-@pytest.mark.usefixtures("changes_wait")
-def test_what_fails_after_the_embedded_values_were_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make = Maker("b2d-mixed", tmp_path)
-    with fill(make) as store:
-        store["/g/k0"], store["/g/k1"], store["/s0"] = [1], [2], np.arange(70)
-        del store["/g/k2"]
-        expected = values_of(store)
-        with monkeypatch.context() as patch:
-            failing(patch, "unlink", 2, make.path)
-            with pytest.raises(OSError, match="No space") as caught:
-                store.flush()
-        assert "may be there" in caught.value.__notes__[0]
-        assert values_of(store) == expected
-        store.flush()
-        assert make.values() == expected
 
 
 def test_where_there_are_no_links(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:

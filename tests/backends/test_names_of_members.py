@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import struct
 import subprocess
-import zipfile
 import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +15,6 @@ import pytest
 import blosc2
 
 DOS, UNIX, NTFS, DARWIN = 0, 3, 10, 19
-UTF8 = 0x800
 FRAME = blosc2.asarray(np.arange(7)).to_cframe()
 
 
@@ -67,40 +65,6 @@ def keys_of(path: Path, source: str | None = None) -> list[str]:
 
 
 E_ACUTE = "é".encode()
-
-
-@pytest.mark.parametrize(
-    ("name", "key"),
-    [
-        (Name(E_ACUTE, UNIX), "/é"),
-        (Name(E_ACUTE, DARWIN), "/é"),
-        (Name(E_ACUTE, UNIX, UTF8), "/é"),
-        (Name(E_ACUTE, DOS, UTF8), "/é"),
-        (Name(E_ACUTE, DOS), "/├⌐"),
-        (Name(E_ACUTE, NTFS), "/├⌐"),
-        (Name(b"\x82", UNIX), "/é"),
-        (Name(b"\x82", DOS), "/é"),
-        (Name(b"a\\b", DOS), "/a/b"),
-        (Name(b"a\\\x82\\c", DOS), "/a/é/c"),
-        (Name(b"a\\" + E_ACUTE, DOS, UTF8), "/a/é"),
-        (Name(b"a\\b/c", DOS), "/a\\b/c"),
-        (Name(b"a\\b", UNIX), "/a\\b"),
-    ],
-)
-def test_what_a_name_stands_for(tmp_path: Path, source: str | None, name: Name, key: str) -> None:
-    name = name._replace(stored=name.stored + b".b2nd")
-    path = written(tmp_path / "s.b2z", [Name(b"plain.b2nd"), name])
-    assert keys_of(path, source) == sorted(["/plain", key])
-    assert blosc2.check(path).ok
-
-
-@pytest.mark.parametrize("host", [UNIX, DOS])
-@pytest.mark.parametrize("stored", [b"\xe9.b2nd", b"#U00e9.b2nd", E_ACUTE + b".b2nd"])
-def test_the_name_in_the_extra_field_counts(tmp_path: Path, source: str | None, stored: bytes, host: int) -> None:
-    extra = struct.pack("<2H", 0x5455, 3) + b"abc" + unicode_path("g/ü.b2nd", stored)
-    path = written(tmp_path / "s.b2z", [Name(stored, host, extra=extra)])
-    assert keys_of(path, source) == ["/g/ü"]
-    assert blosc2.check(path).ok
 
 
 @pytest.mark.parametrize(
@@ -155,35 +119,6 @@ FOREIGN = [
     Name(b"plain.b2nd"),
 ]  # fmt: skip
 KEYS = ["/g/é", "/plain", "/é", "/ü"]
-
-
-def test_a_store_that_is_changed_keeps_its_names(tmp_path: Path, source: str | None) -> None:
-    path = written(tmp_path / "s.b2z", FOREIGN)
-    with blosc2.DictStore(str(path), mode="a") as store:
-        store["/new"] = np.arange(7)
-    assert keys_of(path, source) == sorted([*KEYS, "/new"])
-    with blosc2.DictStore(str(path), mode="a") as store:
-        store["/é"] = np.arange(3)
-        del store["/g/é"]
-    with blosc2.open(str(path), mmap_mode=source) as store:
-        assert sorted(store) == sorted(["/new", "/plain", "/é", "/ü"])
-        assert store["/é"][:].tolist() == [0, 1, 2]
-        assert store["/ü"][:].tolist() == list(range(7))
-    assert blosc2.check(path).ok
-    with zipfile.ZipFile(path) as archive:  # another reader finds no header that differs from its record
-        assert archive.testzip() is None
-
-
-def test_compacted_names_are_flagged(tmp_path: Path, source: str | None) -> None:
-    path = written(tmp_path / "s.b2z", FOREIGN)
-    with blosc2.TreeStore(str(path), mode="a") as store:
-        store.rename("/é", "/ö")
-        store.compact()
-    expected = sorted(["/g/é", "/plain", "/ö", "/ü"])
-    assert keys_of(path, source) == expected
-    with zipfile.ZipFile(path) as archive:
-        names = [name[:-5] for name in archive.namelist() if name.endswith(".b2nd")]
-    assert sorted("/" + name for name in names) == expected
 
 
 @pytest.mark.parametrize("cut", ["nothing", "the end", "the directory"])

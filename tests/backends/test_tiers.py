@@ -11,7 +11,6 @@ import pytest
 
 import blosc2
 from blosc2._backends.directory.backend import DirectoryBackend
-from blosc2.exceptions import StoreKeyError
 
 LARGE = np.random.default_rng(5).integers(0, 1 << 62, 500)
 SMALL = np.arange(4)
@@ -101,43 +100,6 @@ def test_a_leaf_that_gets_a_file(make: Any, mmap_mode: str | None, path: str, re
         assert sorted(reader) == sorted(writer)
 
 
-@MAPPED
-@STORES
-def test_a_leaf_that_goes_there_and_back(
-    make: Any, mmap_mode: str | None, path: str, reader_of: Callable[..., Any]
-) -> None:
-    """A leaf is never missing, and each time that it has moved its newest value is read."""
-    with start(make, path) as writer:
-        reader = reader_of(path, mmap_mode)
-        for number in range(2):
-            writer["/g/file"] = SMALL + number
-            writer.flush()
-            np.testing.assert_array_equal(reader["/g/file"][:], SMALL + number)
-            writer["/g/file"] = LARGE + number
-            writer.flush()
-            np.testing.assert_array_equal(reader["/g/file"][:], LARGE + number)
-        writer["/g/file"] = SMALL + 9
-        writer.flush()
-        assert reader.refresh()
-        np.testing.assert_array_equal(reader["/g/file"][:], SMALL + 9)
-
-
-@MAPPED
-@STORES
-def test_a_leaf_of_another_kind_is_another_file(
-    make: Any, mmap_mode: str | None, path: str, reader_of: Callable[..., Any]
-) -> None:
-    with start(make, path) as writer:
-        reader = reader_of(path, mmap_mode)
-        writer["/g/file"] = super_chunk()
-        writer.flush()
-        assert "/g/file" in reader
-        assert isinstance(reader["/g/file"], blosc2.SChunk)
-        writer["/g/file"] = LARGE
-        writer.flush()
-        assert isinstance(reader["/g/file"], blosc2.NDArray)
-
-
 @STORES
 def test_a_leaf_that_moves_while_it_is_looked_for(
     make: Any, path: str, reader_of: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
@@ -184,22 +146,6 @@ def test_a_listing_beside_a_writer_that_moves_leaves(make: Any, path: str, monke
 
 
 @MAPPED
-def test_what_is_not_there_stays_absent(mmap_mode: str | None, path: str, reader_of: Callable[..., Any]) -> None:
-    with start(blosc2.DictStore, path) as writer:
-        reader = reader_of(path, mmap_mode)
-        del writer["/g/embedded"], writer["/g/file"]
-        writer["/stays"] = SMALL + 1
-        writer.flush()
-        with pytest.raises(StoreKeyError):
-            reader["/g/file"]
-        with pytest.raises(StoreKeyError):
-            reader["/never"]
-        assert "/never" not in reader
-        assert reader.refresh()
-        assert list(reader) == ["/stays"]
-
-
-@MAPPED
 def test_keys_that_came_after_a_listing_wait_for_a_refresh(mmap_mode: str | None, path: str) -> None:
     with start(blosc2.DictStore, path) as writer, blosc2.open(path, mmap_mode=mmap_mode) as reader:
         assert len(reader) == 3
@@ -211,41 +157,3 @@ def test_keys_that_came_after_a_listing_wait_for_a_refresh(mmap_mode: str | None
         assert reader.refresh()
         assert len(reader) == 5
         assert reader["/new/file"].shape == LARGE.shape
-
-
-@MAPPED
-def test_a_refresh_tells_of_a_version_that_was_looked_at(mmap_mode: str | None, path: str) -> None:
-    with start(blosc2.DictStore, path) as writer, blosc2.open(path, mmap_mode=mmap_mode) as reader:
-        writer["/g/file"] = SMALL
-        writer.flush()
-        assert reader["/g/file"].shape == (4,)
-        assert reader.refresh()
-        assert not reader.refresh()
-        assert reader["/g/file"].shape == (4,)
-
-
-@MAPPED
-def test_a_copy_has_the_leaves_that_moved(mmap_mode: str | None, path: str, tmp_path: Path) -> None:
-    with start(blosc2.DictStore, path) as writer, blosc2.open(path, mmap_mode=mmap_mode) as reader:
-        assert len(reader) == 3
-        writer["/g/file"] = SMALL
-        writer.flush()
-        with blosc2.open(reader.to_b2z(filename=tmp_path / "copy.b2z")) as copy:
-            assert {key: leaf.shape for key, leaf in copy.items()} == dict.fromkeys(reader, (4,))
-
-
-@MAPPED
-@STORES
-def test_a_miss_leaves_the_other_embedded_values_as_they_were(make: Any, mmap_mode: str | None, path: str) -> None:
-    with start(make, path) as writer, blosc2.open(path, mmap_mode=mmap_mode) as reader:
-        writer["/g/file"] = SMALL
-        writer["/stays"] = SMALL + 1
-        del writer["/g/embedded"]
-        writer.flush()
-        assert "/nothing" not in reader
-        np.testing.assert_array_equal(reader["/g/file"][:], SMALL)
-        np.testing.assert_array_equal(reader["/stays"][:], SMALL)
-        np.testing.assert_array_equal(reader["/g/embedded"][:], SMALL)
-        assert reader.refresh()
-        np.testing.assert_array_equal(reader["/stays"][:], SMALL + 1)
-        assert "/g/embedded" not in reader
