@@ -11,19 +11,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-import hypothesis.strategies as st
 import numpy as np
 import pytest
 from fixture_kit import limits
 from fixture_kit.cold_files import drop
-from hypothesis import given
 
 import blosc2
-from blosc2._core.io.source import ADVICE, Source
-from blosc2._files.advice import advise_byte_ranges, merged
-from blosc2._stores.leaves import advice as store_advice
+from blosc2._core.io.source import ADVICE
 
-LASTING = ("normal", "random", "sequential")
 ABOUT_BYTES = ("willneed", "dontneed")
 
 counted = pytest.mark.skipif(not limits.LINUX, reason="counts resident pages in /proc")
@@ -95,47 +90,6 @@ def cached(path: str) -> np.ndarray[Any, Any]:
     return np.frombuffer(pages.raw, "u1") & 1 == 1
 
 
-# ---------------------------------------------------------------------- which calls it becomes
-@given(
-    byte_ranges=st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 200)), max_size=40),
-    gap=st.integers(0, 100),
-)
-def test_byte_ranges_are_merged(byte_ranges: list[tuple[int, int]], gap: int) -> None:
-    offsets = np.array([offset for offset, _ in byte_ranges], np.int64)
-    lengths = np.array([length for _, length in byte_ranges], np.int64)
-    begins, ends = merged(offsets, lengths, gap)
-    pieces = list(zip(begins.tolist(), ends.tolist(), strict=True))
-    expected: list[list[int]] = []
-    for offset, length in sorted(byte_ranges):
-        if expected and offset - expected[-1][1] <= gap:
-            expected[-1][1] = max(expected[-1][1], offset + length)
-        else:
-            expected.append([offset, offset + length])
-    assert pieces == [tuple(piece) for piece in expected]
-
-
-class Recorder:
-    """Stands for a source, and notes what it is told."""
-
-    def __init__(self) -> None:
-        self.told: list[tuple[str, int, int]] = []
-
-    def advise(self, advice: str, offset: int, length: int) -> None:
-        self.told.append((advice, offset, length))
-
-
-def test_neighbours_are_one_call() -> None:
-    first, second = Recorder(), Recorder()
-    byte_ranges: list[Any] = [(first, 64 * n, 64) for n in range(10_000)]
-    byte_ranges += [(first, 10 << 20, 5), (second, 7, 1), (first, (10 << 20) - 1000, 900)]
-    advise_byte_ranges("willneed", reversed(byte_ranges))
-    assert first.told == [("willneed", 0, 640_000), ("willneed", (10 << 20) - 1000, 1005)]
-    assert second.told == [("willneed", 7, 1)]
-    # What lies between is not to go.
-    advise_byte_ranges("dontneed", byte_ranges)
-    assert first.told[2:] == [("dontneed", 0, 640_000), ("dontneed", (10 << 20) - 1000, 900), ("dontneed", 10 << 20, 5)]
-
-
 # ---------------------------------------------------------------------- what is legal
 def test_unknown_advice_is_refused_before_anything_is_done(tmp_path: Path, array_path: str) -> None:
     for wrong in ("soon", "RANDOM", b"random", 1):
@@ -148,17 +102,6 @@ def test_unknown_advice_is_refused_before_anything_is_done(tmp_path: Path, array
         with pytest.raises(ValueError, match="advice must be one of"):
             blosc2.open(array_path).advise(wrong)
     assert not (tmp_path / "new.b2z").exists()
-
-
-def test_advice_about_all_has_no_keys(store_path: str, array_path: str) -> None:
-    with blosc2.open(store_path) as store:
-        for advice in LASTING:
-            with pytest.raises(ValueError, match="all of a file"):
-                store.advise(advice, keys=["/a/leaf00"])
-            with pytest.raises(ValueError, match="all of a file"):
-                store.advise(advice, prefix="/a")
-    with pytest.raises(ValueError, match="all of a file"):
-        blosc2.open(array_path).advise("random", slice(3))
 
 
 def test_keys_that_are_not_there(store_path: str) -> None:
@@ -206,71 +149,6 @@ def test_data_in_memory_need_no_advice(advice: str) -> None:
         array.advise(advice, 5)
         array.schunk.advise(advice, slice(3, 9))
         store.advise(advice, keys=["/x"])
-
-
-def test_views_of_groups(tmp_path: Path) -> None:
-    path = str(tmp_path / "tree.b2z")
-    with blosc2.TreeStore(path, mode="w") as tree:
-        tree["/a/b/c"], tree["/d"] = [1], [2]
-        tree.advise("willneed", keys=["/d"])  # not published yet
-    with blosc2.open(path) as tree:
-        view = tree["/a"]
-        view.advise("willneed", keys=["b/c"])
-        view.advise("willneed", keys="/b/c", prefix="/b")
-        view.advise("dontneed")
-        view.advise("random")
-        with pytest.raises(KeyError):
-            view.advise("willneed", keys=["/d"])
-        with pytest.raises(KeyError):
-            view.advise("willneed", prefix="/d/e")
-
-
-# ---------------------------------------------------------------------- which bytes it is about
-@pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
-    """What is said about bytes by calls of `advise_byte_ranges` and `advise_frame`, in their order."""
-    calls: list[tuple[str, int, int]] = []
-
-    class Told:
-        def __init__(self, source: Source) -> None:
-            self._source = source
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._source, name)
-
-        def advise(self, advice: str, offset: int = 0, length: int = -1) -> None:
-            calls.append((advice, offset, length))
-
-    real = store_advice.advise_byte_ranges
-    instead: dict[int, Told] = {}
-
-    def advise_told(advice: str, byte_ranges: Any) -> None:
-        real(advice, [(instead.setdefault(id(source), Told(source)), *extent) for source, *extent in byte_ranges])
-
-    monkeypatch.setattr(store_advice, "advise_byte_ranges", advise_told)
-    return calls
-
-
-@pytest.mark.parametrize("suffix", [".b2e", ".b2z"])
-def test_a_batch_of_keys_covers_their_bytes(
-    tmp_path: Path, suffix: str, told: list[tuple[str, int, int]], source: str | None
-) -> None:
-    path = str(tmp_path / f"store{suffix}")
-    kind: Any = blosc2.EmbedStore if suffix == ".b2e" else blosc2.DictStore
-    with kind(path, mode="w") as store:
-        values = {f"/leaf{n:03}": noise(50, n) for n in range(200)}
-        store.update({**values, "/large": noise(1 << 20), "/last": noise(50)})
-    content = Path(path).read_bytes()
-    with kind(path, mode="r", mmap_mode=source) as store:
-        store.advise("willneed", keys=[f"/leaf{n:03}" for n in range(0, 200, 3)] + ["/last"])
-        assert len(told) == 2
-        extents = [(offset, offset + length) for _, offset, length in told]
-        for n in range(0, 200, 3):
-            at = content.index(noise(50, n).tobytes())
-            assert any(begin <= at and at + 50 <= end for begin, end in extents)
-        # The large one is not read for its neighbours.
-        at = content.index(noise(1 << 20).tobytes()[:1000])
-        assert not any(begin <= at and at + (1 << 20) <= end for begin, end in extents)
 
 
 # ---------------------------------------------------------------------- what becomes of resident pages
@@ -345,17 +223,6 @@ def test_dontneed_gives_pages_of_a_descriptor_back(array_path: str) -> None:
 
 
 # ---------------------------------------------------------------------- advice that lasts
-@counted
-def test_advice_for_all_of_a_mapping(array_path: str) -> None:
-    source = Source.map(array_path)
-    assert (source.advice, flags(array_path)) == ("normal", set())
-    for advice, flag in (("random", {"rr"}), ("sequential", {"sr"}), ("normal", set())):
-        source.advise(advice, 4096, 50_000)  # a part is all
-        assert (source.advice, flags(array_path)) == (advice, flag)
-        assert limits.mappings(array_path) == 1
-    source.advise("willneed", 9000, 50_000)
-    source.advise("dontneed", 9000, 50_000)
-    assert (source.advice, limits.mappings(array_path)) == ("normal", 1)
 
 
 @counted

@@ -17,7 +17,7 @@ from blosc2._core.io.source import RemoteSource, Source
 from blosc2._files.remote import pieces, remote_file, servers
 from blosc2._files.remote.answers import Answer, Failure, Version, parse_range
 from blosc2._options import RemoteOptions, RemotePath
-from blosc2.exceptions import FormatError, RemoteError
+from blosc2.exceptions import RemoteError
 
 DATA = np.random.default_rng(9).integers(0, 256, 300_000, dtype=np.uint8).tobytes()
 
@@ -82,15 +82,6 @@ def test_reads_and_requests(
         assert all(end <= start for end, start in zip(ends, kept._starts))
 
 
-@pytest.mark.parametrize("suffix", [".b2nd", ".b2z"])
-def test_nothing_is_fetched_twice(server: Server, suffix: str) -> None:
-    file = opened(suffix=suffix)
-    for start in (100_000, 250_000, 40_000, 0, 170_000):
-        assert read(file, start, start + 50_000) == DATA[start : start + 50_000]
-    assert read(file, 0, len(DATA)) == DATA
-    assert file.received == len(DATA)
-
-
 def test_threads(server: Server) -> None:
     file = opened(memory=60_000)
     wrong: list[Any] = []
@@ -138,17 +129,6 @@ def test_what_comes_with_others_costs_little_time(server: Server, monkeypatch: p
     else:  # not twice as much, once it is known how fast bytes come, and before no more than 256 KiB
         assert took[8 << 20] < 2 * took[0] + (256 << 10) / rate
     assert sent[0] <= 2 * len(DATA)
-
-
-def test_a_failure_is_not_kept(server: Server) -> None:
-    file = opened()
-    source = RemoteSource(file, "memory://a")
-    server.fails = 1
-    with pytest.raises(RemoteError):
-        source.read(100_000, 10)
-    assert source.read(100_000, 10) == DATA[100_000:100_010]
-    with pytest.raises(FormatError, match="300000"):
-        source.read(299_999, 2)
 
 
 def test_an_interrupt_is_for_one_thread(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,16 +188,6 @@ def test_joined_with_other_sources(server: Server) -> None:
     server.fails = 1
     with pytest.raises(RemoteError):
         again.read(0, 10)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [None, "", "bytes", "bytes 1-2", "bytes 1-2/*", "bytes */5", "bytes 3-2/9", "bytes 1-9/9", "items 1-2/9",
-     "bytes -1-2/9", "bytes 1-2/9/9", "bytes 1-²/9", f"bytes 0-{10**19}/{10**20}"],
-)  # fmt: skip
-def test_ranges_that_make_no_sense(text: str | None) -> None:
-    with pytest.raises(Failure):
-        parse_range("u", text)
 
 
 def test_a_range() -> None:

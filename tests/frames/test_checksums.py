@@ -11,24 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 from fixture_kit import manifest
-from fixture_kit.checksums import (
-    ITEMS,
-    NOISE,
-    appended,
-    compressed,
-    crc,
-    every_kind,
-    found,
-    made,
-    no_items,
-    superchunk,
-)
+from fixture_kit.checksums import ITEMS, NOISE, appended, compressed, crc, every_kind, found, made
 
 import blosc2
 from blosc2._core.frame.frame import Frame
-from blosc2._core.frame.frame_checksums import checksums_of, has_odd_parity, with_checksums
+from blosc2._core.frame.frame_checksums import checksums_of, with_checksums
 from blosc2._core.io.source import Source
-from blosc2._frames.checksums import carried, is_verifiable, verify_frame
+from blosc2._frames.checksums import carried
 from blosc2._frames.handle import open_frame
 
 MARK, MAGIC = 0xB5, bytes.fromhex("c1 62 32 73 75 6d 73 01")
@@ -89,57 +78,7 @@ def test_bytes_that_no_chunk_uses_are_covered(path: Path) -> None:
         data[at] ^= 0x10
 
 
-def test_a_finding_says_where(path: Path) -> None:
-    data = bytearray(made(compressed, path))
-    frame = Frame.open(Source.of_buffer(bytes(data)))
-    offsets = [frame.chunk_info(n)[0] for n in range(3)]
-    for n in (2, 0):
-        data[offsets[n] + 40] ^= 1
-    findings = list(verify_frame(Frame.open(Source.of_buffer(bytes(data)))))
-    assert [(one.chunk, one.offset) for one in findings] == [(0, offsets[0]), (2, offsets[2])]
-    assert all("checksum" in one.what for one in findings)
-    # the same inside of another file, where offsets count from its start
-    shifted = Frame.open(Source.of_buffer(b"12345" + data), 5)
-    assert [one.offset for one in verify_frame(shifted)] == [offsets[0] + 5, offsets[2] + 5]
-    data = bytearray(path.read_bytes())
-    data[10 + frame.chunks_range[1]] ^= 1
-    assert [one.offset for one in found(data)] == [frame.chunks_range[1]]
-
-
 # ---------------------------------------------------------------------- versions
-
-
-def test_versions_go_on_without_a_look_at_old_bytes(path: Path) -> None:
-    """Each version is verified; damage that was there before stays found; no length is one bit from another."""
-    array = blosc2.asarray(ITEMS, chunks=(10, 10), blocks=(5, 10), urlpath=str(path))
-    array.flush()  # else it is written anew
-    lengths = []
-    for n in range(12):
-        array.vlmeta["n"] = "x" * n
-        array[n] = -n
-        array.resize((30 + n, 10))
-        frame = open_frame(str(path), None)
-        assert carried(frame) == checksums_of(frame)
-        lengths.append(frame.frame_len)
-    assert not any(map(has_odd_parity, lengths))
-    at = frame.header_len + 50  # dead by now
-    data = bytearray(path.read_bytes())
-    data[at] ^= 8
-    path.write_bytes(data)
-    blosc2.open(str(path), mode="a").vlmeta["more"] = 1
-    assert [one.chunk for one in found(path.read_bytes())] == [None]
-
-
-def test_chunks_keep_their_sums_wherever_they_go(path: Path) -> None:
-    schunk = blosc2.SChunk(chunksize=100, data=bytes(NOISE), cparams={"typesize": 1}, urlpath=str(path))
-    schunk.reorder_offsets([5, 3, 1, 0, 2, 4])
-    schunk.insert_data(2, bytes(100), copy=True)
-    schunk.delete_chunk(4)
-    schunk.update_data(0, bytes(range(100)), copy=True)
-    schunk.append_data(bytes(NOISE[300:400]))
-    frame = open_frame(str(path), None)
-    assert carried(frame) == checksums_of(frame)
-    assert found(path.read_bytes()) == []
 
 
 def test_a_damaged_file_is_not_gone_on_with(path: Path) -> None:
@@ -167,40 +106,6 @@ def test_a_damaged_file_is_not_gone_on_with(path: Path) -> None:
         array._handle.set_metalayer("b2nd", array._handle.frame.metalayer("b2nd"))  # written anew
     array[10:20] = 4
     assert [one.chunk for one in found(path.read_bytes())] == [None]  # dead, and still not what it was
-
-
-@pytest.mark.parametrize("make", [compressed, no_items, superchunk], ids=lambda make: make.__name__)
-def test_a_file_changed_by_others_is_unverified_and_stays_so(make: Callable[[str], None], path: Path) -> None:
-    data = bytearray(made(make, path))
-    data[86] = 0  # as others leave it, who wrote the header
-    path.write_bytes(data)
-    assert found(data) == []
-    assert not is_verifiable(open_frame(str(path), None))
-    assert blosc2.check(path).ok
-    assert blosc2.check(path).unverified
-    changed = blosc2.open(str(path), mode="a")
-    changed.vlmeta["mine"] = 1
-    now = path.read_bytes()
-    if make is no_items:  # written anew as a whole, so all of it is known
-        assert now[86] == MARK
-        assert found(now) == []
-    else:
-        assert now[86] == 0
-        assert MAGIC not in now[-60:]
-    assert blosc2.open(str(path)).vlmeta["mine"] == 1
-
-
-def test_a_trailer_written_by_others_is_unverified(path: Path) -> None:
-    data = made(compressed, path)
-    frame = Frame.open(Source.of_buffer(data))
-    size = frame.checksums_len
-    plain = bytearray(data[: -23 - size] + data[-23:])
-    plain[16:24] = len(plain).to_bytes(8, "big")
-    plain[-22:-18] = (frame.trailer_len - size).to_bytes(4, "big")
-    if has_odd_parity(len(plain)):
-        plain[86] = 0
-    assert found(plain) == []
-    assert not is_verifiable(Frame.open(Source.of_buffer(bytes(plain))))
 
 
 # ---------------------------------------------------------------------- who carries them
@@ -351,13 +256,6 @@ def test_a_copy_on_write_handle_checks_what_it_takes_over(path: Path) -> None:
         array[0] = 1
 
 
-def test_an_unverified_file_opens_as_ever(source: str | None) -> None:
-    entry = manifest.files("ndarray")[0]
-    x = blosc2.open(str(manifest.path_of(entry)), verify=True, mmap_mode=source)
-    assert not x._handle.frame.checks_chunks
-    x[...]
-
-
 @pytest.mark.parametrize("suffix", [".b2d", ".b2z", ".b2e"])
 @pytest.mark.parametrize("mode", ["r", "a"])
 def test_leaves_of_stores_are_checked(tmp_path: Path, suffix: str, mode: str) -> None:
@@ -401,14 +299,6 @@ def test_info_says_what_is_checked(path: Path) -> None:
     path.write_bytes(data)
     for x in (blosc2.open(str(path), verify=True), blosc2.open(str(path), verify=True).schunk):
         assert dict(x.info_items)["verify"].startswith("nothing to check")
-
-
-def test_directories_of_chunk_files_have_none(tmp_path: Path) -> None:
-    path = str(tmp_path / "d.b2nd")
-    blosc2.asarray(ITEMS, urlpath=path, contiguous=False)
-    array = blosc2.open(path, verify=True)
-    np.testing.assert_array_equal(array[:], ITEMS)
-    assert not array._handle.frame.checks_chunks
 
 
 # ---------------------------------------------------------------------- hostile bytes

@@ -10,31 +10,10 @@ import hypothesis.extra.numpy as hnp
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from fixture_kit import manifest
 from hypothesis import given
 
 import blosc2
 from blosc2._frames.dtypes import dtype_from_description, format_dtype, parse_dtype
-
-
-def texts_of_manifest() -> dict[str, int]:
-    found: dict[str, int] = {}
-
-    def walk(entry: Any) -> None:
-        if isinstance(entry, dict):
-            if isinstance(entry.get("dtype"), str) and "itemsize" in entry:
-                found[entry["dtype"]] = entry["itemsize"]
-            for value in entry.values():
-                walk(value)
-        elif isinstance(entry, list):
-            for value in entry:
-                walk(value)
-
-    walk(manifest.FILES)
-    return found
-
-
-TEXTS = texts_of_manifest()
 
 # what NumPy prints for the dtype itself, or for a field of it
 SIMPLE = st.sampled_from(
@@ -83,20 +62,6 @@ def says_it_all(text: str) -> np.dtype[Any] | None:
         return None
 
 
-@pytest.mark.parametrize("text", TEXTS)
-def test_manifest(text):
-    dtype = parse_dtype(text)
-    assert dtype == np.dtype(ast.literal_eval(text) if text[0] in "[{" else text)
-    assert dtype.itemsize == TEXTS[text]
-    assert format_dtype(dtype) == text
-
-
-@given(SIMPLE)
-def test_simple_text_is_numpys(text):
-    assert parse_dtype(text) == np.dtype(text)
-    assert format_dtype(np.dtype(text)) == np.dtype(text).str
-
-
 @given(structured())
 def test_structured_text_is_numpys(dtype):
     text = format_dtype(dtype)
@@ -132,13 +97,6 @@ def test_aligned_outside_holds_inside_too():
     mixed = np.dtype([("n", packed["n"]), ("c", "<f8")], align=True)
     for dtype in (packed, mixed):
         assert parse_dtype(format_dtype(dtype)) == dtype == np.dtype(ast.literal_eval(format_dtype(dtype)))
-
-
-def test_names_of_a_parsed_dtype_belong_to_the_caller():
-    text = "[('a', '<i4'), ('n', [('b', '<f8')])]"
-    dtype = parse_dtype(text)
-    dtype.names = ("x", "y")
-    assert parse_dtype(text).names == ("a", "n")
 
 
 @pytest.mark.parametrize(
@@ -274,16 +232,6 @@ def test_brackets_in_names_do_not_count_as_nesting():
 def test_pointers_are_not_written(dtype):
     with pytest.raises(TypeError, match="object"):
         format_dtype(dtype)
-
-
-def test_other_unstorable_dtypes():
-    with pytest.raises(TypeError, match="'<U"):
-        format_dtype(np.dtypes.StringDType())
-    with pytest.raises(TypeError, match="plain"):
-        format_dtype(np.dtype(("<f8", (2,))))
-    for text in ("S0", "U0", "V0"):
-        with pytest.raises(ValueError, match="no bytes"):
-            format_dtype(np.dtype(text))
 
 
 def test_dtypes_of_others():

@@ -98,16 +98,6 @@ def test_it_is_changed(path: Path, items: Any, rng: np.random.Generator) -> None
     np.testing.assert_array_equal(before[:], expected)
 
 
-def test_it_grows_from_nothing(tmp_path: Path, rng: np.random.Generator) -> None:
-    expected = rng.integers(0, 1 << 40, 999)
-    array = blosc2.empty((0,), "i8", chunks=(50,), urlpath=tmp_path / "a.b2nd", contiguous=False)
-    for start in range(0, 999, 37):
-        array.append(expected[start : start + 37])
-    np.testing.assert_array_equal(array[:], expected)
-    assert not array.schunk._handle.frame.source.in_memory
-    np.testing.assert_array_equal(blosc2.open(tmp_path / "a.b2nd")[:], expected)
-
-
 @pytest.mark.parametrize("suffix", [".b2z", ".b2d", ".b2e"])
 def test_a_leaf_grows_from_nothing(suffix: str, tmp_path: Path, rng: np.random.Generator) -> None:
     expected = rng.integers(0, 1 << 40, 999)

@@ -64,20 +64,6 @@ def test_thousands(holder: Any) -> None:
     assert len(again().attrs) == MOST_ENTRIES
 
 
-def test_a_copy_of_many(tmp_path: Path) -> None:
-    array = blosc2.zeros(5)
-    array.attrs[:] = {f"a{n}": n for n in range(100)}
-    copy = array.copy(urlpath=tmp_path / "a.b2nd")
-    copy.resize((7,))
-    copy[2] = 3
-    assert len(blosc2.open(tmp_path / "a.b2nd").attrs) == 100
-    assert blosc2.check(tmp_path / "a.b2nd").ok
-    with blosc2.TreeStore(str(tmp_path / "s.b2z"), mode="w") as tree:
-        tree["/a"] = copy
-        tree["/g"] = array
-    assert blosc2.open(tmp_path / "s.b2z")["/a"].attrs[:] == array.attrs[:]
-
-
 def test_strict(holder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     holding, again = holder
     assert blosc2.strict_compatibility is False
@@ -139,16 +125,6 @@ def test_scalars_of_numpy_are_plain(holder: Any) -> None:
     assert {type(value) for value in found.values()} == {float, int, bool, complex, str, bytes}
 
 
-def test_fixed_metadata_too() -> None:
-    assert blosc2.zeros(3, meta={"d": dt.date(2026, 1, 2)}).meta["d"] == "2026-01-02"
-
-
-def test_what_has_no_text_is_refused() -> None:
-    for value in (dt.timedelta(1), np.timedelta64(1, "s"), object()):
-        with pytest.raises(TypeError, match="can not serialize"):
-            blosc2.SChunk().attrs["a"] = value
-
-
 @pytest.fixture(params=[".b2d", ".b2z"])
 def tree(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     with blosc2.TreeStore(str(tmp_path / f"s{request.param}"), mode="w") as store:
@@ -184,12 +160,6 @@ def test_create_group(tree: Any) -> None:
     assert "/a/c" not in tree
     with pytest.raises(KeyError):
         tree["/a/c"]
-
-
-def test_attributes_of_a_group_that_is_not_there(tree: Any) -> None:
-    tree.get_subtree("/new/group").attrs["x"] = np.float32(2)
-    assert tree["/new/group"].attrs[:] == {"x": 2.0}
-    assert list(tree) == ["/new", "/new/group"]
 
 
 WRONG_KEYS = [

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ import pytest
 
 import blosc2
 from blosc2 import SChunk
-from blosc2._frames import changeable as handle
 from blosc2._frames import metadata
 from blosc2._frames import metadata as vlmeta
 
@@ -117,23 +115,6 @@ def test_a_value_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(schunk.vlmeta) == 1
 
 
-def test_a_bulk_change_is_one_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    schunk = SChunk(data=b"abc", urlpath=tmp_path / "s.b2frame")
-    published: list[int] = []
-    publish = handle.FileHandle.publish
-
-    def counted(self: Any, update: Any, **how: Any) -> None:
-        published.append(1)
-        publish(self, update, **how)
-
-    monkeypatch.setattr(handle.FileHandle, "publish", counted)
-    schunk.vlmeta[:] = {"a": 1, "b": 2, "c": 3}
-    schunk.vlmeta.update(a=5, d=6)
-    schunk.vlmeta.clear()
-    schunk.vlmeta[:] = {}
-    assert (len(published), schunk.change_tick) == (3, 3)
-
-
 def test_a_bulk_read_is_of_one_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """An entry that another thread removes meanwhile is still read."""
     schunk = SChunk()
@@ -149,48 +130,6 @@ def test_a_bulk_read_is_of_one_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vlmeta, "unpack", meanwhile)
     assert schunk.vlmeta[:] == {"a": 1, "b": 2}
     assert schunk.vlmeta[:] == {}
-
-
-def resident() -> int:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * 4096
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks /proc for resident memory")
-@pytest.mark.parametrize("where", ["memory", "file", "mapped"])
-def test_values_are_given_back(where: str, tmp_path: Path, rng: np.random.Generator) -> None:
-    megabyte = rng.bytes(1 << 20)
-    path = None if where == "memory" else tmp_path / "s.b2frame"
-    schunk = SChunk(data=b"abc", urlpath=path, meta={"m": megabyte})
-    schunk.vlmeta["v"] = megabyte
-    if path is not None:
-        schunk = blosc2.open(path, mmap_mode="r" if where == "mapped" else None)
-
-    reads: list[Callable[[], Any]] = [
-        lambda: schunk.vlmeta["v"], lambda: schunk.vlmeta[:], lambda: schunk.vlmeta.get_vlmeta("v"),
-        lambda: schunk.meta["m"], lambda: schunk.meta[:],
-    ]  # fmt: skip
-    for read in reads:
-        read()
-    gc.collect()
-    before = resident()
-    for _ in range(40):
-        for read in reads:
-            read()
-    assert resident() - before < 20 << 20  # of 200 MB that were read
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks /proc for resident memory")
-def test_values_that_are_replaced_are_given_back(rng: np.random.Generator) -> None:
-    megabyte = rng.bytes(1 << 20)
-    schunk = SChunk(data=b"abc")
-    for n in range(3):
-        schunk.vlmeta["v"] = megabyte + bytes([n])
-    before = resident()
-    for n in range(200):
-        schunk.vlmeta["v"] = megabyte + bytes([n])
-    assert resident() - before < 20 << 20
-    assert schunk.vlmeta["v"][-1] == 199
 
 
 def test_names_with_zero_bytes_are_whole():

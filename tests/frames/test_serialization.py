@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import collections
-import json
 import math
 import struct
 import threading
 import tracemalloc
-from enum import IntEnum, StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 import hypothesis.extra.numpy as hnp
 import hypothesis.strategies as st
 import msgpack
 import numpy as np
 import pytest
-from fixture_kit import manifest
 from fixture_kit.names import shown
 from hypothesis import given
 
@@ -89,60 +85,6 @@ def test_bytes_of_the_reference(value, packed):
     assert same(unpack(bytes.fromhex(packed)), value)
 
 
-def manifest_values() -> list[Any]:
-    values: list[Any] = []
-    for entry in manifest.FILES:
-        values += [value for value in entry.get("vlmeta", {}).values() if "$cframe" not in json.dumps(value)]
-        values += entry.get("values", [])
-    return [value for value in values if '"$ref"' not in json.dumps(value) and '"$str"' not in json.dumps(value)]
-
-
-def untag(value: Any) -> Any:
-    """The inverse of `manifest.tagged`."""
-    if isinstance(value, list):
-        return [untag(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if len(value) == 1:
-        ((tag, body),) = value.items()
-        if tag == "$ndarray":
-            if "values" in body:
-                array = np.empty(len(body["values"]), dtype=object)
-                array[:] = [untag(item) for item in body["values"]]
-                return array.reshape(body["shape"])
-            return np.frombuffer(bytes.fromhex(body["hex"]), manifest.dtype_of(body["dtype"])).reshape(body["shape"])
-        made = {
-            "$tuple": lambda: tuple(untag(body)),
-            "$set": lambda: set(untag(body)),
-            "$bytes": lambda: bytes.fromhex(body),
-            "$complex": lambda: complex(*untag(body)),
-            "$int": lambda: int(body),
-            "$float": lambda: float(body),
-        }.get(tag)
-        if made:
-            return made()
-    return {key: untag(item) for key, item in value.items()}
-
-
-def test_values_of_the_manifest():
-    values = [untag(value) for value in manifest_values()]
-    assert {type(value) for value in values} >= {
-        int,
-        float,
-        str,
-        bytes,
-        bool,
-        type(None),
-        list,
-        tuple,
-        dict,
-        complex,
-        set,
-    }
-    for value in values:
-        assert same(unpack(pack(value)), value)
-
-
 SCALARS = st.one_of(
     st.none(),
     st.booleans(),
@@ -192,23 +134,6 @@ def test_round_trip(value):
         assert same(unpack(form), value)
 
 
-@given(VALUES, st.data())
-def test_damage_gives_a_value_or_a_clear_error(value, data):
-    packed = bytearray(pack(value))
-    for _ in range(data.draw(st.integers(1, 3))):
-        packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))
-    stop = data.draw(st.integers(0, len(packed)))
-    for damaged in (bytes(packed), bytes(packed[:stop])):
-        for policy in ("safe", "full"):
-            try:
-                unpack(damaged, deserialize=policy)
-            except UnsafeDeserializationError:
-                safe = policy == "safe"
-                assert safe
-            except FormatError:
-                pass
-
-
 @given(
     st.binary(max_size=60),
     st.sampled_from([b"", b"\xc7\x3c\x2e", b"\xc7\x3c\x2d", b"\x93", b"\xc7\x3c\x2e\x83\xa5shape"]),
@@ -218,79 +143,6 @@ def test_any_bytes(tail, head):
         unpack(head + tail, deserialize="full")
     except FormatError:
         pass
-
-
-def test_equal_sets_give_equal_bytes():
-    words = [f"word {n}" for n in range(50)]
-    payload = msgpack.unpackb(pack(set(words))).data
-    assert msgpack.unpackb(payload) == sorted(words, key=pack)  # not in the order of their hashes
-    assert set(unpack(pack(set(words)))) == set(words)
-
-
-def test_frozensets():
-    assert same(unpack(pack(frozenset({1}))), {1})
-    # inside of a set, only a frozenset can be
-    assert unpack(pack({frozenset({1, 2}), (3, frozenset())})) == {frozenset({1, 2}), (3, frozenset())}
-
-
-def test_numpy_scalars_become_plain():
-    for scalar, plain in (
-        (np.int8(-3), -3),
-        (np.uint64(2**64 - 1), 2**64 - 1),
-        (np.float32(0.1), 0.10000000149011612),
-        (np.float16(1.5), 1.5),
-        (np.float64(2.5), 2.5),
-        (np.longdouble(1.5), 1.5),
-        (np.bool_(True), True),
-        (np.str_("é"), "é"),
-        (np.bytes_(b"a"), b"a"),
-        (np.complex64(1j), 1j),
-    ):
-        assert same(unpack(pack(scalar)), plain)
-        assert same(unpack(pack({"k": [(scalar,)]})), {"k": [(plain,)]})
-
-
-def test_subclasses_become_what_they_are_a_kind_of():
-    class Number(IntEnum):
-        TWO = 2
-
-    class Word(StrEnum):
-        A = "a"
-
-    class Pair(NamedTuple):
-        x: int
-        y: int
-
-    assert same(unpack(pack(collections.OrderedDict(a=1))), {"a": 1})
-    assert same(unpack(pack(Pair(1, 2))), (1, 2))
-    assert same(unpack(pack([Number.TWO, Word.A])), [2, "a"])
-    assert same(unpack(pack({Word.A: 1})), {"a": 1})
-    assert same(unpack(pack(bytearray(b"ab"))), b"ab")
-
-
-def test_a_list_that_looks_like_a_tuple():
-    assert unpack(pack(["__tuple__", 1])) == (1,)
-
-
-def test_arrays_come_back_writable_and_with_their_gaps():
-    dtype = np.dtype({"names": ["a", "b"], "formats": ["<i4", "<f8"], "offsets": [4, 16], "itemsize": 32})
-    back = unpack(pack(np.ones(2, dtype)))
-    assert back.dtype == dtype
-    back["a"] = 5
-    assert back["a"].tolist() == [5, 5]
-    order = np.asfortranarray(np.arange(6).reshape(2, 3))[:, ::2]
-    assert same(unpack(pack(order)), order)
-
-
-def test_object_arrays_keep_their_items():
-    array = np.empty((2, 2), dtype=object)
-    array[:] = [[[1, 2], (3,)], [None, {"a": {4}}]]
-    array[0, 0] = [1, 2]
-    back = unpack(pack(array))
-    assert back.shape == (2, 2)
-    assert back[0, 0] == [1, 2]
-    assert back[0, 1] == (3,)
-    assert back[1, 1] == {"a": {4}}
 
 
 @pytest.mark.parametrize(
@@ -485,10 +337,6 @@ def test_long_lists_are_read():
     ):
         assert unpack(pack(items)) == items
         assert unpack(pack({"a": (items, 1)})) == {"a": (items, 1)}
-
-
-def test_dictionaries_of_old_files_with_other_keys():
-    assert unpack(msgpack.packb({1: "a", None: "b"})) == {1: "a", None: "b"}
 
 
 def test_metadata_of_dtypes_is_left_out() -> None:

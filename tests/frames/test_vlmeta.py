@@ -6,14 +6,12 @@ import struct
 from contextlib import nullcontext
 from typing import Any
 
-import hypothesis.strategies as st
 import msgpack
 import numpy as np
 import pytest
-from hypothesis import given
 
 from blosc2._frames.metadata import Meta, VLMeta, check_name, pack_metalayers
-from blosc2.exceptions import FormatError, MissingMetadataError, ReadOnlyError, UnsafeDeserializationError
+from blosc2.exceptions import FormatError, MissingMetadataError, ReadOnlyError
 
 
 class FakeFrame:
@@ -71,85 +69,12 @@ def entries(number: int) -> dict[str, bytes]:
 # VLMeta
 
 
-NAMES = st.sampled_from(["a", "b", "c", "é", "日本"])
-STEPS = st.one_of(
-    st.tuples(st.just("set"), NAMES, st.integers(0, 9)),
-    st.tuples(st.just("del"), NAMES, st.none()),
-    st.tuples(st.just("pop"), NAMES, st.integers(0, 9)),
-    st.tuples(st.just("update"), st.dictionaries(NAMES, st.integers(0, 9)), st.none()),
-    st.tuples(st.just("merge"), st.dictionaries(NAMES, st.integers(0, 9)), st.none()),
-    st.tuples(st.just("setdefault"), NAMES, st.integers(0, 9)),
-    st.tuples(st.just("clear"), st.none(), st.none()),
-)
-
-
-@given(st.lists(STEPS))
-def test_behaves_like_a_dict(steps):
-    handle = FakeHandle()
-    meta, model = VLMeta(handle), {}
-    for verb, name, value in steps:
-        if verb == "set":
-            meta[name] = model[name] = value
-        elif verb == "del" and name in model:
-            del meta[name], model[name]
-        elif verb == "del":
-            with pytest.raises(KeyError):
-                del meta[name]
-        elif verb == "pop":
-            assert meta.pop(name, value) == model.pop(name, value)
-        elif verb == "update":
-            meta.update(name)
-            model.update(name)
-        elif verb == "merge":
-            meta[:] = name
-            model.update(name)
-        elif verb == "setdefault":
-            assert meta.setdefault(name, value) == model.setdefault(name, value)
-        else:
-            meta.clear()
-            model.clear()
-        assert list(meta) == list(model) == meta.get_names()
-        assert dict(meta) == meta[:] == meta.getall() == model
-        assert len(meta) == meta.nvlmetalayers() == len(model)
-        assert list(meta.items()) == list(model.items())
-        assert repr(meta) == str(meta) == repr(model)
-        assert meta.to_dict() == {key.encode(): item for key, item in model.items()}
-        assert {key: msgpack.packb(item) for key, item in model.items()} == handle.frame._entries
-
-
-def test_missing():
-    meta = VLMeta(FakeHandle(entries(1)))
-    assert "q" not in meta
-    assert 5 not in meta
-    assert meta.get("q", 7) == 7
-    for act in (
-        lambda: meta["q"],
-        lambda: meta.__delitem__("q"),
-        lambda: meta.get_vlmeta("q"),
-        lambda: meta.del_vlmeta("q"),
-        lambda: meta[5],
-    ):
-        with pytest.raises(KeyError) as caught:
-            act()
-        assert isinstance(caught.value, RuntimeError)
-        assert "not found" in str(caught.value)
-        assert "a.b2nd" in str(caught.value)
-
-
 def test_partial_slices():
     for meta in (VLMeta(FakeHandle()), Meta(FakeHandle())):
         with pytest.raises(NotImplementedError, match=r"unless \[:\]"):
             meta[1:2]
     with pytest.raises(NotImplementedError, match=r"unless \[:\]"):
         VLMeta(FakeHandle())[:2] = {}
-
-
-@pytest.mark.parametrize("name", ["a", "n" * 31, "é" * 15, "日" * 10, " "])
-def test_names(name):
-    meta = VLMeta(FakeHandle())
-    meta[name] = 1
-    assert check_name(name) == name
-    assert meta[:] == {name: 1}
 
 
 @pytest.mark.parametrize("name", ["n" * 32, "é" * 16, "日" * 11])
@@ -240,30 +165,6 @@ def test_packed_contents():
     assert meta.get_names() == ["a", "b"]
 
 
-def test_active_values():
-    packed = msgpack.packb(msgpack.ExtType(42, b"frame"))
-    safe = VLMeta(FakeHandle({"a": packed, "b": b"\x01"}))
-    assert safe["b"] == 1
-    for read in (lambda: safe["a"], lambda: safe[:]):
-        with pytest.raises(UnsafeDeserializationError) as caught:
-            read()
-        assert str(caught.value.location).startswith("variable metadata 'a' of ")
-        assert FakeHandle.urlpath in str(caught.value.location)
-    assert repr(safe) == "{'a': <embedded frame>, 'b': 1}"
-    full = VLMeta(FakeHandle({"a": packed}, deserialize="full"))
-    assert full["a"] == msgpack.ExtType(42, b"frame")
-    assert VLMeta(FakeHandle({"a": packed}, deserialize="full"), bytes.decode)["a"] == "frame"
-
-
-def test_damage_names_the_entry():
-    handle = FakeHandle({"bad": b"\xc1", "good": b"\x01"}, {"bad": b"\xc1"})
-    for view, words in ((VLMeta(handle), "variable metadata 'bad'"), (Meta(handle), "fixed metadata 'bad'")):
-        with pytest.raises(FormatError, match=words) as caught:
-            view["bad"]
-        assert (caught.value.path, caught.value.key) == ("a.b2nd", "/k")
-        assert "unreadable" in repr(view)
-
-
 # Meta
 
 
@@ -281,16 +182,6 @@ def test_meta_keeps_its_sizes():
     with pytest.raises(NotImplementedError):
         del meta["u"]
     assert meta[:] == {"u": 7, "t": "xyz"}
-
-
-def test_geometry_can_be_seen_but_not_assigned():
-    content = msgpack.packb([0, 1, [5], [5], [5], 0, "<i8"])
-    handle = FakeHandle(metalayers={"b2nd": content, "_pad": b"\xc4\x00"})
-    meta = Meta(handle)
-    assert meta["b2nd"] == [0, 1, [5], [5], [5], 0, "<i8"]
-    for name in ("b2nd", "_pad"):
-        with pytest.raises(ValueError, match="written by the library"):
-            meta[name] = meta[name]
 
 
 def test_geometry_of_16_dimensions():

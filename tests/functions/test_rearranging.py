@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 import os
 import tracemalloc
 from pathlib import Path
@@ -245,30 +243,6 @@ def test_chunks_that_stay_whole_are_copied_as_they_are(path: str) -> None:
     assert stacked.get_chunk(2) == stored[0]
 
 
-@pytest.mark.parametrize("axis", [0, 1])
-@pytest.mark.parametrize("limit", [1, 100, 1 << 20])
-def test_parts_that_end_anywhere_in_a_chunk(axis: int, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks of three items, in blocks that some parts have and others do not."""
-    monkeypatch.setattr(slabs, "SLAB_NBYTES", limit)
-    for lengths in itertools.product([0, 1, 3, 4, 6], [0, 2, 3, 6], [1, 3, 5]):
-        for blocks in ([2, 2, 2], [2, 1, 2], [3, 3, 2]):
-            parts, arrays = [], []
-            for number, (length, block) in enumerate(zip(lengths, blocks, strict=True)):
-                items = np.arange(length * 4, dtype="i2").reshape(length, 4) + 100 * number
-                parts.append(items if axis == 0 else np.ascontiguousarray(items.T))
-                shapes = [(3, 3), (block, 2)] if axis == 0 else [(3, 3), (2, block)]
-                arrays.append(blosc2.asarray(parts[-1], chunks=shapes[0], blocks=shapes[1]))
-            got = blosc2.concat(arrays, axis=axis, chunks=(3, 3), blocks=(2, 2))
-            assert_same(got[...], np.concatenate(parts, axis))
-
-
-def test_small_chunks_of_a_part_are_not_taken_over() -> None:
-    parts = [blosc2.asarray(np.full(10, n)) for n in range(1000)]
-    got = blosc2.concat(parts)
-    check(got, np.repeat(np.arange(1000), 10))
-    assert got.schunk.nchunks == 1
-
-
 def test_special_chunks_stay_special() -> None:
     zeros = blosc2.zeros((4, 6), chunks=(2, 3))
     got = blosc2.concat([zeros, blosc2.nans((4, 6), chunks=(2, 3))])
@@ -464,25 +438,6 @@ def test_nothing_is_made_of_opaque_arrays(file: Path) -> None:
     ):  # fmt: skip
         with pytest.raises(UnsupportedKindError):
             make(found)
-
-
-@pytest.mark.parametrize(
-    "shapes", [[(0,), (5,)], [(0, 3), (4, 3)], [(0, 3), (0, 3)], [(4, 3), (0, 3)], [(4, 0), (2, 0)]]
-)
-def test_joining_arrays_without_items(shapes: list[tuple[int, ...]]) -> None:
-    items = [np.arange(math.prod(shape), dtype="f8").reshape(shape) for shape in shapes]
-    arrays = [blosc2.asarray(each) for each in items]
-    np.testing.assert_array_equal(blosc2.concat(arrays)[...], np.concatenate(items))
-    np.testing.assert_array_equal(blosc2.stack([arrays[0], arrays[0]])[...], np.stack([items[0], items[0]]))
-
-
-def test_many_small_chunks_are_joined_to_usual_ones() -> None:
-    """Those of a few are kept: they are copied as they are."""
-    array = blosc2.asarray(np.arange(100.0), chunks=(10,), blocks=(5,))
-    few, many = blosc2.concat([array] * 2), blosc2.concat([array] * 20)
-    assert few.chunks == (10,)
-    assert many.chunks[0] > 100
-    np.testing.assert_array_equal(many[...], np.tile(np.arange(100.0), 20))
 
 
 @pytest.mark.parametrize("mmap_mode", [None, "r"])

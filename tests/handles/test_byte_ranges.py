@@ -102,18 +102,6 @@ def test_chunks_without_data_and_of_other_block_sizes(threaded: list[int], tmp_p
     assert threaded
 
 
-def test_a_value_that_is_longer_than_an_item(threaded: list[int]) -> None:
-    """Such a chunk is legal; threads leave it to one."""
-    schunk = SChunk(chunksize=40_000, cparams={"typesize": 4}, dparams={"nthreads": 2})
-    stored = bytearray(SChunk(data=np.zeros(5000), cparams={"typesize": 8}).get_chunk(0))
-    stored[12] = 40
-    stored[31] = 0x30
-    schunk.append_chunk(bytes(stored) + b"longitem")
-    schunk.append_data(np.ones(10_000, "<i4"))
-    assert schunk[:] == b"longitem" * 5000 + np.ones(10_000, "<i4").tobytes()
-    assert threaded == [80_000]
-
-
 def test_damage_is_reported_as_by_one_thread(threaded: list[int], tmp_path: Path, source: str | None) -> None:
     path = tmp_path / "s.b2frame"
     SChunk(chunksize=40_000, data=np.arange(50_000), urlpath=path, cparams={"blocksize": 8_000})

@@ -168,37 +168,6 @@ def flipped(path: Path, number: int = 0, behind: int = 200) -> None:
     path.write_bytes(data)
 
 
-def test_parts_are_checked_where_it_is_asked_for_alone(tmp_path: Path, source: str | None) -> None:
-    path = tmp_path / "x.b2nd"
-    stored(path)
-    flipped(path)
-    array = blosc2.open(str(path), mmap_mode=source)
-    for whole in (
-        lambda: array[...],
-        lambda: array[:10, :20],
-        lambda: array[:12],
-        lambda: array.read_many([np.s_[:10, :20]]),
-    ):
-        with pytest.raises(blosc2.FormatError, match="checksum"):
-            whole()
-    assert array[0, :2].shape == (2, 20)  # a part: nobody looked at its bytes
-    np.testing.assert_array_equal(array[10:20, :20], ITEMS[10:20, :20])  # another chunk
-    with pytest.raises(blosc2.FormatError, match="checksum"):
-        blosc2.open(str(path), mmap_mode=source, verify=True)[0, :2]
-    unchecked = blosc2.open(str(path), mmap_mode=source, verify=False)[...]
-    assert (unchecked != ITEMS).sum() == 1
-
-
-def test_a_chunk_at_the_end_of_an_axis_is_whole_when_its_items_are(tmp_path: Path, source: str | None) -> None:
-    path = tmp_path / "x.b2nd"
-    stored(path)
-    flipped(path, 5)  # items 20..25, 20..30 of a grid of 3 x 2
-    array = blosc2.open(str(path), mmap_mode=source)
-    with pytest.raises(blosc2.FormatError, match="chunk 5"):
-        array[20:, 20:]
-    assert array[20:24, 20:].shape == (4, 10, 20)
-
-
 def test_threads_that_share_a_chunk_check_it(tmp_path: Path, source: str | None) -> None:
     path = tmp_path / "x.b2nd"
     items = np.random.default_rng(5).normal(size=(256, 1024))
@@ -231,30 +200,6 @@ def test_bytes_of_a_super_chunk_are_checked(tmp_path: Path, source: str | None) 
     assert blosc2.open(str(path), mmap_mode=source, verify=False)[:] != data
 
 
-def test_changes_do_not_start_from_a_damaged_chunk(tmp_path: Path) -> None:
-    path = tmp_path / "x.b2nd"
-    stored(path)
-    flipped(path)
-    before = path.read_bytes()
-    with pytest.raises(blosc2.FormatError, match="checksum"):
-        blosc2.open(str(path), mode="a")[0, 0] = 1  # the rest of the chunk is needed
-    assert path.read_bytes() == before
-
-
-@pytest.mark.parametrize("suffix", [".b2e", ".b2d", ".b2z"])
-def test_a_damaged_array_does_not_get_new_checksums_in_a_store(tmp_path: Path, suffix: str, source: str | None) -> None:
-    path = tmp_path / "x.b2nd"
-    stored(path)
-    flipped(path)
-    array = blosc2.open(str(path), mmap_mode=source)
-    with pytest.raises(blosc2.FormatError, match="chunk 0"):
-        array.to_cframe()
-    kind: Any = blosc2.EmbedStore if suffix == ".b2e" else blosc2.DictStore
-    with kind(str(tmp_path / f"s{suffix}"), mode="w") as store, pytest.raises(blosc2.FormatError, match=r"x\.b2nd"):
-        store["/x"] = array
-    assert blosc2.open(str(path), mmap_mode=source, verify=False).to_cframe()  # who wants it all the same
-
-
 @pytest.mark.parametrize("suffix", [".b2e", ".b2d"])
 def test_small_values_are_checked_when_they_are_opened(tmp_path: Path, suffix: str, source: str | None) -> None:
     path = tmp_path / f"s{suffix}"
@@ -279,15 +224,3 @@ def test_files_of_others_have_nothing_to_check(source: str | None) -> None:
     for entry in manifest.files("ndarray")[:3]:
         array = blosc2.open(str(manifest.path_of(entry)), mmap_mode=source)
         np.testing.assert_array_equal(array[...], blosc2.open(str(manifest.path_of(entry)), verify=False)[...])
-
-
-def test_a_changed_mark_makes_a_file_unverified(tmp_path: Path, source: str | None) -> None:
-    path = tmp_path / "x.b2nd"
-    stored(path)
-    data = bytearray(path.read_bytes())
-    data[86] = 0  # as others do whenever they write a header
-    path.write_bytes(data)
-    np.testing.assert_array_equal(blosc2.open(str(path), mmap_mode=source)[...], ITEMS)
-
-
-# ---------------------------------------------------------------------- the checksum itself

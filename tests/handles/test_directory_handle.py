@@ -14,7 +14,7 @@ import pytest
 from fixture_kit.isolated import environment
 
 import blosc2
-from blosc2 import NDArray, SChunk, SpecialValue
+from blosc2 import SChunk, SpecialValue
 from blosc2._frames import directory as directory_frame
 from blosc2._frames.update import NAN_OFFSET, Fields, FrameContent
 from blosc2.exceptions import FormatError
@@ -99,32 +99,6 @@ def test_changes_are_those_of_a_super_chunk_in_memory(path: Path) -> None:
     assert blosc2.from_cframe(schunks[1].to_cframe())[:] == schunks[0][:]
 
 
-def test_an_array_in_a_directory(path: Path) -> None:
-    want = np.arange(600.0).reshape(20, 30)
-    array = blosc2.asarray(want, chunks=(7, 11), blocks=(3, 4), urlpath=path, contiguous=False)
-    assert not array.schunk.contiguous
-    array[3:9] = want[3:9] = -1
-    array.resize((23, 31))
-    array.vlmeta["a"] = "b"
-    want = np.pad(want, ((0, 3), (0, 1)))
-    for found in (array, blosc2.open(path), blosc2.open(path, mode="a")):
-        assert isinstance(found, NDArray)
-        np.testing.assert_array_equal(found[:], want)
-        assert found.vlmeta[:] == {"a": "b"}
-    check_files(path)
-    array.resize((2, 3))
-    np.testing.assert_array_equal(blosc2.open(path)[:], want[:2, :3])
-    check_files(path)
-    copy = array.copy(urlpath=path.with_name("copy"), contiguous=False)
-    np.testing.assert_array_equal(blosc2.open(path.with_name("copy"))[:], copy[:])
-    zeros = blosc2.zeros((100, 100), urlpath=path, mode="w", contiguous=False)
-    assert chunk_files(path) == []
-    zeros[5, 5] = 1
-    assert blosc2.open(path)[:].sum() == 1
-    blosc2.zeros((0, 4), urlpath=path, mode="w", contiguous=False)
-    assert blosc2.open(path).shape == (0, 4)
-
-
 def test_paths_that_are_taken(path: Path) -> None:
     SChunk(data=b"old", urlpath=path, contiguous=False)
     for mode in ("a", "x"):
@@ -158,22 +132,6 @@ def test_opening_to_empty(path: Path) -> None:
     assert (schunk.nchunks, schunk.vlmeta["v"], chunk_files(path)) == (0, 1, [])
     schunk.append_data(ITEMS[:100])
     assert blosc2.open(path)[:] == ITEMS[:100].tobytes()
-
-
-def test_two_handles(path: Path) -> None:
-    one = SChunk(chunksize=8, data=b"01234567", urlpath=path, contiguous=False, cparams={"typesize": 1})
-    two, reader = blosc2.open(path, mode="a"), blosc2.open(path)
-    one.update_data(0, b"abcdefgh")
-    assert two[:] == reader[:] == b"01234567"
-    with pytest.raises(FormatError, match="refresh"):
-        two.append_data(b"x")
-    check_files(path)
-    for handle in (two, reader):
-        assert handle.refresh() is True
-        assert handle.refresh() is False
-        assert handle[:] == b"abcdefgh"
-    two.append_data(b"x")
-    assert blosc2.open(path)[:] == b"abcdefghx"
 
 
 def test_remains_of_a_writer_that_was_killed_do_no_harm(path: Path) -> None:
@@ -224,24 +182,6 @@ def test_a_reader_never_takes_chunks_of_several_versions(path: Path, monkeypatch
     monkeypatch.setattr(directory_frame.ChunkFiles, "add", slowly)
     assert blosc2.open(path)[:] == b"xxxxyyyyzzzz"
     assert begun
-
-
-def test_another_version_with_the_same_header(path: Path) -> None:
-    """Chunk files of the same numbers and sizes make it."""
-    writer = SChunk(chunksize=4, data=b"aaaabbbb", urlpath=path, contiguous=False, cparams={"typesize": 1})
-    reader, other = blosc2.open(path), blosc2.open(path, "a")
-    head = (path / "chunks.b2frame").read_bytes()
-    writer.delete_chunk(1)
-    writer.append_data(b"xxxx")
-    assert (path / "chunks.b2frame").read_bytes() == head
-    with pytest.raises(FormatError, match="changed this frame"):
-        other.update_data(0, b"yyyy")
-    assert reader.refresh()
-    assert other.refresh()
-    assert reader[:] == other[:] == b"aaaaxxxx"
-    assert not reader.refresh()
-    other.update_data(0, b"yyyy")
-    assert blosc2.open(path)[:] == b"yyyyxxxx"
 
 
 def test_a_reader_that_is_always_too_late(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,21 +261,6 @@ def test_a_file_of_the_last_number(path: Path) -> None:
     again[:] = ITEMS
     assert np.array_equal(blosc2.open(path)[:], ITEMS)
     assert blosc2.check(str(path)).ok
-
-
-def test_a_chunk_of_the_last_number(path: Path) -> None:
-    SChunk(chunksize=4, data=b"aaaa", urlpath=path, contiguous=False, cparams={"typesize": 1})
-    head = path / "chunks.b2frame"
-    frame, _ = directory_frame.frame_of_head(str(head), head.read_bytes())
-    fields = Fields(frame, 4, variable=False, vlblocks=False)
-    head.write_bytes(directory_frame.pack_head(FrameContent(fields, {}, {}, (), 1, 4), [0xFFFFFFFF], 36))
-    (path / "00000000.chunk").rename(path / "FFFFFFFF.chunk")
-    schunk = blosc2.open(path, mode="a")
-    assert schunk[:] == b"aaaa"
-    schunk.append_data(b"bbbb")
-    schunk.update_data(0, b"cccc")
-    assert blosc2.open(path)[:] == b"ccccbbbb"
-    check_files(path)
 
 
 def test_numbers_in_a_row() -> None:

@@ -17,13 +17,10 @@ import pytest
 
 import blosc2
 from blosc2 import SChunk, SpecialValue
-from blosc2._frames.changeable import FileHandle, MemoryHandle
 from blosc2.exceptions import FormatError
 
 # Header fields that make a version current: name -> bytes (FORMATS 1.1)
 FIELDS = {"frame_len": slice(16, 24), "nbytes": slice(30, 38), "cbytes": slice(39, 47)}
-# The shape of b2nd as the only metalayer, of an array of one axis (FORMATS 3.1)
-SHAPE = slice(117, 125)
 
 ITEMS = np.arange(1000, dtype="<i4") // 7
 
@@ -113,18 +110,6 @@ class Versions:
 
 
 @each_change
-def test_the_published_version_is_never_overwritten(path: Path, make: Any, change: Any) -> None:
-    v = Versions(path, make, change)
-    assert v.end == len(v.before)
-    assert int.from_bytes(v.after[FIELDS["frame_len"]], "big") == len(v.after)
-    assert v.after[v.header_len : v.end] == v.before[v.header_len :]
-    assert v.after[:16] == v.before[:16]
-    changed = {i for i in range(v.header_len) if v.before[i] != v.after[i]}
-    allowed = {*range(16, 47), 58, 59, 60, 61, 68, *(range(117, 125) if make is array_file else ())}
-    assert changed <= allowed
-
-
-@each_change
 def test_an_unfinished_append_shows_the_old_version(path: Path, make: Any, change: Any) -> None:
     v = Versions(path, make, change)
     tail = v.after[v.end :]
@@ -166,80 +151,6 @@ def test_half_written_headers(path: Path, make: Any, change: Any) -> None:
                 v.show(bytes(data))
 
 
-def test_half_written_headers_of_a_growing_array(path: Path) -> None:
-    v = Versions(path, array_file, grow)
-    assert v.after[SHAPE] == (1450).to_bytes(8, "big")
-    data = bytearray(v.after)
-    data[SHAPE] = v.before[SHAPE]
-    assert v.show(bytes(data)) == v.old  # surplus chunks are ignored
-    half = path.read_bytes()
-    with pytest.raises(blosc2.FormatError, match="header is not the one that was written"):
-        grow(blosc2.open(str(path), mode="a"))  # the header may be damaged instead, and a change would hide that
-    assert path.read_bytes() == half
-    half = bytearray(half)
-    half[86] = 0  # a file without checksums
-    path.write_bytes(half)
-    array = blosc2.open(str(path), mode="a")
-    grow(array)
-    assert everything(path)[0] == v.new[0]
-    data = bytearray(v.before[: v.header_len] + v.after[v.header_len :])
-    data[SHAPE] = v.after[SHAPE]
-    with pytest.raises(blosc2.FormatError, match="the shape needs 5 chunks"):
-        v.show(bytes(data))
-
-
-def test_a_reader_keeps_its_version_through_changes_and_replacements(path: Path, source: str | None) -> None:
-    array_file(path)
-    reader = blosc2.open(str(path), mmap_mode=source)
-    writer = blosc2.open(str(path), mode="a")
-    for change in (assign, grow, shrink, set_vlmeta):
-        change(writer)
-    writer.resize((0,))  # replaces the file
-    np.testing.assert_array_equal(reader[:], ITEMS)
-    assert reader.vlmeta["kept"] == "old"
-    np.testing.assert_array_equal(blosc2.open(str(path))[:], ITEMS[:0])
-
-
-def emptied(path: Path, make: Any) -> Any:
-    """A file whose data were removed, open for writing."""
-    make(path)
-    x = blosc2.open(str(path), mode="a")
-    if make is array_file:
-        x.resize((0,))
-    else:
-        while x.nchunks:
-            x.delete_chunk(0)
-    return x
-
-
-@pytest.mark.parametrize("make", [array_file, schunk_file])
-def test_metadata_of_a_frame_without_data_is_written_anew(path: Path, make: Any) -> None:
-    x = emptied(path, make)
-    # without data the trailer is at the header's end (FORMATS 1.5)
-    for value in ("new", "newer", "x" * 3000):
-        x.vlmeta["kept"] = value
-        data = path.read_bytes()
-        header_len = int.from_bytes(data[11:15], "big")
-        assert data[30:38] == bytes(8)
-        assert data[header_len : header_len + 2] == b"\x94\x01"
-        assert blosc2.open(str(path)).vlmeta["kept"] == value
-    (grow if make is array_file else append_chunk)(x)
-    assert len(everything(path)[0]) == (450 if make is array_file else 300) * 4
-    assert blosc2.open(str(path)).vlmeta["kept"] == "x" * 3000
-    assert os.listdir(path.parent) == [path.name]
-
-
-def test_headers_beyond_one_sector_are_never_written_in_place(path: Path) -> None:
-    array = blosc2.asarray(ITEMS, chunks=(300,), blocks=(100,), urlpath=str(path), meta={"long": "x" * 600})
-    before, inode = path.read_bytes(), path.stat().st_ino
-    keep = path.with_name("keep")
-    os.link(path, keep)
-    array[0] = 5
-    assert path.stat().st_ino != inode
-    assert keep.read_bytes() == before
-    assert blosc2.open(str(path))[0] == 5
-
-
 def test_a_file_that_changed_behind_the_handle_is_not_written(path: Path) -> None:
     array_file(path)
     one, two = blosc2.open(str(path), mode="a"), blosc2.open(str(path), mode="a")
@@ -263,18 +174,6 @@ def test_a_file_that_changed_behind_the_handle_is_not_written(path: Path) -> Non
     np.testing.assert_array_equal(two[:], one[:])
 
 
-@pytest.mark.parametrize("make", [array_file, schunk_file])
-def test_a_file_is_not_replaced_over_the_changes_of_another_handle(path: Path, make: Any) -> None:
-    emptied(path, make)
-    one, two = blosc2.open(str(path), mode="a"), blosc2.open(str(path), mode="a")
-    one.vlmeta["one"] = 1
-    with pytest.raises(blosc2.FormatError, match="refresh"):
-        two.vlmeta["two"] = 2
-    two.refresh()
-    two.vlmeta["two"] = 2
-    assert dict(blosc2.open(str(path)).vlmeta) == {"kept": "old", "one": 1, "two": 2}
-
-
 def test_a_handle_works_on_after_the_process_went_to_another_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,22 +191,7 @@ def test_a_handle_works_on_after_the_process_went_to_another_folder(
     assert os.listdir(tmp_path / "other") == []
 
 
-# --------------------------------------------------------------------- failures
-
-
 # --------------------------------------------------------------------- in memory
-
-
-def test_an_update_of_an_older_version_is_refused(path: Path) -> None:
-    from blosc2._frames.update import FrameUpdate
-
-    array_file(path)
-    for handle in (blosc2.open(str(path), mode="a")._handle, blosc2.arange(3)._handle):
-        assert isinstance(handle, (FileHandle, MemoryHandle))
-        update = FrameUpdate(handle.frame)
-        handle.set_vlmeta({"a": b"\x01"})
-        with pytest.raises(RuntimeError, match="another thread"):
-            handle.publish(update)
 
 
 def test_memory_is_given_back_when_chunks_are_replaced_over_and_over(rng: np.random.Generator) -> None:
@@ -333,32 +217,6 @@ def test_readers_in_memory_keep_their_version() -> None:
     for n, frame in enumerate(frames):
         want = ITEMS if n == 0 else np.full(1000, n - 1, "<i4")
         np.testing.assert_array_equal(blosc2.from_cframe(frame)[:], want)
-
-
-def test_private_changes_of_a_mapping(path: Path) -> None:
-    array_file(path)
-    before = path.read_bytes()
-    array = blosc2.open(str(path), mmap_mode="c")
-    want = ITEMS.copy()
-    assign(array)
-    want[250:700] = np.arange(450) * 3
-    array.vlmeta["kept"] = "private"
-    np.testing.assert_array_equal(array[:], want)
-    assert path.read_bytes() == before
-    assert blosc2.open(str(path)).vlmeta["kept"] == "old"
-
-
-def test_a_byte_range_of_a_file_is_never_written(tmp_path: Path) -> None:
-    inner, path = tmp_path / "inner", tmp_path / "outer"
-    array_file(inner)
-    path.write_bytes(b"before" + inner.read_bytes() + b"behind")
-    before = path.read_bytes()
-    array = blosc2.open(str(path), mode="a", offset=6)
-    for change in (assign, grow, shrink, set_vlmeta):
-        with pytest.raises(ValueError, match="reading mode"):
-            change(array)
-    np.testing.assert_array_equal(array[:], ITEMS)
-    assert path.read_bytes() == before
 
 
 def test_two_handles_of_one_file_never_damage_it(tmp_path: Path) -> None:

@@ -15,8 +15,6 @@ import blosc2
 from blosc2._frames import append
 from blosc2._frames import changeable as frame_file
 from blosc2._frames import handle as frame_handle
-from blosc2._frames.append import end_of_versions
-from blosc2._frames.handle import open_frame
 
 NOISE = np.random.default_rng(3).integers(0, 1 << 62, 40_000)
 
@@ -171,25 +169,6 @@ def test_a_flipped_bit_of_the_header_loses_no_version(path: Path, make: Any, cha
 def rewritten(old: bytes, new: bytes) -> bool:
     """Whether a file was written anew, with all that its header said it had."""
     return new[16:24] != old[16:24] and int.from_bytes(new[16:24]) == len(new)
-
-
-@each
-@pytest.mark.parametrize("plain", [False, True], ids=["with sums", "without"])
-def test_a_version_to_which_the_header_does_not_lead(path: Path, make: Any, change: Any, plain: bool) -> None:
-    """Nothing tells it from an append that was not finished, and it may have been visible: it is kept."""
-    make_frame(path, make, plain)
-    old, before = path.read_bytes(), everything(blosc2.open(path))
-    change(blosc2.open(path, mode="a"))
-    data = path.read_bytes()
-    start = int.from_bytes(data[11:15])
-    path.write_bytes(old[:start] + data[start:] + b"and the rest of another one")
-    other = blosc2.open(path, mode="a")
-    assert everything(other) == before
-    assert end_of_versions(str(path), open_frame(str(path), None)) == len(data)
-    annotate(other, 5)
-    assert path.read_bytes()[start : len(data)] == data[start:]
-    assert blosc2.open(path).vlmeta["note"] == "xxxxx"
-    assert [one for one in blosc2.check(path) if one.kind == "damage"] == []
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["with sums", "without"])

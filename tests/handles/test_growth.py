@@ -196,30 +196,6 @@ def grow(array: Any, path: Path, most: int = 400) -> bool:
     return False
 
 
-@pytest.mark.local
-def test_readers_keep_their_version(tmp_path: Path, source: str | None) -> None:
-    path = tmp_path / "x.b2nd"
-    array = grown(path)
-    reader = blosc2.open(path, mmap_mode=source)
-    assert grow(array, path)
-    np.testing.assert_array_equal(reader[:], noise(1000))
-    assert reader.refresh()
-    np.testing.assert_array_equal(reader[:], array[:])
-    assert blosc2.open(path, mmap_mode=source)[0] == array[0]
-
-
-def test_another_writer_must_look_again(tmp_path: Path) -> None:
-    path = tmp_path / "x.b2nd"
-    array, other = grown(path), blosc2.open(path, mode="a")
-    assert grow(array, path)
-    with pytest.raises(blosc2.StaleHandleError):
-        other[0] = 1
-    assert other.refresh()
-    other[0] = 12345
-    array.refresh()
-    assert array[0] == 12345
-
-
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
     folder = tmp_path / "elsewhere"
     folder.mkdir()

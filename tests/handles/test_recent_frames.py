@@ -56,15 +56,6 @@ def later(path: str) -> None:
         time.sleep(0.001)
 
 
-@pytest.mark.local
-def test_an_unchanged_file_is_not_parsed_again(path: str, source: str | None) -> None:
-    first = frame_of(opened(path, source))
-    again = opened(path, source)
-    assert frame_of(again) is first
-    assert (again[...] == np.arange(10_000)).all()
-    assert again.urlpath == path
-
-
 def test_ways_to_open_do_not_mix(path: str) -> None:
     mapped, read = opened(path), opened(path, None)
     unchecked, checked = opened(path, verify=False), opened(path, verify=True)
@@ -74,50 +65,6 @@ def test_ways_to_open_do_not_mix(path: str) -> None:
     array = opened(path, None)
     array.advise("sequential")
     assert frame_of(opened(path, None)) is not frame_of(array)
-
-
-def test_each_path_has_its_own_name(path: str, tmp_path: Path) -> None:
-    other = str(tmp_path / "other.b2nd")
-    os.link(path, other)
-    first, second = opened(path), opened(other)
-    assert (first.urlpath, second.urlpath) == (path, other)
-
-
-def _appended(path: str) -> None:
-    array = blosc2.open(path, mode="a")
-    array.resize((11_000,))
-    array[10_000:] = np.arange(10_000, 11_000)
-
-
-def _replaced(path: str) -> None:
-    blosc2.asarray(np.arange(10_000)[::-1], urlpath=f"{path}.new", chunks=(1_000,))
-    os.replace(f"{path}.new", path)
-
-
-def _rewritten(path: str) -> None:
-    blosc2.asarray(np.arange(10_000)[::-1], urlpath=f"{path}.new", chunks=(1_000,))
-    content = Path(f"{path}.new").read_bytes()
-    with open(path, "r+b") as file:
-        file.write(content)
-        file.truncate(len(content))
-
-
-def _with_old_times(path: str) -> None:
-    status = os.stat(path)
-    _rewritten(path)
-    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-
-
-@pytest.mark.parametrize("change", [_appended, _replaced, _rewritten, _with_old_times])
-def test_a_changed_file_shows(path: str, source: str | None, change: object) -> None:
-    held = opened(path, source)
-    frame = frame_of(held)
-    later(path)
-    change(path)  # type: ignore[operator]
-    array = opened(path, source)
-    assert frame_of(array) is not frame
-    expected = np.arange(11_000) if change is _appended else np.arange(10_000)[::-1]
-    assert (array[...] == expected).all()
 
 
 def test_a_removed_file_is_missing(path: str, source: str | None) -> None:
@@ -148,16 +95,6 @@ def test_a_file_that_was_just_changed_is_not_kept(path: str, monkeypatch: pytest
     monkeypatch.setattr(opening, "SETTLED", 3600.0)
     assert frame_of(opened(path)) is not frame_of(opened(path))
     assert len(opening._mapped) == 0
-
-
-def test_it_can_be_switched_off(path: str, source: str | None) -> None:
-    assert blosc2.set_file_cache(0) == 128
-    assert frame_of(opened(path, source)) is not frame_of(opened(path, source))
-    with pytest.raises(ValueError, match="-1"):
-        blosc2.set_file_cache(-1)
-    with pytest.raises(TypeError):
-        blosc2.set_file_cache("many")  # type: ignore[arg-type]
-    assert blosc2.set_file_cache(5) == 0
 
 
 def test_what_is_not_asked_for_is_let_go(tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,19 +198,6 @@ def test_what_is_refused_is_refused_for_who_opens_again(path: str, way: dict[str
     with pytest.raises(error) as second:
         opened(path, **way)
     assert (type(second.value), str(second.value)) == (type(first.value), str(first.value))
-
-
-def test_something_else_that_has_taken_the_place_of_an_array(path: str, source: str | None) -> None:
-    opened(path, source)
-    blosc2.SChunk(chunksize=8, data=b"12345678", urlpath=path, mode="w")
-    assert [type(blosc2.open(path, mmap_mode=source)) for _ in range(2)] == [blosc2.SChunk] * 2
-    os.remove(path)
-    with blosc2.DictStore(path + ".b2d", mode="w") as made:
-        made["/a"] = np.arange(3)
-    os.rename(path + ".b2d", path)
-    with blosc2.open(path, mmap_mode=source) as store:
-        assert type(store) is blosc2.DictStore
-        assert store["/a"][2] == 2
 
 
 def test_threads_that_open_while_others_replace(path: str, source: str | None) -> None:

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from fixture_kit import manifest
 from fixture_kit.schunks import check
 
 import blosc2
@@ -93,17 +92,6 @@ def test_programs_find_open_beside_the_class() -> None:
 
     assert schunk.open is blosc2.open
     assert schunk.SChunk is SChunk
-
-
-def test_a_mapping_decides_over_the_mode(tmp_path: Path) -> None:
-    urlpath = str(tmp_path / "s.b2frame")
-    none = cast("Any", None)
-    assert SChunk(data=b"abc", urlpath=urlpath, mode=none, mmap_mode="w+").mode == "a"
-    assert SChunk(urlpath=urlpath, mode=none, mmap_mode="r").mode == "r"
-    assert blosc2.open(urlpath, none, mmap_mode="r")[:] == b"abc"
-    for make in (lambda: SChunk(mode=none), lambda: blosc2.open(urlpath, none)):
-        with pytest.raises(ValueError, match="mode must be"):
-            make()
 
 
 def test_attributes(tmp_path: Path) -> None:
@@ -199,96 +187,3 @@ def test_data_is_compressed_in_threads_to_the_same_chunks(
         assert schunk[:] == items.tobytes()
         frames.append([schunk.get_chunk(n) for n in range(14)])
     assert frames[0] == frames[1]
-
-
-def test_reading_into_buffers_of_any_kind() -> None:
-    items = np.array(["2020-01-01", "2021-02-03", "NaT"], "M8[s]")
-    schunk = SChunk(data=items, chunksize=16)
-    out = np.empty((3, 1), "M8[s]")
-    schunk.get_slice(out=out)
-    np.testing.assert_array_equal(out[:, 0], items)
-    schunk.decompress_chunk(0, out[:2])
-    assert schunk.get_slice(2, 2, np.empty(0)) is None
-    assert schunk.get_slice(2, 2, bytearray()) is None
-    with pytest.raises(ValueError, match="Not enough space"):
-        schunk.get_slice(0, 1, np.empty((0, 4)))
-    with pytest.raises(TypeError, match="writable buffer, not int"):
-        schunk.get_slice(0, 1, 5)
-    for refused in (np.empty((4, 4))[:, ::2], np.frombuffer(bytes(32), "u1"), memoryview(bytes(32))):
-        with pytest.raises(ValueError, match="writable and C-contiguous"):
-            schunk.decompress_chunk(0, refused)
-
-
-def test_two_handles_and_refresh(tmp_path: Path) -> None:
-    urlpath = str(tmp_path / "s.b2frame")
-    one = SChunk(chunksize=8, data=b"01234567", urlpath=urlpath, cparams={"typesize": 1})
-    two = blosc2.open(urlpath, mode="a")
-    one.append_data(b"89")
-    assert two[:] == b"01234567"
-    with pytest.raises(ValueError, match="refresh"):
-        two.append_data(b"xx")
-    assert blosc2.open(urlpath)[:] == b"0123456789"
-    assert two.refresh() is True
-    assert two.refresh() is False
-    two.append_data(b"xx")
-    check(two, [b"01234567", b"89", b"xx"])
-    one.refresh()
-    check(one, [b"01234567", b"89", b"xx"])
-
-
-def test_headers_that_leave_the_chunk_size_to_the_first_chunk(tmp_path: Path) -> None:
-    urlpath = tmp_path / "s.b2frame"
-    SChunk(chunksize=8, urlpath=str(urlpath), cparams={"typesize": 1})
-    data = bytearray(urlpath.read_bytes())
-    data[58:62] = b"\xff" * 4
-    data[86] = 0  # as others write it
-    urlpath.write_bytes(data)
-    schunk = blosc2.open(str(urlpath), mode="a")
-    schunk.append_data(b"123456")
-    schunk.append_data(b"12")
-    assert schunk.chunksize == 6
-    check(blosc2.open(str(urlpath)), [b"123456", b"12"])
-
-
-def test_blocks_of_variable_length_are_not_overwritten(tmp_path: Path) -> None:
-    path = tmp_path / "batches.b2b"
-    path.write_bytes((manifest.ROOT / "objects" / "batch_varied.b2b").read_bytes())
-    before = path.read_bytes()
-    with pytest.raises(NotImplementedError, match="variable length"):
-        blosc2.open(str(path), mode="a").schunk.set_slice(b"ZZZZ", 0, 4)
-    assert path.read_bytes() == before
-
-
-def test_what_is_no_bytes_is_refused(tmp_path: Path) -> None:
-    objects = np.array([{}, []], dtype=object)
-    path = tmp_path / "new.b2frame"
-    with pytest.raises(TypeError, match="pointers"):
-        SChunk(data=objects, urlpath=path)
-    for codec in ({"codec": Codec.NDLZ, "filters": []}, {"filters": [blosc2.Filter.NDCELL], "filters_meta": [4]}):
-        with pytest.raises(ValueError, match="blocks of arrays"):
-            SChunk(urlpath=path, cparams=codec)
-    assert not path.exists()
-    schunk = SChunk(chunksize=16, data=bytes(32))
-    for change in (
-        lambda: schunk.append_data(objects), lambda: schunk.insert_data(0, objects),
-        lambda: schunk.update_data(0, objects), lambda: schunk.set_slice(objects),
-    ):  # fmt: skip
-        with pytest.raises(TypeError, match="pointers"):
-            change()
-    assert schunk[:] == bytes(32)
-
-
-def test_chunks_larger_than_the_others_are_refused() -> None:
-    schunk = SChunk(chunksize=80, data=np.arange(20))
-    large, small = (blosc2.compress2(np.arange(n), typesize=8) for n in (11, 9))
-    for change in (
-        lambda: schunk.append_chunk(large),
-        lambda: schunk.insert_chunk(0, large),
-        lambda: schunk.update_chunk(0, large),
-    ):
-        with pytest.raises(RuntimeError, match="88 bytes"):
-            change()
-    assert (schunk.chunksize, schunk.nchunks) == (80, 2)
-    assert schunk[:] == np.arange(20).tobytes()
-    assert schunk.append_chunk(small) == 3
-    assert schunk[:] == np.r_[0:20, 0:9].tobytes()
