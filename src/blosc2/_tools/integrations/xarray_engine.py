@@ -214,7 +214,7 @@ def _scaled(ends: Any, encoding: dict[str, Any]) -> Any:
 
 def of_its_dtype(name: str, variable: Any) -> Any:
     """A variable of dask whose blocks have the dtype that it states: dates that xarray counts stay int64 in them."""
-    if variable.dtype.kind not in "iu" or not is_of_dask(variable):
+    if variable.dtype.kind not in "iuf" or not is_of_dask(variable):
         return variable
     data = variable.data
     cast = data.map_blocks(_cast, name, data.dtype, dtype=data.dtype, meta=data._meta)
@@ -225,7 +225,7 @@ def _cast(block: Any, name: str, dtype: np.dtype[Any]) -> Any:
     if block.dtype == dtype:
         return block
     cast = block.astype(dtype)
-    if not np.array_equal(cast, block):
+    if not np.array_equal(cast, block, equal_nan=block.dtype.kind in "fc"):
         raise ValueError(f"variable {name!r} has values that {dtype} cannot hold: give an encoding with another dtype")
     return cast
 

@@ -18,7 +18,7 @@ from blosc2._arrays import DIMENSIONS, ArrayPlan
 from blosc2._indexing import lossless
 from blosc2._options import check_target_mode, local_path
 from blosc2._stores import children_of
-from blosc2._tools.converting.conversion import UNLIMITED
+from blosc2._tools.converting.conversion import TEXT_SHAPE, UNLIMITED
 from blosc2._tools.integrations.array_writing import ScratchFolder, new_array, where_to, write_box
 from blosc2._tools.integrations.xarray_engine import (
     DIGITS,
@@ -35,10 +35,14 @@ from blosc2._tools.integrations.xarray_engine import (
 from blosc2._tools.stores import beside, opened
 from blosc2.exceptions import legible
 from blosc2.ndarray import NDArray
+from blosc2.objectarray import ObjectArray
 from blosc2.tree_store import TreeStore
 
 # Attributes that say how numbers are meant: values that are added must have the same.
-_MEANINGS: Final = ("units", "calendar", "scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned")
+_OF_PACKING: Final = ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned")
+_MEANINGS: Final = ("units", "calendar", *_OF_PACKING)
+# Names of one calendar, the last of which is another one before 1582.
+_GREGORIAN: Final = ("standard", "gregorian", "proleptic_gregorian")
 
 
 def checked_region(
@@ -129,23 +133,15 @@ def fit_to_existing(
     `ValueError` where dimensions, lengths, types or attributes differ, so that the values would mean something else.
     """
     what = f"{where}: {name!r}"
-    decoded = conventions.decode_cf_variable(name, stored)  # single characters become texts
-    if set(variable.dims) != set(decoded.dims):
-        raise ValueError(f"{what} has the dimensions {decoded.dims}, not {variable.dims}")
-    variable = variable.transpose(*decoded.dims)
-    for dim, length in variable.sizes.items():
-        stop = box[dim].stop if dim in box else length
-        is_whole = dim in box or length == stored.sizes[dim]
-        if dim != append_dim and (stop > stored.sizes[dim] or not is_whole):
-            raise ValueError(
-                f"{what} has {stored.sizes[dim]} items along {dim!r}, and {stop} would be written; append_dim makes it "
-                "longer, region names a part, mode='w' replaces it"
-            )
+    decoded = _decoded(name, stored, variable, what)
+    variable = _aligned(variable, decoded, box, append_dim, what)
     _check_kind(variable, decoded, what)
     variable = variable.copy(deep=False)
     variable.encoding = {
         key: value for key, value in decoded.encoding.items() if key not in ("chunks", "blocks", "cparams")
     }
+    if "_FillValue" not in variable.attrs:
+        variable.encoding.setdefault("_FillValue", None)  # xarray would give floats one that the stored ones lack
     packed = "scale_factor" in decoded.encoding or "add_offset" in decoded.encoding
     if variable.dtype.kind in "iu" and stored.dtype.kind in "iu" and not packed and not _holds(variable, stored.dtype):
         raise ValueError(f"{what} is stored as {stored.dtype}, which cannot hold all values to write")
@@ -159,14 +155,104 @@ def fit_to_existing(
     for meaning in _MEANINGS:
         new, old = encoded.attrs.get(meaning), stored.attrs.get(meaning)
         if new is not None and not _same(new, old):
+            counted = variable.dtype.kind in "mM" and meaning == "units"
+            how = f"round them to what {old!r} counts in {stored.dtype}" if counted else "convert them"
             raise ValueError(
-                f"{what} has {meaning}={old!r}, and the values to write have {new!r}: convert them, or use mode='w'"
+                f"{what} has {meaning}={old!r}, and the values to write have {new!r}: {how}, or use mode='w'"
             )
     if not _holds(encoded, stored.dtype):
         raise ValueError(
             f"{what} is stored as {stored.dtype}, which cannot hold the values to write, of {encoded.dtype}"
         )
     return encoded
+
+
+def _aligned(variable: Any, stored: Any, box: Mapping[Any, slice], append_dim: Hashable | None, what: str) -> Any:
+    """A variable with the order of dimensions of the stored one, in which it must have room."""
+    if set(variable.dims) != set(stored.dims):
+        raise ValueError(f"{what} has the dimensions {stored.dims}, not {variable.dims}")
+    variable = variable.transpose(*stored.dims)
+    for dim, length in variable.sizes.items():
+        stop = box[dim].stop if dim in box else length
+        is_whole = dim in box or length == stored.sizes[dim]
+        if dim != append_dim and (stop > stored.sizes[dim] or not is_whole):
+            raise ValueError(
+                f"{what} has {stored.sizes[dim]} items along {dim!r}, and {stop} would be written; append_dim makes it "
+                "longer, region names a part, mode='w' replaces it"
+            )
+    return variable
+
+
+def fit_texts_to_existing(
+    name: str, variable: Any, stored: Any, box: Mapping[Any, slice], append_dim: Hashable | None, where: str
+) -> Any:
+    """A variable of texts as `fit_to_existing` has it, for a list of texts of any length."""
+    what = f"{where}: {name!r}"
+    variable = _aligned(variable, stored, box, append_dim, what)
+    texts = np.asarray(variable.values, object)
+    others = sorted({type(value).__name__ for value in texts.flat if not isinstance(value, str)})
+    if others:
+        raise ValueError(f"{what} has texts, and those to write are of {', '.join(others)}: give texts alone")
+    return variable.copy(deep=False, data=texts)
+
+
+def say_units_of_bounds(variables: Mapping[Any, Any], others: Mapping[Any, Any]) -> None:
+    """Give bounds of times the units and the calendar of these times, which CF lets them leave out.
+
+    `variables` may be bounds of `others`; none is decoded.
+    """
+    for other in others.values():
+        bounds = other.attrs.get("bounds")
+        if isinstance(bounds, str) and bounds in variables and " since " in str(other.attrs.get("units")):
+            for name in ("units", "calendar"):
+                if name in other.attrs:
+                    variables[bounds].attrs.setdefault(name, other.attrs[name])
+
+
+def _decoded(name: str, stored: Any, variable: Any, what: str) -> Any:
+    """The stored variable, decoded as far as the one to write is, so that its encoding is what remains to be done.
+
+    Single characters become texts. `ValueError` where numbers cannot be told to count the same times.
+    """
+    is_packed = any(attribute in variable.attrs for attribute in _OF_PACKING)
+    missing = [key for key in _OF_PACKING if is_packed and key in stored.attrs and key not in variable.attrs]
+    if missing:
+        raise ValueError(f"{what} has {missing[0]}={stored.attrs[missing[0]]!r}, and the values to write have none")
+    decoded = conventions.decode_cf_variable(name, stored, mask_and_scale=not is_packed)
+    if decoded.dtype.kind not in "mMO" or stored.dtype.kind not in "iuf":
+        return decoded
+    units, calendar = stored.attrs.get("units"), stored.attrs.get("calendar", "standard")
+    if variable.dtype.kind not in "iuf":
+        _check_calendar(variable, calendar, what)
+        return decoded
+    if "units" not in variable.attrs:
+        raise ValueError(
+            f"{what} has times, which it counts in {units!r}, and those to write are numbers without units: write "
+            f"dates, or give them the attributes units={units!r} and calendar={calendar!r}"
+        )
+    theirs = variable.attrs.get("calendar", "standard")
+    if " since " in str(units) and theirs != calendar and not {theirs, calendar} <= set(_GREGORIAN[:2]):
+        raise ValueError(f"{what} has the calendar {calendar!r}, and the values to write have {theirs!r}")
+    return conventions.decode_cf_variable(name, stored, mask_and_scale=not is_packed, decode_times=False)
+
+
+def _check_calendar(dates: Any, calendar: str, what: str) -> None:
+    """Refuse dates of another calendar than the stored ones: some days of one are none of the other."""
+    theirs = _calendar_of(dates)
+    same = _GREGORIAN if dates.dtype.kind == "M" else _GREGORIAN[:2]  # NumPy's; xarray refuses those before 1582
+    if theirs not in (None, calendar) and not {theirs, calendar} <= set(same):
+        raise ValueError(
+            f"{what} has times of the calendar {calendar!r}, and those to write are of {theirs!r}: convert them; "
+            f"dataset.convert_calendar({calendar!r}) does so for the axis of time, and not for its bounds"
+        )
+
+
+def _calendar_of(dates: Any) -> str | None:
+    """The calendar of dates; None for other values, and for no values."""
+    try:
+        return str(xarray.DataArray(dates).dt.calendar) if dates.size else None
+    except (AttributeError, TypeError):
+        return None
 
 
 def _in_characters(name: str, encoded: Any, stored: Any, what: str) -> Any:
@@ -186,7 +272,8 @@ def check_unchanged(name: str, encoded: Any, stored: Any, append_dim: Hashable, 
 
     Both are as they are stored, and of one shape.
     """
-    new, old = encoded.values, stored.values
+    old = stored.values
+    new = encoded.values.astype(old.dtype) if old.dtype.kind in "iuf" else encoded.values  # as it would be stored
     if not np.array_equal(new, old, equal_nan=new.dtype.kind in "fc" and old.dtype.kind in "fc"):
         raise ValueError(
             f"{where}: the coordinate {name!r} does not have the dimension append_dim={append_dim!r}, and differs from "
@@ -197,34 +284,13 @@ def check_unchanged(name: str, encoded: Any, stored: Any, append_dim: Hashable, 
 def _check_kind(variable: Any, decoded: Any, what: str) -> None:
     """Refuse numbers that an encoding would round, such as fractions where there are integers."""
     new, old = variable.dtype, decoded.dtype
-    written, there = _calendar(variable), decoded.encoding.get("calendar")
-    if written is not None and there is not None and written != _SAME_CALENDARS.get(there, there):
-        raise ValueError(
-            f"{what} has times of the calendar {there!r}, and those to write are of {written!r}: convert them with "
-            "convert_calendar"
-        )
+    if {new.kind, old.kind} == {"M", "O"} and None not in (_calendar_of(variable), _calendar_of(decoded)):
+        return  # dates of NumPy, and of cftime
     numbers = new.kind in "?biufc" and old.kind in "?biufc"
     if numbers and not np.can_cast(new, old, "same_kind"):
         raise ValueError(f"{what} has values of {old}, and those to write are of {new}: convert them with astype")
     if not numbers and new.kind != old.kind and not (new.kind in "OUST" and old.kind in "OUST"):
         raise ValueError(f"{what} has values of {old}, and those to write are of {new}")
-
-
-# Names of calendars that have the dates of NumPy, as long as these are read as its dates.
-_SAME_CALENDARS: Final = {"gregorian": "standard", "proleptic_gregorian": "standard"}
-
-
-def _calendar(variable: Any) -> str | None:
-    """The calendar of times; None of other values."""
-    if variable.dtype.kind == "M":
-        return "standard"
-    if variable.dtype.kind != "O" or not variable.size:
-        return None
-    try:
-        name = str(xarray.DataArray(variable).dt.calendar)
-    except (AttributeError, TypeError):  # texts
-        return None
-    return _SAME_CALENDARS.get(name, name)
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -414,32 +480,44 @@ class _GroupWriter:
             )
         encoded, attributes = _encoded(dataset, missing, encoding)
         self._add_all(encoded, encoding)
+        given = {name: dataset.variables[name].copy(deep=False) for name in existing}
+        say_units_of_bounds(given, dataset.variables)
         for name, (stored, leaf) in existing.items():
-            variable = fit_to_existing(
-                name, dataset.variables[name], stored, box, self._append_dim, self._where, encoded_variable
-            )
+            if isinstance(leaf, ObjectArray):
+                variable = fit_texts_to_existing(name, given[name], stored, box, self._append_dim, self._where)
+            else:
+                variable = fit_to_existing(
+                    name, given[name], stored, box, self._append_dim, self._where, encoded_variable
+                )
             if self._append_dim is not None and name in dataset.coords and self._append_dim not in variable.dims:
                 part = stored[{dim: box[dim] for dim in stored.dims if dim in box}]
                 check_unchanged(name, variable, part, self._append_dim, self._where)
+            elif isinstance(leaf, ObjectArray):
+                self._change_texts(leaf, stored, variable, box)
             else:
                 self._change(leaf, variable, box)
         if self._mode != "r+":
             self._set_attributes(attributes, dataset.encoding.get("unlimited_dims", ()))
         self._lengths()  # checks them
 
-    def _existing(self, dataset: Any) -> dict[str, tuple[Any, NDArray]]:
+    def _existing(self, dataset: Any) -> dict[str, tuple[Any, NDArray | ObjectArray]]:
         """Variables of a dataset that the group has, as they are stored, with their leaves."""
-        found: dict[str, tuple[Any, NDArray]] = {}
-        leaves = set(self._leaves())
-        for name in dataset.variables:
-            if name in leaves:
-                leaf: Any = self._store[f"{self._group}/{name}"]
-                if not isinstance(leaf, NDArray):
+        found: dict[str, tuple[Any, Any]] = {}
+        others: dict[str, Any] = {}
+        for name in self._leaves():
+            leaf: Any = self._store[f"{self._group}/{name}"]
+            if name in dataset.variables:
+                variable = variable_of(f"{self._group}/{name}", leaf)
+                if variable is None:
                     raise ValueError(
-                        f"{self._where}: {name!r} is a {type(leaf).__name__}, and no array: it is not changed"
+                        f"{self._where}: {name!r} is a {type(leaf).__name__}, and no array: it is not changed; write "
+                        f"dataset.drop_vars({name!r})"
                     )
-                found[name] = variable_of(f"{self._group}/{name}", leaf), leaf
-        return found
+                found[name] = variable, leaf
+            if isinstance(leaf, NDArray) and "bounds" in leaf.vlmeta:
+                others[name] = found[name][0] if name in found else variable_of(name, leaf)
+        say_units_of_bounds({name: variable for name, (variable, _) in found.items()}, others)
+        return {name: found[name] for name in dataset.variables if name in found}
 
     def _variables(self, names: Any) -> dict[str, Any]:
         """Stored variables by name, of those names that there are."""
@@ -459,8 +537,7 @@ class _GroupWriter:
             raise ValueError(f"append_dim={dim!r} is no dimension of the dataset, which has {list(dataset.dims)}")
         grows = []
         for name in self._leaves():
-            leaf = self._store[f"{self._group}/{name}"]
-            names = names_of(f"/{name}", leaf.shape, leaf.vlmeta) if isinstance(leaf, NDArray) else ()
+            names = self._dims_of(name)
             if names.count(dim) > 1:
                 raise ValueError(
                     f"{self._where}: {name!r} has append_dim={dim!r} on several axes, and cannot grow along it"
@@ -475,6 +552,14 @@ class _GroupWriter:
                 f"{self._where}: {left} have the dimension {dim!r} too, and would stay shorter than the others: the "
                 "dataset must have all variables along append_dim"
             )
+
+    def _dims_of(self, name: str) -> tuple[str, ...]:
+        """The dimensions of a leaf as a variable; none of what is no variable."""
+        leaf = self._store[f"{self._group}/{name}"]
+        if isinstance(leaf, NDArray):
+            return names_of(f"/{name}", leaf.shape, leaf.vlmeta)
+        texts = variable_of(name, leaf) if isinstance(leaf, ObjectArray) and DIMENSIONS in leaf.vlmeta else None
+        return () if texts is None else texts.dims
 
     def _add_all(self, variables: Mapping[str, Any], encoding: Mapping[Any, Any]) -> None:
         """Write new variables. Those of dask are computed together, and compressed by its tasks."""
@@ -513,17 +598,35 @@ class _GroupWriter:
 
     def _change(self, leaf: NDArray, variable: Any, box: dict[Any, slice]) -> None:
         """Write values to an existing variable, behind its end along the dimension that grows."""
-        starts = []
-        shape = list(leaf.shape)
+        starts, shape = self._place_of(variable, leaf.shape, box)
+        if shape != leaf.shape:
+            leaf.resize(shape)
+        write_box(leaf, starts, variable.shape, _reader(variable))
+
+    def _change_texts(self, leaf: ObjectArray, stored: Any, variable: Any, box: dict[Any, slice]) -> None:
+        """Write texts to an existing list of texts, in the order of a C array."""
+        starts, shape = self._place_of(variable, stored.shape, box)
+        texts = np.empty(shape, object)
+        texts[tuple(map(slice, stored.shape))] = stored.values
+        texts[tuple(slice(start, start + n) for start, n in zip(starts, variable.shape, strict=True))] = variable.values
+        if np.array_equal(texts, stored.values):
+            return
+        leaf[:] = texts.reshape(-1).tolist()
+        if TEXT_SHAPE in leaf.vlmeta:
+            leaf.vlmeta[TEXT_SHAPE] = list(shape)
+
+    def _place_of(
+        self, variable: Any, shape: tuple[int, ...], box: dict[Any, slice]
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Where values go in a stored variable of a shape: at which item, and the shape that it gets."""
+        starts, grown = [], list(shape)
         for axis, dim in enumerate(variable.dims):
             if dim == self._append_dim:
-                starts.append(leaf.shape[axis])
-                shape[axis] += variable.shape[axis]
+                starts.append(shape[axis])
+                grown[axis] += variable.shape[axis]
             else:
                 starts.append(box[dim].start if dim in box else 0)
-        if tuple(shape) != leaf.shape:
-            leaf.resize(tuple(shape))
-        write_box(leaf, tuple(starts), variable.shape, _reader(variable))
+        return tuple(starts), tuple(grown)
 
     def _set_attributes(self, attributes: Mapping[str, Any], unlimited: Iterable[Hashable]) -> None:
         view = self._store.create_group(self._group) if self._group else self._store
