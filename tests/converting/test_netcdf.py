@@ -10,6 +10,7 @@ import pytest
 
 xarray = pytest.importorskip("xarray")
 netCDF4 = pytest.importorskip("netCDF4")
+h5py = pytest.importorskip("h5py")
 pytest.importorskip("h5netcdf")
 pandas = pytest.importorskip("pandas")
 
@@ -482,3 +483,80 @@ def test_headers_that_make_no_sense(data: bytes, why: str, tmp_path: Path) -> No
     (tmp_path / "a.nc").write_bytes(data)
     with pytest.raises(ConversionError, match=rf"a\.nc is damaged: its header makes no sense: .*{why}"):
         blosc2.convert(tmp_path / "a.nc", tmp_path / "a.b2z")
+
+
+def tree_of_dimensions(path: Path) -> Path:
+    """Groups with dimensions of the groups around them, and one with its own of the same name and length."""
+    with netCDF4.Dataset(path, "w") as file:
+        file.createDimension("time", None)
+        file.createDimension("x", 3)
+        file.createDimension("z", 2)
+        file.createVariable("time", "f8", ("time",))[:] = np.arange(4)
+        file.createVariable("z_of_root", "f8", ("z",))[:] = [1, 2]
+        ocean = file.createGroup("ocean")
+        ocean.createVariable("sst", "f4", ("time", "x"))[:] = np.arange(12).reshape(4, 3)
+        own = ocean.createGroup("own")
+        own.createDimension("z", 2)
+        own.createVariable("depth", "f4", ("z", "x"))[:] = 1
+        air = file.createGroup("air")
+        air.createDimension("time", 4)
+        air.createVariable("time", "i4", ("time",))[:] = np.arange(4)
+        air.createVariable("wind", "f4", ("time",))[:] = np.arange(4)
+    return path
+
+
+def dimensions_of(path: Path) -> dict[str, dict[str, tuple[int, bool]]]:
+    """The dimensions that each group defines, with their lengths, and whether they have no limit."""
+    found: dict[str, dict[str, tuple[int, bool]]] = {}
+    with netCDF4.Dataset(path) as file:
+        groups = [file]
+        while groups:
+            group = groups.pop()
+            found[group.path] = {name: (len(one), one.isunlimited()) for name, one in group.dimensions.items()}
+            groups += group.groups.values()
+    return found
+
+
+def test_dimensions_stay_in_their_groups(tmp_path: Path) -> None:
+    source, store, back = tree_of_dimensions(tmp_path / "a.nc"), tmp_path / "a.b2z", tmp_path / "b.nc"
+    assert not blosc2.convert(source, store, verify=True).left_out
+    report = blosc2.convert(store, back, verify=True)
+    assert (report.left_out, report.changed) == ([], [])
+    wanted = {
+        "/": {"time": (4, True), "x": (3, False), "z": (2, False)},
+        "/ocean": {}, "/ocean/own": {"z": (2, False)}, "/air": {"time": (4, False)},
+    }  # fmt: skip
+    assert dimensions_of(source) == dimensions_of(back) == wanted
+    same_trees(source, "netcdf4", back, "netcdf4")
+    with xarray.open_dataset(store, engine="blosc2") as found:
+        assert found.attrs == {}  # what the conversion keeps for itself is not shown
+    # As HDF5 has it, the scales of axes are those of the groups around, too.
+    report = blosc2.convert(store, tmp_path / "b.h5", verify=True)
+    assert not report.left_out
+    with h5py.File(tmp_path / "b.h5") as file:
+        scales = [[scale.name for scale in axis.values()] for axis in file["/ocean/sst"].dims]
+        assert scales == [["/time"], ["/x"]]
+        assert file["/ocean/own/depth"].dims[0][0].name == "/ocean/own/z"
+        assert sorted(file["/ocean"]) == ["own", "sst"]
+        assert file["/ocean/sst"].maxshape == (None, 3)
+    same_trees(source, "netcdf4", tmp_path / "b.h5", "h5netcdf")
+    report = blosc2.convert(store, tmp_path / "b.zarr", verify=True)
+    assert {each.what for each in report.left_out} == {"attribute 'netcdf_dimensions'"}
+
+
+def test_dimensions_that_only_a_store_has(tmp_path: Path) -> None:
+    """Arrays of a group have the axes of coordinates around it, as xarray has them, unless their length is another."""
+    with blosc2.TreeStore(str(tmp_path / "a.b2z"), mode="w") as store:
+        for key, names, shape in (
+            ("/t", ["t"], (4,)), ("/a/b/v", ["t", "y"], (4, 5)), ("/a/c/v", ["t"], (3,)), ("/a/w", ["y"], (5,)),
+        ):  # fmt: skip
+            array = blosc2.zeros(shape, dtype="f4")
+            array.attrs["_ARRAY_DIMENSIONS"] = names
+            store[key] = array
+        store["/a"].attrs["netcdf_dimensions"] = 7
+    report = blosc2.convert(tmp_path / "a.b2z", tmp_path / "a.nc", verify=True)
+    assert not report.left_out
+    found = dimensions_of(tmp_path / "a.nc")
+    assert found == {"/": {"t": (4, False)}, "/a": {"y": (5, False)}, "/a/b": {}, "/a/c": {"v_t": (3, False)}}
+    with netCDF4.Dataset(tmp_path / "a.nc") as file:
+        assert file["a"].netcdf_dimensions == 7

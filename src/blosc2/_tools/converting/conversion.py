@@ -75,6 +75,9 @@ DEEPEST = 256
 USER_BLOCK = "hdf5_userblock"
 #: That of a group which lists the dimensions of a netCDF file that have no limit.
 UNLIMITED = "netcdf_unlimited"
+#: That of a group which lists further dimensions that are its own, where nothing else says so: only arrays in groups
+#: below have them, or a group around it has others of these names.
+DEFINED = "netcdf_dimensions"
 #: Those of a leaf that say what HDF5 has and NumPy has not: the shape of texts, the names of numbers, the new items.
 TEXT_SHAPE, ENUM, FILL = "hdf5_shape", "hdf5_enum", "hdf5_fillvalue"
 #: Single values of these dtypes become those of Python; each comes back with its dtype.
@@ -90,12 +93,17 @@ def are_names(found: Any, ndim: int) -> bool:
     )
 
 
-def taken_unlimited(attributes: dict[str, Any]) -> list[str]:
-    """Take the names of the dimensions without a limit out of the attributes of a group; no other value is taken."""
-    found = attributes.get(UNLIMITED)
+def taken_names(attributes: dict[str, Any], attribute: str) -> list[str]:
+    """Take a list of names of dimensions out of the attributes of a group; no other value is taken."""
+    found = attributes.get(attribute)
     if not isinstance(found, (list, tuple)) or not found or not all(isinstance(name, str) for name in found):
         return []
-    return list(attributes.pop(UNLIMITED))
+    return list(attributes.pop(attribute))
+
+
+def taken_unlimited(attributes: dict[str, Any]) -> list[str]:
+    """Take the names of the dimensions without a limit out of the attributes of a group."""
+    return taken_names(attributes, UNLIMITED)
 
 
 def without_metadata(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -277,6 +285,8 @@ class Source:
     is_one = False
     #: Whether items can be read as long as the source is open, and not only before the next one is drawn.
     reads_late = True
+    #: Whether axes may have names; what has none, and is read in order to be listed, is listed once.
+    has_dimensions = True
 
     def items(self) -> Iterator[Item]:
         raise NotImplementedError
@@ -406,6 +416,7 @@ class _Renamed(Source):
     def __init__(self, source: Source, rename: Rename) -> None:
         self._source, self._rename = source, rename
         self.is_one, self.reads_late = source.is_one and rename == "escape", source.reads_late
+        self.has_dimensions = source.has_dimensions
         self.names: dict[str, str] = {}
 
     def close(self) -> None:
@@ -591,6 +602,8 @@ class Target:
     """
 
     waits = False
+    #: Whether `survey` is to be given all items before the first one is added.
+    surveys = False
 
     def __init__(self, path: str, partial: str = "", kept: KeptChunks | None = None) -> None:
         self.partial, self.left_out = partial or partial_name(path, unique=True), list[LeftOut]()
@@ -601,6 +614,9 @@ class Target:
     def has(self, key: str) -> bool:  # noqa: ARG002 - of all targets
         """Whether an item was written already, by a run that was interrupted."""
         return False
+
+    def survey(self, items: Iterable[Item]) -> None:
+        """Look at what all items are, and read none."""
 
     def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
         raise NotImplementedError
@@ -784,6 +800,8 @@ def _write(
     try:
         if made.waits and not source.reads_late:
             raise ConversionError(f"{report.target} takes one file: make a store of several, and convert that")
+        if made.surveys and source.has_dimensions:
+            made.survey(source.items())
         for item in source.items():
             key = item.key
             damaged += _take(item, made, report, seen, progress)
@@ -939,6 +957,8 @@ def _same_attributes(item: Any, other: Any, lost: list[str]) -> bool:
     if other is None:
         return False
     for name, value in item.attributes.items():
+        if name == DEFINED and isinstance(item, GroupItem):
+            continue  # it says no more than the axes of arrays, if they have changed since
         is_lost = any("attribute" in what and (repr(name) in what or "of the group" in what) for what in lost)
         there = other.attributes.get(name)
         if name == DIMENSIONS and isinstance(value, list) and isinstance(there or value[:0], list):

@@ -236,6 +236,8 @@ def _bytes_item(key: str, value: bytes) -> Item:
 
 
 class _Lmdb(Source):
+    has_dimensions = False
+
     def __init__(self, path: str) -> None:
         import lmdb
 
@@ -294,6 +296,8 @@ _DAMAGED = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError)
 
 
 class _Tar(Source):
+    has_dimensions = False
+
     def __init__(self, path: str) -> None:
         self._path = path
 

@@ -8,7 +8,7 @@ if it is divided along several axes, without it else.
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import h5py
@@ -18,6 +18,7 @@ from blosc2._arrays import DIMENSIONS, ArrayPlan, compressed_box
 from blosc2._frames import AnyChunk
 from blosc2._opening import schunk_from_cframe
 from blosc2._tools.converting.conversion import (
+    DEFINED,
     ENUM,
     FILL,
     UNLIMITED,
@@ -38,10 +39,12 @@ from blosc2._tools.converting.conversion import (
     shaped_values,
     storable,
     taken_fill,
+    taken_names,
     taken_unlimited,
     walk_groups,
     without_metadata,
 )
+from blosc2._tools.converting.dimensions import Dimensions
 from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
 from blosc2._tools.stores import equal_items
 from blosc2.exceptions import ConversionError, some_of
@@ -536,14 +539,24 @@ def _attributes(key: str, found: Any, kept: dict[str, Any]) -> Iterator[LeftOut]
 class NewHdf5(Target):
     """A new HDF5 file."""
 
+    surveys = True
+
     def __init__(self, path: str, **_: Any) -> None:
         super().__init__(path)
         self._file = h5py.File(self.partial, "w")
-        # The names of the axes of datasets, and how long axes of one name are in each group.
-        self._named: dict[str, list[str | None]] = {}
+        # The names of the axes of datasets with the groups that they belong to, and how long these axes are.
+        self._named: dict[str, list[tuple[str, str | None]]] = {}
         self._lengths: dict[tuple[str, str], int] = {}
         # The axes without a limit, by their group.
         self._unlimited: dict[str, list[str]] = {}
+        self._owners = Dimensions()
+
+    def survey(self, items: Iterable[Item]) -> None:
+        self._owners = Dimensions(items)
+
+    def _group_of(self, group: str, name: str | None, length: int) -> str:
+        """The group to which a named axis of a dataset in `group` belongs."""
+        return self._owners.group_of(group.rstrip("/"), name or "", length) or "/"
 
     def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
         attributes = dict(item.attributes)
@@ -552,6 +565,8 @@ class NewHdf5(Target):
             self._unlimited[group.name] = taken_unlimited(attributes)
             if self._unlimited[group.name]:
                 yield Changed(item.key, f"attribute {UNLIMITED!r}", "maxshape of the arrays says so")
+            if taken_names(attributes, DEFINED):
+                yield Changed(item.key, f"attribute {DEFINED!r}", "the scales of axes say so")
             yield from _set_attributes(item.key, group, attributes)
             return
         if item.key in self._file or not self._has_room(item.key):
@@ -586,8 +601,10 @@ class NewHdf5(Target):
         """How long the axes of a dataset may become, by their names."""
         if not are_names(names, len(shape)):
             return shape
-        unlimited = self._unlimited.get(group, [])
-        return tuple(None if name in unlimited else n for name, n in zip(names, shape, strict=True))
+        return tuple(
+            None if name in self._unlimited.get(self._group_of(group, name, n), ()) else n
+            for name, n in zip(names, shape, strict=True)
+        )
 
     def _takes_names(self, found: Any, names: Any) -> bool:
         """Note the names of the axes of a dataset; False where one is that of an axis of another length."""
@@ -595,16 +612,16 @@ class NewHdf5(Target):
             return False
         if any(name is not None and (name == "." or "/" in name or "\0" in name) for name in names):
             return False
-        group = found.parent.name
         lengths: dict[tuple[str, str], int] = {}
-        for name, length in zip(names, found.shape, strict=True):
+        owners = [self._group_of(found.parent.name, name, n) for name, n in zip(names, found.shape, strict=True)]
+        for group, name, length in zip(owners, names, found.shape, strict=True):
             if name and {self._lengths.get((group, name), length), lengths.setdefault((group, name), length)} != {
                 length
             }:
                 return False
         self._lengths |= lengths
         if lengths:
-            self._named[found.name] = names
+            self._named[found.name] = list(zip(owners, names, strict=True))
         return True
 
     def _attach_scales(self) -> None:
@@ -621,9 +638,9 @@ class NewHdf5(Target):
             else:
                 continue
             scales[group, name] = found
-        for key, names in self._named.items():
-            found = self._file[key]
-            its = [None if name is None else scales.get((found.parent.name, name)) for name in names]
+        for key, named in self._named.items():
+            found, names = self._file[key], [name for _, name in named]
+            its = [None if name is None else scales.get((group, name)) for group, name in named]
             if found.is_scale and found.ndim == 1:
                 continue
             if any(name is not None and scale is None for name, scale in zip(names, its, strict=True)):
@@ -640,7 +657,8 @@ class NewHdf5(Target):
         """Whether a dataset can stand for the axis of its name: it has that alone, or first, and no axis without."""
         if not isinstance(found, h5py.Dataset) or not _OF_SCALES.isdisjoint(found.attrs):
             return False
-        names = self._named.get(found.name, [name] if found.shape == (length,) else [])
+        named = self._named.get(found.name, [("", name)] if found.shape == (length,) else [])
+        names = [one for _, one in named]
         return names[:1] == [name] and None not in names
 
     @staticmethod

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from blosc2._arrays import DIMENSIONS
 from blosc2._tools.converting.conversion import (
+    DEFINED,
     UNLIMITED,
     ArrayItem,
     Box,
@@ -34,8 +35,10 @@ from blosc2._tools.converting.conversion import (
     shaped_values,
     storable,
     taken_item,
+    taken_names,
     taken_unlimited,
 )
+from blosc2._tools.converting.dimensions import Dimensions
 from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
 from blosc2._tools.stores import same_value
 from blosc2.exceptions import ConversionError
@@ -94,6 +97,9 @@ class NetCDF(Source):
             unlimited = [name for name, dimension in group.dimensions.items() if dimension.isunlimited()]
             if unlimited:
                 attributes[UNLIMITED] = unlimited
+            defined = [name for name in group.dimensions if (group.path, name) in used and _is_listed(group, name)]
+            if defined:
+                attributes[DEFINED] = defined
             yield GroupItem(path or "/", attributes)
             for name in sorted(group.variables):
                 key, found = f"{path}/{name}", group.variables[name]
@@ -105,6 +111,18 @@ def _groups(group: Any) -> Iterator[Any]:
     yield group
     for name in sorted(group.groups):
         yield from _groups(group.groups[name])
+
+
+def _is_listed(group: Any, name: str) -> bool:
+    """Whether the variables of a group would not tell that a dimension is that of the group."""
+    if group.dimensions[name].isunlimited() or (name in group.variables and name in group.variables[name].dimensions):
+        return False
+    others, above = [], group.parent
+    while above is not None:
+        others.append(above)
+        above = above.parent
+    has_own = any(name in found.dimensions for found in group.variables.values())
+    return not has_own or any(name in one.dimensions for one in others)
 
 
 # The formats before version 4: https://docs.unidata.ucar.edu/nug/current/file_format_specifications.html
@@ -237,12 +255,18 @@ def _variable(key: str, found: Any, dataset_of: Callable[[], Any]) -> Iterator[I
 class NewNetCDF(Target):
     """A new netCDF 4 file."""
 
+    surveys = True
+
     def __init__(self, path: str, **_: Any) -> None:
         super().__init__(path)
         self._file = netCDF4.Dataset(self.partial, "w", format="NETCDF4")
         # The dimensions without a limit, by their group.
         self._unlimited: dict[str, list[str]] = {}
         self._lengths: dict[tuple[str, str], int] = {}
+        self._owners = Dimensions()
+
+    def survey(self, items: Iterable[Item]) -> None:
+        self._owners = Dimensions(items)
 
     def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
         attributes = dict(item.attributes)
@@ -252,6 +276,7 @@ class NewNetCDF(Target):
         if isinstance(item, GroupItem):
             group = self._file if item.key == "/" else self._file.createGroup(item.key)
             self._unlimited[item.key.rstrip("/")] = taken_unlimited(attributes)
+            taken_names(attributes, DEFINED)
             yield from _set_attributes(item.key, group, attributes)
             return
         path, _, name = item.key.rpartition("/")
@@ -307,7 +332,7 @@ class NewNetCDF(Target):
             found[box or ...] = items if box else items.item()
 
     def _dimensions(self, group: Any, name: str, given: list[str | None], shape: tuple[int, ...]) -> list[str]:
-        """The names of dimensions of these lengths: those of the group, or above it; the others are made."""
+        """The names of dimensions of these lengths: those that the group sees; others are made where they belong."""
         names = [name if _is_name(name) else None for name in given]
         names += [f"string{length}" for length in shape[len(given) :]]
         stem = name if len(name.encode()) <= _LONGEST // 3 else name[: _LONGEST // 12]
@@ -317,9 +342,10 @@ class NewNetCDF(Target):
             while (there := self._length_of(group, one)) not in (None, length) or (not wanted and one in found):
                 one = f"{stem}_{one}"
             if there is None:
-                self._lengths[group.path.rstrip("/"), one] = length
-                unlimited = one in self._unlimited.get(group.path.rstrip("/"), ())
-                group.createDimension(one, None if unlimited else length)
+                path = self._owners.group_of(group.path.rstrip("/"), one, length)
+                self._lengths[path, one] = length
+                unlimited = one in self._unlimited.get(path, ())
+                (self._file[path] if path else self._file).createDimension(one, None if unlimited else length)
             found.append(one)
         return found
 

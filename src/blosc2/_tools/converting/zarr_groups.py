@@ -19,6 +19,7 @@ from zarr.core.sync import sync
 from blosc2._arrays import DIMENSIONS
 from blosc2._core.ndim.gaps import as_dtype
 from blosc2._tools.converting.conversion import (
+    DEFINED,
     FILL,
     UNLIMITED,
     ArrayItem,
@@ -35,6 +36,7 @@ from blosc2._tools.converting.conversion import (
     storable,
     taken_fill,
     taken_item,
+    taken_names,
     taken_unlimited,
     walk_groups,
 )
@@ -189,10 +191,13 @@ class NewZarr(Target):
             if attributes.pop(_FILL, None) is not None:
                 yield LeftOut(item.key, f"attribute {_FILL!r}", f"it is no item of {item.dtype}")
         unlimited = taken_unlimited(attributes) if isinstance(item, GroupItem) else []
+        defined = taken_names(attributes, DEFINED) if isinstance(item, GroupItem) else []
         attributes, left_out = as_json(item.key, attributes)
         yield from left_out
         if unlimited:
             yield Changed(item.key, f"attribute {UNLIMITED!r}", "all dimensions of zarr can grow")
+        if defined:
+            yield LeftOut(item.key, f"attribute {DEFINED!r}", "dimensions of zarr belong to no group")
         if isinstance(item, GroupItem):
             self._new_group(item.key, attributes)
             return

@@ -26,6 +26,7 @@ from blosc2._backends import EMBED
 from blosc2._opening import open as open_path
 from blosc2._stores import Store, children_of
 from blosc2._tools.converting.conversion import (
+    DEFINED,
     ENUM,
     FILL,
     PLAIN,
@@ -112,7 +113,7 @@ def _is_storable(value: Any) -> bool:
 #: The attribute that xarray has in the encoding where a variable is in a netCDF file.
 DIGITS: Final = "least_significant_digit"
 # The attributes by which `convert` keeps what only other formats have.
-_OF_CONVERSION = {DIMENSIONS, ENUM, FILL, TEXT_SHAPE, UNLIMITED, USER_BLOCK}
+_OF_CONVERSION = {DEFINED, DIMENSIONS, ENUM, FILL, TEXT_SHAPE, UNLIMITED, USER_BLOCK}
 
 
 def shown_attributes(stored: Mapping[str, Any]) -> dict[str, Any]:
