@@ -16,6 +16,8 @@ import pytest
 
 xarray = pytest.importorskip("xarray")
 
+from remote_kit import running
+
 import blosc2
 from blosc2._tools.integrations.xarray_engine import Blosc2BackendEntrypoint as Engine
 
@@ -216,6 +218,33 @@ def test_paths_that_are_guessed() -> None:
     assert all(engine.guess_can_open(f"a{suffix}") for suffix in (*KINDS, ".b2nd", ".b2d/"))
     assert not any(engine.guess_can_open(name) for name in ("a.zarr", "a.nc", "b2z", 5, b"a.b2z"))
     assert engine.guess_can_open(Path("a.b2z"))
+    for url in ("http://host/a.b2z", "s3://bucket/b/a.b2d/", "https://host/a.b2nd?token=a/b.nc", "memory://a.b2e#x"):
+        assert engine.guess_can_open(url)
+    for url in ("http://host/a.nc", "http://host/a.nc?name=a.b2z", "http://host/a.b2z/t.nc"):
+        assert not engine.guess_can_open(url)
+
+
+def test_urls_need_no_engine(tmp_path: Path, engine: str) -> None:
+    """xarray asks its engine for netCDF first, which claims every URL but those of this package."""
+    pytest.importorskip("fsspec")
+    pytest.importorskip("aiohttp")
+    assert engine in xarray.backends.list_engines()
+    with blosc2.TreeStore(tmp_path / "a.b2z", mode="w") as store:
+        store["/x"] = named([1.5, 2.5, 3.5], "x")
+        store["/deep/er"] = named([1, 2], "y")
+        store.to_b2z(filename="memory://without/engine.b2z")
+    with running() as server:
+        headers = {"storage_options": {"headers": {"X-A": "b"}}}
+        for url, how in (
+            ("memory://without/engine.b2z", {}), (f"{server.put('a.b2z', tmp_path / 'a.b2z')}?token=1", headers),
+        ):  # fmt: skip
+            with xarray.open_dataset(url, **how) as found:
+                assert found.x.values.tolist() == [1.5, 2.5, 3.5]
+            with xarray.open_datatree(url, **how) as tree:
+                assert tree["deep"]["er"].values.tolist() == [1, 2]
+    netcdf = xarray.backends.NetCDF4BackendEntrypoint()
+    assert netcdf.guess_can_open("http://host/a.nc")
+    assert netcdf.guess_can_open("http://host/dap")
 
 
 def test_the_entry_points() -> None:

@@ -15,7 +15,13 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import pandas as pd
 import xarray
-from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint, StoreBackendEntrypoint
+from xarray.backends import (
+    AbstractDataStore,
+    BackendArray,
+    BackendEntrypoint,
+    NetCDF4BackendEntrypoint,
+    StoreBackendEntrypoint,
+)
 from xarray.coding.times import CFDatetimeCoder, CFTimedeltaCoder
 from xarray.coding.variables import CFScaleOffsetCoder
 from xarray.core import indexing
@@ -373,6 +379,13 @@ def has_group(store: Any, path: str) -> bool:
     return not path or name in children_of(store, above)[0]
 
 
+def _has_suffix(path: str) -> bool:
+    """Whether a path, or a URL without what is asked of the server, ends like one of ours."""
+    if "://" in path:
+        path = path.partition("#")[0].partition("?")[0]
+    return path.rstrip("/").endswith(SUFFIXES)
+
+
 # ------------------------------------------------------------------ the engine
 class Blosc2BackendEntrypoint(BackendEntrypoint):
     """What ``engine="blosc2"`` names: `.b2z`, `.b2d` and `.b2e` stores, and single arrays in `.b2nd`."""
@@ -386,9 +399,9 @@ class Blosc2BackendEntrypoint(BackendEntrypoint):
     )  # fmt: skip
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Whether a path has a suffix of this package, or an object is a store or array of it."""
+        """Whether a path or URL has a suffix of this package, or an object is a store or array of it."""
         if isinstance(filename_or_obj, (str, os.PathLike)):
-            return os.fspath(filename_or_obj).rstrip("/").endswith(SUFFIXES)
+            return _has_suffix(os.fspath(filename_or_obj))
         return isinstance(filename_or_obj, (Store, NDArray))
 
     def open_dataset(
@@ -512,7 +525,7 @@ def is_own(given: Any) -> bool:
     if not isinstance(given, (str, os.PathLike)):
         return isinstance(given, (Store, NDArray))
     path = os.path.expanduser(os.fspath(given))
-    named = path.rstrip("/").endswith(SUFFIXES)
+    named = _has_suffix(path)
     if "://" in path:
         return named and "/api/datasets/" not in path  # of a server of the other package
     try:
@@ -567,4 +580,17 @@ class OwnEntrypoint(Blosc2BackendEntrypoint):
             other_engine()
 
 
+def _let_pass_urls(engine: Any) -> None:
+    """Have xarray's engine for netCDF, which claims every URL and is the first to be given one, leave ours to us."""
+    claims = engine.guess_can_open
+
+    @functools.wraps(claims)
+    def guess_can_open(self: Any, filename_or_obj: Any) -> bool:
+        is_ours = isinstance(filename_or_obj, str) and "://" in filename_or_obj and _has_suffix(filename_or_obj)
+        return not is_ours and bool(claims(self, filename_or_obj))
+
+    engine.guess_can_open = guess_can_open
+
+
+_let_pass_urls(NetCDF4BackendEntrypoint)
 _tools.add_xarray_accessor()
