@@ -28,6 +28,45 @@ def test_names_that_stores_refuse(folder: Path, run: Answer) -> None:
     assert "  /kernel:0 -> /kernel%3A0" in run("import", "k.npz", "k.b2z", "-f", "--rename", "--verify")
 
 
+def test_a_part_of_a_store(folder: Path, run: Answer) -> None:
+    """A key is what the new file is made of: a group its root, an array one of its name."""
+    run("export", "s.b2z/mri/007", "part.npz", "--verify")
+    run("export", "s.b2z/mri/007/raw", "leaf.npz", "--verify")
+    with blosc2.open("s.b2z") as store, np.load("part.npz") as part, np.load("leaf.npz") as leaf:
+        assert sorted(part) == sorted(leaf) == ["raw"]
+        np.testing.assert_array_equal(part["raw"], store["/mri/007/raw"][:])
+        np.testing.assert_array_equal(leaf["raw"], store["/mri/007/raw"][:])
+        store.to_b2d("s.b2d")
+    run("export", "s.b2d/mri", "folder.npz", code=1)  # attributes of groups are left out
+    with np.load("folder.npz") as found:
+        assert sorted(found) == ["007/raw", "008/raw"]
+    report = blosc2.convert("s.b2z/mri", "part.b2z", verify=True)
+    assert report.arrays == 2
+    with blosc2.open("part.b2z") as found, blosc2.open("s.b2z") as store:
+        assert sorted(found) == ["/007", "/007/raw", "/008", "/008/raw"]
+        assert found["/007"].attrs[:] == store["/mri/007"].attrs[:]
+    for source, why in (("s.b2z/mri/009", "nothing is at '/mri/009'"), ("none.b2z/mri", "none.b2z/mri does not exist")):
+        assert why in failing(run, "export", source, "new.npz")
+    assert "source and target are the same" in failing(run, "export", "s.b2z/mri", "s.b2z", "--force")
+    assert not (folder / "new.npz").exists()
+
+
+def test_attributes_are_shown_in_one_line(folder: Path, run: Answer) -> None:
+    with blosc2.open("s.b2z", mode="a") as store:
+        store["/mri/007/raw"].attrs.update({"affine": np.eye(4), "header": bytes(348)})
+    shown = run("info", "s.b2z/mri/007/raw")
+    assert "  affine: array([[1., 0., 0., 0.], [0., 1., 0., 0.], [0., 0., 1., 0.], [0., 0., 0., 1.]])\n" in shown
+    assert "... (348 bytes)\n" in shown
+
+
+def test_formats_that_are_offered(run: Answer) -> None:
+    assert "parquet" not in run("export", "--help")
+    assert "netcdf" in run("export", "--help")
+    assert "parquet" in run("import", "--help")
+    run("export", "s.b2z", "a.h5", "--format", "parquet", code=2)
+    assert "'parquet' is not one of" in run.err
+
+
 def test_several_sources_and_a_key(folder: Path, run: Answer) -> None:
     np.savez(folder / "k.npz", a=np.arange(3))
     np.save(folder / "one.npy", np.arange(4))

@@ -65,6 +65,14 @@ def test_memory_and_a_signature(folder: Path, run: Answer, served: remote_kit.Ra
     assert "secret" not in failing(run, "compact", f"{served.url}/a.b2nd?sig=secret")
 
 
+def test_export(folder: Path, run: Answer, served: remote_kit.RangeServer) -> None:
+    pytest.importorskip("h5py")
+    url = served.put("s.b2z", folder / "s.b2z")
+    assert "read back and equal" in run("export", url, "all.h5", "--verify")
+    assert "1 array" in run("export", f"{url}/mri/007", "part.h5", "--storage-option", "block_size=5")
+    assert "only stores and arrays are read" in failing(run, "export", f"{served.url}/a.h5", "b.h5")
+
+
 def test_cp(folder: Path, run: Answer, served: remote_kit.RangeServer) -> None:
     run("cp", f"{served.url}/s.b2z", "copy.b2z")
     assert run("diff", "s.b2z", "copy.b2z") == ""

@@ -78,6 +78,12 @@ def test_what_stays_wrong(server: RangeServer, url: str, code: int, kind: type[E
     assert len(server.requests) == asked
 
 
+def test_a_store_that_is_not_there(server: RangeServer) -> None:
+    with pytest.raises(FileNotFoundError, match=r"the server has no such object: '.*none\.b2z'") as caught:
+        blosc2.open(f"{server.url}/none.b2z")
+    assert "mode" not in str(caught.value)
+
+
 def test_a_server_says_how_long_to_wait(server: RangeServer, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     array = blosc2.open(url)
     server.spoil = status(503, {"Retry-After": "3"}, times=1)

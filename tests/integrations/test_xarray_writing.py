@@ -211,7 +211,14 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
         xarray.Dataset({"o": ("z", np.array([{}, []], object))}), {"mode": "a"}, ValueError, "infer dtype",
     ),
     "attribute": (weather().assign_attrs(bad={1, 2}), {"mode": "w"}, TypeError, "a set cannot be stored"),
-    "key": (xarray.Dataset({"a:b": ("z", [1])}), {"mode": "a"}, ValueError, "could not be the name of a file"),
+    "key": (
+        xarray.Dataset({"a:b": ("z", [1])}), {"mode": "a"}, ValueError,
+        r"'a:b': .* could not be the name of a file .*the character ':'; write dataset.rename\({'a:b': 'a_b'}\)$",
+    ),
+    "chunks": (
+        weather(), {"mode": "w", "chunks": {"time": 2}}, TypeError,
+        r"chunks= is for arrays of dask; .* write encoding={'variable': {'chunks': ...}}",
+    ),
     "slash": (xarray.Dataset({"a/b": ("z", [1])}), {"mode": "a"}, ValueError, "separates groups"),
     "zero characters": (xarray.Dataset({"s": ("z", np.array(["a\0"], object))}), {"mode": "a"}, ValueError, "zero"),
     "tree": (xarray.DataTree(weather()), {"append_dim": "time"}, ValueError, "nodes of the tree one by one"),

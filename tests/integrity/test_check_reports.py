@@ -114,6 +114,7 @@ def test_the_report(tmp_path: Path) -> None:
     assert finding.offset <= 200
     assert report[:] == report.findings
     assert str(finding) in repr(report)
+    assert repr(report).startswith(f"<CheckReport {path}: 1 finding>")
     with pytest.raises(AttributeError):
         finding.key = "/x"  # type: ignore[misc]
 

@@ -140,7 +140,7 @@ class CheckReport(Report, Sequence[Finding]):
         return len(self.findings)
 
     def _lines(self) -> list[str]:
-        state = "ok" if self.ok else f"{len(self.findings)} findings"
+        state = "ok" if self.ok else f"{len(self.findings)} finding{'' if len(self.findings) == 1 else 's'}"
         counts = [
             f"{len(some)} {what}" for some, what in ((self.unverified, "unverified"), (self.notes, "notes")) if some
         ]

@@ -332,19 +332,25 @@ _OPTIONS = [
     click.argument("target"),
     click.option("-f", "--force", is_flag=True, help="Replace a target that exists."),
     click.option("--verify", is_flag=True, help="Read all back, and compare it with the source."),
-    click.option("--format", "name", type=click.Choice(sorted(FORMATS)), help="The other format, if no suffix tells."),
+    STORAGE,
 ]
+_WRITTEN = sorted(found.name for found in FORMATS.values() if found.target)
 
 
-def _with_options(command: Any) -> Any:
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+def _with_options(formats: list[str]) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    name = click.option("--format", "name", type=click.Choice(formats), help="The other format, if no suffix tells.")
+
+    def decorate(command: Callable[..., int]) -> Callable[..., int]:
+        for option in reversed([*_OPTIONS, name]):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 @click.command("import")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
-@_with_options
+@_with_options(sorted(FORMATS))
 @click.option("--into", metavar="KEY", help="Put it there in a store, which may exist; in 'KEY/' under its own name.")
 @click.option("--rename", is_flag=True,
               help="Keep leaves whose names stores refuse: 'kernel:0' becomes 'kernel%3A0'.")  # fmt: skip
@@ -355,7 +361,7 @@ def _with_options(command: Any) -> Any:
 @click.option("--cparams", "goal", type=GOAL_NAMES, help="Choose the compression of each array from its data.")
 @click.option("--no-resume", is_flag=True, help="Begin anew, even if an interrupted run left something.")
 def import_(sources: tuple[str, ...], codec: str | None, level: int | None, goal: str | None, **options: Any) -> int:
-    """Convert HDF5, zarr, npz, images and other formats to a store or an array.
+    """Convert HDF5, netCDF, zarr, npz, images and other formats to a store or an array.
 
     A SOURCE is a file, or a directory of files. Of several, and of a directory, each file is a group or an array under
     its own name. TARGET ends in .b2z, .b2d, .b2e or .b2nd. What is lost is listed, and the exit code is 1 then. What
@@ -375,11 +381,12 @@ def import_(sources: tuple[str, ...], codec: str | None, level: int | None, goal
 
 
 @click.command()
-@click.argument("source")
-@_with_options
+@click.argument("source", metavar="LOCATION")
+@_with_options(_WRITTEN)
 def export(source: str, **options: Any) -> int:
-    """Convert a store or an array to HDF5, zarr 3, npz or safetensors.
+    """Convert a store or an array to HDF5, netCDF, zarr 3, npz or safetensors.
 
+    LOCATION is a file, a URL, or a key in a store, such as study.b2z/mri: a group becomes the whole of the new file.
     What is lost is listed, and the exit code is 1 then. What only has another form is listed, too.
     """
     return _convert_files((source,), options, target_format=options["name"])
@@ -410,7 +417,7 @@ def _convert_files(sources: tuple[str, ...], options: dict[str, Any], **how: Any
     try:
         with progress_bar(sources[0] if len(sources) == 1 else number(len(sources), "source")) as progress:
             report = convert(
-                sources[0] if len(sources) == 1 else sources, target, overwrite=options["force"],
+                path_of(sources[0]) if len(sources) == 1 else sources, target, overwrite=options["force"],
                 verify=options["verify"], progress=progress, **how,
             )  # fmt: skip
     except EOFError as error:  # which click would take for an interrupt

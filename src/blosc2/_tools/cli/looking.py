@@ -39,6 +39,9 @@ from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
 from blosc2.tree_store import TreeStore
 
+#: So many bytes of an attribute are shown.
+_FEW_BYTES = 40
+
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -259,8 +262,17 @@ def _describe(found: Any) -> None:
         for name, value in file_rows(file_sizes(found)):
             say(f"  {name}: {value}")
     for name, value in (attributes[:] if attributes else {}).items():
-        shown = printable(repr(value))
+        shown = printable(_one_line(value))
         say(f"  {printable(name)}: {shown if len(shown) <= 200 else shown[:200] + ' ...'}")
+
+
+def _one_line(value: Any) -> str:
+    """The value of an attribute: arrays in one line, and of many bytes the first."""
+    if isinstance(value, np.ndarray):
+        return " ".join(repr(value).split())
+    if isinstance(value, bytes) and len(value) > _FEW_BYTES:
+        return f"{value[:_FEW_BYTES]!r} ... ({number(len(value), 'byte')})"
+    return repr(value)
 
 
 @click.command()

@@ -7,6 +7,7 @@ import importlib
 import itertools
 import math
 import os
+import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,11 +16,11 @@ from typing import Any, NamedTuple, Self, TypeVar
 import numpy as np
 
 from blosc2._arrays import DIMENSIONS, ArrayPlan
-from blosc2._backends import new_key
+from blosc2._backends import EMBED, new_key
 from blosc2._files import Progress, uploaded
 from blosc2._frames import AnyChunk
 from blosc2._opening import open as open_path
-from blosc2._options import RemotePath, lacking, new_path
+from blosc2._options import RemotePath, lacking, new_path, remote_path, scheme_of
 from blosc2._stores import Store
 from blosc2._tools.converting.kept_chunks import KeptChunks
 from blosc2._tools.converting.renaming import Rename, new_keys
@@ -579,7 +580,36 @@ class _Below(Source):
         yield from below(self._key, self._source)
 
 
+# Where an object on a server ends and its key begins: behind the first name that ends like one of ours.
+_ON_SERVER = re.compile(r"([^?#]*?\.(?:b2z|b2d|b2e|b2nd|b2frame))(?:/(.*))?", re.DOTALL)
+
+
+def within_store(path: str) -> tuple[str, str] | None:
+    """A store, and the key in it that a path names; a whole store or array on a server has no key. None for files.
+
+    `ConversionError` for another file on a server.
+    """
+    if isinstance(path, RemotePath) or scheme_of(path) not in (None, "file"):
+        where = remote_path(path)
+        found = _ON_SERVER.fullmatch(where.url)
+        if found is None and where.suffix not in (".b2z", ".b2d", ".b2e", ".b2nd", ".b2frame"):
+            raise ConversionError(f"{where} is on a server, where only stores and arrays are read: download it first")
+        if found is None or not found[2]:
+            return where, ""
+        return RemotePath(found[1], where.storage_options, where.options), f"/{found[2].strip('/')}"
+    parts = [] if os.path.isfile(path) else path.rstrip("/").split("/")
+    for end in range(1, len(parts)):
+        store = "/".join(parts[:end])
+        if store.endswith(STORES) and (os.path.isfile(store) or os.path.isfile(os.path.join(store, EMBED))):
+            return store, "/" + "/".join(filter(None, parts[end:]))
+    return None
+
+
 def open_source(path: str, name: str | None) -> Source:
+    place = within_store(path)
+    if place is not None:
+        part: Source = FORMATS["blosc2"].load("stores:Opened")(*place)
+        return part
     if not os.path.exists(path):
         raise FileNotFoundError(f"{legible(path)} does not exist")
     found = format_of(path, name)
@@ -664,12 +694,13 @@ def convert(
     Parameters
     ----------
     source : path, or iterable of paths
-        Stores and arrays of this package, HDF5, zarr 2 and 3, ``.npy``, ``.npz``, safetensors, NIfTI, ANALYZE, MGH,
+        Stores and arrays of this package, here or by their URLs, and a key in a store, such as ``scans.b2z/mri``; HDF5,
+        netCDF, zarr 2 and 3, ``.npy``, ``.npz``, safetensors, NIfTI, ANALYZE, MGH,
         TIFF and other pictures, LMDB, tar files (WebDataset), Parquet, and directories of such files. Of several, and
         of a directory, each file is a group or an array under its own name, such as ``/scans.h5``.
     target : path
-        A store (``.b2z``, ``.b2d``, ``.b2e``), a single array (``.b2nd``), HDF5, zarr 3, ``.npz`` or safetensors. The
-        suffix says which. A URL is written in the end, as a whole.
+        A store (``.b2z``, ``.b2d``, ``.b2e``), a single array (``.b2nd``), HDF5, netCDF, zarr 3, ``.npz`` or
+        safetensors. The suffix says which. A URL is written in the end, as a whole.
     chunks : {"auto", "keep", "new"}
         "keep" takes the chunk shapes of the source, "new" chooses them; "auto" keeps those between 64 KiB and 32 MiB.
     cparams : CParams, dict or str, optional
@@ -742,7 +773,9 @@ def convert(
     target, is_one = os.fspath(target), isinstance(source, (str, os.PathLike))
     paths = [os.fspath(each) for each in ([source] if isinstance(source, (str, os.PathLike)) else source)]
     for path in paths:
-        _check_place(path, target)
+        within = within_store(path)
+        _check_place(path if within is None else within[0], target)
+        resume = resume and within is None
     if into is not None and os.path.lexists(target):
         with _added(paths, target, into, overwrite=overwrite) as partial:
             report = convert(paths[0] if is_one else paths, partial, resume=False, **how)

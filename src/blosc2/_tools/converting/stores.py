@@ -18,7 +18,7 @@ from blosc2._frames import FrameUpdate
 from blosc2._functions import zeros
 from blosc2._opening import open as open_path
 from blosc2._options import absolute_path
-from blosc2._stores import Store, set_chunks
+from blosc2._stores import Store, has_leaf, set_chunks
 from blosc2._tools.converting.conversion import (
     TO_RENAME,
     ArrayItem,
@@ -53,29 +53,37 @@ _LEFT_OUT = "blosc2.convert: left out"
 class Opened(Source):
     """A store, or a single array or list."""
 
-    def __init__(self, path: str) -> None:
-        self._path, self._open = path, ExitStack()
+    def __init__(self, path: str, key: str = "") -> None:
+        self._path, self._key, self._open = path, key, ExitStack()
         self._found = self._open.enter_context(opened(path))
-        self.is_one = not isinstance(self._found, Store)
+        is_leaf = bool(key) and isinstance(self._found, Store) and has_leaf(self._found, key)
+        self.is_one = is_leaf or not isinstance(self._found, Store)
+        if key and not is_leaf and (self.is_one or not any(in_order(self._found, key))):
+            self._open.close()
+            raise ConversionError(f"{path}: nothing is at {key!r}")
 
     def close(self) -> None:
         self._open.close()
 
     def items(self) -> Iterator[Item]:
-        if isinstance(self._found, Store):
+        if self.is_one and self._key:
+            name = self._key.rpartition("/")[2]
+            yield _item_of(f"/{name}", self._found[self._key])
+        elif isinstance(self._found, Store):
             yield from self._below(self._found)
         else:
             name = os.path.splitext(os.path.basename(self._path))[0]
             yield _item_of(f"/{name}", self._found)
 
     def _below(self, store: Any) -> Iterator[Item]:
-        yield GroupItem("/", attributes_of(store, ""))
-        for key, is_group in in_order(store):
+        yield GroupItem("/", attributes_of(store, self._key))
+        for stored, is_group in in_order(store, self._key):
+            key = stored[len(self._key) :]
             if is_group:
-                yield GroupItem(key, attributes_of(store, key))
+                yield GroupItem(key, attributes_of(store, stored))
                 continue
             try:
-                yield _item_of(key, store[key])
+                yield _item_of(key, store[stored])
             except (NotImplementedError, FormatError) as error:
                 yield LeftOut(key, WHOLE, str(error))
 

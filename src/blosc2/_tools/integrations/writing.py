@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 from blosc2 import _tools
 from blosc2._options import needed
-from blosc2.exceptions import UnsupportedValueError
+from blosc2.exceptions import UnexpectedKeywordError, UnsupportedValueError
 from blosc2.storage import CParams, takes
 
 
@@ -102,6 +102,10 @@ def to_store(data: Any, target: Any, key: str = "/", **compute: Any) -> None:
         needed("xarray", "xarray", "writing datasets")
         from blosc2._tools.integrations.xarray_writing import write_xarray
 
+        if foreign := [name for name in ("chunks", "blocks", "cparams", "attributes", "resume") if name in compute]:
+            how = f"encoding={{'variable': {{{foreign[0]!r}: ...}}}}"
+            how = "dataset.attrs" if foreign[0] == "attributes" else "nothing" if foreign[0] == "resume" else how
+            raise UnexpectedKeywordError(f"{foreign[0]}= is for arrays of dask; for data of xarray, write {how}")
         write_xarray(data, target, key, **compute)
         return
     if kind == "dask" or (isinstance(data, Mapping) and data and all(map(_is_of_dask, data.values()))):

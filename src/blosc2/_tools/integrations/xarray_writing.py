@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
@@ -15,6 +16,7 @@ from xarray.backends.common import ensure_dtype_not_object
 from xarray.coding import strings
 
 from blosc2._arrays import DIMENSIONS, ArrayPlan
+from blosc2._backends import KEY_RULES, new_key
 from blosc2._indexing import lossless
 from blosc2._options import check_target_mode, local_path
 from blosc2._stores import children_of
@@ -457,6 +459,8 @@ class _GroupWriter:
             dataset = dataset.rename({None: UNNAMED})
         for name in [*dataset.variables, *dataset.dims]:
             _check_name(name)
+        for name in dataset.variables:
+            _check_key(name)
         for name, how in encoding.items():
             if name not in dataset.variables:
                 raise KeyError(f"encoding names a variable that the dataset does not have: {name!r}")
@@ -660,6 +664,16 @@ def _check_name(name: Any) -> None:
         raise ValueError(f"the name {name!r} of a variable or dimension is empty: a string must be length 1 or longer")
     if "/" in name:
         raise ValueError(f"the name {name!r} of a variable or dimension has a '/', which separates groups")
+
+
+def _check_key(name: str) -> None:
+    """Refuse the name of a variable that no key of a store can have."""
+    try:
+        new_key(f"/{name}")
+    except ValueError as error:
+        why = str(error).removesuffix(f" {KEY_RULES}")
+        plain = re.sub(r"\W+", "_", name).strip("_") or "other"
+        raise ValueError(f"variable {name!r}: {why}; write dataset.rename({{{name!r}: {plain!r}}})") from None
 
 
 def _encoded(dataset: Any, names: list[str], encoding: dict[Any, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
