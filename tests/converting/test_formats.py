@@ -276,7 +276,7 @@ def test_what_cannot_be_converted(tmp_path: Path) -> None:
     for source, target, error, text in [
         ("none.npz", "n.b2z", FileNotFoundError, "does not exist"),
         ("a.npz", "n.unknown", ConversionError, "is not known by its name"),
-        ("a.npz", "n.nii", ConversionError, "nifti files cannot be written; these can: blosc2"),
+        ("a.npz", "n.png", ConversionError, "picture files cannot be written; these can: blosc2"),
         ("a.npz", "s.b2z", FileExistsError, "overwrite=True"),
         ("a.npz", "n.b2nd", ConversionError, "holds one array, and there are several: /x, /y"),
         ("s.b2z", "s.b2z", ConversionError, "are the same"),

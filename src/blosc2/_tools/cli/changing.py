@@ -384,7 +384,7 @@ def import_(sources: tuple[str, ...], codec: str | None, level: int | None, goal
 @click.argument("source", metavar="LOCATION")
 @_with_options(_WRITTEN)
 def export(source: str, **options: Any) -> int:
-    """Convert a store or an array to HDF5, netCDF, zarr 3, npz or safetensors.
+    """Convert a store or an array to HDF5, netCDF, zarr 3, npz or safetensors, or one array to NIfTI or TIFF.
 
     LOCATION is a file, a URL, or a key in a store, such as study.b2z/mri: a group becomes the whole of the new file.
     What is lost is listed, and the exit code is 1 then. What only has another form is listed, too.

@@ -483,10 +483,14 @@ FORMATS = {
         Format("npz", (".npz",), "files:open_numpy", "NewNpz"),
         Format("safetensors", (".safetensors",), "tensors:Tensors", "NewTensors"),
         Format(
-            "nifti", (".nii", ".nii.gz", ".img", ".img.gz", ".hdr", ".hdr.gz"), "volumes:Volume", needs=("nibabel",)
+            "nifti",
+            (".nii", ".nii.gz", ".img", ".img.gz", ".hdr", ".hdr.gz"),
+            "volumes:Volume",
+            "new_images:NewVolume",
+            ("nibabel",),
         ),
         Format("mgh", (".mgh", ".mgz"), "volumes:Volume", needs=("nibabel",)),
-        Format("tiff", (".tif", ".tiff"), "images:Tiff", needs=("tifffile",)),
+        Format("tiff", (".tif", ".tiff"), "images:Tiff", "new_images:NewTiff", ("tifffile",)),
         Format("picture", (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp"), "images:Picture", needs=("PIL",)),
         Format("folder", (), "folders:Folder"),
         Format("lmdb", (".lmdb", ".mdb"), "files:open_records", needs=("lmdb",)),
@@ -700,7 +704,7 @@ def convert(
         of a directory, each file is a group or an array under its own name, such as ``/scans.h5``.
     target : path
         A store (``.b2z``, ``.b2d``, ``.b2e``), a single array (``.b2nd``), HDF5, netCDF, zarr 3, ``.npz`` or
-        safetensors. The suffix says which. A URL is written in the end, as a whole.
+        safetensors, and for one array NIfTI or TIFF. The suffix says which. A URL is written in the end, as a whole.
     chunks : {"auto", "keep", "new"}
         "keep" takes the chunk shapes of the source, "new" chooses them; "auto" keeps those between 64 KiB and 32 MiB.
     cparams : CParams, dict or str, optional

@@ -6,6 +6,7 @@ import datetime as dt
 import enum
 import itertools
 import logging
+import math
 import os
 import shutil
 import tempfile
@@ -16,6 +17,7 @@ from functools import partial
 from importlib.util import find_spec
 from numbers import Rational
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import numpy as np
 
@@ -111,6 +113,9 @@ def _series(key: str, series: Any) -> Generator[Item, None, None]:
         "photometric": "rgb" if photometric == "ycbcr" and page.compression in _JPEG else photometric,
     }
     yield from _tags(key, page, attributes)
+    sizes = _voxel_sizes(series, page)
+    if sizes and "voxel_sizes" not in attributes:
+        attributes["voxel_sizes"] = sizes
     differ = sorted({name for other in pages if other not in (page, None) for name in _other_tags(page, other)})
     if differ:
         yield LeftOut(key, f"tags of further pages: {', '.join(differ)}", "those of the first page are kept")
@@ -128,6 +133,23 @@ def _series(key: str, series: Any) -> Generator[Item, None, None]:
             raise ValueError(lacking("decoding it", "imagecodecs", "convert", f" ({error})")) from error
         raise
     yield ArrayItem.of(key, items, attributes)
+
+
+def _voxel_sizes(series: Any, page: Any) -> list[float]:
+    """The steps along the axes of space, in their order, as ImageJ or OME says them; [] where it does not."""
+    file, sizes = series.parent, dict[str, Any]()
+    with suppress(Exception):  # what describes an image may be damaged
+        if series.kind == "imagej":
+            sizes = {"Z": (file.imagej_metadata or {}).get("spacing", 1)}
+            for name in "XY":
+                pixels, length = page.tags[f"{name}Resolution"].value
+                sizes[name] = length / pixels
+        elif series.kind == "ome":
+            pixels = ET.fromstring(file.ome_metadata).findall(".//{*}Pixels")[file.series.index(series)]
+            sizes = {name: pixels.get(f"PhysicalSize{name}") for name in "ZYX"}
+        found = [float(sizes[name]) for name in series.axes if name in "ZYX"]
+        return found if all(0 < size < math.inf for size in found) else []
+    return []
 
 
 def _items(series: Any) -> Items:

@@ -38,7 +38,7 @@ from blosc2._tools.converting.conversion import (
     taken_names,
     taken_unlimited,
 )
-from blosc2._tools.converting.dimensions import Dimensions
+from blosc2._tools.converting.hdf5 import Dimensions
 from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
 from blosc2._tools.stores import same_value
 from blosc2.exceptions import ConversionError

@@ -1,0 +1,208 @@
+"""NIfTI and TIFF files of one array, written by nibabel and by tifffile.
+
+What such a file says of the array is compared with its attributes when it is written: what it cannot say is listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from blosc2._tools.converting.conversion import FORMATS, ArrayItem, GroupItem, ObjectItem, Target
+from blosc2._tools.converting.report import Changed, LeftOut
+from blosc2._tools.selections import axis_names
+from blosc2._tools.stores import partial_name, same_value
+from blosc2.exceptions import ConversionError
+
+
+class _NewImage(Target):
+    """A file of one array; a subclass writes it."""
+
+    name: ClassVar[str]
+
+    def __init__(self, path: str, **_: Any) -> None:
+        stem = path[: -len(".gz")] if path.lower().endswith(".gz") else path
+        super().__init__(path, partial_name(stem, unique=True) + path[len(stem) :])
+        self._path = path
+
+    def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
+        if isinstance(item, GroupItem):
+            if item.attributes:
+                yield LeftOut(item.key, "attributes of the group", "a file of one array has no groups")
+            return
+        if self.only is not None:
+            raise ConversionError(
+                f"{self._path} holds one array, and there are several: {self.only}, {item.key}, ...; name the key of "
+                f"one behind the store, such as study.b2z{self.only}"
+            )
+        if isinstance(item, ObjectItem):
+            raise ConversionError(f"{item.key} is a list of objects, and no array")
+        if 0 in item.shape or item.dtype.kind not in "biufc" or not item.shape:
+            raise ConversionError(f"{item.key}: {self.name} has no items of {item.dtype} in the shape {item.shape}")
+        self.only = item.key
+        if item.dtype.kind == "b":
+            yield Changed(item.key, "the type bool", "the file has none: it became uint8")
+        items = np.ascontiguousarray(item.whole())
+        try:
+            self._write(items.view("u1") if item.dtype.kind == "b" else items, dict(item.attributes))
+        except Exception as error:
+            raise ConversionError(f"{item.key}: it cannot be written as {self.name}: {error}") from error
+        yield from self._differences(item)
+
+    def _write(self, items: np.ndarray[Any, Any], attributes: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+    def _differences(self, item: ArrayItem) -> Iterator[LeftOut]:
+        """Attributes that the file does not say, or otherwise."""
+        found = FORMATS[self.name]
+        with closing(found.load(found.source)(self.partial)) as source:
+            back = next(each for each in source.items() if isinstance(each, ArrayItem))
+        for name, value in item.attributes.items():
+            if name not in back.attributes:
+                yield LeftOut(item.key, f"attribute {name!r}", f"{self.name} has no place for it, or not for its value")
+            elif not same_value(back.attributes[name], value):
+                yield Changed(item.key, f"attribute {name!r}", "the file says it in another form")
+
+    def finish(self) -> None:
+        if self.only is None:
+            raise ConversionError(f"{self._path}: the source has no array")
+
+
+# ------------------------------------------------------------------ NIfTI
+#: The longest axis in a header of NIfTI-1.
+_MOST_ITEMS: Final = 32767
+
+
+class NewVolume(_NewImage):
+    """A `.nii` or `.nii.gz` file: items, scale and affine matrix are those of the array, and so is the whole header if
+    an attribute has it.
+    """
+
+    name = "nifti"
+
+    def __init__(self, path: str, **options: Any) -> None:
+        if not path.lower().endswith((".nii", ".nii.gz")):
+            raise ConversionError(f"{path}: NIfTI is written to .nii and .nii.gz, and not to pairs of files")
+        super().__init__(path, **options)
+
+    def _write(self, items: np.ndarray[Any, Any], attributes: dict[str, Any]) -> None:
+        import nibabel
+
+        header = _header_of(attributes) or _new_header(items, attributes)
+        header = header.as_byteswapped(">" if items.dtype.byteorder == ">" else "<")
+        header.set_data_shape(items.shape)
+        header.set_data_dtype(items.dtype)
+        for code, content in attributes.get("nifti_extensions", ()):
+            header.extensions.append(nibabel.nifti1.Nifti1Extension(code, content))
+        kind = nibabel.Nifti2Image if isinstance(header, nibabel.Nifti2Header) else nibabel.Nifti1Image
+        affine = np.asarray(attributes.get("affine", ()))
+        image = kind(items, affine if affine.shape == (4, 4) else None, header)
+        # Now: an image forgets those of its header.
+        image.header.set_slope_inter(attributes.get("scl_slope", 1), attributes.get("scl_inter", 0))
+        image.to_filename(self.partial)
+
+
+def _header_of(attributes: Mapping[str, Any]) -> Any:
+    """The header that an import has kept; None where there is none."""
+    import nibabel
+
+    stored = attributes.get("nifti_header")
+    kinds = {348: nibabel.Nifti1Header, 540: nibabel.Nifti2Header}
+    kind = kinds.get(len(stored)) if isinstance(stored, bytes) else None
+    return None if kind is None else kind(binaryblock=stored)
+
+
+def _new_header(items: np.ndarray[Any, Any], attributes: Mapping[str, Any]) -> Any:
+    """A header of what plain attributes say."""
+    import nibabel
+
+    header = nibabel.Nifti1Header() if max(items.shape) <= _MOST_ITEMS else nibabel.Nifti2Header()
+    header.set_data_shape(items.shape)
+    sizes = attributes.get("zooms", attributes.get("voxel_sizes"))
+    if isinstance(sizes, (list, tuple)) and len(sizes) <= items.ndim:
+        header.set_zooms([*sizes, *[1.0] * (items.ndim - len(sizes))])
+    if isinstance(attributes.get("description"), str):
+        header["descrip"] = attributes["description"].encode()[:79]
+    if isinstance(attributes.get("units"), (list, tuple)):
+        header.set_xyzt_units(*attributes["units"])
+    return header
+
+
+# ------------------------------------------------------------------ TIFF
+# What is written by arguments, or follows from the items.
+_ARGUMENTS: Final = frozenset((
+    "axes", "photometric", "description", "voxel_sizes", "XResolution", "YResolution", "ResolutionUnit", "Software",
+    "DateTime", "BitsPerSample", "ExtraSamples", "ColorMap",
+))  # fmt: skip
+_IMAGEJ: Final = (np.dtype("u1"), np.dtype("u2"), np.dtype("f4"))
+
+
+class NewTiff(_NewImage):
+    """A TIFF file: names of axes, description, resolution and other tags are those of the attributes.
+
+    An array with names of axes and no description is written as ImageJ does, if ImageJ has such items.
+    """
+
+    name = "tiff"
+
+    def _write(self, items: np.ndarray[Any, Any], attributes: dict[str, Any]) -> None:
+        import tifffile
+
+        if items.ndim < 2:
+            raise ValueError("an image has two axes or more")
+        axes = "".join(name[:1] for name in axis_names(attributes, items.ndim)).upper()
+        photometric = attributes.get("photometric")
+        if photometric not in ("minisblack", "miniswhite", "rgb"):
+            is_colour = axes[-1:] in ("S", "R") and items.shape[-1] in (3, 4)
+            photometric = "rgb" if is_colour else "minisblack"
+        how: dict[str, Any] = {"photometric": photometric, "extratags": list(_tags(attributes))}
+        if photometric == "rgb" and items.shape[-1] in (3, 4):
+            how["planarconfig"] = "contig"
+        described = attributes.get("description")
+        if isinstance(described, str) and described:
+            how |= {"description": described, "metadata": None}
+        elif len(set(axes)) == len(axes) and set("YX") < set(axes) <= set("TZCYX"):
+            how["metadata"] = {"axes": axes}
+            how["imagej"] = items.dtype in _IMAGEJ and axes == "".join(name for name in "TZCYX" if name in axes)
+        else:
+            how["metadata"] = None
+        how |= _resolution(attributes, axes, how.get("metadata"))
+        how |= {"software": attributes.get("Software") or False, "datetime": attributes.get("DateTime")}
+        tifffile.imwrite(self.partial, items, **how)
+
+
+def _resolution(attributes: Mapping[str, Any], axes: str, metadata: dict[str, Any] | None) -> dict[str, Any]:
+    """The resolution that tags or sizes of voxels say; the step between planes goes into the metadata of ImageJ."""
+    stored: list[Any] = [attributes.get(name) for name in ("XResolution", "YResolution")]
+    if all(isinstance(one, (list, tuple)) and len(one) == 2 for one in stored):
+        unit = attributes.get("ResolutionUnit")
+        return {"resolution": tuple(map(tuple, stored)), **({} if unit is None else {"resolutionunit": unit})}
+    sizes, space = attributes.get("voxel_sizes"), [name for name in axes if name in "ZYX"]
+    if not isinstance(sizes, (list, tuple)) or len(sizes) != len(space) or not {"X", "Y"} <= set(space):
+        return {}
+    by_axis = dict(zip(space, sizes, strict=True))
+    if metadata is not None and "Z" in by_axis:
+        metadata["spacing"] = float(by_axis["Z"])
+    return {"resolution": (1 / by_axis["X"], 1 / by_axis["Y"]), "resolutionunit": "none"}
+
+
+def _tags(attributes: Mapping[str, Any]) -> Iterator[tuple[int, str, int, Any, bool]]:
+    """Other tags, as tifffile takes them: code, type, count and value."""
+    import tifffile
+
+    for name, value in attributes.items():
+        if name in _ARGUMENTS or name not in tifffile.TIFF.TAGS:
+            continue
+        code = tifffile.TIFF.TAGS[name]
+        numbers = value if isinstance(value, list) else [value]
+        if isinstance(value, str):
+            yield code, "s", 0, value, True
+        elif isinstance(value, bytes):
+            yield code, "B", len(value), value, True
+        elif numbers and all(type(one) is int and 0 <= one < 1 << 32 for one in numbers):
+            yield code, "H" if max(numbers) < 1 << 16 else "I", len(numbers), tuple(numbers), True
+        elif numbers and all(type(one) is float for one in numbers):
+            yield code, "d", len(numbers), tuple(numbers), True

@@ -1,0 +1,145 @@
+"""NIfTI and TIFF files that `convert` writes: nibabel and tifffile read what the first file said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+nibabel = pytest.importorskip("nibabel")
+tifffile = pytest.importorskip("tifffile")
+
+import blosc2
+from blosc2.exceptions import ConversionError
+
+AFFINE = np.array([[-2.0, 0.1, 0, 90], [0.1, 2, 0, -126], [0, 0, 3, -72], [0, 0, 0, 1]])
+ITEMS = np.arange(60).reshape(3, 4, 5)
+
+
+def there_and_back(source: Path, target: Path) -> None:
+    """Through a store, with nothing lost or in another form."""
+    store = source.parent / "between.b2z"
+    blosc2.convert(source, store, verify=True)
+    report = blosc2.convert(store, target, verify=True)
+    assert (report.left_out, report.changed, report.verified) == ([], [], True)
+    assert sorted(path.name for path in source.parent.iterdir()) == sorted([source.name, store.name, target.name])
+
+
+@pytest.mark.parametrize("suffix", [".nii", ".nii.gz"])
+@pytest.mark.parametrize("kind", ["Nifti1Image", "Nifti2Image"])
+@pytest.mark.parametrize("dtype", ["u1", "<i2", ">i2", "f4", "c8"])
+def test_nifti(tmp_path: Path, kind: str, dtype: str, suffix: str) -> None:
+    image = getattr(nibabel, kind)(ITEMS.astype(dtype), AFFINE)
+    image.header.set_data_dtype(dtype)
+    image.header.set_slope_inter(0.5, -10)
+    image.header.set_xyzt_units("mm", "sec")
+    image.header.set_intent("t test", (7,), "test")
+    image.header["descrip"] = b"a scan"
+    image.header.extensions.append(nibabel.nifti1.Nifti1Extension("comment", b"a note"))
+    nibabel.save(image, tmp_path / f"a{suffix}")
+    there_and_back(tmp_path / f"a{suffix}", tmp_path / f"b{suffix}")
+    first, second = (nibabel.load(tmp_path / f"{name}{suffix}") for name in "ab")
+    np.testing.assert_array_equal(first.dataobj, second.dataobj)
+    np.testing.assert_array_equal(first.affine, second.affine)
+    assert (first.header, first.header.extensions) == (second.header, second.header.extensions)
+    assert (second.dataobj.slope, second.dataobj.inter) == (0.5, -10)
+
+
+def test_nifti_of_an_array_of_ones_own(tmp_path: Path) -> None:
+    scan = blosc2.asarray(ITEMS > 7, urlpath=tmp_path / "a.b2nd")
+    scan.attrs.update({"affine": AFFINE, "voxel_sizes": [1.0, 1.0, 2.5], "patient": "007"})
+    report = blosc2.convert(tmp_path / "a.b2nd", tmp_path / "a.nii", verify=True)
+    assert [each.what for each in report.left_out] == ["attribute 'patient'"]
+    # A header has the matrix in single precision, and takes the sizes from it.
+    assert [each.what for each in report.changed] == [
+        "the type bool", "attribute 'affine'", "attribute 'voxel_sizes'"
+    ]  # fmt: skip
+    image = nibabel.load(tmp_path / "a.nii")
+    np.testing.assert_array_equal(image.get_fdata(), ITEMS > 7)
+    np.testing.assert_allclose(image.affine, AFFINE, rtol=1e-6)
+    del scan.attrs["affine"]
+    blosc2.convert(tmp_path / "a.b2nd", tmp_path / "b.nii")
+    assert nibabel.load(tmp_path / "b.nii").header.get_zooms() == (1.0, 1.0, 2.5)
+
+
+def tiff(path: Path, kind: str) -> Any:
+    """A file as ImageJ, as OME or as neither describes images."""
+    items, steps = ITEMS.astype("u2"), {"axes": "ZYX"}
+    if kind == "imagej":
+        steps |= {"spacing": 2.5, "unit": "um"}
+        tifffile.imwrite(path, items, imagej=True, resolution=(2, 4), metadata=steps)
+    elif kind == "ome":
+        steps |= {f"PhysicalSize{axis}": size for axis, size in (("X", 0.5), ("Y", 0.25), ("Z", 2.5))}
+        tifffile.imwrite(path, items, ome=True, metadata=steps)
+    else:
+        items = (np.arange(72) % 256).astype("u1").reshape(6, 4, 3)
+        geo = [(33550, "d", 3, (10.0, 10.0, 0.0)), (34735, "H", 4, (1, 1, 0, 0)), (274, "H", 1, 6)]
+        tifffile.imwrite(
+            path, items, photometric="rgb", resolution=(300, 150), resolutionunit="INCH", software="test",
+            datetime="2020:01:02 03:04:05", extratags=geo, metadata=None,
+        )  # fmt: skip
+    return items
+
+
+@pytest.mark.parametrize("kind", ["imagej", "ome", "plain"])
+def test_tiff(tmp_path: Path, kind: str) -> None:
+    items = tiff(tmp_path / "a.tif", kind)
+    there_and_back(tmp_path / "a.tif", tmp_path / "b.tif")
+    with tifffile.TiffFile(tmp_path / "a.tif") as first, tifffile.TiffFile(tmp_path / "b.tif") as second:
+        np.testing.assert_array_equal(second.asarray(), items)
+        assert (first.series[0].axes, first.series[0].kind) == (second.series[0].axes, second.series[0].kind)
+        for name in ("XResolution", "YResolution", "ResolutionUnit", "ImageDescription", "DateTime", "Orientation"):
+            one, other = first.pages[0].tags.get(name), second.pages[0].tags.get(name)
+            assert (one and one.value) == (other and other.value)
+
+
+@pytest.mark.parametrize("kind", ["imagej", "ome"])
+def test_sizes_of_voxels(tmp_path: Path, kind: str) -> None:
+    """One attribute has them, whatever the format; and a new TIFF file says them as ImageJ does."""
+    tiff(tmp_path / "a.tif", kind)
+    blosc2.convert(tmp_path / "a.tif", tmp_path / "a.b2nd")
+    stored = blosc2.open(str(tmp_path / "a.b2nd"))
+    assert stored.attrs["voxel_sizes"] == [2.5, 0.25, 0.5]  # along z, y and x, as the axes are
+    own = blosc2.asarray(stored[...], urlpath=tmp_path / "own.b2nd")
+    own.attrs.update({"axes": ["z", "y", "x"], "voxel_sizes": [2.5, 0.25, 0.5]})
+    report = blosc2.convert(tmp_path / "own.b2nd", tmp_path / "own.tif", verify=True)
+    assert [each.what for each in (*report.left_out, *report.changed)] == ["attribute 'axes'"]  # "ZYX"
+    with tifffile.TiffFile(tmp_path / "own.tif") as file:
+        assert file.imagej_metadata["spacing"] == 2.5
+        assert file.series[0].axes == "ZYX"
+
+
+def test_names_and_sizes_of_nifti_and_mgh(tmp_path: Path) -> None:
+    items = np.zeros((3, 4, 5, 2), "f4")
+    nibabel.save(nibabel.Nifti1Image(items, np.diag([1, 2, 3, 1])), tmp_path / "a.nii")
+    nibabel.save(nibabel.MGHImage(items, np.diag([1, 2, 3, 1])), tmp_path / "a.mgz")
+    for name in ("a.nii", "a.mgz"):
+        blosc2.convert(tmp_path / name, tmp_path / "a.b2nd", overwrite=True)
+        attributes = blosc2.open(str(tmp_path / "a.b2nd")).attrs[:]
+        assert (attributes["axes"], attributes["voxel_sizes"]) == (["x", "y", "z", "t"], [1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize("name", ["new.nii.gz", "new.tif"])
+def test_what_cannot_be_written(tmp_path: Path, name: str) -> None:
+    with blosc2.TreeStore(tmp_path / "a.b2z", mode="w") as store:
+        store["/one"] = ITEMS.astype("i2")
+        store["/two"] = ITEMS.astype("i2")
+        store["/empty"] = np.zeros((0, 3))
+        store["/text"] = np.array(["a"])
+    (tmp_path / name).write_bytes(b"what is there")
+    for source, why in (
+        ("a.b2z", "no items of float64"), ("a.b2z/empty", "no items of float64"), ("a.b2z/text", "no items of <U1"),
+    ):  # fmt: skip
+        with pytest.raises(ConversionError, match=why):
+            blosc2.convert(f"{tmp_path}/{source}", tmp_path / name, overwrite=True)
+    with blosc2.open(str(tmp_path / "a.b2z"), mode="a") as store:
+        del store["/empty"], store["/text"]
+    with pytest.raises(ConversionError, match=r"holds one array, and there are several: /one, /two, .*b2z/one"):
+        blosc2.convert(tmp_path / "a.b2z", tmp_path / name, overwrite=True)
+    assert (tmp_path / name).read_bytes() == b"what is there"
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["a.b2z", name])
+    blosc2.convert(f"{tmp_path}/a.b2z/two", tmp_path / name, overwrite=True, verify=True)
+    with pytest.raises(ConversionError, match="pairs of files"):
+        blosc2.convert(f"{tmp_path}/a.b2z/two", tmp_path / "a.hdr")
