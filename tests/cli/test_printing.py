@@ -445,7 +445,7 @@ def test_what_cannot_be_viewed(folder: Path, run: Answer) -> None:
 @pytest.mark.parametrize(
     ("attributes", "said"),
     [
-        ({"scl_slope": 0.5, "scl_inter": 10.0}, "10 is black, 15.5 is white"),
+        ({"scl_slope": 0.5, "scl_inter": 10.0}, "10 is black, 15.5 is white; scaled by 0.5, offset 10"),
         ({"scale_factor": np.float32(2)}, "0 is black, 22 is white"),
         ({"add_offset": -1.0}, "-1 is black, 10 is white"),
         ({"scl_slope": float("nan"), "scale_factor": "text"}, "0 is black, 11 is white"),
@@ -460,3 +460,39 @@ def test_numbers_are_shown_as_they_are_meant(attributes: dict[str, Any], said: s
         assert (said if kept else "0 is black, 11 is white") in run.err
     plain = pixels_of("without.png")
     np.testing.assert_array_equal(pixels_of("with.png"), 255 - plain if "photometric" in attributes else plain)
+
+
+@pytest.mark.parametrize("dtype", ["i2", "f4"])
+def test_missing_values_are_no_part_of_a_picture(dtype: str, folder: Path, run: Answer) -> None:
+    """As CF names them, whose number may be far from all others; so in pictures of pages, and their statistics."""
+    packed = np.arange(12, dtype=dtype).reshape(3, 4)
+    packed[0, 0], packed[2, 3] = -32768, 9999
+    array = blosc2.asarray(packed, urlpath="packed.b2nd")
+    fills = {"_FillValue": np.array([-32768], dtype), "missing_value": 9999}
+    array.vlmeta.update({"scale_factor": 0.5, "add_offset": 280.0, **fills})
+    run("show", "packed.b2nd", "-o", "packed.png")
+    assert "280.5 is black, 285 is white; scaled by 0.5, offset 280, 2 items missing" in run.err
+    run("view", "--html", "packed.b2nd", "page.html")
+    page = (folder / "page.html").read_text()
+    assert "280.5 is black, 285 is white; scaled by 0.5, offset 280, 2 items missing" in page
+    assert ">282.75<" in page  # the mean
+    for strange in ("text", [1, [2]], {"a": 1}, np.zeros(100), None):
+        array.vlmeta["_FillValue"] = strange
+        run("show", "packed.b2nd", "-o", "packed.png", "--force")
+        assert "1 item missing" in run.err
+
+
+def test_axes_of_a_group_hold_for_its_arrays(folder: Path, run: Answer) -> None:
+    with blosc2.TreeStore("axes.b2z", mode="w") as store:
+        store["/study/scans/ct"] = np.arange(5 * 6 * 7).reshape(5, 6, 7)
+        store["/study/scans"].attrs["axes"] = ["x", "y", "z"]
+        store["/study"].attrs["axes"] = "ABC"
+        store["/ct"] = np.arange(5 * 6 * 7).reshape(5, 6, 7)
+    run("show", "axes.b2z/study/scans/ct", "-o", "a.png")
+    assert "[0:5, 0:6, 3]" in run.err
+    run("show", "axes.b2z/ct", "-o", "b.png")
+    assert "[2, 0:6, 0:7]" in run.err
+    with blosc2.open("axes.b2z", mode="a") as store:
+        store["/study/scans/ct"].attrs["axes"] = ["z", "y", "x"]  # its own come first
+    run("show", "axes.b2z/study/scans/ct", "-o", "c.png")
+    assert "[2, 0:6, 0:7]" in run.err

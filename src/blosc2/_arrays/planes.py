@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from blosc2._display import grey, human_size, in_label_colours, labels_of, limits
+from blosc2._display import grey, human_size, in_label_colours, labels_of, limits, number
 from blosc2._indexing import basic_selection
 
 #: The attribute of an array that lists the names of its axes, as zarr 2 has it.
@@ -107,6 +107,8 @@ class Picture(NamedTuple):
     high: float
     in_colour: bool
     labels: tuple[int, ...] = ()
+    #: How the items were made of the stored ones; nothing where they are these.
+    meaning: str = ""
 
     def size(self) -> str:
         shown = " x ".join(f"{length:,}" for length in self.items.shape[: len(self.whole)])
@@ -116,7 +118,9 @@ class Picture(NamedTuple):
     def scale(self) -> str:
         if self.labels:
             return f"labels {', '.join(map(str, self.labels))}: a colour each"
-        return "colours" if self.in_colour else f"{self.low:.6g} is black, {self.high:.6g} is white"
+        if self.in_colour:
+            return "colours"
+        return f"{self.low:.6g} is black, {self.high:.6g} is white" + (f"; {self.meaning}" if self.meaning else "")
 
     def opaque_where_known(self) -> np.ndarray[Any, Any]:
         """The pixels of a file: one axis as a strip, and NaN without opacity."""
@@ -255,7 +259,7 @@ def read_picture(
         items = np.abs(items)
     in_colour = items.ndim > len(sides)
     attributes = getattr(array, "vlmeta", {})
-    items = items if in_colour else _as_meant(items, attributes)
+    items, meaning = (items, "") if in_colour else _as_meant(items, attributes)
     low, high = _contrast(items, span, percentiles, in_colour=in_colour)
     labels = labels_of(items) if len(sides) == 2 and not (in_colour or span or percentiles) else ()
     if labels:
@@ -263,11 +267,13 @@ def read_picture(
     pixels = grey(items, low, high)
     if _text(attributes, "photometric") == "miniswhite":
         pixels, low, high = 255 - pixels, high, low
-    return Picture(items, pixels, small, whole, low, high, in_colour)
+    return Picture(items, pixels, small, whole, low, high, in_colour, meaning=meaning)
 
 
 # The attributes by which NIfTI and CF scale numbers, and shift them.
 _SCALES = (("scl_slope", "scl_inter"), ("scale_factor", "add_offset"))
+# Those by which CF says which items stand for missing values; so many of them.
+_MISSING, _MOST_MISSING = ("_FillValue", "missing_value"), 8
 
 
 def _attribute(attributes: Mapping[str, Any], name: str) -> Any:
@@ -283,16 +289,31 @@ def _text(attributes: Mapping[str, Any], name: str) -> str:
     return found.lower() if isinstance(found, str) else ""
 
 
-def _as_meant(items: np.ndarray[Any, Any], attributes: Mapping[str, Any]) -> np.ndarray[Any, Any]:
-    """Numbers as an attribute scales them."""
+def _as_meant(items: np.ndarray[Any, Any], attributes: Mapping[str, Any]) -> tuple[np.ndarray[Any, Any], str]:
+    """Numbers as attributes scale them, with NaN for missing ones, and what was done to the stored ones."""
+    found, texts = _scaled(items, attributes)
+    gone = np.zeros(items.shape, bool)
+    for name in _MISSING if items.dtype.kind in "iuf" else ():
+        value = _attribute(attributes, name)
+        is_list = isinstance(value, (list, tuple)) and all(isinstance(one, (int, float)) for one in value)
+        values = np.asarray(value if is_list or isinstance(value, (int, float, np.generic, np.ndarray)) else ())
+        if values.dtype.kind in "iuf" and values.size <= _MOST_MISSING:
+            gone |= np.isin(items, values)
+    if gone.any():
+        found = np.where(gone, np.nan, found)
+        texts.append(f"{number(int(gone.sum()), 'item')} missing")
+    return found, ", ".join(texts)
+
+
+def _scaled(items: np.ndarray[Any, Any], attributes: Mapping[str, Any]) -> tuple[np.ndarray[Any, Any], list[str]]:
     for scale, shift in _SCALES:
         try:
             factor, offset = (float(_attribute(attributes, name) or zero) for name, zero in ((scale, 1), (shift, 0)))
         except (TypeError, ValueError):
             continue
         if (factor, offset) != (1.0, 0.0) and math.isfinite(factor) and math.isfinite(offset):
-            return items * factor + offset
-    return items
+            return items * factor + offset, [f"scaled by {factor:.6g}, offset {offset:.6g}"]
+    return items, []
 
 
 def _contrast(

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ import click
 
 from blosc2._options import RemotePath, local_path, remote_path, scheme_of
 from blosc2._stores import Store, children_of, close_keys, has_leaf, has_object, table_of
-from blosc2._tools.stores import STORES, in_order, opened
+from blosc2._tools.stores import STORES, attributes_of, in_order, opened
 from blosc2.tree_store import TreeStore
 
 _INDEX = re.compile(r"-?\d+|\.\.\.|(-?\d+)?:(-?\d+)?(:(-?\d+)?)?")
@@ -42,16 +42,32 @@ def parsed_selection(text: str) -> tuple[Any, ...]:
 @contextmanager
 def one_leaf(where: Location) -> Iterator[Any]:
     """The single array or list that a location names."""
+    with leaf_with_attributes(where) as (leaf, _):
+        yield leaf
+
+
+@contextmanager
+def leaf_with_attributes(where: Location) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """The single array or list that a location names, and the attributes of the groups around it."""
     with opened(where.path) as found:
         if not isinstance(found, Store):
             if where.key:
                 need_store(found, where)
-            yield found
+            yield found, {}
             return
         key = one_key(found, where) if where.key else ""
         if not has_leaf(found, key):
             raise LocationError(f"{where} is a group or store: name one of its arrays, as 'blosc2 ls' shows them")
-        yield found[key]
+        yield found[key], _attributes_around(found, key)
+
+
+def _attributes_around(store: Store, key: str) -> dict[str, Any]:
+    """The attributes of the groups around a leaf, of which those of the inner ones count."""
+    names, around = key.split("/")[1:-1], dict[str, Any]()
+    for depth in range(1, len(names) + 1):
+        with suppress(OSError, ValueError):  # the items may be whole
+            around |= attributes_of(store, "/" + "/".join(names[:depth]))
+    return around
 
 
 _MAGIC = re.compile(r"[*?\[]")

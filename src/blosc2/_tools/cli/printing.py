@@ -9,6 +9,7 @@ import os
 import re
 import struct
 import sys
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from shutil import get_terminal_size
@@ -45,6 +46,7 @@ from blosc2._tools.cli.locations import (
     STORAGE,
     Location,
     LocationError,
+    leaf_with_attributes,
     located,
     need_store,
     one_key,
@@ -285,11 +287,11 @@ def show(
     output = None if output is None else new_output(output, force=force)
     key = parsed_selection(selection)
     where = located(location)
-    with one_leaf(where) as leaf:
+    with leaf_with_attributes(where) as (leaf, around):
         if not isinstance(leaf, NDArray):
             raise LocationError(f"{where} is one {type(leaf).__name__}, not an array; 'blosc2 cat' prints it")
         check_dtype(leaf.dtype)
-        axes, sides = middle_plane(axes_of(key, leaf.shape), leaf.dtype, leaf.vlmeta)
+        axes, sides = middle_plane(axes_of(key, leaf.shape), leaf.dtype, ChainMap(leaf.vlmeta, around))
         picture = read_picture(leaf, axes, sides, _box(output, width), span=span, percentiles=percentiles)
     caption = f"{where}[{index_text(picture.axes)}]: {picture.size()} items, {leaf.dtype}, {picture.scale()}"
     if output is not None:

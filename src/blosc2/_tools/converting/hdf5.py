@@ -568,7 +568,7 @@ class Dimensions:
         if isinstance(item, ArrayItem):
             shape = item.shape
         else:
-            shape = shape_of_texts(dict(item.attributes), len(item.values))
+            shape = shaped_values(item.values, dict(item.attributes)).shape
         names: Any = item.attributes.get(DIMENSIONS)
         if not are_names(names, len(shape)):
             return
