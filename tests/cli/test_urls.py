@@ -70,6 +70,8 @@ def test_export(folder: Path, run: Answer, served: remote_kit.RangeServer) -> No
     url = served.put("s.b2z", folder / "s.b2z")
     assert "read back and equal" in run("export", url, "all.h5", "--verify")
     assert "1 array" in run("export", f"{url}/mri/007", "part.h5", "--storage-option", "block_size=5")
+    report = blosc2.convert(f"{url}/mri/007?signature=secret", "more.h5")
+    assert (report.arrays, "secret" in str(report)) == (1, False)
     assert "only stores and arrays are read" in failing(run, "export", f"{served.url}/a.h5", "b.h5")
 
 

@@ -63,6 +63,7 @@ def test_the_recipes_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
             picture = np.asarray(Image.open(f"photos/{number}.png"))
             assert np.array_equal(store[f"/photos/{number}.png"][...], picture)
             assert np.array_equal(back[f"photos/{number}.png"][...], picture)
+            assert np.array_equal(names["volume"][number], picture)
         assert np.array_equal(plt.gca().images[0].get_array(), scans["patient/001"][16])
         assert names["means"]["/patient/002"] == scans["patient/002"][...].mean()
         wanted = [scans["patient/001"][z : z + 16, y : y + 16, x : x + 16] for z, y, x in names["corners"]]

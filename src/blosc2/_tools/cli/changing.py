@@ -416,8 +416,9 @@ def _convert_files(sources: tuple[str, ...], options: dict[str, Any], **how: Any
         raise FileExistsError(f"{target} exists: -f replaces it; {_to_add(sources[0], target)}")
     try:
         with progress_bar(sources[0] if len(sources) == 1 else number(len(sources), "source")) as progress:
+            paths = list(map(path_of, sources))
             report = convert(
-                path_of(sources[0]) if len(sources) == 1 else sources, target, overwrite=options["force"],
+                paths[0] if len(paths) == 1 else paths, target, overwrite=options["force"],
                 verify=options["verify"], progress=progress, **how,
             )  # fmt: skip
     except EOFError as error:  # which click would take for an interrupt

@@ -585,7 +585,7 @@ class _Below(Source):
 
 
 # Where an object on a server ends and its key begins: behind the first name that ends like one of ours.
-_ON_SERVER = re.compile(r"([^?#]*?\.(?:b2z|b2d|b2e|b2nd|b2frame))(?:/(.*))?", re.DOTALL)
+_ON_SERVER = re.compile(r"(.*?\.(?:b2z|b2d|b2e|b2nd|b2frame))(?:/(.*))?", re.DOTALL)
 
 
 def within_store(path: str) -> tuple[str, str] | None:
@@ -593,14 +593,15 @@ def within_store(path: str) -> tuple[str, str] | None:
 
     `ConversionError` for another file on a server.
     """
-    if isinstance(path, RemotePath) or scheme_of(path) not in (None, "file"):
-        where = remote_path(path)
-        found = _ON_SERVER.fullmatch(where.url)
+    if isinstance(path, RemotePath):
+        where = path
+        url, mark, query = where.url.partition("?")  # which no key has
+        found = _ON_SERVER.fullmatch(url)
         if found is None and where.suffix not in (".b2z", ".b2d", ".b2e", ".b2nd", ".b2frame"):
             raise ConversionError(f"{where} is on a server, where only stores and arrays are read: download it first")
         if found is None or not found[2]:
             return where, ""
-        return RemotePath(found[1], where.storage_options, where.options), f"/{found[2].strip('/')}"
+        return RemotePath(found[1] + mark + query, where.storage_options, where.options), f"/{found[2].strip('/')}"
     parts = [] if os.path.isfile(path) else path.rstrip("/").split("/")
     for end in range(1, len(parts)):
         store = "/".join(parts[:end])
@@ -776,6 +777,7 @@ def convert(
         new_keys(rename)  # raises for what is none
     target, is_one = os.fspath(target), isinstance(source, (str, os.PathLike))
     paths = [os.fspath(each) for each in ([source] if isinstance(source, (str, os.PathLike)) else source)]
+    paths = [remote_path(path) if scheme_of(path) not in (None, "file") else path for path in paths]
     for path in paths:
         within = within_store(path)
         _check_place(path if within is None else within[0], target)
