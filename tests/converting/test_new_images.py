@@ -71,7 +71,9 @@ def tiff(path: Path, kind: str) -> Any:
         steps |= {"spacing": 2.5, "unit": "um"}
         tifffile.imwrite(path, items, imagej=True, resolution=(2, 4), metadata=steps)
     elif kind == "ome":
-        steps |= {f"PhysicalSize{axis}": size for axis, size in (("X", 0.5), ("Y", 0.25), ("Z", 2.5))}
+        steps |= {"PhysicalSizeXUnit": "µm"} | {
+            f"PhysicalSize{axis}": size for axis, size in (("X", 0.5), ("Y", 0.25), ("Z", 2.5))
+        }
         tifffile.imwrite(path, items, ome=True, metadata=steps)
     else:
         items = (np.arange(72) % 256).astype("u1").reshape(6, 4, 3)

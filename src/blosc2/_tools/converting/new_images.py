@@ -48,7 +48,9 @@ class _NewImage(Target):
         items = np.ascontiguousarray(item.whole())
         try:
             self._write(items.view("u1") if item.dtype.kind == "b" else items, dict(item.attributes))
-        except Exception as error:
+        except (OSError, MemoryError):
+            raise
+        except Exception as error:  # libraries raise anything for attributes that make no sense
             raise ConversionError(f"{item.key}: it cannot be written as {self.name}: {error}") from error
         yield from self._differences(item)
 
@@ -96,6 +98,8 @@ class NewVolume(_NewImage):
         header.set_data_shape(items.shape)
         header.set_data_dtype(items.dtype)
         for code, content in attributes.get("nifti_extensions", ()):
+            if not (isinstance(code, int) and isinstance(content, bytes)):  # the library would fail while it writes
+                raise TypeError("nifti_extensions has pairs of a code and bytes")
             header.extensions.append(nibabel.nifti1.Nifti1Extension(code, content))
         kind = nibabel.Nifti2Image if isinstance(header, nibabel.Nifti2Header) else nibabel.Nifti1Image
         affine = np.asarray(attributes.get("affine", ()))
@@ -163,14 +167,14 @@ class NewTiff(_NewImage):
             how["planarconfig"] = "contig"
         described = attributes.get("description")
         if isinstance(described, str) and described:
-            how |= {"description": described, "metadata": None}
+            how |= {"description": _as_text(described), "metadata": None}
         elif len(set(axes)) == len(axes) and set("YX") < set(axes) <= set("TZCYX"):
             how["metadata"] = {"axes": axes}
             how["imagej"] = items.dtype in _IMAGEJ and axes == "".join(name for name in "TZCYX" if name in axes)
         else:
             how["metadata"] = None
         how |= _resolution(attributes, axes, how.get("metadata"))
-        how |= {"software": attributes.get("Software") or False, "datetime": attributes.get("DateTime")}
+        how |= {"software": _as_text(attributes.get("Software") or False), "datetime": attributes.get("DateTime")}
         tifffile.imwrite(self.partial, items, **how)
 
 
@@ -189,6 +193,11 @@ def _resolution(attributes: Mapping[str, Any], axes: str, metadata: dict[str, An
     return {"resolution": (1 / by_axis["X"], 1 / by_axis["Y"]), "resolutionunit": "none"}
 
 
+def _as_text(value: Any) -> Any:
+    """A text as the library takes it: in UTF-8 if it is not ASCII, such as the unit of OME."""
+    return value.encode() if isinstance(value, str) and not value.isascii() else value
+
+
 def _tags(attributes: Mapping[str, Any]) -> Iterator[tuple[int, str, int, Any, bool]]:
     """Other tags, as tifffile takes them: code, type, count and value."""
     import tifffile
@@ -199,7 +208,7 @@ def _tags(attributes: Mapping[str, Any]) -> Iterator[tuple[int, str, int, Any, b
         code = tifffile.TIFF.TAGS[name]
         numbers = value if isinstance(value, list) else [value]
         if isinstance(value, str):
-            yield code, "s", 0, value, True
+            yield code, "s", 0, _as_text(value), True
         elif isinstance(value, bytes):
             yield code, "B", len(value), value, True
         elif numbers and all(type(one) is int and 0 <= one < 1 << 32 for one in numbers):
