@@ -6,6 +6,7 @@ import errno
 import os
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -416,6 +417,46 @@ def test_leaves_show_what_was_before_a_transaction_that_raised(filled: Any, make
         assert {key: leaf[:].tolist() for key, leaf in leaves.items()}.items() <= before.items()
     leaves["/new"][0] = 9
     before["/new"][0] = 9
+    check_nothing_happened(filled, make, before)
+
+
+def test_a_leaf_replaced_in_a_transaction_that_raised_is_live_again(filled: Any, make: Maker) -> None:
+    held, before = filled["/g/k0"], values_of(filled)
+    with pytest.raises(ZeroDivisionError), filled.transaction():
+        held[1] = -5
+        filled["/g/k0"] = [7, 8]
+        replaced = filled["/g/k0"]
+        replaced[0] = 9
+        del filled["/g/k1"]
+        1 / 0  # noqa: B018
+    assert filled["/g/k0"] is held
+    assert held[:].tolist() == before["/g/k0"]
+    assert replaced[:].tolist() == [9, 8]
+    with pytest.raises(ValueError, match="no longer changed"):
+        replaced[0] = 1
+    held[0] = 70
+    before["/g/k0"][0] = 70
+    check_nothing_happened(filled, make, before)
+
+
+@pytest.mark.parametrize("update_fails", [False, True], ids=["update ends", "update fails"])
+def test_a_transaction_that_values_of_an_update_begin(filled: Any, make: Maker, update_fails: bool) -> None:
+    before, transaction = values_of(filled), filled.transaction()
+
+    def items() -> Iterator[tuple[str, Any]]:
+        yield "/new/first", [1]
+        transaction.__enter__()
+        yield "/new/second", [2]
+        if update_fails:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) if update_fails else nullcontext():
+        filled.update(items())
+    assert "/new/second" not in filled if update_fails else "/new/second" in filled
+    filled["/new/third"] = [3]
+    transaction.__exit__(ZeroDivisionError, ZeroDivisionError(), None)
+    if not update_fails:
+        before["/new/first"] = [1]
     check_nothing_happened(filled, make, before)
 
 

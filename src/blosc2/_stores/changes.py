@@ -212,7 +212,7 @@ def move(table: LeafTable, names: dict[str, str]) -> None:
     with Change(table.session):
         frames = table.pending.frames
         if not table.leaves.edited.keys().isdisjoint(names):
-            table.leaves.collect(frames)
+            table.collect_edits()
         byte_ranges = {old: frames.get(old) or table.backend.begin_rename(old) for old in names}
         with AllOrNone(table):
             # Remove all old keys first: they might exclude new ones.

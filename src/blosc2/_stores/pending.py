@@ -111,26 +111,16 @@ class PendingChanges(PendingFrames):
         self.in_memory = 0
 
     # ------------------------------------------------------------------ undoing
-    def snapshot(self) -> tuple[Any, ...]:
-        """All changes, for `restore`."""
-        return dict(self.frames), dict(self.tiers), self.unwritten, self.registry, self.removed_groups
-
-    def restore(self, snapshot: tuple[Any, ...]) -> None:
-        """Bring back the changes of a snapshot, in place of the present ones."""
-        self.revision += 1
-        self.frames, self.tiers, self.unwritten, self.registry, self.removed_groups = snapshot
-        self.count_memory()
-
     def restore_key(self, key: str, byte_range: Any, tier: bool | None) -> None:
-        """Bring back the change of one key; `...` stands for none."""
-        if byte_range is ...:
-            self.frames.pop(key, None)
-        else:
-            self.frames[key] = byte_range
+        """Bring back the change of one key; `...` stands for none. It may be called again if it was interrupted."""
         if tier is None:
             self.tiers.pop(key, None)
         else:
             self.tiers[key] = tier
+        if byte_range is ...:
+            self.frames.pop(key, None)
+        else:
+            self.frames[key] = byte_range  # last: by it a second call sees that the first one did all
 
     def without_keys(self) -> tuple[bool, dict[str, Any] | None, tuple[str, ...]]:
         """Pending changes other than those of single keys, for `restore_without_keys`."""

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import _thread
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from blosc2._core.io.sharing import Block, Hold
 from blosc2._core.leaves.store_state import Change
 from blosc2._stores.leaf_table import table_of
-from blosc2._stores.publish import explain_kept, flush, settle, show_published
-from blosc2.exceptions import FormatError
+from blosc2._stores.publish import explain_kept, flush, show_published
 
 if TYPE_CHECKING:
     from blosc2._stores.leaf_table import LeafTable
@@ -36,7 +34,7 @@ class AllOrNone(Block):
     not: its changes stay pending, so that the next publication completes them.
     """
 
-    __slots__ = ("_before_without_keys", "_ended", "_outer", "_table", "before", "changes")
+    __slots__ = ("_before_without_keys", "_ended", "_outer", "_table", "_thread", "before", "changes")
 
     def __init__(self, table: LeafTable) -> None:
         self._table = table
@@ -45,16 +43,30 @@ class AllOrNone(Block):
         # The pending changes that the block made. If a key has a different one now, another thread set it.
         self.changes: dict[str, Any] = {}
         self._before_without_keys: tuple[Any, ...] = ()
+        self._thread = _thread.get_ident()
         self._outer: AllOrNone | None = None
         self._ended = False
 
     def __enter__(self) -> Self:
         pending = self._table.pending
         self._before_without_keys = pending.without_keys()
-        thread = _thread.get_ident()
-        self._outer = pending.blocks.get(thread)
-        pending.blocks[thread] = self
+        self._outer = pending.blocks.get(self._thread)
+        pending.blocks[self._thread] = self
         return self
+
+    def end(self) -> None:
+        """Further changes of the thread belong to the block around this one, if there is one."""
+        blocks, thread, outer = self._table.pending.blocks, self._thread, self._outer
+        inner = blocks.get(thread)
+        if inner is self and outer is not None:
+            blocks[thread] = outer
+        elif inner is self:
+            del blocks[thread]
+        while inner is not None and inner is not self:  # a transaction began within the block, and is not over yet
+            if inner._outer is self:
+                inner._outer = outer
+            inner = inner._outer
+        self._ended = True
 
     @property
     def is_inner(self) -> bool:
@@ -103,12 +115,14 @@ class AllOrNone(Block):
         """All changes so far are published, and are not taken back."""
         self.before, self.changes = {}, {}
         self._before_without_keys = self._table.pending.without_keys()
+        if self._outer is not None:
+            self._outer.forget()
 
     def _leave(self, failed: bool) -> None:
         """Take back the changes, or hand them to the block around this one. A second call does nothing."""
         if self._ended:
             return
-        table, outer, thread = self._table, self._outer, _thread.get_ident()
+        table, outer = self._table, self._outer
         if not failed and self.before and table.publishing.is_due(table, 0, self):
             with table.lock, Change(table.session):
                 try:
@@ -122,15 +136,19 @@ class AllOrNone(Block):
             for key, before in list(self.before.items()):
                 outer.before.setdefault(key, before)
             outer.changes.update(self.changes)
-        pending = table.pending
-        if failed and not table.session.closed and (self.before or self._before_without_keys != pending.without_keys()):
+        unlike = self.before or self._before_without_keys != table.pending.without_keys()
+        if failed and unlike and not table.session.closed:
             with table.lock, Change(table.session):
-                self._take_back()
-        if outer is None:
-            pending.blocks.pop(thread, None)
-        else:
-            pending.blocks[thread] = outer
-        self._ended = True
+                self.take_back()
+        self.end()
+
+    def take_back(self) -> None:
+        """Take back the changes, with the lock of the store held; it may be called again if it was interrupted."""
+        block = self._table.pending.blocks.get(self._thread)
+        while block is not None and block is not self:  # it began within this one, and is not over yet
+            block._take_back()
+            block = block._outer
+        self._take_back()
 
     def _take_back(self) -> None:
         table = self._table
@@ -141,8 +159,8 @@ class AllOrNone(Block):
             if key in self.changes and pending.frames.get(key, ...) is not self.changes[key]:
                 continue
             leaves.forget(key)
-            pending.restore_key(key, byte_range, tier)
             leaves.restore(key, table.session, handle, leaf, edited=edited)
+            pending.restore_key(key, byte_range, tier)
         pending.restore_without_keys(self._before_without_keys)
         table.recount()
         pending.count_memory()
@@ -152,6 +170,7 @@ class AllOrNone(Block):
             for key in self.before:
                 if not table.contents.has(key):  # its removal was published
                     leaves.forget(key)
+        self.before, self.changes = {}, {}
 
 
 class UnderWay:
@@ -170,18 +189,17 @@ class UnderWay:
 
 
 class Transaction(Block):
-    """The context manager of `Store.transaction`."""
+    """The context manager of `Store.transaction`: an `AllOrNone` block to which edits of leaves belong, too."""
 
-    __slots__ = ("_before", "_held", "_mark", "_published", "_store", "_table", "_touched")
+    __slots__ = ("_held", "_mark", "_store", "_table", "_touched", "_undo")
 
     def __init__(self, store: Store) -> None:
-        self._store, self._table = store, store._table
+        self._store, self._table = store, table_of(store)
         self._mark: UnderWay | None = None
-        self._before: tuple[Any, ...] | None = None
+        # What takes back the changes; None before the beginning, and after the end.
+        self._undo: AllOrNone | None = None
         # Keys whose changes were taken back.
         self._touched: set[str] = set()
-        # The table of changes that is published at the end. After success the store has a new table.
-        self._published: dict[str, Any] | None = None
         # The lock of a store that others change, too: until the end, they wait.
         self._held: Hold | None = None
 
@@ -199,12 +217,13 @@ class Transaction(Block):
                     raise RuntimeError("a transaction is under way already: stores have one at a time")
                 self._mark = UnderWay()
                 table.leaves.refuse_edits_of_others(session, self._mark)
-                table.leaves.collect(table.pending.frames)
-                self._before = table.pending.snapshot()
+                table.collect_edits()
+                self._undo = AllOrNone(table)
+                self._undo.__enter__()
             return self._store
         except BaseException:
             if session.transaction is self._mark:  # nobody would end it
-                session.transaction = None
+                self._forget()
             self._let_go(failed=True)
             raise
 
@@ -213,7 +232,7 @@ class Transaction(Block):
             self._held.let_go(failed)
 
     def __del__(self) -> None:
-        if getattr(self, "_before", None) is not None and self._table.session.transaction is self._mark:
+        if getattr(self, "_undo", None) is not None and self._table.session.transaction is self._mark:
             self._leave(failed=True)
 
     def _leave(self, failed: bool) -> None:
@@ -226,51 +245,38 @@ class Transaction(Block):
         self._let_go(failed=failed)
 
     def _end(self, *, failed: bool) -> None:
-        table = self._table
+        table, undo = self._table, self._undo
         session = table.session
-        if self._before is None:
+        if undo is None:
             return
         if session.closed or session.is_inherited:  # a forked child leaves this to its parent
-            self._before = None
+            self._undo = None
             return
         session.check_between("end a transaction")
         with table.lock, Change(session):
-            if not failed:
-                self._published = table.pending.frames
-                try:
+            try:
+                if not failed:
                     flush(table, durable=True)
-                except BaseException as error:
-                    if table.backend.half_done:  # as at the end of other blocks: the changes stay pending
-                        explain_kept(self._table, error)
-                    else:
-                        # While the lock is held, so that later changes of other threads are not taken back.
-                        self._take_back(self._before)
-                    session.transaction = self._before = None
-                    raise
-            else:
-                self._take_back(self._before)
-            session.transaction = None
-            self._before = None
+            except BaseException as error:
+                if table.backend.half_done:  # as at the end of other blocks: the changes stay pending
+                    explain_kept(table, error)
+                else:
+                    # While the lock is held, so that later changes of other threads are not taken back.
+                    self._take_back(undo)
+                self._forget()
+                raise
+            if failed:
+                self._take_back(undo)
+            self._forget()
 
-    def _take_back(self, before: tuple[Any, ...]) -> None:
-        table = self._table
-        if self._published is not None and table.pending.frames is not self._published:
-            return
-        self._restore(before)
-        if self._published is not None:
-            # Some changes may be published although publishing failed: show what is in the file.
-            with suppress(OSError, FormatError):
-                settle(table)
-            table.leaves.reload_edited(self._touched, table.contents.byte_range)
+    def _forget(self) -> None:
+        """The transaction is over."""
+        if self._undo is not None:
+            self._undo.end()
+        self._table.session.transaction = self._undo = None
 
-    def _restore(self, before: tuple[Any, ...]) -> None:
-        """Bring back the pending changes from before; it may be called again."""
-        table = self._table
-        now: dict[str, Any] = table.pending.frames
-        self._touched |= table.leaves.edited.keys() | now.keys()
-        table.pending.restore(before)
-        table.forget_published_keys()
-        was: dict[str, Any] = table.pending.frames
-        self._touched |= {key for key in was if now.get(key, ...) is not was[key]}
+    def _take_back(self, undo: AllOrNone) -> None:
+        self._touched.update(undo.keys)
+        undo.take_back()
         # Leaves may show changes that were taken back.
-        table.leaves.reload_edited(self._touched, table.contents.byte_range)
+        self._table.leaves.reload_edited(self._touched, self._table.contents.byte_range)
