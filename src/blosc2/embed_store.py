@@ -250,7 +250,7 @@ class EmbedStore(Store):
         with table.lock, Change(table.session):
             backend: EmbeddedBackend = table.backend
             frames, embedded = table.pending.frames, backend.embedded
-            table.collect_edits()
+            table.leaves.collect(table.pending)
             if embedded is None or frames:
                 return backend.changes_of(frames).compose()
             return embedded.frame.plain_bytes()

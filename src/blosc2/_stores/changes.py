@@ -26,10 +26,9 @@ def put(table: LeafTable, key: str, byte_range: ByteRange, value: Any = None) ->
         pending = table.pending
         is_new = not table.contents.has(key)
         tier = table.admit(key, byte_range, value, is_new=is_new)
-        block = _note(table, key)
+        block = _block(table)
         try:
-            pending.put(key, byte_range, tier, block, is_new=is_new)
-            table.leaves.forget(key)
+            pending.put(key, byte_range, tier, 0 if isinstance(byte_range, Renamed) else byte_range[2], is_new, block)
             for follower in table.followers:
                 follower.key_changed(key, int(is_new))
             pending.stage(table.backend)
@@ -57,10 +56,9 @@ def remove(table: LeafTable, key: str) -> LiveHandle | None:
                 path=table.path,
                 key=key,
             )
-        block = _note(table, key)
+        block = _block(table)
         try:
-            pending.remove(key, block, is_published=is_published)
-            edited = table.leaves.forget(key)  # last: a finalizer may open the leaf
+            edited: LiveHandle | None = pending.remove(key, is_published, block)
             table.publishing.forget_key(key, removed=True)
             embedded = table.backend.embedded
             if embedded is not None and key in embedded.entries:
@@ -212,7 +210,7 @@ def move(table: LeafTable, names: dict[str, str]) -> None:
     with Change(table.session):
         frames = table.pending.frames
         if not table.leaves.edited.keys().isdisjoint(names):
-            table.collect_edits()
+            table.leaves.collect(table.pending)
         byte_ranges = {old: frames.get(old) or table.backend.begin_rename(old) for old in names}
         with AllOrNone(table):
             # Remove all old keys first: they might exclude new ones.
@@ -231,13 +229,10 @@ def check_free(table: LeafTable, key: str) -> None:
         raise ValueError(f"Key {key!r} is taken: delete it first")
 
 
-def _note(table: LeafTable, key: str) -> AllOrNone | None:
-    """Note that a key is about to change; returns the block of that change."""
+def _block(table: LeafTable) -> AllOrNone | None:
+    """The block of a change that is about to be made. Raises an error if it cannot be made."""
     session = table.session
     if session.closed:  # by another thread, while this one waited for the lock
         raise session.closed_error()
     session.check_thread("change keys")
-    block = table.pending.block()
-    if block is not None:
-        block.note(key)
-    return block
+    return table.pending.block()

@@ -71,7 +71,7 @@ def _copy(table: LeafTable, backend: TieredBackend, target: str, progress: Progr
     """Write all leaves of a store, pending changes included, to another backend; returns its path."""
     table.session.check_between("copy the store")
     with table.lock, Change(table.session):
-        table.collect_edits()
+        table.leaves.collect(table.pending)
         files, values = _leaves_by_tier(table)
         values = {**_not_embedded(table, files), **values}
         frame = backend.changes_of(values, table.pending.registry, table.backend.embedded)

@@ -151,10 +151,6 @@ class LeafTable:
         listing: KeyListing = self.backend.listing()
         return listing
 
-    def collect_edits(self) -> None:
-        """Make the frames of edited leaves pending changes."""
-        self.leaves.collect(self.pending.frames, self.pending.block())
-
     # ------------------------------------------------------------------ handles
     def handles_beside(self, store: Store) -> list[Store]:
         """The other stores that show it, and are not closed."""

@@ -66,28 +66,6 @@ class PendingChanges(PendingFrames):
         for block in list(self.blocks.values()):
             block.forget()
 
-    def put(self, key: str, byte_range: ByteRange, tier: bool | None, block: AllOrNone | None, *, is_new: bool) -> None:
-        """Give a key a new frame; `is_new` says whether no leaf has the key yet."""
-        self.revision += is_new
-        if tier is not None:
-            self.tiers[key] = tier
-        self.frames[key] = byte_range
-        if block is not None:
-            block.made(key, byte_range)
-        if not isinstance(byte_range, Renamed):
-            self.in_memory += byte_range[2]
-
-    def remove(self, key: str, block: AllOrNone | None, *, is_published: bool) -> None:
-        """Remove a key; `is_published` says whether it has to be removed from what is published, too."""
-        self.revision += 1
-        if is_published:
-            self.frames[key] = None
-        else:
-            del self.frames[key]
-        self.tiers.pop(key, None)
-        if block is not None:
-            block.made(key, None if is_published else ...)
-
     # ------------------------------------------------------------------ memory
     def fits(self, nbytes: int) -> bool:
         """Whether so many more bytes may wait in memory."""

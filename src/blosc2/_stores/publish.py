@@ -73,7 +73,7 @@ def flush(table: LeafTable, *, durable: bool) -> None:
     """Publish all pending changes of a store."""
     with Change(table.session):
         pending, publishing = table.pending, table.publishing
-        table.collect_edits()
+        table.leaves.collect(pending)
         pending.unwritten = pending.unwritten or bool(publishing.hidden)
         if pending.frames or pending.unwritten:
             _publish(table, durable=durable)

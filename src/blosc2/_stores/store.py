@@ -82,7 +82,7 @@ class Store(LeafAccess, MutableMapping[str, Any]):
         table.pending = pending = _stores.SharedPending() if locking else PendingChanges()
         table.contents = contents = Contents(backend, pending, in_order=self._in_order)
         table.followers = [contents]
-        table.leaves = session.leaves = leaves = OpenLeaves()
+        table.leaves = session.leaves = pending.leaves = leaves = OpenLeaves()
         self._table = table  # all of it is there
         self._use_open_leaves(leaves.held, self._hidden_name, not locking)
         self._sweep_at = open_leaves.LEAST_SWEPT

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import _thread
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from blosc2._core.io.sharing import Block, Hold
-from blosc2._core.leaves.store_state import Change
+from blosc2._core.leaves.store_state import Change, KeyUndo
 from blosc2._stores.leaf_table import table_of
 from blosc2._stores.publish import explain_kept, flush, show_published
 
 if TYPE_CHECKING:
     from blosc2._stores.leaf_table import LeafTable
-    from blosc2._stores.leaves.live_leaf import LiveHandle
     from blosc2._stores.store import Store
 
 
-#: The state of a key before it is changed: its pending change (... for none), its tier, the handle and the object of
-#: its leaf if that is open, and whether the leaf was edited.
-Before = tuple[Any, "bool | None", "LiveHandle | None", Any, bool]
+# What a key had that had no pending change, and whose leaf nobody held; see `KeyUndo`.
+_NOTHING: Final = (..., None, None, None, False)
 
 
-_NOTHING: Before = (..., None, None, None, False)
-
-
-class AllOrNone(Block):
+class AllOrNone(KeyUndo):
     """A block that takes back this thread's changes of a store's keys if it raises.
 
     The store names each key to the block right before changing it. So a block costs what it changes, whatever else is
@@ -34,14 +29,10 @@ class AllOrNone(Block):
     not: its changes stay pending, so that the next publication completes them.
     """
 
-    __slots__ = ("_before_without_keys", "_ended", "_outer", "_table", "_thread", "before", "changes")
+    __slots__ = ("_before_without_keys", "_ended", "_outer", "_table", "_thread")
 
     def __init__(self, table: LeafTable) -> None:
         self._table = table
-        # None for a key that had no pending change, and whose leaf nobody held.
-        self.before: dict[str, Before | None] = {}
-        # The pending changes that the block made. If a key has a different one now, another thread set it.
-        self.changes: dict[str, Any] = {}
         self._before_without_keys: tuple[Any, ...] = ()
         self._thread = _thread.get_ident()
         self._outer: AllOrNone | None = None
@@ -73,24 +64,11 @@ class AllOrNone(Block):
         """Whether there is a block around it."""
         return self._outer is not None
 
-    def note(self, key: str) -> None:
-        """A key is about to be changed."""
-        if key in self.before:
-            return
-        pending, leaves = self._table.pending, self._table.leaves
-        change: Any = pending.frames.get(key, ...)
-        handle, leaf = leaves.handle(key), leaves.find(key)
-        self.before[key] = change, pending.tiers.get(key), handle, leaf, key in leaves.edited
-
     def note_together(self, changes: dict[str, Any]) -> None:
         """Keys without a pending change are about to get these; nobody holds a leaf of theirs."""
-        before: dict[str, Before | None] = dict.fromkeys(changes)
+        before: dict[str, Any] = dict.fromkeys(changes)
         self.before = {**before, **self.before} if self.before else before
         self.changes.update(changes)
-
-    def made(self, key: str, change: Any) -> None:
-        """A key got a pending change, or lost its change (`...`)."""
-        self.changes[key] = change
 
     def staged(self, before: dict[str, Any], now: dict[str, Any]) -> None:
         """Bytes of pending changes were moved, perhaps of changes by this block or an outer one."""
@@ -198,7 +176,7 @@ class Transaction(Block):
         self._mark: UnderWay | None = None
         # What takes back the changes; None before the beginning, and after the end.
         self._undo: AllOrNone | None = None
-        # Keys whose changes were taken back.
+        # Keys whose changes are taken back, also if that is interrupted and begins again.
         self._touched: set[str] = set()
         # The lock of a store that others change, too: until the end, they wait.
         self._held: Hold | None = None
@@ -217,7 +195,7 @@ class Transaction(Block):
                     raise RuntimeError("a transaction is under way already: stores have one at a time")
                 self._mark = UnderWay()
                 table.leaves.refuse_edits_of_others(session, self._mark)
-                table.collect_edits()
+                table.leaves.collect(table.pending)
                 self._undo = AllOrNone(table)
                 self._undo.__enter__()
             return self._store
@@ -276,7 +254,8 @@ class Transaction(Block):
         self._table.session.transaction = self._undo = None
 
     def _take_back(self, undo: AllOrNone) -> None:
-        self._touched.update(undo.keys)
+        leaves = self._table.leaves
+        self._touched.update(leaves.edited, undo.before)
         undo.take_back()
         # Leaves may show changes that were taken back.
-        self._table.leaves.reload_edited(self._touched, self._table.contents.byte_range)
+        leaves.reload_edited(self._touched, self._table.contents.byte_range)

@@ -121,7 +121,7 @@ def write_many(self: Store, items: Items, *, progress: Callable[[int, int], Any]
             with _stores.AllOrNone(table):
                 return _set_many(self, values, progress)
         with Change(session):
-            table.collect_edits()
+            table.leaves.collect(table.pending)
             if table.pending.frames or table.pending.removed_groups:
                 flush(table, durable=True)
         stream = _stream_of(self)

@@ -28,7 +28,7 @@ from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, KeyTable
 from blosc2._core.keys.listing cimport KeyListing, is_named
 from blosc2._core.leaves.leaf_reader cimport LeafReader
 from blosc2._core.leaves.store_state cimport (
-    GroupCounts, HeldLeaves, PendingFrames, SessionState, begin_change, end_change)
+    GroupCounts, HeldLeaves, KeyUndo, PendingFrames, SessionState, begin_change, end_change)
 
 from blosc2._core.io.sharing import never_freed
 
@@ -69,9 +69,6 @@ cdef enum:
 
 cdef object _monotonic = time.monotonic
 cdef str _suffix = ".b2nd"
-
-# What a block notes of a key without a pending change, whose leaf nobody holds; one for all of them.
-cdef tuple _unchanged = (..., None, None, None, False)
 
 
 @cython.final
@@ -312,7 +309,8 @@ cdef class LeafSetter:
         cdef dict frames, blocks
         cdef object transaction
         cdef PyObject *change = NULL
-        cdef object block = None, frame
+        cdef object frame
+        cdef KeyUndo block = None
         cdef int64_t nbytes, found, begun = self.session.count
         cdef bint is_new, opens_group = False
         with cython.critical_section(pending):
@@ -355,42 +353,12 @@ cdef class LeafSetter:
         finally:
             end_change(self.session)
 
-    cdef bint _change(self, str key, Py_ssize_t parent, bint is_new, bint opens_group, frame, block) except -1:
-        cdef PendingFrames pending = self.pending
-        cdef HeldLeaves leaves = self.leaves
-        cdef int64_t nbytes = frame[2]
-        cdef object before
-        cdef dict frames, tiers, held, edited, handles, made = None
-        cdef bint is_held
+    cdef bint _change(self, str key, Py_ssize_t parent, bint is_new, bint opens_group, frame, KeyUndo block) except -1:
         if is_new and self.names is not None and not self._is_free(key):
             return False
-        with cython.critical_section(pending):
-            frames, tiers = pending.frames, pending.tiers
-        with cython.critical_section(leaves):
-            held, edited, handles = leaves.held, leaves.edited, leaves.handles
-        # Before the first step everything is allocated that can be.
-        is_held = PyDict_Contains(held, key) or PyDict_Contains(edited, key) or PyDict_Contains(handles, key)
-        if block is not None:
-            made = <dict> block.changes
-            if is_held:
-                block.note(key)
-            elif not PyDict_Contains(<dict> block.before, key):
-                # What `note` finds of a key whose leaf nobody holds.
-                before = _unchanged
-                if PyDict_Contains(frames, key) or PyDict_Contains(tiers, key):
-                    before = frames.get(key, ...), tiers.get(key), None, None, False
-                PyDict_SetItem(<dict> block.before, key, before)
         try:
-            if self.tiered:
-                PyDict_SetItem(tiers, key, True)
-            PyDict_SetItem(frames, key, frame)
-            if block is not None:
-                PyDict_SetItem(made, key, frame)
-            number_set(&pending.in_memory_, pending.in_memory_ + nbytes)
-            if is_held:
-                (<object> self.leaves).forget(key)
+            self.pending.put_frame(key, frame, True if self.tiered else None, frame[2], is_new, block)
             if is_new:
-                number_set(&pending.revision_, pending.revision_ + 1)
                 self.contents.listings = []
                 if self.counts is not None:
                     self.counts.note(key, parent, 1)
@@ -428,17 +396,14 @@ cdef class LeafSetter:
 
     cdef bint _remove(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent) except -1:
         cdef PendingFrames pending = self.pending
-        cdef HeldLeaves leaves = self.leaves
-        cdef dict frames, tiers, blocks, held, edited, handles
+        cdef dict frames, blocks
         cdef object transaction
         cdef PyObject *change
-        cdef object block = None
+        cdef KeyUndo block = None
         cdef bint is_embedded, is_published
         cdef int64_t found
         with cython.critical_section(pending):
-            frames, tiers, blocks = pending.frames, pending.tiers, pending.blocks
-        with cython.critical_section(leaves):
-            held, edited, handles = leaves.held, leaves.edited, leaves.handles
+            frames, blocks = pending.frames, pending.blocks
         with cython.critical_section(self.session):
             transaction = self.session.transaction
         if transaction is not None and transaction.thread != get_ident():
@@ -459,20 +424,8 @@ cdef class LeafSetter:
         elif transaction is None and self.quiet_bytes >= 0 and (
                 pending.in_memory_ + self.map_bytes >= self.quiet_bytes or _monotonic() >= self.quiet_until):
             return False
-        if block is not None:
-            block.note(key)
         try:
-            if PyDict_Contains(held, key) or PyDict_Contains(edited, key) or PyDict_Contains(handles, key):
-                (<object> leaves).forget(key)
-            number_set(&pending.revision_, pending.revision_ + 1)
-            if is_published:
-                PyDict_SetItem(frames, key, None)
-            else:
-                del frames[key]
-            if self.tiered:
-                tiers.pop(key, None)
-            if block is not None:
-                block.made(key, None if is_published else ...)
+            pending.remove_key(key, is_published, block)
             if is_embedded:
                 number_set(&pending.in_memory_, pending.in_memory_ + self.map_bytes)
             self.contents.listings = []

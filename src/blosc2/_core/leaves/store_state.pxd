@@ -1,6 +1,7 @@
 from cpython.pythread cimport PyThread_get_thread_ident
 from libc.stdint cimport int64_t
 
+from blosc2._core.io.sharing cimport Block
 from blosc2._core.io.steps cimport number_set, state_get, state_set, step_lock
 
 
@@ -30,16 +31,6 @@ cdef inline void end_change(SessionState session) noexcept:
         number_set(&session.changer, 0)
 
 
-cdef class PendingFrames:
-    """The new frames of a store; see store_state.pyx."""
-
-    cdef public dict frames, tiers, blocks
-    cdef public object registry
-    cdef public tuple removed_groups
-    cdef int64_t in_memory_, revision_
-    cdef long unwritten_
-
-
 cdef class HeldLeaves:
     """The leaves of a store that somebody holds; see store_state.pyx."""
 
@@ -47,6 +38,27 @@ cdef class HeldLeaves:
     cdef readonly dict collecting
     # Of the steps in which an edit is noted, or edits begin to be refused.
     cdef step_lock noting
+
+
+cdef class KeyUndo(Block):
+    """What takes back changes of keys; see store_state.pyx."""
+
+    cdef public dict before, changes
+
+
+cdef class PendingFrames:
+    """The new frames of a store; see store_state.pyx."""
+
+    cdef public dict frames, tiers, blocks
+    cdef public HeldLeaves leaves
+    cdef public object registry
+    cdef public tuple removed_groups
+    cdef int64_t in_memory_, revision_
+    cdef long unwritten_
+
+    cdef bint note_key(self, str key, KeyUndo block) except -1
+    cdef int put_frame(self, str key, frame, tier, int64_t nbytes, bint is_new, KeyUndo block) except -1
+    cdef object remove_key(self, str key, bint is_published, KeyUndo block)
 
 
 cdef class GroupCounts:

@@ -2,6 +2,8 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, final
 
+from blosc2._core.io.sharing import Block
+
 class SessionState:
     closed: bool
     ending: bool
@@ -23,7 +25,12 @@ class Change:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None: ...
 
+class KeyUndo(Block):
+    before: dict[str, Any]
+    changes: dict[str, Any]
+
 class PendingFrames:
+    leaves: HeldLeaves
     frames: dict[str, Any]
     tiers: dict[str, bool]
     blocks: dict[int, Any]
@@ -32,6 +39,11 @@ class PendingFrames:
     unwritten: bool
     in_memory: int
     revision: int
+    def note(self, key: str, block: KeyUndo | None) -> bool: ...
+    def put(
+        self, key: str, frame: Any, tier: bool | None, nbytes: int, is_new: bool, block: KeyUndo | None
+    ) -> None: ...
+    def remove(self, key: str, is_published: bool, block: KeyUndo | None) -> Any: ...
 
 @final
 class KeyIteration:

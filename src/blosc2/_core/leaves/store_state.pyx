@@ -6,13 +6,14 @@ needs it takes it once. Native code does so in a critical section, as the attrib
 """
 
 cimport cython
-from cpython.dict cimport PyDict_DelItem, PyDict_GetItemWithError, PyDict_SetItem, PyDict_Size
+from cpython.dict cimport PyDict_Contains, PyDict_DelItem, PyDict_GetItemWithError, PyDict_SetItem, PyDict_Size
 from cpython.object cimport PyObject, PyTypeObject, Py_TYPE
 from cpython.pythread cimport PyThread_get_thread_ident
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcmp, memset
 
 from blosc2._core.io.ascii_text cimport ascii_text
+from blosc2._core.io.sharing cimport Block
 from blosc2._core.io.steps cimport item_of, number_get, number_set, state_get, state_set, step_begin, step_end
 
 from _thread import get_ident
@@ -118,11 +119,35 @@ cdef class Change:
             end_change(self.session)
 
 
+cdef class KeyUndo(Block):
+    """What takes back changes of keys, of which each is noted right before it is made.
+
+    Attributes
+    ----------
+    before : dict
+        What each key had: its pending change (... for none), its tier, the handle and the object of its leaf if that is
+        open, and whether the leaf was edited. None for a key without a change whose leaf nobody holds.
+    changes : dict
+        The pending changes that were made. If a key has a different one now, another thread set it.
+    """
+
+    def __cinit__(self):
+        self.before, self.changes = {}, {}
+
+
+cdef object alive(dict references, str key):
+    """What a weak reference leads to; None where there is none."""
+    reference = item_of(references, key, None)
+    return None if reference is None else reference()
+
+
 cdef class PendingFrames:
     """The new frames of a store by key, and what is counted of them.
 
     Attributes
     ----------
+    leaves : HeldLeaves
+        The leaves that somebody holds, as far as they are of keys that change.
     frames, tiers, blocks : dict
     registry : dict or None
     removed_groups : tuple
@@ -156,6 +181,74 @@ cdef class PendingFrames:
     @revision.setter
     def revision(self, int64_t value):
         number_set(&self.revision_, value)
+
+
+    # ------------------------------------------------------------------ one key
+    cdef bint note_key(self, str key, KeyUndo block) except -1:
+        cdef dict frames, tiers, held, edited, handles
+        cdef bint is_held
+        cdef object before = None
+        with cython.critical_section(self.leaves):
+            held, edited, handles = self.leaves.held, self.leaves.edited, self.leaves.handles
+        is_held = PyDict_Contains(held, key) or PyDict_Contains(edited, key) or PyDict_Contains(handles, key)
+        if block is None or PyDict_Contains(block.before, key):
+            return is_held
+        with cython.critical_section(self):
+            frames, tiers = self.frames, self.tiers
+        if is_held or PyDict_Contains(frames, key) or PyDict_Contains(tiers, key):
+            before = (item_of(frames, key, ...), item_of(tiers, key, None), alive(handles, key), alive(held, key),
+                      PyDict_Contains(edited, key) != 0)
+        PyDict_SetItem(block.before, key, before)
+        return is_held
+
+    cdef int put_frame(self, str key, frame, tier, int64_t nbytes, bint is_new, KeyUndo block) except -1:
+        cdef dict frames, tiers
+        cdef bint is_held = self.note_key(key, block)
+        with cython.critical_section(self):
+            frames, tiers = self.frames, self.tiers
+        if tier is not None:
+            PyDict_SetItem(tiers, key, tier)
+        PyDict_SetItem(frames, key, frame)
+        if block is not None:
+            PyDict_SetItem(block.changes, key, frame)
+        number_set(&self.in_memory_, self.in_memory_ + nbytes)
+        number_set(&self.revision_, self.revision_ + is_new)
+        if is_held:
+            (<object> self.leaves).forget(key)
+        return 0
+
+    cdef object remove_key(self, str key, bint is_published, KeyUndo block):
+        cdef dict frames, tiers
+        cdef bint is_held = self.note_key(key, block)
+        with cython.critical_section(self):
+            frames, tiers = self.frames, self.tiers
+        number_set(&self.revision_, self.revision_ + 1)
+        if is_published:
+            PyDict_SetItem(frames, key, None)
+        else:
+            del frames[key]
+        tiers.pop(key, None)
+        if block is not None:
+            block.changes[key] = None if is_published else ...
+        return (<object> self.leaves).forget(key) if is_held else None      # last: a finalizer may open the leaf
+
+    def note(self, str key not None, KeyUndo block):
+        """Note in a block, if there is one, what a key has before it changes; whether somebody holds its leaf."""
+        return self.note_key(key, block)
+
+    def put(self, str key not None, frame, tier, int64_t nbytes, bint is_new, KeyUndo block):
+        """Give a key a new frame, of which so many bytes are in memory. An open leaf of the key can still be read.
+
+        `tier` says whether it gets a file of its own, and is None where none does; `is_new` that no leaf has the key yet.
+        """
+        self.put_frame(key, frame, tier, nbytes, is_new, block)
+
+    def remove(self, str key not None, bint is_published, KeyUndo block):
+        """Remove a key; `is_published` says whether it has to be removed from what is published, too.
+
+        Returns the handle of its leaf if that has edits that are no pending change.
+        """
+        return self.remove_key(key, is_published, block)
 
 
 cdef int check_same(PendingFrames pending, int64_t revision) except -1:

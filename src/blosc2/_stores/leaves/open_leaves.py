@@ -14,7 +14,7 @@ from blosc2.exceptions import FormatError, UnsupportedKindError
 
 if TYPE_CHECKING:
     from blosc2._stores.leaves.live_leaf import LiveHandle
-    from blosc2._stores.transaction import AllOrNone
+    from blosc2._stores.pending import PendingChanges
 
 #: How many references to leaves there may be before dead ones are removed.
 LEAST_SWEPT: Final = 1024
@@ -108,19 +108,19 @@ class OpenLeaves(HeldLeaves):
         self.edited = {}
         self.collecting.clear()  # an interrupt may have left a key, here and below
 
-    def collect(self, changes: dict[str, ByteRange | None], block: AllOrNone | None) -> None:
-        """Make the frames of edited leaves pending changes, which belong to a block of this thread if there is one."""
+    def collect(self, pending: PendingChanges) -> None:
+        """Make the frames of edited leaves pending changes."""
         edited = self.edited
+        block = pending.block() if edited else None
         self.collecting.clear()
         for key, handle in list(edited.items()):
-            if block is not None:
-                block.note(key)
+            pending.note(key, block)
             try:
                 self.collecting[key] = None
                 del edited[key]  # first: an edit made meanwhile is noted again
-                changes[key] = byte_range = handle.byte_range()
+                pending.frames[key] = byte_range = handle.byte_range()
                 if block is not None:
-                    block.made(key, byte_range)
+                    block.changes[key] = byte_range
             except BaseException:
                 edited.setdefault(key, handle)
                 raise
