@@ -11,7 +11,7 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.keys.key_admission import folded
 from blosc2._frames import held_in_memory
 from blosc2._stores.changes import put
-from blosc2._stores.publish import flush, may_publish
+from blosc2._stores.publish import Publishing, flush, may_publish
 from blosc2._stores.transaction import AllOrNone
 from blosc2.exceptions import explain, name_file
 
@@ -20,45 +20,31 @@ if TYPE_CHECKING:
     from blosc2._stores.leaf_table import LeafTable
 
 
-class PacedPublishing:
+class PacedPublishing(Publishing):
     """Publishes all pending changes of one store together, at a pace that bounds the cost.
-
-    The store is an argument of each call and not kept here, so a store that is dropped is freed at once.
 
     Attributes
     ----------
     pace : Pace
         How much time publications have taken.
-    lazily : bool
-        Whether a power cut may lose the publication under way.
     """
 
     __slots__ = ("lazily", "pace")
-
-    #: Keys of embedded values to remove with the next publication: this kind of store has none.
-    hidden: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
         self.pace = Pace()
         self.lazily = False
 
     def is_due(self, table: LeafTable, nbytes: int, block: AllOrNone | None) -> bool:
-        """Whether to publish now, with `nbytes` more than are pending; `block` is about to end."""
-        embedded = table.backend.embedded
         # First the condition that is mostly false.
-        if not self.pace.is_due(table.pending.in_memory + nbytes, 0 if embedded is None else len(embedded.entries)):
+        if not self.pace.is_due(table.pending.in_memory + nbytes, len(_entries(table))):
             return False
         return table.path is not None and may_publish(table, block)
 
     def quiet_time(self, table: LeafTable) -> tuple[int, float]:
-        """How many bytes may be pending, and until when, before `is_due` is asked again; -1 for any number."""
-        embedded = table.backend.embedded
-        return (
-            (-1, 0.0) if table.path is None else self.pace.quiet_time(0 if embedded is None else len(embedded.entries))
-        )
+        return (-1, 0.0) if table.path is None else self.pace.quiet_time(len(_entries(table)))
 
     def end_block(self, table: LeafTable, block: AllOrNone) -> None:  # noqa: ARG002 - all pending changes are published
-        """Publish now."""
         with self.pace:
             self.lazily = True
             try:
@@ -67,28 +53,12 @@ class PacedPublishing:
                 self.lazily = False
 
     def make_durable(self, table: LeafTable, *, durable: bool) -> None:
-        """All changes are published: make them durable, if that is asked for."""
         unsettled = table.backend.unsettled
         if unsettled is not None and durable and not self.lazily:
             unsettled.make_durable()
 
     def is_unsettled(self, table: LeafTable) -> bool:
-        """Whether something was published that a power cut may undo."""
         return table.backend.unsettled is not None
-
-    def put(self, table: LeafTable, key: str, byte_range: ByteRange, value: Any) -> bool:  # noqa: ARG002
-        """Publish one leaf alone: never."""
-        return False
-
-    def remove(self, table: LeafTable, key: str) -> bool:  # noqa: ARG002
-        """Remove one leaf alone: never."""
-        return False
-
-    def forget_key(self, key: str, *, removed: bool = False) -> None:
-        """Another change of this key is pending."""
-
-    def clear(self, *, published: bool) -> None:
-        """All pending changes were published, or dropped."""
 
 
 #: Seconds that single leaves may wait for the disk in total, before they are published in groups.
@@ -109,10 +79,8 @@ def gets_file(table: LeafTable, value: Any, byte_range: ByteRange) -> bool:
     return threshold == 0 or int(Frame.open(*byte_range).nbytes) >= threshold
 
 
-class LeafPublishing:
+class LeafPublishing(PacedPublishing):
     """Publishes single leaves of one store, if it is a directory; for a `.b2z` it does nothing.
-
-    The store is an argument of each call and not kept here, so a store that is dropped is freed at once.
 
     Attributes
     ----------
@@ -120,23 +88,17 @@ class LeafPublishing:
         How much time was spent on publishing embedded values, and on waiting for the disk for single leaves.
     waiting : set of str
         Keys whose pending changes are published with the next group.
-    hidden : set of str
-        Keys of embedded values that files hide. The next publication removes these values.
     origins : set of str
         Keys of leaves that pending changes rename.
     following : set of str
         New keys that are possible only because pending changes remove others: these are published with them.
-    lazily : bool
-        Whether a power cut may lose the publication under way.
     """
 
-    __slots__ = (
-        "_gone", "_gone_groups", "_gone_leaves", "following", "hidden", "lazily", "leaf_pace", "origins", "pace",
-        "waiting",
-    )  # fmt: skip
+    __slots__ = ("_gone", "_gone_groups", "_gone_leaves", "following", "hidden", "leaf_pace", "origins", "waiting")
 
     def __init__(self) -> None:
-        self.pace, self.leaf_pace = Pace(), Pace()
+        super().__init__()
+        self.leaf_pace = Pace()
         self.waiting: set[str] = set()
         self.hidden: set[str] = set()
         self.origins: set[str] = set()
@@ -146,7 +108,6 @@ class LeafPublishing:
         self._gone: set[str] = set()
         self._gone_groups: set[str] = set()
         self._gone_leaves: dict[str, str] = {}
-        self.lazily = False
 
     # ------------------------------------------------------------------ one leaf
     def put(self, table: LeafTable, key: str, byte_range: ByteRange, value: Any) -> bool:
@@ -246,7 +207,6 @@ class LeafPublishing:
 
     # ------------------------------------------------------------------ several changes
     def is_due(self, table: LeafTable, nbytes: int, block: AllOrNone | None) -> bool:
-        """Whether to publish now, with `nbytes` more than are pending; `block` is about to end."""
         if table.backend.placing is None:
             return False
         if block is not None:  # `end_block` looks at what it has changed
@@ -259,11 +219,9 @@ class LeafPublishing:
         return self.pace.is_due(table.pending.in_memory + nbytes, len(_entries(table)))
 
     def quiet_time(self, table: LeafTable) -> tuple[int, float]:  # noqa: ARG002 - one for all stores
-        """How many bytes may be pending, and until when, before `is_due` is asked again; -1 for any number."""
         return -1, 0.0
 
     def end_block(self, table: LeafTable, block: AllOrNone) -> None:
-        """Publish the changes of a block, as far as they are due."""
         pending, placing = table.pending, table.backend.placing
         changes = {key: pending.frames[key] for key in block.keys if key in pending.frames}
         if placing is None or (not changes and not pending.unwritten):
@@ -277,16 +235,7 @@ class LeafPublishing:
         # removal: publish all changes.
         is_urgent = with_file and (not is_shown or not (self.origins | self.following).isdisjoint(changes))
         if (is_urgent or self._is_due(table, 0)) and may_publish(table, block):
-            with self.pace:
-                self._flush_lazily(table)
-
-    def _flush_lazily(self, table: LeafTable) -> None:
-        """Publish all changes; a power cut may still bring back the previous version."""
-        self.lazily = True
-        try:
-            flush(table, durable=True)
-        finally:
-            self.lazily = False
+            super().end_block(table, block)
 
     def _concerns_files(self, table: LeafTable, key: str, byte_range: ByteRange | None) -> bool:
         """Whether a change concerns files alone, and no embedded value."""
@@ -337,11 +286,9 @@ class LeafPublishing:
 
     # ------------------------------------------------------------------ after publishing or dropping all changes
     def is_unsettled(self, table: LeafTable) -> bool:
-        """Whether something was published that a power cut may undo, or an embedded value is still to be removed."""
-        return bool(self.hidden) or table.backend.unsettled is not None
+        return bool(self.hidden) or super().is_unsettled(table)
 
     def make_durable(self, table: LeafTable, *, durable: bool) -> None:
-        """All changes are published: make them durable if `durable`, and remove what was kept for them."""
         unsettled = table.backend.unsettled
         if unsettled is not None and durable and not self.lazily:
             try:
@@ -356,7 +303,6 @@ class LeafPublishing:
             table.backend.discard()
 
     def forget_key(self, key: str, *, removed: bool = False) -> None:
-        """The change of this key that waits for a group was replaced by another one, perhaps by its removal."""
         self.waiting.discard(key)
         if removed:
             self._gone.add(key)
@@ -390,7 +336,6 @@ class LeafPublishing:
         )
 
     def clear(self, *, published: bool) -> None:
-        """All pending changes were published, or dropped."""
         if published:
             self.hidden = set()
         self.waiting, self.origins, self.following = set(), set(), set()

@@ -6,7 +6,7 @@ import errno
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from copy import copy
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
 from blosc2 import _files
@@ -27,45 +27,59 @@ if TYPE_CHECKING:
     from blosc2._stores.transaction import AllOrNone
 
 
-class Publishing(Protocol):
-    """When a store publishes changes without waiting for `flush`; see `LeafPublishing` and `PacedPublishing`."""
+class Publishing:
+    """When a store publishes changes without waiting for `flush`: never, as it is here, for stores that are read only.
 
-    lazily: bool
+    `PacedPublishing` and `LeafPublishing` say otherwise. The table of the store is an argument of each call and not
+    kept, so a store that is dropped is freed at once.
 
-    @property
-    def hidden(self) -> frozenset[str] | set[str]: ...
-    def is_due(self, table: LeafTable, nbytes: int, block: AllOrNone | None) -> bool: ...
-    def quiet_time(self, table: LeafTable) -> tuple[int, float]: ...
-    def put(self, table: LeafTable, key: str, byte_range: ByteRange, value: Any) -> bool: ...
-    def remove(self, table: LeafTable, key: str) -> bool: ...
-    def end_block(self, table: LeafTable, block: AllOrNone) -> None: ...
-    def make_durable(self, table: LeafTable, *, durable: bool) -> None: ...
-    def is_unsettled(self, table: LeafTable) -> bool: ...
-    def forget_key(self, key: str, *, removed: bool = False) -> None: ...
-    def clear(self, *, published: bool) -> None: ...
+    Attributes
+    ----------
+    lazily : bool
+        Whether a power cut may lose the publication under way.
+    hidden : set of str
+        Keys of embedded values that files hide. The next publication removes these values.
+    """
 
-
-class _NoPublishing:
-    """For stores that are read only."""
+    __slots__ = ()
 
     lazily = False
-    hidden: Final[frozenset[str]] = frozenset()
+    hidden: frozenset[str] | set[str] = frozenset()
 
-    def is_due(self, *_: object) -> bool:
+    def is_due(self, table: LeafTable, nbytes: int, block: AllOrNone | None) -> bool:  # noqa: ARG002
+        """Whether to publish now, with `nbytes` more than are pending; `block` is about to end."""
         return False
 
-    put = remove = is_unsettled = is_due
-
     def quiet_time(self, table: LeafTable) -> tuple[int, float]:  # noqa: ARG002
+        """How many bytes may be pending, and until when, before `is_due` is asked again; -1 for any number."""
         return -1, 0.0
 
-    def end_block(self, *_: object, **__: object) -> None:
-        pass
+    def put(self, table: LeafTable, key: str, byte_range: ByteRange, value: Any) -> bool:  # noqa: ARG002
+        """Publish a leaf alone; False if it is published with other changes."""
+        return False
 
-    make_durable = forget_key = clear = end_block
+    def remove(self, table: LeafTable, key: str) -> bool:  # noqa: ARG002
+        """Remove a leaf from what is published; False if that has to be published with other changes."""
+        return False
+
+    def end_block(self, table: LeafTable, block: AllOrNone) -> None:
+        """Publish the changes of a block, as far as they are due."""
+
+    def make_durable(self, table: LeafTable, *, durable: bool) -> None:
+        """All changes are published: make them durable if `durable`, and remove what was kept for them."""
+
+    def is_unsettled(self, table: LeafTable) -> bool:  # noqa: ARG002
+        """Whether something was published that a power cut may undo, or an embedded value is still to be removed."""
+        return False
+
+    def forget_key(self, key: str, *, removed: bool = False) -> None:
+        """The pending change of this key was replaced by another one, perhaps by its removal."""
+
+    def clear(self, *, published: bool) -> None:
+        """All pending changes were published, or dropped."""
 
 
-NOTHING: Final[Publishing] = _NoPublishing()
+NOTHING: Final = Publishing()
 
 
 # ------------------------------------------------------------------ publishing
