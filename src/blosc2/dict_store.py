@@ -28,7 +28,7 @@ from blosc2.storage import (
 
 if TYPE_CHECKING:
     from blosc2._files import Progress
-    from blosc2._stores import GroupStats, LeafInfo, LeafPublishing
+    from blosc2._stores import GroupStats, LeafInfo
     from blosc2.embed_store import EmbedStore
 
 
@@ -134,8 +134,6 @@ class DictStore(Store):
 
     # The metalayer in the frame of embedded values that names the kind of store.
     _metalayer: ClassVar[str] = "b2dict"
-    _backend: TieredBackend
-    _publishing: LeafPublishing
     _cparams: CParams | None = None
     _dparams: DParams | None = None
 
@@ -230,7 +228,7 @@ class DictStore(Store):
         table = self._table
         session, backend, foreign = table.session, table.backend, table.foreign
         if session.mode != "r":
-            return _stores.live_leaf(self, key)
+            return _stores.live_leaf(self._table, self, key)
         held = self._holding
         version = self._answers_version  # before what a reader is made of, which another thread may replace
         members = backend.members

@@ -128,7 +128,6 @@ class EmbedStore(Store):
 
     _in_order = False
     _metalayer: ClassVar[str] = "b2embed"
-    _backend: EmbeddedBackend
     _cparams: CParams
 
     def __init__(

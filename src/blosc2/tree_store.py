@@ -294,7 +294,7 @@ class TreeStore(DictStore):
             _stores.tree_changes.rename(_stores.table_to_change(self._owner), old, new)
 
     def _delete(self, key: str) -> None:
-        if _stores.remove_small(self, key):
+        if not self._prefix and _stores.remove_small(self._table, self, key):
             return
         path = self._absolute(key)
         self._table.session.check_writable("delete items", path or key)

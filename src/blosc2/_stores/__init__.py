@@ -37,7 +37,7 @@ else:
     __getattr__ = on_demand(__name__, {
         "automatic_publishing": "LeafPublishing PacedPublishing gets_file",
         "copy_store": "to_b2d to_b2z",
-        "leaf_table": "LeafTable table_to_change group_of has_leaf table_of",
+        "leaf_table": "LeafTable table_to_change group_of has_leaf table_of whole_of",
         "leaves.advice": "advise_all",
         "leaves.compressing_anew": "Recompression recompress smaller",
         "leaves.leaf": "leaf_reader",

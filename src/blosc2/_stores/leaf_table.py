@@ -227,6 +227,11 @@ def table_to_change(store: Store) -> LeafTable:
     return table
 
 
+def whole_of(store: Store) -> Any:
+    """The store itself, or the one of which a view shows a group."""
+    return store._owner
+
+
 def group_of(store: Store) -> str:
     """The absolute path of the group that a store shows; "" for all of it."""
     return store._prefix

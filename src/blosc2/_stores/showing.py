@@ -20,7 +20,7 @@ from blosc2 import _display
 from blosc2._core.io.sharing import item_of
 from blosc2._core.keys.listing import KeyCursor
 from blosc2._display import Node, number
-from blosc2._stores.leaf_table import group_of, table_of
+from blosc2._stores.leaf_table import group_of, table_of, whole_of
 from blosc2._stores.leaves.statistics import describe
 from blosc2._stores.tree import walking
 from blosc2.exceptions import FormatError, StoreKeyError, UnsupportedKindError
@@ -232,7 +232,7 @@ _FEW_FILES = 2000
 
 def one_line(store: Any) -> str:
     """Kind, path, mode, leaves and groups, sizes and ratio."""
-    name = type(store._owner).__name__
+    name = type(whole_of(store)).__name__
     path, group = _display.printable(str(table_of(store).path or "in memory")), group_of(store)
     where = f"group {_display.printable(group)!r} of {path}" if group else path
     if store.closed:
@@ -303,7 +303,7 @@ def _has_few_files(path: str) -> bool:
 
 def html(store: Store) -> str:
     """What a notebook shows: a table, a bar of where the bytes are, and the tree."""
-    name, table, group = type(store._owner).__name__, table_of(store), group_of(store)
+    name, table, group = type(whole_of(store)).__name__, table_of(store), group_of(store)
     if store.closed:
         return _display.page(f"{name}, closed", _display.definition_table([("path", table.path)]))
     root = outline(store, group, most_in_group=MOST_IN_GROUP)

@@ -146,7 +146,7 @@ class Store(LeafAccess, MutableMapping[str, Any]):
     def _leaf(self, key: str) -> Any | None:
         """Open the leaf of a canonical key; None if there is none."""
         if self._table.session.mode != "r":
-            return _stores.live_leaf(self, key)
+            return _stores.live_leaf(self._table, self, key)
         held, frame = self._holding, self._table.backend.open_frame(key)  # see `_holding`
         return None if frame is None else self._leaf_of(key, frame, held)
 
@@ -244,7 +244,7 @@ class Store(LeafAccess, MutableMapping[str, Any]):
         if self._prefix:
             self._owner[self._absolute(key)] = value
             return
-        if _stores.set_small(self, key, value):
+        if _stores.set_small(self._table, self, key, value):
             return
         key = new_key(key)
         self._table.session.check_writable("set items", key)
@@ -253,7 +253,7 @@ class Store(LeafAccess, MutableMapping[str, Any]):
 
     def _delete(self, key: str) -> None:
         """Delete a leaf that `LeafSetter` has not removed: it may not know this version of the store yet."""
-        if _stores.remove_small(self, key):
+        if _stores.remove_small(self._table, self, key):
             return
         key = self._absolute(key)
         self._table.session.check_writable("delete items", key)

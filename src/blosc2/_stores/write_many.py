@@ -17,7 +17,7 @@ from blosc2 import _backends, _stores
 from blosc2._backends import MEMORY_LIMIT, ByteRange, filed_as
 from blosc2._core.io.sharing import Block
 from blosc2._core.leaves.store_state import Change
-from blosc2._stores.leaf_table import group_of, table_of, table_to_change
+from blosc2._stores.leaf_table import group_of, table_of, table_to_change, whole_of
 from blosc2._stores.pending import is_in_memory
 from blosc2._stores.publish import Publication, flush, load, load_if_behind
 from blosc2.exceptions import name_file
@@ -170,7 +170,7 @@ def _no_progress(count: int, nbytes: int) -> None:
 
 def _set_each(store: Store, items: Iterable[tuple[str, Any]], progress: Progress = _no_progress) -> int:
     """Set keys of the whole store one by one; returns their number."""
-    whole = store._owner
+    whole = whole_of(store)
     count = nbytes = 0
     for key, value in items:
         whole[key] = value
@@ -184,11 +184,11 @@ def _set_each(store: Store, items: Iterable[tuple[str, Any]], progress: Progress
 
 def _set_many(store: Store, items: Iterator[tuple[str, Any]], progress: Progress) -> int:
     """Set keys of the whole store: small values in native steps, others with frames that several threads make."""
-    whole = store._owner
+    whole = whole_of(store)
     count = nbytes = 0
     pair: tuple[str, Any] | None
     while True:
-        setter = _stores.ready_setter(whole)
+        setter = _stores.ready_setter(table_of(whole), whole)
         if setter is None:
             pair = next(items, None)
         else:

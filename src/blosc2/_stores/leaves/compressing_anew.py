@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from blosc2._arrays import ArrayPlan, copied
 from blosc2._display import human_size, number
 from blosc2._options import fields_of
-from blosc2._stores.leaf_table import group_of, table_of
+from blosc2._stores.leaf_table import group_of, table_of, whole_of
 from blosc2.exceptions import StoreKeyError
 from blosc2.ndarray import NDArray
 from blosc2.storage import cparams_from
@@ -54,7 +54,7 @@ def recompress(
     table.session.check_writable("recompress leaves")
     parameters = cparams_from(cparams)  # one object for all leaves, which learn from one another by it
     chosen = list(dict.fromkeys(_leaves(store, keys)))
-    whole: Any = store._owner
+    whole = whole_of(store)
     leaves = changed = before = after = waiting = 0
     for done, key in enumerate(chosen, 1):
         old = whole[key]

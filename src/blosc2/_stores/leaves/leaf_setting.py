@@ -24,7 +24,7 @@ from blosc2._indexing import lossless
 from blosc2._options import absolute_path
 from blosc2._stores import pending
 from blosc2._stores.changes import put
-from blosc2._stores.leaf_table import table_to_change
+from blosc2._stores.leaf_table import table_of, table_to_change
 from blosc2._stores.leaves import leaf_setting
 from blosc2._stores.transaction import AllOrNone
 from blosc2.exceptions import UnsupportedValueError
@@ -141,23 +141,21 @@ def lay_out(
         )  # fmt: skip
 
 
-def set_small(store: Store, key: object, value: Any) -> bool:
+def set_small(table: LeafTable, store: Store, key: object, value: Any) -> bool:
     """Give a key a small array in one native call; False, and nothing is done, where `set_leaf` has to look closer."""
-    table = store._table
     if type(value) is not np.ndarray or table.session.sharing is not None:
         return False
     with table.lock:
-        setter = ready_setter(store)
+        setter = ready_setter(table, store)
         return setter is not None and setter.set(key, value)
 
 
-def remove_small(store: Store, key: object) -> bool:
+def remove_small(table: LeafTable, store: Store, key: object) -> bool:
     """Remove a leaf in one native call; False, and nothing is done, where that takes more."""
-    table = store._table
-    if store._prefix or table.session.sharing is not None:
+    if table.session.sharing is not None:
         return False
     with table.lock:
-        setter = ready_setter(store)
+        setter = ready_setter(table, store)
         return setter is not None and setter.remove(key)
 
 
@@ -193,7 +191,7 @@ def set_chunks(store: Store, key: str, plan: ArrayPlan, chunks: Iterable[AnyChun
     bool
         False, and no chunk is taken, where the store cannot do that: make the array first, then assign it.
     """
-    key, table = new_key(store._absolute(key)), store._table
+    key, table = new_key(store._absolute(key)), table_of(store)
     table.session.check_writable("set items", key)
     with table.lock:
         if not takes_chunks(table):
@@ -204,12 +202,11 @@ def set_chunks(store: Store, key: str, plan: ArrayPlan, chunks: Iterable[AnyChun
     return True
 
 
-def ready_setter(store: Store) -> LeafSetter | None:
+def ready_setter(table: LeafTable, store: Store) -> LeafSetter | None:
     """What sets and removes leaves in one native call, with all that it has to know of the version that is shown.
 
     None for stores that need more steps, and where nothing may be changed now. With the store's lock held.
     """
-    table = store._table
     session = table.session
     if session.closed or session.mode == "r" or session.streaming or session.unsure or session.is_changing:
         return None
@@ -230,7 +227,7 @@ def ready_setter(store: Store) -> LeafSetter | None:
         if not setter.is_ready:
             _show_version(table, setter)
         if setter.wants_kinds:
-            _tell_kinds(store, setter)
+            _tell_kinds(table, store, setter)
         if table.foreign is not None:
             table.foreign.are_possible()
         setter.be_quiet(*table.publishing.quiet_time(table))
@@ -273,9 +270,9 @@ def _show_version(table: LeafTable, setter: LeafSetter) -> None:
         setter.show(keys, embedded.entries, backend.listing() if keys is not None else None)
 
 
-def _tell_kinds(store: Store, setter: LeafSetter) -> None:
+def _tell_kinds(table: LeafTable, store: Store, setter: LeafSetter) -> None:
     """Tell a setter how values are compressed."""
-    encoding, path, asked = store._encoding(), store._table.path, store._asked
+    encoding, path, asked = store._encoding(), table.path, store._asked
 
     def frame_of_items(items: Any) -> NewFrame:
         return compressed(items, path, encoding, asked=asked)

@@ -15,6 +15,7 @@ from blosc2._functions import wrap
 from blosc2.exceptions import ClosedStoreError
 
 if TYPE_CHECKING:
+    from blosc2._stores.leaf_table import LeafTable
     from blosc2._stores.session import Session
     from blosc2._stores.store import Store
 
@@ -87,9 +88,8 @@ class LiveHandle(MemoryHandle):
         self.session = weakref.ref(session)
 
 
-def live_leaf(store: Store, key: str) -> Any | None:
+def live_leaf(table: LeafTable, store: Store, key: str) -> Any | None:
     """Open a leaf of a store that is open for writing; None if there is none."""
-    table = store._table
     session = table.session
     with session.lock:
         # Array, super-chunk and metadata views of one leaf share one handle, or an edit would get lost.

@@ -16,6 +16,7 @@ from blosc2._core.ndim.grid_read import ReadMany, ReadTogether, work_of
 from blosc2._frames import array_of
 from blosc2._indexing import Items, Reader, Selection, Version, basic_selection, check_out, planned, reading
 from blosc2._options import get_nthreads, reads_beside, run, worth_threads
+from blosc2._stores.leaf_table import table_of
 from blosc2._stores.leaves.leaf import leaf_reader
 from blosc2.ndarray import NDArray
 
@@ -36,7 +37,7 @@ def ask_for_leaves(store: Store, names: list[str], *, heads: bool = False) -> bo
     With `heads` for both ends of all. Returns False, and asks for nothing, where the last bytes that were needed were
     in memory, or where the leaves are not all members.
     """
-    members = store._table.backend.members
+    members = table_of(store).backend.members
     if members is None or len(names) < 2 or not members.source.awaits_leaves():
         return False
     batch = store._batch(names, 1)
@@ -48,7 +49,7 @@ def ask_for_leaves(store: Store, names: list[str], *, heads: bool = False) -> bo
 
 def ask_for_heads(store: Store, items: list[Any]) -> None:
     """Ask for what is needed to open the leaves of pairs of key and selection."""
-    held = store._table.leaves.held
+    held = table_of(store).leaves.held
     try:
         names = [name for name in {item[0]: None for item in items} if isinstance(name, str) and name not in held]
     except (TypeError, LookupError):  # what is wrong with an item is told where it is read
@@ -71,7 +72,7 @@ def _asked(store: Store) -> Iterator[list[str]]:
 
 
 def _keys(store: Store) -> Iterator[str]:
-    table = store._table
+    table = table_of(store)
     table.session.check_open()
     return KeyIteration(table.pending, table.pending.revision, _asked(store))
 
@@ -115,7 +116,7 @@ class LeafItems(ItemsView[str, Any]):
 
 def _may_go(store: Store) -> bool:
     """Whether leaves that are listed may be gone when it is their turn: others delete them."""
-    table = store._table
+    table = table_of(store)
     return table.session.sharing is not None or not table.backend.lists_cheaply
 
 
@@ -283,7 +284,7 @@ def read_leaf(store: Store, key: str) -> tuple[Items, Version]:
 def read_and_learn(store: Store, key: str) -> Items:
     """Read an array, which is then what others are compared with when they are read."""
     items, (geometry, dtype, frame) = read_leaf(store, key)
-    table = store._table
+    table = table_of(store)
     if table.session.mode == "r":
         shown = store._reader  # once: another thread may close the store
         if shown is not None:
@@ -292,7 +293,7 @@ def read_and_learn(store: Store, key: str) -> Items:
     if table.session.sharing is not None:
         return items
     with table.lock:
-        setter = _stores.ready_setter(store)
+        setter = _stores.ready_setter(table, store)
         if setter is not None:
             reader = setter.reader
             members, verify = table.backend.members, store._verify

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from blosc2._core.leaves.store_state import Change
 from blosc2._frames import text_name, which_has
 from blosc2._stores.changes import put, remove
-from blosc2._stores.leaf_table import table_to_change
+from blosc2._stores.leaf_table import table_of, table_to_change
 from blosc2._stores.leaves.leaf_setting import metadata_frame
 from blosc2._stores.transaction import AllOrNone
 from blosc2._stores.tree.foreign_objects import ATTRIBUTES
@@ -47,7 +47,7 @@ class GroupAttributes(MutableMapping[str, Any]):
             raise self._missing(name) from None
 
     def __setitem__(self, name: Any, value: Any) -> None:
-        self._store._table.session.check_writable("set attributes", self._key)
+        table_of(self._store).session.check_writable("set attributes", self._key)
         if isinstance(name, slice):
             _check_all(name)
             if not isinstance(value, Mapping):
@@ -59,7 +59,7 @@ class GroupAttributes(MutableMapping[str, Any]):
 
     def _set(self, values: Mapping[str, Any]) -> None:
         """Set entries of the hidden leaf, and make the leaf if there is none."""
-        table, key = self._store._table, self._key
+        table, key = table_of(self._store), self._key
         with table.lock:
             table_to_change(self._store)
             check_not_inside(table, key)
@@ -74,7 +74,7 @@ class GroupAttributes(MutableMapping[str, Any]):
             self._values().update(values)
 
     def __delitem__(self, name: str) -> None:
-        table, key = self._store._table, self._key
+        table, key = table_of(self._store), self._key
         table.session.check_writable("delete attributes", key)
         name = text_name(name)
         with table.lock:
@@ -102,7 +102,7 @@ class GroupAttributes(MutableMapping[str, Any]):
 
     def clear(self) -> None:
         """Delete all attributes."""
-        table, key = self._store._table, self._key
+        table, key = table_of(self._store), self._key
         table.session.check_writable("delete attributes", key)
         with table.lock:
             check_not_inside(table, key)
