@@ -317,20 +317,16 @@ def show(table: LeafTable, read: Callable[[], bool | None]) -> bool:
     backend = table.backend
     before = backend.shown()
     try:
-        return _show_now(table, read)
+        is_new = read() is not False
+        if is_new:
+            table.begin_version()
+        return is_new
     except BaseException:
         backend.show(before)
         table.begin_version()
         with suppress(OSError, FormatError):
             table.recount()
         raise
-
-
-def _show_now(table: LeafTable, read: Callable[[], bool | None]) -> bool:
-    if read() is False:
-        return False
-    table.begin_version()
-    return True
 
 
 def load(table: LeafTable) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from blosc2._stores.leaf_table import LeafTable
     from blosc2._stores.leaves.open_leaves import OpenLeaves
     from blosc2._stores.shared_session import Following, SharedWriting
-    from blosc2._stores.transaction import UnderWay
+    from blosc2._stores.transaction import AllOrNone
 
 _T = TypeVar("_T")
 
@@ -48,8 +48,8 @@ class Session(SessionState):
         Whether something is being published, or may have been and is not shown: see `publish.Publication`.
     publishes : weakref or None
         The table, once something of it was published.
-    transaction : UnderWay or None
-        The transaction under way.
+    transaction : AllOrNone or None
+        What takes back the transaction under way. Until it ends, no other thread than its own can change the store.
     is_changing : bool
         Whether this thread is in the middle of a `Change`.
     asks : bool
@@ -73,7 +73,7 @@ class Session(SessionState):
     writer_lock: WriterLock | None
     advice: str | None = None
     publishes: weakref.ref[LeafTable] | None = None
-    transaction: UnderWay | None
+    transaction: AllOrNone | None
     sharing: Following | None = None
     writing: SharedWriting | None = None
     lost: tuple[Exception, tuple[Any, ...]] | None = None

@@ -27,27 +27,32 @@ class AllOrNone(KeyUndo):
     pending. Open leaves of these keys become live again. At the end of the outermost block, a store that publishes
     without `flush` does so; if that fails, the changes of the block are taken back. What is half done on the disk is
     not: its changes stay pending, so that the next publication completes them.
+
+    Attributes
+    ----------
+    thread : int
+        The thread whose changes it takes back.
     """
 
-    __slots__ = ("_before_without_keys", "_ended", "_outer", "_table", "_thread")
+    __slots__ = ("_before_without_keys", "_ended", "_outer", "_table", "thread")
 
     def __init__(self, table: LeafTable) -> None:
         self._table = table
         self._before_without_keys: tuple[Any, ...] = ()
-        self._thread = _thread.get_ident()
+        self.thread = _thread.get_ident()
         self._outer: AllOrNone | None = None
         self._ended = False
 
     def __enter__(self) -> Self:
         pending = self._table.pending
         self._before_without_keys = pending.without_keys()
-        self._outer = pending.blocks.get(self._thread)
-        pending.blocks[self._thread] = self
+        self._outer = pending.blocks.get(self.thread)
+        pending.blocks[self.thread] = self
         return self
 
     def end(self) -> None:
         """Further changes of the thread belong to the block around this one, if there is one."""
-        blocks, thread, outer = self._table.pending.blocks, self._thread, self._outer
+        blocks, thread, outer = self._table.pending.blocks, self.thread, self._outer
         inner = blocks.get(thread)
         if inner is self and outer is not None:
             blocks[thread] = outer
@@ -122,7 +127,7 @@ class AllOrNone(KeyUndo):
 
     def take_back(self) -> None:
         """Take back the changes, with the lock of the store held; it may be called again if it was interrupted."""
-        block = self._table.pending.blocks.get(self._thread)
+        block = self._table.pending.blocks.get(self.thread)
         while block is not None and block is not self:  # it began within this one, and is not over yet
             block._take_back()
             block = block._outer
@@ -151,29 +156,16 @@ class AllOrNone(KeyUndo):
         self.before, self.changes = {}, {}
 
 
-class UnderWay:
-    """What a session knows of its transaction, without keeping it alive: that ends when it is dropped, at the latest.
+class Transaction(Block):
+    """The context manager of `Store.transaction`: an `AllOrNone` block to which edits of leaves belong, too.
 
-    Attributes
-    ----------
-    thread : int
-        The thread that began it. Until it ends, no other thread can change the store.
+    The session knows the block and not this object, so a transaction that is dropped ends.
     """
 
-    __slots__ = ("thread",)
-
-    def __init__(self) -> None:
-        self.thread = _thread.get_ident()
-
-
-class Transaction(Block):
-    """The context manager of `Store.transaction`: an `AllOrNone` block to which edits of leaves belong, too."""
-
-    __slots__ = ("_held", "_mark", "_store", "_table", "_touched", "_undo")
+    __slots__ = ("_held", "_store", "_table", "_touched", "_undo")
 
     def __init__(self, store: Store) -> None:
         self._store, self._table = store, table_of(store)
-        self._mark: UnderWay | None = None
         # What takes back the changes; None before the beginning, and after the end.
         self._undo: AllOrNone | None = None
         # Keys whose changes are taken back, also if that is interrupted and begins again.
@@ -193,14 +185,13 @@ class Transaction(Block):
             with table.lock, Change(session):
                 if session.transaction is not None:
                     raise RuntimeError("a transaction is under way already: stores have one at a time")
-                self._mark = UnderWay()
-                table.leaves.refuse_edits_of_others(session, self._mark)
+                self._undo = undo = AllOrNone(table)
+                table.leaves.refuse_edits_of_others(session, undo)
                 table.leaves.collect(table.pending)
-                self._undo = AllOrNone(table)
-                self._undo.__enter__()
+                undo.__enter__()
             return self._store
         except BaseException:
-            if session.transaction is self._mark:  # nobody would end it
+            if session.transaction is self._undo:  # nobody would end it
                 self._forget()
             self._let_go(failed=True)
             raise
@@ -210,7 +201,8 @@ class Transaction(Block):
             self._held.let_go(failed)
 
     def __del__(self) -> None:
-        if getattr(self, "_undo", None) is not None and self._table.session.transaction is self._mark:
+        undo = getattr(self, "_undo", None)
+        if undo is not None and self._table.session.transaction is undo:
             self._leave(failed=True)
 
     def _leave(self, failed: bool) -> None:
