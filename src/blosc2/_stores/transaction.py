@@ -162,12 +162,14 @@ class Transaction(Block):
     The session knows the block and not this object, so a transaction that is dropped ends.
     """
 
-    __slots__ = ("_held", "_store", "_table", "_touched", "_undo")
+    __slots__ = ("_held", "_order", "_store", "_table", "_touched", "_undo")
 
     def __init__(self, store: Store) -> None:
         self._store, self._table = store, table_of(store)
         # What takes back the changes; None before the beginning, and after the end.
         self._undo: AllOrNone | None = None
+        # The keys with a pending change at the beginning: files have their frames in this order.
+        self._order: list[str] = []
         # Keys whose changes are taken back, also if that is interrupted and begins again.
         self._touched: set[str] = set()
         # The lock of a store that others change, too: until the end, they wait.
@@ -188,6 +190,7 @@ class Transaction(Block):
                 self._undo = undo = AllOrNone(table)
                 table.leaves.refuse_edits_of_others(session, undo)
                 table.leaves.collect(table.pending)
+                self._order = list(table.pending.frames)
                 undo.__enter__()
             return self._store
         except BaseException:
@@ -246,8 +249,10 @@ class Transaction(Block):
         self._table.session.transaction = self._undo = None
 
     def _take_back(self, undo: AllOrNone) -> None:
-        leaves = self._table.leaves
+        leaves, pending = self._table.leaves, self._table.pending
         self._touched.update(leaves.edited, undo.before)
         undo.take_back()
+        frames = pending.frames
+        pending.frames = {key: frames[key] for key in self._order if key in frames} | frames
         # Leaves may show changes that were taken back.
         leaves.reload_edited(self._touched, self._table.contents.byte_range)
