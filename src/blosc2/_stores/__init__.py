@@ -61,5 +61,5 @@ else:
         "transaction": "AllOrNone Transaction",
         "tree.attributes": "GroupAttributes",
         "tree.foreign_objects": "ATTRIBUTES HIDDEN ForeignObject ForeignObjects",
-        "tree.groups": "Groups has_group",
+        "tree.groups": "Groups",
     }, ("changes", "publish", "tree.tree_changes", "tree.walking"))  # fmt: skip

@@ -212,18 +212,14 @@ class LeafPublishing(PacedPublishing):
         if block is not None:  # `end_block` looks at what it has changed
             session = table.session
             return session.transaction is None and not (block.is_inner or session.streaming or session.is_inherited)
-        return self._is_due(table, nbytes) and may_publish(table, None)
-
-    def _is_due(self, table: LeafTable, nbytes: int) -> bool:
-        """Whether it is time to publish embedded values."""
-        return self.pace.is_due(table.pending.in_memory + nbytes, len(_entries(table)))
+        return super().is_due(table, nbytes, None)  # which is asked of embedded values
 
     def quiet_time(self, table: LeafTable) -> tuple[int, float]:  # noqa: ARG002 - one for all stores
         return -1, 0.0
 
     def end_block(self, table: LeafTable, block: AllOrNone) -> None:
         pending, placing = table.pending, table.backend.placing
-        changes = {key: pending.frames[key] for key in block.keys if key in pending.frames}
+        changes = {key: pending.frames[key] for key in list(block.before) if key in pending.frames}
         if placing is None or (not changes and not pending.unwritten):
             return
         is_shown = _shown_values(table) is not None
@@ -234,7 +230,7 @@ class LeafPublishing(PacedPublishing):
         # A new leaf under the old key of a renamed one must follow the renaming, and one that others excluded their
         # removal: publish all changes.
         is_urgent = with_file and (not is_shown or not (self.origins | self.following).isdisjoint(changes))
-        if (is_urgent or self._is_due(table, 0)) and may_publish(table, block):
+        if (is_urgent and may_publish(table, block)) or super().is_due(table, 0, block):
             super().end_block(table, block)
 
     def _concerns_files(self, table: LeafTable, key: str, byte_range: ByteRange | None) -> bool:

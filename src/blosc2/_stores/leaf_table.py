@@ -141,8 +141,15 @@ class LeafTable:
 
     def has_group(self, path: str) -> bool:
         """Whether there is a leaf below a path."""
-        groups = self.groups
-        return _stores.has_group(self.backend, path, 0 if groups is None else item_of(groups.added, path, 0))
+        backend = self.backend
+        added: int = 0 if self.groups is None else item_of(self.groups.added, path, 0)
+        if backend.embedded is None or backend.replaces:
+            return added > 0
+        published: KeyListing = backend.listing()
+        try:
+            return published.count(path) + added > 0 if added else published.has_group(path)
+        except UnicodeEncodeError:  # such a path cannot be a file name
+            return False
 
     def published_listing(self) -> KeyListing:
         """The keys of all published leaves."""

@@ -83,11 +83,6 @@ class AllOrNone(KeyUndo):
         if self._outer is not None:
             self._outer.staged(before, now)
 
-    @property
-    def keys(self) -> list[str]:
-        """The keys that were changed."""
-        return list(self.before)
-
     def forget_keys(self, keys: Iterable[str]) -> None:
         """The changes of these keys are published, and are not taken back."""
         for key in keys:

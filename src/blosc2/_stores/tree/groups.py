@@ -10,17 +10,6 @@ from blosc2._core.leaves.store_state import GroupCounts
 from blosc2._stores.pending import PendingChanges
 
 
-def has_group(backend: TieredBackend, path: str, added: int) -> bool:
-    """Whether there is a leaf below a path; `added` is how many leaves pending changes add there."""
-    if backend.embedded is None or backend.replaces:
-        return added > 0
-    published = backend.listing()
-    try:
-        return bool(published.count(path) + added > 0 if added else published.has_group(path))
-    except UnicodeEncodeError:  # such a path cannot be a file name
-        return False
-
-
 class Groups(GroupCounts):
     """Counts how many leaves pending changes add below each group, or remove.
 
