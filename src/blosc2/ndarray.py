@@ -11,6 +11,7 @@ from blosc2 import _arrays, _frames, _indexing
 from blosc2._arrays import ChunkInfo as ChunkInfo  # as in the published package
 from blosc2._arrays import ReadableArray
 from blosc2._core.io.sharing import never_freed
+from blosc2._core.ndim.geometry import Geometry
 from blosc2._frames import FrameHandle
 from blosc2._indexing import NDField as NDField  # other packages look for it here
 from blosc2._options import OF_ARRAYS, explain_absent, shown_names
@@ -88,6 +89,8 @@ class NDArray(ReadableArray):
         """Publish the chunks that a function gives for the current version, its handle, a key and a value."""
         handle = self._handle
         with handle.editing():
+            if handle.may_wait and chunks_with is _indexing.chunks_with and _arrays.keep_items(handle, key, value):
+                return
             version: Version = handle.array  # type: ignore[assignment]
             try:
                 chunks = chunks_with(version, handle, key, value)
@@ -131,11 +134,11 @@ class NDArray(ReadableArray):
         """
         handle = self._handle
         with handle.editing():
-            geometry, _, frame = handle.array  # type: ignore[misc]
+            geometry = handle.layout[0]
             new = _arrays.resized_geometry(geometry, newshape)
-            if new.shape == geometry.shape:
+            if new.shape == geometry.shape or (handle.may_wait and _arrays.keep_length(handle, new)):
                 return
-            update = _frames.FrameUpdate(frame)
+            update = _frames.FrameUpdate(handle.frame)
             renumbered = _arrays.resize_update(handle, update, new)
             if _frames.INDEXES in update.vlmeta:
                 _frames.mark_indexes_stale(self, update)
@@ -168,7 +171,8 @@ class NDArray(ReadableArray):
         handle = self._handle
         with handle.editing():
             rows: Any
-            geometry, dtype, frame = handle.array  # type: ignore[misc]
+            geometry: Geometry = handle.layout[0]
+            dtype = handle.layout[1]
             if (
                 isinstance(values, NDArray)
                 and values.ndim == geometry.ndim > 0
@@ -182,6 +186,9 @@ class NDArray(ReadableArray):
             if not len(rows):
                 return start
             new = _arrays.resized_geometry(geometry, (start + len(rows), *geometry.shape[1:]))
+            if handle.may_wait and isinstance(rows, np.ndarray) and _arrays.append_rows(handle, new, start, rows):
+                return new.shape[0]
+            frame = handle.frame
             update = _frames.FrameUpdate(frame)
             _arrays.resize_update(handle, update, new, filled=True)
             if rows.size:

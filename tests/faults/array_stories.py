@@ -13,6 +13,7 @@ import numpy as np
 
 import blosc2
 from blosc2._frames import Growth
+from faults.paces import ForcedCosts
 from faults.scenarios import ABSENT, Kind, Play, Publication, Step, Value, Version, noise, value_of
 
 #: Marks what is salvaged of a list without entries that are damaged, as the report says.
@@ -30,6 +31,8 @@ class ArrayFile(Kind):
     #: Whether programs share it.
     locking: bool = False
     durable: bool = True
+    #: When its small changes are published; only where they are not durable.
+    pace: str = "quick"
 
     def open(self, path: str, mode: str) -> Any:
         how = {"durable": self.durable, **({"locking": True} if self.locking else {})}
@@ -37,10 +40,20 @@ class ArrayFile(Kind):
             with tempfile.TemporaryDirectory(dir=os.path.dirname(path)) as aside:
                 blosc2.salvage(path, os.path.join(aside, self.name))
                 os.replace(os.path.join(aside, self.name), path)
-        return blosc2.open(path, mode=mode, **how)
+        return self.paced(blosc2.open(path, mode=mode, **how))
+
+    def paced(self, array: Any) -> Any:
+        """An array whose small changes are published as its kind says."""
+        if hasattr(array._handle, "_costs"):
+            array._handle._costs = ForcedCosts(self.pace)
+        return array
 
     def close(self, handle: Any) -> None:
         handle.flush()
+
+    def drop(self, handle: Any) -> None:
+        if handle._handle.waiting is not None:
+            handle._handle.show_again()
 
     def observe(self, folder: Path | str, mmap_mode: str | None = None) -> Version:
         try:
@@ -111,7 +124,10 @@ class ListFile(ArrayFile):
 
     def check(self, seen: Version, versions: Iterable[Version]) -> None:
         if LEFT_OUT.keys() - (seen or {}).keys():
-            super().check(seen, versions)
+            # What was salvaged, and written in its place, says no more that something was left out.
+            every = list(versions)
+            salvaged = [v and {key: v[key] for key in v if key not in LEFT_OUT} for v in every]
+            super().check(seen, [*every, *salvaged])
 
     def read(self, handle: Any) -> dict[str, Value]:
         metadata = {name: value for name, value in handle.vlmeta[:].items() if not name.startswith("_")}
@@ -151,7 +167,7 @@ class ArrayStory:
 
         def step(play: Play) -> None:
             def act() -> None:
-                play.handle = make(play.path)
+                play.handle = self.kind.paced(make(play.path))
 
             if not self.kind.durable:  # what is replaced may be gone before the new file is there
                 play.publications.append(Publication(ABSENT, play.clock(), play.clock(), durable=False))

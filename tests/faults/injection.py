@@ -197,7 +197,11 @@ def check_tidy(story: Story, folder: Path) -> None:
 
 def _stop(story: Story, at: int, folder: Path) -> str:
     # Who is dead publishes nothing.
-    with mock.patch("blosc2._stores.end_forgotten"), Recorder(folder, "stop", at) as recorder:
+    with (
+        mock.patch("blosc2._stores.end_forgotten"),
+        mock.patch("sys.unraisablehook"),  # of a finalizer in which it was stopped
+        Recorder(folder, "stop", at) as recorder,
+    ):
         play = Play(story.kind, folder, lambda: len(recorder.ops))
         try:
             for step in story.steps:
@@ -205,11 +209,14 @@ def _stop(story: Story, at: int, folder: Path) -> str:
         except Stopped as stopped:
             stopped.__traceback__ = None
             recorder.bury()
-            play.handle = None
-            gc.collect()
+            with mock.patch("blosc2._frames.FileHandle.end"):
+                play.handle = None
+                gc.collect()
         else:
             play.handle = None
-            return ""
+            if not recorder.struck:  # else it was stopped while the handle ended
+                return ""
+            recorder.bury()
     # Another program finds it, by a name that this one has no memory of.
     with tempfile.TemporaryDirectory(dir=FAST) as other:
         shutil.copytree(folder, other, dirs_exist_ok=True)

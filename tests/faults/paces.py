@@ -1,11 +1,30 @@
-"""When a store publishes by itself: always, never, or by turns. By the clock it would depend on the machine."""
+"""When a store or array publishes by itself: always, never, by turns. By the clock it would depend on the machine."""
 
 from __future__ import annotations
 
 from blosc2._backends import Pace
+from blosc2._frames import Costs
 
 #: How many changes in a row find that publishing is cheap, and how many then that it is not.
 PACES = {"quick": (1, 0), "slow": (0, 1), "changing": (3, 2)}
+
+
+class ForcedCosts(Costs):
+    """What the changes of an array cost on a disk that is as quick as is said, whatever the time."""
+
+    __slots__ = ("_asked", "_cheap", "_dear")
+
+    def __init__(self, pace: str) -> None:
+        super().__init__()
+        self._asked, (self._cheap, self._dear) = 0, PACES[pace]
+
+    @property
+    def since(self) -> float:
+        return 0.0
+
+    def is_cheap(self, allowance: float) -> bool:
+        self._asked += 1
+        return (self._asked - 1) % (self._cheap + self._dear) < self._cheap
 
 
 class ForcedPace(Pace):

@@ -56,6 +56,10 @@ def stories() -> dict[str, Story]:
         "unsynced grown array": grown_story(GrownFile("hastygrown.b2nd", durable=False)),
         "unsynced array transactions": transaction_story(ArrayFile("hastyblocks.b2nd", durable=False)),
         "unsynced list of batches": list_story(ListFile("hasty.b2f", durable=False), blosc2.BatchArray),
+        "unsynced array, slow": array_story(ArrayFile("slow.b2nd", durable=False, pace="slow")),
+        "unsynced vector, slow": vector_story(ArrayFile("slowvector.b2nd", durable=False, pace="slow")),
+        "unsynced vector, changing": vector_story(ArrayFile("changingvector.b2nd", durable=False, pace="changing")),
+        "unsynced grown array, slow": grown_story(GrownFile("slowgrown.b2nd", durable=False, pace="slow")),
         "long header": schunk_story(SChunkFile("long.b2frame"), meta={"text": "x" * 700}),
         "sparse vector": vector_story(ArrayFile("row.b2nd"), contiguous=False),
         "sparse array": array_story(ArrayFile("sparse.b2nd"), contiguous=False),
@@ -105,7 +109,15 @@ SIMILAR = ("dict b2z tiers", "dict b2d tiers", "tree b2z", "tree b2d", "dict b2z
            "dict b2z tiers, upkeep", "dict b2d tiers, upkeep", "tree b2z tiers, upkeep", "tree b2z tiers, ranges",
            "embed, crowd")  # fmt: skip
 #: Of the stories at another pace, what a short run takes.
-PACED = ("embed, slow", "tree b2d, upkeep, changing", "tree b2d tiers, slow", "tree b2d tiers, upkeep, slow")
+PACED = (
+    "unsynced array, slow",
+    "unsynced vector, changing",
+    "unsynced grown array, slow",
+    "embed, slow",
+    "tree b2d, upkeep, changing",
+    "tree b2d tiers, slow",
+    "tree b2d tiers, upkeep, slow",
+)
 
 
 def chosen_stories() -> list[str]:

@@ -108,7 +108,7 @@ def test_what_replaces_durable_leaves_is_published_in_groups(
         store.flush()
         monkeypatch.setattr(automatic_publishing, "ALLOWANCE", -1.0)
         monkeypatch.setattr(automatic_publishing, "GROUP", 64)
-        monkeypatch.setattr(pace, "_PART", 1e9)
+        monkeypatch.setattr(pace.Pace, "part", 1e9)
         store._table.publishing.leaf_pace._took = 1.0
         for n in range(200):
             store[f"/k{n}"] = [n, n]
@@ -153,7 +153,7 @@ ACTS: dict[str, tuple[Callable[[Any], Any], dict[str, list[int]]]] = {
 def test_an_interrupt_loses_no_leaf(how: str, act: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever it comes: neither of those that were listed before, nor of those that wait for the disk together."""
     monkeypatch.setattr(automatic_publishing, "GROUP", 3)
-    monkeypatch.setattr(pace, "_PART", 1e9)
+    monkeypatch.setattr(pace.Pace, "part", 1e9)
     monkeypatch.setattr(automatic_publishing, "ALLOWANCE", -1.0 if how == "waits" else 1e9)
     do, after = ACTS[act]
     lines, step = 1, 1 if FULL else 29

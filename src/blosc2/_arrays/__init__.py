@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from blosc2._arrays.slabs import *
     from blosc2._arrays.small_frames import *
     from blosc2._arrays.spec import *
+    from blosc2._arrays.waiting_rows import *
 else:
     __getattr__ = on_demand(__name__, {
         "axis_view": "Axes ViewHandle expanded_axes seen_through squeezed_axes",
@@ -42,4 +43,5 @@ else:
         "slabs": "Box Shape Snapshot compressed_box converted joined_rows made plan_like slab_height slabs_in slabs_of",
         "small_frames": "TINY cframe_of forget_templates raw_kinds settled template_of tiny_frame",
         "spec": "ArrayPlan plain_dtype",
+        "waiting_rows": "append_rows keep_items keep_length",
     })  # fmt: skip

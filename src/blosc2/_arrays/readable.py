@@ -46,12 +46,14 @@ class ReadableArray(Reducible, Stored):
     # ------------------------------------------------------------ description
     @property
     def _geometry(self) -> Geometry:
-        return self._handle.array[0]  # type: ignore[index]  # set by `_of`
+        geometry: Geometry = self._handle.layout[0]
+        return geometry
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type of the items."""
-        return self._handle.array[1]  # type: ignore[index]
+        dtype: np.dtype[Any] = self._handle.layout[1]
+        return dtype
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -31,3 +31,4 @@ def ready_to_change() -> None:
     import_now("blosc2._frames", "MemoryHandle")  # and all that changes of any handle need
     import_now("blosc2._indexing", "as_items", "chunks_with")
     import_now("blosc2._arrays", "resize_update")
+    import_now("blosc2._arrays", "append_rows")

@@ -40,6 +40,7 @@ from blosc2._frames.header_fields import CHUNKSIZE_AT, FLAGS_AT, PADDING, set_fr
 from blosc2._frames.update import (
     ALIGNMENT,
     FRAME_FLAGS,
+    SMALL_FRAME,
     FrameUpdate,
     Integers,
     check_table,
@@ -67,6 +68,8 @@ _AT_ONCE: Final = 1 << 20
 # So many dead bytes are always tolerated; and so many times as many where a new file waits for the disk.
 _SLACK: Final = 1 << 12
 _WAITING: Final = 16
+# Dead bytes that a small file may have when its handle ends, and a larger one: a part of it.
+_LITTLE: Final = 512, 128
 _NOTHING: Final = np.zeros(0, np.int64)
 # A file, and two of its sizes.
 _Between = tuple[tuple[int, int] | None, int, int]
@@ -237,12 +240,18 @@ class Growth:
         Bytes that its handle has written to the file already.
     """
 
-    __slots__ = ("_failed", "_frame", "_later", "_lengths", "_pending", "_since", "kept_header", "slack")
+    __slots__ = ("_failed", "_frame", "_has_dead", "_later", "_lengths", "_pending", "is_noted", "kept_header",
+                 "owner", "slack", "written")  # fmt: skip
 
     def __init__(self, size: int = 0) -> None:
         #: Dead bytes that are always tolerated.
         self.slack = _SLACK
-        self._since = size  # bytes written since the file was made or written anew
+        #: Bytes written since the file was made or written anew, and by which process.
+        self.written = size
+        self.owner = Owner()
+        self._has_dead = False  # made by this
+        #: Whether it is known that the handle has changed the file.
+        self.is_noted = False
         #: Whether the last append left a copy of the header before.
         self.kept_header = False
         # The frame whose chunks have these lengths, in the order of their numbers, 0 where nothing is stored.
@@ -292,7 +301,7 @@ class Growth:
         frame, version = update.frame, NextVersion(file, path, update.frame)
         chunk_sums = _add_update(version, update, keeps_header=keeps_header and not durable)
         self._pending = _NOTHING
-        self._since += version.position - version.start
+        self.written += version.position - version.start
         is_new = version.position > self.slack and self._written_anew(
             file, path, update, version, chunk_sums, owner, durable=durable or has_durable
         )
@@ -305,6 +314,7 @@ class Growth:
                 version.take_back()
                 raise
         self.kept_header = version.keeps_header and not is_new
+        self._has_dead = not is_new
         shown = open_frame(path, "r" if frame.source.mapped else None, old=frame.source)
         if verify is None:
             shown.check_wholes()
@@ -330,11 +340,9 @@ class Growth:
         if self._frame is not update.frame and _is_between(identity, size, self._later):
             return False  # somebody else published in between, and there cannot be that many dead bytes yet
         lengths = self._pending = self._after(update)
-        live = int(lengths.sum()) + version.tables + header_length(update.metalayers)
-        if PADDING in update.metalayers:
-            live += ALIGNMENT * len(lengths)
+        live = _live(update, lengths, version.tables)
         # Where it costs half of what was written, a sixteenth may be dead; else as much as is not.
-        paid = self._since >= 2 * live and not durable
+        paid = self.written >= 2 * live and not durable
         limit = live + (max(live >> 4, self.slack) if paid else live + self.slack * (_WAITING if durable else 1))
         if size <= limit:
             self._later = identity, size, size + (limit - size) // 2
@@ -351,9 +359,35 @@ class Growth:
             self._failed = identity, size, size + max(live, self.slack)
             tell("WARNING", "%s: %d bytes are dead, and it cannot be written anew: %s", path, size - live, error)
             return False
-        told_rewrite(path, size, os.stat(path).st_size)
+        self._note_written_anew(path, size)
+        return True
+
+    def _note_written_anew(self, path: str, size: int) -> None:
+        now = os.stat(path).st_size
+        told_rewrite(path, size, now)
         self._later = self._failed = (None, 0, 0)
-        self._since = 0
+        self.written = now
+        self._has_dead = False
+
+    def may_be_compacted(self, size: int) -> bool:
+        """Whether a file of this size is looked at when its handle ends: not where this has written little of it."""
+        return self._has_dead and 2 * self.written >= size and self.owner.is_here
+
+    def leave_compact(self, file: BinaryIO, path: str, frame: Frame, owner: Owner, *, durable: bool) -> bool:
+        """Write the file anew when its handle ends, and too much of it is dead; returns whether that was done.
+
+        That may cost what the handle has written itself.
+        """
+        status = os.fstat(file.fileno())
+        size = status.st_size
+        update = FrameUpdate(frame)
+        lengths = self._after(update)
+        live = _live(update, lengths, frame.frame_len - frame.chunks_range[1])
+        if size - live <= size // _LITTLE[size > SMALL_FRAME] or live > self.written:
+            return False
+        sums = carried(frame)
+        _write_anew(path, status, update, lengths, None if sums is None else sums.chunks, owner, durable=durable)
+        self._note_written_anew(path, size)
         return True
 
     def _after(self, update: FrameUpdate) -> Integers:
@@ -370,6 +404,12 @@ class Growth:
         lengths = _kept(self._lengths, table, update.table, list(update.new))
         lengths[list(update.new)] = [len(stored) for stored in update.new.values()]
         return lengths
+
+
+def _live(update: FrameUpdate, lengths: Integers, tables: int) -> int:
+    """Bytes of a file without dead ones."""
+    holes = ALIGNMENT * len(lengths) if PADDING in update.metalayers else 0
+    return int(lengths.sum()) + tables + header_length(update.metalayers) + holes
 
 
 def _kept(before: np.ndarray[Any, Any], table: Integers, offsets: Integers, new: list[int]) -> np.ndarray[Any, Any]:

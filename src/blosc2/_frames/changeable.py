@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import Any, Final, Self
+from typing import Any, BinaryIO, Final, Self
 
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.sharing import Block, Lock
@@ -27,7 +28,9 @@ from blosc2._files import (
 from blosc2._frames.append import Growth
 from blosc2._frames.handle import IN_MEMORY, SECTOR, FrameHandle, HandleOptions, array_of, open_frame
 from blosc2._frames.header_fields import FRAME_HEADER
-from blosc2._frames.update import SMALL_FRAME, EditedChunks, FrameUpdate, in_large_pages, write_frame
+from blosc2._frames.pace import LONGEST_WAIT, Costs
+from blosc2._frames.update import SMALL_FRAME, EditedChunks, FrameUpdate, in_large_pages, is_same, write_frame
+from blosc2._frames.waiting import ALLOWANCE, Publishing, Waiting, note_changed, note_published, note_waiting
 from blosc2._options import absolute_path, count, tell, told_rewrite
 from blosc2.exceptions import FormatError, StaleHandleError, explain, name_file
 
@@ -371,14 +374,25 @@ class Durability:
             _flushes.note(identity[:2])
 
 
-class FileHandle(Drafting):
-    """A frame that is a file of its own, changed by "append, then publish" (FORMATS 8.1)."""
+# The slots of what a handle shows. They are empty while changes wait: whoever looks there comes to `__getattr__`.
+_FRAME: Final[Any] = FrameHandle.__dict__["frame"]
+_ARRAY: Final[Any] = FrameHandle.__dict__["array"]
 
-    __slots__ = ("_behind", "_disk", "_draft", "_durable", "_exclusive", "_growth", "_lock", "_path")
+
+class FileHandle(Drafting):
+    """A frame that is a file of its own, changed by "append, then publish" (FORMATS 8.1).
+
+    Small changes may wait: see `waiting.py`.
+    """
+
+    __slots__ = ("_behind", "_costs", "_disk", "_draft", "_durable", "_exclusive", "_growth", "_lock", "_path",
+                 "waiting")  # fmt: skip
 
     writable = True
 
     def __init__(self, frame: Frame, options: HandleOptions, path: str, *, new: bool = False) -> None:
+        self.waiting: Waiting | None = None
+        self._costs = Costs()
         super().__init__(frame, options, path)
         self._behind = False
         self._draft: Draft | None = None
@@ -394,6 +408,175 @@ class FileHandle(Drafting):
     def spool(self) -> Spool:
         return Spool(self._path)
 
+    # ------------------------------------------------------------ changes that wait
+    def __getattr__(self, name: str) -> Any:
+        # Called for slots without a value.
+        if name not in ("frame", "array"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        slot = _FRAME if name == "frame" else _ARRAY
+        with self._lock:
+            waiting = self.waiting
+            if waiting is not None and waiting.is_settling:
+                return getattr(waiting, name)  # this thread is publishing it
+            self.settle()
+            return slot.__get__(self)
+
+    @property
+    def layout(self) -> Any:
+        waiting = self.waiting
+        if waiting is None or not waiting or not waiting.owner.is_here:
+            return self.array
+        return waiting.geometry, *waiting.array[1:]
+
+    @property
+    def may_wait(self) -> bool:
+        return not (self._durable or self.locking or self._draft is not None)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether what waits is to be published with the change that was just made."""
+        return self._costs.is_cheap(ALLOWANCE) or self._costs.since >= LONGEST_WAIT
+
+    def waits_for(self, file: os.stat_result) -> bool:
+        """Whether changes wait for a file, also where it has got the place of the one that was changed."""
+        waiting = self.waiting
+        if waiting is None or not waiting.owner.is_here:
+            return False
+        try:
+            return os.path.samestat(os.stat(self._path), file)
+        except OSError:
+            return False
+
+    def wait(self, waiting: Waiting) -> None:
+        """Let changes wait from now on: what was shown before is not shown any more."""
+        self.waiting = waiting
+        note_waiting(self)
+        for slot in (_ARRAY, _FRAME):
+            try:
+                slot.__delete__(self)
+            except AttributeError:  # an interrupt came the last time
+                pass
+
+    def show_again(self) -> None:
+        """Nothing waits any more, and nothing was published: show what was shown before."""
+        waiting = self.waiting
+        if waiting is not None:
+            if not self._shows_other(waiting):
+                self.array, self.frame = waiting.array, waiting.frame
+            self.waiting = None
+            note_published(self)
+
+    def _shows_other(self, waiting: Waiting) -> bool:
+        """Whether another version is shown than before the changes that wait: one that has them, or somebody else's."""
+        try:
+            shown: Frame = _FRAME.__get__(self)
+        except AttributeError:
+            return False
+        before = waiting.frame
+        if shown is before:
+            return False
+        # The file may have been looked at again, to find what it was.
+        old, new = before.source.identity, shown.source.identity
+        return old is None or new is None or old[:2] != new[:2] or shown.header_bytes() != before.header_bytes()
+
+    def settle(self) -> None:
+        """Publish what waits, if anything does. After an error it waits on, unless the error says that it is lost."""
+        with self._lock:
+            waiting = self.waiting
+            if waiting is None:
+                return
+            if not waiting.owner.is_here:
+                self.show_again()  # a forked child publishes nothing of its parent
+                return
+            if waiting.is_settling:
+                return
+            if not waiting or self._shows_other(waiting):
+                self.show_again()  # where it was published, an interrupt came before that was noted
+                return
+            waiting.is_settling = True
+            try:
+                if self._behind:
+                    self.refresh()
+                    if self._shows_other(waiting):
+                        raise stale("file", self.urlpath)
+                    self.wait(waiting)
+                with self._costs:
+                    self.publish(waiting.update(self))
+            except (StaleHandleError, FileNotFoundError, FormatError) as error:
+                self.show_again()  # to try again would be of no use
+                explain(error, "changes that waited to be published are lost")
+                raise
+            finally:
+                waiting.is_settling = False
+                if self._shows_other(waiting):
+                    self.show_again()
+                elif self.waiting is waiting:
+                    self.wait(waiting)
+
+    def end(self) -> None:
+        """Publish what waits, and leave the file compact, as far as that costs no more than what was written to it."""
+        self.settle()
+        with self._lock:
+            growth = self._growth
+            if growth is None or self._draft is not None or self._behind or self.locking:
+                return
+            if not growth.may_be_compacted(int(self.frame.frame_len)) or self._lock.inherited:
+                return
+            try:
+                self._leave_compact(growth)
+            except (OSError, ValueError, MemoryError) as error:  # the file is what it was
+                tell("WARNING", "%s: it cannot be written anew: %s", self.urlpath, error)
+
+    def _leave_compact(self, growth: Growth) -> None:
+        owner = Owner()
+        file = owner.open(self._path, "r+b", buffered=False)
+        with Publishing(), file, LockedFile(file, self._path, owner, exclusive=self._exclusive):
+            if self._is_current(file):
+                durable = self._durable or self._disk.has_version
+                # What is shown goes on to be what it was, in the old file; the next change takes up the new one.
+                growth.leave_compact(file, self._path, self.frame, owner, durable=durable)
+
+    def _take_up_rewritten(self, update: FrameUpdate) -> None:
+        """Go on from a file without dead bytes that another handle has left in the place of this one.
+
+        Raises `StaleHandleError` if something else was changed.
+        """
+        frame = self.frame
+        now = open_frame(self._path, self.options.mmap_mode, old=frame.source)
+        if frame.source.identity is None or not is_same(frame, now):
+            raise stale("file", self.urlpath)
+        update.rebase(now)
+        self._disk.note_others()
+        waiting = self.waiting
+        if waiting is None:
+            self._adopt(now)
+        else:
+            waiting.array, waiting.frame = self._checked(now), now
+
+    def _is_current(self, file: BinaryIO) -> bool:
+        """Whether a file that was just opened has this path and shows this version."""
+        opened, now, identity = os.fstat(file.fileno()), os.stat(self._path), self.frame.source.identity
+        fixed = self.frame.header_bytes()[:FRAME_HEADER]
+        return (
+            identity is not None
+            and (opened.st_dev, opened.st_ino) == identity[:2] == (now.st_dev, now.st_ino)
+            and file.read(len(fixed)) == fixed
+        )
+
+    def __del__(self) -> None:
+        try:
+            growth = self._growth
+        except AttributeError:  # it was never made
+            return
+        if growth is None and self.waiting is None:
+            return
+        # At the end of the interpreter all was done already.
+        if not sys.is_finalizing() and not Publishing.keeps(self):
+            try:
+                self.end()
+            except FileNotFoundError:
+                pass  # there is nothing left to be changed
+
     def _publish(self, update: FrameUpdate, *, fresh: bool, durable: bool) -> None:
         durable = durable or self._durable
         disk = self._disk
@@ -405,18 +588,16 @@ class FileHandle(Drafting):
         # The lock is taken for each change. It also excludes other handles of the file, in any process.
         owner = Owner()
         growth = self._growth = self._growth or Growth()
+        if not growth.is_noted:
+            note_changed(self)
+            growth.is_noted = True
         file = owner.open(self._path, "r+b", buffered=False)
         # Closed by itself as well, which lets the lock go: an interrupt may keep the other from ending.
-        with file, LockedFile(file, self._path, owner, exclusive=self._exclusive):
-            # Another file may have been renamed over it while the lock was waited for.
-            opened, now, identity = os.fstat(file.fileno()), os.stat(self._path), self.frame.source.identity
-            fixed = self.frame.header_bytes()[:FRAME_HEADER]
-            if (
-                identity is None
-                or not (opened.st_dev, opened.st_ino) == identity[:2] == (now.st_dev, now.st_ino)
-                or file.read(len(fixed)) != fixed
-            ):
-                raise stale("file", self.urlpath)
+        with Publishing(), file, LockedFile(file, self._path, owner, exclusive=self._exclusive):
+            # Another file may have been renamed over it while the lock was waited for, or before.
+            if not self._is_current(file):
+                self._take_up_rewritten(update)
+            opened = os.fstat(file.fileno())
             self._behind = True
             try:
                 if fresh:
@@ -455,6 +636,7 @@ class FileHandle(Drafting):
 
     def flush(self) -> None:
         with self._lock:
+            self.settle()
             disk = self._disk
             if disk.is_doubtful and not self._in_transaction():
                 self.publish(FrameUpdate(self.frame), fresh=True, durable=True)

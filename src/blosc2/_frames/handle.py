@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
@@ -18,7 +19,7 @@ import numpy as np
 from blosc2 import _files, _frames
 from blosc2._core.codec.codec import Plugin
 from blosc2._core.frame.frame import Frame
-from blosc2._core.io.sharing import Lock, never_freed
+from blosc2._core.io.sharing import Lock, item_of, never_freed
 from blosc2._core.io.source import Source
 from blosc2._core.ndim.geometry import Geometry, parse_b2nd
 from blosc2._frames.dtypes import parse_dtype
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from blosc2._files import Compaction, Spool
     from blosc2._frames.metadata import Meta, VLMeta
     from blosc2._frames.update import FrameUpdate
+    from blosc2._frames.waiting import Waiting
     from blosc2._integrity.report import CheckReport
 
 
@@ -115,6 +117,15 @@ def open_frame(
                 raise
 
 
+def publish_waiting(path: str) -> bool:
+    """Publish what waits in this process for a file that is about to be read; whether anything did.
+
+    Where changes wait, their module was imported.
+    """
+    module = item_of(sys.modules, "blosc2._frames.waiting")
+    return module is not None and bool(module.publish_at(path))
+
+
 # How metadata entries are compressed; the parameters of the data do not matter.
 _VLMETA_ENCODING = zstd_encoding(5)
 # Taken where parameters of a handle are changed or made: two threads at once would otherwise lose one of the changes.
@@ -150,6 +161,8 @@ class FrameHandle:
     locking = False
     # Whether no other process writes to the file that holds the frame.
     _owns_file = False
+    #: Changes that wait to be published.
+    waiting: Waiting | None = None
     _lock: Lock  # of the kinds that can be changed
     #: Turns an embedded frame of the metadata into an object; set by the layer that knows all kinds.
     open_cframe: ClassVar[Callable[[bytes], Any] | None] = None
@@ -282,6 +295,22 @@ class FrameHandle:
     def described(self) -> tuple[Geometry, np.dtype[Any], Frame] | None:
         """`array` as of the last read or change, for descriptions. Nothing is looked up."""
         return self.array
+
+    @property
+    def layout(self) -> Any:
+        """Geometry and dtype of an array, as in `array`. What waits need not be published for that."""
+        return self.array
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether small changes need not be published at once."""
+        return False
+
+    def settle(self) -> None:
+        """Publish changes that wait, if there are any."""
+
+    def end(self) -> None:
+        """The program is done with it, for now."""
 
     def described_checks(self) -> list[tuple[str, str]]:
         """The line of `info` about checksums, if reads are verified."""
@@ -449,9 +478,19 @@ class FrameHandle:
         reason = f"{error.reason}; the file was changed since it was opened, so perhaps it is whole: call refresh()"
         raise FormatError(reason, path=error.path, key=error.key, offset=error.offset) from None
 
+    def publish_waiting(self) -> None:
+        """Publish what other handles of this process have not published yet of the same file."""
+        if self.locking:  # nothing waits there, and to look at the frame would be to refresh
+            return
+        source = self.frame.source
+        if source.identity is not None and source.path is not None:
+            publish_waiting(str(source.path))
+
     def has_grown(self) -> bool:
         """Take up a newer version before an index is refused: somebody may have appended the item since."""
         try:
+            if not self.writable:  # others hold the lock of their handle
+                self.publish_waiting()
             return self.refresh()
         except (OSError, FormatError):
             return False  # the index is what the caller has to hear of
@@ -556,6 +595,7 @@ class Stored(HandleProperties):
 
     def refresh(self) -> bool:
         """Show the newest version; True if another handle published one since."""
+        self._handle.publish_waiting()
         return self._handle.refresh()
 
     def flush(self) -> None:
@@ -721,7 +761,7 @@ class Stored(HandleProperties):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        return None
+        self._handle.end()
 
 
 class StoredFrame(Stored):

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from blosc2 import _files, _frames
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.sharing import Lock, in_child, item_of
-from blosc2._frames.handle import FrameHandle, HandleOptions, open_frame
+from blosc2._frames.handle import FrameHandle, HandleOptions, open_frame, publish_waiting
 from blosc2._frames.header_fields import is_directory_frame
 from blosc2._options import absolute_path, check_directory_mapping
 
@@ -162,6 +162,7 @@ def open_recent_frame(
 
 def recent_frame(path: str, mmap_mode: str | None, verify: bool | None) -> Frame | None:
     """The frame of a file that is still open and unchanged, by its full path; None for others."""
+    publish_waiting(path)
     return (_not_mapped if mmap_mode is None else _mapped).find(path, verify)
 
 
@@ -229,6 +230,8 @@ def open_handle(
     status : os.stat_result, optional
         What the system says of the file now.
     """
+    if publish_waiting(path):
+        status = None
     if directory is None:
         directory = not offset and is_directory_frame(path)
     if directory:

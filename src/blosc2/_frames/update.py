@@ -430,6 +430,16 @@ class FrameUpdate:
                 kind = int(self.offsets[index]) >> 56 & 7
                 self.new[index] = special_chunk(kind, int(sizes[index]), frame.typesize, frame.blocksize)
 
+    def rebase(self, frame: Frame) -> None:
+        """Go on from the same frame elsewhere, whose chunks have other offsets."""
+        if self.table is not None:
+            old, new = table_of(self.frame), table_of(frame)
+            kept = self.table >= 0
+            kept[list(self.new)] = False
+            order = np.argsort(old, kind="stable")  # which is quick where they are in order already
+            self.table[kept] = new[order[np.searchsorted(old, self.table[kept], sorter=order)]]
+        self.frame = frame
+
     def tell_sizes(self, shown: Frame) -> None:
         """Have the frame that this update has become know the sizes of its chunks, which only their headers say."""
         if self._sizes is not None:
@@ -617,6 +627,19 @@ def table_of(frame: Frame) -> Integers:
     if repeated is None:
         return np.frombuffer(frame.offsets_bytes(), np.int64)
     return np.array([repeated] if repeated >= 0 else [], np.int64)
+
+
+def is_same(old: Frame, new: Frame) -> bool:
+    """Whether two frames have the same content, of which one was written anew, as their checksums say."""
+    sums, new_sums = carried(old), carried(new)
+    if sums is None or new_sums is None or sums.chunks != new_sums.chunks or old.repeated_offset != new.repeated_offset:
+        return False
+    return (
+        (old.nbytes, old.chunksize, old.nchunks) == (new.nbytes, new.chunksize, new.nchunks)
+        and np.array_equal(np.minimum(table_of(old), 0), np.minimum(table_of(new), 0))
+        and old.metalayers() == new.metalayers()
+        and old.vlmeta_chunks() == new.vlmeta_chunks()
+    )
 
 
 def numbered(offsets: np.ndarray[Any, np.dtype[np.int64]]) -> Iterator[tuple[int, int]]:

@@ -61,7 +61,13 @@ def _imported(module: str, name: str) -> Callable[..., Any]:
 
 
 def _end() -> None:
-    """Close the stores that are still open for writing. Where there are any, their module was imported."""
+    """Close the stores that are still open for writing, and end what has changed files of its own.
+
+    Where there are any, their module was imported.
+    """
+    files = item_of(sys.modules, "blosc2._frames.waiting")
+    if files is not None:
+        files.end_all()
     stores = item_of(sys.modules, "blosc2._stores.open_stores")
     if stores is not None:
         stores.end_all()

@@ -1,0 +1,593 @@
+"""Small changes of arrays in files wait where they come fast: nobody who looks can tell, and nothing is lost."""
+
+from __future__ import annotations
+
+import copy
+import errno
+import gc
+import os
+import pickle
+import random
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import blosc2
+from blosc2._arrays import waiting_rows
+from blosc2._frames import append, changeable
+
+#: What programs of their own begin with: there, too, no change is cheap, nor old.
+SLOW = """
+import os, sys
+import numpy as np
+import blosc2
+from blosc2._frames.changeable import FileHandle
+FileHandle.is_due = False
+"""
+
+
+@pytest.fixture(autouse=True)
+def _slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No change is cheap, nor has any waited for long."""
+    monkeypatch.setattr(changeable.FileHandle, "is_due", False)
+
+
+def rows_of(count: int, seed: int = 0) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(seed).integers(0, 1000, (count, 8), np.int32)
+
+
+def new(path: Path, rows: int = 0, **how: Any) -> Any:
+    return blosc2.asarray(rows_of(rows), chunks=(16, 8), blocks=(4, 8), urlpath=path, mode="w", **how)
+
+
+def is_waiting(array: Any) -> bool:
+    return array._handle.waiting is not None
+
+
+def seen_by_others(path: Path) -> Any:
+    """What another process finds, which knows nothing of what waits in this one."""
+    code = "import sys, blosc2; a = blosc2.open(sys.argv[1])\n"
+    code += "sys.stdout.buffer.write(str(a.shape).encode() + a[:].tobytes())"
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, check=True, timeout=60)
+    shape, _, data = done.stdout.partition(b")")
+    return np.frombuffer(data, np.int32).reshape([int(n) for n in shape[1:].decode().split(",") if n.strip()])
+
+
+def spent(path: Path) -> int:
+    return path.stat().st_size
+
+
+# ------------------------------------------------------------------------------------------------ what waits
+def test_rows_wait_and_are_seen(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2nd"
+    array, rows = new(path), rows_of(10)
+    size = path.stat().st_size
+    for row in rows:
+        array.append(row)
+    assert is_waiting(array)
+    assert path.stat().st_size == size
+    assert array.shape == (10, 8)
+    assert len(array) == 10
+    assert array.size == 80
+    assert array.dtype == "i4"
+    assert is_waiting(array)  # for that nothing is published
+    np.testing.assert_array_equal(array[:], rows)
+    assert not is_waiting(array)
+    assert path.stat().st_size > size
+    np.testing.assert_array_equal(seen_by_others(path), rows)
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda a, _: a[:], lambda a, _: next(iter(a)) if len(a) == 1 else np.stack(list(a)), lambda a, _: a.copy()[:],
+        lambda a, _: blosc2.from_cframe(a.to_cframe())[:], lambda a, _: pickle.loads(pickle.dumps(a))[:],
+        lambda a, _: copy.copy(a)[:], lambda a, _: a.read(), lambda a, _: np.asarray(a),
+        lambda a, _: a.slice(slice(None))[:],
+        lambda a, _: a.read_many([slice(None)])[0],
+        lambda a, _: np.frombuffer(a.schunk[:], "i4").reshape(-1, 8)[: len(a)],
+        lambda a, _: np.frombuffer(a.schunk.decompress_chunk(0), "i4").reshape(-1, 8)[: len(a)],
+        lambda a, _: a.squeeze()[:], lambda a, _: blosc2.expand_dims(a, 0)[0],
+        lambda a, path: blosc2.open(path)[:], lambda a, path: blosc2.open(path, mode="a")[:],
+        lambda a, path: blosc2.open(path, mmap_mode="r")[:],
+        lambda a, path: a.save(path.with_name("y.b2nd")) or blosc2.open(path.with_name("y.b2nd"))[:],
+        lambda a, path: a.flush() or seen_by_others(path),
+        lambda a, path: a.__exit__(None, None, None) or seen_by_others(path),
+        lambda a, path: a.compact() and seen_by_others(path),
+        lambda a, path: a.vlmeta.__setitem__("k", 1) or seen_by_others(path),
+        lambda a, path: a.check().ok and seen_by_others(path),
+    ],
+)  # fmt: skip
+def test_whoever_looks_finds_it(tmp_path: Path, look: Any) -> None:
+    path = tmp_path / "x.b2nd"
+    array, rows = new(path), rows_of(9)
+    for row in rows:
+        array.append(row)
+    assert is_waiting(array)
+    np.testing.assert_array_equal(np.asarray(look(array, path)), rows)
+
+
+def test_readers_keep_their_version(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2nd"
+    array, rows = new(path, 3), rows_of(3)
+    reader = blosc2.open(path, mode="r")
+    array.append(rows[0])
+    np.testing.assert_array_equal(reader[:], rows)
+    array[0] = 5
+    assert reader.refresh() or not is_waiting(array)
+    reader = blosc2.open(path)
+    assert reader.shape == (4, 8)
+    assert (reader[0] == 5).all()
+    array.append(rows[1])
+    assert reader.refresh()
+    assert len(reader) == 5
+
+
+def test_it_is_published_when_it_is_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.b2nd"
+    array = new(path)
+    monkeypatch.setattr(waiting_rows, "_MOST", 32 * 50)
+    waits = []
+    for row in rows_of(120):
+        array.append(row)
+        waits.append(is_waiting(array))
+    assert waits == [(n + 1) % 50 != 0 for n in range(120)]
+    monkeypatch.setattr(waiting_rows, "_MOST", 1 << 30)
+    monkeypatch.setattr(waiting_rows, "_FEW", 1)
+    while len(array) < 160:
+        array.append(rows_of(1)[0])
+        assert is_waiting(array) == (len(array) % 16 != 0)  # each chunk when it is full
+    assert blosc2.open(path).shape == (160, 8)
+
+
+@pytest.mark.parametrize(("how", "waits"), [({"durable": True}, False), ({"locking": True}, False), ({}, True)])
+def test_who_asked_for_it_waits_for_nothing(tmp_path: Path, how: Any, waits: bool) -> None:
+    path = tmp_path / "x.b2nd"
+    array = new(path, 3, **how)
+    array.append(rows_of(1)[0])
+    assert is_waiting(array) is waits
+    assert len(seen_by_others(path)) == (3 if waits else 4)
+
+
+def test_the_pace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changes are published at once as long as that is cheap, then together; after a second with the next one."""
+    monkeypatch.undo()
+    array = new(tmp_path / "x.b2nd")
+    costs = array._handle._costs
+    array.append(rows_of(1)[0])
+    assert not is_waiting(array)
+    assert costs.count == 1
+    costs._spent, costs._took, costs._ended = 1.0, 0.01, costs._ended + 100
+    array.append(rows_of(1)[0])
+    assert is_waiting(array)
+    costs._ended -= 101.1
+    costs._took = 10.0
+    array.append(rows_of(1)[0])
+    assert not is_waiting(array)
+    assert costs.count == 2
+
+
+# ------------------------------------------------------------------------------------------------ who publishes
+@pytest.mark.parametrize(
+    "end",
+    [
+        "", "del a", "a.flush(); os._exit(0)", "a.__exit__(None, None, None); os._exit(0)",
+        "pid = os.fork()\nif not pid: os._exit(len(a) != 9 or len(a[:]) != 9)\nos._exit(os.waitpid(pid, 0)[1] != 0)",
+        "import gc; a = [a]; a.append(a); del a; gc.collect(); os._exit(0)",
+    ],
+)  # fmt: skip
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_it_is_published_in_the_end(tmp_path: Path, end: str) -> None:
+    path = tmp_path / "x.b2nd"
+    code = f"{SLOW}a = blosc2.open(sys.argv[1], mode='a')\nfor n in range(6): a.append([n] * 8)\n"
+    code += f"assert a._handle.waiting is not None\n{end}"
+    new(path, 3)
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert seen_by_others(path)[3:, 0].tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_process_of_multiprocessing_publishes_in_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2nd"
+    new(path, 3)
+    (tmp_path / "program.py").write_text(
+        SLOW
+        + "import multiprocessing\nkept = []\n"
+        + "def work(path):\n    kept.append(blosc2.open(path, mode='a'))\n    kept[0].append([7] * 8)\n"
+        + "    assert kept[0]._handle.waiting is not None\n"
+        + "if __name__ == '__main__':\n"
+        + "    for how in multiprocessing.get_all_start_methods():\n"
+        + "        p = multiprocessing.get_context(how).Process(target=work, args=(sys.argv[1],))\n"
+        + "        p.start(); p.join(); assert p.exitcode == 0\n"
+    )
+    subprocess.run([sys.executable, str(tmp_path / "program.py"), str(path)], check=True, timeout=120)
+    assert set(seen_by_others(path)[3:, 0].tolist()) == {7}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_child_publishes_nothing_of_its_parent(tmp_path: Path) -> None:
+    """Also where rows were appended by another thread between the preparation of the fork and the fork."""
+    path = tmp_path / "x.b2nd"
+    code = f"""{SLOW}
+a = blosc2.open(sys.argv[1], mode="a")
+a.append([1] * 8)
+from blosc2._frames import waiting
+waiting._waiting.clear()  # as if the preparation had found nothing
+pid = os.fork()
+if not pid:
+    assert len(a) == 3 and a.shape == a[:].shape
+    a._handle.end()
+    del a
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+assert len(blosc2.open(sys.argv[1])) == 3
+a.flush()
+assert len(blosc2.open(sys.argv[1])) == 4
+"""
+    new(path, 3)
+    subprocess.run([sys.executable, "-c", code, str(path)], check=True, timeout=60)
+
+
+def test_a_kill_loses_only_what_waited(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2nd"
+    code = f"{SLOW}a = blosc2.open(sys.argv[1], mode='a')\na.append([1] * 8); a.flush(); a.append([2] * 8)\nos._exit(9)"
+    new(path, 3)
+    assert subprocess.run([sys.executable, "-c", code, str(path)], timeout=60, check=False).returncode == 9
+    assert seen_by_others(path)[3:, 0].tolist() == [1]
+
+
+def test_threads(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2nd"
+    array = new(path)
+    stop = threading.Event()
+    errors: list[BaseException] = []
+
+    def grow(number: int) -> None:
+        for n in range(300):
+            array.append(np.full((2, 8), 1000 * number + n, "i4"))
+
+    def look() -> None:
+        least = 0
+        try:
+            while not stop.is_set():
+                items = array[:]
+                assert len(items) >= least
+                assert not len(items) % 2
+                assert (items == items[:, :1]).all()
+                assert (items[::2] == items[1::2]).all()
+                least = len(items)
+        except BaseException as error:  # noqa: BLE001 - told by the other thread
+            errors.append(error)
+
+    threads = [threading.Thread(target=grow, args=(n,)) for n in range(3)]
+    reader = threading.Thread(target=look)
+    for thread in (*threads, reader):
+        thread.start()
+    for thread in threads:
+        thread.join()
+    stop.set()
+    reader.join()
+    assert not errors
+    assert sorted(array[::2, 0].tolist()) == sorted(1000 * number + n for number in range(3) for n in range(300))
+
+
+# ------------------------------------------------------------------------------------------------ what fails
+FULL = OSError(errno.ENOSPC, "No space left on device")
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def end(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(append.NextVersion, "end", end)
+
+
+@pytest.mark.parametrize("error", [FULL, MemoryError(), KeyboardInterrupt()])
+@pytest.mark.parametrize("act", [
+    lambda a: a[:], lambda a: a.flush(), lambda a: a.__exit__(None, None, None), lambda a: a.append(rows_of(100)),
+    lambda a: a.vlmeta.__setitem__("k", 1), lambda a: a.compact(), lambda a: a.refresh(),
+])  # fmt: skip
+def test_an_error_loses_nothing_that_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, act: Any
+) -> None:
+    path = tmp_path / "x.b2nd"
+    array, rows = new(path), rows_of(5)
+    for row in rows:
+        array.append(row)
+    with monkeypatch.context() as patched:
+        failing(patched, error)
+        for _ in range(2):
+            with pytest.raises(type(error)):
+                act(array)
+            assert is_waiting(array)
+            assert len(array) == 5
+    np.testing.assert_array_equal(array[:], rows)
+    np.testing.assert_array_equal(seen_by_others(path), rows)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_change_that_cannot_be_published_is_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: bool
+) -> None:
+    """What was changed before it goes on to wait."""
+    path = tmp_path / "x.b2nd"
+    array, rows = new(path, 3), rows_of(6)
+    for row in rows[:0] if first else rows[3:5]:
+        array.append(row)
+    kept = array.shape[0]
+    with monkeypatch.context() as patched:
+        failing(patched, OSError(errno.ENOSPC, "No space left on device"))
+        patched.setattr(changeable.FileHandle, "is_due", True)
+        for change in (
+            lambda: array.append(rows[5]), lambda: array.append(rows[4:6]), lambda: array.resize((kept + 4, 8)),
+        ):  # fmt: skip
+            with pytest.raises(OSError, match="No space left"):
+                change()
+            assert array.shape == (kept, 8)
+            assert is_waiting(array) is not first
+    np.testing.assert_array_equal(array[:], rows[:kept])
+    array.append(rows[5])
+    np.testing.assert_array_equal(array[:], np.concatenate([rows[:kept], rows[5:]]))
+
+
+def test_a_change_of_another_process_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2nd"
+    array = new(path, 3)
+    array.append(rows_of(1)[0])
+    code = "import sys, blosc2; blosc2.open(sys.argv[1], mode='a')[0] = 9"
+    subprocess.run([sys.executable, "-c", code, str(path)], check=True, timeout=60)
+    with pytest.raises(blosc2.StaleHandleError, match=r"(?s)another handle or process.*waited .* lost"):
+        array.flush()
+    assert not is_waiting(array)
+    assert array.shape == (3, 8)
+    assert array.refresh()
+    assert (array[0] == 9).all()
+    array.append(rows_of(1)[0])
+    array.flush()
+    assert len(seen_by_others(path)) == 4
+
+
+def test_a_file_that_is_gone_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2nd"
+    array, rows = new(path, 3), rows_of(3)
+    array.append(rows[0])
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match=r"waited .* lost"):
+        array.flush()
+    np.testing.assert_array_equal(array[:], rows)  # which stays open
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_file_that_is_gone_in_the_end_is_no_error(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2nd"
+    array = new(path, 3)
+    array.append(rows_of(1)[0])
+    path.unlink()
+    del array
+    gc.collect()
+    assert not path.exists()
+
+
+def test_others_open_the_file_though_nothing_can_be_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.b2nd"
+    array = new(path, 3)
+    array.append(rows_of(1)[0])
+    with monkeypatch.context() as patched:
+        failing(patched, FULL)
+        assert len(blosc2.open(path)) == 3
+    assert is_waiting(array)
+    assert len(blosc2.open(path)) == 4
+
+
+def test_a_damaged_chunk_is_told_once(tmp_path: Path) -> None:
+    """Rows behind it cannot be published, whatever is done; the others can still be read."""
+    path = tmp_path / "x.b2nd"
+    array = new(path, 20)
+    data = bytearray(path.read_bytes())
+    at = array._handle.frame.chunk_info(1)[0]
+    data[at : at + 40] = bytes(40)
+    path.write_bytes(data)
+    array = blosc2.open(path, mode="a", verify=False)
+    array.append(rows_of(1)[0])
+    assert is_waiting(array)
+    with pytest.raises(blosc2.FormatError) as raised:
+        array.flush()
+    assert "lost" in str(raised.value.__notes__)
+    np.testing.assert_array_equal(array[:16], rows_of(20)[:16])
+
+
+def test_rows_that_do_not_fit_are_refused_at_once(tmp_path: Path) -> None:
+    array = new(tmp_path / "x.b2nd", 3)
+    array.append(rows_of(1)[0])
+    for wrong in ([1] * 7, [[1] * 9], np.zeros((2, 2, 8))):
+        with pytest.raises(ValueError, match="rows to append"):
+            array.append(wrong)
+        with pytest.raises(ValueError, match=r"cannot be assigned|broadcast"):
+            array[1] = np.zeros((2, 3))
+    with pytest.raises(IndexError):
+        array[40] = 1
+    with pytest.raises((TypeError, ValueError)):
+        array.append(["x"] * 8)
+    assert array.shape == (4, 8)
+
+
+# ------------------------------------------------------------------------------------------------ what it becomes
+@pytest.mark.parametrize("dtype", ["u1", "<f8", ">i4", "S5", "U3", "M8[s]", [("a", "u1"), ("b", "<i8")], "c16", "?",
+                                   np.dtype([("a", "u1"), ("b", "<i8")], align=True)])  # fmt: skip
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
+def test_types_and_shapes(tmp_path: Path, dtype: Any, shape: tuple[int, ...]) -> None:
+    path = tmp_path / "x.b2nd"
+    items = (
+        np.random.default_rng(1).integers(0, 200, (20, *shape)).astype("u1").astype(np.dtype(dtype), casting="unsafe")
+        if not isinstance(dtype, list) and np.dtype(dtype).names is None
+        else np.zeros((20, *shape), dtype)
+    )
+    array = blosc2.asarray(items, chunks=(8, *shape), urlpath=path)
+    model = items.copy()
+    for n in (3, 3, 19, 0):
+        array[n] = model[n] = items[7]
+    assert is_waiting(array)
+    np.testing.assert_array_equal(array[:], model)
+    for n in range(5):
+        array.append(items[n : n + 1])
+    array[22] = items[9]
+    model = np.concatenate([model, items[:5]])
+    model[22] = items[9]
+    assert is_waiting(array)
+    np.testing.assert_array_equal(blosc2.open(path)[:], model)
+
+
+def test_the_bytes_are_those_of_one_append(tmp_path: Path) -> None:
+    one, other = new(tmp_path / "one.b2nd", 3), new(tmp_path / "other.b2nd", 3)
+    rows = rows_of(9)
+    for row in rows:
+        one.append(row)
+    one.flush()
+    other.append(rows)
+    other.flush()
+    assert (tmp_path / "one.b2nd").read_bytes() == (tmp_path / "other.b2nd").read_bytes()
+
+
+def test_an_array_that_was_longer_shows_zeros(tmp_path: Path) -> None:
+    array = new(tmp_path / "x.b2nd", 12)
+    array.resize((5, 8))
+    array.flush()
+    array.resize((9, 8))
+    array[8] = 4
+    array.resize((14, 8))
+    assert is_waiting(array)
+    expected = np.zeros((14, 8), "i4")
+    expected[:5], expected[8] = rows_of(5), 4
+    np.testing.assert_array_equal(array[:], expected)
+    array.resize((3, 8))
+    array.resize((16, 8))
+    assert is_waiting(array)
+    expected[3:] = 0
+    np.testing.assert_array_equal(array[:], np.concatenate([expected, np.zeros((2, 8), "i4")]))
+
+
+class Beside:
+    """Random changes of an array in a file, and of one of NumPy."""
+
+    def __init__(self, path: Path, seed: int) -> None:
+        self.path, self.random = path, random.Random(seed)
+        shape = self.random.choice([(), (8,), (3, 5)])
+        chunk = self.random.choice([1, 4, 16])
+        self.mapped = self.random.random() < 0.3
+        self.array = blosc2.zeros((2, *shape), "i4", chunks=(chunk, *shape), urlpath=path, mode="w")
+        self.model = np.zeros((2, *shape), "i4")
+        self.notes: dict[str, int] = {}
+        self.acts = [self.append] * 6 + [self.set] * 5 + [
+            self.resize, self.grow, self.part, self.note, self.read, self.read_one, self.others, self.flush,
+            self.reopen, self.transaction, self.look_at_length, self.fails,
+        ]  # fmt: skip
+
+    def items(self, count: int) -> Any:
+        return np.random.default_rng(self.random.randrange(10**6)).integers(1, 99, (count, *self.model.shape[1:]), "i4")
+
+    def append(self) -> None:
+        rows = self.items(self.random.choice([1, 1, 1, 2, 7, 40]))
+        self.array.append(rows)
+        self.model = np.concatenate([self.model, rows])
+
+    def set(self) -> None:
+        if not len(self.model):
+            return
+        start = self.random.randrange(len(self.model))
+        stop = min(len(self.model), start + self.random.choice([1, 1, 2, 9]))
+        rows = self.items(stop - start)
+        if self.random.random() < 0.3:
+            rows = rows[:1]
+        key: Any = start if stop == start + 1 and self.random.random() < 0.5 else slice(start, stop)
+        rows = rows[0] if isinstance(key, int) else rows
+        self.array[key] = rows
+        self.model[key] = rows
+
+    def resize(self) -> None:
+        length = self.random.randrange(60)
+        more = np.zeros((max(0, length - len(self.model)), *self.model.shape[1:]), "i4")
+        self.model = np.concatenate([self.model[:length], more])
+        self.array.resize(self.model.shape)
+
+    def grow(self) -> None:
+        """As programs do that know no `append`."""
+        for row in self.items(3):
+            self.array.resize((len(self.model) + 1, *self.model.shape[1:]))
+            self.array[len(self.model)] = row
+            self.model = np.concatenate([self.model, row[None]])
+
+    def part(self) -> None:
+        if self.model.ndim > 1 and len(self.model):
+            key = (slice(self.random.randrange(len(self.model)), None, 2), 1)
+            self.array[key] = self.model[key] = 5
+
+    def note(self) -> None:
+        self.notes["n"] = self.array.vlmeta["n"] = self.random.randrange(99)
+
+    def read(self) -> None:
+        np.testing.assert_array_equal(self.array[:], self.model)
+        assert self.array.vlmeta[:] == self.notes
+
+    def read_one(self) -> None:
+        if len(self.model):
+            index = self.random.randrange(-len(self.model), len(self.model))
+            np.testing.assert_array_equal(self.array[index], self.model[index])
+
+    def others(self) -> None:
+        np.testing.assert_array_equal(blosc2.open(self.path, mmap_mode=self.random.choice([None, "r"]))[:], self.model)
+
+    def flush(self) -> None:
+        self.array.flush()
+        assert not is_waiting(self.array)
+
+    def reopen(self) -> None:
+        how: Any = {"mmap_mode": "r+"} if self.mapped else {"mode": "a"}
+        self.array = blosc2.open(self.path, **how)
+
+    def transaction(self) -> None:
+        before = self.model.copy(), dict(self.notes)
+        try:
+            with self.array.transaction():
+                for act in (self.append, self.set, self.note, self.grow):
+                    act()
+                if self.random.random() < 0.5:
+                    raise ZeroDivisionError
+        except ZeroDivisionError:
+            self.model, self.notes = before
+
+    def look_at_length(self) -> None:
+        assert self.array.shape == self.model.shape
+        assert len(self.array) == len(self.model)
+
+    def fails(self) -> None:
+        with pytest.MonkeyPatch.context() as patched:
+            failing(patched, OSError(errno.EIO, "broken"))
+            patched.setattr(changeable.FileHandle, "is_due", True)
+            before = len(self.model)
+            with pytest.raises(OSError, match="broken"):
+                self.array.append(self.items(1))
+            assert len(self.array) == before
+
+    def play(self, count: int) -> None:
+        for _ in range(count):
+            self.random.choice(self.acts)()
+        self.read()
+        del self.array
+        np.testing.assert_array_equal(blosc2.open(self.path)[:], self.model)
+        assert blosc2.check(str(self.path)).ok
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_beside_numpy(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if seed % 4 == 0:
+        monkeypatch.setattr(waiting_rows, "_MOST", 700)
+    if seed % 5 == 0:
+        monkeypatch.setattr(waiting_rows, "_MOST_PIECES", 3)
+    if seed % 3 == 0:
+        monkeypatch.setattr(waiting_rows, "_FEW", 1)
+    Beside(tmp_path / "x.b2nd", seed).play(120)
