@@ -384,6 +384,17 @@ def test_others_open_the_file_though_nothing_can_be_published(tmp_path: Path, mo
     assert len(blosc2.open(path)) == 4
 
 
+def test_who_opens_a_file_hears_of_changes_that_are_lost(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2nd"
+    array = new(path, 3)
+    array.append(rows_of(1)[0])
+    other = new(path, 5)
+    with pytest.warns(RuntimeWarning, match=r"(?s)another handle or process.*waited .* lost"):
+        assert len(blosc2.open(path)) == 5
+    assert not is_waiting(array)
+    assert len(other) == 5
+
+
 def test_a_damaged_chunk_is_told_once(tmp_path: Path) -> None:
     """Rows behind it cannot be published, whatever is done; the others can still be read."""
     path = tmp_path / "x.b2nd"

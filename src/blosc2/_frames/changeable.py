@@ -531,7 +531,7 @@ class FileHandle(Drafting):
         owner = Owner()
         file = owner.open(self._path, "r+b", buffered=False)
         with Publishing(), file, LockedFile(file, self._path, owner, exclusive=self._exclusive):
-            if self._is_current(file):
+            if self._is_current(file, os.fstat(file.fileno())):
                 durable = self._durable or self._disk.has_version
                 # What is shown goes on to be what it was, in the old file; the next change takes up the new one.
                 growth.leave_compact(file, self._path, self.frame, owner, durable=durable)
@@ -542,8 +542,12 @@ class FileHandle(Drafting):
         Raises `StaleHandleError` if something else was changed.
         """
         frame = self.frame
-        now = open_frame(self._path, self.options.mmap_mode, old=frame.source)
-        if frame.source.identity is None or not is_same(frame, now):
+        try:
+            now = open_frame(self._path, self.options.mmap_mode, old=frame.source)
+            is_changed = not is_same(frame, now)
+        except FormatError:
+            is_changed = True
+        if is_changed:
             raise stale("file", self.urlpath)
         update.rebase(now)
         self._disk.note_others()
@@ -553,10 +557,10 @@ class FileHandle(Drafting):
         else:
             waiting.array, waiting.frame = self._checked(now), now
 
-    def _is_current(self, file: BinaryIO) -> bool:
-        """Whether a file that was just opened has this path and shows this version."""
-        opened, now, identity = os.fstat(file.fileno()), os.stat(self._path), self.frame.source.identity
-        fixed = self.frame.header_bytes()[:FRAME_HEADER]
+    def _is_current(self, file: BinaryIO, opened: os.stat_result) -> bool:
+        """Whether a file that was just opened, of this status, has this path and shows this version."""
+        frame = self.frame
+        now, identity, fixed = os.stat(self._path), frame.source.identity, frame.header_bytes()[:FRAME_HEADER]
         return (
             identity is not None
             and (opened.st_dev, opened.st_ino) == identity[:2] == (now.st_dev, now.st_ino)
@@ -595,9 +599,9 @@ class FileHandle(Drafting):
         # Closed by itself as well, which lets the lock go: an interrupt may keep the other from ending.
         with Publishing(), file, LockedFile(file, self._path, owner, exclusive=self._exclusive):
             # Another file may have been renamed over it while the lock was waited for, or before.
-            if not self._is_current(file):
-                self._take_up_rewritten(update)
             opened = os.fstat(file.fileno())
+            if not self._is_current(file, opened):
+                self._take_up_rewritten(update)
             self._behind = True
             try:
                 if fresh:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 import weakref
 from _thread import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
-from blosc2._core.io.sharing import Block, before_fork, each, item_of
+from blosc2._core.io.sharing import Block, before_fork, each, in_child, item_of
 from blosc2._files import Owner
 from blosc2._options import tell
 
@@ -111,10 +112,19 @@ def publish_at(path: str) -> bool:
         if handle.waits_for(status):
             try:
                 handle.settle()
-            except Exception as error:  # noqa: BLE001 - it is told to those who use that handle, if it still waits
-                tell("WARNING", "%s: what waits cannot be published: %s", path, error)
+            except Exception as error:  # noqa: BLE001 - who opens the file has nothing to do with it
+                _tell_of(handle, error)
             found = True
     return found
+
+
+def _tell_of(handle: FileHandle, error: Exception) -> None:
+    """Say what went wrong to somebody else than its user, to whom the error is raised again if anything still waits."""
+    if handle.waiting is None:
+        told = " ".join([str(error), *getattr(error, "__notes__", [])])
+        warnings.warn(told, RuntimeWarning, stacklevel=5)
+    else:
+        tell("WARNING", "%s: what waits cannot be published: %s", handle.urlpath, error)
 
 
 class Publishing(Block):
@@ -153,6 +163,15 @@ _publishing: set[int] = set()
 _left: list[FileHandle] = []
 
 
+def _begin_child() -> None:
+    """The other threads, and what they were doing, stayed with the parent."""
+    _publishing.clear()
+    _left.clear()
+
+
+in_child(_begin_child)
+
+
 def _end(handle: FileHandle) -> None:
     handle.end()
 
@@ -168,6 +187,8 @@ def end_all() -> None:
 
 def _publish_all() -> None:
     """Before a fork, so that the child sees what was changed until then. It publishes nothing of this process."""
+    if get_ident() in _publishing:  # a handler of signals forks
+        return
     each(_settle, [*_left, *_alive(_waiting)])
 
 
