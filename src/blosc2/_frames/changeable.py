@@ -29,7 +29,7 @@ from blosc2._frames.append import Growth
 from blosc2._frames.handle import IN_MEMORY, SECTOR, FrameHandle, HandleOptions, array_of, open_frame
 from blosc2._frames.header_fields import FRAME_HEADER
 from blosc2._frames.pace import LONGEST_WAIT, Costs
-from blosc2._frames.update import SMALL_FRAME, EditedChunks, FrameUpdate, in_large_pages, is_same, write_frame
+from blosc2._frames.update import SMALL_FRAME, EditedChunks, FrameUpdate, in_large_pages, is_without_dead, write_frame
 from blosc2._frames.waiting import ALLOWANCE, Publishing, Waiting, note_changed, note_published, note_waiting
 from blosc2._options import absolute_path, count, tell, told_rewrite
 from blosc2.exceptions import FormatError, StaleHandleError, explain, name_file
@@ -544,7 +544,7 @@ class FileHandle(Drafting):
         frame = self.frame
         try:
             now = open_frame(self._path, self.options.mmap_mode, old=frame.source)
-            is_changed = not is_same(frame, now)
+            is_changed = not is_without_dead(frame, now)
         except FormatError:
             is_changed = True
         if is_changed:
