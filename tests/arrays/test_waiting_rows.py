@@ -216,8 +216,8 @@ def test_a_child_publishes_nothing_of_its_parent(tmp_path: Path) -> None:
     code = f"""{SLOW}
 a = blosc2.open(sys.argv[1], mode="a")
 a.append([1] * 8)
-from blosc2._frames import waiting
-waiting._waiting.clear()  # as if the preparation had found nothing
+from blosc2._frames import changeable
+changeable._waiting.clear()  # as if the preparation had found nothing
 pid = os.fork()
 if not pid:
     assert len(a) == 3 and a.shape == a[:].shape

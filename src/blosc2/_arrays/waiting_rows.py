@@ -1,4 +1,4 @@
-"""Rows of an array in a file that wait, uncompressed, to be published: see `_frames/waiting.py`.
+"""Rows of an array in a file that wait, uncompressed, to be published: see `_frames/changeable.py`.
 
 A row is what one index of the first axis selects. Rows that are appended, or set where the array has grown, are written
 as one box in the end: each of their blocks is compressed once. Rows that are set elsewhere wait by themselves.

@@ -50,16 +50,14 @@ if TYPE_CHECKING:
     from blosc2._frames.directory import *
     from blosc2._frames.metadata import *
     from blosc2._frames.new_frame import *
-    from blosc2._frames.pace import *
     from blosc2._frames.parameters import *
     from blosc2._frames.pickled import *
     from blosc2._frames.shared import *
     from blosc2._frames.update import *
-    from blosc2._frames.waiting import *
 else:
     __getattr__ = on_demand(__name__, {
         "append": "TRAILER_START TRAILER_TAIL Growth NextVersion end_of_versions trailers",
-        "changeable": "FileHandle MemoryHandle",
+        "changeable": "LONGEST_WAIT Costs FileHandle MemoryHandle Waiting",
         "checksums": (
             "MARK MARK_AT Running buffers_with_checksums carried check_body check_chunks check_reads "
             "is_verifiable parts_with_checksums stated_at stored_numbers verify_frame"
@@ -84,11 +82,9 @@ else:
         ),
         "pickled": "LOST_ERRORS FrameVersion LostHandle path_of_any_version path_to_pickle remote_version version_of",
         "shared": "FollowingHandle shared_handle",
-        "pace": "LONGEST_WAIT Costs",
         "update": (
             "ALIGNMENT NAN_OFFSET SMALL_FRAME UNINIT_OFFSET ZERO_OFFSET AnyChunk Fields FrameContent FrameUpdate "
             "StoredChunks check_table frame_byte_range frame_bytes held_in_memory lay_out most_live "
             "plain_byte_range with_padding write_content write_frame"
         ),
-        "waiting": "Waiting",
     })  # fmt: skip

@@ -30,9 +30,9 @@ from blosc2.storage import CParams, DParams, cparams_from, cparams_of, dparams_f
 
 if TYPE_CHECKING:
     from blosc2._files import Compaction, Spool
+    from blosc2._frames.changeable import Waiting
     from blosc2._frames.metadata import Meta, VLMeta
     from blosc2._frames.update import FrameUpdate
-    from blosc2._frames.waiting import Waiting
     from blosc2._integrity.report import CheckReport
 
 
@@ -122,8 +122,8 @@ def publish_waiting(path: str) -> bool:
 
     Where changes wait, their module was imported.
     """
-    module = item_of(sys.modules, "blosc2._frames.waiting")
-    return module is not None and bool(module.publish_at(path))
+    publish = getattr(item_of(sys.modules, "blosc2._frames.changeable"), "publish_at", None)
+    return publish is not None and bool(publish(path))
 
 
 # How metadata entries are compressed; the parameters of the data do not matter.

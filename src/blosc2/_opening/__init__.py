@@ -65,7 +65,7 @@ def _end() -> None:
 
     Where there are any, their module was imported.
     """
-    files = item_of(sys.modules, "blosc2._frames.waiting")
+    files = item_of(sys.modules, "blosc2._frames.changeable")
     if files is not None:
         files.end_all()
     stores = item_of(sys.modules, "blosc2._stores.open_stores")
