@@ -131,6 +131,49 @@ def test_what_comes_with_others_costs_little_time(server: Server, monkeypatch: p
     assert sent[0] <= 2 * len(DATA)
 
 
+def paced(latency: float, rate: float) -> pieces.ServerPace:
+    """What is known of a server after a short and a long answer."""
+    pace = pieces.ServerPace(8 << 20)
+    pace.note(1000, latency)
+    pace.note(2 << 20, latency + (2 << 20) / rate)
+    return pace
+
+
+def test_what_was_waited_may_be_spent_once(server: Server) -> None:
+    """Who has waited for answers may fetch more, but in all no more than takes as long as eight of them."""
+    pace = paced(0.002, 1e8)
+    once = pace.worth()
+    for _ in range(3):
+        pace.begin()
+        pace.end()
+    assert 3.5 * once < pace.worth() < 4.5 * once
+    for _ in range(100):
+        pace.begin()
+        pace.end()
+    assert pace.worth() < 9.5 * once
+    pace.spend(pace.worth())
+    assert pace.worth() <= 1.5 * once
+
+
+@pytest.mark.parametrize(("rate", "spans"), [(1e8, 1), (1e6, 3)])
+def test_gaps_that_take_less_time_than_a_request_come_too(server: Server, rate: float, spans: int) -> None:
+    pace = paced(0.02, rate)
+    pace._times = 0  # no pages around them
+    needed = [(30_000, 40_000), (60_000, 70_000), (0, 10_000)]
+    assert len(pace.widened(needed) or needed) == spans
+
+
+def test_one_request_for_bytes_that_lie_near_each_other(server: Server) -> None:
+    file = opened()
+    file._pace = paced(0.02, 1e8)
+    before = file.requests
+    file.ask([(100_000 + 20_000 * i, 105_000 + 20_000 * i) for i in range(8)])
+    for i in range(8):
+        at = 100_000 + 20_000 * i
+        assert read(file, at, at + 5000) == DATA[at : at + 5000]
+    assert file.requests - before <= 4  # of PART bytes each
+
+
 def test_an_interrupt_is_for_one_thread(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     file = opened()
     plain, interrupted = server.get, []

@@ -1047,26 +1047,33 @@ cdef inline void want_heads(Frame frame, Wanted *wanted, int64_t blocks, int64_t
             want_chunk(frame, wanted, i, nblocks, False)
 
 
+cdef inline bint takes_all_of(Frame frame, int64_t nchunk, int64_t touched, int64_t nblocks, int64_t *worth) noexcept nogil:
+    """Whether to want all of a chunk: most of it is needed, or later reads may need the rest, which is taken from `worth`."""
+    cdef int64_t rest = reach(frame, nchunk)
+    if is_wanted_whole(frame, nchunk, touched, nblocks):
+        return True
+    rest -= rest // nblocks * touched
+    if rest > worth[0]:
+        return False
+    worth[0] -= rest
+    return True
+
+
 cdef inline void ask_for(Read self, DecodeContext *context, int64_t first, int64_t stop) noexcept nogil:
     """Ask for what parts of the plan need: whole chunks and the beginnings of others, then blocks of these."""
     cdef Grid *g = &self.geometry.c
     cdef Wanted wanted
     cdef Reader r
-    cdef int64_t i = first, end, touched = 0, nblocks = blocks_of(g), blocks = 0, chunks = 0, worth, size
+    cdef int64_t i = first, end, touched = 0, nblocks = blocks_of(g), blocks = 0, chunks = 0, worth, left
     cdef bint whole, again = False
     r.context, r.begin, r.end = context, 0, 0
     begin_asking(self.frame.source, self.frame.source.asking, &wanted)
-    worth = worth_fetching(&wanted)
+    left = worth = worth_fetching(&wanted)
     while i < stop:
         end = same_chunk(self, i, stop, &r, &touched)
         chunks += 1
         if touched:
-            whole = is_wanted_whole(self.frame, r.nchunk, touched, nblocks)
-            size = reach(self.frame, r.nchunk)
-            if not whole and size <= worth:     # later reads may need the rest
-                whole = True
-                worth -= size
-                wanted.spare += size - size // nblocks * touched
+            whole = takes_all_of(self.frame, r.nchunk, touched, nblocks, &left)
             # The only one is read at once, and then nothing is gained by asking.
             if whole or end - i < stop - first:
                 want_chunk(self.frame, &wanted, r.nchunk, nblocks, whole)
@@ -1075,11 +1082,12 @@ cdef inline void ask_for(Read self, DecodeContext *context, int64_t first, int64
             again = again or not whole
         i = end
     wanted.leaf = not again and chunks == self.frame.chunk_count
+    wanted.spare = worth - left
     send_requests(&wanted)
-    i = first
+    i, left = first, worth
     while again and i < stop:
         end = same_chunk(self, i, stop, &r, &touched)
-        if touched and not is_wanted_whole(self.frame, r.nchunk, touched, nblocks) and find_blocks(
+        if touched and not takes_all_of(self.frame, r.nchunk, touched, nblocks, &left) and find_blocks(
                 self.frame, &wanted, r.nchunk, context, &r.chunk):
             for i in range(i, end):
                 want_part(self, &wanted, i, &r)

@@ -34,15 +34,18 @@ _STREAMS: Final = 4
 _NEAR: Final = 1 << 12
 
 
-# Seconds for each byte: a guess until a server has shown how fast it is, and the least that is believed.
+# Seconds for each byte: a guess until a server has shown how fast it is, which as many bytes outweigh as these.
 _EACH: Final = 1e-8
-_FASTEST: Final = 1e-9
+_GUESSED: Final = 1 << 16
+_FASTEST: Final = 1e-9  # the least that is believed
 # An answer of up to so many bytes shows how long an answer takes, a longer one how fast bytes come.
 _SHORT: Final = 1 << 16
-# What is fetched beside what is needed has no more than so many times the bytes of the largest answer so far.
+# What is fetched beside what is needed has no more than so many times the bytes that have shown how fast bytes come.
 _GROWS: Final = 8
-# An answer that takes so many times as long as a short one was too large.
-_LATE: Final = 4
+# Seconds that this machine is busy with a request.
+_REQUEST: Final = 5e-4
+# It takes no longer than one answer, and than so many of those that were waited for.
+_WAITS: Final = 8
 # Bytes that are fetched although nobody has asked for them: how many more for each that was of use; and for each that
 # is asked for, so many at first, and twice as many each time.
 _ALLOWED: Final = 4
@@ -65,9 +68,9 @@ class ServerPace:
     """How long an object's server takes to answer, how fast bytes come then, and what is worth fetching with others.
 
     Who reads random parts one after the other waits for an answer each time, unless the bytes came with earlier ones.
-    So what is fetched is widened to whole pages, as large as costs no more than one more answer. As long as nothing is
-    known of a server, answers become larger step by step. One that took far too long counts at once; of others, side
-    by side with more, some take longer than they would alone.
+    So what is fetched is widened to whole pages and chunks, as large as costs no more than one more answer, and than
+    some of those that were waited for: what is fetched for later reads never doubles the time. As long as little is
+    known of a server, answers become larger step by step.
 
     Parameters
     ----------
@@ -76,48 +79,73 @@ class ServerPace:
     """
 
     def __init__(self, most: int) -> None:
-        # Of the short answer that came soonest, and for each byte beyond its bytes.
-        self._seconds, self._short, self._each = 0.0, 0, _EACH
-        self._largest = _SHORT // 2  # an answer was about that large
+        self._seconds = 0.0  # of the short answer that came soonest
+        # Of long answers, or of a guess: their bytes and how long these took; each answer counts twice the one before.
+        self._bytes, self._came = float(_GUESSED), _GUESSED * _EACH
+        self._shown = _SHORT // 2
+        self._waited = 0.0  # for answers, as far as it may be spent
+        self._under_way = 0
         self._most = self._left = most
         self._times = _TIMES
+
+    def begin(self) -> None:
+        """A request is sent, for whose answer somebody waits who would not if the bytes had come with earlier ones."""
+        cost = self._busy() if self._under_way else self._seconds
+        self._waited = min(self._waited + cost, _WAITS * self._seconds)
+        self._under_way += 1
+
+    def end(self) -> None:
+        """A request was answered, or has failed."""
+        self._under_way -= 1
 
     def note(self, nbytes: int, seconds: float) -> None:
         """An answer of so many bytes has taken so long."""
         if nbytes <= _SHORT and not 0 < self._seconds < seconds:
-            self._seconds, self._short = seconds, nbytes
+            self._seconds = seconds
         elif self._seconds and nbytes > _SHORT:
-            each = max((seconds - self._seconds) / (nbytes - self._short), _FASTEST)
-            self._each = each if seconds > _LATE * self._seconds else 2 / (1 / self._each + 1 / each)
-        self._largest = max(self._largest, nbytes)
+            self._bytes = self._bytes / 2 + nbytes
+            self._came = self._came / 2 + max(seconds - self._seconds, 0.0)
+            self._shown += nbytes
 
     def note_use(self, nbytes: int) -> None:
         """So many bytes were there already when they were needed."""
         self._left = min(self._left + _ALLOWED * nbytes, self._most)
 
     def worth(self) -> int:
-        """How many bytes cost no more than one more answer."""
-        return min(self._left, int(self._seconds / self._each), _GROWS * self._largest)
+        """How many bytes cost no more than one more answer, and than those that were waited for."""
+        return min(self._left, int((self._seconds + self._waited) * self._rate()), _GROWS * self._shown)
+
+    def _busy(self) -> float:
+        """Seconds that one more request takes side by side with others."""
+        return min(_REQUEST, self._seconds / 2)
+
+    def _rate(self) -> float:
+        """Bytes in a second."""
+        return self._bytes / max(self._came, self._bytes * _FASTEST)
 
     def spend(self, nbytes: int) -> None:
         """So many bytes are fetched although nobody needs them yet."""
         self._left = max(self._left - nbytes, 0)
+        self._waited = max(self._waited - nbytes / self._rate(), 0.0)
 
     def widened(self, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """What to fetch where some bytes are needed; nothing where it is these alone."""
         needed = length(spans)
+        near = _joined(spans, min(int(self._busy() * self._rate()), self._left // len(spans)))
+        wide = near if len(near) < len(spans) else []
         most = min(self.worth(), max(needed, LEAST) * self._times)
         if self._seconds:
             self._times = min(2 * self._times, self._most)
         page = PART
         while page > LEAST and most >= LEAST:
-            wide = _in_pages(spans, page)
-            more = length(wide) - needed
-            if more <= most:
-                self.spend(more)
-                return wide
+            paged = _in_pages(near, page)
+            if length(paged) - needed <= most:
+                wide = paged
+                break
             page //= 2
-        return []
+        if wide:
+            self.spend(length(wide) - needed)
+        return wide
 
 
 def length(spans: Iterable[tuple[int, int]]) -> int:
@@ -125,16 +153,20 @@ def length(spans: Iterable[tuple[int, int]]) -> int:
     return sum(stop - start for start, stop in spans)
 
 
+def _joined(spans: list[tuple[int, int]], gap: int) -> list[tuple[int, int]]:
+    """Spans in order, as one where so many bytes or fewer lie between."""
+    joined: list[tuple[int, int]] = []
+    for start, stop in sorted(spans):
+        if joined and start <= joined[-1][1] + gap:
+            joined[-1] = joined[-1][0], max(joined[-1][1], stop)
+        else:
+            joined.append((start, stop))
+    return joined
+
+
 def _in_pages(spans: list[tuple[int, int]], page: int) -> list[tuple[int, int]]:
     """Spans as whole pages; those that meet are one."""
-    wide: list[tuple[int, int]] = []
-    for start, stop in sorted(spans):
-        first, last = start // page * page, -(-stop // page) * page
-        if wide and first <= wide[-1][1]:
-            wide[-1] = wide[-1][0], max(wide[-1][1], last)
-        else:
-            wide.append((first, last))
-    return wide
+    return _joined([(start // page * page, -(-stop // page) * page) for start, stop in spans], 0)
 
 
 class Pieces:
@@ -158,6 +190,15 @@ class Pieces:
         self._table: OrderedDict[int, Piece] = OrderedDict()  # the one that was used last comes last
         self._streams: list[tuple[int, int]] = []  # where reads ended that others may follow, and after how many bytes
 
+    def at(self, offset: int) -> Piece | None:
+        """The piece that holds a byte, which is used now."""
+        i = bisect_right(self._starts, offset)
+        piece = self._table[self._starts[i - 1]] if i else None
+        if piece is None or piece.stop <= offset:
+            return None
+        self._table.move_to_end(piece.start)
+        return piece
+
     def cover(self, start: int, stop: int, new: list[Piece], *, exact: bool) -> list[Piece]:
         """The pieces that hold some bytes. Those that are made are added to `new`: the caller has to fetch them.
 
@@ -167,13 +208,12 @@ class Pieces:
         found = []
         at = start
         while at < stop:
-            i = bisect_right(self._starts, at)
-            piece = self._table[self._starts[i - 1]] if i else None
-            if piece is not None and piece.stop > at:
-                self._table.move_to_end(piece.start)
+            piece = self.at(at)
+            if piece is not None:
                 found.append(piece)
                 at = piece.stop
                 continue
+            i = bisect_right(self._starts, at)
             limit = self._starts[i] if i < len(self._starts) else self.size
             end = min(stop, limit)
             end = min(max(end, at + self._ahead(at, end, 1 if exact else LEAST)), limit)

@@ -147,7 +147,7 @@ class RemoteFile:
         """Fill a buffer with the bytes from an offset on, which are fetched as far as they are missing."""
         stop = offset + len(buffer)
         while True:
-            found = self._fetched([(offset, stop)], exact=False)
+            found = self._held(offset, stop) or self._fetched([(offset, stop)], exact=False)
             try:
                 for piece in found:
                     self._await(piece)
@@ -188,7 +188,7 @@ class RemoteFile:
         if spare:
             with self._lock:
                 self._pace.spend(spare)
-        self._fetched(spans, exact=True, widens=not spare)
+        self._fetched(spans, exact=True)
 
     def worth(self) -> int:
         """How many bytes it costs no more to fetch than another request later."""
@@ -203,11 +203,20 @@ class RemoteFile:
         return self if self._changed is None and self.version.is_as(other.version) else other
 
     # ------------------------------------------------------------------ fetching
-    def _fetched(self, spans: Iterable[tuple[int, int]], *, exact: bool, widens: bool = True) -> list[Piece]:
+    def _held(self, start: int, stop: int) -> list[Piece]:
+        """The piece that holds all of some bytes, as one often does; nothing where there is none."""
+        with self._lock:
+            piece = self._pieces.at(start)
+            if piece is None or piece.stop < stop:
+                return []
+            self._pace.note_use(stop - start)
+        return [piece]
+
+    def _fetched(self, spans: Iterable[tuple[int, int]], *, exact: bool) -> list[Piece]:
         """The pieces that hold some bytes. New ones are fetched by other threads, as far as these take them.
 
-        What is missing is fetched with bytes around it, if it `widens`. Unless it is `exact`ly known what is needed,
-        the caller waits, and fetches the first one itself.
+        What is missing is fetched with bytes around it. Unless it is `exact`ly known what is needed, the caller waits,
+        and fetches the first one itself.
         """
         left: list[Piece] = []  # new ones that nobody has taken on
         spans = list(spans)
@@ -216,7 +225,7 @@ class RemoteFile:
                 pieces, pace = self._pieces, self._pace
                 missing = [span for start, stop in spans for span in pieces.missing(start, stop)]
                 pace.note_use(length(spans) - length(missing))
-                if missing and widens:
+                if missing:
                     for start, stop in list(pieces.around(missing, pace.widened(missing))):
                         pieces.cover(start, stop, left, exact=True)
                 found = [piece for start, stop in spans for piece in pieces.cover(start, stop, left, exact=exact)]
@@ -301,14 +310,23 @@ class RemoteFile:
         server = self._server
         if server is None:
             self._server = server = servers.server_of(self.path)
+        pace = None if self.version is None else self._pace  # the first answer comes with a connection
+        if pace is not None:
+            with self._lock:
+                pace.begin()
         begun = time.monotonic()
-        answer = ask(server)
-        took = time.monotonic() - begun
+        try:
+            answer = ask(server)
+            took = time.monotonic() - begun
+        finally:
+            if pace is not None:
+                with self._lock:
+                    pace.end()
         with self._lock:
             self.requests += 1
             self.received += len(answer.data)
-            if self.version is not None:  # the first answer comes with a connection
-                self._pace.note(len(answer.data), took)
+            if pace is not None:
+                pace.note(len(answer.data), took)
         count("requests")
         count("received", len(answer.data))
         tell("DEBUG", "%s: %d bytes in %.3f s", self.shown, len(answer.data), took)
