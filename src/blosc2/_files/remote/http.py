@@ -21,7 +21,7 @@ from blosc2._files.remote.answers import (
 )
 from blosc2._files.remote.range_server import RangeServer
 
-# Bytes of an answer that may wait until they are taken: with aiohttp's 64 KiB a long one takes twice the processor time.
+# Bytes of an answer that may wait until they are taken: with 64 KiB a long one takes twice the processor time.
 _BUFFER = 1 << 20
 
 
