@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from blosc2._core.ndim.geometry import Geometry
+from blosc2._core.ndim.geometry import Geometry, chunk_numbers
 from blosc2._indexing import Selection, basic_selection
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
@@ -58,18 +58,13 @@ def get_slice_nchunks(schunk: Any, key: Any) -> np.ndarray[Any, np.dtype[np.int6
 def _chunks_of_array(array: NDArray, key: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
     geometry = array._geometry
     for item in key if isinstance(key, tuple) else (key,):
-        if isinstance(item, slice) and item.step not in (None, 1):
+        if isinstance(item, slice) and item.step is not None and item.step != 1:
             raise IndexError(f"a step of {item.step} is not supported here: leave it out")
     selection = basic_selection(key, geometry.shape)
     if selection is None:
         raise IndexError("only integers and slices are supported here, no arrays or names")
     rows = _rows_of(geometry, selection)
-    numbers = np.empty(math.prod(map(len, rows)), np.int64)
-    done = 0
-    for piece in _pieces(rows, geometry.grid):
-        numbers[done : done + len(piece)] = piece
-        done += len(piece)
-    return numbers
+    return chunk_numbers(rows, geometry.grid, 0, math.prod(map(len, rows)))
 
 
 def _rows_of(geometry: Geometry, selection: Selection) -> list[range]:
@@ -91,14 +86,7 @@ def _pieces(rows: list[range], grid: tuple[int, ...]) -> Iterator[Integers]:
     """
     total = math.prod(map(len, rows))
     for first in range(0, total, _PIECE):
-        rest = np.arange(first, min(first + _PIECE, total))
-        numbers = np.zeros(len(rest), np.int64)
-        stride = 1
-        for axis in range(len(grid) - 1, -1, -1):
-            numbers += (rest % len(rows[axis]) + rows[axis].start) * stride
-            rest //= len(rows[axis])
-            stride *= grid[axis]
-        yield numbers
+        yield chunk_numbers(rows, grid, first, min(_PIECE, total - first))
 
 
 def touched_chunks(stored: Any, key: Any) -> Iterator[Integers] | None:

@@ -40,6 +40,10 @@ class Operation:
     def run(self, threads: int = 1) -> None: ...
     def finish(self) -> None: ...
 
+def chunk_numbers(
+    rows: list[range], grid: tuple[int, ...], first: int, count: int
+) -> np.ndarray[Any, np.dtype[np.int64]]: ...
+
 #: What stands for the attributes of a group, whatever they are.
 LEAF_OF_ATTRIBUTES: bytes
 
