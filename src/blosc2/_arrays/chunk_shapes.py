@@ -332,7 +332,7 @@ def are_partitions_behaved(shape: Any, chunks: Any, blocks: Any) -> bool:
     """
     shape = as_shape(shape, "shape")
     chunks, blocks = _axes(chunks, shape, "chunks"), _axes(blocks, shape, "blocks")
-    if any(c > n for n, c in zip(shape, chunks, strict=True)):  # which are padded
+    if any(map(operator.gt, chunks, shape)):  # which are padded
         return False
     return _one_run(shape, chunks) and _one_run(chunks, blocks)
 
@@ -347,18 +347,18 @@ def are_partitions_aligned(shape: Any, chunks: Any, blocks: Any) -> bool:
     """
     shape = as_shape(shape, "shape")
     chunks, blocks = _axes(chunks, shape, "chunks"), _axes(blocks, shape, "blocks")
-    return all((c == n == 0 or (c and n % c == 0)) and (b == c == 0 or (b and c % b == 0))
-               for n, c, b in zip(shape, chunks, blocks, strict=True))  # fmt: skip
+    for n, c, b in zip(shape, chunks, blocks, strict=True):
+        if n % c if c else n:
+            return False
+        if c % b if b else c:
+            return False
+    return True
 
 
 def _one_run(outer: Shape, inner: Shape) -> bool:
     """Whether tiles of `inner` follow each other in the C order of `outer`."""
-    whole = True
-    for n, tile in zip(reversed(outer), reversed(inner), strict=True):
-        if not whole and tile != 1:
-            return False
-        if whole and tile < n:
-            whole = False
-            if n % tile:
-                return False
-    return True
+    axis = len(outer) - 1
+    while axis >= 0 and inner[axis] >= outer[axis]:
+        axis -= 1
+    # What is before the axis that they part has one item a tile.
+    return axis < 0 or (outer[axis] % inner[axis] == 0 and inner[:axis].count(1) == axis)

@@ -83,12 +83,12 @@ class ReadableArray(Reducible, Stored):
     @property
     def ext_shape(self) -> tuple[int, ...]:
         """The shape, padded to whole chunks."""
-        return tuple(c and -(-n // c) * c for n, c in zip(self.shape, self.chunks, strict=True))
+        return tuple([c and -(-n // c) * c for n, c in zip(self.shape, self.chunks, strict=True)])
 
     @property
     def ext_chunks(self) -> tuple[int, ...]:
         """The chunk shape, padded to whole blocks."""
-        return tuple(b and -(-c // b) * b for c, b in zip(self.chunks, self.blocks, strict=True))
+        return tuple([b and -(-c // b) * b for c, b in zip(self.chunks, self.blocks, strict=True)])
 
     @property
     def nbytes(self) -> int:

@@ -670,9 +670,13 @@ def compressor_list(plugins: bool = False) -> list[Codec]:
     >>> blosc2.Codec.ZSTD in blosc2.compressor_list()
     True
     """
+    return [*_codecs(), *_PLUGINS] if plugins else [*_codecs()]
+
+
+@remembered(1)
+def _codecs() -> tuple[Codec, ...]:
     names = compressor_names()
-    codecs = [codec for codec in Codec if codec.name.lower() in names]
-    return [*codecs, *_PLUGINS] if plugins else codecs
+    return tuple(codec for codec in Codec if codec.name.lower() in names)
 
 
 def clib_info(codec: Codec) -> tuple[bytes, bytes]:
@@ -684,7 +688,12 @@ def clib_info(codec: Codec) -> tuple[bytes, bytes]:
     >>> blosc2.clib_info(blosc2.Codec.LZ4HC)[0]
     b'LZ4'
     """
-    name = _member(codec).name.lower()
+    return _library_of(_member(codec))
+
+
+@remembered(64)
+def _library_of(codec: Codec) -> tuple[bytes, bytes]:
+    name = codec.name.lower()
     library, version = library_info(name) or (name, "unknown")
     return library.encode(), version.encode()
 
@@ -708,7 +717,7 @@ def get_clib(bytesobj: Any) -> str:
     >>> blosc2.get_clib(blosc2.compress2(bytes(range(200)), codec=blosc2.Codec.LZ4))
     'LZ4'
     """
-    header = bytes_of(bytesobj)
+    header = bytesobj if type(bytesobj) is bytes else bytes_of(bytesobj)
     if len(header) < OLD_HEADER or not 1 <= header[0] <= _NEWEST_VERSION:
         raise FormatError("Cannot get the info for the compressor: the bytes do not start with the header of a chunk")
     codec = item_of(_FORMATS, header[2] >> 5)
@@ -716,7 +725,7 @@ def get_clib(bytesobj: Any) -> str:
         codec = next((known for known in Codec if known.value == header[22]), None)
     if codec is None:
         raise FormatError("Cannot get the info for the compressor: the chunk names none that is known")
-    return clib_info(codec)[0].decode()
+    return _library_of(codec)[0].decode()
 
 
 def get_compressor() -> str:
