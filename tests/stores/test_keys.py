@@ -311,3 +311,22 @@ def test_names_that_could_not_be_collected_are_collected_again(
             store["/a"] = np.array([3])
         store["/b"] = np.array([2])
         assert values_of(store) == {"/A": [1], "/b": [2]}
+
+
+@pytest.mark.parametrize("suffix", [".b2e", ".b2z", ".b2d"])
+@pytest.mark.parametrize("mode", ["r", "a"])
+def test_get_tells_what_is_not_there_from_what_is_no_key(tmp_path: Path, suffix: str, mode: Any) -> None:
+    kind = blosc2.EmbedStore if suffix == ".b2e" else blosc2.TreeStore
+    path = str(tmp_path / f"a{suffix}")
+    with kind(path, mode="w") as store:
+        store["/g/a"] = np.arange(3)
+    with kind(path, mode=mode) as store:
+        assert store.get("/g/b") is None
+        assert store.get("g/b", 7) == 7
+        assert store.get("/g/a")[1] == store.get("g/a", 7)[1] == 1
+        for key in ("/g/a/", "", "/g//a"):
+            with pytest.raises(ValueError, match="Key cannot"):
+                store.get(key)
+    for key in ("/g/a", "/g/b"):
+        with pytest.raises(ValueError, match="closed"):
+            store.get(key)

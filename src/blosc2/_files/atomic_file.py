@@ -182,9 +182,10 @@ def temporary_name(path: str) -> str:
 def remove_leftovers(path: str, owner: Owner) -> None:
     """Remove files that killed processes left beside a path. The caller must hold its lock."""
     folder, name = os.path.split(absolute_path(path))
-    pattern = re.compile(re.escape(f".{shortened(name)}.") + r"[0-9a-f]{8}\.tmp")
+    begin = f".{shortened(name)}."
+    pattern = re.compile(re.escape(begin) + r"[0-9a-f]{8}\.tmp")
     for found in os.listdir(folder):
-        if pattern.fullmatch(found):
+        if found.startswith(begin) and pattern.fullmatch(found):  # a folder may have very many others
             left = os.path.join(folder, found)
             if os.path.isdir(left) and not os.path.islink(left):
                 owner.remove_tree(left)
