@@ -92,6 +92,8 @@ def _enum(kind: type[_EnumT], value: object, name: str) -> _EnumT:
 
 
 def _integer(value: object, name: str, low: int, high: int) -> int:
+    if type(value) is int and low <= value <= high:  # as nearly all are
+        return value
     if isinstance(value, (bool, Enum)) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} must be an integer, not {value!r}")
     number = operator.index(value)
@@ -106,6 +108,9 @@ def _sequence(value: object, name: str) -> list[Any]:
     if len(value) > FILTER_SLOTS:
         raise ValueError(f"the number of {name} exceeds {FILTER_SLOTS}: {len(value)}")
     return list(value)
+
+
+_TAKING_TYPESIZE: Final = tuple(item for item in Filter if item.facts.takes_typesize)
 
 
 def _default_filters() -> list[Filter]:
@@ -221,7 +226,10 @@ class CParams(_Parameters):
         self._set_filters()
 
     def _set_filters(self) -> None:
-        filters = [_enum(Filter, item, "filter") for item in _sequence(self.filters, "filters")]
+        filters = [
+            item if type(item) is Filter else _enum(Filter, item, "filter")
+            for item in _sequence(self.filters, "filters")
+        ]
         # Above 127 C-Blosc2 writes frames that it cannot open again: it reads the byte as a signed one.
         metas = [_integer(item, "filters_meta", 0, 127) for item in _sequence(self.filters_meta, "filters_meta")]
         if len(filters) > len(metas):
@@ -231,7 +239,7 @@ class CParams(_Parameters):
         filters += [Filter.NOFILTER] * (FILTER_SLOTS - len(filters))
         metas += [0] * (FILTER_SLOTS - len(metas))
         for slot, item in enumerate(filters):
-            if item.facts.takes_typesize and metas[slot] == 0 and self.typesize is not None:
+            if item in _TAKING_TYPESIZE and metas[slot] == 0 and self.typesize is not None:
                 metas[slot] = _integer(self.typesize, f"typesize under the filter {item.name}", 1, 127)
         self.filters, self.filters_meta = filters, metas
 

@@ -258,12 +258,16 @@ class Batch(Sequence[Any]):
         self._array = parent
         self._frame = parent._handle.frame if frame is None else frame
         self._number = nbatch
-        self._held: tuple[int, Block] | None = None
+        # The block that was read last, behind the numbers of its first item and of the one after its last.
+        self._held: tuple[int, int, Block] | None = None
 
     def __len__(self) -> int:
         return self._array._lengths(self._frame)[self._number]
 
     def __getitem__(self, key: Any) -> Any:
+        held = self._held
+        if type(key) is int and held is not None and held[0] <= key < held[1]:
+            return self._item_of(held, key)
         length = len(self)
         if isinstance(key, slice):
             indices = range(*key.indices(length))
@@ -281,10 +285,11 @@ class Batch(Sequence[Any]):
 
     def _item(self, index: int, length: int) -> Any:
         block = self._block_of(index, length)
-        if block is None:
-            return self._all()[index]
+        return self._all()[index] if block is None else self._item_of(block, index)
+
+    def _item_of(self, held: tuple[int, int, Block], index: int) -> Any:
         try:
-            return block[1].item(index - block[0])
+            return held[2].item(index - held[0])
         except FormatError as error:
             raise self._array._damaged(self._frame, self._number, error.reason) from None
 
@@ -298,22 +303,23 @@ class Batch(Sequence[Any]):
             return [items[i] for i in indices]
         return [self._item(i, length) for i in indices]
 
-    def _block_of(self, index: int, length: int) -> tuple[int, Block] | None:
+    def _block_of(self, index: int, length: int) -> tuple[int, int, Block] | None:
         """The number of its first item, and the block that an item lies in; None where that has to be looked for."""
         frame, number = self._frame, self._number
         most = self._array._layout(frame).items_per_block or length
         which = index // most
         held = self._held
-        if held is not None and held[0] == which:
-            return which * most, held[1]
+        if held is not None and held[0] <= index < held[1]:
+            return held
         self._array._require_blocks(frame, number)
         if frame.vl_count(number) != -(-length // most):
             return None
         block = self._array._block(frame, number, which)
-        if len(block) != min(most, length - which * most):
+        first = which * most
+        if len(block) != min(most, length - first):
             return None
-        self._held = (which, block)
-        return which * most, block
+        self._held = held = first, first + len(block), block
+        return held
 
     @property
     def nbytes(self) -> int:
