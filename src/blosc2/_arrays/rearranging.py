@@ -107,7 +107,7 @@ def joined(parts: Sequence[Snapshot], axis: int, plan: ArrayPlan, *, recompress:
     parts = [part for part in parts if part.geometry.size]
     ends = [0, *accumulate(part.geometry.shape[axis] for part in parts)]
     origins = _origins(parts, ends, axis, plan, recompress)
-    inner = int(np.prod(geometry.grid[axis + 1 :], dtype=np.int64))
+    inner = math.prod(geometry.grid[axis + 1 :])
     for slab in slabs_in(geometry):
         made: dict[int, AnyChunk] = {}
         chunk = geometry.chunks[axis]

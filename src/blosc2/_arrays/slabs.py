@@ -12,6 +12,7 @@ import numpy as np
 
 from blosc2._arrays.chunk_shapes import can_hold_items
 from blosc2._arrays.spec import ArrayPlan
+from blosc2._core.io.sharing import remembered
 from blosc2._core.ndim.gaps import as_bytes, as_dtype
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_read import Read, work_of
@@ -174,15 +175,21 @@ def _parameters_like(old: CParams, old_dtype: np.dtype[Any], dtype: np.dtype[Any
     None, for the default ones, where the old ones lose something, or depend on what lies beside what: that was a
     choice for those items in their order.
     """
-    for item in (old.codec, *old.filters):
-        if not isinstance(item, (Codec, Filter)) or item.facts.support not in (Support.BLOCK, Support.WHOLE_CHUNK):
-            return None
-    if any(item.facts.lossy for item in old.filters):
+    if not _serve_others(old.codec, *old.filters):
         return None
     names = ["codec", "codec_meta", "clevel", "use_dict", "splitmode", "nthreads"]
     if dtype.itemsize == old_dtype.itemsize and (dtype.kind == "U") == (old_dtype.kind == "U"):
         names += ["filters", "filters_meta"]
     return {name: getattr(old, name) for name in names}
+
+
+@remembered(64)
+def _serve_others(codec: Codec | int, *filters: Filter | int) -> bool:
+    """Whether these change no item, and depend on none beside it."""
+    for item in (codec, *filters):
+        if not isinstance(item, (Codec, Filter)) or item.facts.support not in (Support.BLOCK, Support.WHOLE_CHUNK):
+            return False
+    return not any(isinstance(item, Filter) and item.facts.lossy for item in filters)
 
 
 _T = TypeVar("_T")

@@ -354,9 +354,10 @@ def concat(arrays: Iterable[Any], /, axis: int | None = 0, **kwargs: Unpack[Arra
         raise ValueError("zero-dimensional arrays cannot be concatenated")
     axis = normalize_axis_index(axis, first.ndim)
     sources = [Snapshot.of(part._handle) for part in parts]
+    others = _without(first.shape, axis)
     for number, source in enumerate(sources):
         shape = source.geometry.shape
-        if _without(shape, axis) != _without(first.shape, axis):
+        if len(shape) != first.ndim or _without(shape, axis) != others:
             raise ValueError(
                 f"all the input array dimensions except for the concatenation axis must match exactly: array 0 has "
                 f"shape {first.shape} and array {number} {shape}, joined along axis {axis}"
@@ -430,5 +431,5 @@ def _array(value: Any) -> NDArray:
     return asarray(value)
 
 
-def _without(shape: Shape, axis: int) -> tuple[int | None, ...]:
-    return tuple(None if n == axis else length for n, length in enumerate(shape))
+def _without(shape: Shape, axis: int) -> Shape:
+    return shape[:axis] + shape[axis + 1 :]
