@@ -137,15 +137,17 @@ def test_a_group_is_listed_in_few_requests(server: remote_kit.RangeServer, large
     assert len(server.requests) <= 4
 
 
-def test_many_leaves_of_a_group(server: remote_kit.RangeServer, large: Path) -> None:
-    store = blosc2.open(server.put("large.b2z", large))
+@pytest.mark.parametrize("ahead", [0, 8 << 20])
+def test_many_leaves_of_a_group(server: remote_kit.RangeServer, large: Path, ahead: int) -> None:
+    store = blosc2.open(server.put("large.b2z", large), remote={"ahead": ahead})
     server.forget()
     server.delay = 0.01
     numbers = [9000 + 15 * i for i in range(64)]
     found = store.read_many([f"/g09/leaf{i:06d}" for i in numbers])
     np.testing.assert_array_equal(np.stack(found), np.stack([leaf(i) for i in numbers]))
     assert len(server.requests) <= 64 + 3
-    assert server.most >= 8
+    # Side by side; or together with the bytes between them, if these may come.
+    assert server.most >= 8 or (ahead and len(server.requests) <= 16)
 
 
 @pytest.mark.parametrize("chunk", [32, 64])

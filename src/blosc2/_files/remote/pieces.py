@@ -50,6 +50,9 @@ _WAITS: Final = 8
 # is asked for, so many at first, and twice as many each time.
 _ALLOWED: Final = 4
 _TIMES: Final = 2
+# Bytes around those that are needed take no more than one of so many parts of what may still come: reads elsewhere have
+# more of it.
+_SHARE: Final = 4
 
 
 class Piece:
@@ -131,9 +134,10 @@ class ServerPace:
     def widened(self, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """What to fetch where some bytes are needed; nothing where it is these alone."""
         needed = length(spans)
-        near = _joined(spans, min(int(self._busy() * self._rate()), self._left // len(spans)))
+        gap = min(int(self._busy() * self._rate()), self._left // len(spans))
+        near = _joined(spans, gap) if gap else spans
         wide = near if len(near) < len(spans) else []
-        most = min(self.worth(), max(needed, LEAST) * self._times)
+        most = min(self.worth(), self._left // _SHARE, max(needed, LEAST) * self._times)
         if self._seconds:
             self._times = min(2 * self._times, self._most)
         page = PART
