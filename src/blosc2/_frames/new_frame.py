@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -76,10 +77,16 @@ def _handle_in_memory(frame: Frame, storage: Storage, options: HandleOptions) ->
 
 def _in_memory(content: FrameContent) -> Frame:
     fields, metalayers, vlmeta, chunks, count, nbytes = content
-    buffer = ChunkBuffer(nbytes + MAX_OVERHEAD * count)
-    offsets, _ = write_chunks(buffer.write, chunks)
-    entries: Any = offsets[0] if len(offsets) == 1 and offsets[0] < 0 else np.array(offsets, np.int64)
-    source = Source.of_buffer(buffer.stored())
+    entries: Any
+    if isinstance(chunks, repeat):  # one chunk, again and again
+        chunk = next(chunks)
+        entries = np.arange(count, dtype=np.int64) * len(chunk)
+        source = Source.of_buffer(chunk * count)
+    else:
+        buffer = ChunkBuffer(nbytes + MAX_OVERHEAD * count)
+        offsets, _ = write_chunks(buffer.write, chunks)
+        entries = offsets[0] if len(offsets) == 1 and offsets[0] < 0 else np.array(offsets, np.int64)
+        source = Source.of_buffer(buffer.stored())
     return Frame.assemble(source, entries, count, nbytes, fields.chunksize, fields, metalayers, vlmeta)
 
 

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from numbers import Real
 from typing import Any, Unpack
 
@@ -332,7 +332,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, **kwargs: Unpack[ArrayK
         return NDArray._of(plan.write((ZERO_OFFSET,)))
     geometry = plan.geometry
     chunk = special_chunk(3, geometry.chunk_nbytes, geometry.itemsize, geometry.block_nbytes, raw)
-    return NDArray._of(plan.write(chunk for _ in range(geometry.nchunks)))
+    return NDArray._of(plan.write(repeat(chunk, geometry.nchunks)))
 
 
 @takes(ArrayKeywords)
