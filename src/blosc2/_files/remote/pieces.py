@@ -34,10 +34,11 @@ _STREAMS: Final = 4
 _NEAR: Final = 1 << 12
 
 
-# Seconds for each byte: a guess until a server has shown how fast it is, which as many bytes outweigh as these.
-_EACH: Final = 1e-8
-_GUESSED: Final = 1 << 16
-_FASTEST: Final = 1e-9  # the least that is believed
+# Bytes in a second: a guess until a server has shown how fast it is, and the most that is believed.
+_RATE: Final = 1e8
+_FASTEST: Final = 1e9
+# A busy machine makes answers slower, never faster: of the fastest one so much stays when another one is slower.
+_STAYS: Final = 0.8
 # An answer of up to so many bytes shows how long an answer takes, a longer one how fast bytes come.
 _SHORT: Final = 1 << 16
 # What is fetched beside what is needed has no more than so many times the bytes that have shown how fast bytes come.
@@ -83,8 +84,7 @@ class ServerPace:
 
     def __init__(self, most: int) -> None:
         self._seconds = 0.0  # of the short answer that came soonest
-        # Of long answers, or of a guess: their bytes and how long these took; each answer counts twice the one before.
-        self._bytes, self._came = float(_GUESSED), _GUESSED * _EACH
+        self._rate = 0.0  # of long answers, in bytes a second; 0 if there was none
         self._shown = _SHORT // 2
         self._waited = 0.0  # for answers, as far as it may be spent
         self._under_way = 0
@@ -106,8 +106,8 @@ class ServerPace:
         if nbytes <= _SHORT and not 0 < self._seconds < seconds:
             self._seconds = seconds
         elif self._seconds and nbytes > _SHORT:
-            self._bytes = self._bytes / 2 + nbytes
-            self._came = self._came / 2 + max(seconds - self._seconds, 0.0)
+            rate = nbytes / max(seconds - self._seconds, nbytes / _FASTEST)
+            self._rate = max(rate, _STAYS * self._rate + (1 - _STAYS) * rate)
             self._shown += nbytes
 
     def note_use(self, nbytes: int) -> None:
@@ -116,25 +116,21 @@ class ServerPace:
 
     def worth(self) -> int:
         """How many bytes cost no more than one more answer, and than those that were waited for."""
-        return min(self._left, int((self._seconds + self._waited) * self._rate()), _GROWS * self._shown)
+        return min(self._left, int((self._seconds + self._waited) * (self._rate or _RATE)), _GROWS * self._shown)
 
     def _busy(self) -> float:
         """Seconds that one more request takes side by side with others."""
         return min(_REQUEST, self._seconds / 2)
 
-    def _rate(self) -> float:
-        """Bytes in a second."""
-        return self._bytes / max(self._came, self._bytes * _FASTEST)
-
     def spend(self, nbytes: int) -> None:
         """So many bytes are fetched although nobody needs them yet."""
         self._left = max(self._left - nbytes, 0)
-        self._waited = max(self._waited - nbytes / self._rate(), 0.0)
+        self._waited = max(self._waited - nbytes / (self._rate or _RATE), 0.0)
 
     def widened(self, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """What to fetch where some bytes are needed; nothing where it is these alone."""
         needed = length(spans)
-        gap = min(int(self._busy() * self._rate()), self._left // len(spans))
+        gap = min(int(self._busy() * (self._rate or _RATE)), self._left // len(spans))
         near = _joined(spans, gap) if gap else spans
         wide = near if len(near) < len(spans) else []
         most = min(self.worth(), self._left // _SHARE, max(needed, LEAST) * self._times)
