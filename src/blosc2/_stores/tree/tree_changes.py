@@ -6,6 +6,7 @@ the root.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from blosc2._backends import new_key
@@ -51,7 +52,7 @@ def rename(table: LeafTable, old: str, new: str) -> None:
         changes.check_free(table, new)
         check_assignable(table, new)
         objects = table.foreign.keys()
-        renamed = sorted(key for key in objects if key == old or key.startswith(old + "/"))
+        renamed = _at_or_below(objects, old)
         with AllOrNone(table):
             below = table.contents.listing().below(old)
             if is_leaf:
@@ -59,7 +60,19 @@ def rename(table: LeafTable, old: str, new: str) -> None:
             else:
                 changes.rename_group(table, old, {key: new + key[len(old) :] for key in below})
             table.foreign.rename(old, new)
-            _describe_anew(table, {key: new + key[len(old) :] for key in renamed})
+            _follow(table, {key: new + key[len(old) :] for key in renamed})
+
+
+def _at_or_below(keys: Iterable[str], path: str) -> list[str]:
+    return sorted(key for key in keys if key == path or key.startswith(path + "/"))
+
+
+def _follow(table: LeafTable, names: dict[str, str]) -> None:
+    """Have the descriptions of renamed objects name their leaves by their new keys."""
+    for old, new in names.items():
+        description = _describing(table, new, old, new)
+        if description is not None:
+            changes.put(table, f"{new}/{DESCRIPTION}", description)
 
 
 def put_object(table: LeafTable, key: str, value: ForeignObject) -> None:
@@ -68,29 +81,17 @@ def put_object(table: LeafTable, key: str, value: ForeignObject) -> None:
     with Change(table.session):
         check_assignable(table, key)
         description = _describing(source, old, old, key)
-        entries = _entries_of(source, old, key)
+        registry = source.foreign.registry
+        entries = {key + name[len(old) :]: registry[name] for name in _at_or_below(registry, old)}
         table.threshold = 0  # each leaf gets a file of its own, where the package that made it looks for it
         with AllOrNone(table):
             for below, leaf in value.leaves():
-                is_described = below == f"/{DESCRIPTION}" and description is not None
-                frame = description if is_described else frame_of(leaf, old + below, source.path, {})
+                frame = frame_of(leaf, old + below, source.path, {})
+                if below == f"/{DESCRIPTION}" and description is not None:
+                    frame = description
                 changes.put(table, new_key(key + below), frame)
             if entries:
                 table.foreign.declare(entries)
-
-
-def _entries_of(table: LeafTable, old: str, new: str) -> dict[str, Any]:
-    """What the registry of a store says of an object and what is below it, for another key."""
-    found = table.foreign.registry.items()
-    return {new + name[len(old) :]: entry for name, entry in found if name == old or name.startswith(old + "/")}
-
-
-def _describe_anew(table: LeafTable, renamed: dict[str, str]) -> None:
-    """Let the descriptions of objects that have got other keys say so."""
-    for old, new in renamed.items():
-        description = _describing(table, new, old, new)
-        if description is not None:
-            changes.put(table, f"{new}/{DESCRIPTION}", description)
 
 
 def _describing(table: LeafTable, at: str, old: str, new: str) -> NewFrame | None:
