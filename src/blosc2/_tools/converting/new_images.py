@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from blosc2._arrays import axis_names
 from blosc2._tools.converting.conversion import FORMATS, ArrayItem, GroupItem, ObjectItem, Target
 from blosc2._tools.converting.report import Changed, LeftOut
-from blosc2._tools.selections import axis_names
 from blosc2._tools.stores import partial_name, same_value
 from blosc2.exceptions import ConversionError
 
