@@ -240,7 +240,7 @@ def test_nothing_changes_if_it_fails(tmp_path: Path, monkeypatch: pytest.MonkeyP
         blosc2.convert(tmp_path / "k.npz", target, into="/old", overwrite=True)
     assert target.read_bytes() == before
 
-    def failing(*_: object) -> None:
+    def failing(*_: object, **__: object) -> None:
         raise RuntimeError("in the middle")
 
     monkeypatch.setattr(blosc2.TreeStore, "write_many", failing)
