@@ -107,3 +107,28 @@ def test_another_change_is_still_noticed(tmp_path: Path) -> None:
     assert other.refresh()
     other[1] = 4
     assert blosc2.open(path)[:2].tolist() == [3, 4]
+
+
+def test_what_lies_behind_a_compact_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a killed writer leaves it. Without dead bytes in the frame a new file would be a copy, which others refuse."""
+    path = tmp_path / "x.b2nd"
+    array, second = changed(path), blosc2.open(path, mode="a")
+    for n in range(24):
+        second[500 * (n % 8) : 500 * (n % 8) + 500] = noise(500, n + 20)
+    second.flush()
+    array.refresh()
+    del second  # which leaves the file compact
+    other = blosc2.open(path, mode="a")
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise OSError(5, "broken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("blosc2._frames.append.NextVersion.end", broken)
+        with pytest.raises(OSError, match="broken"):
+            array[:500] = noise(500, 99)
+    with path.open("ab") as file:
+        file.write(b"a chunk" * 1000)
+    del array
+    other[0] = 5
+    assert blosc2.open(path)[0] == 5

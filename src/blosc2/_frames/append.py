@@ -378,10 +378,10 @@ class Growth:
 
         That may cost what the handle has written itself.
         """
-        status = os.fstat(file.fileno())
-        size = status.st_size
+        status, size = os.fstat(file.fileno()), frame.frame_len
         update = FrameUpdate(frame)
         lengths = self._after(update)
+        # What lies behind the frame does not count: without it the file is no other one to handles that show it.
         live = _live(update, lengths, frame.frame_len - frame.chunks_range[1])
         if size - live <= size // _LITTLE[size > SMALL_FRAME] or live > self.written:
             return False
