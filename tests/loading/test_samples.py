@@ -502,3 +502,28 @@ def test_damaged_samples_are_named(tmp_path: Path) -> None:
     with pytest.raises(blosc2.FormatError, match="/2"):
         samples.read_batch([0, 1, 2])
     assert np.array_equal(samples.read_batch([0, 1, 3]), noise[[0, 1, 3]] % 16)
+
+
+def test_series_of_numbers_are_looked_up_by_their_index(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas is an extra")
+    path = str(tmp_path / "c.b2z")
+    with blosc2.TreeStore(path, mode="w") as store:
+        for number in (7, 12, 101):
+            store[f"/{number}/ct"] = np.full((2, 2), number)
+    table = pandas.DataFrame({"id": [7, 12, 101], "label": [70, 120, 1010]})
+
+    def pairs(labels: Any, **how: Any) -> dict[int, int]:
+        samples = blosc2.Samples(path, {"ct": "{}/ct", "label": labels}, **how)
+        return {int(samples[i]["ct"][0, 0]): int(samples[i]["label"]) for i in range(len(samples))}
+
+    right = {7: 70, 12: 120, 101: 1010}
+    assert pairs(table.set_index("id")["label"]) == right
+    assert pairs(table["label"], keys=table["id"].astype(str)) == right
+    some = table[table["id"] > 7]
+    assert pairs(some["label"], keys=some["id"].astype(str)) == {12: 120, 101: 1010}
+    with pytest.raises(ValueError, match=r"no value for 1 of 3 samples, as '7'; its index says the keys"):
+        pairs(table.set_index("id")["label"].rename(index={7: 8}))
+    with pytest.raises(ValueError, match="'label': no value for 1 samples, as '12'"):
+        pairs(table.set_index("id")["label"].astype(float).replace(120, np.nan))
+    with pytest.raises(ValueError, match="no value for 1 of 3 samples, as '12'"):
+        pairs({"7": 1.0, "12": float("nan"), "101": 3.0})

@@ -349,19 +349,35 @@ def _in_memory(name: str | None, values: Any) -> Items:
     return found
 
 
-def _by_key(name: str, values: Any) -> dict[str, Any] | None:
-    """Values of a field by the keys of samples: of a mapping, or of a table of pandas with texts as its index."""
+def _by_key(name: str, values: Any, *, in_order: bool) -> dict[str, Any] | None:
+    """Values of a field by the keys of samples: of a mapping, or of a series of pandas by its index.
+
+    None for values in the order of the samples, which a series has if it is numbered from 0, or if its index has
+    numbers and `in_order` says that the caller knows the order.
+    """
     if isinstance(values, Mapping):
         pairs = list(values.items())
     else:
-        index = getattr(values, "index", None)
-        if not hasattr(values, "iloc") or not all(isinstance(key, str) for key in index):  # type: ignore[union-attr]
+        index: Any = getattr(values, "index", None)
+        if not hasattr(values, "iloc"):
             return None
-        pairs = list(zip(index, np.asarray(values), strict=True))  # type: ignore[arg-type]
-    found = {_text_of(key).strip("/"): value for key, value in pairs}
-    if len(found) < len(pairs):
+        missing = np.flatnonzero(np.asarray(values.isna()))
+        if len(missing):
+            first = _text_of(index[missing[0]])
+            raise ValueError(f"{field_label(name)}no value for {len(missing)} samples, as {first!r}")
+        is_text = all(isinstance(key, str) for key in index)
+        if not is_text and (in_order or type(index).__name__ == "RangeIndex"):
+            return None
+        pairs = list(zip(index, np.asarray(values), strict=True))
+    found = {_text_of(key).strip("/"): value for key, value in pairs if not _is_missing(value)}
+    if len(found) < sum(not _is_missing(value) for _, value in pairs):
         raise ValueError(f"{field_label(name)}a key has more than one value")
     return found
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether a label is NaN or None, as tables have it where there is none."""
+    return value is None or (isinstance(value, float) and value != value)
 
 
 def _text_of(key: Any) -> str:
@@ -401,6 +417,7 @@ class StoreLeaves:
         first, *others = self.patterns
         pattern = self.patterns[first]
         self.keys = _found(store, pattern) if keys is None else _given(keys, self.patterns)
+        self._has_order = keys is not None  # the caller's, and not the store's
         self.length = len(self.keys)
         for name in self.patterns if keys is not None else others:
             for key in self.keys:
@@ -419,14 +436,15 @@ class StoreLeaves:
 
     def _of_samples(self, name: str, values: Any) -> Any:
         """The values of a field in the order of the samples."""
-        by_key = None if isinstance(values, NDArray) else _by_key(name, values)
+        by_key = None if isinstance(values, NDArray) else _by_key(name, values, in_order=self._has_order)
         if by_key is None:
             return values
         wanted = [key.strip("/") for key in self.keys]
         missing = [key for key in wanted if key not in by_key]
         if missing:
             count = f"{len(missing)} of {self.length}"
-            raise ValueError(f"{field_label(name)}no value for {count} samples, as {missing[0]!r}")
+            how = "" if isinstance(values, Mapping) else "; its index says the keys, and values.to_numpy() has none"
+            raise ValueError(f"{field_label(name)}no value for {count} samples, as {missing[0]!r}{how}")
         return [by_key[key] for key in wanted]
 
     # ------------------------------------------------------------------ one version
