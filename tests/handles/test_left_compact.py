@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import blosc2
+from blosc2._frames import changeable
 
 
 def noise(count: int, seed: int = 1) -> np.ndarray[Any, Any]:
@@ -132,3 +133,31 @@ def test_what_lies_behind_a_compact_frame(tmp_path: Path, monkeypatch: pytest.Mo
     del array
     other[0] = 5
     assert blosc2.open(path)[0] == 5
+
+
+@pytest.mark.parametrize("act", [
+    lambda a: a.vlmeta.update({"b": 1}), lambda a: a.__setitem__(slice(2, 3000), 5), lambda a: a.append(noise(3)),
+])  # fmt: skip
+def test_who_waits_for_the_lock_meanwhile_changes_the_new_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: Any
+) -> None:
+    """The lock that it gets then is that of a file without a name."""
+    path = tmp_path / "x.b2nd"
+    first = changed(path)
+    other, expected = blosc2.open(path, mode="a"), first.copy()
+    lock, inode = changeable.LockedFile, path.stat().st_ino
+
+    def waited(*given: Any, **how: Any) -> Any:
+        monkeypatch.setattr(changeable, "LockedFile", lock)
+        first._handle.end()
+        assert path.stat().st_ino != inode
+        return lock(*given, **how)
+
+    monkeypatch.setattr(changeable, "LockedFile", waited)
+    for one in (other, expected):
+        act(one)
+    other.flush()
+    for one in (other, blosc2.open(path)):
+        assert dict(one.vlmeta) == dict(expected.vlmeta)
+        np.testing.assert_array_equal(one[:], expected[:])
+    assert blosc2.check(str(path)).ok

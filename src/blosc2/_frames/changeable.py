@@ -822,12 +822,19 @@ class FileHandle(Drafting):
         if not growth.is_noted:
             note_changed(self)
             growth.is_noted = True
+        while not self._publish_there(update, growth, owner, fresh=fresh, durable=durable):
+            pass
+
+    def _publish_there(self, update: FrameUpdate, growth: Growth, owner: Owner, *, fresh: bool, durable: bool) -> bool:
+        """Publish a change in the file that has the path now; False if another one got it meanwhile."""
+        disk = self._disk
         file = owner.open(self._path, "r+b", buffered=False)
         # Closed by itself as well, which lets the lock go: an interrupt may keep the other from ending.
         with Publishing(), file, LockedFile(file, self._path, owner, exclusive=self._exclusive):
-            # Another file may have been renamed over it while the lock was waited for, or before.
             opened = os.fstat(file.fileno())
             if not self._is_current(file, opened):
+                if not os.path.samestat(opened, os.stat(self._path)):
+                    return False  # it was renamed over this one while the lock was waited for
                 self._take_up_rewritten(update)
             self._behind = True
             try:
@@ -853,6 +860,7 @@ class FileHandle(Drafting):
             # One that is durable may have this header now: it is this one, one of others, or one in a new file.
             renewed = durable or self.locking or os.stat(self._path).st_ino != opened.st_ino
             disk.note_change(durable=durable, keeps_header=renewed or (disk.keeps_header and not growth.kept_header))
+        return True
 
     def _version(self) -> bytes:
         header: bytes = self.frame.header_bytes()
