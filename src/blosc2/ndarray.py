@@ -138,7 +138,7 @@ class NDArray(ReadableArray):
             new = _arrays.resized_geometry(geometry, newshape)
             if new.shape == geometry.shape or (handle.may_wait and _arrays.keep_length(handle, new)):
                 return
-            update = _frames.FrameUpdate(handle.frame)
+            update = _frames.FrameUpdate(_arrays.frame_of(handle, geometry))
             renumbered = _arrays.resize_update(handle, update, new)
             if _frames.INDEXES in update.vlmeta:
                 _frames.mark_indexes_stale(self, update)
@@ -186,9 +186,9 @@ class NDArray(ReadableArray):
             if not len(rows):
                 return start
             new = _arrays.resized_geometry(geometry, (start + len(rows), *geometry.shape[1:]))
-            if handle.may_wait and isinstance(rows, np.ndarray) and _arrays.append_rows(handle, new, start, rows):
+            if handle.may_wait and isinstance(rows, np.ndarray) and _arrays.append_rows(handle, geometry, new, rows):
                 return new.shape[0]
-            frame = handle.frame
+            frame = _arrays.frame_of(handle, geometry)
             update = _frames.FrameUpdate(frame)
             _arrays.resize_update(handle, update, new, filled=True)
             if rows.size:

@@ -8,6 +8,7 @@ import gc
 import os
 import pickle
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ import numpy as np
 import pytest
 
 import blosc2
+from blosc2 import _arrays
 from blosc2._arrays import waiting_rows
 from blosc2._frames import append, changeable
 
@@ -274,6 +276,59 @@ def test_threads(tmp_path: Path) -> None:
     reader.join()
     assert not errors
     assert sorted(array[::2, 0].tolist()) == sorted(1000 * number + n for number in range(3) for n in range(300))
+
+
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize("act", [
+    lambda a: a.append(rows_of(2)), lambda a: a.append(rows_of(40)),
+    lambda a: a.resize((2, 8)), lambda a: a.resize((90000, 8)),
+])  # fmt: skip
+def test_a_handler_of_signals_changes_the_array(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: Any, waits: bool
+) -> None:
+    """What it has appended is not put away by the change in whose middle it came."""
+    array = new(tmp_path / "x.b2nd", 3)
+    if waits:
+        array.append([1] * 8)
+    kept, resized = len(array), _arrays.resized_geometry
+
+    def interrupted(*given: Any) -> Any:
+        monkeypatch.setattr(_arrays, "resized_geometry", resized)
+        array.append([7] * 8)
+        return resized(*given)
+
+    monkeypatch.setattr(_arrays, "resized_geometry", interrupted)
+    with pytest.raises(RuntimeError, match="at the same time"):
+        act(array)
+    assert array.shape == (kept + 1, 8)
+    assert array[kept].tolist() == [7] * 8
+    array.append([8] * 8)
+    assert array[-2:, 0].tolist() == [7, 8]
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers that send signals")
+def test_signals_at_any_time(tmp_path: Path) -> None:
+    code = f"""{SLOW}
+import faulthandler, signal
+faulthandler.dump_traceback_later(40, exit=True)
+a = blosc2.zeros((0, 8), dtype="i4", chunks=(16, 8), urlpath=sys.argv[1])
+counts = [0, 0]
+def append(kind):
+    try:
+        a.append([kind] * 8)
+        counts[kind] += 1
+    except RuntimeError:
+        pass
+signal.signal(signal.SIGALRM, lambda *_: append(1))
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.0004)
+for n in range(20000):
+    append(0)
+    if not n % 100:
+        a.flush()
+signal.setitimer(signal.ITIMER_REAL, 0)
+assert (counts[1], sum(counts)) == (np.count_nonzero(a[:, 0]), len(a)), (counts, a.shape)
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "x.b2nd")], check=True, timeout=60)
 
 
 # ------------------------------------------------------------------------------------------------ what fails

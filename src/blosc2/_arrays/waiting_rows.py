@@ -13,9 +13,10 @@ import numpy as np
 
 from blosc2 import _indexing
 from blosc2._arrays.resize import resize_update
+from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.gaps import contiguous
 from blosc2._core.ndim.geometry import Geometry
-from blosc2._frames import INDEXES, FrameHandle, FrameUpdate, Waiting
+from blosc2._frames import INDEXES, FrameHandle, FrameUpdate, Waiting, superseded
 
 # Bytes, and pieces, that wait before they are published however fast they came; bytes of rows that may wait; and bytes
 # that are not published sooner than others because they fill a chunk.
@@ -141,15 +142,16 @@ def row_nbytes(geometry: Geometry) -> int:
     return math.prod(geometry.shape[1:]) * int(geometry.itemsize)
 
 
-def append_rows(handle: Any, geometry: Geometry, first: int, rows: Items) -> bool:
+def append_rows(handle: Any, before: Geometry, geometry: Geometry, rows: Items) -> bool:
     """Let rows wait behind the others, if these are few; see `keep_rows`."""
-    return _are_few(geometry, len(rows)) and keep_rows(handle, geometry, first, rows)
+    return _are_few(geometry, len(rows)) and keep_rows(handle, before, geometry, before.shape[0], rows)
 
 
-def keep_rows(handle: Any, geometry: Geometry, first: int, rows: Items) -> bool:
+def keep_rows(handle: Any, before: Geometry, geometry: Geometry, first: int, rows: Items) -> bool:
     """Let rows wait which an array of a handle gets, whose geometry is another one then; or publish them if it is time.
 
     False if they cannot wait: nothing has changed then. If what waits cannot be published, these rows are taken back.
+    `RuntimeError` if the array has no longer the geometry that it had `before`: a handler of signals changed it.
     """
     array = (handle.waiting or handle).array
     old: Geometry = array[0]
@@ -165,9 +167,11 @@ def keep_rows(handle: Any, geometry: Geometry, first: int, rows: Items) -> bool:
         waiting = WaitingRows(handle, grows=grows)
         handle.wait(waiting)
     if waiting.is_settling:  # a handler of signals came while this thread was here
-        raise RuntimeError("the array was changed by another thread at the same time; try again")
+        raise superseded()
     waiting.is_settling = True
     try:
+        if handle.waiting is not waiting or waiting.geometry.shape != before.shape:  # or while it was on the way
+            raise superseded()
         last = waiting.put(geometry, first, rows)
     finally:
         waiting.is_settling = False
@@ -199,7 +203,7 @@ def keep_length(handle: Any, geometry: Geometry) -> bool:
         return False
     if geometry.shape[0] < old.shape[0] or not 0 < row_nbytes(old) * (geometry.shape[0] - base.shape[0]) <= _LARGEST:
         return False
-    return keep_rows(handle, geometry, old.shape[0], np.empty((0, *old.shape[1:]), handle.layout[1]))
+    return keep_rows(handle, old, geometry, old.shape[0], np.empty((0, *old.shape[1:]), handle.layout[1]))
 
 
 def keep_items(handle: Any, key: Any, value: Any) -> bool:
@@ -218,7 +222,15 @@ def keep_items(handle: Any, key: Any, value: Any) -> bool:
     if not _are_few(geometry, count):
         return False
     rows = _indexing.as_items(value, dtype, selection.shape).reshape(selection.counts)
-    return keep_rows(handle, geometry, selection.starts[0], rows)
+    return keep_rows(handle, geometry, geometry, selection.starts[0], rows)
+
+
+def frame_of(handle: Any, geometry: Geometry) -> Frame:
+    """The frame of an array that had a geometry just now; see `keep_rows`."""
+    now, _, frame = handle.array
+    if now.shape != geometry.shape:
+        raise superseded()
+    return frame  # type: ignore[no-any-return]
 
 
 def _are_few(geometry: Geometry, count: int) -> bool:

@@ -44,7 +44,7 @@ import_now("blosc2._frames", "VLMeta", "check_declared", "encode")
 import_now("blosc2._frames", "lazy_chunk", "splice")
 
 
-def _superseded() -> RuntimeError:
+def superseded() -> RuntimeError:
     """The error for a change of another version than the current one."""
     return RuntimeError("the array was changed by another thread at the same time; try again")
 
@@ -108,7 +108,7 @@ class MemoryHandle(FrameHandle):
     def publish(self, update: FrameUpdate, *, fresh: bool = False) -> None:  # noqa: ARG002
         with self._lock:
             if update.frame is not self.frame:
-                raise _superseded()
+                raise superseded()
             self._adopt(self._chunks.after(update))
 
     def byte_range(self) -> ByteRange:
@@ -256,7 +256,7 @@ class Drafting(FrameHandle):
                 raise refusal(self.urlpath, self._lock.holder)
             draft = self._draft if self._draft is not None and self._in_transaction() else None
             if update.frame is not self.frame:
-                raise _superseded()
+                raise superseded()
             if draft is not None:
                 self._adopt(draft.after(update, fresh=fresh))
                 return
@@ -336,7 +336,7 @@ class Waiting:
 
     Attributes
     ----------
-    array, frame
+    array, frame, version
         What the handle showed before them.
     owner : Owner
         Whose changes they are.
@@ -344,11 +344,12 @@ class Waiting:
         Whether they are being published, or something of them is being changed.
     """
 
-    __slots__ = ("array", "frame", "is_settling", "owner")
+    __slots__ = ("array", "frame", "is_settling", "owner", "version")
 
     def __init__(self, handle: FileHandle) -> None:
+        self.version = handle.version  # before the others: a handler of signals may change the array
         self.array: Any = handle.array
-        self.frame: Frame = handle.frame
+        self.frame: Frame = self.array[2]
         self.owner = Owner()
         self.is_settling = False
 
@@ -645,8 +646,14 @@ class FileHandle(Drafting):
             waiting = self.waiting
             if waiting is not None and waiting.is_settling:
                 return getattr(waiting, name)  # this thread is publishing it
-            self.settle()
-            return slot.__get__(self)
+            while True:
+                self.settle()
+                try:
+                    return slot.__get__(self)
+                except AttributeError:
+                    if self.waiting is None:
+                        raise
+                    # A handler of signals came in between, whose changes wait.
 
     @property
     def layout(self) -> Any:
@@ -676,6 +683,9 @@ class FileHandle(Drafting):
 
     def wait(self, waiting: Waiting) -> None:
         """Let changes wait from now on: what was shown before is not shown any more."""
+        # Nothing is called from here on until they wait: a handler of signals came before, or comes after that.
+        if self.waiting is not waiting and (self.waiting is not None or self.version != waiting.version):
+            raise superseded()
         self.waiting = waiting
         note_waiting(self)
         for slot in (_ARRAY, _FRAME):
@@ -690,8 +700,8 @@ class FileHandle(Drafting):
         if waiting is not None:
             if not self._shows_other(waiting):
                 self.array, self.frame = waiting.array, waiting.frame
-            self.waiting = None
             note_published(self)
+            self.waiting = None
 
     def _shows_other(self, waiting: Waiting) -> bool:
         """Whether another version is shown than before the changes that wait: one that has them, or somebody else's."""
@@ -717,28 +727,33 @@ class FileHandle(Drafting):
                 return
             if waiting.is_settling:
                 return
-            if not waiting or self._shows_other(waiting):
-                self.show_again()  # where it was published, an interrupt came before that was noted
-                return
             waiting.is_settling = True
             try:
-                if self._behind:
-                    self.refresh()
-                    if self._shows_other(waiting):
-                        raise stale("file", self.urlpath)
-                    self.wait(waiting)
-                with self._costs:
-                    self.publish(waiting.update(self))
-            except (StaleHandleError, FileNotFoundError, FormatError) as error:
-                self.show_again()  # to try again would be of no use
-                explain(error, "changes that waited to be published are lost")
-                raise
+                # Where it was published, an interrupt came before that was noted.
+                if waiting and not self._shows_other(waiting):
+                    self._publish_waiting(waiting)
             finally:
-                waiting.is_settling = False
+                try:
+                    if not waiting or self._shows_other(waiting):
+                        self.show_again()
+                    elif self.waiting is waiting:
+                        self.wait(waiting)
+                finally:  # last: what a handler of signals changed meanwhile would be left out
+                    waiting.is_settling = False
+
+    def _publish_waiting(self, waiting: Waiting) -> None:
+        try:
+            if self._behind:
+                self.refresh()
                 if self._shows_other(waiting):
-                    self.show_again()
-                elif self.waiting is waiting:
-                    self.wait(waiting)
+                    raise stale("file", self.urlpath)
+                self.wait(waiting)
+            with self._costs:
+                self.publish(waiting.update(self))
+        except (StaleHandleError, FileNotFoundError, FormatError) as error:
+            self.show_again()  # to try again would be of no use
+            explain(error, "changes that waited to be published are lost")
+            raise
 
     def end(self) -> None:
         """Publish what waits, and leave the file compact, as far as that costs no more than what was written to it."""
