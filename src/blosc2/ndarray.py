@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from blosc2._indexing import Chunks, OrthogonalIndex, Version
 
 
+def _are_rows(values: Any, geometry: Geometry) -> bool:
+    """Whether values are an array of rows for another one."""
+    return isinstance(values, NDArray) and values.ndim == geometry.ndim > 0 and values.shape[1:] == geometry.shape[1:]
+
+
 @never_freed
 @explain_absent(OF_ARRAYS)
 class NDArray(ReadableArray):
@@ -88,8 +93,9 @@ class NDArray(ReadableArray):
     def _assign(self, chunks_with: Callable[[Version, FrameHandle, Any, Any], Chunks], key: Any, value: Any) -> None:
         """Publish the chunks that a function gives for the current version, its handle, a key and a value."""
         handle = self._handle
+        few = _arrays.few_rows(handle, key, value) if chunks_with is _indexing.chunks_with and handle.may_wait else None
         with handle.editing():
-            if handle.may_wait and chunks_with is _indexing.chunks_with and _arrays.keep_items(handle, key, value):
+            if few is not None and handle.may_wait and _arrays.keep_items(handle, *few):
                 return
             version: Version = handle.array  # type: ignore[assignment]
             try:
@@ -169,15 +175,15 @@ class NDArray(ReadableArray):
         (2, 3)
         """
         handle = self._handle
+        handle.require_writable()
+        if type(values) is not np.ndarray and not _are_rows(values, handle.layout[0]):
+            # Not with the lock: they may read an array whose lock a thread has that reads this one.
+            values = _indexing.as_items(values, handle.layout[1], None)
         with handle.editing():
             rows: Any
             geometry: Geometry = handle.layout[0]
             dtype = handle.layout[1]
-            if (
-                isinstance(values, NDArray)
-                and values.ndim == geometry.ndim > 0
-                and values.shape[1:] == geometry.shape[1:]
-            ):
+            if _are_rows(values, geometry):
                 rows, chunks_with = values, _arrays.chunks_from
             else:
                 rows = _arrays.rows_to_append(_indexing.as_items(values, dtype, None), geometry.shape)

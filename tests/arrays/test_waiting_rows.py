@@ -278,6 +278,81 @@ def test_threads(tmp_path: Path) -> None:
     assert sorted(array[::2, 0].tolist()) == sorted(1000 * number + n for number in range(3) for n in range(300))
 
 
+# ------------------------------------------------------------------------------------------------ who is beside
+@pytest.mark.parametrize("change", [
+    lambda a: a.append(rows_of(1)[0]), lambda a: a.__setitem__(0, 5), lambda a: a.vlmeta.update({"k": 1}),
+    lambda a: a.resize((70, 8)), lambda a: a.append(rows_of(100)), lambda a: a.compact(),
+])  # fmt: skip
+def test_who_changes_the_file_with_another_handle_comes_second(tmp_path: Path, change: Any) -> None:
+    """It is refused, as without waiting: what an older call has done is not lost."""
+    path = tmp_path / "x.b2nd"
+    array = new(path, 3)
+    other = blosc2.open(path, mode="a")
+    array.append(rows_of(1)[0])
+    with pytest.raises(blosc2.StaleHandleError):
+        change(other)
+        other.flush()
+    assert other.refresh()
+    array.append(rows_of(1)[0])
+    assert len(seen_by_others(path)) == 4
+    assert len(array[:]) == len(seen_by_others(path)) == 5
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("look", [lambda _, path: blosc2.open(path), lambda a, _: a[0], lambda a, _: a.flush()])
+def test_what_waits_comes_before_who_holds_the_lock(tmp_path: Path, look: Any) -> None:
+    path = tmp_path / "x.b2nd"
+    array = new(path, 3)
+    shared = blosc2.open(path, mode="a", locking=True)
+    array.append(rows_of(1)[0])
+    with shared.holding_lock():
+        assert len(shared) == 4
+        look(array, path)
+        shared[0] = 5
+    assert len(seen_by_others(path)) == 4
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_file_that_is_replaced_had_all(tmp_path: Path) -> None:
+    """Its handle goes on to show what it has, and nobody is told of a loss where it is made anew in a loop."""
+    path = tmp_path / "x.b2nd"
+    for make in (lambda: new(path, 1), lambda: new(tmp_path / "y.b2nd", 1).copy(urlpath=path, mode="w")) * 2:
+        array = make()
+        array.append(rows_of(1)[0])
+        old, array = array, make()
+        assert len(array) == len(seen_by_others(path)) == 1
+        assert len(old[:]) == 2
+        array.append(rows_of(1)[0])
+    assert len(array[:]) == 2
+
+
+def test_threads_that_append_from_each_other(tmp_path: Path) -> None:
+    """Neither has its own lock while it reads the other."""
+    code = f"""{SLOW}
+import faulthandler, threading
+faulthandler.dump_traceback_later(30, exit=True)
+arrays = [blosc2.zeros((2, 8), dtype="i4", chunks=(16, 8), urlpath=sys.argv[1] + str(n)) for n in range(2)]
+class Last:
+    def __init__(self, array): self.array, self.met = array, False
+    def __array__(self, dtype=None, copy=None):
+        if not self.met:
+            self.met = True
+            both.wait()
+        return self.array[len(self.array) - 1]
+def append(one, other): one.append(Last(other))
+def replace(one, other): one[0] = Last(other)
+for act in (append, replace):
+    both = threading.Barrier(2)
+    for array in arrays:
+        array.append([5] * 8)
+    threads = [threading.Thread(target=act, args=(arrays[n], arrays[1 - n])) for n in range(2)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+assert [array[:, 0].tolist() for array in arrays] == [[5, 0, 5, 5, 5]] * 2
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "x.b2nd")], check=True, timeout=60)
+
+
 @pytest.mark.parametrize("waits", [True, False])
 @pytest.mark.parametrize("act", [
     lambda a: a.append(rows_of(2)), lambda a: a.append(rows_of(40)),
@@ -443,7 +518,8 @@ def test_who_opens_a_file_hears_of_changes_that_are_lost(tmp_path: Path) -> None
     path = tmp_path / "x.b2nd"
     array = new(path, 3)
     array.append(rows_of(1)[0])
-    other = new(path, 5)
+    other = new(path.with_name("y.b2nd"), 5)
+    path.with_name("y.b2nd").replace(path)
     with pytest.warns(RuntimeWarning, match=r"(?s)another handle or process.*waited .* lost"):
         assert len(blosc2.open(path)) == 5
     assert not is_waiting(array)

@@ -206,23 +206,31 @@ def keep_length(handle: Any, geometry: Geometry) -> bool:
     return keep_rows(handle, old, geometry, old.shape[0], np.empty((0, *old.shape[1:]), handle.layout[1]))
 
 
-def keep_items(handle: Any, key: Any, value: Any) -> bool:
-    """Let items that are assigned to a key wait, if these are few whole rows; see `keep_rows`."""
+def few_rows(handle: Any, key: Any, value: Any) -> tuple[Geometry, int, Items] | None:
+    """The items that are assigned to a key, if these are few whole rows: of an array of what geometry, and from where.
+
+    Nobody may hold the lock of the handle: the value may read an array whose lock a thread has that reads this one.
+    """
     geometry, dtype = handle.layout[:2]
     try:
         selection = _indexing.basic_selection(key, geometry.shape)
     except IndexError:
-        return False  # somebody may have appended them
+        return None  # somebody may have appended them
     if (
         selection is None or not selection.counts or not selection.unit or selection.flip is not None
         or selection.counts[1:] != geometry.shape[1:]
     ):  # fmt: skip
-        return False
+        return None
     count = selection.counts[0]
     if not _are_few(geometry, count):
-        return False
-    rows = _indexing.as_items(value, dtype, selection.shape).reshape(selection.counts)
-    return keep_rows(handle, geometry, geometry, selection.starts[0], rows)
+        return None
+    return geometry, selection.starts[0], _indexing.as_items(value, dtype, selection.shape).reshape(selection.counts)
+
+
+def keep_items(handle: Any, geometry: Geometry, first: int, rows: Items) -> bool:
+    """Let rows that are set wait; see `few_rows` and `keep_rows`."""
+    now = handle.layout[0]
+    return now.shape == geometry.shape and now.chunks == geometry.chunks and keep_rows(handle, now, now, first, rows)
 
 
 def frame_of(handle: Any, geometry: Geometry) -> Frame:

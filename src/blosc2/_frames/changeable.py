@@ -348,8 +348,8 @@ class Waiting:
 
     def __init__(self, handle: FileHandle) -> None:
         self.version = handle.version  # before the others: a handler of signals may change the array
-        self.array: Any = handle.array
-        self.frame: Frame = self.array[2]
+        array: Any = handle.array
+        self.array, self.frame = array, array[2]
         self.owner = Owner()
         self.is_settling = False
 
@@ -411,15 +411,24 @@ def publish_at(path: str) -> bool:
         status = os.stat(path)
     except (OSError, ValueError):  # whoever opens it says what is wrong
         return False
-    found = False
-    for handle in _alive(_waiting):
-        if handle.waits_for(status):
-            try:
-                handle.settle()
-            except Exception as error:  # noqa: BLE001 - who opens the file has nothing to do with it
-                _tell_of(handle, error)
-            found = True
-    return found
+    return _publish_of([handle for handle in _alive(_waiting) if handle.waits_for(status)])
+
+
+def publish_beside(changing: FileHandle) -> None:
+    """Publish what waits in other handles for the file at the path of one, which is about to be changed."""
+    if _waiting:
+        path = changing._path
+        _publish_of([handle for handle in _alive(_waiting) if handle._path == path and handle is not changing])
+
+
+def _publish_of(handles: list[FileHandle]) -> bool:
+    """Publish what waits in some handles, for somebody who has nothing to do with them; whether there are any."""
+    for handle in handles:
+        try:
+            handle.settle()
+        except Exception as error:  # noqa: BLE001
+            _tell_of(handle, error)
+    return bool(handles)
 
 
 def _tell_of(handle: FileHandle, error: Exception) -> None:
@@ -635,6 +644,12 @@ class FileHandle(Drafting):
 
     def spool(self) -> Spool:
         return Spool(self._path)
+
+    def editing(self) -> AbstractContextManager[Any]:
+        """See `Drafting.editing`. What waits in this process for the same file came first."""
+        if self.waiting is None:  # otherwise it was published before, or there is none
+            publish_beside(self)
+        return super().editing()
 
     # ------------------------------------------------------------ changes that wait
     def __getattr__(self, name: str) -> Any:

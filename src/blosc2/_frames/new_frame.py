@@ -17,7 +17,7 @@ from blosc2._core.io.source import Source
 from blosc2._files import ChunkBuffer, NewFile, remote_source, uploaded, write_parts
 from blosc2._frames.changeable import FileHandle, MemoryHandle
 from blosc2._frames.checksums import check_chunks, parts_with_checksums
-from blosc2._frames.handle import FrameHandle, HandleOptions, open_frame
+from blosc2._frames.handle import FrameHandle, HandleOptions, open_frame, publish_waiting
 from blosc2._frames.header_fields import is_directory_frame
 from blosc2._frames.update import FrameContent, FrameUpdate, all_chunks, write_chunks, write_content, write_frame
 from blosc2._options import RemotePath, check_locking, check_new_modes, check_new_name, tell_of_mapping
@@ -63,6 +63,7 @@ def new_handle(storage: Storage, content: FrameContent, options: HandleOptions) 
         return _handle_in_memory(_in_memory(content), storage, options)
     if isinstance(storage.urlpath, RemotePath):
         return _put(storage, options, lambda local: new_handle(local, content, options))
+    publish_waiting(storage.urlpath)  # for the file that is replaced: who has it open goes on to read it
     if not storage.contiguous:
         _frames.write_directory(storage.urlpath, content, replace=storage.mode == "w")
     else:
@@ -120,6 +121,7 @@ def copy_frame(frame: Frame, storage: Storage, options: HandleOptions) -> FrameH
         return handle
     if isinstance(storage.urlpath, RemotePath):
         return _put(storage, options, lambda local: copy_frame(frame, local, options))
+    publish_waiting(storage.urlpath)
     if not storage.contiguous:
         update = FrameUpdate(frame)
         content = update.content()._replace(chunks=all_chunks(update))

@@ -21,7 +21,7 @@ from blosc2._core.ndim.geometry import Geometry
 from blosc2._files import Sidecar
 from blosc2._frames.changeable import FileHandle
 from blosc2._frames.directory import DirectoryHandle, ReadOnlyDirectoryHandle
-from blosc2._frames.handle import FrameHandle, HandleOptions, open_frame
+from blosc2._frames.handle import FrameHandle, HandleOptions, open_frame, publish_waiting
 from blosc2._frames.header_fields import is_directory_frame
 from blosc2._options import absolute_path
 from blosc2.exceptions import MissingFileError
@@ -100,6 +100,8 @@ class _Shared(FollowingHandle):
     @_files.as_block
     def holding(self) -> Iterator[None]:
         """Block changes by all other handles, and start from the last version."""
+        if not self._sidecar.held:  # later it would be a change that this one does not know of
+            publish_waiting(str(self.shown.source.path))
         with self._sidecar.exclusive() as fresh:
             if fresh:
                 self.refresh()
