@@ -326,6 +326,37 @@ def test_a_file_that_is_replaced_had_all(tmp_path: Path) -> None:
     assert len(array[:]) == 2
 
 
+def test_opening_does_not_look_at_all_that_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = [new(tmp_path / f"{n}.b2nd") for n in range(50)]
+    for array in arrays:
+        array.append(rows_of(1)[0])
+    (tmp_path / "link.b2nd").symlink_to(tmp_path / "7.b2nd")
+    assert len(blosc2.open(tmp_path / "link.b2nd")) == 1
+    calls, stat = [], os.stat
+    monkeypatch.setattr(os, "stat", lambda *given, **how: calls.append(given) or stat(*given, **how))
+    assert len(blosc2.open(tmp_path / "8.b2nd")) == 1
+    assert len(calls) < 20
+    assert [is_waiting(array) for array in arrays[6:10]] == [True, False, False, True]
+
+
+def test_a_thread_in_a_transaction_does_not_keep_the_program(tmp_path: Path) -> None:
+    code = f"""{SLOW}
+import threading
+a, b = (blosc2.zeros((2, 8), dtype="i4", chunks=(16, 8), urlpath=sys.argv[1] + name) for name in "ab")
+a[0] = 1
+b.append([5] * 8)
+begun = threading.Event()
+def stay():
+    with a.transaction():
+        begun.set()
+        threading.Event().wait()
+threading.Thread(target=stay, daemon=True).start()
+begun.wait()
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "x")], check=True, timeout=20)
+    assert len(seen_by_others(tmp_path / "xb")) == 3
+
+
 def test_threads_that_append_from_each_other(tmp_path: Path) -> None:
     """Neither has its own lock while it reads the other."""
     code = f"""{SLOW}

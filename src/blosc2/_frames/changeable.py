@@ -411,7 +411,8 @@ def publish_at(path: str) -> bool:
         status = os.stat(path)
     except (OSError, ValueError):  # whoever opens it says what is wrong
         return False
-    return _publish_of([handle for handle in _alive(_waiting) if handle.waits_for(status)])
+    real = os.path.realpath(path)
+    return _publish_of([handle for handle in _alive(_waiting) if handle.waits_for(status, real)])
 
 
 def publish_beside(changing: FileHandle) -> None:
@@ -623,7 +624,7 @@ class FileHandle(Drafting):
     """
 
     __slots__ = ("_behind", "_costs", "_disk", "_draft", "_durable", "_exclusive", "_growth", "_lock", "_path",
-                 "waiting")  # fmt: skip
+                 "_real", "waiting")  # fmt: skip
 
     writable = True
 
@@ -641,6 +642,7 @@ class FileHandle(Drafting):
         self._growth: Growth | None = Growth(frame.source.size) if new else None
         self._lock = Lock()
         self._path = absolute_path(path)  # stays right when the process changes its working directory
+        self._real = ""  # without links, once it was needed
 
     def spool(self) -> Spool:
         return Spool(self._path)
@@ -686,15 +688,19 @@ class FileHandle(Drafting):
         """Whether what waits is to be published with the change that was just made."""
         return self._costs.is_cheap(ALLOWANCE) or self._costs.since >= LONGEST_WAIT
 
-    def waits_for(self, file: os.stat_result) -> bool:
-        """Whether changes wait for a file, also where it has got the place of the one that was changed."""
+    def waits_for(self, file: os.stat_result, real: str) -> bool:
+        """Whether changes wait for a file, also where it has got the place of the one that was changed.
+
+        Without a call of the system, as thousands of handles may be asked with each file that is opened.
+        """
         waiting = self.waiting
         if waiting is None or not waiting.owner.is_here:
             return False
-        try:
-            return os.path.samestat(os.stat(self._path), file)
-        except OSError:
-            return False
+        identity = waiting.frame.source.identity
+        if identity is not None and identity[:2] == (file.st_dev, file.st_ino):
+            return True
+        self._real = self._real or os.path.realpath(self._path)
+        return self._real == real
 
     def wait(self, waiting: Waiting) -> None:
         """Let changes wait from now on: what was shown before is not shown any more."""
@@ -772,6 +778,8 @@ class FileHandle(Drafting):
 
     def end(self) -> None:
         """Publish what waits, and leave the file compact, as far as that costs no more than what was written to it."""
+        if self.waiting is None and self._lock.is_elsewhere:
+            return  # its thread may keep it for ever, as one in a transaction does: a program has to end all the same
         self.settle()
         with self._lock:
             growth = self._growth

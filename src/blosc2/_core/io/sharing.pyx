@@ -93,6 +93,16 @@ cdef class Lock:
         return self.depth > 0 and self.taken != _generation
 
     @property
+    def is_elsewhere(self):
+        """Whether another thread has it just now."""
+        self.current()
+        lock = self.lock
+        if lock.acquire(blocking=False):
+            lock.release()
+            return False
+        return True
+
+    @property
     def holder(self):
         """The process in which it was taken last."""
         return _processes[self.taken]
