@@ -496,6 +496,33 @@ def test_a_change_that_cannot_be_published_is_taken_back(
     np.testing.assert_array_equal(array[:], np.concatenate([rows[:kept], rows[5:]]))
 
 
+@pytest.mark.parametrize("by_append", [True, False])
+def test_an_interrupt_before_it_is_noted_that_rows_were_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_append: bool
+) -> None:
+    """What is appended then is not taken for a part of what was published."""
+    path = tmp_path / "x.b2nd"
+    array, rows = new(path, 3), rows_of(6)
+    array.append(rows[3])
+    look, calls = changeable.FileHandle._shows_other, []
+
+    def interrupted(handle: Any, waiting: Any) -> bool:
+        calls.append(waiting)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return look(handle, waiting)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(changeable.FileHandle, "_shows_other", interrupted)
+        patched.setattr(changeable.FileHandle, "is_due", by_append)
+        with pytest.raises(KeyboardInterrupt):
+            array.append(rows[4]) if by_append else array.flush()
+    for row in rows[len(array) :]:
+        array.append(row)
+    np.testing.assert_array_equal(array[:], rows)
+    np.testing.assert_array_equal(seen_by_others(path), rows)
+
+
 def test_a_change_of_another_process_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "x.b2nd"
     array = new(path, 3)

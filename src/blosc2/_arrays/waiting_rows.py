@@ -153,6 +153,8 @@ def keep_rows(handle: Any, before: Geometry, geometry: Geometry, first: int, row
     False if they cannot wait: nothing has changed then. If what waits cannot be published, these rows are taken back.
     `RuntimeError` if the array has no longer the geometry that it had `before`: a handler of signals changed it.
     """
+    if handle.waiting is not None and handle.waiting.was_tried:
+        handle.settle()  # nothing is added to what may be in the file already
     array = (handle.waiting or handle).array
     old: Geometry = array[0]
     length = old.shape[0]
@@ -180,7 +182,7 @@ def keep_rows(handle: Any, before: Geometry, geometry: Geometry, first: int, row
         try:
             handle.settle()
         except BaseException:
-            if handle.waiting is waiting:
+            if handle.waiting is waiting and not waiting.was_tried:  # after an interrupt they may be in the file
                 waiting.take_back(last)
                 if not waiting:
                     handle.show_again()

@@ -342,16 +342,18 @@ class Waiting:
         Whose changes they are.
     is_settling : bool
         Whether they are being published, or something of them is being changed.
+    was_tried : bool
+        Whether they may have been published: an interrupt came before it was noted whether they were.
     """
 
-    __slots__ = ("array", "frame", "is_settling", "owner", "version")
+    __slots__ = ("array", "frame", "is_settling", "owner", "version", "was_tried")
 
     def __init__(self, handle: FileHandle) -> None:
         self.version = handle.version  # before the others: a handler of signals may change the array
         array: Any = handle.array
         self.array, self.frame = array, array[2]
         self.owner = Owner()
-        self.is_settling = False
+        self.is_settling = self.was_tried = False
 
     def __bool__(self) -> bool:
         """Whether there are any."""
@@ -752,6 +754,7 @@ class FileHandle(Drafting):
             try:
                 # Where it was published, an interrupt came before that was noted.
                 if waiting and not self._shows_other(waiting):
+                    waiting.was_tried = True
                     self._publish_waiting(waiting)
             finally:
                 try:
@@ -759,6 +762,7 @@ class FileHandle(Drafting):
                         self.show_again()
                     elif self.waiting is waiting:
                         self.wait(waiting)
+                        waiting.was_tried = False
                 finally:  # last: what a handler of signals changed meanwhile would be left out
                     waiting.is_settling = False
 
