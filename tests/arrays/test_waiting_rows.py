@@ -299,6 +299,22 @@ def test_who_changes_the_file_with_another_handle_comes_second(tmp_path: Path, c
 
 
 @pytest.mark.filterwarnings("error")
+def test_its_own_user_hears_of_what_is_lost(tmp_path: Path) -> None:
+    """Not who changes the file with another handle, which finds that it cannot be published."""
+    path = tmp_path / "x.b2nd"
+    array = new(path, 3)
+    other = blosc2.open(path, mode="a")
+    array.append(rows_of(1)[0])
+    code = "import sys, blosc2; blosc2.open(sys.argv[1], mode='a')[0] = 9"
+    subprocess.run([sys.executable, "-c", code, str(path)], check=True, timeout=60)
+    with pytest.raises(blosc2.StaleHandleError):
+        other.vlmeta["k"] = 1
+    assert is_waiting(array)
+    with pytest.raises(blosc2.StaleHandleError, match=r"(?s)waited .* lost"):
+        array[:]
+
+
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("look", [lambda _, path: blosc2.open(path), lambda a, _: a[0], lambda a, _: a.flush()])
 def test_what_waits_comes_before_who_holds_the_lock(tmp_path: Path, look: Any) -> None:
     path = tmp_path / "x.b2nd"

@@ -9,7 +9,7 @@ import warnings
 import weakref
 from _thread import get_ident
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final, Self
 
 from blosc2._core.frame.frame import Frame
@@ -414,24 +414,28 @@ def publish_at(path: str) -> bool:
     except (OSError, ValueError):  # whoever opens it says what is wrong
         return False
     real = os.path.realpath(path)
-    return _publish_of([handle for handle in _alive(_waiting) if handle.waits_for(status, real)])
+    found = False
+    for handle in _alive(_waiting):
+        if handle.waits_for(status, real):
+            try:
+                handle.settle()
+            except Exception as error:  # noqa: BLE001 - who opens the file has nothing to do with it
+                _tell_of(handle, error)
+            found = True
+    return found
 
 
 def publish_beside(changing: FileHandle) -> None:
-    """Publish what waits in other handles for the file at the path of one, which is about to be changed."""
-    if _waiting:
-        path = changing._path
-        _publish_of([handle for handle in _alive(_waiting) if handle._path == path and handle is not changing])
+    """Publish what waits in other handles for the file at the path of one, which is about to be changed.
 
-
-def _publish_of(handles: list[FileHandle]) -> bool:
-    """Publish what waits in some handles, for somebody who has nothing to do with them; whether there are any."""
-    for handle in handles:
-        try:
-            handle.settle()
-        except Exception as error:  # noqa: BLE001
-            _tell_of(handle, error)
-    return bool(handles)
+    What cannot be published waits on, so that whoever uses the handle gets the error.
+    """
+    if not _waiting:
+        return
+    for handle in _alive(_waiting):
+        if handle._path == changing._path and handle is not changing and not handle._behind:
+            with suppress(Exception):
+                handle.settle(forget=False)
 
 
 def _tell_of(handle: FileHandle, error: Exception) -> None:
@@ -739,8 +743,11 @@ class FileHandle(Drafting):
         old, new = before.source.identity, shown.source.identity
         return old is None or new is None or old[:2] != new[:2] or shown.header_bytes() != before.header_bytes()
 
-    def settle(self) -> None:
-        """Publish what waits, if anything does. After an error it waits on, unless the error says that it is lost."""
+    def settle(self, *, forget: bool = True) -> None:
+        """Publish what waits, if anything does. After an error it waits on, unless the error says that it is lost.
+
+        Without `forget` it waits on even where it is lost.
+        """
         with self._lock:
             waiting = self.waiting
             if waiting is None:
@@ -755,7 +762,7 @@ class FileHandle(Drafting):
                 # Where it was published, an interrupt came before that was noted.
                 if waiting and not self._shows_other(waiting):
                     waiting.was_tried = True
-                    self._publish_waiting(waiting)
+                    self._publish_waiting(waiting, forget=forget)
             finally:
                 try:
                     if not waiting or self._shows_other(waiting):
@@ -766,7 +773,7 @@ class FileHandle(Drafting):
                 finally:  # last: what a handler of signals changed meanwhile would be left out
                     waiting.is_settling = False
 
-    def _publish_waiting(self, waiting: Waiting) -> None:
+    def _publish_waiting(self, waiting: Waiting, *, forget: bool) -> None:
         try:
             if self._behind:
                 self.refresh()
@@ -776,6 +783,8 @@ class FileHandle(Drafting):
             with self._costs:
                 self.publish(waiting.update(self))
         except (StaleHandleError, FileNotFoundError, FormatError) as error:
+            if not forget:
+                raise
             self.show_again()  # to try again would be of no use
             explain(error, "changes that waited to be published are lost")
             raise
