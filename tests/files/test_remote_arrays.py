@@ -222,6 +222,14 @@ def test_what_nobody_needs_is_bounded(server: remote_kit.RangeServer, tmp_path: 
     assert server.sent < 2 * ahead + 40 * (1 << 16)
 
 
+def test_what_info_tells_needs_no_request(server: remote_kit.RangeServer, array_file: Path) -> None:
+    array = blosc2.open(server.put("volume.b2nd", array_file))
+    asked = len(server.requests)
+    assert dict(array.info_items)["on disk"].startswith(f"{array_file.stat().st_size} (")
+    assert "unused" not in dict(array.schunk.info_items)
+    assert len(server.requests) == asked
+
+
 def test_ahead_is_checked(server: remote_kit.RangeServer, array_file: Path) -> None:
     with pytest.raises(ValueError, match=r"remote\['ahead'\] must be at least 0, not -1"):
         blosc2.open(server.put("volume.b2nd", array_file), remote={"ahead": -1})

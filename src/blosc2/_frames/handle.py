@@ -324,8 +324,9 @@ class FrameHandle:
         if self.key is not None or not self.urlpath or not frame.serialised:
             return []
         try:
-            is_far = isinstance(self.urlpath, RemotePath)
-            size = frame.source.size if is_far else os.stat(self.urlpath).st_size
+            if frame.source.far:  # how much of it is unused the headers of all chunks tell, each by a request
+                return file_rows((frame.source.size, None))
+            size = os.stat(self.urlpath).st_size
             return file_rows((size, max(0, size - _frames.most_live(frame)) if frame.offset == 0 else None))
         except (OSError, FormatError):  # what is wrong with it, reads and `check` say
             return []
