@@ -79,7 +79,7 @@ def test_what_stays_wrong(server: RangeServer, url: str, code: int, kind: type[E
 
 
 def test_a_store_that_is_not_there(server: RangeServer) -> None:
-    with pytest.raises(FileNotFoundError, match=r"the server has no such object: '.*none\.b2z'") as caught:
+    with pytest.raises(FileNotFoundError, match=r"no such object, or does not show it: '.*none\.b2z'") as caught:
         blosc2.open(f"{server.url}/none.b2z")
     assert "mode" not in str(caught.value)
 
@@ -276,6 +276,33 @@ def test_passwords_are_not_shown(server: RangeServer, url: str) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         array[150_000]
     assert "secret" not in str(caught.value)
+
+
+def _redirected(handler: Any, *_: Any) -> bool:
+    reply(handler, 302, b"", {"Location": "ftp://me:secret@elsewhere/items.b2nd?token=secret"})
+    return True
+
+
+def _not_http(handler: Any, *_: Any) -> bool:
+    handler.wfile.write(b"no HTTP\r\n\r\n")
+    handler.close_connection = True
+    return True
+
+
+def _echoed(handler: Any, *_: Any) -> bool:
+    handler.send_response(403, f"not for {handler.path}")
+    handler.end_headers()
+    handler.close_connection = True
+    return True
+
+
+@pytest.mark.parametrize("answer", [_redirected, _not_http, _echoed])
+@pytest.mark.parametrize("user", ["", "me:secret@", "me:sec@secret@"])
+def test_errors_name_no_password_and_no_signature(server: RangeServer, url: str, answer: Any, user: str) -> None:
+    server.spoil = answer
+    with pytest.raises(RemoteError) as caught:
+        blosc2.open(url.replace("://", f"://{user}") + "?token=secret", remote={"retries": 0})
+    assert "sec" not in str(caught.value).replace("second", "")
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch, url: str) -> None:

@@ -203,7 +203,7 @@ class RemotePath(str):
     def __new__(
         cls, url: str, storage_options: Mapping[str, Any] | None = None, options: RemoteOptions | None = None
     ) -> Self:
-        shown = re.sub(r"\?.*", "?...", re.sub(r"://[^/@]*@", "://", url), flags=re.DOTALL)
+        shown = re.sub(r"\?.*", "?...", re.sub(r"://[^/]*@", "://", url), flags=re.DOTALL)
         return cls.called(shown, url, dict(storage_options or {}), options or RemoteOptions())
 
     @classmethod
@@ -238,6 +238,17 @@ class RemotePath(str):
 
     def __deepcopy__(self, memo: Any) -> RemotePath:
         return self
+
+
+def without_secrets(text: str) -> str:
+    """A text of a server or of another library, whose URLs may have passwords and signatures, without these.
+
+    Examples
+    --------
+    >>> without_secrets("404, url='https://me:word@host/a.b2nd?signature=abc'")
+    "404, url='https://host/a.b2nd?...'"
+    """
+    return re.sub(r"\?[^\s'\")]+", "?...", re.sub(r"://[^/\s]*@", "://", text))
 
 
 def scheme_of(text: str) -> str | None:

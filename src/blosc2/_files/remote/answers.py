@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from typing import Final, NamedTuple, Protocol
 
+from blosc2._options import without_secrets
 from blosc2.exceptions import MissingFileError, RemoteAccessError, RemoteChangedError, RemoteError
 
 # Answers of HTTP that tell of a server that has too much to do, or failed: the next request may succeed.
@@ -76,6 +77,11 @@ class Failure(Exception):  # noqa: N818 - never seen outside of this package
         return str(self.error).partition(_REPEATED)[0]
 
 
+def told(error: BaseException, most: int = 200) -> str:
+    """What an error of another library says, which may name a URL."""
+    return without_secrets(f"{type(error).__name__}: {error}")[:most]
+
+
 def missing(url: str) -> Failure:
     """The object does not exist."""
     return Failure(MissingFileError(errno.ENOENT, "The server has no object of this name", url))
@@ -83,9 +89,8 @@ def missing(url: str) -> Failure:
 
 def denied(url: str, why: object) -> Failure:
     """The server refuses access."""
-    return Failure(
-        RemoteAccessError(f"the server refuses access ({why}): give other credentials in storage_options", path=url)
-    )
+    text = f"the server refuses access ({without_secrets(str(why))}): give other credentials in storage_options"
+    return Failure(RemoteAccessError(text, path=url))
 
 
 def changed(url: str) -> RemoteChangedError:
@@ -137,6 +142,7 @@ def of_status(url: str, status: int, reason: object, retry_after: str | None = N
     """What a status of HTTP means that is no success."""
     if status in _GONE:
         return missing(url)
+    reason = without_secrets(str(reason))
     if status in _DENIED:
         return denied(url, f"{status} {reason}")
     if status == 412:

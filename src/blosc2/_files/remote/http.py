@@ -16,6 +16,7 @@ from blosc2._files.remote.answers import (
     malformed,
     of_status,
     parse_range,
+    told,
     truncated,
     without_ranges,
 )
@@ -36,7 +37,7 @@ class HttpServer(RangeServer):
         except (aiohttp.ClientError, OSError) as error:
             if isinstance(error, aiohttp.InvalidURL):
                 raise Failure(ValueError(f"{self._shown}: this is no URL of an HTTP server")) from None
-            raise failed(self._shown, _reason(error)) from None
+            raise failed(self._shown, told(error)) from None
 
     async def _ask(self, wanted: str, most: int, start: int | None) -> Answer:
         session = await self._system.set_session()
@@ -86,7 +87,3 @@ class HttpServer(RangeServer):
 
 def _version(headers: Mapping[str, str], size: int) -> Version:
     return Version(size, headers.get("ETag"), headers.get("Last-Modified"))
-
-
-def _reason(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"[:200]

@@ -14,6 +14,7 @@ from blosc2._files.remote.answers import (
     malformed,
     missing,
     parse_range,
+    told,
     truncated,
 )
 from blosc2._files.remote.range_server import RangeServer
@@ -78,8 +79,8 @@ class S3Server(RangeServer):
         if name in _CREDENTIALS:
             return denied(self._shown, error)
         if isinstance(error, OSError) or name.endswith(("ConnectionError", "TimeoutError", "HTTPClientError")):
-            return failed(self._shown, f"{name}: {error}"[:200])
-        return Failure(RemoteError(f"the request failed ({name}: {error})"[:400], path=self._shown))
+            return failed(self._shown, told(error))
+        return Failure(RemoteError(f"the request failed ({told(error, 400)})", path=self._shown))
 
 
 def _version(answer: dict[str, Any], size: int) -> Version:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from tempfile import TemporaryDirectory
@@ -16,8 +15,19 @@ from typing import Any, Final
 
 from blosc2._core.io.sharing import item_of
 from blosc2._files.blocks import as_block
-from blosc2._files.remote.answers import Answer, Failure, Server, Version, changed, denied, failed, missing, truncated
-from blosc2._options import RemotePath, lacking
+from blosc2._files.remote.answers import (
+    Answer,
+    Failure,
+    Server,
+    Version,
+    changed,
+    denied,
+    failed,
+    missing,
+    told,
+    truncated,
+)
+from blosc2._options import RemotePath, lacking, without_secrets
 from blosc2.exceptions import ExistingFileError, RemoteAccessError, RemoteError
 
 # What file systems call that which differs between versions.
@@ -55,11 +65,9 @@ class PlainServer:
         except PermissionError as error:
             raise denied(self._shown, error) from None
         except (NotImplementedError, ValueError, TypeError) as error:
-            raise Failure(
-                RemoteError(f"it cannot be read ({type(error).__name__}: {error})", path=self._shown)
-            ) from None
+            raise Failure(RemoteError(f"it cannot be read ({told(error)})", path=self._shown)) from None
         except (OSError, TimeoutError) as error:
-            raise failed(self._shown, f"{type(error).__name__}: {error}"[:200]) from None
+            raise failed(self._shown, told(error)) from None
         if not before.is_as(after):
             raise Failure(changed(self._shown))
         if len(data) != max(stop - start, 0):
@@ -166,7 +174,7 @@ def _open(path: RemotePath, error: Exception) -> str:
     text = str(error).replace(path.url, str(path))
     for secret in (value for value in path.storage_options.values() if isinstance(value, str) and len(value) > 3):
         text = text.replace(secret, "...")
-    return re.sub(r"\?[^\s'\")]*", "?...", re.sub(r"://[^/@\s]*@", "://", text))[:200]
+    return without_secrets(text)[:200]
 
 
 def server_of(path: RemotePath) -> Server:
