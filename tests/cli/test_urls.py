@@ -51,8 +51,9 @@ def test_what_is_read_from_a_server_is_what_is_here(
 ) -> None:
     found = run(*(part.format(served.url) for part in command))
     assert served.requests
-    assert found == run(*(part.format(".").removeprefix("./") for part in command))
-    assert found == run(*(part.format(folder.as_uri()) for part in command))
+    for place in (".", folder.as_uri()):
+        here = run(*(part.format(place).removeprefix("./") for part in command))
+        assert found == re.sub(r'<tr><th scope="row">unused</th>.*?</tr>', "", here)  # only files here tell how much
 
 
 def test_memory_and_a_signature(folder: Path, run: Answer, served: remote_kit.RangeServer) -> None:

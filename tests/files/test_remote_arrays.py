@@ -174,7 +174,7 @@ def test_copies_are_local(server: remote_kit.RangeServer, store_file: Path, arra
         store.to_b2z()
     with pytest.raises(ValueError, match="give the path"):
         store.to_b2d()
-    with pytest.raises(NotImplementedError, match="local"):
+    with pytest.raises(NotImplementedError, match="reads files of this machine"):
         store.check()
     store.to_b2z(str(tmp_path / "copy.b2z"))
     with blosc2.open(str(tmp_path / "copy.b2z")) as copy:
