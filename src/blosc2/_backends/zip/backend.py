@@ -299,9 +299,10 @@ class ZipBackend(TieredBackend):
         # What this handle has found may be of use, whatever it is.
         if members is None or members.archive.file_checksum is None or (not shared and 2 * self.written < size):
             return False
-        # It takes long to find out: not before it has grown as much again.
-        self.limit = 2 * members.used_bytes() + archives.publishing.SLACK
-        return size > self.limit
+        # It takes long to find out: not before it has grown as much again, also where it cannot be written anew.
+        enough = 2 * members.used_bytes() + archives.publishing.SLACK
+        self.limit = 2 * size if size > enough else enough
+        return size > enough
 
     def compact(self, progress: Progress | None) -> None:
         archives.publishing.compact(self, progress)

@@ -326,7 +326,7 @@ def compact(backend: ZipBackend, progress: Progress | None) -> None:
     except BaseException:
         new.abandon()
         raise
-    backend.new_entries = None
+    backend.new_entries, backend.limit = None, 0
 
 
 def _copy_members(source: Source, archive: Archive, writer: ArchiveWriter, progress: Progress | None) -> None:
