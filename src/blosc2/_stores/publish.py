@@ -209,10 +209,13 @@ def _publish(table: LeafTable, *, durable: bool) -> None:
                 removed, pending.removed_groups = pending.removed_groups, ()
                 try:
                     show(table, backend.show_published)
+                    publication.is_shown = True
                 except BaseException:
                     pending.removed_groups = removed
                     raise
     except BaseException as error:
+        if publication.is_shown:  # the interrupt came behind that
+            _keep_published(table)
         explain(error, publication.outcome())
         name_file(error, table.backend.named)
         raise
@@ -225,11 +228,13 @@ class Publication(Block):
     at the file first, if that was not done: `Session.check_open` and `load_if_behind`, without which nothing publishes.
     """
 
-    __slots__ = ("_is_published", "_table")
+    __slots__ = ("_is_published", "_table", "is_shown")
 
     def __init__(self, table: LeafTable) -> None:
         self._table = table
         self._is_published = False
+        #: Whether the pending changes are published, and shown: an interrupt may come before the block is left.
+        self.is_shown = False
 
     def __enter__(self) -> None:
         session = self._table.session
@@ -252,9 +257,15 @@ class Publication(Block):
         backend = self._table.backend
         if not backend.all_or_none:
             return "some leaves may be new already, the others are as they were"
-        if backend.behind or self._is_published:
+        if backend.behind or self._is_published or self.is_shown:
             return "the changes were written and others may see them, but that did not come to its end"
         return "nothing of the changes was published"
+
+
+def _keep_published(table: LeafTable) -> None:
+    """The pending changes are in the version that is shown: nobody takes them back; they are published once more."""
+    table.pending.forget_undo()
+    table.pending.frames, table.pending.removed_groups = table.pending.frames.copy(), ()
 
 
 def settle(table: LeafTable) -> bool:
@@ -266,9 +277,7 @@ def settle(table: LeafTable) -> bool:
         load(table)
         found = _version(table) != before
         if found and backend.all_or_none:
-            # The pending changes are in it: nobody takes them back, and the next publication repeats them.
-            pending.forget_undo()
-            pending.frames, pending.removed_groups = pending.frames.copy(), ()
+            _keep_published(table)
         table.recount()
         settled = leaves.all_keys() - pending.frames.keys() - leaves.edited.keys()
         leaves.reload(settled, table.contents.byte_range)

@@ -59,6 +59,7 @@ cdef class PendingFrames:
     cdef bint note_key(self, str key, KeyUndo block) except -1
     cdef int put_frame(self, str key, frame, tier, int64_t nbytes, bint is_new, KeyUndo block) except -1
     cdef object remove_key(self, str key, bint is_published, KeyUndo block)
+    cdef object forget_leaf(self, str key)
 
 
 cdef class GroupCounts:

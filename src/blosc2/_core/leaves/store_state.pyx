@@ -214,7 +214,7 @@ cdef class PendingFrames:
         number_set(&self.in_memory_, self.in_memory_ + nbytes)
         number_set(&self.revision_, self.revision_ + is_new)
         if is_held:
-            (<object> self.leaves).forget(key)
+            self.forget_leaf(key)
         return 0
 
     cdef object remove_key(self, str key, bint is_published, KeyUndo block):
@@ -230,7 +230,15 @@ cdef class PendingFrames:
         tiers.pop(key, None)
         if block is not None:
             block.changes[key] = None if is_published else ...
-        return (<object> self.leaves).forget(key) if is_held else None      # last: a finalizer may open the leaf
+        return self.forget_leaf(key) if is_held else None      # last: a finalizer may open the leaf
+
+    cdef object forget_leaf(self, str key):
+        """The key has another leaf by now, or none: an interrupt must not leave the former one open under it."""
+        try:
+            return (<object> self.leaves).forget(key)
+        except BaseException:
+            (<object> self.leaves).forget(key)
+            raise
 
     def note(self, str key not None, KeyUndo block):
         """Note in a block, if there is one, what a key has before it changes; whether somebody holds its leaf."""

@@ -86,17 +86,16 @@ class OpenLeaves(HeldLeaves):
         return {*self.held.copy(), *(key for key, _ in self._live_handles()), *self.edited.copy()}
 
     def forget(self, key: str) -> LiveHandle | None:
-        """The key gets another leaf, or is removed. Its open leaf can still be read.
+        """The key gets another leaf, or is removed. Its open leaf can still be read. It may be called again.
 
         Returns its handle if it has edits that `collect` has not taken.
         """
         self.held.pop(key, None)
         handle = self.handle(key)
-        self.handles.pop(key, None)
-        if handle is None:
-            return None
-        handle.had_edits = self.refuse_edits(handle)
-        return handle if handle.had_edits else None
+        if handle is not None:
+            handle.had_edits = self.refuse_edits(handle)
+        self.handles.pop(key, None)  # last: a second call finds it
+        return handle if handle is not None and handle.had_edits else None
 
     def forget_all(self) -> None:
         """All keys get other leaves. `held` is another dictionary afterwards."""
