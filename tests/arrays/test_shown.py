@@ -55,3 +55,18 @@ def test_html_of_a_mapped_file(tmp_path: Path) -> None:
     html = blosc2.open(path, mmap_mode="r")._repr_html_()
     assert "mapped" in html
     assert path in html
+
+
+def test_a_file_that_was_cut_is_shown(tmp_path: Path) -> None:
+    """Whoever reads it learns what is wrong with it; a notebook that shows it does not stop."""
+    path = tmp_path / "a.b2nd"
+    items = np.random.default_rng(0).integers(0, 1 << 60, (200, 200))
+    blosc2.asarray(items, urlpath=path, chunks=(50, 50), blocks=(10, 10))
+    array = blosc2.open(path)
+    with path.open("r+b") as file:
+        file.truncate(1000)
+    html = array._repr_html_()
+    assert "(200, 200)" in html
+    assert "<img" not in html
+    with pytest.raises(blosc2.exceptions.FormatError):
+        array[199]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import binascii
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from blosc2 import _display, _indexing
@@ -82,7 +83,9 @@ def html(array: ReadableArray) -> str:
     mode = getattr(array._handle, "mmap_mode", None)
     if mode:
         rows.append(("mapped", "yes" if mode == "r" else f"yes, mmap_mode={mode!r}"))
-    names = list(frame.vlmeta_chunks())
+    names: list[str] = []
+    with suppress(OSError, FormatError):  # what is wrong with the file, reads and `check` say
+        names = list(frame.vlmeta_chunks())
     if names:
         rows.append(
             ("attributes", ", ".join(names[:10]) + (f", ... {len(names) - 10} more" if len(names) > 10 else ""))
