@@ -145,3 +145,22 @@ def test_what_cannot_be_written(tmp_path: Path, name: str) -> None:
     blosc2.convert(f"{tmp_path}/a.b2z/two", tmp_path / name, overwrite=True, verify=True)
     with pytest.raises(ConversionError, match="pairs of files"):
         blosc2.convert(f"{tmp_path}/a.b2z/two", tmp_path / "a.hdr")
+
+
+@pytest.mark.parametrize("shape", [(1, 4, 5), (1, 1, 4, 5), (1, 5)])
+@pytest.mark.parametrize("attributes", [{}, {"axes": "ZYX"}, {"description": "a scan"}])
+def test_axes_of_one_item_stay_in_tiff(tmp_path: Path, shape: tuple[int, ...], attributes: dict[str, str]) -> None:
+    stored = blosc2.asarray(np.arange(np.prod(shape), dtype="u2").reshape(shape), urlpath=tmp_path / "a.b2nd")
+    stored.attrs.update(attributes)
+    assert blosc2.convert(tmp_path / "a.b2nd", tmp_path / "a.tif", verify=True).verified
+    blosc2.convert(tmp_path / "a.tif", tmp_path / "b.b2nd")
+    back = blosc2.open(tmp_path / "b.b2nd")
+    np.testing.assert_array_equal(back[:], stored[:])
+    assert attributes.get("description") in (None, back.attrs.get("description"))
+
+
+def test_the_order_of_bytes_is_told(tmp_path: Path) -> None:
+    blosc2.asarray(ITEMS.astype(">i2"), urlpath=tmp_path / "a.b2nd")
+    report = blosc2.convert(tmp_path / "a.b2nd", tmp_path / "a.tif", verify=True)
+    assert [each.what for each in report.changed] == ["the type >i2"]
+    np.testing.assert_array_equal(tifffile.imread(tmp_path / "a.tif"), ITEMS)

@@ -62,6 +62,10 @@ class _NewImage(Target):
         found = FORMATS[self.name]
         with closing(found.load(found.source)(self.partial)) as source:
             back = next(each for each in source.items() if isinstance(each, ArrayItem))
+        if back.shape != item.shape:
+            raise ConversionError(f"{item.key}: {self.name} has no place for the shape {item.shape}, but {back.shape}")
+        if back.dtype != item.dtype and item.dtype.kind != "b":
+            yield Changed(item.key, f"the type {item.dtype}", f"it is read as {back.dtype}")
         for name, value in item.attributes.items():
             if name not in back.attributes:
                 yield LeftOut(item.key, f"attribute {name!r}", f"{self.name} has no place for it, or not for its value")
@@ -166,8 +170,11 @@ class NewTiff(_NewImage):
         if photometric == "rgb" and items.shape[-1] in (3, 4):
             how["planarconfig"] = "contig"
         described = attributes.get("description")
+        is_plane = items.shape[0] > 1 or items.ndim == 2
         if isinstance(described, str) and described:
-            how |= {"description": _as_text(described), "metadata": None}
+            how |= {"description": _as_text(described), "metadata": None if is_plane else {}}
+        elif not is_plane:  # only so a first axis of one item is told
+            how["metadata"] = {"axes": axes} if len(set(axes)) == len(axes) == items.ndim else {}
         elif len(set(axes)) == len(axes) and set("YX") < set(axes) <= set("TZCYX"):
             how["metadata"] = {"axes": axes}
             how["imagej"] = items.dtype in _IMAGEJ and axes == "".join(name for name in "TZCYX" if name in axes)
