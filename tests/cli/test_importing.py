@@ -45,6 +45,11 @@ def test_a_part_of_a_store(folder: Path, run: Answer) -> None:
     with blosc2.open("part.b2z") as found, blosc2.open("s.b2z") as store:
         assert sorted(found) == ["/007", "/007/raw", "/008", "/008/raw"]
         assert found["/007"].attrs[:] == store["/mri/007"].attrs[:]
+    assert blosc2.convert(["s.b2z/mri/007", "s.b2z/age"], "parts.b2z", verify=True).arrays == 2
+    with blosc2.open("parts.b2z") as found:
+        assert sorted(found) == ["/007", "/007/raw", "/age"]
+    with pytest.raises(blosc2.exceptions.ConversionError, match="nothing is at '/mri/009'"):
+        blosc2.convert(["s.b2z/mri/009", "s.b2z/age"], "new.b2z")
     for source, why in (("s.b2z/mri/009", "nothing is at '/mri/009'"), ("none.b2z/mri", "none.b2z/mri does not exist")):
         assert why in failing(run, "export", source, "new.npz")
     assert "source and target are the same" in failing(run, "export", "s.b2z/mri", "s.b2z", "--force")

@@ -6,6 +6,7 @@ import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 
+from blosc2._options import RemotePath
 from blosc2._tools.converting.conversion import (
     GroupItem,
     Item,
@@ -15,6 +16,7 @@ from blosc2._tools.converting.conversion import (
     format_of,
     format_within,
     open_source,
+    within_store,
 )
 from blosc2._tools.converting.report import WHOLE, LeftOut
 from blosc2.exceptions import ConversionError, legible
@@ -61,10 +63,15 @@ class Several(Source):
         if not paths:
             raise ConversionError("there is no source")
         for path in paths:
-            if not os.path.exists(path):
-                raise FileNotFoundError(f"{legible(path)} does not exist")
-            format_of(path, name)
             own = os.path.basename(os.path.abspath(path))
+            if isinstance(path, RemotePath):
+                own = os.path.basename(path.partition("?")[0].rstrip("/"))
+            if within_store(path) is not None:
+                open_source(path, name).close()  # what is not there is no part that is left out
+            elif not os.path.exists(path):
+                raise FileNotFoundError(f"{legible(path)} does not exist")
+            else:
+                format_of(path, name)
             if own in self._paths:
                 raise ConversionError(f"{self._paths[own]} and {path} have one name: convert them one by one")
             self._paths[own] = path
