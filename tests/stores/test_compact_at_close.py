@@ -226,3 +226,26 @@ def test_a_store_that_cannot_be_written_anew_is_appended_to(tmp_path: Path, monk
         assert path.stat().st_ino != inode
         assert path.stat().st_size < 12 * LARGE.nbytes
     assert [file for file in os.listdir(tmp_path) if not file.endswith("lock")] == ["x.b2z"]
+
+
+def test_an_interrupt_while_it_is_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The changes are published before, and the error says nothing else."""
+    path = tmp_path / "x.b2z"
+
+    def interrupted(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with blosc2.TreeStore(path, mode="w") as store:
+        store["/x"] = LARGE
+        store.flush()
+        monkeypatch.setattr("blosc2._backends.zip.publishing.NewFile", interrupted)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            for n in range(20):
+                store["/x"] = LARGE + n
+                store.flush()
+        monkeypatch.undo()
+        assert "kept in the store object" not in str(getattr(caught.value, "__notes__", ""))
+        assert n < 19
+        for shown in (store, blosc2.open(path)):
+            np.testing.assert_array_equal(shown["/x"][:], LARGE + n)
+    assert blosc2.check(path).ok

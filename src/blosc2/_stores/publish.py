@@ -158,7 +158,8 @@ def _flush_now(table: LeafTable, *, durable: bool) -> None:
         try:
             flush(table, durable=durable)
         except BaseException as error:
-            explain_kept(table, error)
+            if table.needs_closing():  # an interrupt may come behind that, as the store is written anew
+                explain_kept(table, error)
             raise
 
 
