@@ -42,5 +42,5 @@ plt.show()
 # %%
 assert list(table.leaves) == [12, 12, 12]
 assert table.loc["/masks", "nbytes"] == 12 * 24 * 48 * 48
-assert set(types.dtype) == {"<i2", "|b1", "<f8"}
+assert set(types.dtype) == {"int16", "bool", "float64"}
 folder.cleanup()
