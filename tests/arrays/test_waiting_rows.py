@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ import os, sys
 import numpy as np
 import blosc2
 from blosc2._frames.changeable import FileHandle
-FileHandle.is_due = False
+FileHandle.is_due = FileHandle.is_late = False
 """
 
 
@@ -37,6 +38,7 @@ FileHandle.is_due = False
 def _slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """No change is cheap, nor has any waited for long."""
     monkeypatch.setattr(changeable.FileHandle, "is_due", False)
+    monkeypatch.setattr(changeable.FileHandle, "is_late", False)
 
 
 def rows_of(count: int, seed: int = 0) -> np.ndarray[Any, Any]:
@@ -630,6 +632,84 @@ def test_rows_that_do_not_fit_are_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises((TypeError, ValueError)):
         array.append(["x"] * 8)
     assert array.shape == (4, 8)
+
+
+# ------------------------------------------------------------------------------------------------ nothing else happens
+IS_LATE = changeable.FileHandle.is_late
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has waited for a tenth of a second is late."""
+    monkeypatch.setattr(changeable.FileHandle, "is_late", IS_LATE)
+    monkeypatch.setattr(changeable, "LONGEST_WAIT", 0.1)
+
+
+def until(found: Any) -> None:
+    end = time.monotonic() + 60
+    while not found():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def clocks() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "blosc2-publishing"]
+
+
+@pytest.mark.usefixtures("clock")
+def test_what_waits_is_published_though_nothing_else_happens(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2nd"
+    array, rows = new(path), rows_of(9)
+    for row in rows[:8]:
+        array.append(row)
+    until(lambda: not is_waiting(array))
+    np.testing.assert_array_equal(seen_by_others(path), rows[:8])
+    until(lambda: not clocks())
+    array.append(rows[8])
+    until(lambda: not is_waiting(array))
+    np.testing.assert_array_equal(seen_by_others(path), rows)
+
+
+@pytest.mark.usefixtures("clock")
+def test_what_cannot_be_published_then_waits_for_its_user(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2nd"
+    array = new(path, 3)
+    array.append(rows_of(1))
+    with pytest.MonkeyPatch.context() as patched:
+        failing(patched, OSError(errno.ENOSPC, "No space left on device"))
+        until(lambda: array._handle._costs.count > 2)
+        assert is_waiting(array)
+        with pytest.raises(OSError, match="No space left"):
+            array.flush()
+    until(lambda: not is_waiting(array))
+    np.testing.assert_array_equal(seen_by_others(path)[3:], rows_of(1))
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_the_thread_ends_before_a_fork(tmp_path: Path) -> None:
+    array = new(tmp_path / "x.b2nd", 3)
+    array.append(rows_of(1))
+    assert clocks()
+    child = os.fork()
+    if not child:
+        os._exit(0 if len(array) == 4 and not clocks() else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert not clocks()
+    array.append(rows_of(1))
+    until(lambda: not is_waiting(array))
+
+
+@pytest.mark.usefixtures("clock")
+def test_appending_beside_the_thread(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2nd"
+    array, rows = new(path), rows_of(2000)
+    for n, row in enumerate(rows):
+        array.append(row)
+        if n % 50 == 0:
+            time.sleep(0.01)
+    until(lambda: not is_waiting(array))
+    np.testing.assert_array_equal(seen_by_others(path), rows)
 
 
 # ------------------------------------------------------------------------------------------------ what it becomes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 import warnings
 import weakref
@@ -284,9 +285,9 @@ class Drafting(FrameHandle):
 # A handle publishes a small change at once as long as that is cheap. What comes faster waits, and is published
 # together: when it is much, with the first change after a second, and before anybody looks at the frame. So what a
 # handle shows is always published, and whoever reads, copies or changes it in another way finds all that was changed
-# before.
+# before. A thread publishes what nobody has published by then.
 
-#: Seconds. A change that waits longer is published with the next one, however small.
+#: Seconds. A change that waits longer is published with the next one, however small, or by a thread soon after.
 LONGEST_WAIT: Final = 1.0
 
 
@@ -386,6 +387,7 @@ def note_waiting(handle: FileHandle) -> None:
     """Something waits from now on."""
     _waiting[id(handle)] = handle
     note_changed(handle)
+    _clock.begin()
 
 
 def note_published(handle: FileHandle) -> None:
@@ -505,10 +507,59 @@ def end_all() -> None:
             print(f"blosc2: changes of {handle.urlpath} are lost at the end of the program: {error}", file=sys.stderr)
 
 
+class _Clock:
+    """A thread that publishes what has waited for a second, as a program may do something else than changing arrays.
+
+    It lives while anything waits. What it cannot publish waits on, so that whoever uses the handle gets the error.
+    """
+
+    __slots__ = ("_stopped", "_thread")
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+        self._stopped = threading.Event()
+
+    def begin(self) -> None:
+        thread = self._thread
+        if thread is not None and thread.is_alive():
+            return
+        self._stopped = threading.Event()
+        self._thread = thread = threading.Thread(
+            target=self._run, args=(self._stopped,), name="blosc2-publishing", daemon=True
+        )
+        with suppress(RuntimeError):  # there can be no more threads, or the interpreter ends: then it waits longer
+            thread.start()
+
+    def end(self) -> None:
+        """Have it end before a fork, after which threads are counted."""
+        thread = self._thread
+        if thread is not None and thread.is_alive() and thread.ident != get_ident():
+            self._stopped.set()
+            thread.join(LONGEST_WAIT)  # it may wait for a lock of this thread
+        self._thread = None
+
+    @staticmethod
+    def _run(stopped: threading.Event) -> None:
+        while not stopped.wait(LONGEST_WAIT / 4) and _waiting:
+            each(_settle_late, _alive(_waiting))
+
+
+def _settle_late(handle: FileHandle) -> None:
+    if handle.is_late:
+        try:
+            handle.settle(forget=False)
+        except Exception as error:  # noqa: BLE001 - whoever uses the handle gets it
+            tell("WARNING", "%s: what waits cannot be published: %s", handle.urlpath, error)
+
+
+_clock: Final = _Clock()
+
+
 def _publish_all() -> None:
     """Before a fork, so that the child sees what was changed until then. It publishes nothing of this process."""
     if get_ident() in _publishing:  # a handler of signals forks
         return
+    _clock.end()
     each(_settle, [*_left, *_alive(_waiting)])
 
 
@@ -693,6 +744,11 @@ class FileHandle(Drafting):
     def is_due(self) -> bool:
         """Whether what waits is to be published with the change that was just made."""
         return self._costs.is_cheap(ALLOWANCE) or self._costs.since >= LONGEST_WAIT
+
+    @property
+    def is_late(self) -> bool:
+        """Whether something has waited for long, and no other thread is about to change the array."""
+        return self.waiting is not None and self._costs.since >= LONGEST_WAIT and not self._lock.is_elsewhere
 
     def waits_for(self, file: os.stat_result, real: str) -> bool:
         """Whether changes wait for a file, also where it has got the place of the one that was changed.
