@@ -164,3 +164,41 @@ def test_the_order_of_bytes_is_told(tmp_path: Path) -> None:
     report = blosc2.convert(tmp_path / "a.b2nd", tmp_path / "a.tif", verify=True)
     assert [each.what for each in report.changed] == ["the type >i2"]
     np.testing.assert_array_equal(tifffile.imread(tmp_path / "a.tif"), ITEMS)
+
+
+def test_groups_around_an_array_say_what_its_axes_are(tmp_path: Path) -> None:
+    store = tmp_path / "study.b2z"
+    with blosc2.TreeStore(store, mode="w") as made:
+        made["/patient/007/scan"] = np.arange(60, dtype="i2").reshape(3, 4, 5)
+        made["/patient"].attrs["voxel_sizes"] = [1.0, 2.0, 9.0]
+        made["/patient/007"].attrs["axes"] = ["x", "y", "z"]
+        made["/patient/007"].attrs["voxel_sizes"] = [1.0, 2.0, 3.0]
+    for source in (store / "patient/007/scan", store / "patient", store):
+        target = tmp_path / "out.nii.gz"
+        blosc2.convert(source, target, overwrite=True)
+        image = nibabel.load(target)
+        assert image.header.get_zooms() == (1, 2, 3)
+        assert image.shape == (3, 4, 5)
+
+
+def test_axes_in_another_order_are_no_nifti(tmp_path: Path) -> None:
+    store = tmp_path / "s.b2z"
+    with blosc2.TreeStore(store, mode="w") as made:
+        array = blosc2.asarray(np.zeros((2, 3, 4, 5), "i2"))
+        array.vlmeta["axes"], array.vlmeta["voxel_sizes"] = ["t", "z", "y", "x"], [3.0, 2.0, 1.0]
+        made["/a"] = array
+    with pytest.raises(ConversionError, match=r"NIfTI begins with x, y, z: .*permute_dims\(array, \(3, 2, 1, 0\)\)"):
+        blosc2.convert(store, tmp_path / "a.nii")
+    assert not (tmp_path / "a.nii").exists()
+
+
+def test_the_resolution_of_tiff_is_that_of_rows_and_columns(tmp_path: Path) -> None:
+    store = tmp_path / "s.b2z"
+    with blosc2.TreeStore(store, mode="w") as made:
+        array = blosc2.asarray(np.zeros((6, 7, 8), "u2"))
+        array.vlmeta["axes"], array.vlmeta["voxel_sizes"] = ["x", "y", "z"], [1.0, 2.0, 4.0]
+        made["/a"] = array
+    blosc2.convert(store, tmp_path / "a.tif")
+    with tifffile.TiffFile(tmp_path / "a.tif") as file:
+        tags = file.pages[0].tags
+        assert [tags[name].value[0] / tags[name].value[1] for name in ("XResolution", "YResolution")] == [0.25, 0.5]

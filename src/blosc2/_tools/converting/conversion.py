@@ -79,6 +79,8 @@ UNLIMITED = "netcdf_unlimited"
 #: That of a group which lists further dimensions that are its own, where nothing else says so: only arrays in groups
 #: below have them, or a group around it has others of these names.
 DEFINED = "netcdf_dimensions"
+#: Those that a group may have for all arrays in it: names of axes and sizes of voxels.
+OF_GROUPS = ("axes", "voxel_sizes")
 #: Those of a leaf that say what HDF5 has and NumPy has not: the shape of texts, the names of numbers, the new items.
 TEXT_SHAPE, ENUM, FILL = "hdf5_shape", "hdf5_enum", "hdf5_fillvalue"
 #: Single values of these dtypes become those of Python; each comes back with its dtype.

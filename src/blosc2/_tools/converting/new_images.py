@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from blosc2._arrays import axis_names
-from blosc2._tools.converting.conversion import FORMATS, ArrayItem, GroupItem, ObjectItem, Target
+from blosc2._tools.converting.conversion import FORMATS, OF_GROUPS, ArrayItem, GroupItem, ObjectItem, Target
 from blosc2._tools.converting.report import Changed, LeftOut
 from blosc2._tools.stores import partial_name, same_value
 from blosc2.exceptions import ConversionError
@@ -27,10 +27,13 @@ class _NewImage(Target):
         stem = path[: -len(".gz")] if path.lower().endswith(".gz") else path
         super().__init__(path, partial_name(stem, unique=True) + path[len(stem) :])
         self._path = path
+        # Of groups, by their keys: what holds for all arrays in them.
+        self._around: dict[str, dict[str, Any]] = {}
 
     def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
         if isinstance(item, GroupItem):
-            if item.attributes:
+            self._around[item.key.rstrip("/")] = {n: v for n, v in item.attributes.items() if n in OF_GROUPS}
+            if item.attributes.keys() - set(OF_GROUPS):
                 yield LeftOut(item.key, "attributes of the group", "a file of one array has no groups")
             return
         if self.only is not None:
@@ -47,12 +50,20 @@ class _NewImage(Target):
             yield Changed(item.key, "the type bool", "the file has none: it became uint8")
         items = np.ascontiguousarray(item.whole())
         try:
-            self._write(items.view("u1") if item.dtype.kind == "b" else items, dict(item.attributes))
+            self._write(items.view("u1") if item.dtype.kind == "b" else items, self._meant(item))
         except (OSError, MemoryError):
             raise
         except Exception as error:  # libraries raise anything for attributes that make no sense
             raise ConversionError(f"{item.key}: it cannot be written as {self.name}: {error}") from error
         yield from self._differences(item)
+
+    def _meant(self, item: ArrayItem) -> dict[str, Any]:
+        """The attributes of an array, and those that it has from the groups around it."""
+        around: dict[str, Any] = {}
+        for key in sorted(self._around):
+            if item.key.startswith(key + "/"):
+                around |= self._around[key]
+        return around | dict(item.attributes)
 
     def _write(self, items: np.ndarray[Any, Any], attributes: dict[str, Any]) -> None:
         raise NotImplementedError
@@ -97,6 +108,15 @@ class NewVolume(_NewImage):
     def _write(self, items: np.ndarray[Any, Any], attributes: dict[str, Any]) -> None:
         import nibabel
 
+        names = axis_names(attributes, items.ndim)
+        space = [name for name in "xyz" if name in names]
+        if names[: len(space)] != space:
+            order = [names.index(name) for name in space]
+            order += [axis for axis in range(items.ndim) if axis not in order]
+            raise ValueError(
+                f"its axes are {', '.join(names)}, and NIfTI begins with {', '.join(space)}: convert "
+                f"blosc2.permute_dims(array, {tuple(order)}), with axes and voxel_sizes in that order"
+            )
         header = _header_of(attributes) or _new_header(items, attributes)
         header = header.as_byteswapped(">" if items.dtype.byteorder == ">" else "<")
         header.set_data_shape(items.shape)
@@ -197,7 +217,11 @@ def _resolution(attributes: Mapping[str, Any], axes: str, metadata: dict[str, An
     by_axis = dict(zip(space, sizes, strict=True))
     if metadata is not None and "Z" in by_axis:
         metadata["spacing"] = float(by_axis["Z"])
-    return {"resolution": (1 / by_axis["X"], 1 / by_axis["Y"]), "resolutionunit": "none"}
+    # A picture has the last two axes as its rows and columns, whatever they are called.
+    down, right = [name for name in axes if name not in "SR"][-2:]
+    if not {down, right} <= set(by_axis):
+        return {}
+    return {"resolution": (1 / by_axis[right], 1 / by_axis[down]), "resolutionunit": "none"}
 
 
 def _as_text(value: Any) -> Any:

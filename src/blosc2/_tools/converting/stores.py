@@ -8,6 +8,7 @@ import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, closing, suppress
 from itertools import islice
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from blosc2._opening import open as open_path
 from blosc2._options import absolute_path
 from blosc2._stores import Store, has_leaf, set_chunks
 from blosc2._tools.converting.conversion import (
+    OF_GROUPS,
     TO_RENAME,
     ArrayItem,
     GroupItem,
@@ -68,12 +70,21 @@ class Opened(Source):
     def items(self) -> Iterator[Item]:
         if self.is_one and self._key:
             name = self._key.rpartition("/")[2]
-            yield _item_of(f"/{name}", self._found[self._key])
+            yield _item_of(f"/{name}", self._found[self._key], self._around())
         elif isinstance(self._found, Store):
             yield from self._below(self._found)
         else:
             name = os.path.splitext(os.path.basename(self._path))[0]
             yield _item_of(f"/{name}", self._found)
+
+    def _around(self) -> dict[str, Any]:
+        """What the groups around a leaf say of all arrays in them, as these groups are left behind."""
+        found: dict[str, Any] = {}
+        parts = self._key.split("/")[:-1]
+        for end in range(1, len(parts) + 1):
+            attributes = attributes_of(self._found, "/".join(parts[:end]))
+            found |= {name: attributes[name] for name in OF_GROUPS if name in attributes}
+        return found
 
     def _below(self, store: Any) -> Iterator[Item]:
         yield GroupItem("/", attributes_of(store, self._key))
@@ -88,8 +99,9 @@ class Opened(Source):
                 yield LeftOut(key, WHOLE, str(error))
 
 
-def _item_of(key: str, leaf: Any) -> Item:
+def _item_of(key: str, leaf: Any, around: Mapping[str, Any] = MappingProxyType({})) -> Item:
     attributes = leaf.vlmeta[:] if hasattr(leaf, "vlmeta") else {}
+    attributes = {**around, **attributes} if isinstance(leaf, NDArray) else attributes
     if isinstance(leaf, NDArray):
         return ArrayItem(key, leaf.shape, leaf.dtype, leaf.__getitem__, leaf.chunks, attributes, array=leaf)
     if isinstance(leaf, ObjectArray):
