@@ -887,3 +887,12 @@ def test_beside_numpy(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
     if seed % 3 == 0:
         monkeypatch.setattr(waiting_rows, "_FEW", 1)
     Beside(tmp_path / "x.b2nd", seed).play(120)
+
+
+def test_a_store_shows_what_waits_for_one_of_its_files(tmp_path: Path) -> None:
+    with blosc2.DictStore(tmp_path / "s.b2d", mode="w") as store:
+        store["/x"] = blosc2.asarray(np.arange(3000), chunks=(500,))
+    array = blosc2.open(tmp_path / "s.b2d" / "x.b2nd", mode="a")
+    array.append(np.array([5]))
+    assert is_waiting(array)
+    assert blosc2.DictStore(tmp_path / "s.b2d", mode="r")["/x"][-1] == 5

@@ -18,6 +18,7 @@ from blosc2._frames.handle import (
     StoredFrame,
     array_of,
     make_plugin,
+    publish_waiting,
     vlmeta_chunk,
 )
 from blosc2._frames.header_fields import (

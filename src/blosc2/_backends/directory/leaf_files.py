@@ -32,7 +32,7 @@ from blosc2._core.io.sharing import Lock, item_of
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._files import Owner, Part, check_unchanged, sync_files, through_link, write_parts
-from blosc2._frames import most_live, parts_with_checksums
+from blosc2._frames import most_live, parts_with_checksums, publish_waiting
 from blosc2.exceptions import FormatError, legible, some_of
 
 # Dead bytes that do not justify a rewrite: this many, or one n-th of the file.
@@ -474,6 +474,7 @@ class LeafFiles:
 
     def open(self, path: str, old: Source | None = None) -> ByteRange | None:
         """The frame in a file; None where there is none, or something else. For `old` see `open_source`."""
+        publish_waiting(path)  # an array that this process has opened as a file of its own
         # A small file is read at once: cheaper than a mapping, and a thousand of them need no descriptors.
         source = Source.of_small_file(path, _SMALL_FILE)
         if source is None or source.size < _SMALL_FILE:
