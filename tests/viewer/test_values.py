@@ -352,3 +352,12 @@ def test_searching(tmp_path: Path, cls: Any, monkeypatch: pytest.MonkeyPatch) ->
 def test_the_mean_of_large_integers() -> None:
     items = np.full(1000, np.iinfo("u8").max - 3, "u8")
     assert math.isclose(float(dict(statistics_of_items(items))["mean"]), 2.0**64, rel_tol=1e-5)
+
+
+def test_statistics_of_packed_numbers() -> None:
+    packed = blosc2.asarray(np.array([[0, 1, 2, -32768]] * 3, dtype="i2"))
+    packed.vlmeta["scale_factor"], packed.vlmeta["add_offset"], packed.vlmeta["_FillValue"] = 0.5, 10.0, -32768
+    found = dict(statistics(packed, [range(3), range(4)]))
+    assert (found["min"], found["max"], found["mean"], found["NaN"]) == ("10", "11", "10.5", "3")
+    assert "scale" in found["numbers"]
+    assert "numbers" not in dict(statistics(blosc2.asarray(np.arange(4)), [range(4)]))

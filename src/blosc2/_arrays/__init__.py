@@ -29,8 +29,8 @@ else:
             "CHUNK_NBYTES are_partitions_aligned are_partitions_behaved as_shape compute_chunks_blocks decoded_nbytes"
         ),
         "planes": (
-            "DIMENSIONS LONGEST Axis Picture axes_of axis_names check_dtype decoded_bytes index_of index_text "
-            "middle_plane picture_axes pieces read_picture shape_of"
+            "DIMENSIONS LONGEST Axis Picture as_meant axes_of axis_names check_dtype decoded_bytes has_meaning "
+            "index_of index_text middle_plane picture_axes pieces read_picture shape_of"
         ),
         "readable": "ChunkInfo ReadableArray",
         "ready": "ready_in_children ready_to_change ready_to_read",

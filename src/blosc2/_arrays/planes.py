@@ -259,7 +259,7 @@ def read_picture(
         items = np.abs(items)
     in_colour = items.ndim > len(sides)
     attributes = getattr(array, "vlmeta", {})
-    items, meaning = (items, "") if in_colour else _as_meant(items, attributes)
+    items, meaning = (items, "") if in_colour else as_meant(items, attributes)
     low, high = _contrast(items, span, percentiles, in_colour=in_colour)
     labels = labels_of(items) if len(sides) == 2 and not (in_colour or span or percentiles) else ()
     if labels:
@@ -289,7 +289,7 @@ def _text(attributes: Mapping[str, Any], name: str) -> str:
     return found.lower() if isinstance(found, str) else ""
 
 
-def _as_meant(items: np.ndarray[Any, Any], attributes: Mapping[str, Any]) -> tuple[np.ndarray[Any, Any], str]:
+def as_meant(items: np.ndarray[Any, Any], attributes: Mapping[str, Any]) -> tuple[np.ndarray[Any, Any], str]:
     """Numbers as attributes scale them, with NaN for missing ones, and what was done to the stored ones."""
     found, texts = _scaled(items, attributes)
     gone = np.zeros(items.shape, bool)
@@ -303,6 +303,15 @@ def _as_meant(items: np.ndarray[Any, Any], attributes: Mapping[str, Any]) -> tup
         found = np.where(gone, np.nan, found)
         texts.append(f"{number(int(gone.sum()), 'item')} missing")
     return found, ", ".join(texts)
+
+
+def has_meaning(array: Any) -> bool:
+    """Whether attributes scale the numbers of an array, or say which ones are missing."""
+    attributes = getattr(array, "vlmeta", {})
+    if array.dtype.kind not in "iuf":
+        return False
+    is_scaled = _scaled(np.zeros(1), attributes)[1] != []
+    return is_scaled or not all(_attribute(attributes, name) is None for name in _MISSING)
 
 
 def _scaled(items: np.ndarray[Any, Any], attributes: Mapping[str, Any]) -> tuple[np.ndarray[Any, Any], list[str]]:

@@ -398,7 +398,8 @@ class StoreLeaves:
             on_server = scheme_of(str(store)) not in (None, "file")
             store = open(store, mode="r", mmap_mode=None if on_server else "r")
         if not isinstance(store, Store):
-            raise TypeError(f"samples are read from a store, or from arrays, not from {type(store).__name__}")
+            several = "; blosc2.merge makes one store of several" if isinstance(store, (list, tuple)) else ""
+            raise TypeError(f"samples are read from a store, or from arrays, not from {type(store).__name__}{several}")
         if store.mode != "r" or table_of(store).session.sharing is not None:
             raise ValueError(
                 f"{store!r} may change while samples are read: open it with mode='r', without locking=True"

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from blosc2._arrays import Axis, index_of, picture_axes, pieces, shape_of
+from blosc2._arrays import Axis, as_meant, has_meaning, index_of, picture_axes, pieces, shape_of
 from blosc2._display import Node, human_size, labels_of, line_of_blocks, one_line, printable, ratio_text
 from blosc2._stores import ForeignObject, Store, outline, table_of, walking
 from blosc2.batch_array import BatchArray
@@ -515,19 +515,23 @@ def statistics(
 ) -> Rows:  # fmt: skip
     """Statistics of a part of an array. NaN and NaT count as missing, and only there.
 
-    `Stopped` is raised when `stopped` is true between two pieces.
+    Numbers are those that attributes make of the stored ones, as in pictures. `Stopped` is raised when `stopped` is
+    true between two pieces.
     """
-    total, done = math.prod(shape_of(axes)), 0
-    counted = tallies(array.dtype, total)
+    total, done, is_meant = math.prod(shape_of(axes)), 0, has_meaning(array)
+    dtype = np.dtype(float) if is_meant else array.dtype
+    counted = tallies(dtype, total)
     if total:
-        for piece in pieces(array, axes, _PIECE):
+        for stored in pieces(array, axes, _PIECE):
+            piece = as_meant(np.asarray(stored), array.vlmeta)[0].astype(float) if is_meant else stored
             for name, tally in counted.items():
                 tally.add(np.asarray(piece[name] if name else piece))
             done += int(np.asarray(piece).size)
             progress(done, total)
             if stopped():
                 raise Stopped
-    return rows_of(counted, array.dtype)
+    note = [("numbers", "as attributes scale them, without missing ones")] if is_meant else []
+    return [*note, *rows_of(counted, dtype)]
 
 
 def rows_of(counted: dict[str, Tally], dtype: np.dtype[Any]) -> Rows:
