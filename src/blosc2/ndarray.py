@@ -178,7 +178,7 @@ class NDArray(ReadableArray):
         handle.require_writable()
         if type(values) is not np.ndarray and not _are_rows(values, handle.layout[0]):
             # Not with the lock: they may read an array whose lock a thread has that reads this one.
-            values = _indexing.as_items(values, handle.layout[1], None)
+            values = _arrays.items_of(handle, values, handle.layout[1], None)
         with handle.editing():
             rows: Any
             geometry: Geometry = handle.layout[0]

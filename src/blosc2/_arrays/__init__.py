@@ -43,5 +43,5 @@ else:
         "slabs": "Box Shape Snapshot compressed_box converted joined_rows made plan_like slab_height slabs_in slabs_of",
         "small_frames": "TINY cframe_of forget_templates raw_kinds settled template_of tiny_frame",
         "spec": "ArrayPlan plain_dtype",
-        "waiting_rows": "append_rows few_rows frame_of keep_items keep_length",
+        "waiting_rows": "append_rows few_rows frame_of items_of keep_items keep_length",
     })  # fmt: skip

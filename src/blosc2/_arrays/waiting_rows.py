@@ -16,6 +16,7 @@ from blosc2._arrays.resize import resize_update
 from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.gaps import contiguous
 from blosc2._core.ndim.geometry import Geometry
+from blosc2._files import Owner
 from blosc2._frames import INDEXES, FrameHandle, FrameUpdate, Waiting, superseded
 
 # Bytes, and pieces, that wait before they are published however fast they came; bytes of rows that may wait; and bytes
@@ -226,7 +227,17 @@ def few_rows(handle: Any, key: Any, value: Any) -> tuple[Geometry, int, Items] |
     count = selection.counts[0]
     if not _are_few(geometry, count):
         return None
-    return geometry, selection.starts[0], _indexing.as_items(value, dtype, selection.shape).reshape(selection.counts)
+    return geometry, selection.starts[0], items_of(handle, value, dtype, selection.shape).reshape(selection.counts)
+
+
+def items_of(handle: Any, value: Any, dtype: np.dtype[Any], shape: tuple[int, ...] | None) -> Items:
+    """A caller's values, before a handle is locked. A child that they fork changes nothing of its parent."""
+    if type(value) is np.ndarray or not handle.urlpath:
+        return _indexing.as_items(value, dtype, shape)
+    owner = Owner()
+    items = _indexing.as_items(value, dtype, shape)
+    owner.check(handle.urlpath)
+    return items
 
 
 def keep_items(handle: Any, geometry: Geometry, first: int, rows: Items) -> bool:

@@ -10,13 +10,23 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from contextlib import suppress
 from io import FileIO
-from typing import Any, BinaryIO, Self, cast
+from typing import Any, BinaryIO, Final, Self, cast
 
 from blosc2._core.io.sharing import Block, keep_from_child
 from blosc2.exceptions import OtherFileSystemError, StoreLockedError
+
+# A part of a path that `temporary_name` gave: what it is for, and what tells it from others.
+_TEMPORARY: Final = re.compile(r"(^|[/\\])\.([^/\\]+)\.[0-9a-f]{8}\.tmp(?=[/\\]|$)")
+
+
+def name_place(error: OSError) -> None:
+    """Have an error name the place of what is made under a temporary name, which means nothing to callers."""
+    if isinstance(error.filename, str):
+        error.filename = _TEMPORARY.sub(r"\1\2", error.filename)
 
 
 class Owner:
@@ -51,7 +61,11 @@ class Owner:
     def open(self, path: str, mode: str, *, buffered: bool = True) -> BinaryIO:
         """A file for writing, which collects what is written."""
         self.check(path)
-        opened: Any = open(path, mode, -1 if buffered else 0)  # noqa: SIM115 - for the caller
+        try:
+            opened: Any = open(path, mode, -1 if buffered else 0)  # noqa: SIM115 - for the caller
+        except OSError as error:
+            name_place(error)
+            raise
         file: BinaryIO = keep_from_child(opened)
         if self.pid != os.getpid():  # forked before it was kept from children
             file.close()
@@ -134,7 +148,11 @@ class Owner:
     def mkdir(self, path: str, mode: int = 0o777) -> None:
         """Make a folder."""
         self.check(path)
-        os.mkdir(path, mode)
+        try:
+            os.mkdir(path, mode)
+        except OSError as error:
+            name_place(error)
+            raise
 
     def makedirs(self, path: str) -> None:
         """Make a folder and its missing parents."""
