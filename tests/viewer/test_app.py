@@ -221,7 +221,7 @@ def test_statistics_and_picture(store: Path) -> None:
         ("zero", "7.5", "7.5", "no plane"),
         ("records", "[red]t", "[red]t: items", "records have no"),
         ("text", r"[bold]\n\x1b[31m", "longest", "no grey values"),
-        ("bytes", "30 31 32", "max    102", "only arrays"),
+        ("bytes", "30 31 32", "histogram", "only arrays"),
         ("list", "'two'", "2 values", "only arrays"),
         ("many", "2: 1, 2", "1 values", "only arrays"),
     ],
