@@ -220,3 +220,23 @@ def test_folders_in_folders(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         owner.remove_tree(str(tmp_path / "a"), strict=True)
     owner.remove_tree(str(tmp_path / "a"))
+
+
+@pytest.mark.parametrize("act", ["open", "mkdir", "makedirs", "rename", "replace", "copy"])
+def test_errors_name_the_place_and_no_temporary_file(tmp_path: Path, act: str) -> None:
+    owner, gone = Owner(), str(tmp_path / "gone")
+    temporary, place = os.path.join(gone, ".x.b2nd.0123abcd.tmp"), os.path.join(gone, "x.b2nd")
+    other = tmp_path / "other"
+    other.write_bytes(b"1")
+    acts = {
+        "open": lambda: owner.open(temporary, "xb"),
+        "mkdir": lambda: owner.mkdir(temporary),
+        "makedirs": lambda: owner.makedirs(str(other / ".x.b2d.0123abcd.tmp")),
+        "rename": lambda: owner.rename(temporary, place),
+        "replace": lambda: owner.replace(temporary, place, keeps_access=False),
+        "copy": lambda: owner.copy(str(other), temporary),
+    }
+    with pytest.raises(OSError, match=r"x\.b2") as caught:
+        acts[act]()
+    assert ".tmp" not in str(caught.value)
+    assert "->" not in str(caught.value)

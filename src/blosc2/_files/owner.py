@@ -25,8 +25,12 @@ _TEMPORARY: Final = re.compile(r"(^|[/\\])\.([^/\\]+)\.[0-9a-f]{8}\.tmp(?=[/\\]|
 
 def name_place(error: OSError) -> None:
     """Have an error name the place of what is made under a temporary name, which means nothing to callers."""
-    if isinstance(error.filename, str):
-        error.filename = _TEMPORARY.sub(r"\1\2", error.filename)
+    for name in ("filename", "filename2"):
+        given = getattr(error, name)
+        if isinstance(given, str):
+            setattr(error, name, _TEMPORARY.sub(r"\1\2", given))
+    if error.filename2 is not None and error.filename == error.filename2:
+        del error.filename2
 
 
 class Owner:
@@ -173,6 +177,9 @@ class Owner:
             except FileExistsError:
                 if not os.path.isdir(folder):  # made by somebody else just now
                     raise
+            except OSError as error:
+                name_place(error)
+                raise
             missing.pop()
 
     def rmdir(self, path: str) -> None:
@@ -185,7 +192,11 @@ class Owner:
         self.check(new)
         import shutil  # not needed by most programs, and slow to import
 
-        shutil.copyfile(old, new)
+        try:
+            shutil.copyfile(old, new)
+        except OSError as error:
+            name_place(error)
+            raise
 
     def remove_tree(self, path: str, *, strict: bool = False) -> None:
         """Remove a folder of one's own and all in it, as far as that is possible; in a forked child it is another's.
@@ -243,6 +254,7 @@ def give_access(number: int, before: os.stat_result, mode: int) -> None:
 
 def _explained(error: OSError, path: str) -> OSError:
     """The error of a rename. If it was between file systems, it says what to do."""
+    name_place(error)
     if error.errno != errno.EXDEV:
         return error
     return OtherFileSystemError(
