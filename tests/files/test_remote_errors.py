@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 
 pytest.importorskip("aiohttp")
-pytest.importorskip("fsspec")
-
 import remote_kit
 from remote_kit import RangeServer, content_range, reply
 
 import blosc2
 from blosc2._files.remote import remote_file
 from blosc2.exceptions import RemoteAccessError, RemoteChangedError, RemoteError
+
+fsspec = pytest.importorskip("fsspec")
 
 ITEMS = np.random.default_rng(3).integers(0, 1 << 30, 200_000)
 
@@ -303,6 +303,22 @@ def test_errors_name_no_password_and_no_signature(server: RangeServer, url: str,
     with pytest.raises(RemoteError) as caught:
         blosc2.open(url.replace("://", f"://{user}") + "?token=secret", remote={"retries": 0})
     assert "sec" not in str(caught.value).replace("second", "")
+
+
+@pytest.mark.parametrize("kind", [OSError, ValueError, RuntimeError])
+def test_a_file_system_that_cannot_be_made(kind: type[Exception]) -> None:
+    """Its error may name what it was made of."""
+
+    class Closed(fsspec.AbstractFileSystem):
+        protocol, cachable = "closed", False
+
+        def __init__(self, token: str = "", **_: Any) -> None:
+            raise kind(f"no way to https://me:word@host/?key=word with {token}")
+
+    fsspec.register_implementation("closed", Closed, clobber=True)
+    with pytest.raises(ValueError if kind is ValueError else RemoteError, match=r"closed://host/a\.b2nd") as caught:
+        blosc2.open("closed://me:word@host/a.b2nd?signature=word", storage_options={"token": "sword"})
+    assert "word" not in str(caught.value)
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch, url: str) -> None:

@@ -102,6 +102,13 @@ def _system_of(path: RemotePath) -> tuple[Any, str]:
         if package is None:
             raise ImportError(f"{path}: {error}") from None
         raise ImportError(lacking(f"{path}: what is there", package, "remote")) from None
+    except MemoryError:
+        raise
+    except ValueError as error:
+        raise ValueError(f"{path}: {_open(path, error)}") from None
+    except Exception as error:  # noqa: BLE001 - each file system has its own
+        why = f"its file system cannot be reached ({type(error).__name__}: {_open(path, error)})"
+        raise RemoteError(f"{why}; see its protocol, its host and storage_options", path=str(path)) from None
     return found
 
 
@@ -160,7 +167,7 @@ def _asked(path: RemotePath, ask: Callable[[], Any]) -> Any:
     """What a server answers to one who writes."""
     try:
         return ask()
-    except (ImportError, MemoryError):
+    except (ImportError, MemoryError, RemoteError):
         raise
     except PermissionError as error:
         raise RemoteAccessError(f"it must not be written ({_open(path, error)})", path=str(path)) from None
