@@ -268,20 +268,24 @@ class DictStore(Store):
     # ------------------------------------------------------------------ copies
     def to_b2z(
         self,
-        overwrite: bool | str | os.PathLike[Any] = False,
+        path: bool | str | os.PathLike[Any] | None = None,
+        /,
         filename: Any = None,
         *,
+        overwrite: bool = False,
         progress: Progress | None = None,
     ) -> str:
         """Write the store as a `.b2z` file; its leaves are copied as bytes.
 
         Parameters
         ----------
-        overwrite : bool
-            Whether to replace an existing file. A path given here is used as `filename`.
-        filename : str or path, optional
+        path : str or path, optional
             The file; by default the store's own path with the suffix ``.b2z``. If the store itself is that file, its
-            changes are published, and nothing else is done.
+            changes are published, and nothing else is done. True or False stands for `overwrite`.
+        filename : str or path, optional
+            The file, if `path` is left out.
+        overwrite : bool
+            Whether to replace an existing file.
         progress : callable, optional
             Called with the bytes of leaves that were copied so far, and of all.
 
@@ -297,7 +301,9 @@ class DictStore(Store):
         FileExistsError
             The file exists and `overwrite` is False.
         """
-        return _stores.to_b2z(self, overwrite, filename, progress)
+        if isinstance(path, bool):
+            path, overwrite = None, path
+        return _stores.to_b2z(self, filename if path is None else path, overwrite=overwrite, progress=progress)
 
     def to_b2d(self, dirname: Any = None, *, overwrite: bool = False, progress: Progress | None = None) -> str:
         """Write the store as a directory; its leaves are copied as bytes.

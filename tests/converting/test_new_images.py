@@ -27,6 +27,15 @@ def there_and_back(source: Path, target: Path) -> None:
     assert sorted(path.name for path in source.parent.iterdir()) == sorted([source.name, store.name, target.name])
 
 
+@pytest.mark.parametrize("channels", ["RGB", "RGBA"])
+def test_nifti_of_colours(tmp_path: Path, channels: str) -> None:
+    items = np.zeros(ITEMS.shape, [(channel, "u1") for channel in channels])
+    items["G"] = ITEMS
+    nibabel.Nifti1Image(items, AFFINE).to_filename(tmp_path / "a.nii.gz")
+    there_and_back(tmp_path / "a.nii.gz", tmp_path / "b.nii.gz")
+    np.testing.assert_array_equal(nibabel.load(tmp_path / "b.nii.gz").dataobj, items)
+
+
 @pytest.mark.parametrize("suffix", [".nii", ".nii.gz"])
 @pytest.mark.parametrize("kind", ["Nifti1Image", "Nifti2Image"])
 @pytest.mark.parametrize("dtype", ["u1", "<i2", ">i2", "f4", "c8"])
@@ -56,6 +65,7 @@ def test_nifti_of_an_array_of_ones_own(tmp_path: Path) -> None:
     assert [each.what for each in report.changed] == [
         "the type bool", "attribute 'affine'", "attribute 'voxel_sizes'"
     ]  # fmt: skip
+    assert report.changed[-1].why.startswith("the file says [2.0")
     image = nibabel.load(tmp_path / "a.nii")
     np.testing.assert_array_equal(image.get_fdata(), ITEMS > 7)
     np.testing.assert_allclose(image.affine, AFFINE, rtol=1e-6)

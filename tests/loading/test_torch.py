@@ -475,3 +475,8 @@ def test_a_dataloader_gets_the_epoch_that_is_set(path: str, workers: dict[str, A
     assert sampler.place(5) == sampler.place((1, 5)) != sampler.place((0, 5))
     with pytest.raises(ValueError, match="epoch must be at least 0"):
         sampler.set_epoch(-1)
+
+
+def test_keywords_of_a_dataloader() -> None:
+    with pytest.raises(TypeError, match=r"^Loader\(\) has no keyword 'num_workers'; it is workers= here"):
+        b2t.Loader(b2t.Samples(np.arange(4)), num_workers=2)

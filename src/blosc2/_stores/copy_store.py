@@ -18,10 +18,8 @@ if TYPE_CHECKING:
     from blosc2.dict_store import DictStore
 
 
-def to_b2z(store: DictStore, overwrite: Any, filename: Any, progress: Progress | None) -> str:
+def to_b2z(store: DictStore, filename: Any, *, overwrite: bool, progress: Progress | None) -> str:
     """Write a store as a `.b2z` file; see `DictStore.to_b2z`."""
-    if not isinstance(overwrite, bool):
-        overwrite, filename = False, overwrite
     table = table_of(store)
     table.session.check_open()
     _check_target(table, filename)

@@ -44,6 +44,7 @@ except ModuleNotFoundError as error:
         raise
     raise ModuleNotFoundError(lacking("blosc2.torch", "torch", "torch"), name="torch") from None
 
+from blosc2.storage import NoKeywords, takes
 from blosc2.torch import slots
 
 __all__ = ["Loader", "PatchSampler", "Samples", "collate", "seed_worker"]
@@ -271,6 +272,7 @@ class _InEpochs:
             return together(plain) if together else [self.dataset[number] for number in plain]
 
 
+@takes(NoKeywords)
 class Loader(_tools.Loader):
     """Batches of tensors, epoch after epoch, by threads or by processes; they are the same for all kinds of workers.
 
@@ -306,11 +308,11 @@ class Loader(_tools.Loader):
     def __init__(
         self, dataset: Any, batch_size: int | None = 1, *, shuffle: bool = False, seed: int | None = None,
         drop_last: bool = False, workers: int = 0, prefetch: int = 2, rank: int = 0, replicas: int = 1,
-        collate_fn: Any = None, kind: str = "threads", pin_memory: bool = False, timeout: float = 0,
+        collate_fn: Any = None, kind: str = "threads", pin_memory: bool = False, timeout: float = 0, **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(
             dataset, batch_size, shuffle=shuffle, seed=seed, drop_last=drop_last, workers=workers, prefetch=prefetch,
-            rank=rank, replicas=replicas, collate_fn=collate_fn,
+            rank=rank, replicas=replicas, collate_fn=collate_fn, **kwargs,
         )  # fmt: skip
         if kind not in _KINDS:
             raise ValueError(f"kind must be one of {', '.join(map(repr, _KINDS))}, not {kind!r}")

@@ -5,6 +5,7 @@ What such a file says of the array is compared with its attributes when it is wr
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any, ClassVar, Final
@@ -22,6 +23,8 @@ class _NewImage(Target):
     """A file of one array; a subclass writes it."""
 
     name: ClassVar[str]
+    #: What has no place in most files, and what would have one, by the name of the attribute.
+    hints: ClassVar[dict[str, str]] = {}
 
     def __init__(self, path: str, **_: Any) -> None:
         stem = path[: -len(".gz")] if path.lower().endswith(".gz") else path
@@ -43,7 +46,7 @@ class _NewImage(Target):
             )
         if isinstance(item, ObjectItem):
             raise ConversionError(f"{item.key} is a list of objects, and no array")
-        if 0 in item.shape or item.dtype.kind not in "biufc" or not item.shape:
+        if 0 in item.shape or not self._takes(item.dtype) or not item.shape:
             raise ConversionError(f"{item.key}: {self.name} has no items of {item.dtype} in the shape {item.shape}")
         self.only = item.key
         if item.dtype.kind == "b":
@@ -56,6 +59,10 @@ class _NewImage(Target):
         except Exception as error:  # libraries raise anything for attributes that make no sense
             raise ConversionError(f"{item.key}: it cannot be written as {self.name}: {error}") from error
         yield from self._differences(item)
+
+    def _takes(self, dtype: np.dtype[Any]) -> bool:
+        """Whether the file can have such items."""
+        return dtype.kind in "biufc"
 
     def _meant(self, item: ArrayItem) -> dict[str, Any]:
         """The attributes of an array, and those that it has from the groups around it."""
@@ -79,9 +86,11 @@ class _NewImage(Target):
             yield Changed(item.key, f"the type {item.dtype}", f"it is read as {back.dtype}")
         for name, value in item.attributes.items():
             if name not in back.attributes:
-                yield LeftOut(item.key, f"attribute {name!r}", f"{self.name} has no place for it, or not for its value")
+                why = f"{self.name} has no place for it, or not for its value{self.hints.get(name, '')}"
+                yield LeftOut(item.key, f"attribute {name!r}", why)
             elif not same_value(back.attributes[name], value):
-                yield Changed(item.key, f"attribute {name!r}", "the file says it in another form")
+                said = textwrap.shorten(repr(back.attributes[name]), 80, placeholder=" ...")
+                yield Changed(item.key, f"attribute {name!r}", f"the file says {said}")
 
     def finish(self) -> None:
         if self.only is None:
@@ -104,6 +113,12 @@ class NewVolume(_NewImage):
         if not path.lower().endswith((".nii", ".nii.gz")):
             raise ConversionError(f"{path}: NIfTI is written to .nii and .nii.gz, and not to pairs of files")
         super().__init__(path, **options)
+
+    def _takes(self, dtype: np.dtype[Any]) -> bool:
+        import nibabel
+
+        colours = nibabel.nifti1.data_type_codes.dtype
+        return super()._takes(dtype) or dtype in (colours["RGB"], colours["RGBA"])
 
     def _write(self, items: np.ndarray[Any, Any], attributes: dict[str, Any]) -> None:
         import nibabel
@@ -175,6 +190,9 @@ class NewTiff(_NewImage):
     """
 
     name = "tiff"
+    hints: ClassVar = {
+        "voxel_sizes": "; files as ImageJ writes them have one: items of uint8, uint16 or float32, and axes of TZCYX"
+    }
 
     def _write(self, items: np.ndarray[Any, Any], attributes: dict[str, Any]) -> None:
         import tifffile
