@@ -302,8 +302,10 @@ class DictStore(Store):
             The file exists and `overwrite` is False.
         """
         if isinstance(path, bool):
-            path, overwrite = None, path
-        return _stores.to_b2z(self, filename if path is None else path, overwrite=overwrite, progress=progress)
+            overwrite = path
+        elif path is not None:
+            filename = path
+        return _stores.to_b2z(self, filename, overwrite=overwrite, progress=progress)
 
     def to_b2d(self, dirname: Any = None, *, overwrite: bool = False, progress: Progress | None = None) -> str:
         """Write the store as a directory; its leaves are copied as bytes.

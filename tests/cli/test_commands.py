@@ -531,3 +531,7 @@ def test_sizes_on_disk_and_unused_bytes(folder: Path, run: Answer) -> None:
     assert last.endswith(" are unused")
     assert "on disk" not in run("stats", "s.b2z/mri")
     assert "unused" not in dict(blosc2.asarray(items).info_items)
+
+
+def test_without_a_command(run: Answer) -> None:
+    assert run() == run("--help")

@@ -62,6 +62,9 @@ def test_pages_that_a_cut_tiff_lacks_are_not_passed_over(tmp_path: Path) -> None
     cut(path)
     with pytest.raises(ConversionError, match=r"a\.tif is damaged: "):
         blosc2.convert(path, tmp_path / "a.b2z")
+    with pytest.raises(ConversionError, match=r"images: nothing of it can be read: /a\.tif: all of it: .* is damaged"):
+        blosc2.convert(tmp_path / "images", tmp_path / "b.b2z")
+    tifffile.imwrite(tmp_path / "images" / "b.tif", ITEMS)
     report = blosc2.convert(tmp_path / "images", tmp_path / "b.b2z")
     assert [(each.key, each.what) for each in report.left_out] == [("/a.tif", "all of it")]
     assert sorted(os.listdir(tmp_path)) == ["b.b2z", "images", "whole.b2z"]
@@ -172,6 +175,31 @@ def test_a_full_disk_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert sorted(os.listdir(tmp_path)) == ["a.npz", "a.partial.b2z"]
     assert blosc2.convert(tmp_path / "a.npz", tmp_path / "a.b2z", verify=True).arrays == 1
     assert sorted(os.listdir(tmp_path)) == ["a.b2z", "a.npz"]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "package"),
+    [
+        (".h5", "h5py"), (".nc", "netCDF4"), (".npz", "numpy"), (".zarr", "zarr"), (".safetensors", "safetensors"),
+        (".nii", "nibabel"), (".tif", "tifffile"),
+    ],
+)  # fmt: skip
+def test_a_disk_that_fills(tmp_path: Path, suffix: str, package: str) -> None:
+    """No file of another format stays half made, also if its library fails once more when it is closed."""
+    resource = pytest.importorskip("resource", reason="systems without it have no limit of files")
+    pytest.importorskip(package, reason="an extra")
+    noise = np.random.default_rng(1).random((64, 64, 64))
+    with blosc2.TreeStore(str(tmp_path / "a.b2z"), mode="w") as store:
+        store["/x"] = noise
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+    try:
+        with pytest.raises((OSError, RuntimeError)) as caught:
+            blosc2.convert(tmp_path / "a.b2z", tmp_path / f"a{suffix}")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert sorted(os.listdir(tmp_path)) == ["a.b2z"]
+    assert "goes on from" not in "".join(caught.value.__notes__)
 
 
 def test_what_is_still_written_to_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -401,3 +401,14 @@ def test_mode_r_plus_is_mode_a(tmp_path, suffix):
         assert store.mode == "a"
     with blosc2.open(path) as store:
         assert sorted(store) == ["/a", "/b"]
+
+
+@pytest.mark.parametrize("suffix", [".b2z", ".b2d"])
+def test_a_key_behind_the_name_of_a_store(tmp_path: Path, suffix: str) -> None:
+    path = str(tmp_path / f"s{suffix}")
+    with blosc2.TreeStore(path, mode="w") as store:
+        store["/a/b"] = [1]
+    for key in ("a/b", "a/none"):
+        with pytest.raises(FileNotFoundError) as caught:
+            blosc2.open(f"{path}/{key}")
+        assert f"a key is read by blosc2.open({path!r})['/{key}']" in str(caught.value)

@@ -212,11 +212,13 @@ def _suffix_there(name: str) -> str:
     for suffix in _STORE_SUFFIXES:
         if os.path.lexists(name + suffix):
             return suffix
-    raise MissingFileError(
-        errno.ENOENT,
-        "No such file or directory: blosc2.open opens what is there; blosc2.asarray(..., urlpath=...) makes a file",
-        name,
-    )
+    advice = "blosc2.open opens what is there; blosc2.asarray(..., urlpath=...) makes a file"
+    from pathlib import Path  # for errors only
+
+    for store in Path(name).parents:
+        if store.suffix in _STORE_SUFFIXES and store.exists():
+            advice = f"a key is read by blosc2.open({str(store)!r})[{'/' + Path(name).relative_to(store).as_posix()!r}]"
+    raise MissingFileError(errno.ENOENT, f"No such file or directory: {advice}", name)
 
 
 def _opened_again(

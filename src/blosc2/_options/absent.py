@@ -102,7 +102,7 @@ _ELSEWHERE: Final = {
 }
 _OF_DTYPES: Final = ("can_cast", "finfo", "iinfo", "isdtype", "result_type")
 OF_ARRAYS: Final = {
-    **{name: f"it does not compute with its items; use numpy.{name} on what is read, as in numpy.{name}(array[...])"
+    **{name: f"it does not compute with its items; use numpy.{name} with what is read, array[...]"
        for name in ("argsort", "cumulative_prod", "cumulative_sum", "sort", "where")},
     **dict.fromkeys(("compact_index", "create_index", "drop_index", "index", "indexes", "rebuild_index"),
                     "there are no indexes; select with numpy on what is read"),
@@ -154,7 +154,7 @@ def _advice_for(name: str) -> str:
         return f"use numpy.{name}(array.dtype)"
     if name in _NUMPY:
         module = isinstance(getattr(np, name, None), type(np))
-        what = f"use numpy.{name}" if module else f"use numpy.{name} on what is read, as in numpy.{name}(array[...])"
+        what = f"use numpy.{name}" if module else f"use numpy.{name} with what is read, array[...]"
         return f"it stores arrays and does not compute with them; {what}"
     if name in _ADVICE:
         return f"{_ADVICE[name]} (page 'What is in scope')"

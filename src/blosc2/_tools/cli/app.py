@@ -87,7 +87,7 @@ def run(arguments: Sequence[str]) -> int:
     if "_BLOSC2_COMPLETE" in os.environ:
         blosc2(prog_name="blosc2")  # answers the shell, and exits
     try:
-        return int(blosc2.main(list(arguments), prog_name="blosc2", standalone_mode=False) or FINE)
+        return int(blosc2.main(list(arguments) or ["--help"], prog_name="blosc2", standalone_mode=False) or FINE)
     except click.ClickException as error:
         names = (error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "blosc2").split()
         what = " ".join(printable(error.format_message()).split())

@@ -338,13 +338,16 @@ _OF_THE_MACHINE = (
 )  # fmt: skip
 
 
+_UNREADABLE = "it cannot be read"
+
+
 def why_unreadable(error: Exception) -> str:
     """In one line, why a library cannot read an item. What is no fault of the item is raised."""
     if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
         raise error
     text = " ".join(legible(error).split())
     says_it = text and isinstance(error, (OSError, ValueError, RuntimeError))
-    return f"it cannot be read: {text if says_it else f'{type(error).__name__} {text}'.strip()}"
+    return f"{_UNREADABLE}: {text if says_it else f'{type(error).__name__} {text}'.strip()}"
 
 
 Result = TypeVar("Result")
@@ -837,7 +840,7 @@ def _write(
     overwrite: bool,
 ) -> None:  # fmt: skip
     """Write a target, and give it its name. With that of its format, all is read back and compared."""
-    seen, damaged, key = set[str](), list[LeftOut](), ""
+    seen, key = set[str](), ""
     try:
         if made.waits and not source.reads_late:
             raise ConversionError(f"{report.target} takes one file: make a store of several, and convert that")
@@ -845,8 +848,9 @@ def _write(
             made.survey(source.items())
         for item in source.items():
             key = item.key
-            damaged += _take(item, made, report, seen, progress)
+            _take(item, made, report, seen, progress)
         key = ""
+        damaged = [each for each in report.left_out if each.what == WHOLE and each.why.startswith(_UNREADABLE)]
         if damaged and not report.arrays + report.objects:
             raise ConversionError(f"{report.source}: nothing of it can be read: {damaged[0]}")
         made.finish()
@@ -860,16 +864,16 @@ def _write(
             report.went_on = made.kept.went_on
             made.kept.remove()
     except BaseException as error:
-        keep = not isinstance(error, ConversionError)
+        keep, left = not isinstance(error, ConversionError), list[str]()
         try:
             made.abandon(keep=keep)
             if made.kept is not None and not keep:
                 made.kept.remove()
+            left = [made.partial] if made.kept is None else [made.partial, made.kept.path]
         except Exception as second:  # noqa: BLE001 - what went wrong first is raised
             error.add_note(f"{made.partial} could not be removed, and may be deleted: {second}")
         where = f", at or behind {key!r}" if key else ""
         _note(error, report.source, f"while {report.source} was converted{where}")
-        left = [made.partial] if made.kept is None else [made.partial, made.kept.path]
         for path in filter(os.path.lexists, left):
             error.add_note(f"the same conversion goes on from {legible(path)}, or delete that")
         raise
@@ -916,25 +920,23 @@ def _note(error: BaseException, path: str, what: str) -> None:
         error.add_note(legible(what))
 
 
-def _take(
-    item: Item, made: Target, report: ConversionReport, seen: set[str], progress: Progress | None
-) -> list[LeftOut]:
-    """Write one item, unless an interrupted run has, and count it. Gives what is left out because it is damaged."""
+def _take(item: Item, made: Target, report: ConversionReport, seen: set[str], progress: Progress | None) -> None:
+    """Write one item, unless an interrupted run has, and count it."""
     shown = _shown(item.key)
     if isinstance(item, LeftOut):
         note(report, item._replace(key=shown))
-        return []
+        return
     if shown != item.key:
         report.left_out.append(LeftOut(shown, WHOLE, f"its name is no text in UTF-8; {TO_RENAME}"))
-        return []
+        return
     if not isinstance(item, GroupItem):
         if item.key in seen:
             report.left_out.append(LeftOut(item.key, "a second item of this name", "the first one is kept"))
-            return []
+            return
         seen.add(item.key)
     if isinstance(item, ArrayItem) and item.dtype.itemsize == 0:
         report.left_out.append(LeftOut(item.key, WHOLE, f"items of {item.dtype} have no bytes"))
-        return []
+        return
     found: list[LeftOut] = []
     if made.has(item.key) and not isinstance(item, GroupItem):
         report.resumed += 1
@@ -949,20 +951,18 @@ def _take(
             if not is_damaged or not made.take_back(item.key):
                 raise
             why = error.why if isinstance(error, UnreadableError) else why_unreadable(error)
-            damaged = LeftOut(item.key, WHOLE, why)
-            report.left_out.append(damaged)
-            return [damaged]
+            report.left_out.append(LeftOut(item.key, WHOLE, why))
+            return
     for each in found:
         note(report, each)
     if any(each.what == WHOLE for each in found):
-        return []
+        return
     report.objects += isinstance(item, ObjectItem)
     if isinstance(item, ArrayItem):
         report.arrays += 1
         report.nbytes += item.nbytes
         if progress is not None:
             progress(report.nbytes, report.nbytes)
-    return []
 
 
 def _verify(items: Iterator[Item], written: Source, known: list[LeftOut], only: str | None) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import h5py
@@ -770,7 +771,8 @@ class NewHdf5(Target):
         self._file.close()
 
     def abandon(self, *, keep: bool) -> None:
-        self._file.close()
+        with suppress(Exception):  # what remains to be written finds no place on a full disk
+            self._file.close()
         super().abandon(keep=keep)
 
 

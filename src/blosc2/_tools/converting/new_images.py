@@ -122,6 +122,8 @@ class NewVolume(_NewImage):
 
     def _write(self, items: np.ndarray[Any, Any], attributes: dict[str, Any]) -> None:
         import nibabel
+        from nibabel.fileholders import FileHolder
+        from nibabel.openers import ImageOpener
 
         names = axis_names(attributes, items.ndim)
         space = [name for name in "xyz" if name in names]
@@ -145,7 +147,8 @@ class NewVolume(_NewImage):
         image = kind(items, affine if affine.shape == (4, 4) else None, header)
         # Now: an image forgets those of its header.
         image.header.set_slope_inter(attributes.get("scl_slope", 1), attributes.get("scl_inter", 0))
-        image.to_filename(self.partial)
+        with ImageOpener(self.partial, "wb") as file:  # which the library would leave open if the disk is full
+            image.to_file_map({"image": FileHolder(self.partial, file)})
 
 
 def _header_of(attributes: Mapping[str, Any]) -> Any:
