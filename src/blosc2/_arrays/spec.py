@@ -134,6 +134,7 @@ _defaults: dict[tuple[int, int], _Defaults] = free_in_child({})
 def _begin_child() -> None:
     for known in _defaults.values():
         free_lock(known.made_from)
+        free_lock(vars(known.cparams))
 
 
 in_child(_begin_child)
