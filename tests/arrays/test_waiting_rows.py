@@ -26,9 +26,10 @@ from blosc2._frames import append, changeable
 
 #: What programs of their own begin with: there, too, no change is cheap, nor old.
 SLOW = """
-import os, sys
+import gc, os, sys, time
 import numpy as np
 import blosc2
+from blosc2._frames import changeable
 from blosc2._frames.changeable import FileHandle
 FileHandle.is_due = FileHandle.is_late = False
 """
@@ -182,7 +183,7 @@ def test_the_pace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         "", "del a", "a.flush(); os._exit(0)", "a.__exit__(None, None, None); os._exit(0)",
         "pid = os.fork()\nif not pid: os._exit(len(a) != 9 or len(a[:]) != 9)\nos._exit(os.waitpid(pid, 0)[1] != 0)",
-        "import gc; a = [a]; a.append(a); del a; gc.collect(); os._exit(0)",
+        "a = [a]; a.append(a); del a; gc.collect()\nwhile changeable._left: time.sleep(0.01)\nos._exit(0)",
     ],
 )  # fmt: skip
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -461,15 +462,16 @@ FULL = OSError(errno.ENOSPC, "No space left on device")
 
 def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     def end(*_: object, **__: object) -> None:
-        raise error
+        raise type(error)(*error.args)
 
     monkeypatch.setattr(append.NextVersion, "end", end)
 
 
 @pytest.mark.parametrize("error", [FULL, MemoryError(), KeyboardInterrupt()])
 @pytest.mark.parametrize("act", [
-    lambda a: a[:], lambda a: a.flush(), lambda a: a.__exit__(None, None, None), lambda a: a.append(rows_of(100)),
-    lambda a: a.vlmeta.__setitem__("k", 1), lambda a: a.compact(), lambda a: a.refresh(),
+    lambda a: a.flush(), lambda a: a.__exit__(None, None, None), lambda a: a.append(rows_of(100)),
+    lambda a: a.vlmeta.__setitem__("k", 1), lambda a: a.compact(), lambda a: a.refresh(), lambda a: a.resize((3, 8)),
+    lambda a: a.transaction().__enter__(), lambda a: a.__setitem__((0, 0), 1),
 ])  # fmt: skip
 def test_an_error_loses_nothing_that_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, act: Any
@@ -487,6 +489,153 @@ def test_an_error_loses_nothing_that_waits(
             assert len(array) == 5
     np.testing.assert_array_equal(array[:], rows)
     np.testing.assert_array_equal(seen_by_others(path), rows)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("error", [FULL, MemoryError(), PermissionError(errno.EACCES, "Permission denied")])
+def test_others_do_not_see_what_cannot_be_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    path = tmp_path / "x.b2nd"
+    array = new(path, 20)
+    array.append(rows_of(9))
+    failing(monkeypatch, error)
+    assert len(array[:]) == 29
+    assert len(seen_by_others(path)) == len(blosc2.open(path)) == 20
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda a, _: a[:], lambda a, _: np.stack(list(a)), lambda a, _: np.stack([a[n] for n in range(len(a))]),
+        lambda a, _: a.copy()[:], lambda a, _: a.slice(slice(None))[:], lambda a, _: a.read(),
+        lambda a, _: a.read_many([slice(None)])[0], lambda a, _: np.asarray(a), lambda a, _: a.oindex[:, [*range(8)]],
+        lambda a, _: blosc2.from_cframe(a.to_cframe())[:], lambda a, _: pickle.loads(pickle.dumps(a))[:],
+        lambda a, _: copy.copy(a)[:], lambda a, _: copy.deepcopy(a)[:],
+        lambda a, _: np.frombuffer(a.schunk[:], "i4").reshape(-1, 8)[: len(a)],
+        lambda a, _: np.concatenate([
+            np.frombuffer(a.schunk.decompress_chunk(n), "i4").reshape(-1, 8) for n in range(a.schunk.nchunks)
+        ])[: len(a)],
+        lambda a, _: np.concatenate([
+            np.frombuffer(blosc2.decompress2(a.schunk.get_chunk(n)), "i4").reshape(-1, 8)
+            for n in range(a.schunk.nchunks)
+        ])[: len(a)],
+        lambda a, _: a.squeeze()[:], lambda a, _: blosc2.expand_dims(a, 0)[0], lambda a, _: blosc2.asarray(a)[:],
+        lambda a, _: blosc2.concat([a, a])[: len(a)],
+        lambda a, path: a.save(path.with_name("y.b2nd")) or seen_by_others(path.with_name("y.b2nd")),
+        lambda a, path: a.copy(urlpath=path.with_name("z.b2nd"), chunks=(5, 8))[:],
+        lambda a, path: stored(a, path)[:],
+    ],
+)  # fmt: skip
+def test_what_cannot_be_published_is_read_from_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look: Any
+) -> None:
+    """By this handle alone; and it is published as soon as that is possible."""
+    path = tmp_path / "x.b2nd"
+    array, model = new(path, 20), np.concatenate([rows_of(20), rows_of(9, 1)])
+    array.vlmeta["k"] = 5
+    for row in model[20:]:
+        array.append(row)
+    with monkeypatch.context() as patched:
+        failing(patched, FULL)
+        np.testing.assert_array_equal(np.asarray(look(array, path)), model)
+        assert is_waiting(array)
+        assert (array.shape, array.vlmeta["k"]) == (model.shape, 5)
+        np.testing.assert_array_equal(blosc2.open(path)[:], model[:20])
+        array.append(model[0])
+        assert len(array) == len(array[:]) == 30
+        assert (array[29] == model[0]).all()
+    assert len(array[:]) == len(blosc2.open(path)) == 30
+    assert not is_waiting(array)
+    array[2] = model[2] = 4
+    with monkeypatch.context() as patched:
+        failing(patched, FULL)
+        np.testing.assert_array_equal(array[: len(model)], model)
+    np.testing.assert_array_equal(array[: len(model)], model)
+
+
+def stored(array: Any, path: Path) -> Any:
+    """What a store makes of it."""
+    with blosc2.TreeStore(path.with_name("t.b2z"), mode="w") as store:
+        store["/x"] = array
+    return blosc2.open(path.with_name("t.b2z"))["/x"]
+
+
+def test_reads_of_what_cannot_be_published_try_that_now_and_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array, rows = new(tmp_path / "x.b2nd"), rows_of(9)
+    for row in rows:
+        array.append(row)
+    costs = array._handle._costs
+    with monkeypatch.context() as patched:
+        failing(patched, FULL)
+        assert len(array[:]) == 9
+        costs._spent, costs._took, costs._ended = 1.0, 10.0, costs._ended + 100
+        tried = costs.count
+        for n, row in enumerate(rows):
+            assert (array[n] == row).all()
+        assert costs.count == tried
+        costs._ended -= 1000
+        assert len(array[:]) == 9
+        assert costs.count == tried + 1
+
+
+@pytest.mark.parametrize("act", [lambda a: a.flush(), lambda a: a.append(rows_of(40))])
+def test_the_error_says_where_the_rows_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: Any) -> None:
+    array = new(tmp_path / "x.b2nd")
+    array.append(rows_of(1))
+    failing(monkeypatch, OSError(errno.ENOSPC, "No space left on device"))
+    with pytest.raises(OSError, match=r"still in memory, where reads and save\(\) find it: call flush\(\)") as raised:
+        act(array)
+    assert (raised.value.errno, raised.value.filename) == (errno.ENOSPC, str(tmp_path / "x.b2nd"))
+
+
+@pytest.mark.parametrize("how", [[], ["-W", "error"]])
+@pytest.mark.parametrize(("end", "lines"), [
+    ("del a", 1), ("a = [a]; a.append(a); del a; gc.collect()\nwhile changeable._left: time.sleep(0.01)", 1), ("", 1),
+    ("try:\n    a.__exit__(None, None, None)\nexcept OSError as error: assert error.errno == 28\ndel a", 0),
+    ("try:\n    a.__exit__(None, None, None)\nexcept OSError as error: assert error.errno == 28", 0),
+])  # fmt: skip
+def test_a_loss_is_told_once_and_in_one_line(tmp_path: Path, end: str, lines: int, how: list[str]) -> None:
+    code = f"""{SLOW}
+import errno, gc, time, warnings
+from blosc2._frames import append, changeable
+a = blosc2.zeros((3, 8), dtype="i4", urlpath=sys.argv[1])
+a.append([5] * 8)
+a.append([6] * 8)
+def fail(*_, **__): raise OSError(errno.ENOSPC, "No space left on device")
+append.NextVersion.end = fail
+warnings.showwarning = lambda message, *_: print(message, file=sys.stderr)
+{end}
+"""
+    command = [sys.executable, *how, "-c", code, str(tmp_path / "x.b2nd")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    if how and end and lines:
+        assert "2 rows that waited to be published" in done.stderr  # as all warnings that are to be errors
+        return
+    assert len(done.stderr.splitlines()) == lines, done.stderr
+    if lines:
+        assert "No space left on device" in done.stderr
+        assert "x.b2nd" in done.stderr
+        assert "lost" in done.stderr
+        assert ("2 rows" in done.stderr) is bool(end)
+
+
+def test_who_changes_the_file_does_not_lose_what_cannot_be_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The change of another handle, for which there is room, would make it stale."""
+    path = tmp_path / "x.b2nd"
+    array = new(path, 3)
+    other = blosc2.open(path, mode="a")
+    array.append(rows_of(1))
+    with monkeypatch.context() as patched:
+        patched.setattr(waiting_rows.WaitingRows, "update", lambda *_: (_ for _ in ()).throw(FULL))
+        with pytest.raises(OSError, match="No space left"):
+            other.vlmeta["k"] = 1
+    assert len(array[:]) == len(seen_by_others(path)) == 4
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -710,6 +859,170 @@ def test_appending_beside_the_thread(tmp_path: Path) -> None:
             time.sleep(0.01)
     until(lambda: not is_waiting(array))
     np.testing.assert_array_equal(seen_by_others(path), rows)
+
+
+# ------------------------------------------------------------------------------------------------ nobody waits for ever
+@pytest.mark.skipif(sys.platform == "win32", reason="no locks there")
+@pytest.mark.parametrize("drop", ["del a", "a = [a]; a.append(a); del a; gc.collect()"])
+def test_the_end_of_a_handle_does_not_wait_for_who_waits_for_its_thread(tmp_path: Path, drop: str) -> None:
+    """Another thread publishes in the file, and waits for a lock of the one in whose middle the handle ends."""
+    code = f"""{SLOW}
+import faulthandler, fcntl, gc, threading, time
+faulthandler.dump_traceback_later(30, exit=True)
+a = blosc2.zeros((3, 8), dtype="i4", urlpath=sys.argv[1])
+a.append([5] * 8)
+mine, begun = threading.Lock(), threading.Event()
+def publish():
+    with open(sys.argv[1], "r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        begun.set()
+        with mine:
+            pass
+with mine:
+    thread = threading.Thread(target=publish)
+    thread.start()
+    begun.wait()
+    {drop}
+    time.sleep(0.1)
+thread.join()
+from blosc2._frames import changeable
+while changeable._left: time.sleep(0.01)
+os._exit(0)
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "x.b2nd")], check=True, timeout=60)
+    assert len(seen_by_others(tmp_path / "x.b2nd")) == 4
+
+
+def test_the_collector_comes_in_the_middle_of_a_logger(tmp_path: Path) -> None:
+    """Which a publication tells of what it does: its lock cannot be taken twice."""
+    code = f"""{SLOW}
+import faulthandler, gc, logging, threading
+faulthandler.dump_traceback_later(30, exit=True)
+a = [blosc2.zeros((3, 8), dtype="i4", urlpath=sys.argv[1])]
+a[0].append([5] * 8)
+a.append(a)
+class Handler(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.mine = threading.Lock()
+    def emit(self, record):
+        global a
+        with self.mine:
+            a = None
+            gc.collect()
+logging.getLogger("blosc2").addHandler(Handler())
+logging.getLogger("blosc2").setLevel(1)
+logging.getLogger("blosc2").info("begin")
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "x.b2nd")], check=True, timeout=60)
+    assert len(seen_by_others(tmp_path / "x.b2nd")) == 4
+
+
+def test_arrays_that_end_while_their_thread_changes_others(tmp_path: Path) -> None:
+    """Two threads, each of which collects the handle of the file that the other one changes."""
+    code = f"""{SLOW}
+import faulthandler, gc, threading
+faulthandler.dump_traceback_later(50, exit=True)
+names = [sys.argv[1] + str(n) for n in range(2)]
+for name in names:
+    blosc2.zeros((0, 8), dtype="i4", chunks=(16, 8), urlpath=name)
+added = [0, 0]
+def work(number):
+    for n in range(60):
+        try:
+            a = [blosc2.open(names[n % 2], mode="a")]
+            a.append(a)
+            a[0].append([number] * 8)
+            added[number] += 1
+            b = blosc2.open(names[1 - n % 2], mode="a")
+            with b.transaction():
+                del a
+                gc.collect()
+                b.append([number] * 8)
+                added[number] += 1
+        except (blosc2.StaleHandleError, RuntimeError):
+            pass
+threads = [threading.Thread(target=work, args=(n,)) for n in range(2)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code, str(tmp_path / "x")], check=True, timeout=60)
+    for n in range(2):
+        assert blosc2.check(tmp_path / f"x{n}").ok
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.skipif(sys.platform == "win32", reason="no locks there")
+def test_the_thread_does_not_wait_for_one_file(tmp_path: Path) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    locked, free = new(tmp_path / "x.b2nd", 3), new(tmp_path / "y.b2nd", 3)
+    with (tmp_path / "x.b2nd").open("r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        locked.append(rows_of(1))
+        free.append(rows_of(1))
+        until(lambda: not is_waiting(free))
+        assert is_waiting(locked)
+    until(lambda: not is_waiting(locked))
+    assert len(seen_by_others(tmp_path / "x.b2nd")) == 4
+
+
+# ------------------------------------------------------------------------------------------------ how much
+def held_by(arrays: list[Any]) -> int:
+    return sum(array._handle.waiting.nbytes for array in arrays if is_waiting(array))
+
+
+def test_all_handles_together_hold_no_more_than_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bound = changeable._WaitingBound()
+    monkeypatch.setattr(waiting_rows, "waiting_bound", bound)
+    monkeypatch.setattr(type(bound), "most", 40_000)
+    arrays, model = [new(tmp_path / f"{n}.b2nd") for n in range(20)], rows_of(100)
+    for row in model:
+        for array in arrays:
+            array.append(row)
+            assert held_by(arrays) <= 40_000 + 2 * 32 * 100
+    assert any(map(is_waiting, arrays))
+    for array in arrays:
+        np.testing.assert_array_equal(array[:], model)
+
+
+def test_the_largest_is_published_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bound = changeable._WaitingBound()
+    monkeypatch.setattr(waiting_rows, "waiting_bound", bound)
+    large, medium, small = (new(tmp_path / name) for name in "abc")
+    for array, count in ((large, 15), (medium, 5), *((large, 15),) * 4):
+        array.append(rows_of(count))
+    monkeypatch.setattr(type(bound), "most", bound._sum)
+    small.append(rows_of(1))
+    assert [is_waiting(array) for array in (large, medium, small)] == [False, True, True]
+
+
+def test_whoever_comes_last_publishes_where_others_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not wait for another thread; and its error is raised, and takes back what was appended."""
+    bound = changeable._WaitingBound()
+    monkeypatch.setattr(waiting_rows, "waiting_bound", bound)
+    large, small = new(tmp_path / "a"), new(tmp_path / "b")
+    large.append(rows_of(15))
+    monkeypatch.setattr(type(bound), "most", bound._sum)
+    begun, enough = threading.Event(), threading.Event()
+
+    def change() -> None:
+        with large._handle.editing():
+            begun.set()
+            enough.wait()
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    begun.wait()
+    small.append(rows_of(1))
+    assert (is_waiting(large), is_waiting(small)) == (True, False)
+    with monkeypatch.context() as patched:
+        failing(patched, OSError(errno.ENOSPC, "No space left on device"))
+        with pytest.raises(OSError, match="No space left"):
+            small.append(rows_of(1))
+    assert len(small) == 1
+    enough.set()
+    thread.join()
+    assert len(large[:]) == 15
 
 
 # ------------------------------------------------------------------------------------------------ what it becomes

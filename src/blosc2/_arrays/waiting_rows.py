@@ -17,12 +17,13 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.gaps import contiguous
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._files import Owner
-from blosc2._frames import INDEXES, FrameHandle, FrameUpdate, Waiting, superseded
+from blosc2._frames import INDEXES, FrameHandle, FrameUpdate, Waiting, superseded, waiting_bound
 
-# Bytes, and pieces, that wait before they are published however fast they came; bytes of rows that may wait; and bytes
-# that are not published sooner than others because they fill a chunk.
+# Bytes, and pieces, that wait before they are published however fast they came; the memory of a piece; bytes of rows
+# that may wait; and bytes that are not published sooner than others because they fill a chunk.
 _MOST: Final = 8 << 20
 _MOST_PIECES: Final = 1 << 15
+_PIECE: Final = 200
 _LARGEST: Final = 1 << 20
 _FEW: Final = 1 << 16
 # The number of stored axes in b2nd: others belong to the dtype.
@@ -64,6 +65,23 @@ class WaitingRows(Waiting):
         pieces = self._pieces
         return pieces[-1][3] if pieces else self.array[0]
 
+    @property
+    def last(self) -> Any:
+        pieces = self._pieces
+        return pieces[-1] if pieces else None
+
+    @property
+    def nbytes(self) -> int:
+        return self._room.nbytes + _PIECE * len(self._pieces)
+
+    @property
+    def described(self) -> str:
+        pieces = self._pieces
+        count = pieces[-1][2] if pieces else 0
+        if not count:
+            return "a new length"
+        return "1 row" if count == 1 else f"{count} rows"
+
     def put(self, geometry: Geometry, first: int, rows: Items) -> _Piece | None:
         """Keep rows from a number on, and the geometry after that. Returns what was last before, for `take_back`."""
         pieces = self._pieces
@@ -74,6 +92,7 @@ class WaitingRows(Waiting):
             room = np.empty((max(2 * len(self._room), end, 16), self._room.shape[1]), np.uint8)
             room[:begin] = self._room[:begin]
             self._room = room
+            waiting_bound.add(self)
         self._room[begin:end] = contiguous(rows).view(np.uint8).reshape(len(rows), self._room.shape[1])
         if last is not None and (not len(rows) or not last[1] or last[0] + last[1] == first):
             pieces[-1] = (last[0] if last[1] or not len(rows) else first, last[1] + len(rows), end, geometry)
@@ -179,7 +198,7 @@ def keep_rows(handle: Any, before: Geometry, geometry: Geometry, first: int, row
     finally:
         waiting.is_settling = False
     handle.version += 1
-    if waiting.is_much or handle.is_due:
+    if waiting.is_much or handle.is_due or (waiting_bound.is_reached and waiting_bound.keep(handle)):
         try:
             handle.settle()
         except BaseException:

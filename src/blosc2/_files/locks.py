@@ -41,17 +41,20 @@ class LockedFile(Block):
     exclusive : bool
     stand_in : str
         See `flock`.
+    waits : bool
+        Whether it waits; otherwise a lock that somebody else has is a `BlockingIOError`.
     """
 
     __slots__ = ("_file", "_number", "_owner")
 
     def __init__(
-        self, file: BinaryIO | int, path: str, owner: Owner, *, exclusive: bool = True, stand_in: str = ""
-    ) -> None:
+        self, file: BinaryIO | int, path: str, owner: Owner, *, exclusive: bool = True, stand_in: str = "",
+        waits: bool = True,
+    ) -> None:  # fmt: skip
         self._file, self._owner, self._number = file, owner, -1
         if sys.platform != "win32" and exclusive:
             number = file if isinstance(file, int) else file.fileno()
-            flock(number, fcntl.LOCK_EX, path, stand_in=stand_in)
+            flock(number, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB), path, stand_in=stand_in)
             self._number = number
 
     def __enter__(self) -> None:

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import stat
 import sys
 import threading
 import time
 import warnings
 import weakref
-from _thread import get_ident
+from _thread import allocate_lock, get_ident, start_new_thread
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final, Self
 
 from blosc2._core.frame.frame import Frame
-from blosc2._core.io.sharing import Block, Lock, before_fork, each, in_child, item_of
+from blosc2._core.io.sharing import (
+    Block,
+    Lock,
+    before_fork,
+    each,
+    has_locks,
+    in_child,
+    is_collecting,
+    item_of,
+    note_collection,
+)
 from blosc2._core.io.source import Source
 from blosc2._core.on_demand import import_now
 from blosc2._files import (
@@ -283,9 +295,10 @@ class Drafting(FrameHandle):
 
 # ------------------------------------------------------------------ small changes of files wait
 # A handle publishes a small change at once as long as that is cheap. What comes faster waits, and is published
-# together: when it is much, with the first change after a second, and before anybody looks at the frame. So what a
-# handle shows is always published, and whoever reads, copies or changes it in another way finds all that was changed
-# before. A thread publishes what nobody has published by then.
+# together: when it is much, with the first change after a second, and before anybody looks at the frame. So whoever
+# reads, copies or changes it in another way finds all that was changed before. What cannot be published, as the disk is
+# full, readers of this handle see in memory, and changes of other kinds raise the error. A thread publishes what nobody
+# has published by then.
 
 #: Seconds. A change that waits longer is published with the next one, however small, or by a thread soon after.
 LONGEST_WAIT: Final = 1.0
@@ -332,6 +345,18 @@ class Costs:
 ALLOWANCE: Final = 0.1
 
 
+#: What an error says of changes that wait on after it.
+STILL_WAITS: Final = (
+    "what waits to be published is still in memory, where reads and save() find it: call flush() when the reason is "
+    "gone (free space, for example), or save it elsewhere"
+)
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether changes that wait can never be published after an error: the file is gone, or another one."""
+    return isinstance(error, (StaleHandleError, FileNotFoundError, FormatError))
+
+
 class Waiting:
     """Changes of the frame of one handle that wait; each kind says what they are.
 
@@ -345,19 +370,41 @@ class Waiting:
         Whether they are being published, or something of them is being changed.
     was_tried : bool
         Whether they may have been published: an interrupt came before it was noted whether they were.
+    was_told : bool
+        Whether the user of the handle has heard, at its end, that they cannot be published.
+    counted : int
+        Their bytes, as far as `_WaitingBound` has counted them.
     """
 
-    __slots__ = ("array", "frame", "is_settling", "owner", "version", "was_tried")
+    __slots__ = ("_shown", "array", "counted", "frame", "is_settling", "owner", "version", "was_told", "was_tried")
 
     def __init__(self, handle: FileHandle) -> None:
         self.version = handle.version  # before the others: a handler of signals may change the array
         array: Any = handle.array
         self.array, self.frame = array, array[2]
         self.owner = Owner()
-        self.is_settling = self.was_tried = False
+        self.is_settling = self.was_tried = self.was_told = False
+        self.counted = 0
+        # What is shown while they cannot be published, and the last change of which that knows.
+        self._shown: tuple[Any, Any] | None = None
 
     def __bool__(self) -> bool:
         """Whether there are any."""
+        raise NotImplementedError
+
+    @property
+    def last(self) -> Any:
+        """The last change, an object that is another one after each change."""
+        raise NotImplementedError
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that they take."""
+        raise NotImplementedError
+
+    @property
+    def described(self) -> str:
+        """What they are, for messages."""
         raise NotImplementedError
 
     @property
@@ -368,6 +415,28 @@ class Waiting:
     def update(self, handle: FileHandle) -> FrameUpdate:
         """All of them as one update."""
         raise NotImplementedError
+
+    @property
+    def is_shown_here(self) -> bool:
+        """Whether readers of this process have seen all of them in memory."""
+        return self._shown is not None and self._shown[0] is self.last and self.owner.is_here
+
+    def shows(self, frame: Frame) -> bool:
+        """Whether a frame is what `in_memory` gave last."""
+        return self._shown is not None and self._shown[1][2] is frame
+
+    def in_memory(self, handle: FileHandle) -> Any:
+        """The array with them as a transaction would show it, whose new chunks are in memory."""
+        if not self.is_shown_here:
+            last = self.last
+            self.is_settling = True  # the draft begins with what was shown before them
+            try:
+                frame = Draft(handle).after(self.update(handle), fresh=False)
+                self._shown = last, handle._checked(frame)
+            finally:
+                self.is_settling = False
+        assert self._shown is not None
+        return self._shown[1]
 
 
 # Handles, by id, with changes that wait; and those that have changed their files, which are left compact in the end.
@@ -398,6 +467,8 @@ def note_published(handle: FileHandle) -> None:
 def note_changed(handle: FileHandle) -> None:
     """A handle has changed its file."""
     _changed[id(handle)] = handle
+    if note_collection not in gc.callbacks:
+        gc.callbacks.append(note_collection)
     util = item_of(sys.modules, "multiprocessing.util")
     parent = getattr(item_of(sys.modules, "multiprocessing.process"), "parent_process", None)
     if util is not None and parent is not None and parent() is not None:
@@ -408,8 +479,11 @@ def note_changed(handle: FileHandle) -> None:
 
 
 def publish_at(path: str) -> bool:
-    """Publish what waits in this process for the file at a path, which is about to be opened; whether anything did."""
-    if not _waiting:
+    """Publish what waits in this process for the file at a path, or for files in a folder, which is about to be read.
+
+    Returns whether anything waited.
+    """
+    if not _waiting and not _left:
         return False
     try:
         status = os.stat(path)
@@ -417,7 +491,7 @@ def publish_at(path: str) -> bool:
         return False
     real = os.path.realpath(path)
     found = False
-    for handle in _alive(_waiting):
+    for handle in [*_left, *_alive(_waiting)]:
         if handle.waits_for(status, real):
             try:
                 handle.settle()
@@ -430,14 +504,18 @@ def publish_at(path: str) -> bool:
 def publish_beside(changing: FileHandle) -> None:
     """Publish what waits in other handles for the file at the path of one, which is about to be changed.
 
-    What cannot be published waits on, so that whoever uses the handle gets the error.
+    What is lost in any case waits on, so that whoever uses the handle gets the error. Any other error is raised: the
+    change that is about to be made would be the one that loses it.
     """
-    if not _waiting:
+    if not _waiting and not _left:
         return
-    for handle in _alive(_waiting):
+    for handle in [*_left, *_alive(_waiting)]:
         if handle._path == changing._path and handle is not changing and not handle._behind:
-            with suppress(Exception):
+            try:
                 handle.settle(forget=False)
+            except Exception as error:
+                if not is_lost(error):
+                    raise
 
 
 def _tell_of(handle: FileHandle, error: Exception) -> None:
@@ -449,107 +527,189 @@ def _tell_of(handle: FileHandle, error: Exception) -> None:
         tell("WARNING", "%s: what waits cannot be published: %s", handle.urlpath, error)
 
 
-class Publishing(Block):
-    """A publication by this thread, which has the lock of a file.
+class _WaitingBound:
+    """Sees to it that all handles together hold no more than some bytes of changes that wait.
 
-    The collector may find a handle meanwhile that nobody holds any more. To end it may take the same lock, or one that
-    waits for this one in another thread: so it is kept until the publication is over.
+    What comes is counted, and what goes is not: the rest is counted anew when the sum reaches the bound. So a change
+    costs nothing for that, and no interrupt makes the sum wrong for good.
     """
 
-    __slots__ = ("_is_inner",)
+    __slots__ = ("_sum", "is_reached")
+    #: Bytes of one process: what some eight handles may hold. More would not make publishing cheaper.
+    most: ClassVar[int] = 64 << 20
 
     def __init__(self) -> None:
-        self._is_inner = get_ident() in _publishing
-        _publishing[get_ident()] = True
+        self._sum = 0
+        #: Whether it is time for `keep`.
+        self.is_reached = False
 
-    def __enter__(self) -> None:
-        pass
+    def add(self, waiting: Waiting) -> None:
+        """Count what has come to the changes of a handle."""
+        nbytes = waiting.nbytes
+        self._sum += max(0, nbytes - waiting.counted)
+        waiting.counted = nbytes
+        self.is_reached = self._sum > self.most
 
-    def _leave(self, failed: bool) -> None:  # noqa: ARG002
-        if not self._is_inner:
-            _publishing.pop(get_ident(), None)
-            while _left:
-                each(_end, [_left.pop()])
+    def keep(self, handle: FileHandle) -> bool:
+        """Publish the largest of what waits in other handles until it is not too much; whether it still is.
 
-    @staticmethod
-    def keeps(handle: FileHandle) -> bool:
-        """Whether this thread is in the middle of one, after which the handle is ended."""
-        if get_ident() not in _publishing:
-            return False
-        _left.append(handle)
-        return True
+        That of a handle which another thread is changing, or whose file is locked, stays.
+        """
+        others = sorted(
+            ((waiting.nbytes, id(one), one) for one in _alive(_waiting) if (waiting := one.waiting) is not None),
+            reverse=True,
+        )
+        self._sum = sum(nbytes for nbytes, _, _ in others)
+        for nbytes, _, one in others:
+            if self._sum <= self.most // 2:
+                break
+            if one is not handle and _settle_now(one):
+                self._sum -= nbytes
+        self.is_reached = self._sum > self.most
+        return self.is_reached
 
 
-# Threads that publish, and handles that end when they have done so.
-_publishing: dict[int, bool] = {}
+waiting_bound: Final = _WaitingBound()
+
+
+# Handles that nobody holds any more, which the clock is to end.
 _left: list[FileHandle] = []
 
 
-def _begin_child() -> None:
-    """The other threads, and what they were doing, stayed with the parent."""
-    _publishing.clear()
-    _left.clear()
+in_child(_left.clear)  # they are the parent's
 
 
-in_child(_begin_child)
+def _leave_to_clock(handle: FileHandle) -> None:
+    """Have a handle ended soon that nobody holds any more.
+
+    Called by finalizers, so in the middle of anything: it waits for no lock, not even for one of a Python module.
+    """
+    _left.append(handle)
+    _clock.ring()
 
 
-def _end(handle: FileHandle) -> None:
-    handle.end()
+def _end_left(handle: FileHandle) -> None:
+    """End a handle that nobody holds any more, unless its file is locked: then it stays."""
+    has_ended = True
+    try:
+        has_ended = handle.has_ended()
+    finally:
+        if has_ended:
+            with suppress(ValueError):  # another thread did the same
+                _left.remove(handle)
 
 
 def end_all() -> None:
     """The interpreter ends: what waits is published, and files are left compact. What fails is told in one line."""
     for handle in [*_left, *_alive(_changed)]:
+        waiting = handle.waiting
         try:
-            handle.end()
+            handle.end_quietly(forget=False)
         except Exception as error:  # noqa: BLE001 - the others are published all the same
-            print(f"blosc2: changes of {handle.urlpath} are lost at the end of the program: {error}", file=sys.stderr)
+            if waiting is None or not waiting.was_told:
+                print(
+                    f"blosc2: changes of {handle.urlpath} are lost at the end of the program: {error}", file=sys.stderr
+                )
+
+
+def _tell_loss(handle: FileHandle, waiting: Waiting | None, error: Exception) -> None:
+    """Tell in one line that changes are lost with a handle that nobody holds any more, unless its user knows."""
+    what = "changes" if waiting is None else waiting.described
+    told = (
+        f"{handle.urlpath}: lost with its last handle: {what} that waited to be published: {error}; flush(), or a with "
+        "block around the changes, raises the error while they can be saved elsewhere"
+    )
+    if waiting is not None and waiting.was_told:
+        tell("WARNING", "%s", told)
+        return
+    if waiting is not None:
+        waiting.was_told = True
+    warnings.warn(told, RuntimeWarning, stacklevel=4)
 
 
 class _Clock:
     """A thread that publishes what has waited for a second, as a program may do something else than changing arrays.
 
-    It lives while anything waits. What it cannot publish waits on, so that whoever uses the handle gets the error.
+    It also ends handles that finalizers leave to it. It lives while there is anything to do. What it cannot publish
+    waits on, so that whoever uses the handle gets the error.
     """
 
-    __slots__ = ("_stopped", "_thread")
+    __slots__ = ("_bell", "_lock", "_stopped", "_thread")
 
     def __init__(self) -> None:
+        self._lock = Lock()
+        self._bell = allocate_lock()
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
 
     def begin(self) -> None:
+        with self._lock:
+            if self._is_alive:
+                return
+            self._stopped = threading.Event()
+            self._thread = thread = threading.Thread(
+                target=self._run, args=(self._stopped,), name="blosc2-publishing", daemon=True
+            )
+            with suppress(RuntimeError):  # there can be no more threads, or the interpreter ends: then it waits longer
+                thread.start()
+
+    @property
+    def _is_alive(self) -> bool:
         thread = self._thread
-        if thread is not None and thread.is_alive():
-            return
-        self._stopped = threading.Event()
-        self._thread = thread = threading.Thread(
-            target=self._run, args=(self._stopped,), name="blosc2-publishing", daemon=True
-        )
-        with suppress(RuntimeError):  # there can be no more threads, or the interpreter ends: then it waits longer
-            thread.start()
+        return thread is not None and thread.is_alive()
+
+    def ring(self) -> None:
+        """Have it look at what there is to do at once. To be called by finalizers, too."""
+        with suppress(RuntimeError):  # it was rung before
+            self._bell.release()
+        if not self._is_alive:
+            # To begin it takes locks of `threading`, in whose middle the thread that is here may be.
+            with suppress(RuntimeError):
+                start_new_thread(self.begin, ())
 
     def end(self) -> None:
         """Have it end before a fork, after which threads are counted."""
         thread = self._thread
         if thread is not None and thread.is_alive() and thread.ident != get_ident():
             self._stopped.set()
+            with suppress(RuntimeError):
+                self._bell.release()
             thread.join(LONGEST_WAIT)  # it may wait for a lock of this thread
         self._thread = None
 
-    @staticmethod
-    def _run(stopped: threading.Event) -> None:
-        while not stopped.wait(LONGEST_WAIT / 4) and _waiting:
+    def _run(self, stopped: threading.Event) -> None:
+        while self._has_work():
+            self._bell.acquire(timeout=LONGEST_WAIT / 4)
+            if stopped.is_set():
+                return
+            each(_end_left, _left.copy())
             each(_settle_late, _alive(_waiting))
+
+    def _has_work(self) -> bool:
+        """Whether its thread is to go on. If not, whoever comes now begins another one."""
+        if _waiting or _left:
+            return True
+        thread, self._thread = self._thread, None
+        if not (_waiting or _left):
+            return False
+        with self._lock:
+            if self._thread is None:
+                self._thread = thread
+            return self._thread is thread
 
 
 def _settle_late(handle: FileHandle) -> None:
     if handle.is_late:
-        try:
-            handle.settle(forget=False)
-        except Exception as error:  # noqa: BLE001 - whoever uses the handle gets it
-            tell("WARNING", "%s: what waits cannot be published: %s", handle.urlpath, error)
+        _settle_now(handle)
+
+
+def _settle_now(handle: FileHandle) -> bool:
+    """Publish what waits in a handle unless that has to wait for anybody; whether it was published."""
+    try:
+        return handle.settle_now()
+    except Exception as error:  # noqa: BLE001 - whoever uses the handle gets it
+        tell("WARNING", "%s: what waits cannot be published: %s", handle.urlpath, error)
+        return False
 
 
 _clock: Final = _Clock()
@@ -557,14 +717,16 @@ _clock: Final = _Clock()
 
 def _publish_all() -> None:
     """Before a fork, so that the child sees what was changed until then. It publishes nothing of this process."""
-    if get_ident() in _publishing:  # a handler of signals forks
-        return
-    _clock.end()
-    each(_settle, [*_left, *_alive(_waiting)])
+    # A thread that has locks waits for none: a handler of signals may fork in the middle of a publication.
+    each(_settle_now if has_locks() else _settle, [*_left, *_alive(_waiting)])
+    _clock.end()  # last: what cannot be published would begin it anew
 
 
 def _settle(handle: FileHandle) -> None:
-    handle.settle()
+    try:
+        handle.settle(forget=False)
+    except Exception as error:  # noqa: BLE001 - whoever uses the handle gets it
+        tell("WARNING", "%s: what waits cannot be published before a fork: %s", handle.urlpath, error)
 
 
 before_fork(_publish_all)
@@ -680,8 +842,8 @@ class FileHandle(Drafting):
     Small changes may wait: see `Waiting`.
     """
 
-    __slots__ = ("_behind", "_costs", "_disk", "_draft", "_durable", "_exclusive", "_growth", "_lock", "_path",
-                 "_real", "waiting")  # fmt: skip
+    __slots__ = ("_behind", "_costs", "_disk", "_draft", "_durable", "_exclusive", "_growth", "_lock",
+                 "_path", "_real", "waiting")  # fmt: skip
 
     writable = True
 
@@ -716,18 +878,40 @@ class FileHandle(Drafting):
         if name not in ("frame", "array"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
         slot = _FRAME if name == "frame" else _ARRAY
+        # Who has the lock is about to change what is published; all others read.
+        is_changing = self._lock.is_own
         with self._lock:
             waiting = self.waiting
             if waiting is not None and waiting.is_settling:
                 return getattr(waiting, name)  # this thread is publishing it
             while True:
-                self.settle()
+                try:
+                    if is_changing or waiting is None or not waiting.is_shown_here or self._costs.is_cheap(ALLOWANCE):
+                        self.settle()
+                except (OSError, MemoryError) as error:
+                    if is_changing or self.waiting is None:
+                        raise
+                    tell("WARNING", "%s: what waits cannot be published: %s", self.urlpath, error)
+                waiting = self.waiting
+                if waiting is not None and not is_changing:
+                    array = waiting.in_memory(self)
+                    return array[2] if name == "frame" else array
                 try:
                     return slot.__get__(self)
                 except AttributeError:
                     if self.waiting is None:
                         raise
                     # A handler of signals came in between, whose changes wait.
+
+    @property
+    def published(self) -> Frame:
+        waiting = self.waiting
+        return super().published if waiting is None or self._draft is not None else waiting.frame
+
+    @property
+    def is_in_memory(self) -> bool:
+        waiting = self.waiting
+        return waiting is not None and waiting.shows(self.frame)  # which publishes them, if it can
 
     @property
     def layout(self) -> Any:
@@ -751,7 +935,7 @@ class FileHandle(Drafting):
         return self.waiting is not None and self._costs.since >= LONGEST_WAIT and not self._lock.is_elsewhere
 
     def waits_for(self, file: os.stat_result, real: str) -> bool:
-        """Whether changes wait for a file, also where it has got the place of the one that was changed.
+        """Whether changes wait for a file, also where it has got the place of the one that was changed; or in a folder.
 
         Without a call of the system, as thousands of handles may be asked with each file that is opened.
         """
@@ -762,7 +946,7 @@ class FileHandle(Drafting):
         if identity is not None and identity[:2] == (file.st_dev, file.st_ino):
             return True
         self._real = self._real or os.path.realpath(self._path)
-        return self._real == real
+        return self._real == real or (stat.S_ISDIR(file.st_mode) and self._real.startswith(os.path.join(real, "")))
 
     def wait(self, waiting: Waiting) -> None:
         """Let changes wait from now on: what was shown before is not shown any more."""
@@ -802,7 +986,8 @@ class FileHandle(Drafting):
     def settle(self, *, forget: bool = True) -> None:
         """Publish what waits, if anything does. After an error it waits on, unless the error says that it is lost.
 
-        Without `forget` it waits on even where it is lost.
+        `forget` is for the user of the handle, whose error says what becomes of it. Otherwise it waits on even where it
+        is lost.
         """
         with self._lock:
             waiting = self.waiting
@@ -838,18 +1023,55 @@ class FileHandle(Drafting):
                 self.wait(waiting)
             with self._costs:
                 self.publish(waiting.update(self))
-        except (StaleHandleError, FileNotFoundError, FormatError) as error:
-            if not forget:
-                raise
-            self.show_again()  # to try again would be of no use
-            explain(error, "changes that waited to be published are lost")
+        except (OSError, MemoryError, FormatError) as error:
+            if forget and is_lost(error):
+                self.show_again()  # to try again would be of no use
+                explain(error, "changes that waited to be published are lost")
+            elif forget:
+                explain(error, STILL_WAITS)
             raise
 
+    def settle_now(self) -> bool:
+        """Publish what waits unless another thread has the handle, or the file is locked; whether it was published."""
+        with self._lock.now() as is_taken:
+            if not is_taken:
+                return False
+            try:
+                self.settle(forget=False)
+            except BlockingIOError:
+                return False
+            return self.waiting is None
+
+    def has_ended(self) -> bool:
+        """End it, as nobody holds it any more, unless its file is locked; whether it has ended. What fails is told."""
+        waiting = self.waiting
+        with self._lock.now() as is_taken:
+            if not is_taken:
+                return False
+            try:
+                self.end_quietly(forget=False)
+            except BlockingIOError:
+                return False
+            except FileNotFoundError:
+                pass  # there is nothing left to be changed
+            except Exception as error:  # noqa: BLE001 - there is nobody to whom it could be raised
+                _tell_loss(self, waiting, error)
+        return True
+
     def end(self) -> None:
+        waiting = self.waiting
+        try:
+            self.end_quietly()
+        except BaseException:
+            if waiting is not None:
+                waiting.was_told = True
+            raise
+
+    def end_quietly(self, *, forget: bool = True) -> None:
         """Publish what waits, and leave the file compact, as far as that costs no more than what was written to it."""
         if self.waiting is None and self._lock.is_elsewhere:
             return  # its thread may keep it for ever, as one in a transaction does: a program has to end all the same
-        self.settle()
+        self.settle(forget=forget)
         with self._lock:
             growth = self._growth
             if growth is None or self._draft is not None or self._behind or self.locking:
@@ -858,13 +1080,15 @@ class FileHandle(Drafting):
                 return
             try:
                 self._leave_compact(growth)
+            except BlockingIOError:  # somebody else changes it
+                pass
             except (OSError, ValueError, MemoryError) as error:  # the file is what it was
                 tell("WARNING", "%s: it cannot be written anew: %s", self.urlpath, error)
 
     def _leave_compact(self, growth: Growth) -> None:
         owner = Owner()
         file = owner.open(self._path, "r+b", buffered=False)
-        with Publishing(), file, LockedFile(file, self._path, owner, exclusive=self._exclusive):
+        with file, self._locked(file, owner):
             if self._is_current(file, os.fstat(file.fileno())):
                 durable = self._durable or self._disk.has_version
                 # What is shown goes on to be what it was, in the old file; the next change takes up the new one.
@@ -908,12 +1132,20 @@ class FileHandle(Drafting):
             return
         if growth is None and self.waiting is None:
             return
-        # At the end of the interpreter all was done already.
-        if not sys.is_finalizing() and not Publishing.keeps(self):
-            try:
-                self.end()
-            except FileNotFoundError:
-                pass  # there is nothing left to be changed
+        if sys.is_finalizing():  # all was done already
+            return
+        # In the middle of anything, as the collector comes, the thread may have a lock that is needed to publish and
+        # cannot be taken twice; elsewhere one for which another thread waits that has the lock of the file.
+        has_ended = False
+        try:
+            has_ended = not is_collecting() and self.has_ended()
+        finally:
+            if not has_ended:
+                _leave_to_clock(self)
+
+    def _locked(self, file: BinaryIO, owner: Owner) -> LockedFile:
+        """The file, locked. Who has taken the lock of the handle by `now` does not wait, but gets `BlockingIOError`."""
+        return LockedFile(file, self._path, owner, exclusive=self._exclusive, waits=not self._lock.is_hurried)
 
     def _publish(self, update: FrameUpdate, *, fresh: bool, durable: bool) -> None:
         durable = durable or self._durable
@@ -937,7 +1169,7 @@ class FileHandle(Drafting):
         disk = self._disk
         file = owner.open(self._path, "r+b", buffered=False)
         # Closed by itself as well, which lets the lock go: an interrupt may keep the other from ending.
-        with Publishing(), file, LockedFile(file, self._path, owner, exclusive=self._exclusive):
+        with file, self._locked(file, owner):
             opened = os.fstat(file.fileno())
             if not self._is_current(file, opened):
                 if not os.path.samestat(opened, os.stat(self._path)):

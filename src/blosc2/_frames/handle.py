@@ -118,7 +118,7 @@ def open_frame(
 
 
 def publish_waiting(path: str) -> bool:
-    """Publish what waits in this process for a file that is about to be read; whether anything did.
+    """Publish what waits in this process for a file, or in a folder, that is about to be read; whether anything did.
 
     Where changes wait, their module was imported.
     """
@@ -290,6 +290,11 @@ class FrameHandle:
     def published(self) -> Frame:
         """The version that others see: another one than `frame` in a transaction."""
         return self.frame
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether it shows changes that are in no file, as they could not be published."""
+        return False
 
     @property
     def described(self) -> tuple[Geometry, np.dtype[Any], Frame] | None:

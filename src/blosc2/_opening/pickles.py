@@ -45,7 +45,7 @@ def reduce_stored(stored: Stored) -> tuple[Any, ...]:
         given["dparams"] = handle.dparams
     if handle.options.cparams is not None:
         given["cparams"] = handle.cparams
-    if isinstance(handle, MemoryHandle) or handle.urlpath is None:
+    if isinstance(handle, MemoryHandle) or handle.urlpath is None or handle.is_in_memory:
         return revive, (kind, stored.to_cframe(), handle.deserialize, given)
     path = path_to_pickle(handle.urlpath, handle.published.source)
     return reopen, (kind, path, handle.key, _how(handle), given, version_of(handle))
@@ -175,7 +175,7 @@ def token_of(stored: Stored) -> tuple[Any, ...]:
         return kind, uuid.uuid4().hex
     if isinstance(handle, ViewHandle):
         return kind, "view", tuple(handle.axes), token_of(handle.base)
-    if isinstance(handle, MemoryHandle) or handle.urlpath is None:
+    if isinstance(handle, MemoryHandle) or handle.urlpath is None or handle.is_in_memory:
         digest = hashlib.blake2b(digest_size=20)
         for piece in pieces_of(handle.byte_range()):
             digest.update(piece)

@@ -31,6 +31,33 @@ _preparations = []
 _files = weakref.WeakSet()
 
 
+cdef extern from *:
+    """
+    #include "io/steps.h"
+    /* Of this thread: how often it has locks of the class below, and whether it collects garbage. */
+    static B2_OF_THREAD long b2_locks;
+    static B2_OF_THREAD int b2_is_collecting;
+    """
+    long b2_locks
+    int b2_is_collecting
+
+
+def note_collection(phase, info):
+    """For `gc.callbacks`: a collection begins or ends in this thread."""
+    global b2_is_collecting
+    b2_is_collecting = phase == "start"
+
+
+def is_collecting():
+    """Whether this thread collects garbage, and so may be in the middle of anything; if `note_collection` is told."""
+    return b2_is_collecting != 0
+
+
+def has_locks():
+    """Whether this thread has a lock of ours."""
+    return b2_locks != 0
+
+
 cdef class Lock:
     """A lock that one thread has at a time and may take again, like `threading.RLock`.
 
@@ -41,20 +68,25 @@ cdef class Lock:
     cdef long generation    # in which `lock` was made or looked at
     cdef long taken         # the generation in which it was taken
     cdef long depth         # how often its thread has it
+    cdef readonly bint is_hurried   # whether its thread took it by `now`, and is to wait for nobody
 
     def __cinit__(self):
         self.generation = _generation
 
     def __enter__(self):
+        global b2_locks
         self.current().acquire()
+        b2_locks += 1
         # From here on it is this thread's, and so are the fields that say so.
         if self.depth == 0:
             self.taken = _generation
         self.depth += 1
 
     def __exit__(self, kind, error, traceback):
+        global b2_locks
         self.depth -= 1
         self.lock.release()     # nobody replaces it as long as it is held
+        b2_locks -= 1
 
     @cython.critical_section
     cdef object current(self):
@@ -86,6 +118,25 @@ cdef class Lock:
         self.generation = _generation
         return lost
 
+    def now(self):
+        """A context that has the lock unless another thread has it; it gives whether it has it."""
+        return _Now(self)
+
+    cdef bint _take_now(self) except -1:
+        global b2_locks
+        if not self.current().acquire(blocking=False):
+            return False
+        b2_locks += 1
+        if self.depth == 0:
+            self.taken = _generation
+        self.depth += 1
+        return True
+
+    @property
+    def is_own(self):
+        """Whether the thread that asks has it."""
+        return self.current()._is_owned()
+
     @property
     def inherited(self):
         """Whether the thread that asks took it in the process of which this one is a fork."""
@@ -106,6 +157,28 @@ cdef class Lock:
     def holder(self):
         """The process in which it was taken last."""
         return _processes[self.taken]
+
+
+cdef class _Now:
+    """See `Lock.now`."""
+
+    cdef Lock lock
+    cdef bint is_taken, was_hurried
+
+    def __cinit__(self, Lock lock not None):
+        self.lock = lock
+
+    def __enter__(self):
+        self.is_taken = self.lock._take_now()
+        if self.is_taken:
+            self.was_hurried, self.lock.is_hurried = self.lock.is_hurried, True
+        return self.is_taken
+
+    def __exit__(self, kind, error, traceback):
+        if self.is_taken:
+            self.is_taken = False
+            self.lock.is_hurried = self.was_hurried
+            self.lock.__exit__(None, None, None)
 
 
 def in_child(renewal):
