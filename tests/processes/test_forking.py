@@ -19,6 +19,7 @@ import blosc2
 from blosc2._core.io import sharing
 from blosc2._core.io.sharing import Lock, before_fork
 from blosc2._files.owner import Owner
+from blosc2._frames.changeable import FileHandle
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork"),
@@ -194,7 +195,7 @@ def arrays(tmp_path: Path) -> dict[str, Callable[[], Any]]:
     }
 
 
-@pytest.mark.parametrize("kind", ["memory", "file", "directory", "locking"])
+@pytest.mark.parametrize("kind", ["memory", "locking"])
 def test_a_child_reads_and_changes_an_array_that_another_thread_was_changing(kind: str, tmp_path: Path) -> None:
     array = arrays(tmp_path)[kind]()
 
@@ -205,6 +206,48 @@ def test_a_child_reads_and_changes_an_array_that_another_thread_was_changing(kin
 
     with elsewhere(array.schunk._handle._lock):
         in_child(use)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("kind", ["file", "directory"])
+def test_a_child_changes_nothing_through_the_handle_of_its_parent(
+    kind: str, waits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which would make the handle of the parent stale. What it opens itself, it changes like any other process."""
+    array = arrays(tmp_path)[kind]()
+    path = tmp_path / "x.b2nd"
+    if waits and kind == "file":
+        monkeypatch.setattr(FileHandle, "is_due", False)
+        array[7] = 9.0
+
+    def use() -> None:
+        assert array[5] == 0
+        assert array[7] == (9 if waits and kind == "file" else 0)
+        for change in (
+            lambda: array.__setitem__(5, 1), lambda: array.append(np.ones(3)), lambda: array.append(np.ones(50)),
+            lambda: array.resize((20,)), lambda: array.vlmeta.__setitem__("k", 1), lambda: array.compact(),
+            lambda: array.transaction().__enter__(), lambda: array.schunk.append_data(np.ones(10)),
+            lambda: array.schunk.update_data(0, np.ones(10)),
+        ):  # fmt: skip
+            before = {each: each.read_bytes() for each in tmp_path.rglob("*") if each.is_file()}
+            with pytest.raises(blosc2.StoreLockedError, match=f"process {os.getppid()}"):
+                change()
+            assert before == {each: each.read_bytes() for each in tmp_path.rglob("*") if each.is_file()}
+            assert array.shape == (100,)
+        array.flush()
+        assert array[5] == 0
+
+    with elsewhere(array.schunk._handle._lock):
+        in_child(use)
+    array[5] = 2
+    assert array[5] == 2
+    array.flush()
+
+    def change_own() -> None:
+        blosc2.open(path, mode="a").append(np.ones(1))
+
+    in_child(change_own)
+    assert len(blosc2.open(path)) == 101
 
 
 @pytest.mark.parametrize("kind", ["file", "directory", "locking"])

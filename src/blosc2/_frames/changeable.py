@@ -211,11 +211,15 @@ class Drafting(FrameHandle):
     __slots__ = ()
     _draft: Draft | None  # each kind has slots for these
     _path: str
+    # Whose it is: a forked child changes nothing through it. With `locking=True` it may, as it waits for its turn.
+    _owner: Owner
     # Whether the last change failed, so that another version may be on disk than the one shown.
     _behind: bool
 
     def editing(self) -> AbstractContextManager[Any]:
         """See `FrameHandle.editing`. If the last change failed, the file is read again first."""
+        if self._owner.pid != os.getpid():
+            raise refusal(self.urlpath, self._owner.pid)
         if self._behind or (self._draft is not None and not self._in_transaction()):
             self.refresh()
         return self._lock
@@ -842,7 +846,7 @@ class FileHandle(Drafting):
     Small changes may wait: see `Waiting`.
     """
 
-    __slots__ = ("_behind", "_costs", "_disk", "_draft", "_durable", "_exclusive", "_growth", "_lock",
+    __slots__ = ("_behind", "_costs", "_disk", "_draft", "_durable", "_exclusive", "_growth", "_lock", "_owner",
                  "_path", "_real", "waiting")  # fmt: skip
 
     writable = True
@@ -860,6 +864,7 @@ class FileHandle(Drafting):
         # Of a file that was opened it is made for the first change.
         self._growth: Growth | None = Growth(frame.source.size) if new else None
         self._lock = Lock()
+        self._owner = Owner()
         self._path = absolute_path(path)  # stays right when the process changes its working directory
         self._real = ""  # without links, once it was needed
 
