@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import errno
 import gc
+import io
 import os
 import pickle
 import random
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ import blosc2
 from blosc2 import _arrays
 from blosc2._arrays import waiting_rows
 from blosc2._frames import append, changeable
+from blosc2._tools.cli import main
 
 #: What programs of their own begin with: there, too, no change is cheap, nor old.
 SLOW = """
@@ -115,6 +118,55 @@ def test_whoever_looks_finds_it(tmp_path: Path, look: Any) -> None:
         array.append(row)
     assert is_waiting(array)
     np.testing.assert_array_equal(np.asarray(look(array, path)), rows)
+
+
+def run(*words: Any) -> str:
+    """What the command `blosc2` says."""
+    with redirect_stdout(io.StringIO()) as said:
+        assert main([str(word) for word in words]) == 0
+    return said.getvalue()
+
+
+@pytest.mark.parametrize("look", [
+    lambda path, _: blosc2.check(path).ok, lambda path, _: run("check", path), lambda path, _: run("info", path),
+    lambda path, out: blosc2.salvage(path, out) and blosc2.open(out)[:],
+    lambda path, out: run("salvage", path, out) and blosc2.open(out)[:],
+    lambda path, out: run("cp", path, out) == "" and blosc2.open(out)[:],
+    lambda path, _: run("diff", path, path), lambda path, _: run("tune", path),
+    lambda path, out: blosc2.convert(path, out.with_suffix(".b2z")) and blosc2.open(out.with_suffix(".b2z"))["/x"][:],
+    lambda path, out: run("export", path, out.with_suffix(".npz")) and np.load(out.with_suffix(".npz"))["x"],
+])  # fmt: skip
+def test_whoever_reads_the_path_finds_it(tmp_path: Path, look: Any) -> None:
+    """Also those that open no array."""
+    path = tmp_path / "x.b2nd"
+    array = new(path, 3)
+    array.append(rows_of(6))
+    found = look(path, tmp_path / "out.b2nd")
+    assert not is_waiting(array)
+    if isinstance(found, np.ndarray):
+        np.testing.assert_array_equal(found, np.concatenate([rows_of(3), rows_of(6)]))
+    elif isinstance(found, str) and "shape" in found:
+        assert "(9, 8)" in found
+
+
+@pytest.mark.parametrize("look", [
+    lambda path, _: blosc2.check(path).ok, lambda path, _: run("stats", path), lambda path, _: run("ls", "-l", path),
+    lambda path, _: blosc2.open(path)["/x"],
+    lambda path, out: blosc2.salvage(path, out) and blosc2.open(out)["/x"],
+    lambda path, out: run("pack", path, out) and blosc2.open(out)["/x"],
+    lambda path, out: run("cp", f"{path}/x", out) and blosc2.open(out)["/x"],
+    lambda path, out: blosc2.DictStore(path, mode="r").to_b2z(str(out)) and blosc2.open(out)["/x"],
+])  # fmt: skip
+def test_whoever_reads_the_folder_finds_it(tmp_path: Path, look: Any) -> None:
+    with blosc2.TreeStore(tmp_path / "s.b2d", mode="w") as store:
+        store["/x"] = blosc2.asarray(np.arange(3000), chunks=(500,))
+    array = blosc2.open(tmp_path / "s.b2d" / "x.b2nd", mode="a")
+    array.append(np.array([5]))
+    assert is_waiting(array)
+    found = look(tmp_path / "s.b2d", tmp_path / "out.b2z")
+    assert not is_waiting(array)
+    if isinstance(found, blosc2.NDArray):
+        assert len(found) == 3001
 
 
 def test_readers_keep_their_version(tmp_path: Path) -> None:

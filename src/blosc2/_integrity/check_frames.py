@@ -35,6 +35,7 @@ from blosc2._frames import (
     is_directory_frame,
     is_verifiable,
     make_plugin,
+    publish_waiting,
     trailers,
     unpack,
     verify_frame,
@@ -123,7 +124,11 @@ def check_store(store: str | bytes, progress: Callable[[int, int], object] | Non
 
 
 def kind_of_path(path: str) -> str:
-    """What is at a path, or should be by its name; `FileNotFoundError` where nothing is."""
+    """What is at a path, or should be by its name; `FileNotFoundError` where nothing is.
+
+    Whoever reads files without opening them comes here first: what waits for them in this process is published.
+    """
+    publish_waiting(path)
     if not os.path.exists(path):
         raise MissingFileError(errno.ENOENT, "No such file or directory: there is nothing to look at", path)
     suffix = os.path.splitext(path)[1]

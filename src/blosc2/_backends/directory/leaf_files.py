@@ -467,6 +467,7 @@ class LeafFiles:
         path = self.path_of(key)
         if path is None:
             return None
+        publish_waiting(path)
         with suppress(FileNotFoundError):  # somebody may have removed it since the files were listed
             source = open_source(path, None)
             return source, 0, source.size
