@@ -216,14 +216,6 @@ class DictStore(Store):
         return self
 
     # ------------------------------------------------------------------ reading
-    def _shows_published_keys(self) -> bool:
-        """Whether exactly the published keys are shown, so that their listing can answer."""
-        table = self._table
-        backend, foreign = table.backend, table.foreign
-        if table.session.sharing is not None or not backend.lists_cheaply or backend.embedded is None:
-            return False
-        return foreign is None or not (foreign.are_possible() if foreign.possible is None else foreign.possible)
-
     def _leaf(self, key: str) -> Any | None:
         table = self._table
         session, backend, foreign = table.session, table.backend, table.foreign
@@ -246,19 +238,10 @@ class DictStore(Store):
             if keys.find(key) >= 0 and (hidden is None or not key.endswith(hidden)):
                 return self[key]
         frame = backend.open_frame(key)
-        return None if frame is None else self._leaf_of(key, frame, held)
-
-    # ------------------------------------------------------------------ keys
-    def _contains(self, key: object) -> bool:
-        session = self._table.session
-        if session.mode == "r" and not self._has_listing and self._shows_published_keys():
-            # From now on the listing answers, without this method.
-            version = self._answers_version
-            if session.closed:
-                raise session.closed_error()
-            self._use_listing(self._table.published_listing(), version)
-            return key in self
-        return super()._contains(key)
+        if frame is None:
+            self._answers_by_listing()  # who looks for many keys that are not there need not try to open files
+            return None
+        return self._leaf_of(key, frame, held)
 
     # ------------------------------------------------------------------ changing
     def _encoding(self) -> dict[str, Any]:

@@ -176,11 +176,7 @@ class TreeStore(DictStore):
             return False
         if self._prefix:
             return self._prefix + ("" if key == "/" else key if key[0] == "/" else "/" + key) in self._tree
-        if self._table.session.mode == "r" and not self._has_listing and self._shows_published_keys():
-            version = self._answers_version
-            if self._table.session.closed:
-                raise self._table.session.closed_error()
-            self._use_listing(self._table.published_listing(), version)
+        if self._answers_by_listing():
             return key in self
         key = key if key[0] == "/" else "/" + key
         if key == "/":

@@ -10,6 +10,7 @@ from blosc2._core.on_demand import on_demand
 
 if TYPE_CHECKING:
     from blosc2._backends.directory.backend import *
+    from blosc2._backends.directory.leaf_files import *
     from blosc2._backends.embedded.backend import *
     from blosc2._backends.embedded.file import *
     from blosc2._backends.embedded.frame_layout import *
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 else:
     __getattr__ = on_demand(__name__, {
         "directory.backend": "DirectoryBackend",
+        "directory.leaf_files": "has_few_names",
         "embedded.backend": "EmbeddedBackend",
         "embedded.file": "EmbeddedFile",
         "embedded.frame_layout": "EmbeddedChanges stored_value",

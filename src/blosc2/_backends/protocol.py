@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from blosc2._backends.writer_lock import WriterLock
     from blosc2._backends.zip.members import Members
     from blosc2._backends.zip.publishing import LeafStream
+    from blosc2._core.leaves.leaf_access import FolderTime
     from blosc2._files import Progress, TemporaryFile
 
 
@@ -245,6 +246,14 @@ class Backend(ABC):
         if not kept:
             kept.append(KeyListing(KeyTable.of_keys(self.keys()), path=self.named))
         return kept[0]
+
+    def listing_for_looks(self) -> tuple[KeyListing, FolderTime | None] | None:
+        """A listing to look for single keys in, and what tells how long it holds; None if looking for each is better.
+
+        This is called with each key that is looked for without such a listing. None in place of the second says that
+        the listing holds as long as this version is shown.
+        """
+        return self.listing(), None
 
     def forget_listing(self) -> None:
         """Keys were added or removed: list them anew."""

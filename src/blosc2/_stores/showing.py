@@ -11,12 +11,11 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from difflib import get_close_matches
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blosc2 import _display
+from blosc2 import _backends, _display
 from blosc2._core.io.sharing import item_of
 from blosc2._core.keys.listing import KeyCursor
 from blosc2._display import Node, number
@@ -283,22 +282,7 @@ def _file_size(store: Any) -> int | None:
 
 def lists_fast(table: LeafTable) -> bool:
     """Whether listing the keys takes a moment only."""
-    return table.backend.lists_cheaply or _has_few_files(str(table.path))
-
-
-def _has_few_files(path: str) -> bool:
-    """Whether a directory has few files, so that listing them takes a moment only."""
-    left, folders = _FEW_FILES, [path] if os.path.exists(path) else []  # a new store may have published nothing
-    while folders:
-        with suppress(FileNotFoundError), os.scandir(folders.pop()) as entries:  # a writer may remove folders
-            for entry in entries:
-                left -= 1
-                if left < 0:
-                    return False
-                if not entry.is_dir(follow_symlinks=False):
-                    continue
-                folders.append(entry.path)
-    return True
+    return table.backend.lists_cheaply or _backends.has_few_names(str(table.path), _FEW_FILES)
 
 
 def html(store: Store) -> str:

@@ -153,7 +153,7 @@ class Store(LeafAccess, MutableMapping[str, Any]):
         'a default'
         """
         # To look for a key takes a tenth of what an error takes, unless each look is one for files.
-        if type(key) is str and self._table.backend.lists_cheaply and key not in self:
+        if type(key) is str and (self._table.backend.lists_cheaply or self._has_listing) and key not in self:
             canonical_key(key)  # which refuses what can be no key
             return default
         try:
@@ -220,12 +220,31 @@ class Store(LeafAccess, MutableMapping[str, Any]):
     # ------------------------------------------------------------------ keys
     def _contains(self, key: object) -> bool:
         """Whether a key exists, when `LeafAccess` has no listing to ask."""
+        if self._answers_by_listing():
+            return key in self
         session, has = self._table.session, self._table.contents.has
         if session.asks:
             session.check_open()
         if not isinstance(key, str):
             return False
         return session.if_open(has(key) or (key[:1] != "/" and has("/" + key)))
+
+    def _answers_by_listing(self) -> bool:
+        """Let a listing answer `key in store` from now on, if there is one, or making one is worth it."""
+        table = self._table
+        session, backend, foreign = table.session, table.backend, table.foreign
+        # One that is there could not tell.
+        if session.mode != "r" or session.sharing is not None or self._has_listing or backend.embedded is None:
+            return False
+        version = self._answers_version
+        if session.closed:
+            raise session.closed_error()
+        known = backend.listing_for_looks()
+        if known is None or (foreign is not None and foreign.are_in(known[0])):
+            return False
+        listing, holds = known
+        self._use_listing(listing, holds, version)
+        return True
 
     def _key_batches(self) -> Iterable[list[str]]:
         """The keys in their order, some at a time."""

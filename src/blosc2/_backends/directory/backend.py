@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from blosc2._backends import directory as directories
 from blosc2._backends import embedded as frames
-from blosc2._backends.directory.leaf_files import Folders, LeafFiles, has_dead_bytes, is_empty, size_of
+from blosc2._backends.directory.leaf_files import (
+    Folders,
+    LeafFiles,
+    has_dead_bytes,
+    has_few_names,
+    is_empty,
+    size_of,
+)
 from blosc2._backends.directory.placing import FilesAside, Placing, Unsettled
 from blosc2._backends.embedded.file import EmbeddedFile
 from blosc2._backends.embedded_map import Embedded, read_embedded
@@ -34,6 +41,8 @@ from blosc2._backends.tiers import TieredBackend
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
+from blosc2._core.keys.listing import KeyListing
+from blosc2._core.leaves.leaf_access import FolderTime
 from blosc2._core.on_demand import import_now
 from blosc2._files import (
     NewFile,
@@ -53,6 +62,12 @@ if TYPE_CHECKING:
 _TICK = 3 * 10**9
 # How often to look for a leaf that a writer moves; each move waits for the disk.
 _TRIES = 50
+# After how many keys that were looked for a listing is made; for each of them, it may have so many names, and at most
+# so many in all. It holds for so many seconds, as other programs change folders without changing the time of the root.
+_LOOKS = 64
+_NAMES = 4
+_MOST_NAMES = 1 << 14
+_HOLDS = 0.1
 
 
 class DirectoryBackend(TieredBackend):
@@ -84,6 +99,8 @@ class DirectoryBackend(TieredBackend):
         self._read_at = 0
         # The map of embedded values that were published last and are not shown yet; None if they are as before.
         self.new_entries: dict[str, dict[str, Any]] | None = None
+        # How many keys were looked for since keys were listed to look for them, and with how many that is tried next.
+        self._looks, self._enough_looks = 0, _LOOKS
 
     @property
     def placing(self) -> Placing:  # type: ignore[override]  # never assigned
@@ -199,6 +216,39 @@ class DirectoryBackend(TieredBackend):
         super().advise(advice)
         self.files.advice = self.advice
         return False
+
+    def listing_for_looks(self) -> tuple[KeyListing, FolderTime | None] | None:
+        """See `Backend`. Who looks for many keys gets a listing that holds until somebody publishes something.
+
+        It is not that of `listing`, after which keys that came later are not found.
+        """
+        if self._listings:
+            return self._listings[0], None
+        self._looks += 1
+        if self._looks < self._enough_looks or os.name == "nt":  # where the time of a folder is not looked at
+            return None
+        if not has_few_names(self.root, min(_NAMES * self._looks, _MOST_NAMES)):
+            self._enough_looks *= 8
+            return None
+        self._looks, self._enough_looks = 0, _LOOKS
+        try:
+            return self._list_for_a_while()
+        except (OSError, FormatError):  # whoever lists the keys is told; single ones are found all the same
+            return None
+
+    def _list_for_a_while(self) -> tuple[KeyListing, FolderTime] | None:
+        """The keys of all files and embedded values; None if a writer may be moving some."""
+        changed, until = os.stat(self.root).st_mtime_ns, time.monotonic() + _HOLDS
+        embedded = self.embedded
+        if embedded is None or self.embed_has_changed():
+            return None
+        files = self.files.table_now()
+        if self.embed_has_changed():  # a leaf that moved meanwhile may be in neither
+            return None
+        entries = embedded.entries if self._newer is None else {**self._newer.entries, **embedded.entries}
+        values = [key for key in entries if files.find(key) < 0]
+        listing = KeyListing(files, KeyTable.of_keys(values) if values else None, path=self.named)
+        return listing, FolderTime(os.fsencode(self.root), changed, until)
 
     # ------------------------------------------------------------------ leaves that a writer moves
     def _find_again(self, key: str) -> ByteRange | None:

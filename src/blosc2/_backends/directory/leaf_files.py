@@ -191,6 +191,20 @@ def is_empty(root: str) -> bool:
         return all(entry.name in (LOCK, _RESERVED_NAME) for entry in entries)
 
 
+def has_few_names(path: str, most: int) -> bool:
+    """Whether a directory has at most so many files and folders, so that listing them takes a moment only."""
+    folders = [path] if os.path.exists(path) else []  # a new store may have published nothing
+    while folders:
+        with suppress(FileNotFoundError), os.scandir(folders.pop()) as entries:  # a writer may remove folders
+            for entry in entries:
+                most -= 1
+                if most < 0:
+                    return False
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+    return True
+
+
 def first_unusual(root: str) -> dict[str, str]:
     """Frames under unusual suffixes, as far as a look that takes little time finds any: key -> file."""
     found: dict[str, str] = {}
@@ -551,6 +565,10 @@ class LeafFiles:
         table = KeyTable.of_keys(files.copy())
         found.made = changes, table
         return table
+
+    def table_now(self) -> KeyTable:
+        """The keys of all files, by a walk of which nothing is remembered, and nobody warned."""
+        return KeyTable.of_keys(set().union(*scan(self._root)))
 
     def _walked(self, found: _Found) -> dict[str, str]:
         """The file of each key, as a walk of the directory finds them, now or earlier."""

@@ -39,9 +39,22 @@ cdef extern from *:
     #ifdef _WIN32
     #include <process.h>
     #define b2_this_process() ((long) _getpid())
+    /* Whether a folder was changed at this time last, in nanoseconds. Not known here. */
+    static inline int b2_changed_at(const char *folder, int64_t ns) { return 0; }
     #else
+    #include <sys/stat.h>
     #include <unistd.h>
     #define b2_this_process() ((long) getpid())
+    #ifdef __APPLE__
+    #define b2_mtim st_mtimespec
+    #else
+    #define b2_mtim st_mtim
+    #endif
+    static inline int b2_changed_at(const char *folder, int64_t ns) {
+        struct stat status;
+        return stat(folder, &status) == 0
+            && (int64_t) status.b2_mtim.tv_sec * 1000000000 + (int64_t) status.b2_mtim.tv_nsec == ns;
+    }
     #endif
     /* Keep an object that is in no circle from being looked at by each collection of garbage: there are many of them. */
     static inline void b2_leave_alone(PyObject *object) {
@@ -55,6 +68,7 @@ cdef extern from *:
     }
     """
     long b2_this_process()
+    bint changed_at "b2_changed_at"(const char *folder, int64_t ns) nogil
     void leave_alone "b2_leave_alone"(object item)
     object b2_made(type kind, tuple arguments)
 
@@ -69,6 +83,38 @@ cdef enum:
 
 cdef object _monotonic = time.monotonic
 cdef str _suffix = ".b2nd"
+
+
+@cython.final
+cdef class FolderTime:
+    """Tells whether a listing of a folder still holds: until a moment, and as long as the folder was not changed.
+
+    Parameters
+    ----------
+    folder : bytes
+        Its path. Writers change its time with all that they publish.
+    changed : int
+        When it was changed last, before it was listed, in nanoseconds.
+    until : float
+        The last moment, by the monotonic clock.
+    """
+
+    cdef bytes folder
+    cdef int64_t changed
+    cdef double until
+
+    def __cinit__(self, bytes folder not None, int64_t changed, double until):
+        self.folder, self.changed, self.until = folder, changed, until
+
+    cdef bint _holds(self) except -1:
+        cdef const char *folder = PyBytes_AS_STRING(self.folder)
+        cdef int64_t changed = self.changed
+        cdef bint same
+        if <double> _monotonic() > self.until:
+            return False
+        with nogil:
+            same = changed_at(folder, changed)
+        return same
 
 
 @cython.final
@@ -586,6 +632,7 @@ cdef class LeafAccess:
     """
 
     cdef KeyListing _listed
+    cdef FolderTime _listed_while   # None where it answers as long as its version is shown
     cdef str _unseen
     cdef dict _alive, _remembered
     cdef readonly LeafReader _reader    # opens leaves and reads them; None if there is none
@@ -601,17 +648,27 @@ cdef class LeafAccess:
     def _sweep_at(self, int64_t most):
         number_set(&self._most_held, most)
 
+    cdef KeyListing _answering(self):
+        """The listing that answers `key in store`; None if none does."""
+        cdef KeyListing listed
+        cdef FolderTime holds
+        with cython.critical_section(self):
+            listed, holds = self._listed, self._listed_while
+        return listed if holds is None or (listed is not None and holds._holds()) else None
+
     @property
-    @cython.critical_section
     def _has_listing(self):
         """Whether a listing answers `key in store`."""
-        return self._listed is not None
+        return self._answering() is not None
 
     @cython.critical_section
-    def _use_listing(self, KeyListing listing not None, Py_ssize_t version):
-        """Let a listing answer `key in store` from now on, unless another thread has forgotten answers since the version."""
+    def _use_listing(self, KeyListing listing not None, FolderTime holds, Py_ssize_t version):
+        """Let a listing answer `key in store` from now on, unless another thread has forgotten answers since the version.
+
+        `holds` tells how long; None for as long as the version is shown.
+        """
         if version == self._answers_version:
-            self._listed = listing
+            self._listed, self._listed_while = listing, holds
 
     @cython.final
     cdef object _remember(self, dict held, str key, leaf):
@@ -642,7 +699,7 @@ cdef class LeafAccess:
         """Use no listing and no reader any more."""
         # Counted first: when one of them goes, another thread may set one of the version before.
         self._answers_version += 1
-        self._listed = None
+        self._listed = self._listed_while = None
         self._reader = None
 
     def _contains(self, key):
@@ -654,8 +711,9 @@ cdef class LeafAccess:
         cdef KeyListing listed
         cdef str unseen
         key = with_slash(key)
+        listed = self._answering()
         with cython.critical_section(self):
-            listed, unseen = self._listed, self._unseen
+            unseen = self._unseen
         if listed is not None:
             shown = listed.shows(key, unseen)
         if shown >= 0:

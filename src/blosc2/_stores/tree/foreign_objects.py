@@ -17,6 +17,7 @@ from blosc2._stores.pending import PendingChanges
 from blosc2.exceptions import FormatError, UnsafeDeserializationError, UnsupportedKindError
 
 if TYPE_CHECKING:
+    from blosc2._core.keys.listing import KeyListing
     from blosc2._stores.leaf_table import LeafTable
 
 #: The leaf below a group that carries its attributes.
@@ -137,6 +138,12 @@ class ForeignObjects:
                 possible = bool(listing.named(DESCRIPTION))
             self.possible = possible
         return possible
+
+    def are_in(self, listing: KeyListing) -> bool:
+        """Whether there may be objects, as a listing of the published keys says."""
+        if self._backend.lists_cheaply:
+            return self.are_possible()
+        return bool(self.registry or listing.named(DESCRIPTION))
 
     def at(self, path: str) -> dict[str, Any] | None:
         """The description of the object at a path; None if there is none."""
