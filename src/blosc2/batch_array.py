@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from types import EllipsisType
 from typing import Any, Self, Unpack
 
@@ -80,11 +81,13 @@ class BatchArray(ValueList):
     ({'c': 3}, [1, 2], [1, 2, None])
     """
 
-    __slots__ = ("_known", "_new_lengths", "_proposed")
+    __slots__ = ("_known", "_known_ends", "_new_lengths", "_proposed")
     _tag = "batcharray"
     _own_entries = frozenset({LENGTHS})
-    # The lengths of the batches of a version; those of the one that is being made; the layout of a first batch.
+    # The lengths of the batches of a version, and where they end among all items; the lengths of the version that is
+    # being made; the layout of a first batch.
     _known: tuple[Frame, list[int]] | None
+    _known_ends: tuple[Frame, list[int]] | None
     _new_lengths: list[int]
     _proposed: Layout | None
 
@@ -92,7 +95,7 @@ class BatchArray(ValueList):
         self, items_per_block: int | None = None, serializer: str = "msgpack", _from_schunk: SChunk | None = None,
         deserialize: str | None = None, **kwargs: Unpack[SChunkKeywords],
     ) -> None:  # fmt: skip
-        self._known = self._proposed = None
+        self._known = self._known_ends = self._proposed = None
         if items_per_block is not None:
             items_per_block = operator.index(items_per_block)
             if items_per_block < 1:
@@ -103,7 +106,7 @@ class BatchArray(ValueList):
     @classmethod
     def _of(cls, handle: FrameHandle) -> Any:
         self = super()._of(handle)
-        self._known = self._proposed = None
+        self._known = self._known_ends = self._proposed = None
         return self
 
     @staticmethod
@@ -164,6 +167,13 @@ class BatchArray(ValueList):
             lengths = [sum(map(len, self._opened_blocks(frame, i, together))) for i in range(int(frame.nchunks))]
         self._known = (frame, lengths)
         return lengths
+
+    def _ends(self, frame: Frame) -> list[int]:
+        """The number of the item behind each batch of a version, counted over all batches."""
+        known = self._known_ends
+        if known is None or known[0] is not frame:
+            known = self._known_ends = frame, list(accumulate(self._lengths(frame)))
+        return known[1]
 
     # ------------------------------------------------------------ reading
     def _require_blocks(self, frame: Frame, index: int) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
-
-import numpy as np
 
 from blosc2._core.codec.codec import Encoder, raw_blocks
 from blosc2._core.frame.frame import Frame
@@ -350,38 +349,26 @@ class BatchArrayItems(Sequence[Any]):
 
     def __init__(self, parent: BatchArray) -> None:
         self._array = parent
-        # Where the batches of a version end, and the last one that was looked into.
-        self._last: tuple[Frame, np.ndarray[Any, Any], Batch | None] | None = None
-
-    def _ends(self) -> tuple[Frame, np.ndarray[Any, Any], Batch | None]:
-        frame = self._array._handle.frame
-        last = self._last
-        if last is None or last[0] is not frame:
-            last = self._last = (frame, np.cumsum(self._array._lengths(frame), dtype=np.int64), None)
-        return last
+        self._last: Batch | None = None  # the one that was looked into
 
     def __len__(self) -> int:
-        ends = self._ends()[1]
-        return int(ends[-1]) if len(ends) else 0
+        ends = self._array._ends(self._array._handle.frame)
+        return ends[-1] if ends else 0
 
     def __getitem__(self, key: Any) -> Any:
-        frame, ends, batch = self._ends()
-        length = int(ends[-1]) if len(ends) else 0
+        frame = self._array._handle.frame
+        ends = self._array._ends(frame)
+        length = ends[-1] if ends else 0
         if isinstance(key, slice):
-            indices = range(*key.indices(length))
-            return list(self._at(frame, ends, batch, indices))
-        return next(self._at(frame, ends, batch, (list_index(key, length, "BatchArray item"),)))
+            return [self._at(frame, ends, index) for index in range(*key.indices(length))]
+        return self._at(frame, ends, list_index(key, length, "BatchArray item"))
 
     def __iter__(self) -> Iterator[Any]:
         return self._array.iter_items()
 
-    def _at(
-        self, frame: Frame, ends: np.ndarray[Any, Any], batch: Batch | None, indices: Iterable[int]
-    ) -> Iterator[Any]:
-        for index in indices:
-            number = int(np.searchsorted(ends, index, "right"))
-            if batch is None or batch._number != number:
-                batch = Batch(self._array, number, frame)
-                self._last = (frame, ends, batch)
-            start = int(ends[number - 1]) if number else 0
-            yield batch[index - start]
+    def _at(self, frame: Frame, ends: list[int], index: int) -> Any:
+        number = bisect_right(ends, index)
+        batch = self._last
+        if batch is None or batch._number != number or batch._frame is not frame:
+            self._last = batch = Batch(self._array, number, frame)
+        return batch[index - ends[number - 1] if number else index]
