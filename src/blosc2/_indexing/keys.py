@@ -375,7 +375,7 @@ class _Builder:
         if 0 in points:  # no item of the index arrays is used, but integers are checked
             indices = [index if index.ndim == 0 else np.zeros(points, np.int64) for index in indices]
         wrapped = [in_bounds(i, self.shape[axis], f"axis {axis}") for i, axis in zip(indices, self.axes, strict=True)]
-        flat = [np.broadcast_to(index, points).ravel() for index in wrapped]
+        flat = [(i if i.shape == points else np.broadcast_to(i, points)).ravel() for i in wrapped]
         return FancySelection(
             tuple(self.starts), tuple(self.counts), tuple(self.steps), tuple(self.axes), tuple(flat), points,
             tuple(layout), tuple(shape), tuple(flip) if self.reversed_axes else None,
@@ -537,6 +537,8 @@ def in_bounds(index: np.ndarray[Any, Any], length: int, what: str) -> Indices:
 
 
 def _broadcast(arrays: Sequence[np.ndarray[Any, Any]]) -> tuple[int, ...]:
+    if len(arrays) == 1:  # as mostly, and NumPy takes microseconds for it
+        return arrays[0].shape
     try:
         return np.broadcast_shapes(*[array.shape for array in arrays])
     except ValueError:

@@ -181,6 +181,8 @@ def is_rows(fancy: FancySelection, geometry: Geometry) -> bool:
 
 def points_first(fancy: FancySelection, items: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """A view of an array of the result's shape: one axis of points if possible, then the axes of the box."""
+    if fancy.layout == tuple(range(items.ndim)):
+        return items
     lengths = [*fancy.points, *(fancy.counts[axis] for axis in fancy.box_axes)]
     view = items.reshape([lengths[n] for n in fancy.layout])
     return view.transpose(np.argsort(fancy.layout)) if fancy.layout else view
