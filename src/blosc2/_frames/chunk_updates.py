@@ -231,7 +231,8 @@ def overwrite(handle: FrameHandle, position: int, data: memoryview) -> None:
             path=frame.source.path, key=frame.key, offset=frame.offset + CHUNKSIZE_AT,
         )  # fmt: skip
     pieces = [rest[i : i + step] for i in range(0, len(rest), step)]
-    update.splice(len(sizes), 0, [(encode(encoding, piece, nthreads), len(piece)) for piece in pieces])
+    if pieces:
+        update.splice(len(sizes), 0, [(encode(encoding, piece, nthreads), len(piece)) for piece in pieces])
     handle.publish(update)
 
 

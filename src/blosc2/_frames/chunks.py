@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import operator
 import struct
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ from blosc2 import _frames
 from blosc2._core.allocation import allowed, too_much
 from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.geometry import Geometry
-from blosc2._core.ndim.grid_read import Read, work_of
+from blosc2._core.ndim.grid_read import Read, bytes_to_fill, work_of
 from blosc2._frames.handle import FrameHandle, StoredFrame
 from blosc2._options import run, worth_threads
 from blosc2.exceptions import ChunkIndexError, FormatError
@@ -30,10 +29,9 @@ def read_bytes(frame: Frame, start: int, stop: int, nthreads: int) -> bytes:
     if geometry is None:
         result: bytes = frame.read_bytes(start, stop)
         return result
-    # A buffer whose bytes can be written, and which gives them away without a copy (in CPython; elsewhere with one).
-    fresh = io.BytesIO(bytes(stop - start))
-    _read(frame, geometry, start, stop, np.frombuffer(fresh.getbuffer(), np.uint8), nthreads)
-    return fresh.getvalue()
+    result, room = bytes_to_fill(stop - start)
+    _read(frame, geometry, start, stop, room, nthreads)
+    return result
 
 
 def read_into(frame: Frame, start: int, stop: int, out: memoryview, nthreads: int) -> None:
@@ -148,11 +146,13 @@ def lazy_chunk(handle: FrameHandle, nchunk: int) -> bytes:
         lengths = np.full(blocks, blocksize if blocksize > 0 else nbytes, "<i4")
         lengths[-1] = nbytes - (blocks - 1) * blocksize
     else:
-        begins = np.frombuffer(starts, "<i4").astype(np.int64)
+        begins = np.frombuffer(starts, "<i4")
         # Blocks need not lie in their order: each ends where the next one begins in the chunk.
-        order = np.argsort(begins, kind="stable")
-        lengths = np.empty(blocks, "<i4")
-        lengths[order] = np.append(begins[order][1:], cbytes) - begins[order]
+        order = begins.argsort(kind="stable")
+        begins = begins[order]
+        ends, lengths = np.empty(blocks, "<i4"), np.empty(blocks, "<i4")
+        ends[:-1], ends[-1] = begins[1:], cbytes
+        lengths[order] = ends - begins
     flags = bytes([header[_BLOSC2_FLAGS] | _LAZY])
     return header[:_BLOSC2_FLAGS] + flags + starts + struct.pack("<iq", nchunk, at - frame.offset) + lengths.tobytes()
 

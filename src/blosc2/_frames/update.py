@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -267,7 +267,8 @@ class FrameUpdate:
         self.nbytes = int(frame.nbytes)
         self.table: Integers | None = None
         self._sizes: Integers | None = None
-        self._appended = 0  # bytes of an appended last chunk, while `_sizes` is None
+        # While `_sizes` is None, all chunks but the last are full: by how many, and by how many bytes, they are more.
+        self._more = self._grown = 0
 
     def require_table(self, count: int) -> None:
         """Refuse a table of so many chunks instead of one value for all: making it takes too much (`allocation`)."""
@@ -313,9 +314,9 @@ class FrameUpdate:
             if frame.variable and frame.nbytes:
                 self._sizes = np.frombuffer(frame.chunk_sizes(), np.int64).copy()
             else:
-                nbytes = int(frame.nbytes) + self._appended
+                nbytes = int(frame.nbytes) + self._grown
                 self.require_table(frame.nchunks)
-                self._sizes = np.full(frame.nchunks + bool(self._appended), frame.chunksize, np.int64)
+                self._sizes = np.full(frame.nchunks + self._more, frame.chunksize, np.int64)
                 if nbytes and nbytes % frame.chunksize:
                     self._sizes[-1] = nbytes % frame.chunksize
         return self._sizes
@@ -358,52 +359,44 @@ class FrameUpdate:
 
     def splice(self, index: int, removed: int, added: Iterable[tuple[AnyChunk, int]]) -> None:
         """Put chunks, given with their sizes, instead of `removed` ones from `index` on."""
-        chunks = [(self._own(stored), size) for stored, size in added]
-        if not removed and len(chunks) == 1 and self._append(index, *chunks[0]):
-            return
-        if removed == len(chunks) == 1 and self._keeps_size(index, chunks[0][1]):
-            self.replace_all({index: chunks[0][0]})
-            return
-        shift = len(chunks) - removed
-        self.new = {
-            n if n < index else n + shift: stored for n, stored in self.new.items() if not index <= n < index + removed
-        }
-        marks = np.array([stored if isinstance(stored, int) else 0 for stored, _ in chunks], np.int64)
-        lengths = np.array([size for _, size in chunks], np.int64)
-        sizes = self.sizes
+        chunks: list[bytes | Spooled | int] = []
+        lengths: list[int] = []
+        for stored, size in added:
+            chunks.append(stored if type(stored) is int else self._own(stored))
+            lengths.append(size)
+        end, shift = index + removed, len(chunks) - removed
+        if not self._stay_full(index, end, lengths):
+            sizes = self.sizes
+            self._sizes = np.concatenate([sizes[:index], np.array(lengths, np.int64), sizes[end:]])
+        if self.new:
+            self.new = {n if n < index else n + shift: stored for n, stored in self.new.items() if not index <= n < end}
         offsets = self.offsets
-        self._sizes = np.concatenate([sizes[:index], lengths, sizes[index + removed :]])
-        self.table = np.concatenate([offsets[:index], marks, offsets[index + removed :]])
-        for n, (stored, _) in enumerate(chunks):
-            if not isinstance(stored, int):
-                self.new[index + n] = stored
+        marks = np.array([stored if isinstance(stored, int) else 0 for stored in chunks], np.int64)
+        if shift:
+            self.table = np.concatenate([offsets[:index], marks, offsets[end:]])
+        else:
+            offsets[index:end] = marks
+        self.new.update((n, stored) for n, stored in enumerate(chunks, index) if not isinstance(stored, int))
 
-    def _append(self, index: int, stored: bytes | Spooled | int, size: int) -> bool:
-        """Append a chunk after full chunks, the most common change. Returns False if this is another case."""
+    def _stay_full(self, index: int, end: int, added: list[int]) -> bool:
+        """Whether all chunks but the last stay full, if chunks of these sizes come instead of those up to `end`.
+
+        Then no table of sizes is needed, and it is noted what becomes of their number and bytes.
+        """
         frame = self.frame
-        chunksize = int(frame.chunksize)
-        if self.table is not None or self._sizes is not None or frame.variable or index != frame.nchunks:
+        chunksize, count = int(frame.chunksize), int(frame.nchunks) + self._more
+        if self._sizes is not None or frame.variable or chunksize < 1:
             return False
-        if not 0 < size <= chunksize or frame.nbytes % chunksize:
+        self.require_table(count)
+        nbytes, is_end, more = int(frame.nbytes) + self._grown, end == count, len(added) - (end - index)
+        if count + more == 0 or (added and index == count and nbytes % chunksize):
             return False
-        self.require_table(index + 1)
-        offsets = np.empty(index + 1, np.int64)
-        repeated = frame.repeated_offset
-        offsets[:index] = np.frombuffer(frame.offsets_bytes(), np.int64) if repeated is None else repeated
-        offsets[index] = stored if isinstance(stored, int) else 0
-        if not isinstance(stored, int):
-            self.new[index] = stored
-        self.table = offsets
-        self._appended = size
+        if any(size != chunksize for size in added[: len(added) - is_end]) or not 0 < (added or [1])[-1] <= chunksize:
+            return False
+        removed = (nbytes if is_end else end * chunksize) - min(index * chunksize, nbytes)
+        self._more += more
+        self._grown += sum(added) - removed
         return True
-
-    def _keeps_size(self, index: int, size: int) -> bool:
-        """Whether a chunk that is replaced had this size; False where that would take a table of sizes."""
-        frame = self.frame
-        if self._sizes is not None or frame.variable or index >= frame.nchunks:
-            return False
-        last = index == frame.nchunks - 1
-        return bool(size == (frame.nbytes - index * frame.chunksize if last else frame.chunksize))
 
     def settle(self) -> None:
         """Decide by the current sizes whether chunks are equal or variable, and how many bytes they have.
@@ -411,7 +404,7 @@ class FrameUpdate:
         A frame of variable chunks cannot have offsets without a chunk: they become stored ones.
         """
         frame, sizes = self.frame, self._sizes
-        self.nbytes = int(frame.nbytes) + self._appended if sizes is None else int(sizes.sum())
+        self.nbytes = int(frame.nbytes) + self._grown if sizes is None else int(sizes.sum())
         if sizes is None:
             return
         if len(sizes) == 0:
@@ -561,6 +554,9 @@ def write_chunks(
     return offsets, position
 
 
+Chunk = TypeVar("Chunk", bytes, memoryview)
+
+
 class StoredChunks:
     """The chunks of a frame as they are stored. A wrong checksum of one is an error: a copy would get a valid one."""
 
@@ -569,14 +565,19 @@ class StoredChunks:
         checksums = carried(frame)
         self._known = {} if checksums is None else _checksums_by_offset(frame, checksums)
 
-    @property
-    def are_checked(self) -> bool:
-        """Whether the frame carries checksums."""
-        return bool(self._known)
-
     def at(self, index: int, offset: int) -> bytes:
         """The chunk of a number, which has this offset in the table."""
-        stored: bytes = self._frame.chunk_stored_at(offset)
+        return self._checked(index, offset, self._frame.chunk_stored_at(offset))
+
+    def view_at(self, index: int, offset: int) -> bytes | memoryview:
+        """What `at` gives, where it lies if it is in memory or mapped: for those who copy it at once."""
+        source = self._frame.source
+        if not (source.in_memory or source.mapped):
+            return self.at(index, offset)
+        start, length = self._frame.chunk_offset_at(offset)
+        return self._checked(index, offset, memoryview(source)[start : start + length])
+
+    def _checked(self, index: int, offset: int, stored: Chunk) -> Chunk:
         if self._known and crc32c(stored) != self._known[offset]:
             raise _not_written(self._frame, index, offset)
         return stored

@@ -8,7 +8,7 @@ block, or a whole chunk, is one run of the array. What is asked of the system ah
 """
 
 cimport numpy as cnp
-from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint32_t, uint64_t, uint8_t
@@ -1226,6 +1226,14 @@ cpdef int64_t work_of(int64_t nbytes, Frame frame) noexcept:
     Decoders spend their time on compressed bytes; on what compresses to nothing they run some 4 times as fast.
     """
     return nbytes // 4 + (<int64_t> (<double> nbytes * frame.cbytes / frame.nbytes) if frame.nbytes else 0)
+
+
+def bytes_to_fill(cnp.npy_intp size):
+    """New bytes of undefined content, and an array over them: nobody else may get the bytes before it is filled."""
+    result = PyBytes_FromStringAndSize(NULL, size)
+    room = cnp.PyArray_SimpleNewFromData(1, &size, cnp.NPY_UINT8, PyBytes_AS_STRING(result))
+    cnp.set_array_base(room, result)
+    return result, room
 
 
 def check_out(out, tuple shape not None, cnp.dtype dtype not None):
