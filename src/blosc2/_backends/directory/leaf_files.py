@@ -549,9 +549,10 @@ class LeafFiles:
         )  # fmt: skip
 
     def all(self) -> list[str]:
+        """Every file that stands for a key."""
         if not os.path.isdir(self._root):
             return []
-        return [path for key in list(self._walked(self._found)) for path in self.files_of(key)]
+        return [f"{self._root}/{name}" for files in scan(self._root) for name in files.values()]
 
     def table(self, *, again: bool = False) -> KeyTable:
         """The keys of all files, by one walk of the directory that is then remembered."""

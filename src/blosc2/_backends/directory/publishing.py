@@ -162,7 +162,7 @@ def into(
             backend.tree.remove_empty(os.path.dirname(path))
         touched, occupied = backend.tree.prepare(paths)
         touched.update(folder for folder in map(os.path.dirname, gone) if os.path.isdir(folder))
-        for key in changes:
+        for key in () if fresh else changes:
             known = files[key][1] if key in files and files[key][1] in occupied else None
             stale.update(backend.files.files_of(key, known))
         if settles:  # first of all: what is not noted counts as durable
