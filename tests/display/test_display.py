@@ -25,10 +25,11 @@ from blosc2._display import (
     line_of_blocks,
     page,
     png_bytes,
+    printable,
+    ratio_text,
     sizes_text,
     text_picture,
 )
-from blosc2._display.drawing import printable, ratio_text
 
 
 @pytest.mark.parametrize(

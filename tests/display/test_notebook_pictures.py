@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import blosc2
+from blosc2 import _display
 from blosc2._arrays import shown
-from blosc2._display import drawing
 
 VOLUME = np.random.default_rng(0).integers(0, 1000, (9, 40, 60)).astype("i2")
 OPAQUE = sorted((Path(__file__).parents[1] / "data/fixtures/hostile").glob("kind_*"))
@@ -37,7 +37,7 @@ def picture_of(array: Any) -> Any:
 
 def test_the_middle_plane() -> None:
     pixels = picture_of(blosc2.asarray(VOLUME))
-    assert np.array_equal(pixels, drawing.grey(VOLUME[4], VOLUME[4].min(), VOLUME[4].max()))
+    assert np.array_equal(pixels, _display.grey(VOLUME[4], VOLUME[4].min(), VOLUME[4].max()))
     html = blosc2.asarray(VOLUME)._repr_html_()
     assert 'alt="the middle plane, [4, 0:40, 0:60]: 40 x 60 items, ' in html
     assert 'width="180" height="120"' in html  # whole pixels
@@ -64,7 +64,7 @@ def test_labels_have_colours_and_a_legend() -> None:
     array = blosc2.asarray(mask)
     pixels = picture_of(array)
     assert {tuple(pixel) for pixel in pixels.reshape(-1, 3)} == {
-        (0, 0, 0), *map(tuple, drawing.label_colours((1, 2, 7)).tolist())
+        (0, 0, 0), *map(tuple, _display.label_colours((1, 2, 7)).tolist())
     }  # fmt: skip
     html = array._repr_html_()
     assert "labels 0, 1, 2, 7: a colour each" in html
@@ -81,7 +81,7 @@ def test_labels_have_colours_and_a_legend() -> None:
     ids=["many", "one", "floats", "booleans", "few items", "far apart", "empty", "unsigned"],
 )  # fmt: skip
 def test_what_are_no_labels(items: Any) -> None:
-    assert drawing.labels_of(items) == ()
+    assert _display.labels_of(items) == ()
 
 
 @pytest.mark.parametrize("dtype", ["i1", "u1", ">i2", "u8", "i8"])
@@ -90,17 +90,17 @@ def test_labels_of_all_integers(dtype: str) -> None:
     low = np.iinfo(dtype).min if dtype == "i1" else last - 5
     items = np.where(np.eye(32) > 0, low, last).astype(dtype)
     items[3] = np.array(last - 1, dtype)
-    labels = drawing.labels_of(items)
+    labels = _display.labels_of(items)
     assert labels == tuple(sorted({low, last - 1, last}))
-    pixels = drawing.in_label_colours(items, labels)
-    assert np.array_equal(pixels[0, 0], drawing.label_colours(labels)[0])
+    pixels = _display.in_label_colours(items, labels)
+    assert np.array_equal(pixels[0, 0], _display.label_colours(labels)[0])
     assert len(np.unique(pixels.reshape(-1, 3), axis=0)) == 3
 
 
 def test_a_label_keeps_its_colour() -> None:
-    assert drawing.label_colours((0, 3))[1].tolist() == drawing.label_colours((0, 1, 2, 3))[3].tolist()
-    assert len({tuple(colour) for colour in drawing.label_colours(tuple(range(0, 88, 11))).tolist()}) == 8
-    assert drawing.label_colours((3, 5)).all(axis=1).tolist() == [True, True]
+    assert _display.label_colours((0, 3))[1].tolist() == _display.label_colours((0, 1, 2, 3))[3].tolist()
+    assert len({tuple(colour) for colour in _display.label_colours(tuple(range(0, 88, 11))).tolist()}) == 8
+    assert _display.label_colours((3, 5)).all(axis=1).tolist() == [True, True]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,8 @@
-"""Numbers, pictures, chunks of arrays and trees of stores, as text and as HTML of a notebook."""
+"""How arrays and stores are shown: numbers for people, HTML for notebooks, drawings of chunk grids, pictures.
+
+Everything here makes text, or the bytes of a picture, of plain values; the packages that own the objects decide what
+the values are. All text that comes from a file is escaped here.
+"""
 
 from __future__ import annotations
 
