@@ -104,11 +104,6 @@ def taken_names(attributes: dict[str, Any], attribute: str) -> list[str]:
     return list(attributes.pop(attribute))
 
 
-def taken_unlimited(attributes: dict[str, Any]) -> list[str]:
-    """Take the names of the dimensions without a limit out of the attributes of a group."""
-    return taken_names(attributes, UNLIMITED)
-
-
 def without_metadata(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype without what only the library of a format knows."""
     if dtype.names is not None and dtype.fields is not None:
@@ -462,6 +457,14 @@ class Format(NamedTuple):
     target: str = ""
     needs: tuple[str, ...] = ()
 
+    def open(self, *where: str) -> Source:
+        opened: Source = self.load(self.source)(*where)
+        return opened
+
+    def create(self, path: str, **options: Any) -> Target:
+        created: Target = self.load(self.target)(path, **options)
+        return created
+
     def load(self, what: str) -> Any:
         """The class or function, once all that it needs is there."""
         for package in self.needs:
@@ -618,19 +621,10 @@ def within_store(path: str) -> tuple[str, str] | None:
 def open_source(path: str, name: str | None) -> Source:
     place = within_store(path)
     if place is not None:
-        part: Source = FORMATS["blosc2"].load("stores:Opened")(*place)
-        return part
+        return FORMATS["blosc2"].open(*place)
     if not os.path.exists(path):
         raise FileNotFoundError(f"{legible(path)} does not exist")
-    found = format_of(path, name)
-    source: Source = found.load(found.source)(path)
-    return source
-
-
-def new_target(path: str, name: str | None, **options: Any) -> Target:
-    found = format_of(path, name, target=True)
-    made: Target = found.load(found.target)(path, **options)
-    return made
+    return format_of(path, name).open(path)
 
 
 # ------------------------------------------------------------------ targets
@@ -801,8 +795,8 @@ def convert(
         items = named or found
         if into is not None:
             items = _Below(_place(into), items)
-        made = new_target(
-            target, target_format, sources=paths, chunks=chunks, cparams=cparams,
+        made = format_of(target, target_format, target=True).create(
+            target, sources=paths, chunks=chunks, cparams=cparams,
             made_of=(chunks, cparams, rename, into) if resume and not callable(rename) else None,
         )  # fmt: skip
         more = f", ... ({len(paths)} sources)" if len(paths) > _MOST_SOURCES else ""

@@ -41,7 +41,6 @@ from blosc2._tools.converting.conversion import (
     storable,
     taken_fill,
     taken_names,
-    taken_unlimited,
     walk_groups,
     without_metadata,
 )
@@ -182,7 +181,6 @@ class Hdf5(Source):
         seen[_identity(group)] = key
         kept: dict[str, Any] = {}
         yield from _attributes(key, group, kept)
-        yield from _attribute_enums(key, group)
         if key == "/" and self._file.userblock_size:
             yield from self._user_block(kept)
         yield GroupItem(key, kept)
@@ -238,7 +236,6 @@ def _dataset(key: str, found: Any) -> Iterator[Item]:
         return
     attributes: dict[str, Any] = {}
     yield from _attributes(key, found, attributes)
-    yield from _attribute_enums(key, found)
     yield from _further_scales(key, found)
     names = _dimensions(key, found)
     stored: Any = attributes.get(DIMENSIONS)
@@ -340,16 +337,6 @@ def _fill_of_list(key: str, found: Any, attributes: dict[str, Any]) -> Iterator[
         yield LeftOut(key, "the fill value", "lists of objects have none")
     elif fill:
         attributes[FILL] = fill
-
-
-def _attribute_enums(key: str, found: Any) -> Iterator[LeftOut]:
-    for name in sorted(found.attrs):
-        try:
-            dtype = found.attrs.get_id(name).dtype
-        except (OSError, TypeError):  # listed as an attribute
-            continue
-        if _is_named(dtype) or any(_enum_fields(dtype)):
-            yield LeftOut(key, f"the enum of attribute {name!r}", "the numbers are kept, not their names")
 
 
 def _further_scales(key: str, found: Any) -> Iterator[LeftOut]:
@@ -522,12 +509,14 @@ def _of_scales(found: Any) -> set[str]:
 def _attributes(key: str, found: Any, kept: dict[str, Any]) -> Iterator[LeftOut]:
     for name in sorted(set(found.attrs) - _of_scales(found)):
         try:
-            value = found.attrs[name]
+            value, dtype = found.attrs[name], found.attrs.get_id(name).dtype
         except (OSError, TypeError) as error:
             yield LeftOut(key, f"attribute {name!r}", str(error))
             continue
+        if _is_named(dtype) or any(_enum_fields(dtype)):
+            yield LeftOut(key, f"the enum of attribute {name!r}", "the numbers are kept, not their names")
         if isinstance(value, np.generic):  # of the byte order of the machine, always
-            value = np.array(value, found.attrs.get_id(name).dtype)
+            value = np.array(value, dtype)
         stored = storable(value)
         if stored is None:
             yield LeftOut(key, f"attribute {name!r}", f"a value of {type(value).__name__} has no counterpart")
@@ -621,7 +610,7 @@ class NewHdf5(Target):
         attributes = dict(item.attributes)
         if isinstance(item, GroupItem):
             group = self._file.require_group(item.key)
-            self._unlimited[group.name] = taken_unlimited(attributes)
+            self._unlimited[group.name] = taken_names(attributes, UNLIMITED)
             if self._unlimited[group.name]:
                 yield Changed(item.key, f"attribute {UNLIMITED!r}", "maxshape of the arrays says so")
             if taken_names(attributes, DEFINED):
@@ -705,7 +694,8 @@ class NewHdf5(Target):
             if any(name is not None and scale is None for name, scale in zip(names, its, strict=True)):
                 found.attrs[DIMENSIONS] = _as_texts(names)
             elif found.is_scale:
-                self._number_scales(scales)
+                for number, scale in enumerate(scales.values()):
+                    scale.attrs[_NUMBER] = np.int32(number)
                 found.attrs[_COORDINATES] = np.array([scale.attrs[_NUMBER] for scale in its if scale], "i4")
             else:
                 for axis, scale in zip(found.dims, its, strict=True):
@@ -719,11 +709,6 @@ class NewHdf5(Target):
         named = self._named.get(found.name, [("", name)] if found.shape == (length,) else [])
         names = [one for _, one in named]
         return names[:1] == [name] and None not in names
-
-    @staticmethod
-    def _number_scales(scales: Mapping[Any, Any]) -> None:
-        for number, scale in enumerate(scales.values()):
-            scale.attrs[_NUMBER] = np.int32(number)
 
     def _has_room(self, key: str) -> bool:
         """Whether no dataset lies where the key needs a group."""

@@ -37,7 +37,6 @@ from blosc2._tools.converting.conversion import (
     storable,
     taken_item,
     taken_names,
-    taken_unlimited,
 )
 from blosc2._tools.converting.hdf5 import Dimensions
 from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
@@ -276,7 +275,7 @@ class NewNetCDF(Target):
             return
         if isinstance(item, GroupItem):
             group = self._file if item.key == "/" else self._file.createGroup(item.key)
-            self._unlimited[item.key.rstrip("/")] = taken_unlimited(attributes)
+            self._unlimited[item.key.rstrip("/")] = taken_names(attributes, UNLIMITED)
             taken_names(attributes, DEFINED)
             yield from _set_attributes(item.key, group, attributes)
             return

@@ -77,8 +77,7 @@ class _NewImage(Target):
 
     def _differences(self, item: ArrayItem) -> Iterator[LeftOut]:
         """Attributes that the file does not say, or otherwise."""
-        found = FORMATS[self.name]
-        with closing(found.load(found.source)(self.partial)) as source:
+        with closing(FORMATS[self.name].open(self.partial)) as source:
             back = next(each for each in source.items() if isinstance(each, ArrayItem))
         if back.shape != item.shape:
             raise ConversionError(f"{item.key}: {self.name} has no place for the shape {item.shape}, but {back.shape}")

@@ -100,12 +100,11 @@ class Opened(Source):
 
 
 def _item_of(key: str, leaf: Any, around: Mapping[str, Any] = MappingProxyType({})) -> Item:
-    attributes = leaf.vlmeta[:] if hasattr(leaf, "vlmeta") else {}
-    attributes = {**around, **attributes} if isinstance(leaf, NDArray) else attributes
     if isinstance(leaf, NDArray):
+        attributes = {**around, **leaf.vlmeta[:]}
         return ArrayItem(key, leaf.shape, leaf.dtype, leaf.__getitem__, leaf.chunks, attributes, array=leaf)
     if isinstance(leaf, ObjectArray):
-        return ObjectItem(key, list(leaf), attributes)
+        return ObjectItem(key, list(leaf), leaf.vlmeta[:])
     return LeftOut(key, WHOLE, f"a {type(leaf).__name__} is no array with a shape and a dtype")
 
 

@@ -37,7 +37,6 @@ from blosc2._tools.converting.conversion import (
     taken_fill,
     taken_item,
     taken_names,
-    taken_unlimited,
     walk_groups,
 )
 from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
@@ -190,7 +189,7 @@ class NewZarr(Target):
             fill, new = taken_item(attributes, _FILL, item.dtype), taken_fill(attributes, item.dtype)
             if attributes.pop(_FILL, None) is not None:
                 yield LeftOut(item.key, f"attribute {_FILL!r}", f"it is no item of {item.dtype}")
-        unlimited = taken_unlimited(attributes) if isinstance(item, GroupItem) else []
+        unlimited = taken_names(attributes, UNLIMITED) if isinstance(item, GroupItem) else []
         defined = taken_names(attributes, DEFINED) if isinstance(item, GroupItem) else []
         attributes, left_out = as_json(item.key, attributes)
         yield from left_out

@@ -41,7 +41,7 @@ from blosc2._tools.converting.conversion import (
     USER_BLOCK,
     are_names,
     shaped_values,
-    taken_unlimited,
+    taken_names,
 )
 from blosc2._tools.stores import attributes_of, walk
 from blosc2.exceptions import FormatError, StoreKeyError, UnsupportedValueError
@@ -299,7 +299,7 @@ class StoredGroup(AbstractDataStore):
 
     def get_encoding(self) -> dict[str, Any]:
         """The dimensions without a limit, of a netCDF file that became a store."""
-        unlimited = taken_unlimited(dict(attributes_of(self.opened, self.group)))
+        unlimited = taken_names(dict(attributes_of(self.opened, self.group)), UNLIMITED)
         return {"unlimited_dims": set(unlimited)} if unlimited else {}
 
     def close(self) -> None:
