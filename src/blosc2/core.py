@@ -17,7 +17,7 @@ from blosc2._arrays import forget_templates
 from blosc2._core.codec.codec import compressor_names, free_idle, library_info, library_version
 from blosc2._core.codec.shared_blocks import clear as clear_blocks
 from blosc2._files import Owner
-from blosc2._frames import forget_encoders, forget_recent_frames
+from blosc2._frames import forget_encoders, forget_recent_frames, publish_waiting
 from blosc2._frames import set_file_cache as set_file_cache
 from blosc2._functions import clib_info as clib_info
 from blosc2._functions import compress as compress
@@ -109,4 +109,5 @@ def remove_urlpath(path: str | bytes | os.PathLike[str] | None) -> None:
     if os.path.isdir(name) and not os.path.islink(name):
         Owner().remove_tree(name, strict=True)
     elif os.path.lexists(name):
+        publish_waiting(name)  # otherwise a handle would find its changes lost
         os.unlink(name)

@@ -45,6 +45,10 @@ class FakeHandle:
         self.writable, self.deserialize = writable, deserialize
         self.published: list[dict[str, bytes | None]] = []
 
+    @property
+    def entries(self) -> FakeFrame:
+        return self.frame
+
     def require_writable(self) -> None:
         if not self.writable:
             raise ReadOnlyError("Cannot do this action with reading mode", path=self.urlpath)

@@ -182,7 +182,7 @@ def keep_rows(handle: Any, before: Geometry, geometry: Geometry, first: int, row
     if not grows and (first + len(rows) > length or geometry.shape[0] != length):
         return False
     waiting = handle.waiting
-    if waiting is None or waiting.grows != grows or not waiting.owner.is_here:
+    if not isinstance(waiting, WaitingRows) or waiting.grows != grows or not waiting.owner.is_here:
         handle.settle()
         if not _can_wait(handle, old):
             return False

@@ -68,6 +68,8 @@ _AT_ONCE: Final = 1 << 20
 # So many dead bytes are always tolerated; and so many times as many where a new file waits for the disk.
 _SLACK: Final = 1 << 12
 _WAITING: Final = 16
+# Bytes that are written for each chunk before it is looked at how long the chunks are.
+_LOOK: Final = 64
 # Dead bytes that a small file may have when its handle ends, and a larger one: a part of it.
 _LITTLE: Final = 512, 128
 _NOTHING: Final = np.zeros(0, np.int64)
@@ -337,8 +339,13 @@ class Growth:
         """
         status = os.fstat(file.fileno())
         identity, size = _identity(status), version.position
-        if self._frame is not update.frame and _is_between(identity, size, self._later):
-            return False  # somebody else published in between, and there cannot be that many dead bytes yet
+        if self._frame is not update.frame:
+            if _is_between(identity, size, self._later):
+                return False  # somebody else published in between, and there cannot be that many dead bytes yet
+            # To look costs a read for each chunk: that is done once for as many bytes as are written meanwhile.
+            step = max(self.slack, _LOOK * update.frame.nchunks)
+            if durable and version.start // step == size // step:
+                return False
         lengths = self._pending = self._after(update)
         live = _live(update, lengths, version.tables)
         # Where it costs half of what was written, a sixteenth may be dead; else as much as is not.

@@ -43,7 +43,7 @@ from blosc2._files import (
     sync_folder,
 )
 from blosc2._frames.append import Growth
-from blosc2._frames.handle import IN_MEMORY, SECTOR, FrameHandle, HandleOptions, array_of, open_frame
+from blosc2._frames.handle import IN_MEMORY, SECTOR, FrameHandle, HandleOptions, array_of, open_frame, vlmeta_chunk
 from blosc2._frames.header_fields import FRAME_HEADER
 from blosc2._frames.update import SMALL_FRAME, EditedChunks, FrameUpdate, in_large_pages, is_without_dead, write_frame
 from blosc2._options import absolute_path, count, tell, told_rewrite
@@ -347,6 +347,10 @@ class Costs:
 
 #: Seconds that the publications of small changes may take in total; beyond that they may take a part of the time.
 ALLOWANCE: Final = 0.1
+# Packed bytes of metadata that may wait with one change, and in all; and changes of metadata.
+_MOST_AT_ONCE: Final = 4096
+_MOST_PACKED: Final = 1 << 20
+_MOST_CHANGES: Final = 1 << 15
 
 
 #: What an error says of changes that wait on after it.
@@ -367,7 +371,7 @@ class Waiting:
     Attributes
     ----------
     array, frame, version
-        What the handle showed before them.
+        What the handle showed before them; the array of a super-chunk is None.
     owner : Owner
         Whose changes they are.
     is_settling : bool
@@ -385,7 +389,7 @@ class Waiting:
     def __init__(self, handle: FileHandle) -> None:
         self.version = handle.version  # before the others: a handler of signals may change the array
         array: Any = handle.array
-        self.array, self.frame = array, array[2]
+        self.array, self.frame = array, handle.frame if array is None else array[2]
         self.owner = Owner()
         self.is_settling = self.was_tried = self.was_told = False
         self.counted = 0
@@ -441,6 +445,81 @@ class Waiting:
                 self.is_settling = False
         assert self._shown is not None
         return self._shown[1]
+
+
+class Entries:
+    """The metadata entries of a frame, after changes that wait. As those of a `Frame` they never change.
+
+    Parameters
+    ----------
+    frame : Frame
+    names : list of str
+        Of all entries, in their order.
+    changed : dict
+        The packed values of those that are new, or have another value than in the frame.
+    """
+
+    __slots__ = ("changed", "file_size", "frame", "key", "names")
+
+    def __init__(self, frame: Frame, names: list[str], changed: dict[str, bytes]) -> None:
+        self.frame, self.names, self.changed = frame, names, changed
+        self.file_size, self.key = frame.file_size, frame.key
+
+    def vlmeta_names(self) -> list[str]:
+        """The names of all entries, in their order."""
+        return self.names.copy()
+
+    def vlmeta(self, name: str) -> bytes | None:
+        """The packed value of an entry; None if there is none of this name."""
+        content: bytes | None = self.changed.get(name)
+        if content is None and name in self.names:
+            content = self.frame.vlmeta(name)
+        return content
+
+    def after(self, changes: dict[str, bytes | None]) -> Entries:
+        """The entries with other values; None removes one."""
+        names, changed = self.names.copy(), self.changed.copy()
+        for name, packed in changes.items():
+            if packed is not None:
+                if name not in names:
+                    names.append(name)
+                changed[name] = packed
+            elif name in names:
+                names.remove(name)
+                changed.pop(name, None)
+        return Entries(self.frame, names, changed)
+
+
+class WaitingEntries(Waiting):
+    """Metadata entries that wait. All that says what waits is changed in one step."""
+
+    __slots__ = ("count", "entries", "nbytes")
+
+    def __init__(self, handle: FileHandle) -> None:
+        super().__init__(handle)
+        self.entries = Entries(self.frame, self.frame.vlmeta_names(), {})
+        # Changes, and bytes of their values.
+        self.count = self.nbytes = 0
+
+    def __bool__(self) -> bool:
+        return self.count > 0
+
+    @property
+    def geometry(self) -> Geometry:
+        return self.array[0]  # type: ignore[no-any-return]
+
+    def put(self, changes: dict[str, bytes | None]) -> None:
+        """Keep changes; None removes an entry."""
+        self.nbytes += sum(map(len, filter(None, changes.values())))
+        self.entries = self.entries.after(changes)
+        self.count += 1
+
+    def update(self, handle: FileHandle) -> FrameUpdate:  # noqa: ARG002
+        names, changed = self.entries.names, self.entries.changed
+        update = FrameUpdate(self.frame)
+        stored = update.vlmeta
+        update.vlmeta = {n: vlmeta_chunk(changed[n]) if n in changed else stored[n] for n in names}
+        return update
 
 
 # Handles, by id, with changes that wait; and those that have changed their files, which are left compact in the end.
@@ -938,6 +1017,53 @@ class FileHandle(Drafting):
     def is_late(self) -> bool:
         """Whether something has waited for long, and no other thread is about to change the array."""
         return self.waiting is not None and self._costs.since >= LONGEST_WAIT and not self._lock.is_elsewhere
+
+    @property
+    def entries(self) -> Any:
+        waiting = self.waiting
+        if waiting is None or type(waiting) is not WaitingEntries or not waiting.owner.is_here:
+            return self.frame
+        return waiting.entries
+
+    def set_vlmeta(self, changes: dict[str, bytes | None]) -> None:
+        with self.editing():
+            if not self.may_wait or sum(map(len, filter(None, changes.values()))) > _MOST_AT_ONCE:
+                super().set_vlmeta(changes)
+            elif self.waiting is None and self._costs.is_cheap(0):
+                with self._costs:
+                    super().set_vlmeta(changes)
+            else:
+                self._keep_entries(changes)
+
+    def _keep_entries(self, changes: dict[str, bytes | None]) -> None:
+        """Let changes of metadata wait; or publish them, if little time went into that. See `_arrays.keep_rows`."""
+        waiting = self.waiting
+        if type(waiting) is not WaitingEntries or waiting.was_tried or not waiting.owner.is_here:
+            self.settle()
+            waiting = WaitingEntries(self)
+            self.wait(waiting)
+        if waiting.is_settling:  # a handler of signals came while this thread was here
+            raise superseded()
+        before = waiting.entries, waiting.count
+        waiting.is_settling = True
+        try:
+            if self.waiting is not waiting:
+                raise superseded()
+            waiting.put(changes)
+        finally:
+            waiting.is_settling = False
+        self.version += 1
+        is_much = waiting.count >= _MOST_CHANGES or waiting.nbytes >= _MOST_PACKED
+        # To keep a change costs so little beside publishing it that there is no allowance.
+        if is_much or self._costs.is_cheap(0) or self._costs.since >= LONGEST_WAIT:
+            try:
+                self.settle()
+            except BaseException:
+                if self.waiting is waiting and not waiting.was_tried:  # after an interrupt they may be in the file
+                    waiting.entries, waiting.count = before
+                    if not waiting:
+                        self.show_again()
+                raise
 
     def waits_for(self, file: os.stat_result, real: str) -> bool:
         """Whether changes wait for a file, also where it has got the place of the one that was changed; or in a folder.

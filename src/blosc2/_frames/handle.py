@@ -307,6 +307,11 @@ class FrameHandle:
         return self.array
 
     @property
+    def entries(self) -> Any:
+        """What has the metadata entries: `vlmeta`, `vlmeta_names`. What waits need not be published for that."""
+        return self.frame
+
+    @property
     def may_wait(self) -> bool:
         """Whether small changes need not be published at once."""
         return False

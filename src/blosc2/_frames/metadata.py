@@ -724,23 +724,23 @@ class _Metadata:
 
     def _missing(self, name: object) -> MissingMetadataError:
         why = f"{name} not found in the {self._kind}, {which_has(self)}{self._cure}"
-        return MissingMetadataError(why, path=self._handle.urlpath, key=self._handle.frame.key)
+        return MissingMetadataError(why, path=self._handle.urlpath, key=self._handle.entries.key)
 
     def _unpack(self, name: str, content: bytes, together: Together | None = None) -> Any:
         where = f"{self._kind} {name!r}"
         # Short content takes little memory, whatever the file.
-        file_size = self._handle.frame.file_size if len(content) > _LONG_VALUE else 0
+        file_size = self._handle.entries.file_size if len(content) > _LONG_VALUE else 0
         try:
             return unpack(
                 content, deserialize=self._handle.deserialize, location=where, frame_opener=self._frame_opener,
                 file_size=file_size, together=together,
             )  # fmt: skip
         except FormatError as error:
-            raise FormatError(error.reason, path=self._handle.urlpath, key=self._handle.frame.key) from error
+            raise FormatError(error.reason, path=self._handle.urlpath, key=self._handle.entries.key) from error
         except UnsafeDeserializationError as error:
             if self._handle.urlpath is None:
                 raise
-            key = self._handle.frame.key
+            key = self._handle.entries.key
             file = self._handle.urlpath if key is None else f"{self._handle.urlpath}, key {key!r}"
             raise UnsafeDeserializationError(error.kind, location=f"{where} of {file}") from None
 
@@ -884,8 +884,9 @@ def _with_array_markers(content: bytes) -> bytes:
 class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
     """The variable-length metadata of an array or super-chunk: a mapping of names to values.
 
-    ``vlmeta[:]`` reads all entries, ``vlmeta[:] = {...}`` merges a dictionary. Each assignment is published at once;
-    `update`, `clear` and ``[:] =`` publish all their changes together, so use them for many entries.
+    ``vlmeta[:]`` reads all entries, ``vlmeta[:] = {...}`` merges a dictionary. `update`, `clear` and ``[:] =`` publish
+    all their changes together. In a file, assignments that follow each other closely are published together, about a
+    second later at the latest.
 
     There can be 8,000 entries. Other Blosc2 programs can read them all, but change only files with up to 16;
     ``blosc2.strict_compatibility = True`` refuses more. Names of more than 31 bytes of UTF-8 are in one entry for other
@@ -954,13 +955,13 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
         self._publish({name: None})
 
     def __contains__(self, name: object) -> bool:
-        return (name if isinstance(name, str) else text_name(name)) in self._names(self._handle.frame)
+        return (name if isinstance(name, str) else text_name(name)) in self._names(self._handle.entries)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names(self._handle.frame))
+        return iter(self._names(self._handle.entries))
 
     def __len__(self) -> int:
-        return len(self._names(self._handle.frame))
+        return len(self._names(self._handle.entries))
 
     def update(self, other: Any = (), /, **entries: Any) -> None:
         """Merge a mapping, or pairs, publishing all changes together.
@@ -1000,7 +1001,7 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
         >>> schunk.vlmeta.getall()
         {'a': {'b': [1, 2]}}
         """
-        frame = self._handle.frame
+        frame = self._handle.entries
         values: dict[str, Any] = {}
         packed = 0
         names = self._names(frame)
@@ -1029,7 +1030,7 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
 
     def get_names(self) -> list[str]:
         """Return the names, in the order in which they are stored."""
-        return self._names(self._handle.frame)
+        return self._names(self._handle.entries)
 
     def nvlmetalayers(self) -> int:
         """Return the number of entries."""
@@ -1085,20 +1086,20 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
         return self._show(self, self.__getitem__)
 
     def _read(self, name: str) -> bytes | None:
-        return self._content(self._handle.frame, name)
+        return self._content(self._handle.entries, name)
 
     def _publish(self, changes: Mapping[str, bytes | None]) -> None:
         self._handle.require_writable()
         if not changes:
             return
-        if LONG_NAMES in self._handle.frame.vlmeta_names() or any(map(_is_long, changes)) or LONG_NAMES in changes:
+        if LONG_NAMES in self._handle.entries.vlmeta_names() or any(map(_is_long, changes)) or LONG_NAMES in changes:
             with self._handle.editing():  # the one entry for all of them is that of the newest version
                 self._set(_with_long_names(self._handle.frame, changes))
         else:
             self._set(changes)
 
     def _set(self, changes: Mapping[str, bytes | None]) -> None:
-        old = set(self._handle.frame.vlmeta_names())
+        old = set(self._handle.entries.vlmeta_names())
         entries = len(old)
         grows = False
         for name, content in changes.items():
