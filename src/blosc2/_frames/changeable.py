@@ -43,7 +43,16 @@ from blosc2._files import (
     sync_folder,
 )
 from blosc2._frames.append import Growth
-from blosc2._frames.handle import IN_MEMORY, SECTOR, FrameHandle, HandleOptions, array_of, open_frame, vlmeta_chunk
+from blosc2._frames.handle import (
+    IN_MEMORY,
+    SECTOR,
+    FrameHandle,
+    HandleOptions,
+    array_of,
+    change_entries,
+    open_frame,
+    vlmeta_chunk,
+)
 from blosc2._frames.header_fields import FRAME_HEADER
 from blosc2._frames.update import SMALL_FRAME, EditedChunks, FrameUpdate, in_large_pages, is_without_dead, write_frame
 from blosc2._options import absolute_path, count, tell, told_rewrite
@@ -123,6 +132,16 @@ class MemoryHandle(FrameHandle):
             if update.frame is not self.frame:
                 raise superseded()
             self._adopt(self._chunks.after(update))
+
+    def set_vlmeta(self, changes: dict[str, bytes | None]) -> None:
+        with self.editing():
+            frame = self.frame
+            if frame.serialised:
+                super().set_vlmeta(changes)
+                return
+            stored = frame.vlmeta_chunks()
+            change_entries(stored, changes)
+            self._adopt(self._chunks.with_metadata(frame, stored))
 
     def byte_range(self) -> ByteRange:
         return self._chunks.byte_range(self.frame) or super().byte_range()

@@ -378,12 +378,7 @@ class FrameHandle:
         """Publish packed values of metadata entries together. None removes an entry."""
         with self.editing():
             update = _frames.FrameUpdate(self.frame)
-            for name, packed in changes.items():
-                if packed is None:
-                    update.vlmeta.pop(name, None)
-                else:
-                    update.vlmeta[name] = vlmeta_chunk(packed)
-            _frames.check_stored_readable(update.vlmeta, changes)
+            change_entries(update.vlmeta, changes)
             self.publish(update)
 
     def set_metalayer(self, name: str, packed: bytes) -> None:
@@ -520,6 +515,16 @@ class FrameHandle:
 def vlmeta_chunk(packed: bytes) -> bytes:
     """A packed value as it is stored in the trailer."""
     return _frames.encode(_VLMETA_ENCODING, packed)
+
+
+def change_entries(stored: dict[str, bytes], changes: dict[str, bytes | None]) -> None:
+    """Give metadata entries, as they are stored, other packed values; None removes one."""
+    for name, packed in changes.items():
+        if packed is None:
+            stored.pop(name, None)
+        else:
+            stored[name] = vlmeta_chunk(packed)
+    _frames.check_stored_readable(stored, changes)
 
 
 def array_of(frame: Frame) -> tuple[Geometry, np.dtype[Any], Frame]:

@@ -1099,16 +1099,18 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
             self._set(changes)
 
     def _set(self, changes: Mapping[str, bytes | None]) -> None:
-        old = set(self._handle.entries.vlmeta_names())
-        entries = len(old)
+        names = self._handle.entries.vlmeta_names()
+        old = set(names) if len(changes) > 1 else names
+        entries = len(names)
         grows = False
         for name, content in changes.items():
             if content is None:
                 entries -= name in old
             else:
                 check_content(check_name(name), content)
-                entries += name not in old
-                grows = grows or name not in old
+                if name not in old:
+                    entries += 1
+                    grows = True
         # Files with more entries exist. They can be changed, but no entry can be added.
         if grows:
             check_number(entries)

@@ -774,6 +774,13 @@ class EditedChunks:
         self.frame, self._joined = made, joined
         return made
 
+    def with_metadata(self, frame: Frame, vlmeta: dict[str, bytes]) -> Frame:
+        """A frame in memory with other metadata entries; its chunks stay where they are."""
+        made = frame.with_vlmeta(vlmeta)
+        if self.frame is frame:
+            self.frame = made
+        return made
+
     def byte_range(self, frame: Frame) -> ByteRange | None:
         """A version, and the checksums of its chunks, as far as these are known; None if it is not made of many."""
         if self._joined is None or self.frame is not frame:

@@ -1811,6 +1811,35 @@ cdef class Frame(ChunkTable):
         self.index_loaded = True
         return self
 
+    def with_vlmeta(self, dict vlmeta not None):
+        """This frame, which was never serialised, with other metadata: name -> stored chunk."""
+        cdef Frame made = Frame.__new__(Frame)
+        cdef size_t size = 8 * <size_t> self.chunk_count
+        if self.header != NULL:
+            raise ValueError("the metadata of a serialised frame is part of it")
+        made.source, made.key, made.plugin = self.source, self.key, self.plugin
+        made.chunks_start, made.chunks_stop, made.cbytes = self.chunks_start, self.chunks_stop, self.cbytes
+        made.nbytes, made.chunksize, made.chunk_count = self.nbytes, self.chunksize, self.chunk_count
+        made.typesize, made.blocksize, made.flags = self.typesize, self.blocksize, self.flags
+        made.codec, made.codec_meta, made.clevel = self.codec, self.codec_meta, self.clevel
+        made.splitmode, made.use_dict = self.splitmode, self.use_dict
+        made.vlblocks, made.variable = self.vlblocks, self.variable
+        memcpy(made.filter_ids, self.filter_ids, 6)
+        memcpy(made.filter_metas, self.filter_metas, 6)
+        made.own_metalayers, made.vlmeta_table = self.own_metalayers, vlmeta
+        made.repeated, made.index_loaded = self.repeated, True
+        if self.offsets != NULL:
+            made.offsets = <int64_t *> malloc(size)
+            if made.offsets == NULL:
+                raise MemoryError
+            memcpy(made.offsets, self.offsets, size)
+        if address_get(&self.starts) != NULL:
+            made.starts = <int64_t *> malloc(size + 8)
+            if made.starts == NULL:
+                raise MemoryError
+            memcpy(made.starts, self.starts, size + 8)
+        return made
+
 
 cdef Frame frame_of_member(void *archive_, Source source, int64_t offset, object key, bint check):
     """What `Frame.of_member` gives. The archive is the caller's: no reference to it is counted."""
