@@ -258,11 +258,15 @@ def test_member_byte_range(tmp_path: Path, source: str | None) -> None:
     path = tmp_path / "x.b2z"
     with blosc2.DictStore(path) as store:
         store["/a"] = np.arange(1000)
+        store["/raw"] = blosc2.asarray(np.arange(1000), cparams={"clevel": 0})
         assert store.member_window("/a") is None  # not published yet
     data = path.read_bytes()
     with blosc2.DictStore(path, mode="r", mmap_mode=source) as store:
+        offset, nbytes = store.member_window("/raw")
+        assert offset % 64 == 0  # as the header of such a frame has room for that
+        assert store["/raw"]._handle.frame.chunk_info(0)[0] % 64 == 32
         offset, nbytes = store.member_window("/a")
-        assert offset % 64 == 0
+        assert data.rindex(b"a.b2nd", 0, offset) == offset - 6  # right behind its name
         assert data[offset : offset + nbytes] == store["/a"].to_cframe()
         assert store.member_window("a") == (offset, nbytes)
         assert store.member_window("/b") is None

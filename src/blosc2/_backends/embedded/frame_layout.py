@@ -1,6 +1,7 @@
 """Frames of embedded values: where each value goes, raw chunks, a whole new frame; and what changes in one.
 
-Values lie at multiples of 64 and do not cross chunks, if they fit into one: each is then a byte range of the file.
+Values do not cross chunks, if they fit into one: each is then a byte range of the file. Those whose payloads are
+aligned within their frames lie at multiples of 64.
 The checksum of a chunk stands for the values in a small one; others have checksums of their own, as leaves in files do.
 """
 

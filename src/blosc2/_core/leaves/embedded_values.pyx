@@ -12,7 +12,8 @@ from libc.string cimport memcpy, memset
 
 from blosc2._core.io.ascii_text cimport ascii_text
 from blosc2._core.io.memory cimport prefetch
-from blosc2._core.io.source cimport Source
+from blosc2._core.io.source cimport READ_OK, Source
+from blosc2._core.zip.records cimport gains_by_alignment
 
 cdef extern from *:
     """
@@ -135,7 +136,7 @@ def laid_out(dict entries not None, dict values not None, int64_t size, int64_t 
     position : int
         Where the first one begins at the earliest.
     align : int
-        Each begins at a multiple of this; `size` is one, too.
+        Values begin at multiples of this, but frames that gain nothing by it; `size` is one, too.
 
     Returns
     -------
@@ -146,10 +147,17 @@ def laid_out(dict entries not None, dict values not None, int64_t size, int64_t 
     """
     cdef list positions = [], byte_ranges = []
     cdef int64_t offset, length, total = 0, end = position
+    cdef int64_t known
+    cdef Source source
+    cdef uint8_t first[32]
     check_chunks(size, position, align)
     for key, byte_range in values.items():
-        open_range(byte_range, &offset, &length)
-        place = next_place(length, size, &position, align)
+        source = open_range(byte_range, &offset, &length)
+        known = min(length, <int64_t> sizeof(first))
+        if source.far or offset < 0 or known < 0 or known > source.size - offset or (
+                source.read_into(offset, known, first) != READ_OK):
+            known = 0   # whoever copies it tells what is wrong
+        place = next_place(length, size, &position, align if gains_by_alignment(first, known) else 1)
         total += length
         end = <int64_t> place + length
         PyDict_SetItem(entries, key, {"offset": place, "length": <object> PyTuple_GET_ITEM(byte_range, 2)})

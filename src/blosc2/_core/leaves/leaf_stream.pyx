@@ -23,7 +23,7 @@ from blosc2._core.keys.keytable cimport NO_KEY, KeyTable
 from blosc2._core.zip.archive cimport Archive
 from blosc2._core.zip.archive_writer cimport COLLECTED, ArchiveWriter
 from blosc2._core.zip.catalog cimport stem_length
-from blosc2._core.zip.records cimport Member
+from blosc2._core.zip.records cimport Member, gains_by_alignment
 
 from blosc2.exceptions import FormatError
 
@@ -188,7 +188,8 @@ cdef class SmallLeaves:
         length -= 1
         memcpy(name, text + 1, <size_t> length)
         memcpy(name + length, PyBytes_AS_STRING(_suffix), 5)
-        frame = self.writer.begin_leaf(name, <uint32_t> (length + 5), size)
+        frame = self.writer.begin_leaf(
+            name, <uint32_t> (length + 5), size, <const uint8_t *> PyBytes_AS_STRING(kind.before))
         kind.write(frame, value)
         crc = zip_checksum(kind.crc, frame + before, <size_t> (size - before))
         self.writer.end_leaf(name, <uint32_t> (length + 5), <uint32_t> length, header, size, crc, kind.description)
@@ -280,6 +281,8 @@ cdef bint _append_renamed(ArchiveWriter writer, KeyTable members, str key, byte_
     cdef int64_t record, position, header, offset, size, done = 0
     cdef Py_ssize_t stem = PyBytes_GET_SIZE(name)
     cdef uint8_t *buffer = <uint8_t *> PyByteArray_AS_STRING(piece)
+    cdef uint8_t first[32]
+    cdef int64_t known = 0
     record = members.lookup(<const uint8_t *> PyBytes_AS_STRING(old), PyBytes_GET_SIZE(old))
     if record < 0 or byte_range[0] is not source:
         return False
@@ -299,7 +302,10 @@ cdef bint _append_renamed(ArchiveWriter writer, KeyTable members, str key, byte_
             except FormatError:     # what is damaged in it is made anew
                 pass
     header = writer._written + writer._pending.used
-    writer._begin(<const uint8_t *> PyBytes_AS_STRING(name), <uint32_t> PyBytes_GET_SIZE(name), member.size, member.crc)
+    known = min(member.size, <int64_t> sizeof(first))
+    source.check(source.read_into(offset, known, first), offset, known)
+    writer._begin(<const uint8_t *> PyBytes_AS_STRING(name), <uint32_t> PyBytes_GET_SIZE(name), member.size, member.crc,
+                  gains_by_alignment(first, known))
     while done < member.size:
         size = min(member.size - done, <int64_t> PIECE)
         source.check(source.read_into(offset + done, size, buffer), offset + done, size)

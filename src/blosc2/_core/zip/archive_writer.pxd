@@ -135,18 +135,18 @@ cdef class ArchiveWriter:
     cdef int _write(self, const uint8_t *data, int64_t size) except -1
     cdef int _complete(self, bytes local, bytes whole, int64_t header, int64_t size, uint32_t checksum_before) except -1
     cdef int _check_name(self, bytes name) except -1
-    cdef int64_t _begin(self, const uint8_t *name, uint32_t length, int64_t size, uint32_t crc) except -1
+    cdef int64_t _begin(self, const uint8_t *name, uint32_t length, int64_t size, uint32_t crc, bint aligned=?) except -1
     cdef uint8_t *_put_record(self, uint8_t *p, const uint8_t *name, uint32_t length, int64_t header, int64_t size,
                               uint32_t crc) noexcept
     cdef int add_leaf(self, const uint8_t *name, uint32_t length, uint32_t stem, const uint8_t *data, int64_t size, uint32_t crc,
                       bytes description) except -1
-    cdef uint8_t *begin_leaf(self, const uint8_t *name, uint32_t length, int64_t size) except NULL
+    cdef uint8_t *begin_leaf(self, const uint8_t *name, uint32_t length, int64_t size, const uint8_t *first) except NULL
     cdef int end_leaf(self, const uint8_t *name, uint32_t length, uint32_t stem, int64_t header, int64_t size, uint32_t crc,
                       bytes description) except -1
     cdef int note_leaf(self, const uint8_t *name, uint32_t length, uint32_t stem, int64_t header, int64_t size, uint32_t crc,
                        bytes description) except -1
     cdef int _note(self, bytes name, int64_t header, int64_t size, uint32_t crc, bytes description) except -1
-    cdef int64_t begin_open(self, bytes name, int64_t most) except -1
+    cdef int64_t begin_open(self, bytes name, int64_t most, bint aligned=?) except -1
     cdef int add_open(self, const uint8_t *data, int64_t size) except -1
     cdef bytes end_open(self)
     cdef int _complete_open(self, bytes first) except -1

@@ -24,7 +24,7 @@ from blosc2._core.io.source cimport Buffer, readable
 from blosc2._core.zip.catalog cimport stem_length
 from blosc2._core.zip.records cimport (
     CENTRAL_LENGTH, COMMENT_COVERED, COMMENT_LENGTH, END64_LENGTH, END_LENGTH, FLAG_UTF8, LOCAL_LENGTH, LOCATOR_LENGTH,
-    four_bytes, is_wide, write_comment)
+    four_bytes, gains_by_alignment, is_wide, write_comment)
 
 from blosc2._core.io.checksum import crc32
 from blosc2._core.io.sharing import keep_from_child
@@ -819,6 +819,12 @@ def set_runs_budget(int64_t nbytes):
     return before
 
 
+cdef bint gains(data) except -1:
+    """`gains_by_alignment` of the first bytes of a value."""
+    cdef Buffer view = readable(data)
+    return gains_by_alignment(view.data, view.size)
+
+
 cdef class ArchiveWriter:
     """Append stored members to a file, then a directory, then an end record.
 
@@ -829,7 +835,7 @@ cdef class ArchiveWriter:
     position : int
         Where the first new byte goes.
     align : int
-        The data of each member starts at a multiple of this.
+        The data of members start at multiples of this, but those of frames that gain nothing by it.
     file_checksum : int, optional
         CRC-32C of the file up to `position`, 0 for a new file: the end record then gets one. None where it is not
         known: there will be none.
@@ -947,7 +953,8 @@ cdef class ArchiveWriter:
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         try:
             crc = crc32(data)
-            start = self._begin(<const uint8_t *> PyBytes_AS_STRING(name), <uint32_t> PyBytes_GET_SIZE(name), view.len, crc)
+            start = self._begin(<const uint8_t *> PyBytes_AS_STRING(name), <uint32_t> PyBytes_GET_SIZE(name), view.len, crc,
+                                gains_by_alignment(<const uint8_t *> view.buf, view.len))
             self._add(<const uint8_t *> view.buf, view.len)
         finally:
             PyBuffer_Release(&view)
@@ -976,11 +983,15 @@ cdef class ArchiveWriter:
         self._check_name(name)
         if size < 0:
             raise ValueError(f"a member cannot have {size} bytes")
+        drawn = iter(pieces)
+        piece = next(drawn, None)
+        aligned = piece is None or gains(piece)
         if crc is None:
-            start = self.begin_open(name, size)
+            start = self.begin_open(name, size, aligned)
         else:
-            start = self._begin(<const uint8_t *> PyBytes_AS_STRING(name), <uint32_t> PyBytes_GET_SIZE(name), size, crc)
-        for piece in pieces:
+            start = self._begin(
+                <const uint8_t *> PyBytes_AS_STRING(name), <uint32_t> PyBytes_GET_SIZE(name), size, crc, aligned)
+        while piece is not None:
             PyObject_GetBuffer(piece, &view, PyBUF_SIMPLE)
             try:
                 if view.len > left:
@@ -992,6 +1003,8 @@ cdef class ArchiveWriter:
                     self._add(<const uint8_t *> view.buf, view.len)
             finally:
                 PyBuffer_Release(&view)
+            piece = None    # so that its memory can be used again for the next one
+            piece = next(drawn, None)
         if left:
             raise ValueError(f"the pieces of member {name!r} have {size - left} bytes, not {size}")
         if crc is None:
@@ -1000,14 +1013,14 @@ cdef class ArchiveWriter:
         self._note(name, header, size, crc, description)
         return start
 
-    cdef int64_t begin_open(self, bytes name, int64_t most) except -1:
+    cdef int64_t begin_open(self, bytes name, int64_t most, bint aligned=True) except -1:
         """Begin a member of up to so many bytes, whose size is told at its end; where its data starts."""
         # So that the header is in the file, and can be completed there.
         self._drain()
         self._open_checksum, self._open_crc, self._open_header = self._checksum, 0, self._written
         self._open_name, self._open_size = name, 0
         self._open_start = self._begin(
-            <const uint8_t *> PyBytes_AS_STRING(name), <uint32_t> PyBytes_GET_SIZE(name), most, 0)
+            <const uint8_t *> PyBytes_AS_STRING(name), <uint32_t> PyBytes_GET_SIZE(name), most, 0, aligned)
         self._open_local = PyBytes_FromStringAndSize(<const char *> self._pending.data, self._pending.used)
         return self._open_start
 
@@ -1154,13 +1167,13 @@ cdef class ArchiveWriter:
             raise ValueError(f"a member name has 1 .. 65535 bytes, not {len(name)}")
         return 0
 
-    cdef int64_t _begin(self, const uint8_t *name, uint32_t length, int64_t size, uint32_t crc) except -1:
+    cdef int64_t _begin(self, const uint8_t *name, uint32_t length, int64_t size, uint32_t crc, bint aligned=True) except -1:
         """Collect the local header of a member; where its data will start in the file."""
         cdef int64_t header = self._written + self._pending.used, start
         cdef uint32_t extra = 20 if is_wide(size) else 0, padding
         cdef uint8_t *p
         start = header + LOCAL_LENGTH + length + extra
-        padding = <uint32_t> ((self._align - start % self._align) % self._align)
+        padding = <uint32_t> ((self._align - start % self._align) % self._align) if aligned else 0
         if padding and padding < 6:     # an extra field has 4 bytes of header and states the alignment in two more
             padding += self._align
         p = self._pending.more(LOCAL_LENGTH + length + extra + padding)
@@ -1215,12 +1228,15 @@ cdef class ArchiveWriter:
                       bytes description) except -1:
         """Add a small leaf whose name fits, after `collect`. The caller drains what was collected when it is `COLLECTED`."""
         cdef int64_t header = self._written + self._pending.used
-        memcpy(self.begin_leaf(name, length, size), data, <size_t> size)
+        memcpy(self.begin_leaf(name, length, size, data), data, <size_t> size)
         return self.end_leaf(name, length, stem, header, size, crc, description)
 
-    cdef uint8_t *begin_leaf(self, const uint8_t *name, uint32_t length, int64_t size) except NULL:
-        """Begin a small leaf at `position`: the caller writes its bytes to where they lie, then calls `end_leaf`."""
-        self._begin(name, length, size, 0)
+    cdef uint8_t *begin_leaf(self, const uint8_t *name, uint32_t length, int64_t size, const uint8_t *first) except NULL:
+        """Begin a small leaf at `position`: the caller writes its bytes to where they lie, then calls `end_leaf`.
+
+        `first` are its first bytes, the fixed ones of a header at least.
+        """
+        self._begin(name, length, size, 0, gains_by_alignment(first, size))
         return self._pending.more(size)
 
     cdef int end_leaf(self, const uint8_t *name, uint32_t length, uint32_t stem, int64_t header, int64_t size, uint32_t crc,

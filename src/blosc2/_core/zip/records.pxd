@@ -7,7 +7,7 @@ after it was checked, takes it from there.
 """
 
 from libc.stdint cimport UINT32_MAX, int64_t, uint16_t, uint32_t, uint64_t, uint8_t
-from libc.string cimport memchr, memcpy
+from libc.string cimport memchr, memcmp, memcpy
 
 from blosc2._core.io.memory cimport read_once
 from blosc2._core.io.source cimport Source
@@ -42,6 +42,17 @@ cdef enum:
     MEMBER_ZIP64_SHORT = 5
     MEMBER_OUTSIDE = 6
     MEMBER_FOLDER = 7
+
+
+cdef inline bint gains_by_alignment(const uint8_t *data, int64_t size) noexcept nogil:
+    """Whether a value should begin at a multiple of 64: all but frames whose uncompressed payload does not lie at one then.
+
+    `size` of its bytes are known; NULL for none.
+    """
+    if data == NULL or size < 31 or memcmp(data, b"\x9e\xa8b2frame\0", 10) != 0:
+        return True
+    # The level is 0, and the header leaves room for that of a chunk (FORMATS 8.4).
+    return data[27] >> 4 == 0 and data[14] & 63 == 32
 
 
 cdef struct Record:
