@@ -252,7 +252,7 @@ class EmbedStore(Store):
             table.leaves.collect(table.pending)
             if embedded is None or frames:
                 return backend.changes_of(frames).compose()
-            return embedded.frame.plain_bytes()
+            return embedded.frame.plain_bytes()[0]
 
     def _pickled_arguments(self) -> dict[str, Any]:
         given = {"cparams": self._cparams, "dparams": self._dparams}

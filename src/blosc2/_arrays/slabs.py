@@ -102,12 +102,12 @@ class Snapshot:
         return out
 
     def stored(self, nchunk: int) -> AnyChunk:
-        """A stored chunk, where it lies if it is in memory or mapped; or the offset that stands for a special one."""
+        """A stored chunk, where it lies if that has an address; or the offset that stands for a special one."""
         if self._chunks is None:
             self._offsets = FrameUpdate(self.frame).offsets.tolist()
             self._chunks = StoredChunks(self.frame)
         offset = self._offsets[nchunk]
-        return offset if offset < 0 else self._chunks.view_at(nchunk, offset)
+        return offset if offset < 0 else self._chunks.at(nchunk, offset)
 
 
 def compressed_box(plan: ArrayPlan, starts: Shape, items: Items) -> dict[int, AnyChunk]:

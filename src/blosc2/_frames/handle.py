@@ -429,10 +429,11 @@ class FrameHandle:
         """The bytes of a serialised frame, checked; they are put into `room`, if it is given."""
         frame = self.frame
         _frames.check_chunks(frame)
-        plain: bytes = frame.plain_bytes(room)
-        if self.verify is None and frame.checksums_len:
-            _frames.check_body(frame, plain if room is None else room)
-        return plain
+        checked = self.verify is None and frame.checksums_len > 0
+        plain, body = frame.plain_bytes(room, summed=checked)
+        if checked:
+            _frames.check_body(frame, body)
+        return plain  # type: ignore[no-any-return]
 
     def byte_range(self) -> tuple[Source, int, int]:
         """The frame as a byte range; the chunks of a large one stay where they are."""

@@ -554,9 +554,6 @@ def write_chunks(
     return offsets, position
 
 
-Chunk = TypeVar("Chunk", bytes, memoryview)
-
-
 class StoredChunks:
     """The chunks of a frame as they are stored. A wrong checksum of one is an error: a copy would get a valid one."""
 
@@ -565,19 +562,9 @@ class StoredChunks:
         checksums = carried(frame)
         self._known = {} if checksums is None else _checksums_by_offset(frame, checksums)
 
-    def at(self, index: int, offset: int) -> bytes:
-        """The chunk of a number, which has this offset in the table."""
-        return self._checked(index, offset, self._frame.chunk_stored_at(offset))
-
-    def view_at(self, index: int, offset: int) -> bytes | memoryview:
-        """What `at` gives, where it lies if it is in memory or mapped: for those who copy it at once."""
-        source = self._frame.source
-        if not (source.in_memory or source.mapped):
-            return self.at(index, offset)
-        start, length = self._frame.chunk_offset_at(offset)
-        return self._checked(index, offset, memoryview(source)[start : start + length])
-
-    def _checked(self, index: int, offset: int, stored: Chunk) -> Chunk:
+    def at(self, index: int, offset: int) -> bytes | memoryview:
+        """The chunk of a number, which has this offset in the table; a view of it where it has an address."""
+        stored: bytes | memoryview = self._frame.chunk_stored_at(offset)
         if self._known and crc32c(stored) != self._known[offset]:
             raise _not_written(self._frame, index, offset)
         return stored

@@ -19,9 +19,9 @@ from blosc2._core.codec.chunk cimport (
 from blosc2._core.codec.codec cimport (
     DecodeContext, Plugin, borrow, decode_block, decode_whole_chunk, give_back, reserve_scratch, reserve_stored)
 from blosc2._core.codec.thread_pool cimport await_gil, is_quick, offer_gil
-from blosc2._core.io.checksum cimport checksum, sum_range, zip_checksum, zip_joined
+from blosc2._core.io.checksum cimport checksum, read_and_sum, sum_range, zip_checksum, zip_joined
 from blosc2._core.io.endian cimport big16, big32, big64, i32, put32, put_big, u32, u64
-from blosc2._core.io.memory cimport prefetch
+from blosc2._core.io.memory cimport LARGE_READ, prefetch, use_large_pages
 from blosc2._core.io.readahead cimport LOCAL, PAGE, ask_for_frame, ask_range, stop_guessing
 from blosc2._core.io.source cimport READ_OK, Buffer, Source, integers, readable, writable
 from blosc2._core.io.steps cimport address_get, counter_next, flag_get, flag_set, publish_once
@@ -416,15 +416,24 @@ cdef class Header:
         """How many bytes `plain_bytes` gives."""
         return self.frame_len - self.checksums_len
 
-    def plain_bytes(self, room=None):
-        """What `stored_bytes` gives, without the checksums that files carry; it is put into `room`, if that is given."""
+    def plain_bytes(self, room=None, *, bint summed=False):
+        """What `stored_bytes` gives, without the checksums that files carry; it is put into `room`, if that is given.
+
+        Returns
+        -------
+        bytes or None
+            None where there is room.
+        int
+            If `summed`, the checksum of all between header and trailer, which is made while that is copied; else 0.
+        """
         cdef Buffer held
         cdef bytes header, trailer, result = None
         cdef int64_t rest, size = self.frame_len - self.checksums_len
+        cdef uint32_t own = 0
         cdef uint8_t *to
         cdef int status
-        if self.checksums_len == 0 and room is None:
-            return self.stored_bytes()
+        if self.checksums_len == 0 and room is None and not summed:
+            return self.stored_bytes(), own
         header, trailer = self.plain_ends()
         rest = size - len(header) - len(trailer)
         if room is None:
@@ -437,10 +446,15 @@ cdef class Header:
             to = held.data
         memcpy(to, PyBytes_AS_STRING(header), <size_t> self.header_len)
         with nogil:
-            status = self.fetch(self.offset + self.header_len, rest, to + self.header_len)
+            if summed and not self.whole:
+                status = read_and_sum(self.source, self.offset + self.header_len, rest, to + self.header_len, &own)
+            else:
+                status = self.fetch(self.offset + self.header_len, rest, to + self.header_len)
+                if summed and status == READ_OK:
+                    own = checksum(0, to + self.header_len, rest)
         self.source.check(status, self.offset + self.header_len, rest)
         memcpy(to + self.header_len + rest, PyBytes_AS_STRING(trailer), <size_t> len(trailer))
-        return result
+        return result, own
 
     def plain_ends(self):
         """Header and trailer of a serialised frame, without the checksums that files carry."""
@@ -1358,21 +1372,40 @@ cdef class Frame(ChunkTable):
         cdef Chunk chunk
         cdef DecodeContext *context
         cdef int status
+        cdef int64_t at, have, size
+        cdef uint32_t own
+        cdef bytes stored
+        cdef uint8_t *to
         self.check_index(index)
         context = borrow(0)
         try:
+            status = self.find_chunk(index, context, &chunk)
+            if status:
+                self.fail(status, index)
+            if chunk.data == NULL:
+                from blosc2._core.frame.frame_writer import special_chunk   # which most who read need not load
+                return special_chunk(chunk.kind, chunk.nbytes, self.typesize, self.blocksize)
+            size = chunk.cbytes
+            have = chunk.loaded if self.source.base == NULL else 0      # read with its header
+            at = self.chunks_start + self.entry(index) + have
+            stored = PyBytes_FromStringAndSize(NULL, size)
+            to = <uint8_t *> PyBytes_AS_STRING(stored)
+            if size >= LARGE_READ:
+                use_large_pages(to, <size_t> size)
             with nogil:
                 offer_gil()
-                status = self.open_chunk(index, context, &chunk)
-                if status == CHUNK_OK:
-                    status = self.load_and_check(index, context, &chunk)
+                memcpy(to, chunk.data, <size_t> have)
+                if self.checksums == NULL:
+                    status = self.source.read_into(at, size - have, to + have)
+                else:
+                    own = checksum(0, to, have)
+                    status = read_and_sum(self.source, at, size - have, to + have, &own)
+                    if status == READ_OK and own != self.checksums[index]:
+                        status = BAD_SUM
                 await_gil()
             if status:
                 self.fail(status, index)
-            if chunk.data != NULL:
-                return PyBytes_FromStringAndSize(<const char *> chunk.data, chunk.cbytes)
-            from blosc2._core.frame.frame_writer import special_chunk   # which most who read need not load
-            return special_chunk(chunk.kind, chunk.nbytes, self.typesize, self.blocksize)
+            return stored
         finally:
             give_back(context)
 
@@ -1389,8 +1422,11 @@ cdef class Frame(ChunkTable):
         return at, chunk.cbytes
 
     def chunk_stored_at(self, int64_t offset):
-        """The stored chunk at an offset of the table."""
-        return self.source.read(*self.chunk_offset_at(offset))
+        """The stored chunk at an offset of the table: a view of it where it has an address, or its bytes."""
+        at, length = self.chunk_offset_at(offset)
+        if self.source.base == NULL:
+            return self.source.read(at, length)
+        return memoryview(self.source)[at:at + length]
 
     def chunk_info(self, int64_t index):
         """(absolute offset or None, nbytes, cbytes, special kind or 0, raw, block size) of a chunk."""

@@ -176,6 +176,18 @@ def crc32c_both(data not None, uint32_t before):
     return own, go_on(before, own, view.data, view.size)
 
 
+cdef int read_and_sum(Source source, int64_t offset, int64_t length, uint8_t *to, uint32_t *crc) noexcept nogil:
+    """What `Source.read_into` does, and go on with the checksum of these bytes: where they have an address, in one pass."""
+    cdef int status
+    if (source.base != NULL and 0 <= offset <= source.size and 0 < length <= source.size - offset
+            and copy_and_checksum(False, crc, to, NULL, NULL, 0, source.base + offset, length)):
+        return READ_OK
+    status = source.read_into(offset, length, to)
+    if status == READ_OK:
+        crc[0] = checksum(crc[0], to, <size_t> length)
+    return status
+
+
 cdef int sum_range(Source source, int64_t offset, int64_t length, bint zip, uint32_t *crc) except -1:
     """Go on with a checksum over a range inside a source: CRC-32C, or the CRC-32 of ZIP archives."""
     cdef uint8_t *piece = NULL
