@@ -130,6 +130,19 @@ def rng(request: pytest.FixtureRequest) -> np.random.Generator:
 
 
 @pytest.fixture
+def server() -> Iterator[remote_kit.RangeServer]:
+    """A server of HTTP on this machine, which has nothing yet."""
+    with remote_kit.running() as server:
+        yield server
+
+
+@pytest.fixture
+def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is synced: for tests that write thousands of small files and say nothing about durability."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@pytest.fixture
 def one_thread() -> Iterator[None]:
     """Read with one thread."""
     import blosc2

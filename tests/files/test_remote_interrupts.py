@@ -22,12 +22,6 @@ import blosc2
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="a process cannot send itself SIGINT on Windows")
 
 
-@pytest.fixture
-def server() -> Iterator[remote_kit.RangeServer]:
-    with remote_kit.running() as server:
-        yield server
-
-
 @pytest.fixture(autouse=True)
 def _interrupts() -> Iterator[None]:
     """Workers that run tests beside each other ignore SIGINT."""

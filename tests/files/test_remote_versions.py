@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,6 @@ from blosc2.exceptions import RemoteChangedError, StaleHandleError
 
 ITEMS = np.random.default_rng(8).integers(0, 256, (6, 20_000), "u1")
 STORES = {"a.b2z": blosc2.TreeStore, "d.b2z": blosc2.DictStore, "a.b2e": blosc2.EmbedStore}
-
-
-@pytest.fixture
-def server() -> Iterator[remote_kit.RangeServer]:
-    with remote_kit.running() as server:
-        yield server
 
 
 def make(folder: Path, name: str, add: int) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import gc
 import math
-import os
 import pickle
 import sys
 import tracemalloc
@@ -27,11 +26,7 @@ from blosc2 import Codec, Filter, NDArray
 from blosc2._arrays import slabs
 from blosc2._opening.pickles import reduce_stored
 
-
-@pytest.fixture(autouse=True)
-def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is synced: others see to durability."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
+pytestmark = pytest.mark.usefixtures("no_sync")
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -22,11 +21,7 @@ from blosc2._arrays import slabs
 from blosc2._functions.from_frame import OpaqueArray
 from blosc2.exceptions import FormatError, UnsupportedKindError
 
-
-@pytest.fixture(autouse=True)
-def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is synced: others see to durability."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
+pytestmark = pytest.mark.usefixtures("no_sync")
 
 
 @pytest.fixture(scope="module")

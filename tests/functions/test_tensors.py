@@ -33,10 +33,7 @@ PACKING = pytest.mark.parametrize(("pack_it", "unpack_it"), PACKERS, ids=["array
 SAVING = pytest.mark.parametrize(("save_it", "load_it"), SAVERS, ids=["array", "tensor"])
 
 
-@pytest.fixture(autouse=True)
-def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is synced: others see to durability."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
+pytestmark = pytest.mark.usefixtures("no_sync")
 
 
 def same(got: Any, want: np.ndarray[Any, Any]) -> None:
