@@ -24,10 +24,7 @@ from blosc2.exceptions import ShapeError
 SOURCES: tuple[str | None, ...] = (None, "r")
 
 
-@pytest.fixture(autouse=True)
-def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is synced: these tests write thousands of small files, and others see to durability."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
+pytestmark = pytest.mark.usefixtures("no_sync")
 
 
 @pytest.fixture(scope="module")

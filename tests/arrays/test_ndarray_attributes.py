@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import threading
 import weakref
 from pathlib import Path
@@ -19,11 +18,7 @@ from blosc2 import Codec, Filter
 from blosc2.exceptions import FormatError
 from blosc2.ndarray import NDArray
 
-
-@pytest.fixture(autouse=True)
-def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is synced: these tests write thousands of small files, and others see to durability."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
+pytestmark = pytest.mark.usefixtures("no_sync")
 
 
 @pytest.fixture(scope="module")

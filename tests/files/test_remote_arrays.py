@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +15,6 @@ import remote_kit
 
 import blosc2
 from blosc2.exceptions import RemoteError
-
-
-@pytest.fixture
-def server() -> Iterator[remote_kit.RangeServer]:
-    with remote_kit.running() as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

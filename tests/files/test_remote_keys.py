@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -24,12 +23,6 @@ GROUPS, LEAVES = 12, 1000
 
 def leaf(i: int) -> np.ndarray:
     return np.arange(i, i + 20)
-
-
-@pytest.fixture
-def server() -> Iterator[remote_kit.RangeServer]:
-    with remote_kit.running() as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,6 @@ import blosc2
 from blosc2.exceptions import RemoteAccessError, RemoteChangedError, RemoteError
 
 ITEMS = np.random.default_rng(5).integers(0, 256, (40, 16, 16), "u1")
-
-
-@pytest.fixture
-def server() -> Iterator[remote_kit.RangeServer]:
-    with remote_kit.running() as server:
-        yield server
 
 
 @pytest.fixture
