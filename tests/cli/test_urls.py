@@ -32,20 +32,13 @@ def served(folder: Path) -> Iterator[remote_kit.RangeServer]:
 @pytest.mark.parametrize(
     "command",
     [
-        ["ls", "{}/s.b2z"],
-        ["ls", "-r", "{}/s.b2z/mri"],
-        ["ls", "-l", "{}/s.b2z/mri/*/raw"],
-        ["ls", "{}/e.b2e", "--json"],
-        ["tree", "{}/s.b2z/mri"],
-        ["info", "--json", "{}/s.b2z/mri/007/raw"],
-        ["stats", "{}/s.b2z"],
-        ["cat", "{}/s.b2z/age"],
-        ["cat", "{}/a.b2nd", "2:4"],
-        ["show", "--plain", "{}/s.b2z/mri/007/raw"],
-        ["diff", "{}/s.b2z", "s.b2z"],
+        ["ls", "{}/s.b2z"], ["ls", "-r", "{}/s.b2z/mri"], ["ls", "-l", "{}/s.b2z/mri/*/raw"],
+        ["ls", "{}/e.b2e", "--json"], ["tree", "{}/s.b2z/mri"], ["info", "--json", "{}/s.b2z/mri/007/raw"],
+        ["stats", "{}/s.b2z"], ["cat", "{}/s.b2z/age"], ["cat", "{}/a.b2nd", "2:4"],
+        ["show", "--plain", "{}/s.b2z/mri/007/raw"], ["diff", "{}/s.b2z", "s.b2z"],
         ["view", "--html", "{}/a.b2nd", "-"],
     ],
-)
+)  # fmt: skip
 def test_what_is_read_from_a_server_is_what_is_here(
     served: remote_kit.RangeServer, folder: Path, run: Answer, command: list[str]
 ) -> None:

@@ -42,13 +42,9 @@ def write_store(path: str, items: Any) -> None:
 
 
 WAYS: dict[str, tuple[str, Callable[[str, Any], None]]] = {
-    "array": ("x.b2nd", write_array),
-    "folder": ("y.b2nd", write_folder),
-    "list": ("x.b2frame", write_list),
-    "embed": ("x.b2e", write_embed),
-    "directory": ("x.b2d", write_store),
-    "zip": ("x.b2z", write_store),
-}
+    "array": ("x.b2nd", write_array), "folder": ("y.b2nd", write_folder), "list": ("x.b2frame", write_list),
+    "embed": ("x.b2e", write_embed), "directory": ("x.b2d", write_store), "zip": ("x.b2z", write_store),
+}  # fmt: skip
 
 
 def items_of(found: Any) -> list[int]:
@@ -158,17 +154,10 @@ def test_copies_of_stores(folder: Path, parent: str) -> None:
 @pytest.mark.parametrize(
     ("path", "full"),
     [
-        ("a", "{here}/a"),
-        ("./a//b/", "{here}/a/b"),
-        ("", "{here}"),
-        ("/a/./b/", "/a/b"),
-        ("/", "/"),
-        ("a..b/..c", "{here}/a..b/..c"),
-        ("link/../a", "{here}/link/../a"),
-        ("link/../a/", "{here}/link/../a"),
-        ("link/..", "{here}/real"),
-        ("link/../", "{here}/real"),
+        ("a", "{here}/a"), ("./a//b/", "{here}/a/b"), ("", "{here}"), ("/a/./b/", "/a/b"), ("/", "/"),
+        ("a..b/..c", "{here}/a..b/..c"), ("link/../a", "{here}/link/../a"), ("link/../a/", "{here}/link/../a"),
+        ("link/..", "{here}/real"), ("link/../", "{here}/real"),
     ],
-)
+)  # fmt: skip
 def test_absolute_paths(folder: Path, path: str, full: str) -> None:
     assert absolute_path(path) == full.format(here=folder)

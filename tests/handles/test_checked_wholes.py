@@ -188,11 +188,8 @@ def test_bytes_of_a_super_chunk_are_checked(tmp_path: Path, source: str | None) 
     flipped(path, 1)
     made = blosc2.open(str(path), mmap_mode=source)
     for whole in (
-        lambda: made[:],
-        lambda: made.get_chunk(1),
-        lambda: made.decompress_chunk(1),
-        lambda: made.get_slice(0, 16_000),
-    ):
+        lambda: made[:], lambda: made.get_chunk(1), lambda: made.decompress_chunk(1), lambda: made.get_slice(0, 16_000),
+    ):  # fmt: skip
         with pytest.raises(blosc2.FormatError, match="checksum"):
             whole()
     assert made.get_slice(0, 8000) == data[:8000]

@@ -40,11 +40,9 @@ def annotate(x: Any, n: int = 3) -> None:
 
 
 KINDS = {
-    "array": (array_file, append_array),
-    "array metadata": (array_file, annotate),
-    "schunk": (schunk_file, append_schunk),
-    "schunk metadata": (schunk_file, annotate),
-}
+    "array": (array_file, append_array), "array metadata": (array_file, annotate),
+    "schunk": (schunk_file, append_schunk), "schunk metadata": (schunk_file, annotate),
+}  # fmt: skip
 each = pytest.mark.parametrize(("make", "change"), KINDS.values(), ids=KINDS)
 
 

@@ -175,20 +175,14 @@ def test_a_forked_child_begins_anew_if_another_thread_was_in_a_change(path: str,
 @pytest.mark.parametrize(
     ("way", "error"),
     [
-        ({"dparams": {"nthreads": 0}}, ValueError),
-        ({"dparams": {"threads": 1}}, TypeError),
-        ({"dparams": 1}, TypeError),
-        ({"mmap_mode": "x"}, ValueError),
-        ({"mode": "read"}, ValueError),
-        ({"offset": -1}, ValueError),
-        ({"offset": None}, TypeError),
-        ({"storage_options": {"key": 1}}, ValueError),
-        ({"dataset": "x"}, NotImplementedError),
-        ({"deserialize": "all"}, ValueError),
+        ({"dparams": {"nthreads": 0}}, ValueError), ({"dparams": {"threads": 1}}, TypeError),
+        ({"dparams": 1}, TypeError), ({"mmap_mode": "x"}, ValueError), ({"mode": "read"}, ValueError),
+        ({"offset": -1}, ValueError), ({"offset": None}, TypeError), ({"storage_options": {"key": 1}}, ValueError),
+        ({"dataset": "x"}, NotImplementedError), ({"deserialize": "all"}, ValueError),
         ({"advise": "often"}, ValueError),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_what_is_refused_is_refused_for_who_opens_again(path: str, way: dict[str, Any], error: type[Exception]) -> None:
     blosc2.set_file_cache(0)
     with pytest.raises(error) as first:

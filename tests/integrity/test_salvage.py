@@ -28,11 +28,8 @@ RAW = {"clevel": 0}
 NUMBERS = np.arange(6000, dtype="i4")
 NOISE = np.random.default_rng(3).integers(0, 256, 500, dtype="u1")
 VALUES: dict[str, Any] = {
-    "/a": NUMBERS[:50],
-    "/g/b": np.array([1.0, 2.0]),
-    "/g/c": NUMBERS,
-    "/h/raw": NOISE,
-}
+    "/a": NUMBERS[:50], "/g/b": np.array([1.0, 2.0]), "/g/c": NUMBERS, "/h/raw": NOISE,
+}  # fmt: skip
 KINDS = {".b2z": blosc2.TreeStore, ".b2d": blosc2.TreeStore, ".b2e": blosc2.EmbedStore}
 
 
@@ -768,13 +765,8 @@ def test_a_last_chunk_that_is_larger_than_chunks_are(tmp_path: Path) -> None:
     table = np.arange(3)
     encoding = blosc2.SChunk(chunksize=200, data=data)._handle.frame
     for count, nbytes, chunksize in (
-        (3, 600, 15),
-        (3, 601, 200),
-        (3, 400, 200),
-        (3, 0, 200),
-        (3, -1, 200),
-        (0, 1, 200),
-    ):
+        (3, 600, 15), (3, 601, 200), (3, 400, 200), (3, 0, 200), (3, -1, 200), (0, 1, 200),
+    ):  # fmt: skip
         with pytest.raises(FormatError, match="do not hold"):
             Frame.assemble(
                 Source.of_buffer(b""), table[:count], count, nbytes, chunksize, encoding, {}, {}, variable=False

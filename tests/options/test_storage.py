@@ -66,15 +66,9 @@ def test_defaults():
         *["filters", "filters_meta", "tuner"],
     ]
     assert storage_dflts == {
-        "contiguous": False,
-        "durable": False,
-        "urlpath": None,
-        "mode": "a",
-        "mmap_mode": None,
-        "initial_mapping_size": None,
-        "locking": False,
-        "meta": None,
-    }
+        "contiguous": False, "durable": False, "urlpath": None, "mode": "a", "mmap_mode": None,
+        "initial_mapping_size": None, "locking": False, "meta": None,
+    }  # fmt: skip
 
 
 def test_ids_on_disk():
