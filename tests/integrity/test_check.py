@@ -253,12 +253,8 @@ def test_the_files_of_a_directory(tmp_path: Path) -> None:
     assert not report.unverified
     text = "\n".join(one.problem for one in report.notes)
     for what in (
-        "differ in case",
-        "2 leaves have the key '/a'",
-        "unusual suffix",
-        "temporary file",
-        "left by a writer",
-    ):
+        "differ in case", "2 leaves have the key '/a'", "unusual suffix", "temporary file", "left by a writer",
+    ):  # fmt: skip
         assert what in text
     assert len(report.notes) == 5
     (path / "embed.b2e").unlink()

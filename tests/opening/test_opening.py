@@ -172,11 +172,8 @@ def test_missing_paths(tmp_path: Path, source: str | None) -> None:
 
 def test_what_is_no_frame(tmp_path: Path, source: str | None) -> None:
     for data, text in (
-        (b"", "empty"),
-        (b"x", "112 bytes"),
-        (b"text " * 50, "magic"),
-        (b"PK\3\4" + bytes(200), "archive"),
-    ):
+        (b"", "empty"), (b"x", "112 bytes"), (b"text " * 50, "magic"), (b"PK\3\4" + bytes(200), "archive"),
+    ):  # fmt: skip
         (tmp_path / "a").write_bytes(data)
         with pytest.raises(FormatError, match=text) as caught:
             blosc2.open(tmp_path / "a", mmap_mode=source)
