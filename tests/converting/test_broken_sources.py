@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -383,40 +384,27 @@ def test_another_source_begins_anew(tmp_path: Path, source: Path, change: str, m
     assert sorted(os.listdir(tmp_path)) == ["a.b2z", "a.npz", *old]
 
 
-def interrupt(source: Path, target: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
-    """Convert, and stop before all is read back."""
-    from blosc2._tools.converting import conversion
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(conversion, "_verify", stop)
-        with pytest.raises(KeyboardInterrupt):
-            blosc2.convert(source, target, verify=True, **options)
-
-
-def test_a_file_behind_a_link_that_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_behind_a_link_that_has_changed(tmp_path: Path, interrupted: Callable[..., None]) -> None:
     os.mkdir(tmp_path / "folder")
     os.symlink(tmp_path / "a.npy", tmp_path / "folder" / "a.npy")
     os.symlink(tmp_path / "none", tmp_path / "folder" / "broken")
     np.save(tmp_path / "a.npy", np.arange(3))
-    interrupt(tmp_path / "folder", tmp_path / "a.b2z", monkeypatch)
+    interrupted(tmp_path / "folder", tmp_path / "a.b2z")
     np.save(tmp_path / "a.npy", np.arange(4))
     assert blosc2.convert(tmp_path / "folder", tmp_path / "a.b2z").resumed == 0
     with blosc2.open(str(tmp_path / "a.b2z")) as store:
         assert store["/a.npy"].shape == (4,)
 
 
-def test_a_function_that_renames_begins_anew(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    interrupt(source, tmp_path / "a.b2z", monkeypatch, rename=str.upper)
+def test_a_function_that_renames_begins_anew(tmp_path: Path, source: Path, interrupted: Callable[..., None]) -> None:
+    interrupted(source, tmp_path / "a.b2z", rename=str.upper)
     assert sorted(os.listdir(tmp_path)) == ["a.npz"]
     report = blosc2.convert(source, tmp_path / "a.b2z", rename=str.upper, verify=True)
     assert (report.resumed, report.arrays) == (0, 60)
 
 
-def test_a_leaf_that_the_source_has_not(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    interrupt(source, tmp_path / "a.b2z", monkeypatch)
+def test_a_leaf_that_the_source_has_not(tmp_path: Path, source: Path, interrupted: Callable[..., None]) -> None:
+    interrupted(source, tmp_path / "a.b2z")
     with blosc2.TreeStore(str(tmp_path / "a.partial.b2z"), mode="a") as store:
         store["/g0/other"] = np.arange(3)
     with pytest.raises(ConversionError, match="holds '/g0/other', which the source has not"):

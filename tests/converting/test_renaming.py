@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -148,18 +149,9 @@ def test_keys_of_lmdb(tmp_path: Path, suffix: str) -> None:
     assert {key.encode(errors="surrogateescape"): value for key, value in old.items()} == values
 
 
-def test_a_renamed_conversion_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from blosc2._tools.converting import conversion
-
+def test_a_renamed_conversion_is_resumed(tmp_path: Path, interrupted: Callable[..., None]) -> None:
     source = npz(tmp_path / "a.npz", ["k:0", "K:0", "b"])
-
-    def interrupted(*_: object, **keywords: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(conversion, "_verify", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            blosc2.convert(source, tmp_path / "a.b2z", rename="escape", verify=True)
+    interrupted(source, tmp_path / "a.b2z", rename="escape")
     report = blosc2.convert(source, tmp_path / "a.b2z", rename="escape", verify=True)
     assert report.resumed == 3
     assert report.renamed == {"/K:0": "/K%3A0", "/k:0": "/k%3A0~2"}

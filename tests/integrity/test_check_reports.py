@@ -12,14 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fixture_kit import limits, manifest
-from fixture_kit.checked_files import (
-    FILES,
-    MEMORY,
-    NUMBERS,
-    archive,
-    array,
-    fill,
-)
+from fixture_kit.checked_files import FILES, MEMORY, NUMBERS, archive, array, fill
 from fixture_kit.isolated import Worker
 
 import blosc2
