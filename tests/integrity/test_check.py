@@ -13,15 +13,7 @@ from typing import Any
 
 import pytest
 from fixture_kit import manifest
-from fixture_kit.checked_files import (
-    FILES,
-    MEMORY,
-    NUMBERS,
-    archive,
-    archive_changed,
-    array,
-    embedded,
-)
+from fixture_kit.checked_files import FILES, MEMORY, NUMBERS, archive, archive_changed, array, embedded
 from fixture_kit.isolated import Worker
 from store_kit import tree_state
 
