@@ -18,25 +18,12 @@ import pytest
 from cli_kit import RAW, Answer, failing
 
 import blosc2
-from blosc2._arrays import axes_of, index_of, pieces
 from blosc2._display import text_picture
 from blosc2._tools.cli import printing
 from blosc2._tools.cli.locations import parsed_selection
 
 BOX = np.arange(11 * 13 * 7, dtype="i4").reshape(11, 13, 7)
 SELECTIONS = ["...", "3", "::-2", "5:5", "..., ::3", "2:9, -1", ":, 4:, 1", "-1:0:-3, ::-1, 2", "1, 2, 3", ":, :0"]
-
-
-@pytest.mark.parametrize("selection", SELECTIONS)
-@pytest.mark.parametrize("most", [1, 40, 300, 100_000])
-def test_pieces_are_the_items_in_their_order(selection: str, most: int) -> None:
-    array = blosc2.asarray(BOX, chunks=(4, 5, 7), blocks=(2, 3, 4))
-    key = parsed_selection(selection)
-    axes = axes_of(key, BOX.shape)
-    np.testing.assert_array_equal(BOX[index_of(axes)], BOX[key])
-    found = list(pieces(array, axes, most))
-    assert all(piece.nbytes <= max(most, 4) for piece in found)
-    np.testing.assert_array_equal(np.concatenate([piece.ravel() for piece in found]), BOX[key].ravel())
 
 
 @pytest.mark.parametrize("selection", SELECTIONS)

@@ -390,27 +390,6 @@ def test_an_old_target_survives_a_failure(tmp_path: Path, suffix: str, monkeypat
     assert sorted(os.listdir(tmp_path)) == ["a.npz", f"t{suffix}"]
 
 
-def test_wide_arrays_are_cut_along_all_axes(tmp_path: Path) -> None:
-    from blosc2._tools.converting.conversion import ArrayItem, boxes_of
-
-    for shape, chunks in [((1000, 10**7), (1000, 1000)), ((3, 10**5, 10**5), None), ((10**9,), (10**6,))]:
-        item = ArrayItem("/x", shape, np.dtype("f4"), lambda box: np.empty(0), chunks)
-        for in_order in (False, True):
-            sizes = [
-                np.prod([side.stop - side.start for side in box])
-                for box, _ in zip(boxes_of(item, in_order=in_order), range(9))
-            ]
-            assert max(sizes) * 4 <= 64 << 20
-    items = np.arange(7 * 11 * 13).reshape(7, 11, 13)
-    small = ArrayItem.of("/x", items)
-    joined = np.concatenate([items[box].reshape(-1) for box in boxes_of(small, in_order=True)])
-    np.testing.assert_array_equal(joined, items.reshape(-1))
-    found = np.full_like(items, -1)
-    for box in boxes_of(small, (3, 5, 4)):
-        found[box] = items[box]
-    np.testing.assert_array_equal(found, items)
-
-
 def test_fields_in_another_byte_order(tmp_path: Path) -> None:
     zarr = pytest.importorskip("zarr")
     items = np.array([(1, 2.5)], [("a", ">i4"), ("b", ">f8")])
@@ -485,37 +464,6 @@ def test_names_of_zarr_2(tmp_path: Path) -> None:
     array.attrs["_ARRAY_DIMENSIONS"] = ["y", "x"]
     blosc2.convert(tmp_path / "a.zarr", tmp_path / "a.b2z")
     assert names_in(tmp_path / "a.b2z", "/t") == ["y", "x"]
-
-
-def test_names_of_hdf5(tmp_path: Path) -> None:
-    h5py = pytest.importorskip("h5py")
-    with h5py.File(tmp_path / "a.h5", "w") as file:
-        file["t"], file["x"], file["other"] = ITEMS, np.arange(4), ITEMS
-        file["x"].make_scale("x")
-        file["t"].dims[1].attach_scale(file["x"])
-    blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z")
-    assert names_in(tmp_path / "a.b2z", "/t") == [None, "x"]
-    assert names_in(tmp_path / "a.b2z", "/x") == ["x"]
-    assert names_in(tmp_path / "a.b2z", "/other") is None
-
-
-def test_a_netcdf_file_as_a_dataset(tmp_path: Path) -> None:
-    xarray = pytest.importorskip("xarray")
-    pytest.importorskip("h5netcdf")
-    from blosc2._tools.integrations.xarray_engine import Blosc2BackendEntrypoint
-
-    times = np.array(["2020-01-01", "2020-01-02", "2020-01-03"], "M8[ns]")
-    data = xarray.Dataset(
-        {"t": (("time", "x"), ITEMS, {"units": "K", "long_name": "temperature"})},
-        coords={"time": times, "x": np.arange(4.0), "height": ("x", [1.0, 2.0, 3.0, 4.0])}, attrs={"title": "a"},
-    )  # fmt: skip
-    data.t.encoding = {"dtype": "i2", "scale_factor": np.float32(0.5), "_FillValue": np.int16(-1)}
-    data.to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
-    blosc2.convert(tmp_path / "a.nc", tmp_path / "a.b2z")
-    wanted = xarray.open_dataset(tmp_path / "a.nc", engine="h5netcdf")
-    found = xarray.open_dataset(tmp_path / "a.b2z", engine=Blosc2BackendEntrypoint)
-    with wanted, found:
-        xarray.testing.assert_identical(found.load(), wanted.load())
 
 
 @pytest.mark.parametrize("target", ["w.b2z", "w.b2d", "w.b2e"])

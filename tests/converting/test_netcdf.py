@@ -82,23 +82,6 @@ def test_older_forms(form: str, tmp_path: Path) -> None:
     xarray.testing.assert_identical(shown(tmp_path / "a.b2z", "blosc2"), shown(path))
 
 
-def test_groups(tmp_path: Path) -> None:
-    tree = xarray.DataTree.from_dict(
-        {
-            "/": weather()[["T"]],
-            "/g": weather()[["names"]],
-            "/g/h": xarray.Dataset({"q": ("k", [1, 2])}, attrs={"a": "b"}),
-        }
-    )
-    tree.to_netcdf(tmp_path / "a.nc")
-    assert blosc2.convert(tmp_path / "a.nc", tmp_path / "a.b2z", verify=True).complete
-    with (
-        xarray.open_datatree(tmp_path / "a.nc") as wanted,
-        xarray.open_datatree(tmp_path / "a.b2z", engine="blosc2") as found,
-    ):
-        xarray.testing.assert_identical(found.load(), wanted.load())
-
-
 @pytest.mark.parametrize(
     ("target", "engine"), [("b.nc", "netcdf4"), ("b.nc", "h5netcdf"), ("b.zarr", "zarr"), ("b.h5", "h5netcdf")]
 )

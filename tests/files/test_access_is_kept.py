@@ -155,16 +155,6 @@ def test_the_target_of_a_link(tmp_path: Path) -> None:
 
 
 @needs_root
-def test_a_small_array_that_grows(tmp_path: Path) -> None:
-    path = tmp_path / "a.b2nd"
-    blosc2.asarray(np.arange(10), urlpath=str(path), mode="w")
-    os.chown(path, USER, GROUP)
-    for number in range(50):
-        blosc2.open(str(path), mode="a").resize((20 + number,))
-    assert access_of(path)[:2] == (USER, GROUP)
-
-
-@needs_root
 def test_an_empty_folder_that_becomes_a_store(tmp_path: Path) -> None:
     path = tmp_path / "s.b2d"
     path.mkdir()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -104,33 +102,6 @@ def test_threads(server: Server) -> None:
     assert not wrong
 
 
-@pytest.mark.parametrize("rate", [1e5, 1e6, 1e8])
-def test_what_comes_with_others_costs_little_time(server: Server, monkeypatch: pytest.MonkeyPatch, rate: float) -> None:
-    """By a clock that goes on by what a server needs: 50 ms for an answer, and so many bytes a second."""
-    now, sent, plain = [0.0], [0], server.get
-
-    def get(start: int, stop: int) -> Answer:
-        now[0] += 0.05 + (stop - start) / rate
-        sent[0] += stop - start
-        return plain(start, stop)
-
-    monkeypatch.setattr(server, "get", get)
-    monkeypatch.setattr(remote_file, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=time.sleep))
-    monkeypatch.setattr(pieces, "PART", 4 << 20)
-    took: dict[int, float] = {}
-    for ahead in (0, 8 << 20):
-        file = remote_file.RemoteFile(RemotePath("memory://a.b2nd", None, RemoteOptions(ahead=ahead)))
-        began = now[0]
-        for at in np.random.default_rng(1).integers(0, len(DATA) - 100, 40).tolist():
-            assert read(file, at, at + 100) == DATA[at : at + 100]
-        took[ahead] = now[0] - began
-    if rate == 1e8:
-        assert took[8 << 20] < took[0] / 3
-    else:  # not twice as much, once it is known how fast bytes come, and before no more than 256 KiB
-        assert took[8 << 20] < 2 * took[0] + (256 << 10) / rate
-    assert sent[0] <= 2 * len(DATA)
-
-
 def paced(latency: float, rate: float) -> pieces.ServerPace:
     """What is known of a server after a short and a long answer."""
     pace = pieces.ServerPace(8 << 20)
@@ -139,39 +110,12 @@ def paced(latency: float, rate: float) -> pieces.ServerPace:
     return pace
 
 
-def test_what_was_waited_may_be_spent_once(server: Server) -> None:
-    """Who has waited for answers may fetch more, but in all no more than takes as long as eight of them."""
-    pace = paced(0.002, 1e8)
-    once = pace.worth()
-    for _ in range(3):
-        pace.begin()
-        pace.end()
-    assert 3.5 * once < pace.worth() < 4.5 * once
-    for _ in range(100):
-        pace.begin()
-        pace.end()
-    assert pace.worth() < 9.5 * once
-    pace.spend(pace.worth())
-    assert pace.worth() <= 1.5 * once
-
-
 @pytest.mark.parametrize(("rate", "spans"), [(1e8, 1), (1e6, 3)])
 def test_gaps_that_take_less_time_than_a_request_come_too(server: Server, rate: float, spans: int) -> None:
     pace = paced(0.02, rate)
     pace._times = 0  # no pages around them
     needed = [(30_000, 40_000), (60_000, 70_000), (0, 10_000)]
     assert len(pace.widened(needed) or needed) == spans
-
-
-def test_one_request_for_bytes_that_lie_near_each_other(server: Server) -> None:
-    file = opened()
-    file._pace = paced(0.02, 1e8)
-    before = file.requests
-    file.ask([(100_000 + 20_000 * i, 105_000 + 20_000 * i) for i in range(8)])
-    for i in range(8):
-        at = 100_000 + 20_000 * i
-        assert read(file, at, at + 5000) == DATA[at : at + 5000]
-    assert file.requests - before <= 4  # of PART bytes each
 
 
 def test_an_interrupt_is_for_one_thread(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

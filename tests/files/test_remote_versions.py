@@ -163,33 +163,6 @@ def test_samples_of_a_store_that_was_refreshed(server: remote_kit.RangeServer, t
     np.testing.assert_array_equal(blosc2.Samples(store)[2], ITEMS[2] + 1)
 
 
-def test_xarray_and_dask(server: remote_kit.RangeServer, tmp_path: Path) -> None:
-    """Their tasks hold pickled arrays."""
-    xarray = pytest.importorskip("xarray")
-    pytest.importorskip("dask.array")
-    import dask.array
-
-    from blosc2._tools.integrations.xarray_engine import Blosc2BackendEntrypoint
-
-    url = server.put("a.b2z", make(tmp_path, "a.b2z", 0))
-    engine = Blosc2BackendEntrypoint
-    with xarray.open_dataset(url, engine=engine, group="g") as lazy:
-        kept = [lazy, xarray.open_dataset(url, engine=engine, group="g", chunks={})]
-        kept.append(dask.array.from_array(blosc2.open(url)["/g/3"]))
-        pickled = [pickle.dumps(one) for one in kept]
-
-        def read(one: Any) -> Any:
-            return one["3"].load().values if hasattr(one, "data_vars") else one.compute(scheduler="synchronous")
-
-        server.put("a.b2z", make(tmp_path, "a.b2z", 1))
-        for one in map(pickle.loads, pickled):
-            with pytest.raises(RemoteChangedError, match=r"a\.b2z"):
-                read(one)
-        server.put("a.b2z", make(tmp_path, "a.b2z", 0))
-        for one in map(pickle.loads, pickled):
-            np.testing.assert_array_equal(read(one), ITEMS[3])
-
-
 def test_a_server_that_tells_no_version(server: remote_kit.RangeServer, tmp_path: Path) -> None:
     """It is trusted as long as the size stays the same."""
     server.etags = False

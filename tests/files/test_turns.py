@@ -120,17 +120,6 @@ def test_who_gives_up_lets_others_pass(tmp_path: Path) -> None:
     assert tickets(path) == 5
 
 
-def test_the_count_of_changes(tmp_path: Path) -> None:
-    """As C-Blosc2 has it: 8 bytes of zero, and a count of 8 bytes."""
-    path = tmp_path / "x.b2lock"
-    turn = Turn(str(path), Owner())
-    for number in range(1, 4):
-        turn.wait(None)
-        turn.count(None, -1)
-        turn.end()
-        assert path.read_bytes()[:16] == bytes(8) + number.to_bytes(8, "little")
-
-
 def test_who_locks_the_file_as_the_older_package_does(tmp_path: Path) -> None:
     import fcntl
 

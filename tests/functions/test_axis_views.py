@@ -333,24 +333,6 @@ def test_chunks_of_what_is_no_such_key() -> None:
 # --------------------------------------------------------------------- slabs
 
 
-@settings(max_examples=200, deadline=None)
-@given(case=cases.cases(), limit=st.integers(1, 20000))
-def test_bands_hold_every_chunk_once_and_in_order(case: cases.Case, limit: int) -> None:
-    array = cases.write(case)
-    geometry = array._geometry
-    seen = np.zeros(array.shape, np.int64)
-    number = 0
-    for slab in slabs.slabs_in(geometry, limit):
-        assert slab.first == number < slab.stop
-        assert slab.stop - slab.first == 1 or (slab.stop - slab.first) * geometry.chunk_nbytes <= limit
-        box = tuple(slice(start, start + count) for start, count in zip(slab.starts, slab.counts, strict=True))
-        assert blosc2.get_slice_nchunks(array, box).tolist() == list(range(slab.first, slab.stop))
-        seen[box] += 1
-        number = slab.stop
-    assert number == (geometry.nchunks if array.size else 0)
-    assert (seen == 1).all()
-
-
 @pytest.mark.parametrize(
     ("shape", "of_indices", "axis"),
     [

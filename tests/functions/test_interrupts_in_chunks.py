@@ -92,17 +92,3 @@ def test_a_handler_may_compress() -> None:
         signal.signal(signal.SIGALRM, before)
     assert len(made) > 1
     assert set(made) == {blosc2.compress2(ITEMS[:9999], typesize=4)}
-
-
-@pytest.mark.parametrize("filters", [[], ["SHUFFLE"], ["BITSHUFFLE"], ["DELTA"], ["SHUFFLE", "BYTEDELTA"],
-                                     ["DELTA", "SHUFFLE"], ["SHUFFLE", "SHUFFLE", "SHUFFLE"]])  # fmt: skip
-@pytest.mark.parametrize("kind", ["items", "zeros", "noise", "odd"])
-def test_large_chunks_hold_what_was_given(filters: list[str], kind: str) -> None:
-    ramp = (np.arange(1 << 20, dtype="i4") // 7).tobytes()
-    data = {"items": ramp, "zeros": bytes(4 << 20), "noise": np.random.default_rng(1).bytes(4 << 20),
-            "odd": ramp + b"end"}[kind]  # fmt: skip
-    how: dict[str, Any] = {"filters": [getattr(blosc2.Filter, name) for name in filters]}
-    how |= {"filters_meta": [0] * len(filters), "typesize": 1 if kind == "odd" else 4, "clevel": 7}
-    one, two = (blosc2.compress2(data, codec=blosc2.Codec.ZSTD, nthreads=n, **how) for n in (1, 2))
-    assert one == two
-    assert blosc2.decompress2(one) == data

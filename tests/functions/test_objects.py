@@ -17,12 +17,6 @@ from blosc2 import BatchArray, ObjectArray
 from blosc2._functions.from_frame import OPAQUE_KINDS, OpaqueArray, OpaqueObject, OpaqueSChunk
 from blosc2.exceptions import FormatError, UnsupportedKindError
 
-
-def values_of(values: Any) -> list[Any]:
-    """The values of either kind of list, as plain lists."""
-    return [value[:] if isinstance(value, blosc2.Batch) else value for value in values]
-
-
 OPAQUE = sorted((manifest.ROOT / "hostile").glob("kind_*"))
 
 
@@ -70,21 +64,6 @@ def test_lists_of_batches(entry: dict[str, Any], source: str | None) -> None:
         found.schunk.append_data(b"1")
 
 
-def test_chunks_of_variable_blocks_are_only_read(tmp_path: Path) -> None:
-    (entry, *_) = [e for e in manifest.files("batcharray") if e["batches"]]
-    path = tmp_path / "copy.b2b"
-    path.write_bytes(manifest.path_of(entry).read_bytes())
-    before = path.read_bytes()
-    schunk = blosc2.open(path, "a").schunk
-    with pytest.raises(NotImplementedError, match="only be read"):
-        schunk.append_data(b"1")
-    assert path.read_bytes() == before
-    # metadata can be changed, and the batches stay
-    schunk.vlmeta["mine"] = 1
-    assert manifest.tagged([list(batch) for batch in blosc2.open(path)]) == entry["batches"]
-    assert blosc2.open(path).vlmeta["mine"] == 1
-
-
 @pytest.mark.parametrize("entry", manifest.files("batcharray"), ids=lambda e: e["path"])
 def test_lists_of_batches_in_a_directory(entry: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "batches.b2b"
@@ -113,39 +92,6 @@ def test_lists_of_batches_in_a_directory(entry: dict[str, Any], tmp_path: Path) 
     if entry["batches"]:
         with pytest.raises(NotImplementedError, match="only be read"):
             found.schunk.append_data(b"1")
-
-
-@pytest.mark.parametrize("kind", ["objectarray", "batcharray"])
-@pytest.mark.parametrize("contiguous", [True, False])
-def test_copies_of_lists(kind: str, contiguous: bool, tmp_path: Path) -> None:
-    (entry, *_) = [e for e in manifest.files(kind) if e.get("values") or e.get("batches")]
-    found = blosc2.open(manifest.path_of(entry))
-    path = tmp_path / "copy.b2b"
-    for copied in (
-        found.copy(), found.copy(urlpath=path, contiguous=contiguous), blosc2.open(path),
-        found.copy(storage=blosc2.Storage(urlpath=path, contiguous=contiguous, mode="w")),
-    ):  # fmt: skip
-        assert type(copied) is type(found)
-        assert values_of(copied) == values_of(found)
-        assert copied.meta[:] == found.meta[:]
-        assert copied.vlmeta[:] == found.vlmeta[:]
-    assert copied.urlpath == str(path)
-    assert copied.contiguous is contiguous
-    copied.vlmeta["mine"] = 1
-    assert "mine" not in found.vlmeta
-    assert blosc2.open(path).vlmeta["mine"] == 1
-    with pytest.raises(FileExistsError):
-        found.copy(urlpath=path)
-    with pytest.raises(ValueError, match="meta should not be passed to copy"):
-        found.copy(meta={})
-    anew = found.copy(cparams={"clevel": 9, "codec": blosc2.Codec.LZ4})
-    assert (anew.cparams.codec, anew.cparams.clevel) == (blosc2.Codec.LZ4, 9)
-    assert values_of(anew) == values_of(found)
-    assert (anew.meta[:], anew.vlmeta[:]) == (found.meta[:], found.vlmeta[:])
-    assert dict(found.info_items)["type"] == type(found).__name__
-    assert "cratio" in repr(found.info)
-    assert found.cratio == found.nbytes / found.cbytes
-    assert found.typesize == 1
 
 
 def test_copies_of_lists_keep_the_policy() -> None:

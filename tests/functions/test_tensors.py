@@ -126,19 +126,6 @@ def test_the_entry_names_kind_shape_and_dtype(tmp_path: Path) -> None:
         assert found.typesize == items.itemsize
 
 
-def test_values_of_a_long_array(tmp_path: Path) -> None:
-    path = tmp_path / "items.b2frame"
-    items = np.arange(700_000, dtype="i4").reshape(700, 1000)
-    for chunksize in (None, 400_000, 123_456, 7):
-        part = items if chunksize != 7 else items[0]
-        for nthreads in (1, 2):
-            how = {"cparams": {"nthreads": nthreads, "codec": Codec.LZ4}, "dparams": {"nthreads": nthreads}}
-            size = blosc2.save_array(part, path, chunksize, mode="w", **how)
-            assert size == path.stat().st_size
-            same(blosc2.load_array(path, {"nthreads": nthreads}), part)
-    assert blosc2.save_array(items, path, mode="w") < items.nbytes / 10
-
-
 def test_parameters_and_metalayers(tmp_path: Path) -> None:
     path = tmp_path / "items.b2frame"
     blosc2.save_array(np.arange(1000), path, cparams=blosc2.CParams(codec=Codec.LZ4, typesize=4), meta={"m": [1]})

@@ -102,27 +102,6 @@ def test_chunks_without_data_and_of_other_block_sizes(threaded: list[int], tmp_p
     assert threaded
 
 
-def test_damage_is_reported_as_by_one_thread(threaded: list[int], tmp_path: Path, source: str | None) -> None:
-    path = tmp_path / "s.b2frame"
-    SChunk(chunksize=40_000, data=np.arange(50_000), urlpath=path, cparams={"blocksize": 8_000})
-    data = bytearray(path.read_bytes())
-    schunk = blosc2.open(path)
-    at = schunk._handle.frame.chunk_info(3)[0]
-    data[at + 32 : at + 72] = b"\xff" * 40  # where its blocks start
-    path.write_bytes(data)
-    errors = []
-    for nthreads in (1, 2):
-        damaged = blosc2.open(path, mmap_mode=source, dparams={"nthreads": nthreads})
-        with pytest.raises(blosc2.FormatError, match="chunk 3") as caught:
-            damaged[:]
-        errors.append(str(caught.value))
-        with pytest.raises(blosc2.FormatError, match="chunk 3"):
-            damaged.get_slice(out=bytearray(400_000))
-        assert damaged[:15_000] == np.arange(15_000).tobytes()
-    assert errors[0] == errors[1]
-    assert threaded
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="threads sleep too coarsely there")
 @pytest.mark.parametrize("nthreads", [1, 2])
 def test_reads_let_other_threads_of_python_run(nthreads: int, rng: np.random.Generator) -> None:

@@ -61,19 +61,6 @@ def test_another_block_size(data: bytes, blocksize: int, source: str | None, tmp
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_another_block_size_below_an_array(data: bytes, source: str | None, tmp_path: Path) -> None:
-    path = tmp_path / "a.b2nd"
-    items = np.frombuffer(data, "u1").reshape(64, BLOCK)
-    blosc2.asarray(items, chunks=items.shape, blocks=(1, BLOCK), urlpath=str(path))
-    array = blosc2.open(str(path), mmap_mode=source)
-    array[3, 5:9]
-    change(path, chunk_at(path) + BLOCKSIZE_AT, 8 * BLOCK)
-    for key in ((3, slice(5, 9)), (slice(2, 5), slice(5, None)), ([3, 4], [5, 6]), ...):
-        got = read(path, lambda key=key: array[key])
-        assert got is None or np.array_equal(got, items[key])
-
-
-@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("byte", range(32))
 def test_each_byte_of_a_chunk_header(data: bytes, byte: int, source: str | None, tmp_path: Path) -> None:
     """Each value that is one bit away, and some others, after parts of the chunk were read."""

@@ -197,26 +197,6 @@ def test_bytes_of_a_super_chunk_are_checked(tmp_path: Path, source: str | None) 
     assert blosc2.open(str(path), mmap_mode=source, verify=False)[:] != data
 
 
-@pytest.mark.parametrize("suffix", [".b2e", ".b2d"])
-def test_small_values_are_checked_when_they_are_opened(tmp_path: Path, suffix: str, source: str | None) -> None:
-    path = tmp_path / f"s{suffix}"
-    if suffix == ".b2e":
-        a_store(blosc2.EmbedStore)(path)
-    else:
-        a_store(blosc2.DictStore, threshold=1000)(path)
-    file = path if path.is_file() else path / "embed.b2e"
-    with blosc2.open(str(path)) as store:
-        frame = store["/small/3"]._handle.frame
-        at = frame.offset + 40  # in the header: a frame that lies in a store has no checksums of its own
-    data = bytearray(file.read_bytes())
-    data[at] ^= 1
-    file.write_bytes(data)
-    with blosc2.open(str(path), mmap_mode=source) as store, pytest.raises(blosc2.FormatError, match="checksum"):
-        store["/small/3"]
-    with pytest.raises(blosc2.FormatError):
-        blosc2.open(str(path), mode="a")["/small/3"]
-
-
 def test_files_of_others_have_nothing_to_check(source: str | None) -> None:
     for entry in manifest.files("ndarray")[:3]:
         array = blosc2.open(str(manifest.path_of(entry)), mmap_mode=source)

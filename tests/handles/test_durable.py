@@ -174,20 +174,6 @@ def test_a_change_that_fails_is_taken_back(tmp_path: Path, monkeypatch: pytest.M
     assert blosc2.open(path)[0] == 6
 
 
-def test_the_name_of_a_file_is_durable_with_the_first_transaction(tmp_path: Path, syncs: list[int]) -> None:
-    """Nobody knows whether that of a file that was opened is."""
-    path = tmp_path / "x.b2nd"
-    blosc2.arange(100, urlpath=path)
-    array = blosc2.open(path, mode="a")
-    for waits in (3, 2):
-        with array.transaction():
-            array[3] = 7
-        assert len(syncs) == waits
-        syncs.clear()
-    blosc2.open(path, mode="a", durable=True)[3] = 8
-    assert len(syncs) == 3
-
-
 def test_what_another_handle_has_flushed_is_kept(tmp_path: Path, syncs: list[int]) -> None:
     path = tmp_path / "x.b2nd"
     array = blosc2.arange(100, chunks=(10,), urlpath=path)

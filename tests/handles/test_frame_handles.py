@@ -205,20 +205,6 @@ def test_memory_is_given_back_when_chunks_are_replaced_over_and_over(rng: np.ran
     assert len(array.to_cframe()) < 2 * live
 
 
-def test_readers_in_memory_keep_their_version() -> None:
-    array = blosc2.asarray(ITEMS, chunks=(300,), blocks=(100,))
-    frames = []
-    for n in range(20):
-        frames.append(array.to_cframe())
-        old = array._handle.array
-        array[:] = n
-        assert old is not None
-        assert old[2].read_bytes(0, 4) == (ITEMS[:1] if n == 0 else np.full(1, n - 1, "<i4")).tobytes()
-    for n, frame in enumerate(frames):
-        want = ITEMS if n == 0 else np.full(1000, n - 1, "<i4")
-        np.testing.assert_array_equal(blosc2.from_cframe(frame)[:], want)
-
-
 def test_two_handles_of_one_file_never_damage_it(tmp_path: Path) -> None:
     path = str(tmp_path / "shared.b2nd")
     handles = [blosc2.asarray(np.arange(1000), chunks=(100,), urlpath=path), blosc2.open(path, mode="a")]

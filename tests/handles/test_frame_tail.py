@@ -204,20 +204,6 @@ def test_a_flipped_bit_of_a_store_loses_no_version(tmp_path: Path, plain: bool) 
     assert refused > 100
 
 
-def test_temporary_files_of_killed_writers_go(tmp_path: Path) -> None:
-    path = tmp_path / "x.b2e"
-    with blosc2.EmbedStore(path, mode="w") as store:
-        store["/a"] = [1]
-    left, other = tmp_path / ".x.b2e.0123abcd.tmp", tmp_path / ".y.b2e.0123abcd.tmp"
-    left.write_bytes(b"left")
-    other.write_bytes(b"of another store")
-    with blosc2.EmbedStore(path, mode="a") as store:
-        assert left.exists()
-        store.compact()
-        assert not left.exists()
-        assert other.exists()
-
-
 @pytest.mark.local
 @pytest.mark.parametrize("kind", [".b2e", ".b2d", "_embedded.b2d", ".b2z"])
 def test_two_versions_of_one_tick(tmp_path: Path, kind: str, source: str | None) -> None:

@@ -98,55 +98,6 @@ def test_any_changes_of_an_array(
     assert blosc2.check(path).ok
 
 
-@settings(max_examples=15, deadline=None)
-@given(
-    steps=st.lists(
-        st.tuples(
-            st.sampled_from(["append", "short", "insert", "delete", "update", "special", "reorder"]), st.integers(0, 99)
-        ),
-        min_size=20,
-        max_size=80,
-    )
-)
-def test_any_changes_of_a_super_chunk(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]) -> None:
-    folder = tmp_path_factory.mktemp("grown")
-    path = str(folder / "x.b2frame")
-    schunk = blosc2.SChunk(chunksize=400, urlpath=path, cparams={"typesize": 4})
-    schunk.append_data(noise(100))  # which stays, so that it says how large chunks may be
-    model = [noise(100).tobytes()]
-    for number, (kind, at) in enumerate(steps):
-        data = noise(100 if kind != "short" else 60, number).tobytes()
-        if kind in ("append", "short"):
-            schunk.append_data(data)
-            model.append(data)
-            assert is_bounded(path, folder)
-            continue
-        at = at % len(model) + (kind == "insert")
-        if kind == "insert":
-            schunk.insert_data(at, data)
-            model.insert(at, data)
-        elif at == 0:
-            continue
-        elif kind == "delete":
-            schunk.delete_chunk(at)
-            del model[at]
-        elif kind == "update":
-            schunk.update_data(at, data)
-            model[at] = data
-        elif kind == "special":
-            schunk.update_special(at, blosc2.SpecialValue.ZERO)
-            model[at] = bytes(len(model[at]))
-        else:
-            order = [0, *range(len(model))[:0:-1]]
-            schunk.reorder_offsets(np.array(order))
-            model = [model[n] for n in order]
-        assert is_bounded(path, folder)
-    assert [schunk.decompress_chunk(n) for n in range(len(model))] == model
-    found = blosc2.open(path)
-    assert [found.decompress_chunk(n) for n in range(len(model))] == model
-    assert blosc2.check(path).ok
-
-
 def test_appends_cost_bytes_for_each(tmp_path: Path) -> None:
     """What is written for an append does not grow with the square."""
     path = tmp_path / "x.b2frame"
@@ -194,18 +145,6 @@ def grow(array: Any, path: Path, most: int = 400) -> bool:
             return True
         size = path.stat().st_size
     return False
-
-
-def test_a_link_stays_a_link(tmp_path: Path) -> None:
-    folder = tmp_path / "elsewhere"
-    folder.mkdir()
-    target = folder / "x.b2nd"
-    grown(target)
-    path = tmp_path / "link.b2nd"
-    path.symlink_to(target)
-    assert grow(blosc2.open(path, mode="a"), target)
-    assert path.is_symlink()
-    assert sorted(os.listdir(folder)) == ["x.b2nd"]
 
 
 def test_permissions_stay(tmp_path: Path) -> None:
@@ -273,21 +212,6 @@ def test_what_killed_writers_left_is_removed(tmp_path: Path) -> None:
     (tmp_path / ".x.b2nd.grown.0123abcd.tmp").write_bytes(b"left")
     assert grow(array, path)
     assert os.listdir(tmp_path) == ["x.b2nd"]
-
-
-def test_damage_is_found_in_the_new_file_too(tmp_path: Path) -> None:
-    """Chunks are copied as they are, with the checksums of what was written."""
-    path = tmp_path / "x.b2nd"
-    array = grown(path)
-    stored = array.schunk.get_chunk(5)
-    data = bytearray(path.read_bytes())
-    at = data.index(stored) + len(stored) - 1
-    data[at] ^= 1
-    path.write_bytes(data)
-    array = blosc2.open(path, mode="a")
-    assert grow(array, path)
-    report = blosc2.check(path)
-    assert not report.ok
 
 
 def test_files_of_other_programs_grow_too(tmp_path: Path) -> None:

@@ -97,19 +97,6 @@ def test_others_go_on_from_there(tmp_path: Path, act: Any, block: bool) -> None:
     assert blosc2.check(str(path)).ok
 
 
-def test_another_change_is_still_noticed(tmp_path: Path) -> None:
-    path = tmp_path / "x.b2nd"
-    first = changed(path)
-    other = blosc2.open(path, mode="a")
-    first[0] = 3
-    del first
-    with pytest.raises(blosc2.StaleHandleError):
-        other[1] = 4
-    assert other.refresh()
-    other[1] = 4
-    assert blosc2.open(path)[:2].tolist() == [3, 4]
-
-
 def test_what_lies_behind_a_compact_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a killed writer leaves it. Without dead bytes in the frame a new file would be a copy, which others refuse."""
     path = tmp_path / "x.b2nd"

@@ -172,28 +172,6 @@ def test_a_forked_child_begins_anew_if_another_thread_was_in_a_change(path: str,
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
-@pytest.mark.parametrize(
-    ("way", "error"),
-    [
-        ({"dparams": {"nthreads": 0}}, ValueError), ({"dparams": {"threads": 1}}, TypeError),
-        ({"dparams": 1}, TypeError), ({"mmap_mode": "x"}, ValueError), ({"mode": "read"}, ValueError),
-        ({"offset": -1}, ValueError), ({"offset": None}, TypeError), ({"storage_options": {"key": 1}}, ValueError),
-        ({"dataset": "x"}, NotImplementedError), ({"deserialize": "all"}, ValueError),
-        ({"advise": "often"}, ValueError),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_what_is_refused_is_refused_for_who_opens_again(path: str, way: dict[str, Any], error: type[Exception]) -> None:
-    blosc2.set_file_cache(0)
-    with pytest.raises(error) as first:
-        opened(path, **way)
-    blosc2.set_file_cache(128)
-    opened(path)
-    with pytest.raises(error) as second:
-        opened(path, **way)
-    assert (type(second.value), str(second.value)) == (type(first.value), str(first.value))
-
-
 def test_threads_that_open_while_others_replace(path: str, source: str | None) -> None:
     """Whoever opens gets the version that was there then, or a newer one."""
     published, stop, wrong = [0], threading.Event(), []

@@ -128,17 +128,6 @@ def test_chunks_that_are_stored_nowhere(tmp_path: Path, zarr_format: int) -> Non
     check(opened(blosc2.zarr_references(path, zarr_format=zarr_format)), arrays)
 
 
-def test_one_array(tmp_path: Path) -> None:
-    path = str(tmp_path / "one.b2nd")
-    items = np.arange(35.0).reshape(5, 7)
-    array = blosc2.asarray(items, chunks=(2, 7), urlpath=path, mode="w")
-    array.vlmeta["unit"] = "mm"
-    found = opened(blosc2.zarr_references(path))
-    np.testing.assert_array_equal(read(found), items)
-    assert (found.chunks, dict(found.attrs)) == ((2, 7), {"unit": "mm"})
-    np.testing.assert_array_equal(found[1:3, 2], items[1:3, 2])
-
-
 def test_an_array_in_a_directory(tmp_path: Path) -> None:
     path = str(tmp_path / "one.b2nd")
     items = np.random.default_rng(1).random((1200, 1000))  # more than is read at once

@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from refusals import refuses
 
 import blosc2
 from blosc2 import PatchSampler, foreground_index
-from blosc2._tools.loading.patches import cut_box, fill_outside
 
 SHAPES = [(9, 20, 17), (12, 8, 30), (5, 14, 14), (16, 16, 16)]
 
@@ -50,22 +48,6 @@ def padded(volume: np.ndarray[Any, Any], corner: Any, size: Any, value: Any) -> 
     rooms = [abs(c) + s for c, s in zip(corner, size, strict=True)]
     around = np.pad(volume, [(0, 0)] * lead + [(room, room) for room in rooms], constant_values=value)
     return around[(..., *(slice(c + r, c + r + s) for c, s, r in zip(corner, size, rooms, strict=True)))]
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.data())
-def test_boxes_are_cut_and_padded_as_numpy_does(data: st.DataObject) -> None:
-    ndim = data.draw(st.integers(1, 3))
-    sides = st.integers(1, 7)
-    shape = tuple(data.draw(sides) for _ in range(ndim))
-    size = tuple(data.draw(sides) for _ in range(ndim))
-    corner = tuple(data.draw(st.integers(-9, 9)) for _ in range(ndim))
-    volume = np.arange(1, 1 + 2 * np.prod(shape)).reshape(2, *shape)
-    read, put = cut_box(shape, corner, size)
-    box = np.zeros((2, *size), volume.dtype)
-    fill_outside(box, put, -5)
-    box[(..., *put)] = volume[(..., *read)]
-    assert np.array_equal(box, padded(volume, corner, size, -5))
 
 
 @pytest.mark.parametrize("size", [(4, 4, 4), (5, 8, 14), (6, 20, 10), (18, 22, 31)])

@@ -432,22 +432,6 @@ def own_slots(released: Any) -> Any:
     return own
 
 
-def test_only_the_thread_of_a_worker_gets_room() -> None:
-    own, found = own_slots(np.zeros(3, "i8")), []
-
-    def other() -> None:
-        with own.reading():
-            found.append(own.place(100))
-
-    assert own.place(100) is not None
-    thread = threading.Thread(target=other)
-    thread.start()
-    thread.join()
-    assert found == [None]
-    assert own.reads_batch
-    assert own.place(100)[1] == 128
-
-
 def test_what_reads_in_the_middle_of_a_search_gets_no_room() -> None:
     """As a handler of signals or a finalizer may."""
     found = []

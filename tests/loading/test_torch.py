@@ -115,15 +115,6 @@ def test_all_workers_give_the_batches_of_numpy(path: str, kind: str) -> None:
     assert same(found, wanted)
 
 
-@pytest.mark.skipif(not FORKS, reason="forkserver does not exist here")
-def test_spawn_and_forkserver(path: str) -> None:
-    wanted = [as_arrays(batch) for batch in b2t.Loader(patches(path), 6, shuffle=True)]
-    for kind in ("spawn", "forkserver"):
-        loader = b2t.Loader(patches(path), 6, shuffle=True, workers=1, kind=kind)
-        assert same([as_arrays(batch) for batch in loader], wanted)
-        loader.close()
-
-
 @pytest.mark.skipif(not FORKS, reason="fork does not exist here")
 def test_processes_hand_over_shared_memory(path: str) -> None:
     loader = b2t.Loader(patches(path), 6, workers=2, kind="fork")

@@ -18,7 +18,7 @@ import pytest
 import blosc2
 from blosc2._core.codec import thread_pool
 from blosc2._core.ndim.grid_read import Read
-from blosc2._options.threads import PARALLEL_WORK, run
+from blosc2._options.threads import run
 from blosc2.exceptions import FormatError
 
 ITEMS = np.random.default_rng(1).integers(0, 1 << 62, (1200, 1000))
@@ -38,21 +38,6 @@ def read_of(array: blosc2.NDArray, out: np.ndarray) -> Read:
     geometry, _, frame = array._handle.array  # type: ignore[misc]
     ndim = geometry.ndim
     return Read(frame, geometry, (0,) * ndim, (1,) * ndim, geometry.shape, out)
-
-
-@pytest.mark.parametrize(
-    ("work", "nthreads", "others"),
-    [(PARALLEL_WORK, 4, 3), (PARALLEL_WORK, 2, 1), (PARALLEL_WORK, 1, 0), (PARALLEL_WORK - 1, 4, 0),
-     (1 << 40, 1000, 16)],
-)  # fmt: skip
-def test_no_more_threads_than_asked_and_allowed(many: None, work: int, nthreads: int, others: int) -> None:
-    array = blosc2.asarray(ITEMS, chunks=(10, 1000), cparams={"nthreads": 1})
-    out = np.empty_like(ITEMS)
-    run(read_of(array, out), work, nthreads)
-    np.testing.assert_array_equal(out, ITEMS)
-    assert thread_pool.count() == others
-    run(read_of(array, out), work, nthreads)  # they are used again
-    assert thread_pool.count() == others
 
 
 def test_the_others_work_too(many: None) -> None:

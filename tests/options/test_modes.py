@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._options import check_open_modes
 
 # Each makes or opens something at a path, with keywords of its modes.
 OPENERS: dict[str, Callable[..., Any]] = {
@@ -80,20 +79,6 @@ def test_a_directory_frame_cannot_be_mapped_for_changes(tmp_path: Path, opener: 
     if opener != "SChunk 'r'":
         with pytest.raises(ValueError, match="Only contiguous storage is supported with mmap_mode"):
             OPENERS[opener](path, mmap_mode="r+")
-
-
-@pytest.mark.parametrize(
-    ("how", "message"),
-    [
-        ({"mmap_mode": "w+"}, "w+ mmap_mode cannot be used to open an existing file"),
-        ({"offset": -1}, "offset must not be negative"),
-        ({"locking": True, "offset": 8}, "leave out offset, or locking"),
-        ({"locking": True, "exclusive": False}, "leave one of them out"),
-    ],
-)
-def test_opening_what_exists(how: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(message)):
-        check_open_modes("a", how.pop("mmap_mode", None), path="x.b2nd", **how)
 
 
 def test_windows_has_no_stores_with_locking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
