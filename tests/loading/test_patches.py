@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from refusals import refuses
 
 import blosc2
 from blosc2 import PatchSampler, foreground_index
