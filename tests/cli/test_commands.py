@@ -373,10 +373,8 @@ def test_diff_of_equal_things(folder: Path, run: Answer) -> None:
     batches.append([1, 2, 3])
     structured = np.array([(1, np.nan)], dtype=[("n", "i4"), ("f", "f8", (2,))])
     for path, items in (
-        ("x.b2nd", structured),
-        ("y.b2nd", np.array(["NaT", "2020"], "M8[D]")),
-        ("z.b2nd", np.zeros((0, 3))),
-    ):
+        ("x.b2nd", structured), ("y.b2nd", np.array(["NaT", "2020"], "M8[D]")), ("z.b2nd", np.zeros((0, 3))),
+    ):  # fmt: skip
         array = blosc2.asarray(items, urlpath=path)
         array.vlmeta["list"] = [1, float("nan")]
     for path in ("v.b2frame", "w.b2frame", "x.b2nd", "y.b2nd", "z.b2nd"):

@@ -498,16 +498,12 @@ def test_masked_arrays_of_dask(path: Path) -> None:
 def test_items_of_other_kinds(tmp_path: Path) -> None:
     data = xarray.Dataset(
         {
-            "texts": ("z", np.array(["a", "äöü", ""], object)),
-            "bytes": ("z", np.array([b"a", b"bcd", b""], object)),
-            "flags": ("z", [True, False, True]),
-            "complex": ("z", np.array([1j, 2, 3])),
-            "spans": ("z", pandas.to_timedelta([1, 2, 3], unit="D")),
-            "big": ("z", np.arange(3, dtype=">i4")),
-            "none": (("z", "e"), np.zeros((3, 0))),
-            "one": ((), 5),
+            "texts": ("z", np.array(["a", "äöü", ""], object)), "bytes": ("z", np.array([b"a", b"bcd", b""], object)),
+            "flags": ("z", [True, False, True]), "complex": ("z", np.array([1j, 2, 3])),
+            "spans": ("z", pandas.to_timedelta([1, 2, 3], unit="D")), "big": ("z", np.arange(3, dtype=">i4")),
+            "none": (("z", "e"), np.zeros((3, 0))), "one": ((), 5),
         }
-    )
+    )  # fmt: skip
     to_store(data, tmp_path / "a.b2z")
     found = opened(tmp_path / "a.b2z", decode_timedelta=True)
     xarray.testing.assert_equal(found, data)

@@ -231,15 +231,11 @@ def test_number_of_threads_is_looked_up_at_use():
 @pytest.mark.parametrize(
     ("number", "kind", "text"),
     [
-        (0, ValueError, "must be a positive integer"),
-        (-1, ValueError, "must be a positive integer"),
-        (2**31, ValueError, r"less or equal than 2\^31 - 1"),
-        (True, TypeError, "True"),
-        (2.5, TypeError, "2.5"),
-        ("3", TypeError, "'3'"),
-        (None, TypeError, "None"),
+        (0, ValueError, "must be a positive integer"), (-1, ValueError, "must be a positive integer"),
+        (2**31, ValueError, r"less or equal than 2\^31 - 1"), (True, TypeError, "True"), (2.5, TypeError, "2.5"),
+        ("3", TypeError, "'3'"), (None, TypeError, "None"),
     ],
-)
+)  # fmt: skip
 def test_illegal_numbers_of_threads(number, kind, text):
     old = get_nthreads()
     with pytest.raises(kind, match=text):

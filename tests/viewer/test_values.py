@@ -34,13 +34,9 @@ FLOAT = np.dtype(float)
 @pytest.mark.parametrize(
     ("shape", "dtype", "axes"),
     [
-        ((), "f8", []),
-        ((7,), "f8", [range(5)]),
-        ((7, 9), "f8", [range(5), range(3)]),
-        ((6, 7, 9), "f8", [3, range(5), range(3)]),
-        ((4, 6, 7, 9), "f8", [2, 3, range(5), range(3)]),
-        ((6, 7, 3), "u1", [range(5), range(3), 0]),
-        ((2, 2, 3), "f8", [1, range(2), range(3)]),
+        ((), "f8", []), ((7,), "f8", [range(5)]), ((7, 9), "f8", [range(5), range(3)]),
+        ((6, 7, 9), "f8", [3, range(5), range(3)]), ((4, 6, 7, 9), "f8", [2, 3, range(5), range(3)]),
+        ((6, 7, 3), "u1", [range(5), range(3), 0]), ((2, 2, 3), "f8", [1, range(2), range(3)]),
         ((0, 3), "f8", [range(0), range(3)]),
     ],
 )  # fmt: skip
