@@ -196,32 +196,29 @@ def test_colours(arrays: Path, run: Answer) -> None:
     assert pixels_of("blue.png").shape == (6, 9)
 
 
-@pytest.mark.parametrize(
-    ("shape", "dtype", "attributes", "index"),
-    [
-        ((40, 50, 3), "f4", {}, "0:40, 0:50, 1"),
-        ((5, 40, 4, 50), "f4", {}, "2, 0:40, 2, 0:50"),
-        ((9, 9, 9), "f4", {}, "4, 0:9, 0:9"),
-        ((2, 3, 4, 50, 60), "u2", {"axes": "TZCYX"}, "1, 1, 2, 0:50, 0:60"),
-        ((2, 50, 4, 6), "u1", {"axes": "TZYX"}, "1, 25, 0:4, 0:6"),
-        ((30, 4, 3), "u1", {"axes": "ZYX"}, "15, 0:4, 0:3"),
-        ((90, 4, 5), "f4", {"_ARRAY_DIMENSIONS": ["time", "lat", "lon"]}, "45, 0:4, 0:5"),
-        ((4, 5, 90), "f4", {"_ARRAY_DIMENSIONS": ["Latitude", "Longitude", "time"]}, "0:4, 0:5, 45"),
-        ((9, 8, 70), "f4", {"_ARRAY_DIMENSIONS": ["x", "y", "z"]}, "0:9, 0:8, 35"),
-        ((90, 4, 5), "f4", {"axes": "YX"}, "0:90, 2, 0:5"),
-        ((90, 4, 5), "f4", {"axes": ["x", "y", "y"]}, "0:90, 2, 0:5"),
-        ((90, 4, 5), "f4", {"axes": ["time", "y", "lat"]}, "0:90, 2, 0:5"),
-        ((90, 4, 5), "f4", {"axes": 3, "mode": None}, "0:90, 2, 0:5"),
-        ((6, 9, 3), "u2", {}, "0:6, 0:9, 1"),
-        ((6, 9, 3), "u1", {}, "0:6, 0:9, 0:3"),
-        ((6, 9, 3), "u1", {"axes": "YXS", "photometric": "rgb"}, "0:6, 0:9, 0:3"),
-        ((8, 6, 9, 4), "u2", {"axes": "ZYXS", "photometric": "rgb"}, "4, 0:6, 0:9, 0:4"),
-        ((6, 9, 4), "f4", {"mode": "RGBA"}, "0:6, 0:9, 0:4"),
-        ((6, 9, 4), "f4", {"mode": np.arange(2)}, "0:6, 0:9, 2"),
-        ((6, 9, 4), "u1", {"photometric": np.arange(2), "mode": ["RGB"]}, "0:6, 0:9, 0:4"),
-        ((6, 9), "u1", {"photometric": np.arange(2)}, "0:6, 0:9"),
-    ],
-)
+@pytest.mark.parametrize(("shape", "dtype", "attributes", "index"), [
+    ((40, 50, 3), "f4", {}, "0:40, 0:50, 1"),
+    ((5, 40, 4, 50), "f4", {}, "2, 0:40, 2, 0:50"),
+    ((9, 9, 9), "f4", {}, "4, 0:9, 0:9"),
+    ((2, 3, 4, 50, 60), "u2", {"axes": "TZCYX"}, "1, 1, 2, 0:50, 0:60"),
+    ((2, 50, 4, 6), "u1", {"axes": "TZYX"}, "1, 25, 0:4, 0:6"),
+    ((30, 4, 3), "u1", {"axes": "ZYX"}, "15, 0:4, 0:3"),
+    ((90, 4, 5), "f4", {"_ARRAY_DIMENSIONS": ["time", "lat", "lon"]}, "45, 0:4, 0:5"),
+    ((4, 5, 90), "f4", {"_ARRAY_DIMENSIONS": ["Latitude", "Longitude", "time"]}, "0:4, 0:5, 45"),
+    ((9, 8, 70), "f4", {"_ARRAY_DIMENSIONS": ["x", "y", "z"]}, "0:9, 0:8, 35"),
+    ((90, 4, 5), "f4", {"axes": "YX"}, "0:90, 2, 0:5"),
+    ((90, 4, 5), "f4", {"axes": ["x", "y", "y"]}, "0:90, 2, 0:5"),
+    ((90, 4, 5), "f4", {"axes": ["time", "y", "lat"]}, "0:90, 2, 0:5"),
+    ((90, 4, 5), "f4", {"axes": 3, "mode": None}, "0:90, 2, 0:5"),
+    ((6, 9, 3), "u2", {}, "0:6, 0:9, 1"),
+    ((6, 9, 3), "u1", {}, "0:6, 0:9, 0:3"),
+    ((6, 9, 3), "u1", {"axes": "YXS", "photometric": "rgb"}, "0:6, 0:9, 0:3"),
+    ((8, 6, 9, 4), "u2", {"axes": "ZYXS", "photometric": "rgb"}, "4, 0:6, 0:9, 0:4"),
+    ((6, 9, 4), "f4", {"mode": "RGBA"}, "0:6, 0:9, 0:4"),
+    ((6, 9, 4), "f4", {"mode": np.arange(2)}, "0:6, 0:9, 2"),
+    ((6, 9, 4), "u1", {"photometric": np.arange(2), "mode": ["RGB"]}, "0:6, 0:9, 0:4"),
+    ((6, 9), "u1", {"photometric": np.arange(2)}, "0:6, 0:9"),
+])  # fmt: skip
 def test_the_axes_that_make_a_picture(
     arrays: Path, run: Answer, shape: tuple[int, ...], dtype: str, attributes: dict[str, Any], index: str
 ) -> None:
@@ -429,16 +426,13 @@ def test_what_cannot_be_viewed(folder: Path, run: Answer) -> None:
     assert "--html" in run.err
 
 
-@pytest.mark.parametrize(
-    ("attributes", "said"),
-    [
-        ({"scl_slope": 0.5, "scl_inter": 10.0}, "10 is black, 15.5 is white; scaled by 0.5, offset 10"),
-        ({"scale_factor": np.float32(2)}, "0 is black, 22 is white"),
-        ({"add_offset": -1.0}, "-1 is black, 10 is white"),
-        ({"scl_slope": float("nan"), "scale_factor": "text"}, "0 is black, 11 is white"),
-        ({"photometric": "miniswhite"}, "11 is black, 0 is white"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("attributes", "said"), [
+    ({"scl_slope": 0.5, "scl_inter": 10.0}, "10 is black, 15.5 is white; scaled by 0.5, offset 10"),
+    ({"scale_factor": np.float32(2)}, "0 is black, 22 is white"),
+    ({"add_offset": -1.0}, "-1 is black, 10 is white"),
+    ({"scl_slope": float("nan"), "scale_factor": "text"}, "0 is black, 11 is white"),
+    ({"photometric": "miniswhite"}, "11 is black, 0 is white"),
+])  # fmt: skip
 def test_numbers_are_shown_as_they_are_meant(attributes: dict[str, Any], said: str, arrays: Path, run: Answer) -> None:
     """By the scales of NIfTI and CF, and by what TIFF says of white."""
     for name, kept in (("with", attributes), ("without", {})):

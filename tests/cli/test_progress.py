@@ -16,13 +16,10 @@ import blosc2
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "openpty"), reason="no pseudo terminals here")
 
-COMMANDS = pytest.mark.parametrize(
-    "command",
-    [
-        ["cp", "s.b2z", "t.b2z"], ["diff", "s.b2z", "same.b2z"], ["diff", "a.b2nd", "a.b2nd"], ["check", "s.b2z"],
-        ["salvage", "s.b2z", "t.b2z"], ["compact", "s.b2z"], ["pack", "d.b2d", "t.b2z"], ["unpack", "s.b2z", "t.b2d"],
-    ],
-)  # fmt: skip
+COMMANDS = pytest.mark.parametrize("command", [
+    ["cp", "s.b2z", "t.b2z"], ["diff", "s.b2z", "same.b2z"], ["diff", "a.b2nd", "a.b2nd"], ["check", "s.b2z"],
+    ["salvage", "s.b2z", "t.b2z"], ["compact", "s.b2z"], ["pack", "d.b2d", "t.b2z"], ["unpack", "s.b2z", "t.b2d"],
+])  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

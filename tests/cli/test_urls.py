@@ -29,16 +29,13 @@ def served(folder: Path) -> Iterator[remote_kit.RangeServer]:
         yield server
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["ls", "{}/s.b2z"], ["ls", "-r", "{}/s.b2z/mri"], ["ls", "-l", "{}/s.b2z/mri/*/raw"],
-        ["ls", "{}/e.b2e", "--json"], ["tree", "{}/s.b2z/mri"], ["info", "--json", "{}/s.b2z/mri/007/raw"],
-        ["stats", "{}/s.b2z"], ["cat", "{}/s.b2z/age"], ["cat", "{}/a.b2nd", "2:4"],
-        ["show", "--plain", "{}/s.b2z/mri/007/raw"], ["diff", "{}/s.b2z", "s.b2z"],
-        ["view", "--html", "{}/a.b2nd", "-"],
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("command", [
+    ["ls", "{}/s.b2z"], ["ls", "-r", "{}/s.b2z/mri"], ["ls", "-l", "{}/s.b2z/mri/*/raw"],
+    ["ls", "{}/e.b2e", "--json"], ["tree", "{}/s.b2z/mri"], ["info", "--json", "{}/s.b2z/mri/007/raw"],
+    ["stats", "{}/s.b2z"], ["cat", "{}/s.b2z/age"], ["cat", "{}/a.b2nd", "2:4"],
+    ["show", "--plain", "{}/s.b2z/mri/007/raw"], ["diff", "{}/s.b2z", "s.b2z"],
+    ["view", "--html", "{}/a.b2nd", "-"],
+])  # fmt: skip
 def test_what_is_read_from_a_server_is_what_is_here(
     served: remote_kit.RangeServer, folder: Path, run: Answer, command: list[str]
 ) -> None:
@@ -152,15 +149,12 @@ def test_storage_options(folder: Path, run: Answer, served: remote_kit.RangeServ
     assert "NAME=VALUE" in failing(run, "ls", "--storage-option", "anon", url)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["mv", "{}/s.b2z/age", "/years"], ["rm", "{}/s.b2z/age"], ["compact", "{}/s.b2z"],
-        ["cp", "a.b2nd", "{}/s.b2z/a"], ["cp", "a.b2nd", "{}/new.b2nd"], ["pack", "{}/s.b2z"],
-        ["pack", "s.b2z", "{}/new.b2z"], ["unpack", "s.b2z", "{}/new.b2d"], ["salvage", "s.b2z", "{}/new.b2z"],
-        ["cat", "a.b2nd", "-o", "{}/new.txt"], ["view", "--html", "a.b2nd", "{}/new.html"],
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("command", [
+    ["mv", "{}/s.b2z/age", "/years"], ["rm", "{}/s.b2z/age"], ["compact", "{}/s.b2z"],
+    ["cp", "a.b2nd", "{}/s.b2z/a"], ["cp", "a.b2nd", "{}/new.b2nd"], ["pack", "{}/s.b2z"],
+    ["pack", "s.b2z", "{}/new.b2z"], ["unpack", "s.b2z", "{}/new.b2d"], ["salvage", "s.b2z", "{}/new.b2z"],
+    ["cat", "a.b2nd", "-o", "{}/new.txt"], ["view", "--html", "a.b2nd", "{}/new.html"],
+])  # fmt: skip
 def test_what_writes_to_a_server_is_refused(
     served: remote_kit.RangeServer, folder: Path, run: Answer, command: list[str]
 ) -> None:
@@ -177,15 +171,12 @@ def test_what_writes_to_a_server_is_refused(
 _PYTHON = re.compile(r"\w\(\)|\w=(\W|True|False|None|\d)|blosc2\.[a-z]|_options|urlpath|\w+Store\b")
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["ls", "none.b2z"], ["ls", "none"], ["info", "study.h5"], ["cat", "none.b2nd"], ["compact", "none.b2z"],
-        ["ls", "{}/none.b2z"], ["ls", "{}/folder.b2d"], ["cp", "study.h5", "new.b2z"], ["cp", "a.b2nd", "no/new.b2nd"],
-        ["salvage", "bad.b2nd", "a.b2nd"], ["salvage", "s.b2z", "s.b2z"], ["check", "none.b2z"], ["pack", "none.b2d"],
-        ["rm", "held.b2z/a"], ["export", "none.b2z", "new.h5"], ["mv", "s.b2z/age", "/mri"],
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("command", [
+    ["ls", "none.b2z"], ["ls", "none"], ["info", "study.h5"], ["cat", "none.b2nd"], ["compact", "none.b2z"],
+    ["ls", "{}/none.b2z"], ["ls", "{}/folder.b2d"], ["cp", "study.h5", "new.b2z"], ["cp", "a.b2nd", "no/new.b2nd"],
+    ["salvage", "bad.b2nd", "a.b2nd"], ["salvage", "s.b2z", "s.b2z"], ["check", "none.b2z"], ["pack", "none.b2d"],
+    ["rm", "held.b2z/a"], ["export", "none.b2z", "new.h5"], ["mv", "s.b2z/age", "/mri"],
+])  # fmt: skip
 def test_errors_speak_of_commands(
     served: remote_kit.RangeServer, folder: Path, run: Answer, command: list[str]
 ) -> None:

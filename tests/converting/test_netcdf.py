@@ -453,15 +453,12 @@ def classic(axes: int, *, length: int = 0xFFFFFFFF) -> bytes:
     )
 
 
-@pytest.mark.parametrize(
-    ("data", "why"),
-    [
-        (classic(200_000), "more than 1024 dimensions of a variable"),
-        (classic(3), "more than 9223372036854775807 bytes of a variable"),
-        (classic(1)[:60], "it ends too early"),
-        (b"CDF\5" + b"\xff" * 100, "bytes of a name or an attribute"),
-    ],
-)
+@pytest.mark.parametrize(("data", "why"), [
+    (classic(200_000), "more than 1024 dimensions of a variable"),
+    (classic(3), "more than 9223372036854775807 bytes of a variable"),
+    (classic(1)[:60], "it ends too early"),
+    (b"CDF\5" + b"\xff" * 100, "bytes of a name or an attribute"),
+])  # fmt: skip
 def test_headers_that_make_no_sense(data: bytes, why: str, tmp_path: Path) -> None:
     (tmp_path / "a.nc").write_bytes(data)
     with pytest.raises(ConversionError, match=rf"a\.nc is damaged: its header makes no sense: .*{why}"):

@@ -114,16 +114,13 @@ class NoCredentialsError(Exception):
     """As botocore has it: a class of its own."""
 
 
-@pytest.mark.parametrize(
-    ("error", "kind", "passing"),
-    [
-        (PermissionError("Access Denied"), RemoteAccessError, False),
-        (NoCredentialsError("Unable to locate credentials"), RemoteAccessError, False),
-        (FileNotFoundError("gone"), FileNotFoundError, False),
-        (ConnectionResetError("reset"), RemoteError, True),
-        (RuntimeError("else"), RemoteError, False),
-    ],
-)
+@pytest.mark.parametrize(("error", "kind", "passing"), [
+    (PermissionError("Access Denied"), RemoteAccessError, False),
+    (NoCredentialsError("Unable to locate credentials"), RemoteAccessError, False),
+    (FileNotFoundError("gone"), FileNotFoundError, False),
+    (ConnectionResetError("reset"), RemoteError, True),
+    (RuntimeError("else"), RemoteError, False),
+])  # fmt: skip
 def test_errors(bucket: Any, error: Exception, kind: type[Exception], passing: bool) -> None:
     class System:
         loop = bucket.loop

@@ -84,50 +84,46 @@ def test_aligned_outside_holds_inside_too():
         assert parse_dtype(format_dtype(dtype)) == dtype == np.dtype(ast.literal_eval(format_dtype(dtype)))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *[
-            "", " ", "|O", "O", "object", "T", "xyz", "S0", "U", "V0", "a5", "f8,i4", "(2,)f8", "<", "i4 ", "<i4\0",
-            "é", "S99999999999",
-        ],
-        *[
-            "M8[xx]", "f3", "{", "[", "[]", "{}", "[1]", "{1, 2}", "['a']", "[('a',)]", "[('a', 'i4', 2, 3)]",
-            "[(1, 'i4')]", "[None]",
-        ],
-        *[
-            "[('a', '|O')]", "[('a', [('b', [('c', 'O')])])]", "[('a', 'i4'), ('a', 'i4')]", "[('a', 'V0')]",
-            "[('a', 5)]",
-        ],
-        *[
-            "__import__('os').system('true')", "[__import__('os')]", "[('a', 'i4')]*9", "[('a', b'i4')]",
-            "[('a', f'i4')]", "[-1]",
-        ],
-        *[
-            "[('a', 'i4', -1)]", "[('a', 'i4', (2147483647, 2147483647))]", "[('a', 'i4', True)]",
-            "[('a', 'i4', 99999999999)]",
-        ],
-        *[
-            "[('a', 'i4', (1,) )", "[0777]", "[('a' 'i4')]", "[('a', 'i4')]]", "{[]: 1}", "{'a': 1}",
-            "[('\\N{DASH}', 'i4')]", "[('\\q', 'i4')]",
-        ],
-        "{'names': ['a'], 'formats': ['i4'], 'offsets': [0], 'itemsize': 2}",
-        "{'names': ['a'], 'formats': ['i4'], 'offsets': [0, 1], 'itemsize': 8}",
-        "{'names': ['a'], 'formats': [], 'offsets': [0], 'itemsize': 8}",
-        "{'names': ['a'], 'formats': ['i4'], 'offsets': ['0'], 'itemsize': 8}",
-        "{'names': ['a'], 'formats': ['O'], 'offsets': [0], 'itemsize': 8}",
-        "{'names': ['a'], 'formats': ['i4'], 'offsets': [0]}",
-        "{'names': 'a', 'formats': 'i', 'offsets': [0], 'itemsize': 8}",
-        "{'names': ['a'], 'formats': ['i4'], 'offsets': [0], 'itemsize': 8, 'aligned': 3}",
-        "{'names': ['a'], 'formats': ['i4'], 'offsets': [0], 'itemsize': 8, 'titles': [5]}",
-        "{'names': ['a', 'b'], 'formats': ['i8', 'O'], 'offsets': [0, 0], 'itemsize': 8}",
-        *[
-            "[" * 5000, "[('a', " * 33 + "'i4'" + ")]" * 33, "[" + "('a', 'i4'), " * 6000 + "]", "-" * 50000 + "1",
-            "(" * 50000,
-        ],
+@pytest.mark.parametrize("text", [
+    *[
+        "", " ", "|O", "O", "object", "T", "xyz", "S0", "U", "V0", "a5", "f8,i4", "(2,)f8", "<", "i4 ", "<i4\0",
+        "é", "S99999999999",
     ],
-    ids=lambda text: repr(text[:40]),
-)  # fmt: skip
+    *[
+        "M8[xx]", "f3", "{", "[", "[]", "{}", "[1]", "{1, 2}", "['a']", "[('a',)]", "[('a', 'i4', 2, 3)]",
+        "[(1, 'i4')]", "[None]",
+    ],
+    *[
+        "[('a', '|O')]", "[('a', [('b', [('c', 'O')])])]", "[('a', 'i4'), ('a', 'i4')]", "[('a', 'V0')]",
+        "[('a', 5)]",
+    ],
+    *[
+        "__import__('os').system('true')", "[__import__('os')]", "[('a', 'i4')]*9", "[('a', b'i4')]",
+        "[('a', f'i4')]", "[-1]",
+    ],
+    *[
+        "[('a', 'i4', -1)]", "[('a', 'i4', (2147483647, 2147483647))]", "[('a', 'i4', True)]",
+        "[('a', 'i4', 99999999999)]",
+    ],
+    *[
+        "[('a', 'i4', (1,) )", "[0777]", "[('a' 'i4')]", "[('a', 'i4')]]", "{[]: 1}", "{'a': 1}",
+        "[('\\N{DASH}', 'i4')]", "[('\\q', 'i4')]",
+    ],
+    "{'names': ['a'], 'formats': ['i4'], 'offsets': [0], 'itemsize': 2}",
+    "{'names': ['a'], 'formats': ['i4'], 'offsets': [0, 1], 'itemsize': 8}",
+    "{'names': ['a'], 'formats': [], 'offsets': [0], 'itemsize': 8}",
+    "{'names': ['a'], 'formats': ['i4'], 'offsets': ['0'], 'itemsize': 8}",
+    "{'names': ['a'], 'formats': ['O'], 'offsets': [0], 'itemsize': 8}",
+    "{'names': ['a'], 'formats': ['i4'], 'offsets': [0]}",
+    "{'names': 'a', 'formats': 'i', 'offsets': [0], 'itemsize': 8}",
+    "{'names': ['a'], 'formats': ['i4'], 'offsets': [0], 'itemsize': 8, 'aligned': 3}",
+    "{'names': ['a'], 'formats': ['i4'], 'offsets': [0], 'itemsize': 8, 'titles': [5]}",
+    "{'names': ['a', 'b'], 'formats': ['i8', 'O'], 'offsets': [0, 0], 'itemsize': 8}",
+    *[
+        "[" * 5000, "[('a', " * 33 + "'i4'" + ")]" * 33, "[" + "('a', 'i4'), " * 6000 + "]", "-" * 50000 + "1",
+        "(" * 50000,
+    ],
+], ids=lambda text: repr(text[:40]))  # fmt: skip
 def test_refused(text):
     with pytest.raises(ValueError) as caught:
         parse_dtype(text)

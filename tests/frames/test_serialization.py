@@ -134,29 +134,25 @@ def test_round_trip(value):
         assert same(unpack(form), value)
 
 
-@pytest.mark.parametrize(
-    ("value", "kind", "text"),
-    [
-        (object(), TypeError, "can not serialize 'object'"),
-        (range(3), TypeError, "can not serialize 'range'"),
-        ([{"a": (1, object())}], TypeError, "can not serialize 'object'"),
-        ({1: 2}, TypeError, "key of type 'int'"),
-        ({"a": [{None: 2}]}, TypeError, "key of type 'NoneType'"),
-        ({(1, 2): 3}, TypeError, "key of type 'list'|key of type 'tuple'"),
-        ({1.5: 3}, TypeError, "key of type 'float'"),
-        (np.array([{1: 2}], dtype=object), TypeError, "key of type 'int'"),
-        (np.datetime64("2020"), TypeError, "numpy.datetime64"),
-        (np.timedelta64(3, "s"), TypeError, "numpy.timedelta64"),
-        (np.void(b"abc"), TypeError, "numpy.void"),
-        (np.zeros(2, [("a", "O")]), TypeError, "can not serialize an array.*object"),
-        (np.array(["a"], dtype=np.dtypes.StringDType()), TypeError, "can not serialize an array"),
-        (np.ma.array([1], mask=[True]), TypeError, "mask"),
-        (np.empty(2, "V0"), TypeError, "no bytes"),
-        (2**64, OverflowError, "2\\*\\*64"),
-        ([-(2**63) - 1], OverflowError, "2\\*\\*63"),
-    ],
-    ids=lambda x: shown(x)[:40],
-)
+@pytest.mark.parametrize(("value", "kind", "text"), [
+    (object(), TypeError, "can not serialize 'object'"),
+    (range(3), TypeError, "can not serialize 'range'"),
+    ([{"a": (1, object())}], TypeError, "can not serialize 'object'"),
+    ({1: 2}, TypeError, "key of type 'int'"),
+    ({"a": [{None: 2}]}, TypeError, "key of type 'NoneType'"),
+    ({(1, 2): 3}, TypeError, "key of type 'list'|key of type 'tuple'"),
+    ({1.5: 3}, TypeError, "key of type 'float'"),
+    (np.array([{1: 2}], dtype=object), TypeError, "key of type 'int'"),
+    (np.datetime64("2020"), TypeError, "numpy.datetime64"),
+    (np.timedelta64(3, "s"), TypeError, "numpy.timedelta64"),
+    (np.void(b"abc"), TypeError, "numpy.void"),
+    (np.zeros(2, [("a", "O")]), TypeError, "can not serialize an array.*object"),
+    (np.array(["a"], dtype=np.dtypes.StringDType()), TypeError, "can not serialize an array"),
+    (np.ma.array([1], mask=[True]), TypeError, "mask"),
+    (np.empty(2, "V0"), TypeError, "no bytes"),
+    (2**64, OverflowError, "2\\*\\*64"),
+    ([-(2**63) - 1], OverflowError, "2\\*\\*63"),
+], ids=lambda x: shown(x)[:40])  # fmt: skip
 def test_refused_when_packing(value, kind, text):
     with pytest.raises(kind, match=text):
         pack(value)

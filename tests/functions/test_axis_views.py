@@ -333,14 +333,11 @@ def test_chunks_of_what_is_no_such_key() -> None:
 # --------------------------------------------------------------------- slabs
 
 
-@pytest.mark.parametrize(
-    ("shape", "of_indices", "axis"),
-    [
-        ((7, 8, 9), (7, 3, 9), 1), ((7, 8, 9), (1, 3, 9), 1), ((7, 8, 9), (1, 3, 1), -2), ((1, 8, 9), (5, 3, 9), 1),
-        ((7, 8, 9), (7, 8, 12), -1), ((7, 8, 9), (20,), None), ((7, 8, 9), (7, 0, 9), 1), ((0, 8), (0, 3), 1),
-        ((5,), (9,), 0), ((3, 1), (3, 4), 1),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("shape", "of_indices", "axis"), [
+    ((7, 8, 9), (7, 3, 9), 1), ((7, 8, 9), (1, 3, 9), 1), ((7, 8, 9), (1, 3, 1), -2), ((1, 8, 9), (5, 3, 9), 1),
+    ((7, 8, 9), (7, 8, 12), -1), ((7, 8, 9), (20,), None), ((7, 8, 9), (7, 0, 9), 1), ((0, 8), (0, 3), 1),
+    ((5,), (9,), 0), ((3, 1), (3, 4), 1),
+])  # fmt: skip
 @pytest.mark.parametrize("limit", [1, 1 << 20])
 def test_take_along_axis(
     shape: tuple[int, ...], of_indices: tuple[int, ...], axis: int | None, limit: int, monkeypatch: pytest.MonkeyPatch

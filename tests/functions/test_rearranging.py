@@ -149,16 +149,13 @@ def test_slices_are_those_of_numpy(case: cases.Case, limit: int, data: st.DataOb
 
 
 @pytest.mark.parametrize("mmap_mode", [None, "r"])
-@pytest.mark.parametrize(
-    ("key", "numbers"),
-    [
-        (slice(3, 9), range(3, 9)),
-        (slice(6, None), range(6, 12)),  # with the last ones, which are not full
-        ((slice(None), slice(4, 8)), range(1, 12, 3)),
-        ((slice(3, 6), slice(4, None)), (4, 5)),
-        (..., range(12)),
-    ],
-)
+@pytest.mark.parametrize(("key", "numbers"), [
+    (slice(3, 9), range(3, 9)),
+    (slice(6, None), range(6, 12)),  # with the last ones, which are not full
+    ((slice(None), slice(4, 8)), range(1, 12, 3)),
+    ((slice(3, 6), slice(4, None)), (4, 5)),
+    (..., range(12)),
+])  # fmt: skip
 def test_slices_of_whole_chunks_have_the_stored_bytes(key: Any, numbers: Any, mmap_mode: Any, path: str) -> None:
     items = np.random.default_rng(1).integers(0, 9, (11, 10), dtype="i4")
     items[3:6, 4:8] = 0  # a chunk without bytes of its own

@@ -230,14 +230,11 @@ def test_writers_in_several_processes_lose_nothing(path: Path) -> None:
     check_files(path)
 
 
-@pytest.mark.parametrize(
-    ("entries", "reason"),
-    [
-        ([0, -17, 2, 3], "neither a chunk file nor a special value"),
-        ([0, 1, 1, 3], "one chunk file twice"),
-        ([0, 1, NAN_OFFSET, 3], "chunks of NaN with items of 2 bytes"),
-    ],
-)
+@pytest.mark.parametrize(("entries", "reason"), [
+    ([0, -17, 2, 3], "neither a chunk file nor a special value"),
+    ([0, 1, 1, 3], "one chunk file twice"),
+    ([0, 1, NAN_OFFSET, 3], "chunks of NaN with items of 2 bytes"),
+])  # fmt: skip
 def test_entries_that_cannot_be(entries: list[int], reason: str, path: Path) -> None:
     """`check` finds in the table what reading would refuse."""
     SChunk(chunksize=100, data=bytes(range(200)) * 2, urlpath=path, contiguous=False, cparams={"typesize": 2})

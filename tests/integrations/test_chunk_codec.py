@@ -78,14 +78,11 @@ def test_new_chunks(shape: Any, chunks: Any, blocks: Any, dtype: str) -> None:
         codec.encode(b"1")
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"chunks": (3, 0)}, {"chunks": (3,)}, {"chunks": "ab"}, {"chunks": (1 << 20, 1 << 20)},
-        {"chunks": (1 << 70, 1)}, {"blocks": (4, 8)}, {"blocks": (True, 2)}, {"itemsize": 0}, {"itemsize": 1 << 60},
-        {"itemsize": 2.0}, {"codec": "NDLZ"}, {"codec": None}, {"clevel": 10},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("wrong", [
+    {"chunks": (3, 0)}, {"chunks": (3,)}, {"chunks": "ab"}, {"chunks": (1 << 20, 1 << 20)},
+    {"chunks": (1 << 70, 1)}, {"blocks": (4, 8)}, {"blocks": (True, 2)}, {"itemsize": 0}, {"itemsize": 1 << 60},
+    {"itemsize": 2.0}, {"codec": "NDLZ"}, {"codec": None}, {"clevel": 10},
+])  # fmt: skip
 def test_impossible_shapes_are_refused(wrong: dict[str, Any]) -> None:
     """All of it may come from a file of JSON."""
     given: dict[str, Any] = {"chunks": (3, 4), "blocks": (2, 2), "itemsize": 4, **wrong}

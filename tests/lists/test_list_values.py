@@ -29,16 +29,12 @@ from blosc2.exceptions import FormatError, UnsupportedKindError
 LENGTHS = "_batch_array_metadata"
 
 
-@pytest.mark.parametrize(
-    ("value", "back"),
-    [
-        (np.float32(1.5), 1.5), (np.int8(-3), -3), (np.bool_(True), True), (np.str_("a"), "a"), (np.bytes_(b"a"), b"a"),
-        (np.complex64(1j), 1j), (bytearray(b"ab"), b"ab"), (memoryview(b"ab"), b"ab"), ({1, 2}, {1, 2}),
-        (frozenset([1]), {1}), (2**64 - 1, 2**64 - 1), (-(2**63), -(2**63)), ((1, (2, [()])), (1, (2, [()]))),
-        ({b"k": 1}, {b"k": 1}), ("__tuple__", "__tuple__"), (("__tuple__", 1), ("__tuple__", 1)), ([[]], [[]]),
-    ],
-    ids=shown,
-)  # fmt: skip
+@pytest.mark.parametrize(("value", "back"), [
+    (np.float32(1.5), 1.5), (np.int8(-3), -3), (np.bool_(True), True), (np.str_("a"), "a"), (np.bytes_(b"a"), b"a"),
+    (np.complex64(1j), 1j), (bytearray(b"ab"), b"ab"), (memoryview(b"ab"), b"ab"), ({1, 2}, {1, 2}),
+    (frozenset([1]), {1}), (2**64 - 1, 2**64 - 1), (-(2**63), -(2**63)), ((1, (2, [()])), (1, (2, [()]))),
+    ({b"k": 1}, {b"k": 1}), ("__tuple__", "__tuple__"), (("__tuple__", 1), ("__tuple__", 1)), ([[]], [[]]),
+], ids=shown)  # fmt: skip
 def test_values(value: Any, back: Any) -> None:
     for values, got in ((ObjectArray(), lambda v: v[0]), (BatchArray(), lambda v: v[0][1])):
         values.append(value if isinstance(values, ObjectArray) else [0, value])
@@ -48,14 +44,10 @@ def test_values(value: Any, back: Any) -> None:
             assert type(got(one)) is type(back)
 
 
-@pytest.mark.parametrize(
-    "array",
-    [
-        np.arange(6).reshape(2, 3), np.array(3.5), np.array(["2020-01-01", "NaT"], "M8[D]"), np.array([b"a", b"bc"]),
-        np.zeros(2, [("a", "i4"), ("b", "f8", (2,))]), np.array([1, "a", None], object), np.zeros((0, 3), "u2"),
-    ],
-    ids=lambda a: a.dtype.str,
-)  # fmt: skip
+@pytest.mark.parametrize("array", [
+    np.arange(6).reshape(2, 3), np.array(3.5), np.array(["2020-01-01", "NaT"], "M8[D]"), np.array([b"a", b"bc"]),
+    np.zeros(2, [("a", "i4"), ("b", "f8", (2,))]), np.array([1, "a", None], object), np.zeros((0, 3), "u2"),
+], ids=lambda a: a.dtype.str)  # fmt: skip
 def test_arrays_as_values(array: np.ndarray) -> None:
     values = ObjectArray()
     values.append({"a": array})
@@ -349,20 +341,17 @@ def test_lengths_that_are_missing_or_wrong(tmp_path: Path, source: str | None) -
         assert not blosc2.check(path).ok
 
 
-@pytest.mark.parametrize(
-    ("blocks", "reason"),
-    [
-        ([b"\x92\x01\x02", b"\x91\x03", b"\x92\x04\x05"], "of all lengths"),
-        ([b"\x90"], "of all lengths"),
-        ([b"\x92\x01\x02", b"\x93\x01\x02\x03"], "of all lengths"),
-        ([b"\x01"], "no list"),
-        ([b"\x92\x01\xcd"], "cut off"),
-        ([b"\x92\x01\x02\x03"], "bytes follow"),
-        ([b"\xdd\xff\xff\xff\xff\x01"], "items are not in"),
-        ([b"\x91\xdd\xff\xff\xff\xff"], "cut off"),
-        ([b"\x91\xc1"], "cut off or no value"),
-    ],
-)
+@pytest.mark.parametrize(("blocks", "reason"), [
+    ([b"\x92\x01\x02", b"\x91\x03", b"\x92\x04\x05"], "of all lengths"),
+    ([b"\x90"], "of all lengths"),
+    ([b"\x92\x01\x02", b"\x93\x01\x02\x03"], "of all lengths"),
+    ([b"\x01"], "no list"),
+    ([b"\x92\x01\xcd"], "cut off"),
+    ([b"\x92\x01\x02\x03"], "bytes follow"),
+    ([b"\xdd\xff\xff\xff\xff\x01"], "items are not in"),
+    ([b"\x91\xdd\xff\xff\xff\xff"], "cut off"),
+    ([b"\x91\xc1"], "cut off or no value"),
+])  # fmt: skip
 def test_blocks_that_make_no_batch(blocks: list[bytes], reason: str, tmp_path: Path, source: str | None) -> None:
     path = tmp_path / "x.b2b"
     packed_batches(path, blocks, {"batch_lengths": [5]})

@@ -447,16 +447,12 @@ def test_datasets_around_a_sampler_get_new_patches_in_each_epoch(path: str, kind
     assert epochs(b2t.Loader(around(sampler), batch_size=4)) == plain
 
 
-@pytest.mark.parametrize(
-    "workers",
-    [
-        {},
-        {"num_workers": 2},
-        {"num_workers": 2, "persistent_workers": True},
-        {"num_workers": 1, "persistent_workers": True, "multiprocessing_context": "forkserver"},
-    ],
-    ids=["none", "each epoch", "persistent", "forkserver"],
-)
+@pytest.mark.parametrize("workers", [
+    {},
+    {"num_workers": 2},
+    {"num_workers": 2, "persistent_workers": True},
+    {"num_workers": 1, "persistent_workers": True, "multiprocessing_context": "forkserver"},
+], ids=["none", "each epoch", "persistent", "forkserver"])  # fmt: skip
 def test_a_dataloader_gets_the_epoch_that_is_set(path: str, workers: dict[str, Any]) -> None:
     sampler = patches(path, count=12, transform=jitter, rng=True)
     plain = epochs(b2t.Loader(sampler, batch_size=4))

@@ -54,14 +54,11 @@ def test_a_shared_lock_and_a_mapping_do_not_go_together(tmp_path: Path, opener: 
 
 
 @pytest.mark.parametrize("opener", OPENERS)
-@pytest.mark.parametrize(
-    ("how", "message"),
-    [
-        ({"mmap_mode": "rw"}, "Invalid mmap_mode 'rw'"),
-        ({"initial_mapping_size": 9}, "initial_mapping_size can only be used with mmap_mode"),
-        ({"mmap_mode": "r", "initial_mapping_size": 9}, "can only be used with writing modes"),
-    ],
-)
+@pytest.mark.parametrize(("how", "message"), [
+    ({"mmap_mode": "rw"}, "Invalid mmap_mode 'rw'"),
+    ({"initial_mapping_size": 9}, "initial_mapping_size can only be used with mmap_mode"),
+    ({"mmap_mode": "r", "initial_mapping_size": 9}, "can only be used with writing modes"),
+])  # fmt: skip
 def test_every_opener_refuses_the_same(tmp_path: Path, opener: str, how: dict[str, Any], message: str) -> None:
     path = str(tmp_path / "x.b2frame")
     put(opener, path)

@@ -228,14 +228,11 @@ def test_number_of_threads_is_looked_up_at_use():
     assert type(get_nthreads()) is int
 
 
-@pytest.mark.parametrize(
-    ("number", "kind", "text"),
-    [
-        (0, ValueError, "must be a positive integer"), (-1, ValueError, "must be a positive integer"),
-        (2**31, ValueError, r"less or equal than 2\^31 - 1"), (True, TypeError, "True"), (2.5, TypeError, "2.5"),
-        ("3", TypeError, "'3'"), (None, TypeError, "None"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("number", "kind", "text"), [
+    (0, ValueError, "must be a positive integer"), (-1, ValueError, "must be a positive integer"),
+    (2**31, ValueError, r"less or equal than 2\^31 - 1"), (True, TypeError, "True"), (2.5, TypeError, "2.5"),
+    ("3", TypeError, "'3'"), (None, TypeError, "None"),
+])  # fmt: skip
 def test_illegal_numbers_of_threads(number, kind, text):
     old = get_nthreads()
     with pytest.raises(kind, match=text):
@@ -268,23 +265,19 @@ def test_a_mapping_decides_over_the_mode(mmap_mode, mode):
     assert Storage(mode="w", mmap_mode=mmap_mode).mode == mode
 
 
-@pytest.mark.parametrize(
-    ("fields", "kind", "text"),
-    [
-        ({"mode": "rw"}, ValueError, "'r', 'a', 'w' or 'x', not 'rw'"),
-        ({"mode": None}, ValueError, "mode must be"),
-        ({"mmap_mode": "x"}, ValueError, "Invalid mmap_mode 'x'"),
-        ({"mmap_mode": True}, ValueError, "Invalid mmap_mode"),
-        ({"initial_mapping_size": 9}, ValueError, "initial_mapping_size can only be used with mmap_mode"),
-        ({"initial_mapping_size": 9, "mmap_mode": "r"}, ValueError, "can only be used with writing modes"),
-        ({"initial_mapping_size": 0, "mmap_mode": "w+"}, ValueError, "positive"),
-        ({"initial_mapping_size": 1.5, "mmap_mode": "w+"}, TypeError, "number of bytes"),
-        ({"meta": [1]}, TypeError, "meta must be a dictionary"),
-        ({"urlpath": 5}, TypeError, "a path must be"),
-        ({"foo": 5}, TypeError, "foo"),
-    ],
-    ids=repr,
-)
+@pytest.mark.parametrize(("fields", "kind", "text"), [
+    ({"mode": "rw"}, ValueError, "'r', 'a', 'w' or 'x', not 'rw'"),
+    ({"mode": None}, ValueError, "mode must be"),
+    ({"mmap_mode": "x"}, ValueError, "Invalid mmap_mode 'x'"),
+    ({"mmap_mode": True}, ValueError, "Invalid mmap_mode"),
+    ({"initial_mapping_size": 9}, ValueError, "initial_mapping_size can only be used with mmap_mode"),
+    ({"initial_mapping_size": 9, "mmap_mode": "r"}, ValueError, "can only be used with writing modes"),
+    ({"initial_mapping_size": 0, "mmap_mode": "w+"}, ValueError, "positive"),
+    ({"initial_mapping_size": 1.5, "mmap_mode": "w+"}, TypeError, "number of bytes"),
+    ({"meta": [1]}, TypeError, "meta must be a dictionary"),
+    ({"urlpath": 5}, TypeError, "a path must be"),
+    ({"foo": 5}, TypeError, "foo"),
+], ids=repr)  # fmt: skip
 def test_bad_storage(fields, kind, text):
     with pytest.raises(kind, match=text):
         Storage(**fields)

@@ -212,20 +212,17 @@ def test_statistics_and_picture(store: Path) -> None:
     drive(store, play)
 
 
-@pytest.mark.parametrize(
-    ("name", "values", "statistics", "picture"),
-    [
-        ("complex", "1+0j", "magnitude", "magnitudes"),
-        ("days", "2020-01-02", "NaT", "no grey values"),
-        ("empty", "no items", "items  0", "no plane"),
-        ("zero", "7.5", "7.5", "no plane"),
-        ("records", "[red]t", "[red]t: items", "records have no"),
-        ("text", r"[bold]\n\x1b[31m", "longest", "no grey values"),
-        ("bytes", "30 31 32", "histogram", "only arrays"),
-        ("list", "'two'", "2 values", "only arrays"),
-        ("many", "2: 1, 2", "1 values", "only arrays"),
-    ],
-)
+@pytest.mark.parametrize(("name", "values", "statistics", "picture"), [
+    ("complex", "1+0j", "magnitude", "magnitudes"),
+    ("days", "2020-01-02", "NaT", "no grey values"),
+    ("empty", "no items", "items  0", "no plane"),
+    ("zero", "7.5", "7.5", "no plane"),
+    ("records", "[red]t", "[red]t: items", "records have no"),
+    ("text", r"[bold]\n\x1b[31m", "longest", "no grey values"),
+    ("bytes", "30 31 32", "histogram", "only arrays"),
+    ("list", "'two'", "2 values", "only arrays"),
+    ("many", "2: 1, 2", "1 values", "only arrays"),
+])  # fmt: skip
 def test_leaves_of_all_kinds(store: Path, name: str, values: str, statistics: str, picture: str) -> None:
     async def play(press: Driver) -> None:
         await press.leaf(name)

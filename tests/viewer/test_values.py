@@ -31,15 +31,12 @@ from blosc2._tools.viewer.values import (
 FLOAT = np.dtype(float)
 
 
-@pytest.mark.parametrize(
-    ("shape", "dtype", "axes"),
-    [
-        ((), "f8", []), ((7,), "f8", [range(5)]), ((7, 9), "f8", [range(5), range(3)]),
-        ((6, 7, 9), "f8", [3, range(5), range(3)]), ((4, 6, 7, 9), "f8", [2, 3, range(5), range(3)]),
-        ((6, 7, 3), "u1", [range(5), range(3), 0]), ((2, 2, 3), "f8", [1, range(2), range(3)]),
-        ((0, 3), "f8", [range(0), range(3)]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("shape", "dtype", "axes"), [
+    ((), "f8", []), ((7,), "f8", [range(5)]), ((7, 9), "f8", [range(5), range(3)]),
+    ((6, 7, 9), "f8", [3, range(5), range(3)]), ((4, 6, 7, 9), "f8", [2, 3, range(5), range(3)]),
+    ((6, 7, 3), "u1", [range(5), range(3), 0]), ((2, 2, 3), "f8", [1, range(2), range(3)]),
+    ((0, 3), "f8", [range(0), range(3)]),
+])  # fmt: skip
 def test_the_first_window(shape: tuple[int, ...], dtype: str, axes: list[Any]) -> None:
     assert Page.of(shape, np.dtype(dtype)).window(5, 3) == axes
 
@@ -188,15 +185,12 @@ def test_other_leaves() -> None:
     assert cells(blosc2.asarray(np.zeros((0, 3)))).texts == []
 
 
-@pytest.mark.parametrize(
-    ("item", "text"),
-    [
-        (np.float32(0.1), "0.1"), (np.int8(-3), "-3"), (np.bool_(1), "True"), (np.complex64(1 - 2j), "1-2j"),
-        (np.str_("[red]\n"), r"'[red]\n'"), (np.bytes_(b"a\x1b"), r"b'a\x1b'"),
-        (np.datetime64("2020-01-02"), "2020-01-02"), (np.timedelta64("NaT", "s"), "NaT"), (np.void(b"\1\xff"), "01ff"),
-        ("\u202e", r"'\u202e'"), (None, "None"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("item", "text"), [
+    (np.float32(0.1), "0.1"), (np.int8(-3), "-3"), (np.bool_(1), "True"), (np.complex64(1 - 2j), "1-2j"),
+    (np.str_("[red]\n"), r"'[red]\n'"), (np.bytes_(b"a\x1b"), r"b'a\x1b'"),
+    (np.datetime64("2020-01-02"), "2020-01-02"), (np.timedelta64("NaT", "s"), "NaT"), (np.void(b"\1\xff"), "01ff"),
+    ("\u202e", r"'\u202e'"), (None, "None"),
+])  # fmt: skip
 def test_items_take_one_line(item: Any, text: str) -> None:
     assert item_text(item) == text
 
