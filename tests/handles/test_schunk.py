@@ -231,13 +231,10 @@ def test_set_slice_and_growth(path: str) -> None:
         assert schunk[-4:] == b"!end"
 
 
-@pytest.mark.parametrize(
-    ("start", "stop", "data", "kind", "text"),
-    [
-        (0, 5, b"123", ValueError, "Not enough data"), (0, 2, b"123", ValueError, "do not fit"),
-        (99, None, b"1", ValueError, "`start` cannot be greater"), (0, 1, "text", TypeError, "bytes-like"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("start", "stop", "data", "kind", "text"), [
+    (0, 5, b"123", ValueError, "Not enough data"), (0, 2, b"123", ValueError, "do not fit"),
+    (99, None, b"1", ValueError, "`start` cannot be greater"), (0, 1, "text", TypeError, "bytes-like"),
+])  # fmt: skip
 def test_slices_that_cannot_be_set(start: int, stop: int | None, data: Any, kind: type[Exception], text: str) -> None:
     schunk = SChunk(chunksize=16, data=b"0123456789", cparams={"typesize": 1})
     with pytest.raises(kind, match=text):

@@ -118,14 +118,11 @@ def refuse(server: remote_kit.RangeServer) -> None:
     server.spoil = spoil
 
 
-@pytest.mark.parametrize(
-    ("trouble", "kind", "text"),
-    [
-        (without_ranges, RemoteError, "range requests"),
-        (cut, RemoteError, "the answer ended after"),
-        (refuse, RemoteAccessError, "give other credentials"),
-    ],
-)
+@pytest.mark.parametrize(("trouble", "kind", "text"), [
+    (without_ranges, RemoteError, "range requests"),
+    (cut, RemoteError, "the answer ended after"),
+    (refuse, RemoteAccessError, "give other credentials"),
+])  # fmt: skip
 @pytest.mark.parametrize("workers", ["threads", "fork", "spawn"])
 def test_a_server_that_fails_under_a_loader(
     server: remote_kit.RangeServer, tmp_path: Path, trouble: Any, kind: Any, text: str, workers: str

@@ -47,14 +47,11 @@ def writes(x: Any) -> bool:
 # --------------------------------------------------------------------- modes
 
 
-@pytest.mark.parametrize(
-    ("mode", "mmap_mode", "effective", "kind"),
-    [
-        ("r", None, "r", "read"), ("a", None, "a", "write"), ("w", None, "a", "write"), ("r", "r", "r", "read"),
-        ("a", "r", "r", "read"), ("w", "r", "r", "read"), ("r", "r+", "a", "write"), ("a", "r+", "a", "write"),
-        ("r", "c", "a", "private"), ("w", "c", "a", "private"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("mode", "mmap_mode", "effective", "kind"), [
+    ("r", None, "r", "read"), ("a", None, "a", "write"), ("w", None, "a", "write"), ("r", "r", "r", "read"),
+    ("a", "r", "r", "read"), ("w", "r", "r", "read"), ("r", "r+", "a", "write"), ("a", "r+", "a", "write"),
+    ("r", "c", "a", "private"), ("w", "c", "a", "private"),
+])  # fmt: skip
 def test_modes_of_arrays(mode: str, mmap_mode: str | None, effective: str, kind: str, array_path: Path) -> None:
     before = array_path.read_bytes()
     array = blosc2.open(array_path, mode, mmap_mode=mmap_mode)
@@ -87,26 +84,23 @@ def test_mode_w_empties_a_super_chunk(schunk_path: Path) -> None:
     assert schunk_path.read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("more", "kind", "text"),
-    [
-        ({"mode": "x"}, FileExistsError, "only creates"), ({"mode": "rw"}, ValueError, "mode must be"),
-        ({"mode": None}, ValueError, "mode must be"), ({"mode": 5}, ValueError, "mode must be"),
-        ({"mmap_mode": "w+"}, ValueError, "w. mmap_mode cannot be used to open an existing file"),
-        ({"mmap_mode": "x"}, ValueError, "Invalid mmap_mode"), ({"mmap_mode": True}, ValueError, "Invalid mmap_mode"),
-        ({"initial_mapping_size": 100}, ValueError, "initial_mapping_size can only be used with mmap_mode"),
-        ({"initial_mapping_size": 100, "mmap_mode": "r"}, ValueError, "only be used with writing modes"),
-        ({"initial_mapping_size": "a", "mmap_mode": "r+"}, TypeError, "number of bytes"),
-        ({"deserialize": "all"}, ValueError, "must be 'safe' or 'full'"), ({"deserialize": True}, TypeError, "boolean"),
-        ({"storage": blosc2.Storage()}, AttributeError, "storage"), ({"dataset": "x"}, NotImplementedError, "dataset"),
-        ({"hdf5_index": 1}, NotImplementedError, "hdf5_index"), ({"path": "x"}, NotImplementedError, "path"),
-        ({"shared_cache": True}, NotImplementedError, "shared_cache"), ({"offset": -1}, ValueError, "negative"),
-        ({"storage_options": {"a": 1}}, ValueError, "storage_options"),
-        ({"remote": {"retries": 1}}, ValueError, "remote"),
-        ({"cparams": {"clevel": 11}}, ValueError, "clevel"), ({"dparams": {"nthreads": 0}}, ValueError, "positive"),
-        ({"offset": 7}, RuntimeError, "magic"), ({"offset": 1 << 40}, RuntimeError, "offset"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("more", "kind", "text"), [
+    ({"mode": "x"}, FileExistsError, "only creates"), ({"mode": "rw"}, ValueError, "mode must be"),
+    ({"mode": None}, ValueError, "mode must be"), ({"mode": 5}, ValueError, "mode must be"),
+    ({"mmap_mode": "w+"}, ValueError, "w. mmap_mode cannot be used to open an existing file"),
+    ({"mmap_mode": "x"}, ValueError, "Invalid mmap_mode"), ({"mmap_mode": True}, ValueError, "Invalid mmap_mode"),
+    ({"initial_mapping_size": 100}, ValueError, "initial_mapping_size can only be used with mmap_mode"),
+    ({"initial_mapping_size": 100, "mmap_mode": "r"}, ValueError, "only be used with writing modes"),
+    ({"initial_mapping_size": "a", "mmap_mode": "r+"}, TypeError, "number of bytes"),
+    ({"deserialize": "all"}, ValueError, "must be 'safe' or 'full'"), ({"deserialize": True}, TypeError, "boolean"),
+    ({"storage": blosc2.Storage()}, AttributeError, "storage"), ({"dataset": "x"}, NotImplementedError, "dataset"),
+    ({"hdf5_index": 1}, NotImplementedError, "hdf5_index"), ({"path": "x"}, NotImplementedError, "path"),
+    ({"shared_cache": True}, NotImplementedError, "shared_cache"), ({"offset": -1}, ValueError, "negative"),
+    ({"storage_options": {"a": 1}}, ValueError, "storage_options"),
+    ({"remote": {"retries": 1}}, ValueError, "remote"),
+    ({"cparams": {"clevel": 11}}, ValueError, "clevel"), ({"dparams": {"nthreads": 0}}, ValueError, "positive"),
+    ({"offset": 7}, RuntimeError, "magic"), ({"offset": 1 << 40}, RuntimeError, "offset"),
+])  # fmt: skip
 def test_arguments_that_are_refused(more: dict[str, Any], kind: type[Exception], text: str, array_path: Path) -> None:
     before = array_path.read_bytes()
     with pytest.raises(kind, match=text):
