@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 import blosc2
+from blosc2._frames import shared
 from blosc2.exceptions import ReadOnlyError
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no advisory locks")
@@ -100,6 +102,77 @@ def test_handles_follow_each_other(contiguous: bool, mode: str, tmp_path: Path) 
     else:
         with pytest.raises(ReadOnlyError):
             other.append_data(np.arange(100))
+
+
+@CONTIGUOUS
+@pytest.mark.parametrize("mode", ["r", "a"])
+@pytest.mark.parametrize("pause", [0, 0.03])
+def test_handles_follow_a_writer_that_does_not_lock(contiguous: bool, mode: str, pause: float, tmp_path: Path) -> None:
+    """However fast one change follows the other, and where the file is written anew."""
+    path = tmp_path / "data.b2nd"
+    blosc2.zeros((4, 8), dtype="i4", chunks=(16, 8), urlpath=path, contiguous=contiguous).flush()
+    reader = blosc2.open(path, mode=mode, locking=True)
+    writer = blosc2.open(path, mode="a")
+    for n in range(1, 40):
+        writer[0] = n
+        writer.flush()
+        time.sleep(pause if n % 5 else 0)
+        assert (reader[0] == n).all()
+    writer.append(np.full((2, 8), 7, "i4"))
+    writer.flush()
+    assert (reader.shape, len(reader)) == ((6, 8), 6)
+    writer.vlmeta["k"] = [1]
+    assert reader.vlmeta["k"] == [1]
+    writer.compact()
+    assert (reader[5] == 7).all()
+    other = blosc2.full((3, 8), 9, dtype="i4", urlpath=path, mode="w", contiguous=contiguous)
+    assert reader.shape == other.shape
+    assert (reader[:] == 9).all()
+
+
+@CONTIGUOUS
+def test_a_reader_that_follows_a_program(contiguous: bool, tmp_path: Path) -> None:
+    """Every version that it shows is whole, and the last one is that of the writer's end."""
+    path = tmp_path / "data.b2nd"
+    blosc2.zeros((0, 8), dtype="i4", chunks=(16, 8), urlpath=path, contiguous=contiguous)
+    reader = blosc2.open(path, mode="r", locking=True)
+    writers = in_processes(
+        "a = blosc2.open(path, mode='a')\n"
+        "for n in range(300): a.append(np.full((1 + n % 3, 8), n, 'i4')); a.vlmeta['n'] = len(a)\n",
+        path, 1,
+    )  # fmt: skip
+    seen = []
+    while writers[0].poll() is None:
+        items = reader[:]
+        assert (items == items[:, :1]).all()
+        assert (np.diff(items[:, 0]) >= 0).all()
+        seen.append(len(items))
+    ended(writers)
+    assert seen == sorted(seen)
+    assert len(set(seen)) > 3
+    assert len(reader) == reader.vlmeta["n"] == 600
+
+
+def test_what_is_removed_is_shown_on(tmp_path: Path) -> None:
+    path = tmp_path / "data.b2nd"
+    blosc2.zeros((4, 8), dtype="i4", urlpath=path)
+    reader = blosc2.open(path, mode="r", locking=True)
+    path.unlink()
+    assert (reader[0] == 0).all()
+
+
+def test_an_unchanged_file_is_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By one call, as soon as no change could come that leaves no trace."""
+    path = tmp_path / "data.b2nd"
+    blosc2.zeros((4, 8), dtype="i4", urlpath=path)
+    reader = blosc2.open(path, mode="r", locking=True)
+    time.sleep(0.05)
+    reader[0]
+    calls = []
+    monkeypatch.setattr(shared, "begins_with", lambda *_: calls.append(1) or True)
+    for _ in range(5):
+        reader[0]
+    assert not calls
 
 
 def test_the_shape_is_the_newest(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ else:
             "check_unchanged checked_parts checked_pieces held pieces_of told waiting_items write_parts"
         ),
         "identity": (
-            "begins_with changed_by_others check_permission check_same_file check_writable_file file_identity "
+            "TICK begins_with changed_by_others check_permission check_same_file check_writable_file file_identity "
             "identity_of"
         ),
         "locks": "CreationLock LockedFile Sidecar Turn flock holder_of",

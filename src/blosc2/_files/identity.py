@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from typing import Final
 
 
 def check_same_file(path: str, identity: tuple[int, ...] | None, header: bytes = b"") -> None:
@@ -45,6 +46,10 @@ def _is_read_only(path: str) -> bool:
         return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
     except OSError:
         return False
+
+
+#: Nanoseconds in which a file system may not tell two changes of a file apart.
+TICK: Final = 20 * 10**6
 
 
 def begins_with(path: str, header: bytes) -> bool:

@@ -464,11 +464,17 @@ class Sidecar:
     ----------
     seen : int
         The number of the change that the handle shows; it is for the handle to set.
+    refreshing : set of tuple of int
+        Processes and threads that are reading the newest version, for the handle.
+    settled : tuple of int or None
+        What the system told of the watched file when the handle showed its version for certain; for the handle to set.
+    watched : str
+        The file whose bytes make a version current; for the handle to set.
     entered : list of context manager
         What the handle entered without ``with``.
     """
 
-    __slots__ = ("_owner", "_path", "_thread", "_writable", "entered", "seen")
+    __slots__ = ("_owner", "_path", "_thread", "_writable", "entered", "refreshing", "seen", "settled", "watched")
 
     def __init__(self, path: str, *, writable: bool) -> None:
         if sys.platform == "win32":
@@ -478,6 +484,9 @@ class Sidecar:
         self._writable = writable
         self._thread = Lock()
         self.seen = -1
+        self.refreshing: set[tuple[int, int]] = set()
+        self.settled: tuple[int, ...] | None = None
+        self.watched = ""
         self.entered: list[AbstractContextManager[None]] = []
         self._owner: tuple[int, int] | None = None
 

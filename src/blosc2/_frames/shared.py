@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import errno
 import os
+import time
+from _thread import get_ident
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -18,11 +20,11 @@ import numpy as np
 from blosc2 import _files
 from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.geometry import Geometry
-from blosc2._files import Sidecar
+from blosc2._files import TICK, Sidecar, begins_with, file_identity
 from blosc2._frames.changeable import FileHandle
 from blosc2._frames.directory import DirectoryHandle, ReadOnlyDirectoryHandle
 from blosc2._frames.handle import FrameHandle, HandleOptions, open_frame, publish_waiting
-from blosc2._frames.header_fields import is_directory_frame
+from blosc2._frames.header_fields import HEADER_FILE, is_directory_frame
 from blosc2._options import absolute_path
 from blosc2.exceptions import MissingFileError
 
@@ -84,18 +86,48 @@ class _Shared(FollowingHandle):
         super().__init__(*given)
 
     def _follow(self) -> None:
-        if not self._sidecar.held and self._sidecar.count() != self._sidecar.seen:
+        sidecar = self._sidecar
+        if sidecar.held or (sidecar.count() == sidecar.seen and self._is_newest()):
+            return
+        if (os.getpid(), get_ident()) not in sidecar.refreshing:
             self.refresh()
+
+    def _is_newest(self) -> bool:
+        """Whether no writer without `locking`, which does not count its changes, has published another version.
+
+        What is gone is shown as it was.
+        """
+        sidecar = self._sidecar
+        now = file_identity(sidecar.watched)
+        if now is None or now == sidecar.settled:
+            return True
+        try:
+            if not self._is_there(now):
+                return False
+        except FileNotFoundError:
+            return True
+        if time.time_ns() - now[3] > TICK:  # otherwise another change may still come that leaves no trace
+            sidecar.settled = now
+        return True
+
+    def _is_there(self, identity: tuple[int, ...]) -> bool:
+        """Whether the version that is shown is in the file of this identity."""
+        shown = self.shown
+        return identity == shown.source.identity and begins_with(self._sidecar.watched, shown.header_bytes())
 
     def refresh(self) -> bool:
         """Take up the version that is on disk now; True when it is another one."""
-        with self._sidecar.shared():
-            self._sidecar.seen = self._sidecar.count()
+        sidecar, thread = self._sidecar, (os.getpid(), get_ident())
+        with sidecar.shared():
+            sidecar.seen = sidecar.count()
+            sidecar.refreshing.add(thread)
             try:
                 return super().refresh()
             except BaseException:
-                self._sidecar.seen = -1  # to be tried again
+                sidecar.seen = -1  # to be tried again
                 raise
+            finally:
+                sidecar.refreshing.discard(thread)
 
     @_files.as_block
     def holding(self) -> Iterator[None]:
@@ -143,11 +175,21 @@ class _SharedFile(_Shared, FileHandle):
     __slots__ = ("_sidecar",)
 
 
-class _SharedDirectoryReader(_Shared, ReadOnlyDirectoryHandle):
+class _OfDirectory(_Shared):
+    __slots__ = ()
+
+    def _is_there(self, identity: tuple[int, ...]) -> bool:  # noqa: ARG002
+        return self._is_current()
+
+    def _is_current(self) -> bool:
+        return super()._is_current()  # type: ignore[misc,no-any-return]  # of both kinds of directories
+
+
+class _SharedDirectoryReader(_OfDirectory, ReadOnlyDirectoryHandle):
     __slots__ = ("_sidecar",)
 
 
-class _SharedDirectory(_Shared, DirectoryHandle):
+class _SharedDirectory(_OfDirectory, DirectoryHandle):
     __slots__ = ("_sidecar",)
 
 
@@ -161,7 +203,9 @@ def shared_handle(path: str, options: HandleOptions, *, new: bool = False) -> Fr
     reading = options.mode == "r"
     sidecar = Sidecar(path, writable=not reading)
     with sidecar.exclusive() if new else sidecar.shared():
+        sidecar.watched = absolute_path(path)
         if is_directory_frame(path):
+            sidecar.watched = os.path.join(sidecar.watched, HEADER_FILE)
             return (_SharedDirectoryReader if reading else _SharedDirectory)(sidecar, path, options)
         frame = open_frame(absolute_path(path), None)
         return (_SharedReader if reading else _SharedFile)(sidecar, frame, options, path)

@@ -15,13 +15,13 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from blosc2._backends import EMBED, ByteRange, shared_lock_path
 from blosc2._core.io.sharing import OuterBlock, item_of
 from blosc2._core.leaves.store_state import Change
 from blosc2._core.on_demand import import_now
-from blosc2._files import Turn, file_identity
+from blosc2._files import TICK, Turn, file_identity
 from blosc2._frames import FollowingHandle
 from blosc2._options import told_wait
 from blosc2._stores.leaves.live_leaf import LiveHandle
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 
 
 _Result = TypeVar("_Result")
-
-#: Nanoseconds in which a file system may not tell two changes of a file apart.
-_TICK: Final = 20 * 10**6
 
 
 class Following(OuterBlock):
@@ -78,7 +75,7 @@ class Following(OuterBlock):
         if seen is None or seen != tuple(map(file_identity, self._paths)):
             return False
         # Else it was changed so lately that another change may have left no trace.
-        return time.time_ns() - max((identity[3] for identity in seen if identity), default=0) > _TICK
+        return time.time_ns() - max((identity[3] for identity in seen if identity), default=0) > TICK
 
     def _take_up(self) -> bool:
         """Show what is published now; whether that is another version."""
