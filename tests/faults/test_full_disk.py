@@ -10,8 +10,11 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import blosc2
+from blosc2._frames import changeable
 from faults import FULL
 from faults.crashes import FAST
 from faults.injection import play_on
@@ -73,6 +76,32 @@ def _played(story: Story, folder: Path, mend: object) -> int:
         failed = play_on(story, play, mend)  # type: ignore[arg-type]
         story.kind.check(story.kind.observe(folder), [play.now])
     return failed
+
+
+def test_rows_that_wait_on_a_full_disk(small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are read, and saved elsewhere, and published when there is room."""
+    monkeypatch.setattr(changeable.FileHandle, "is_due", False)
+    monkeypatch.setattr(changeable.FileHandle, "is_late", False)
+    empty(small_disk)
+    path, ballast = small_disk / "x.b2nd", small_disk / "ballast"
+    rows = np.random.default_rng(0).integers(0, 1 << 60, (1000, 8))
+    array = blosc2.asarray(rows[:800], chunks=(100, 8), urlpath=path)
+    array[3] = rows[3] = 7
+    for row in rows[800:]:
+        array.append(row)
+    free = os.statvfs(small_disk)
+    ballast.write_bytes(bytes(free.f_bavail * free.f_bsize))
+    for _ in range(3):
+        with pytest.raises(OSError, match="still in memory"):
+            array.flush()
+        np.testing.assert_array_equal(array[:], rows)
+    array.save(tmp_path / "y.b2nd")
+    np.testing.assert_array_equal(blosc2.open(tmp_path / "y.b2nd")[:], rows)
+    assert len(blosc2.open(path)) == 800
+    ballast.unlink()
+    array.flush()
+    np.testing.assert_array_equal(blosc2.open(path)[:], rows)
+    assert [each.name for each in small_disk.iterdir()] == ["x.b2nd"]
 
 
 @pytest.mark.parametrize("name", STORIES)
