@@ -35,6 +35,35 @@ WORKER = Path(__file__).resolve().with_name("every_method_rows.py")
 LIMIT = 0.95
 LEAST = 300.0  # nanoseconds of difference that count
 Figures = dict[str, dict[str, dict[str, list[float]]]]
+#: Why rows lose, as profiles show it: goes to the page.
+REASONS = """\
+Where the time goes, as profiles of these acts show:
+
+* **Changes of an `SChunk` in memory** (`append_data`, `insert_chunk`, `update_chunk`, `delete_chunk`,
+  `reorder_offsets`, a slice that is set): each makes the next version of the frame, so that who reads goes on to read
+  a whole one, and a change that fails changes nothing. Of the 8 us of `update_chunk`, 3 go to the table of offsets,
+  which is copied, 3 to the new frame, and 2 to checks and the lock. The published package changes its table in place,
+  in C. New chunks are copied to the end of a buffer, which is copied when it is full: most of the time of a chunk of
+  1 MB.
+* **Single keys of a `.b2d`**: `in` takes 1 us, which is that of asking the system for the time of the directory, so
+  that what others publish is found; after `list(store)`, which fixes the keys until `refresh()`, it takes 0.05 us. Up
+  to the 64th look, and where there are too many files, each look asks for files: 3 us for a key that is there, 21 for
+  one that is not. The published package lists all files when it opens the store.
+* **`permute_dims` of one axis**: a new array is made, as of two axes; the published package gives the array itself,
+  also where `cparams=` or `urlpath=` ask for something else.
+* **Stored chunks of files** (`get_chunk`, `concat`, `stack`, `copy` of mapped arrays): the checksum of each chunk is
+  compared before it is copied, which takes about as long as to copy it. The published package has none.
+* **`asarray` with BLOSCLZ or level 1, and `copy` with LZ4, in three dimensions**: blocks are cubes here, so that a
+  patch touches few of them, and planes there. The same codec takes half as long again for them; with the same chunks
+  and blocks it does not.
+* **`to_b2d`**: each file is written aside, the file that it replaces is linked aside, and both are renamed, so that a
+  failure brings the old store back. The published package writes over the files.
+* **`keys()`, `sorted(store)`, `array.fields`, `ext_shape`, `get_lazychunk`, one item of a `Batch` or `ObjectArray`**:
+  one or two microseconds of Python: views that notice that the store was changed or closed, and checks of what a file
+  says.
+* **`CParams(...)`**: each field is checked when it is set, and not when it is used.
+* **`fill_special` of many chunks**: 0.2 us for each entry of the table.
+"""
 
 
 class Table:
@@ -152,6 +181,7 @@ def page(rows: list[dict[str, Any]], rounds: int) -> str:
         "",
         "## Rows that lose",
         "",
+        REASONS,
         *as_table(["operation", "on", "published", "here", "by wall time", "by processor time"], named),
         "",
         "## All operations",

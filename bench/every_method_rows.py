@@ -214,6 +214,7 @@ SChunk.fill_special       blosc2.SChunk(chunksize=4000).fill_special(1_000_000, 
 .objectarray_from_cframe  blosc2.objectarray_from_cframe(b)[3]  b = a_list("ObjectArray", 100, None).to_cframe()
 BatchArray.iter_items     sum(z.iter_items())                   z = a_list("BatchArray", 1000, None)
 BatchArray.items          z.items[5]                            z = a_list("BatchArray", 1000, None)
+BatchArray.items          len(z.items)                          z = a_list("BatchArray", 1000, None)
 Batch.__getitem__         z[3]                                  z = a_list("BatchArray", 10, None)[7]
 Batch.__len__             len(z)                                z = a_list("BatchArray", 10, None)[7]
 Batch.__iter__            list(z)                               z = a_list("BatchArray", 10, None)[7]
@@ -230,6 +231,7 @@ Storage.mode              ~blosc2.Storage(mode="r")
 """
 SCHUNKS = """
 append_data delete_chunk   s.append_data(b); s.delete_chunk(s.nchunks - 1)
+append_data delete_chunk   s.append_data(b[:100]); s.delete_chunk(s.nchunks - 1)
 append_chunk delete_chunk  s.append_chunk(c); s.delete_chunk(s.nchunks - 1)  c = s.get_chunk(1)
 insert_data delete_chunk   s.insert_data(2, b, True); s.delete_chunk(2)
 insert_chunk delete_chunk  s.insert_chunk(2, c); s.delete_chunk(2)           c = s.get_chunk(1)

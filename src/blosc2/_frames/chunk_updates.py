@@ -113,7 +113,7 @@ def checked_chunk(handle: FrameHandle, chunk: Any, what: str) -> tuple[bytes, in
 
     It is not decoded: what is damaged in its blocks is found by whoever reads them, as in any file.
     """
-    stored = bytes(bytes_of(chunk))
+    stored = chunk if type(chunk) is bytes else bytes(bytes_of(chunk))
     if len(stored) < 32:
         raise FormatError(f"a chunk has at least 32 bytes, not {len(stored)}")
     size = stated_nbytes(stored)

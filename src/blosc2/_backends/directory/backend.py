@@ -67,7 +67,7 @@ _TRIES = 50
 _LOOKS = 64
 _NAMES = 4
 _MOST_NAMES = 1 << 14
-_HOLDS = 0.1
+_HOLDS = 1.0
 
 
 class DirectoryBackend(TieredBackend):
