@@ -538,7 +538,8 @@ def in_bounds(index: np.ndarray[Any, Any], length: int, what: str) -> Indices:
 
 def _broadcast(arrays: Sequence[np.ndarray[Any, Any]]) -> tuple[int, ...]:
     if len(arrays) == 1:  # as mostly, and NumPy takes microseconds for it
-        return arrays[0].shape
+        shape: tuple[int, ...] = arrays[0].shape
+        return shape
     try:
         return np.broadcast_shapes(*[array.shape for array in arrays])
     except ValueError:
