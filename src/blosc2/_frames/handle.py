@@ -433,7 +433,7 @@ class FrameHandle:
         plain, body = frame.plain_bytes(room, summed=checked)
         if checked:
             _frames.check_body(frame, body)
-        return plain  # type: ignore[no-any-return]
+        return plain
 
     def byte_range(self) -> tuple[Source, int, int]:
         """The frame as a byte range; the chunks of a large one stay where they are."""

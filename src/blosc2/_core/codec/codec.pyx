@@ -26,7 +26,7 @@ from blosc2._core.codec.chunk cimport (
     check_starts, chunk_error_text, decodes_starts, extent, fill, filter_asks_array, inspect, is_split, is_unfiltered,
     largest_codec_meta)
 from blosc2._core.io.endian cimport i32
-from blosc2._core.io.source cimport Buffer, readable
+from blosc2._core.io.source cimport Buffer, fresh_bytes, readable
 from blosc2._core.io.steps cimport step_begin, step_end, step_lock
 
 from blosc2._core.io.sharing import each, in_child
@@ -949,7 +949,7 @@ def decode_bytes(buffer, int64_t largest=MAX_BUFFER, path=None, key=None, offset
         status = BAD_LENGTH
     if status:
         raise FormatError(reason(status), path=path, key=key, offset=offset)
-    result = PyBytes_FromStringAndSize(NULL, chunk.nbytes)
+    result = fresh_bytes(chunk.nbytes)
     cdef uint8_t *destination = <uint8_t *> PyBytes_AS_STRING(result)
     cdef DecodeContext *context = borrow(chunk.blocksize)
     try:

@@ -21,9 +21,9 @@ from blosc2._core.codec.codec cimport (
 from blosc2._core.codec.thread_pool cimport await_gil, is_quick, offer_gil
 from blosc2._core.io.checksum cimport checksum, read_and_sum, sum_range, zip_checksum, zip_joined
 from blosc2._core.io.endian cimport big16, big32, big64, i32, put32, put_big, u32, u64
-from blosc2._core.io.memory cimport LARGE_READ, prefetch, use_large_pages
+from blosc2._core.io.memory cimport prefetch
 from blosc2._core.io.readahead cimport LOCAL, PAGE, ask_for_frame, ask_range, stop_guessing
-from blosc2._core.io.source cimport READ_OK, Buffer, Source, integers, readable, writable
+from blosc2._core.io.source cimport READ_OK, Buffer, Source, fresh_bytes, integers, readable, writable
 from blosc2._core.io.steps cimport address_get, counter_next, flag_get, flag_set, publish_once
 from blosc2._core.zip.archive cimport SMALL_MEMBER, Archive, check_member, wrong_checksum
 from blosc2._core.zip.records cimport Member
@@ -421,7 +421,7 @@ cdef class Header:
 
         Returns
         -------
-        bytes or None
+        bytes
             None where there is room.
         int
             If `summed`, the checksum of all between header and trailer, which is made while that is copied; else 0.
@@ -437,7 +437,7 @@ cdef class Header:
         header, trailer = self.plain_ends()
         rest = size - len(header) - len(trailer)
         if room is None:
-            result = PyBytes_FromStringAndSize(NULL, size)
+            result = fresh_bytes(size)
             to = <uint8_t *> PyBytes_AS_STRING(result)
         else:
             held = writable(room)
@@ -1388,10 +1388,8 @@ cdef class Frame(ChunkTable):
             size = chunk.cbytes
             have = chunk.loaded if self.source.base == NULL else 0      # read with its header
             at = self.chunks_start + self.entry(index) + have
-            stored = PyBytes_FromStringAndSize(NULL, size)
+            stored = fresh_bytes(size)
             to = <uint8_t *> PyBytes_AS_STRING(stored)
-            if size >= LARGE_READ:
-                use_large_pages(to, <size_t> size)
             with nogil:
                 offer_gil()
                 memcpy(to, chunk.data, <size_t> have)
@@ -1464,7 +1462,7 @@ cdef class Frame(ChunkTable):
             status = self.open_chunk(index, context, &chunk)
             if status:
                 self.fail(status, index)
-            result = PyBytes_FromStringAndSize(NULL, chunk.nbytes)
+            result = fresh_bytes(chunk.nbytes)
             self.decode_checked(index, context, <uint8_t *> PyBytes_AS_STRING(result), chunk.nbytes)
             return result
         finally:
@@ -1565,7 +1563,7 @@ cdef class Frame(ChunkTable):
         if not 0 <= start <= stop <= self.nbytes:
             raise IndexError(f"bytes {start}..{stop} are outside the {self.nbytes} bytes of the frame")
         self.load_starts()
-        result = PyBytes_FromStringAndSize(NULL, stop - start)
+        result = fresh_bytes(stop - start)
         self.read_range(start, stop, <uint8_t *> PyBytes_AS_STRING(result))
         return result
 

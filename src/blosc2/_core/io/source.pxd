@@ -96,6 +96,9 @@ cdef class OpenFile:
     cdef int map(self, int fd, int64_t room) except -1
 
 
+cdef bytes fresh_bytes(int64_t size)
+
+
 cdef class Source:
     """A read-only file or buffer; see source.pyx."""
 

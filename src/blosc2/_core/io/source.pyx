@@ -25,13 +25,28 @@ from libc.stdint cimport int64_t, uint64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, strchr
 
-from blosc2._core.io.memory cimport LARGE_READ, use_large_pages
+from blosc2._core.io.memory cimport FRESH_LEAST, FRESH_MOST, bring_pages, is_fresh, use_large_pages
 from blosc2._core.io.readahead cimport B2_RANDOM, GUESSED, answers_late, is_due
 from blosc2._core.io.steps cimport counter_next, state_change, state_get, state_set
 
 from blosc2.exceptions import FormatError, ShortReadError
 
 # The memory of objects that have a buffer: bytes, arrays, memory views.
+
+
+cdef bytes fresh_bytes(int64_t size):
+    """Bytes that hold anything yet: who makes them writes all of them, before others know them.
+
+    First touching fresh memory a page at a time may take longer than reading what belongs there.
+    """
+    cdef bytes made = PyBytes_FromStringAndSize(NULL, size)
+    cdef char *start = PyBytes_AS_STRING(made)
+    if size >= FRESH_MOST:
+        use_large_pages(start, <size_t> size)
+    elif size >= FRESH_LEAST and is_fresh(start, size):
+        with nogil:
+            bring_pages(start, size)
+    return made
 
 
 @cython.final
@@ -564,11 +579,9 @@ cdef class Source:
         """Bytes ``offset .. offset + length``; all of them, or `FormatError`."""
         if offset < 0 or length < 0 or offset > self.size or length > self.size - offset:
             self.check(READ_SHORT, offset, length)
-        cdef object result = PyBytes_FromStringAndSize(NULL, length)
+        cdef bytes result = fresh_bytes(length)
         cdef char *destination = PyBytes_AS_STRING(result)
         cdef int status
-        if length >= LARGE_READ:
-            use_large_pages(destination, <size_t> length)
         with nogil:
             status = self.read_into(offset, length, destination)
         self.check(status, offset, length)

@@ -8,7 +8,7 @@ block, or a whole chunk, is one run of the array. What is asked of the system ah
 """
 
 cimport numpy as cnp
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint32_t, uint64_t, uint8_t
@@ -32,6 +32,7 @@ from blosc2._core.io.endian cimport u32
 from blosc2._core.io.readahead cimport (
     AHEAD_BYTES, PAGE, TRIED, Wanted, begin_asking, end_asking, is_cold, is_due, is_missed, send_early, send_requests,
     worth_fetching)
+from blosc2._core.io.source cimport fresh_bytes
 from blosc2._core.io.steps cimport counter_next, number_get, number_set, state_change, state_get, state_set
 from blosc2._core.ndim.geometry cimport (
     MAX_DIM, REVERSED, Axis, Box, Geometry, Grid, Operation, Touched, clip_to_block, clip_to_chunk, copy_items, covers,
@@ -1230,7 +1231,7 @@ cpdef int64_t work_of(int64_t nbytes, Frame frame) noexcept:
 
 def bytes_to_fill(cnp.npy_intp size):
     """New bytes of undefined content, and an array over them: nobody else may get the bytes before it is filled."""
-    result = PyBytes_FromStringAndSize(NULL, size)
+    result = fresh_bytes(size)
     room = cnp.PyArray_SimpleNewFromData(1, &size, cnp.NPY_UINT8, PyBytes_AS_STRING(result))
     cnp.set_array_base(room, result)
     return result, room
