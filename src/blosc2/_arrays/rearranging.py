@@ -7,7 +7,7 @@ import operator
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, groupby, pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
@@ -89,11 +89,8 @@ def retyped(array: Any, dtype: Any, casting: Any, copy: bool, kwargs: Mapping[st
 _ENCODING = ("codec", "codec_meta", "clevel", "use_dict", "splitmode", "filters", "filters_meta")
 
 
-class _Origin(NamedTuple):
-    """The source of the chunks with one number on the axis: a part, and their number in the part."""
-
-    part: int
-    row: int
+#: The source of the chunks with one number on the axis: a part, and their number in the part.
+_Origin = tuple[int, int]
 
 
 def joined(parts: Sequence[Snapshot], axis: int, plan: ArrayPlan, *, recompress: bool = False) -> Iterator[AnyChunk]:
@@ -108,6 +105,7 @@ def joined(parts: Sequence[Snapshot], axis: int, plan: ArrayPlan, *, recompress:
     ends = [0, *accumulate(part.geometry.shape[axis] for part in parts)]
     origins = _origins(parts, ends, axis, plan, recompress)
     inner = math.prod(geometry.grid[axis + 1 :])
+    counts_on_axis = [part.geometry.grid[axis] for part in parts]
     for slab in slabs_in(geometry):
         made: dict[int, AnyChunk] = {}
         chunk = geometry.chunks[axis]
@@ -122,13 +120,13 @@ def joined(parts: Sequence[Snapshot], axis: int, plan: ArrayPlan, *, recompress:
                 items = _gathered(parts, ends, axis, plan.dtype, tuple(starts), tuple(counts))
                 made.update(compressed_box(plan, tuple(starts), items))
         for number in range(slab.first, slab.stop):
-            before, row, behind = number // inner // len(origins), number // inner % len(origins), number % inner
+            before, row = divmod(number // inner, len(origins))
             origin = origins[row]
             if origin is None:
                 yield made.pop(number)
             else:
-                part = parts[origin.part]
-                yield part.stored((before * part.geometry.grid[axis] + origin.row) * inner + behind)
+                part, row = origin
+                yield parts[part].stored((before * counts_on_axis[part] + row) * inner + number % inner)
 
 
 def _origins(
@@ -147,7 +145,7 @@ def _origins(
         number = bisect_right(ends, start) - 1
         within = start - ends[number]
         whole = same[number] and within % chunk == 0 and stop <= ends[number + 1]
-        origins.append(_Origin(number, within // chunk) if whole else None)
+        origins.append((number, within // chunk) if whole else None)
     return origins
 
 

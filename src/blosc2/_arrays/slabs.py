@@ -133,18 +133,25 @@ def batches_in_order(plan: ArrayPlan, starts: Shape, items: Items) -> Iterator[l
         yield batch
 
 
-def compressed_bands(plan: ArrayPlan, items_of: Callable[[Shape, Shape], Items]) -> Iterator[AnyChunk]:
+def compressed_bands(
+    plan: ArrayPlan, items_of: Callable[[Shape, Shape], Items], limit: int | None = None
+) -> Iterator[AnyChunk]:
     """The chunks of an array in their order.
 
-    `items_of` gives the items of a box, from its first item and its number of items on each axis.
+    `items_of` gives the items of a box, from its first item and its number of items on each axis. The limit is that of
+    `slabs_in`.
     """
-    for slab in slabs_in(plan.geometry):
+    for slab in slabs_in(plan.geometry, limit):
         yield from compressed_in_order(plan, slab.starts, items_of(slab.starts, slab.counts))
 
 
 def converted(source: Snapshot, plan: ArrayPlan) -> Iterator[AnyChunk]:
     """The chunks of an array with the items of another of its shape, converted to its dtype."""
-    return compressed_bands(plan, lambda starts, counts: as_dtype(source.read(starts, counts), plan.dtype))
+    limit = None
+    if source.geometry.chunks == plan.geometry.chunks:
+        # No block is decoded twice, and what was just decoded is compressed while it lies in the cache.
+        limit = max(_PIECE_NBYTES, plan.cparams.nthreads * int(plan.geometry.chunk_nbytes))
+    return compressed_bands(plan, lambda starts, counts: as_dtype(source.read(starts, counts), plan.dtype), limit)
 
 
 def plan_like(array: Any, shape: Shape, dtype: np.dtype[Any], keywords: Mapping[str, Any], *,
