@@ -168,7 +168,7 @@ def append_special(handle: FrameHandle, nitems: Any, special: Any, value: Any) -
     if not sizes:
         return int(frame.nchunks)
     # Chunks of one size are alike.
-    made = {size: special_stored(handle, kind, size, value) for size in set(sizes)}
+    made = {size: offset_or_chunk(special_stored(handle, kind, size, value), frame.typesize) for size in set(sizes)}
     return splice(handle, int(frame.nchunks), 0, [(made[size], size) for size in sizes])
 
 

@@ -338,6 +338,8 @@ class FrameUpdate:
 
     def _own(self, stored: Any) -> bytes | Spooled | int:
         """A chunk to keep, copied from memory that will be used again."""
+        if isinstance(stored, int):
+            return stored
         kept = bytes(stored) if isinstance(stored, StoredChunk) else stored
         return offset_or_chunk(kept, self.frame.typesize)  # type: ignore[no-any-return]
 

@@ -73,6 +73,8 @@ def set_nthreads(nthreads: int) -> int:
 
 def check_nthreads(nthreads: object) -> int:
     """Give a number of threads as a plain int, or raise TypeError or ValueError."""
+    if type(nthreads) is int and 0 < nthreads <= _MAX_NTHREADS:  # as nearly all are
+        return nthreads
     if isinstance(nthreads, bool) or not hasattr(nthreads, "__index__"):
         raise TypeError(f"nthreads must be a positive integer, not {nthreads!r}")
     number = operator.index(nthreads)
