@@ -11,24 +11,23 @@ import blosc2
 from blosc2._backends.zip.unfinished_append import END_WITH_CHECKSUM
 
 SECTOR = 512
-NOISE = np.random.default_rng(5).integers(0, 256, 64 * 64, np.uint8)
+NOISE = np.random.default_rng(5).integers(0, 256, 2 * SECTOR, np.uint8)
 
 
 def crossing(path: Path, cut: int) -> tuple[bytes, int]:
     """A store of two versions, the last of whose end record has so many bytes before a border; and its first end."""
-    name = size = 0
-    for _ in range(20):
+    size = 0
+    for _ in range(3):
         with blosc2.DictStore(str(path), mode="w") as store:
             store["/old"] = np.arange(3)
             store.flush()
             first = path.stat().st_size
-            # Each byte of a key is one more in the directory, which comes before the end record. Leaves are aligned.
-            store["/n" + "n" * name] = np.arange(3)
-            store["/noise"] = NOISE[: 64 * size]
+            store["/new"] = np.arange(3)
+            store["/noise"] = NOISE[: SECTOR + size]  # each byte of it is one more before the end record
         missing = (END_WITH_CHECKSUM - cut - path.stat().st_size) % SECTOR
         if not missing:
             return path.read_bytes(), first
-        name, size = (name + missing) % 64, (size + missing // 64 + (name + missing % 64) // 64) % 64
+        size = (size + missing) % SECTOR
     raise AssertionError("the border is not met")
 
 

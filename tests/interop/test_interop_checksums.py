@@ -74,6 +74,7 @@ def test_upstream_reads_our_versions(tmp_path: Path, upstream: Any) -> None:
         array.resize((100 + 30 * n,))
         array[-20:] = n
         array.vlmeta["n"] = n
+        assert blosc2.open(path).vlmeta["n"] == n  # which is published now
         assert blosc2.check(path).ok
         assert not blosc2.check(path).unverified
         assert upstream.describe(path=path) == peer.describe(path)
