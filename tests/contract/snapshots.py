@@ -584,13 +584,18 @@ FAMILIES: dict[Callable[[Random, Steps], None], int] = {
 # ---------------------------------------------------------------------------------------------- all of them
 @contextmanager
 def nothing_by_chance() -> Iterator[None]:
-    """One thread, a clock that stands still, files of one mode; nothing waits for the disk, which changes no byte."""
+    """One thread, a clock that stands still, files of one mode, catalogs of some hundred leaves.
+
+    Nothing waits for the disk, which changes no byte.
+    """
     threads, umask = blosc2.set_nthreads(1), os.umask(0o022)
     try:
         with (
             mock.patch("time.monotonic", return_value=time.monotonic()),
             mock.patch("os.fsync", return_value=None),
             mock.patch("os.fdatasync", return_value=None),
+            mock.patch("blosc2._backends.zip.publishing.CATALOG_LEAST", 256),
+            mock.patch("blosc2._backends.CATALOG_LEAST", 256),
         ):
             yield
     finally:
