@@ -467,3 +467,15 @@ def test_progress_of_copies(tmp_path: Path, to: str, suffix: str, count: int) ->
     assert len(told) == count + 1
     assert told == sorted(told)
     assert {total for _, total in told} == {told[-1][0]}
+
+
+def test_few_leaves_have_no_catalog(tmp_path: Path) -> None:
+    """It would be an eighth of a store of tiny ones, and save little. Other tests have another number as the least."""
+    code = "import sys, blosc2\nwith blosc2.DictStore(sys.argv[1]) as store:\n"
+    code += "    store.write_many((f'/k{n}', [n]) for n in range(int(sys.argv[2])))\n"
+    for count, has in ((1023, False), (1024, True)):
+        path = tmp_path / f"{count}.b2z"
+        subprocess.run([sys.executable, "-c", code, str(path), str(count)], check=True, timeout=60)
+        with zipfile.ZipFile(path) as z:
+            assert (".b2/catalog" in z.namelist()) == has
+        assert len(blosc2.open(path)) == count

@@ -104,7 +104,7 @@ _EMBED: Final = EMBED.encode()
 _of_member = Frame.of_member
 #: A catalog that this process wrote: its offset, size and checksum, and how many keys and groups it has.
 OwnCatalog = tuple[tuple[int, int, int], int]
-# Archives with fewer members are listed when they are opened; with more, leaves of this package have a catalog.
+# Archives with fewer members are listed when they are opened; others when a key is wanted, unless there is a catalog.
 _FEW: Final = 256
 # An embed.b2e up to this size that has no checksums of its own is checked as a whole.
 _LARGEST_CHECKED: Final = 1 << 20

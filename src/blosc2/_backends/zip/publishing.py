@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from blosc2._core.keys.key_admission import KeyAdmission
 
 #: Archives of at least this many leaves carry a catalog.
-CATALOG_LEAST = 256
+CATALOG_LEAST = 1024
 CATALOG_NAME: Final = NAME.encode()
 # Larger frames are copied piece by piece.
 _LARGE: Final = 8 << 20
