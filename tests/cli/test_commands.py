@@ -215,6 +215,20 @@ def test_mv_and_rm(folder: Path, run: Answer) -> None:
     assert "name a key" in failing(run, "rm", "a.b2nd")
 
 
+def test_mv_takes_the_store_in_its_target(folder: Path, run: Answer) -> None:
+    run("mv", "s.b2z/age", "s.b2z/patients/age")
+    assert "s.b2z: /age is now /patients/age" in run.err
+    run("mv", f"{folder}/s.b2z/mri/007", f"{folder}/s.b2z/seven")
+    run("mv", "s.b2z/patients/age", "s.b2z/seven/")
+    run("mv", "-q", "s.b2z/mri/008/raw", "eight/")
+    assert run.err == ""
+    keys = ["/eight/raw", "/seven/age", "/seven/raw"]
+    assert run("ls", "-r", "s.b2z").splitlines() == keys
+    for other in ("d.b2d/age", "none.b2z/age", "none.b2z", f"{folder}/d.b2d/age"):
+        assert "use cp, then rm" in failing(run, "mv", "s.b2z/seven/age", other)
+    assert run("ls", "-r", "s.b2z").splitlines() == keys
+
+
 def test_pack_and_unpack(folder: Path, run: Answer) -> None:
     run("unpack", "s.b2z")
     assert run("diff", "s.b2z", "s.b2d") == ""

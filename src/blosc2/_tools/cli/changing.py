@@ -199,15 +199,37 @@ def _copy_to_file(sources: tuple[str, ...], path: str, *, force: bool) -> None:
 # ------------------------------------------------------------------ mv, rm
 @click.command()
 @click.argument("source")
-@click.argument("new_key")
+@click.argument("target")
 @_WAIT
-def mv(source: str, new_key: str, timeout: float) -> None:
-    """Rename a leaf or a group inside of a store: mv scans.b2z/old /new."""
+@QUIET
+def mv(source: str, target: str, timeout: float) -> None:
+    """Rename a leaf or a group inside of a store: mv scans.b2z/old scans.b2z/new, or mv scans.b2z/old /new.
+
+    A target that ends in '/' is a group, which takes the source under its last name.
+    """
     where = located(source)
     if not where.key:
         raise LocationError(f"{source}: name a key in a store")
-    with writer(_existing(where.path), timeout) as store:
-        store.rename(one_key(store, where), new_key)
+    path = _existing(where.path)
+    new_key = _key_of_target(target, path)
+    with writer(path, timeout) as store:
+        key = one_key(store, where)
+        if target.endswith("/"):
+            new_key = f"{new_key.rstrip('/')}/{key.rpartition('/')[2]}"
+        store.rename(key, new_key)
+    sum_up(f"{path}: {key} is now /{new_key.strip('/')}")
+
+
+def _key_of_target(target: str, path: str) -> str:
+    """The new key that the target of a rename in the store at a path means: it names the store, too, or only a key."""
+    place = located(target)
+    is_there = os.path.exists(place.path)
+    if is_there and os.path.samefile(place.path, path):
+        return place.key or "/"
+    is_key = target.startswith("/") and not (is_there and place.path.endswith(STORES))
+    if is_key or not place.path.endswith(STORES):
+        return target
+    raise LocationError(f"{target}: mv renames inside of a store, and this names another one; use cp, then rm")
 
 
 @click.command()
