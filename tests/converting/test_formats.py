@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 
 import blosc2
+from blosc2._options.paths import NOT_CONVERTED, OTHER_FORMATS
+from blosc2._tools.converting.conversion import FORMATS
 from blosc2.exceptions import ConversionError
 
 ARRAYS = {
@@ -46,6 +48,11 @@ def check_same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
     for key, items in wanted.items():
         assert found[key].dtype == items.dtype, key
         np.testing.assert_array_equal(found[key], items, err_msg=key)
+
+
+def test_no_array_or_store_is_made_under_a_name_that_is_converted() -> None:
+    named = {suffix for found in FORMATS.values() if found.name != "blosc2" for suffix in found.suffixes}
+    assert named == {*OTHER_FORMATS} - {*NOT_CONVERTED}
 
 
 # ------------------------------------------------------------------ without any extra

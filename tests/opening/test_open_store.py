@@ -96,3 +96,13 @@ def test_a_folder_of_zarr_says_how_to_convert_it(tmp_path: Path) -> None:
     (tmp_path / "in.zarr").mkdir()
     with pytest.raises(blosc2.FormatError, match=r"to make a store of it: blosc2\.convert\('in\.zarr', 'in\.b2z'\)"):
         blosc2.open(tmp_path / "in.zarr")
+
+
+def test_a_file_of_two_suffixes_says_how_to_convert_it(tmp_path: Path) -> None:
+    (tmp_path / "ct.nii.gz").write_bytes(b"\x1f\x8b" + bytes(100))
+    with pytest.raises(blosc2.FormatError, match=r"blosc2\.convert\('ct\.nii\.gz', 'ct\.b2z'\)"):
+        blosc2.open(tmp_path / "ct.nii.gz")
+    (tmp_path / "table.csv").write_bytes(b"a,b\n1,2\n" * 20)
+    with pytest.raises(blosc2.FormatError) as error:  # which is not read
+        blosc2.open(tmp_path / "table.csv")
+    assert "convert" not in str(error.value)

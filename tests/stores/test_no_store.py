@@ -84,7 +84,13 @@ def test_what_is_named_like_a_store_or_empty_is_replaced(kind: Any, tmp_path: Pa
 
 
 @each_kind
-@pytest.mark.parametrize("name", ["study.h5", "a.zarr", "a.nc", "a.npz", "a.b2nd", "a.NII", "a.B2E", "a.B2Z"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "study.h5", "a.zarr", "a.nc", "a.npz", "a.b2nd", "a.NII", "a.B2E", "a.B2Z", "a.nii.gz", "a.Tar.gz", "a.zarr.zip",
+        "a.png", "a.img",
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("mode", ["w", "a", "x"])
 def test_names_of_other_formats(kind: Any, name: str, mode: str, tmp_path: Path) -> None:
     suffix = ".b2e" if kind is blosc2.EmbedStore else ".b2z"
@@ -93,7 +99,7 @@ def test_names_of_other_formats(kind: Any, name: str, mode: str, tmp_path: Path)
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["a.h5", "a.npy", "a.b2z", "a.b2d"])
+@pytest.mark.parametrize("name", ["a.h5", "a.npy", "a.b2z", "a.b2d", "a.nii.gz", "a.jpg", "a.csv"])
 def test_an_array_has_no_name_of_another_format(name: str, tmp_path: Path) -> None:
     array = blosc2.asarray(np.arange(3))
     for make in (
@@ -103,3 +109,10 @@ def test_an_array_has_no_name_of_another_format(name: str, tmp_path: Path) -> No
         with pytest.raises(ValueError, match="call it"):
             make(str(tmp_path / name))
     assert not list(tmp_path.iterdir())
+
+
+def test_an_array_has_no_name_of_a_store_of_values(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"a\.b2e: .* an EmbedStore; call it .*a\.b2nd$"):
+        blosc2.asarray(np.arange(3)).save(str(tmp_path / "a.b2e"))
+    blosc2.asarray(np.arange(3)).save(str(tmp_path / ".png"))  # a name without an end
+    assert [found.name for found in tmp_path.iterdir()] == [".png"]

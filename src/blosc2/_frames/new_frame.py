@@ -36,7 +36,7 @@ def check_target(storage: Storage, what: str) -> None:
     )  # fmt: skip
     if path is None:
         return
-    suffixes = ".b2nd" if what == "NDArray" else ".b2frame", ".b2nd", ".b2frame", ".b2e"
+    suffixes = (".b2nd", ".b2frame") if what == "NDArray" else (".b2frame", ".b2nd", ".b2e")
     if isinstance(path, RemotePath):
         check_new_name(f"object{path.suffix}", suffixes)
         return  # its server is asked when it is written

@@ -17,7 +17,7 @@ from blosc2._core.io.source import Source
 from blosc2._frames import FrameHandle, HandleOptions, Stored, is_directory_frame, open_handle, recent_frame
 from blosc2._functions import wrap
 from blosc2._options import (
-    OTHER_FORMATS,
+    NOT_CONVERTED,
     RemotePath,
     check_open_modes,
     check_remote,
@@ -26,6 +26,7 @@ from blosc2._options import (
     remote_path,
     scheme_of,
     shares_by_environment,
+    split_other_format,
     tell_of_mapping,
 )
 from blosc2.exceptions import ExistingFileError, FormatError, MissingFileError
@@ -239,8 +240,8 @@ def _opened_again(
 
 def _of_another_format(error: FormatError, name: str) -> FormatError:
     """An error, with what to do if the name is that of a format that can be converted."""
-    stem, suffix = os.path.splitext(os.path.basename(name))
-    if suffix.lower() not in OTHER_FORMATS:
+    stem, suffix = split_other_format(os.path.basename(name))
+    if suffix.lower() in ("", *NOT_CONVERTED):
         return error
     what = f"{error.reason}; to make a store of it: blosc2.convert({stem + suffix!r}, {stem + '.b2z'!r})"
     return FormatError(what, path=error.path, key=error.key, offset=error.offset)

@@ -37,8 +37,8 @@ else:
             "store_options"
         ),
         "paths": (
-            "OTHER_FORMATS RemoteOptions RemotePath absolute_path check_new_name check_remote local_path new_path "
-            "remote_path scheme_of shortened tell_of_mapping without_secrets"
+            "NOT_CONVERTED RemoteOptions RemotePath absolute_path check_new_name check_remote local_path new_path "
+            "remote_path scheme_of shortened split_other_format tell_of_mapping without_secrets"
         ),
         "threads": (
             "COMPRESSED_BESIDE PARALLEL_WORK check_nthreads compress compressed detect_number_of_cores get_nthreads "

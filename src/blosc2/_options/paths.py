@@ -104,15 +104,21 @@ def shortened(name: str, more: int = 24) -> str:
     return raw[: _MOST_NAME_BYTES - more - len(checksum)].decode(errors="ignore") + checksum
 
 
-#: What files of other formats are called: the ends of their names, in small letters. `convert` reads these.
+#: What files of other formats are called: the ends of their names, in small letters. `convert` reads all but the last.
 OTHER_FORMATS: Final = {
-    ".h5": "an HDF5 file", ".hdf5": "an HDF5 file", ".he5": "an HDF5 file", ".nc": "a netCDF file",
-    ".mat": "a MATLAB file", ".npy": "a NumPy array", ".npz": "NumPy arrays", ".safetensors": "a safetensors file",
-    ".nii": "a NIfTI file", ".tif": "a TIFF file", ".tiff": "a TIFF file", ".parquet": "a Parquet file",
-    ".lmdb": "an LMDB environment", ".tar": "a tar file", ".tgz": "a tar file", ".zarr": "a zarr group",
-    ".h5ad": "an HDF5 file", ".nc4": "a netCDF file", ".cdf": "a netCDF file", ".mgh": "an MGH file",
-    ".mgz": "an MGH file",
+    ".h5": "an HDF5 file", ".hdf5": "an HDF5 file", ".he5": "an HDF5 file", ".h5ad": "an HDF5 file",
+    ".nc": "a netCDF file", ".nc4": "a netCDF file", ".cdf": "a netCDF file", ".mat": "a MATLAB file",
+    ".zarr": "a zarr group", ".zarr.zip": "a zarr group", ".npy": "a NumPy array", ".npz": "NumPy arrays",
+    ".safetensors": "a safetensors file", ".nii": "a NIfTI file", ".nii.gz": "a NIfTI file",
+    ".img": "a NIfTI or ANALYZE file", ".img.gz": "a NIfTI or ANALYZE file", ".hdr": "a NIfTI or ANALYZE file",
+    ".hdr.gz": "a NIfTI or ANALYZE file", ".mgh": "an MGH file", ".mgz": "an MGH file", ".tif": "a TIFF file",
+    ".tiff": "a TIFF file", ".png": "a picture", ".jpg": "a picture", ".jpeg": "a picture", ".bmp": "a picture",
+    ".gif": "a picture", ".webp": "a picture", ".parquet": "a Parquet file", ".lmdb": "an LMDB environment",
+    ".mdb": "an LMDB environment", ".tar": "a tar file", ".tar.gz": "a tar file", ".tgz": "a tar file",
+    ".csv": "a table as text",
 }  # fmt: skip
+NOT_CONVERTED: Final = (".csv",)
+_LONGEST_FIRST: Final = sorted(OTHER_FORMATS, key=len, reverse=True)
 _OWN: Final = {
     ".b2z": "a store in one file", ".b2d": "a store in a folder", ".b2e": "an EmbedStore", ".b2nd": "an array",
     ".b2frame": "a super-chunk",
@@ -136,14 +142,30 @@ def check_new_name(path: str, fitting: tuple[str, ...]) -> None:
     ...
     ValueError: study.h5: a name that ends in .h5 is that of an HDF5 file; call it study.b2z
     """
-    stem, suffix = os.path.splitext(path.rstrip("/"))
-    small = suffix.lower()
-    what = item_of(OTHER_FORMATS, small) or (item_of(_OWN, small) if suffix not in fitting else None)
+    path = path.rstrip("/")
+    stem, suffix = split_other_format(path)
+    what = item_of(OTHER_FORMATS, suffix.lower())
+    if what is None:
+        stem, suffix = os.path.splitext(path)
+        what = item_of(_OWN, suffix.lower()) if suffix not in fitting else None
     if what is not None:
-        new = small if small in fitting else fitting[0]
+        new = suffix.lower() if suffix.lower() in fitting else fitting[0]
         raise ValueError(
             f"{legible(path)}: a name that ends in {suffix} is that of {what}; call it {legible(stem)}{new}"
         )
+
+
+def split_other_format(path: str) -> tuple[str, str]:
+    """A path without the end that is that of another format, and this end, "" where there is none.
+
+    Examples
+    --------
+    >>> split_other_format("ct.nii.gz"), split_other_format("ct.b2z"), split_other_format(".h5")
+    (('ct', '.nii.gz'), ('ct.b2z', ''), ('.h5', ''))
+    """
+    name = os.path.basename(path).lower()
+    suffix = next((end for end in _LONGEST_FIRST if name.endswith(end) and name != end), "")
+    return path[: len(path) - len(suffix)], path[len(path) - len(suffix) :]
 
 
 def _path_of_url(url: str) -> str:
