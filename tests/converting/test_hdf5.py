@@ -196,6 +196,7 @@ def test_what_has_no_counterpart(tmp_path: Path) -> None:
         store["/when"], store["/bytes"] = np.array(["2020-01-01"], "M8[D]"), blosc2.SChunk(data=b"abc")
         store["/objects"] = blosc2.ObjectArray()
         store["/objects"].append({"a": 1})
+        store.attrs["who"] = "me"
     report = blosc2.convert(tmp_path / "b.b2z", tmp_path / "b.h5")
     assert [each.key for each in report.left_out] == ["/bytes", "/objects", "/when"]
 
@@ -257,13 +258,35 @@ def test_attributes_that_hdf5_has_not(tmp_path: Path) -> None:
     assert sorted((each.key, each.what) for each in report.left_out) == [
         ("/t", "all of it"), ("/x", "attribute 'mixed'"), ("/x", "attribute 'none'"),
     ]  # fmt: skip
-    assert [(each.key, each.what) for each in report.changed] == [
-        ("/x", "the type of attribute 'list'"), ("/x", "the type of attribute 'bytes'"),
-    ]  # fmt: skip
+    assert [(each.key, each.what) for each in report.changed] == [("/x", "the type of attribute 'list'")]
     with h5py.File(tmp_path / "a.h5") as file:
         assert file["x"].attrs["list"].tolist() == [1, 2]
         assert (file["x"].attrs["hdf5_enum"], list(file["x"].attrs["texts"])) == ("text", ["a"])
         assert (file["x"].attrs["no"].shape, file["x"].attrs["no"].dtype) == ((0,), object)
+
+
+def test_bytes_come_back_as_bytes(tmp_path: Path) -> None:
+    whole = {
+        "zeros": b"ab\0\xff" + bytes(344), "several": [b"a\0", b"", bytes(100_000)],
+        "nifti_extensions": [[6, b"a note\0\0"], [-1, b""]],
+    }  # fmt: skip
+    changed = {"empty": b"", "opaque": np.array(b"a\0", "V2")}
+    with blosc2.TreeStore(str(tmp_path / "a.b2z"), mode="w") as store:
+        store["/x"] = np.arange(3)
+        store["/x"].attrs.update(whole | changed)
+        store.attrs.update(whole)
+    report = blosc2.convert(tmp_path / "a.b2z", tmp_path / "a.h5", verify=True)
+    assert [each.what for each in report.changed] == [f"the type of attribute {name!r}" for name in changed]
+    assert report.complete
+    with h5py.File(tmp_path / "a.h5") as file:
+        assert file.attrs["zeros"].tobytes() == whole["zeros"]
+        assert file.attrs["nifti_extensions"]["code"].tolist() == [6, -1]
+    report = blosc2.convert(tmp_path / "a.h5", tmp_path / "b.b2z", verify=True)
+    assert (report.left_out, report.changed) == ([], [])
+    with blosc2.open(tmp_path / "b.b2z") as store:
+        assert store.attrs[:] == whole
+        assert {name: store["/x"].attrs[name] for name in whole} == whole
+        assert store["/x"].attrs["opaque"] == b"a\0"
 
 
 def test_two_programs_do_not_share_a_partial_file(tmp_path: Path) -> None:
@@ -309,8 +332,13 @@ def test_a_virtual_dataset_whose_file_is_gone(tmp_path: Path) -> None:
     assert [each[:2] for each in report.left_out] == [("/v", "the items in '1.h5'")]
     with h5py.File(tmp_path / "0.h5", "a") as file:
         del file["x"]
-    report = blosc2.convert(tmp_path / "a.h5", tmp_path / "c.b2z", verify=True)
-    assert report.left_out == [("/v", "all of it", "none of its items are there: they are in '0.h5', '1.h5'")]
+    why = "/v: all of it: none of its items are there: they are in '0.h5', '1.h5'"
+    with pytest.raises(ConversionError, match=f"nothing of it can be kept: {why}"):
+        blosc2.convert(tmp_path / "a.h5", tmp_path / "c.b2z")
+    with h5py.File(tmp_path / "a.h5", "a") as file:
+        file.attrs["who"] = "me"
+    report = blosc2.convert(tmp_path / "a.h5", tmp_path / "c.b2z", verify=True)  # which has something else
+    assert [str(each) for each in report.left_out] == [why]
     assert report.arrays == 0
 
 

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import struct
+import zlib
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -245,17 +246,42 @@ def test_metadata_of_jpeg(tmp_path: Path) -> None:
 def test_metadata_of_gif(tmp_path: Path) -> None:
     attributes, listed = picture(tmp_path, "a.gif", comment=b"hello", background=5)
     assert (attributes["comment"], attributes["background"]) == (b"hello", 5)
-    assert [each[0] for each in listed] == ["the palette"]
+    assert listed == []
 
 
 def test_a_colour_that_is_clear(tmp_path: Path) -> None:
     assert picture(tmp_path, "a.png", transparency=7) == ({"mode": "L", "transparency": 7}, [])
 
 
-def test_a_clear_colour_of_a_palette(tmp_path: Path) -> None:
-    """It is in the pixels."""
-    attributes, listed = picture(tmp_path, "a.png", mode="P", transparency=3)
-    assert attributes == {"mode": "P"}
-    assert [each[0] for each in listed] == ["the palette"]
-    with blosc2.open(str(tmp_path / "a.b2z")) as store:
-        assert store["/a.png"].shape == (*GREY.shape, 4)
+def test_numbers_of_a_mask_with_a_palette(tmp_path: Path) -> None:
+    """As those of VOC and DAVIS have: they are classes, and colours are only how they look."""
+    image = pytest.importorskip("PIL.Image", reason="an extra")
+    colours = np.array([[0, 0, 0], [128, 0, 0], [0, 128, 0], [128, 128, 0]], "u1")
+    classes = GREY % 4
+    mask = image.fromarray(classes, "P")
+    mask.putpalette(colours.tobytes())
+    mask.save(tmp_path / "mask.png", transparency=bytes([255, 255, 0, 255]))
+    report = blosc2.convert(tmp_path / "mask.png", tmp_path / "mask.b2nd", verify=True)
+    assert (report.left_out, [each.what for each in report.changed]) == ([], ["the palette"])
+    stored = blosc2.open(str(tmp_path / "mask.b2nd"))
+    np.testing.assert_array_equal(stored[:], classes)
+    assert stored.attrs["mode"] == "P"
+    np.testing.assert_array_equal(stored.attrs["palette"][:4], colours)
+    assert stored.attrs["transparency"] == 2 or stored.attrs["transparency"] == bytes([255, 255, 0, 255])
+
+
+def test_colours_of_16_bits(tmp_path: Path) -> None:
+    """Pillow would read 8 of them."""
+    header = struct.pack(">II5B", 2, 2, 16, 2, 0, 0, 0)
+    parts = [(b"IHDR", header), (b"IDAT", zlib.compress(bytes(2 * 13))), (b"IEND", b"")]
+    png = b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in parts
+    )
+    (tmp_path / "rgb16.png").write_bytes(b"\x89PNG\r\n\x1a\n" + png)
+    for target in ("a.b2z", "a.b2nd", "a.h5", "a.tif"):
+        with pytest.raises(ConversionError, match=r"rgb16\.png: nothing of it can be kept: .* only 8 of the 16 bits"):
+            blosc2.convert(tmp_path / "rgb16.png", tmp_path / target)
+    assert os.listdir(tmp_path) == ["rgb16.png"]
+    tifffile.imwrite(tmp_path / "good.tif", GREY)
+    report = blosc2.convert([tmp_path / "rgb16.png", tmp_path / "good.tif"], tmp_path / "a.b2z")
+    assert (report.arrays, [each.key for each in report.left_out]) == (1, ["/rgb16.png"])

@@ -56,6 +56,19 @@ def test_nifti(tmp_path: Path, kind: str, dtype: str, suffix: str) -> None:
     assert (second.dataobj.slope, second.dataobj.inter) == (0.5, -10)
 
 
+def test_nifti_by_way_of_hdf5(tmp_path: Path) -> None:
+    image = nibabel.Nifti1Image(ITEMS.astype("i2"), AFFINE)
+    image.header.set_qform(AFFINE, 1)
+    image.header.set_xyzt_units("mm", "sec")
+    image.header.extensions.append(nibabel.nifti1.Nifti1Extension("comment", b"a note"))
+    nibabel.save(image, tmp_path / "a.nii")
+    for one, other in (("a.nii", "a.b2z"), ("a.b2z", "a.h5"), ("a.h5", "b.b2z"), ("b.b2z", "b.nii")):
+        assert blosc2.convert(tmp_path / one, tmp_path / other, verify=True).complete
+    first, second = (nibabel.load(tmp_path / name).header for name in ("a.nii", "b.nii"))
+    assert first["qform_code"] == second["qform_code"] == 1
+    assert (first, first.extensions) == (second, second.extensions)
+
+
 def test_nifti_of_an_array_of_ones_own(tmp_path: Path) -> None:
     scan = blosc2.asarray(ITEMS > 7, urlpath=tmp_path / "a.b2nd")
     scan.attrs.update({"affine": AFFINE, "voxel_sizes": [1.0, 1.0, 2.5], "patient": "007"})

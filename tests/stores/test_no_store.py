@@ -87,8 +87,8 @@ def test_what_is_named_like_a_store_or_empty_is_replaced(kind: Any, tmp_path: Pa
 @pytest.mark.parametrize(
     "name",
     [
-        "study.h5", "a.zarr", "a.nc", "a.npz", "a.b2nd", "a.NII", "a.B2E", "a.B2Z", "a.nii.gz", "a.Tar.gz", "a.zarr.zip",
-        "a.png", "a.img",
+        "study.h5", "a.zarr", "a.nc", "a.npz", "a.b2nd", "a.NII", "a.B2E", "a.B2Z", "a.nii.gz", "a.Tar.gz",
+        "a.zarr.zip", "a.png", "a.img",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("mode", ["w", "a", "x"])

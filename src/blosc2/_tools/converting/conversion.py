@@ -638,6 +638,8 @@ class Target:
     waits = False
     #: Whether `survey` is to be given all items before the first one is added.
     surveys = False
+    #: Whether it is a file of one array, and of nothing else.
+    takes_one = False
 
     def __init__(self, path: str, partial: str = "", kept: KeptChunks | None = None) -> None:
         self.partial, self.left_out = partial or partial_name(path, unique=True), list[LeftOut]()
@@ -834,7 +836,7 @@ def _write(
     overwrite: bool,
 ) -> None:  # fmt: skip
     """Write a target, and give it its name. With that of its format, all is read back and compared."""
-    seen, key = set[str](), ""
+    seen, key, has_more = set[str](), "", False
     try:
         if made.waits and not source.reads_late:
             raise ConversionError(f"{report.target} takes one file: make a store of several, and convert that")
@@ -843,10 +845,9 @@ def _write(
         for item in source.items():
             key = item.key
             _take(item, made, report, seen, progress)
+            has_more |= isinstance(item, GroupItem) and (item.key != "/" or bool(item.attributes))
         key = ""
-        damaged = [each for each in report.left_out if each.what == WHOLE and each.why.startswith(_UNREADABLE)]
-        if damaged and not report.arrays + report.objects:
-            raise ConversionError(f"{report.source}: nothing of it can be read: {damaged[0]}")
+        _refuse_nothing(report, has_more=has_more and not made.takes_one)
         made.finish()
         if name is not None:
             with closing(open_source(made.partial, name)) as written:
@@ -871,6 +872,18 @@ def _write(
         for path in filter(os.path.lexists, left):
             error.add_note(f"the same conversion goes on from {legible(path)}, or delete that")
         raise
+
+
+def _refuse_nothing(report: ConversionReport, *, has_more: bool) -> None:
+    """Raise if all arrays and lists of a source are left out; where it has more than these, only if all are damaged."""
+    if report.arrays + report.objects or not report.left_out:
+        return
+    whole = [each for each in report.left_out if each.what == WHOLE]
+    damaged = [each for each in whole if each.why.startswith(_UNREADABLE)]
+    if damaged:
+        raise ConversionError(f"{report.source}: nothing of it can be read: {damaged[0]}")
+    if not has_more:
+        raise ConversionError(f"{report.source}: nothing of it can be kept: {(whole or report.left_out)[0]}")
 
 
 # ------------------------------------------------------------------ adding to a store

@@ -517,7 +517,8 @@ def _attributes(key: str, found: Any, kept: dict[str, Any]) -> Iterator[LeftOut]
             yield LeftOut(key, f"the enum of attribute {name!r}", "the numbers are kept, not their names")
         if isinstance(value, np.generic):  # of the byte order of the machine, always
             value = np.array(value, dtype)
-        stored = storable(value)
+        stored = _bytes_in(value, dtype)
+        stored = storable(value) if stored is None else stored
         if stored is None:
             yield LeftOut(key, f"attribute {name!r}", f"a value of {type(value).__name__} has no counterpart")
         else:
@@ -791,27 +792,70 @@ def _filter_like(item: ArrayItem) -> dict[str, Any]:
     return dict(hdf5plugin.Blosc2(cname=name, clevel=level, filters=hdf5plugin.Blosc2.SHUFFLE))
 
 
+# Bytes are opaque, as in h5py, because a text ends at its last byte that is not zero; lists of them have any lengths.
+_BYTES: Final = h5py.vlen_dtype("u1")
+_CODED: Final = np.dtype([("code", "i8"), ("content", _BYTES)])  # of `nifti_extensions`
+# Those that mean items of an array of texts.
+_ITEMS: Final = (FILL, "_FillValue", "missing_value")
+
+
+def _as_bytes(value: Any) -> tuple[Any, np.dtype[Any]] | None:
+    """Bytes, a list of bytes, or one of pairs of a code and bytes, as an attribute and its type; None for others."""
+    if isinstance(value, bytes) and value:
+        return np.void(value), np.dtype((np.void, len(value)))
+    if not isinstance(value, list) or not value:
+        return None
+    if all(isinstance(one, bytes) for one in value):
+        return _array_of(_BYTES, [np.frombuffer(one, "u1") for one in value]), _BYTES
+    if all(isinstance(one, list) and [*map(type, one)] == [int, bytes] and one[0].bit_length() < 64 for one in value):
+        return _array_of(_CODED, [(code, np.frombuffer(content, "u1")) for code, content in value]), _CODED
+    return None
+
+
+def _array_of(dtype: np.dtype[Any], values: list[Any]) -> Items:
+    made = np.empty(len(values), dtype)
+    for number, value in enumerate(values):
+        made[number] = value
+    return made
+
+
+def _bytes_in(value: Any, dtype: np.dtype[Any]) -> Any:
+    """What an attribute of such a type was written of; None for other types."""
+    if isinstance(value, (np.void, np.ndarray)) and value.shape == () and dtype.kind == "V" and dtype.names is None:
+        return value.tobytes()
+    if not isinstance(value, np.ndarray) or value.ndim != 1:
+        return None
+    if h5py.check_vlen_dtype(dtype) == "u1":
+        return [one.tobytes() for one in value]
+    if dtype.names == _CODED.names and h5py.check_vlen_dtype(dtype["content"]) == "u1" and dtype["code"].kind == "i":
+        return [[int(code), content.tobytes()] for code, content in value]
+    return None
+
+
 def _set_attributes(key: str, found: Any, attributes: Mapping[str, Any]) -> Iterator[LeftOut]:
     for name, value in attributes.items():
         if name in ("DIMENSION_LIST", "REFERENCE_LIST") or (name == "CLASS" and "DIMENSION_SCALE" in str(value)):
             yield LeftOut(key, f"attribute {name!r}", "HDF5 needs it for scales of axes")
             continue
+        as_bytes = None if name in _ITEMS else _as_bytes(value)
         numbers = (
             isinstance(value, list) and len({type(one) for one in value}) == 1 and type(value[0]) in (bool, int, float)
         )
         texts = isinstance(value, list) and all(isinstance(one, str) for one in value)
-        if not (numbers or texts or isinstance(value, (str, bytes, bool, int, float, np.ndarray))):
+        if not (as_bytes or numbers or texts or isinstance(value, (str, bytes, bool, int, float, np.ndarray))):
             yield LeftOut(
                 key, f"attribute {name!r}", f"a {type(value).__name__} of such values has no counterpart in HDF5"
             )
             continue
         try:
-            stored = np.bytes_(value) if isinstance(value, bytes) else value
-            found.attrs.create(name, stored, dtype=h5py.string_dtype() if texts else None)
+            stored, dtype = as_bytes or (value, h5py.string_dtype() if texts else None)
+            found.attrs.create(name, np.bytes_(stored) if isinstance(stored, bytes) else stored, dtype=dtype)
         except (TypeError, ValueError, RuntimeError, OSError) as error:
             yield LeftOut(key, f"attribute {name!r}", str(error))
             continue
         if numbers:
             yield Changed(key, f"the type of attribute {name!r}", "the list became an array")
-        elif isinstance(value, bytes):
+        elif isinstance(value, bytes) and as_bytes is None:
             yield Changed(key, f"the type of attribute {name!r}", "bytes became a text of a fixed length")
+        elif isinstance(value, np.ndarray) and value.dtype.kind == "V" and not (value.shape or value.dtype.names):
+            yield Changed(key, f"the type of attribute {name!r}", "an opaque value comes back as bytes")

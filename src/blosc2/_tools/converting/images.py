@@ -254,14 +254,18 @@ def read_picture(path: str, key: str) -> Generator[Item, None, None]:
                 described[text] = stored
         if lost:
             yield LeftOut(key, f"chunks {', '.join(lost)}", "they are large, or something else has their name")
-        if image.mode == "P":
-            yield LeftOut(key, "the palette", "its colours are stored instead")
-            is_partly_clear = described.pop("transparency", None) is not None
-            items = np.asarray(image.convert("RGBA" if is_partly_clear else "RGB"))
-        else:
-            items = np.asarray(image)
+        items = np.asarray(image)
+        if image.mode == "P":  # such as a mask, whose numbers are those of classes
+            attributes["palette"] = _palette(image)
+            yield Changed(key, "the palette", "it is an attribute, and the values are the numbers of its colours")
     yield from _described(key, described, attributes)
     yield ArrayItem.of(key, items, attributes)
+
+
+def _palette(image: Any) -> Items:
+    """The colours of a picture with a palette, a row for each number."""
+    mode = "RGBA" if image.palette.mode == "RGBA" else "RGB"
+    return np.array(image.getpalette(mode), "u1").reshape(-1, len(mode))
 
 
 def _described(key: str, found: dict[Any, Any], attributes: dict[str, Any]) -> Iterator[LeftOut]:

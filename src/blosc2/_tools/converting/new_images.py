@@ -22,6 +22,7 @@ from blosc2.exceptions import ConversionError
 class _NewImage(Target):
     """A file of one array; a subclass writes it."""
 
+    takes_one = True
     name: ClassVar[str]
     #: What has no place in most files, and what would have one, by the name of the attribute.
     hints: ClassVar[dict[str, str]] = {}
@@ -70,7 +71,9 @@ class _NewImage(Target):
         for key in sorted(self._around):
             if item.key.startswith(key + "/"):
                 around |= self._around[key]
-        return around | dict(item.attributes)
+        meant = around | dict(item.attributes)
+        # HDF5 has made arrays of lists of numbers.
+        return {n: v.tolist() if isinstance(v, np.ndarray) and v.ndim == 1 else v for n, v in meant.items()}
 
     def _write(self, items: np.ndarray[Any, Any], attributes: dict[str, Any]) -> None:
         raise NotImplementedError

@@ -371,6 +371,8 @@ class _StoreTarget(Target):
 class _ArrayTarget(Target):
     """A file of one array."""
 
+    takes_one = True
+
     def __init__(self, path: str, chunks: str, keywords: Mapping[str, Any], kept: KeptChunks | None) -> None:
         super().__init__(path, kept=kept)
         self._path = path
