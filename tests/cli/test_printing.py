@@ -166,7 +166,7 @@ def shades(items: np.ndarray[Any, Any], low: float, high: float) -> np.ndarray[A
      (["1:"], RAW[2]), (["-1, 1:3"], RAW[2, 1:3])],
 )  # fmt: skip
 def test_png_of_a_plane(arrays: Path, run: Answer, selection: list[str], items: np.ndarray[Any, Any]) -> None:
-    run("show", "raw.b2nd", *selection, "-o", "x.png")
+    run("show", "raw.b2nd", *selection, "--percentiles", "0", "100", "-o", "x.png")
     np.testing.assert_array_equal(pixels_of("x.png"), shades(items, items.min(), items.max()))
     assert run.err.startswith("raw.b2nd[")
     assert " x ".join(map(str, items.shape)) in run.err
@@ -247,6 +247,54 @@ def test_of_what_is_selected_the_longest_are_shown(arrays: Path, run: Answer) ->
     ):  # fmt: skip
         run("show", "x.b2nd", selection, "-o", "x.png", "--force")
         assert f"[{index}]" in run.err
+
+
+def test_planes_can_be_compared(arrays: Path, run: Answer) -> None:
+    """All have the greys, and the colours of labels, of the array."""
+    rising = np.arange(6)[:, None, None] * 100 + np.arange(400).reshape(20, 20) % 100
+    blosc2.asarray(rising, urlpath="rising.b2nd")
+    found = []
+    for plane in (0, 5):
+        run("show", "rising.b2nd", str(plane), "-o", f"{plane}.png")
+        assert "0 is black, 599 is white, in all 6 planes" in run.err
+        found.append(pixels_of(f"{plane}.png").astype(int))
+    assert found[0].max() < found[1].min()
+    run("show", "rising.b2nd", "5", "--percentiles", "0", "100", "-o", "own.png")  # as the plane alone has it
+    assert "500 is black, 599 is white:" not in run.err
+    assert pixels_of("own.png").min() == 0
+    labels = np.zeros((40, 20, 20), "u1")
+    labels[:20, :10], labels[20:, :10] = 1, 12  # which alone would have the same colour
+    blosc2.asarray(labels, urlpath="labels.b2nd")
+    for plane in (0, 39):
+        run("show", "labels.b2nd", str(plane), "-o", f"{plane}.png", "--force")
+        assert "labels 0, 1, 12: a colour each, in 16 of 40 planes" in run.err
+    assert (pixels_of("0.png")[0, 0] != pixels_of("39.png")[0, 0]).any()
+
+
+def test_axes_of_a_picture_are_chosen(arrays: Path, run: Answer) -> None:
+    items = np.arange(24, dtype="u1").reshape(2, 3, 4)
+    blosc2.asarray(items, urlpath="axes.b2nd").vlmeta["axes"] = ["x", "y", "z"]
+    for chosen, plane in (("y,x", items[..., 2].T), ("2, 0", items[:, 1].T), ("x,z", items[:, 1])):
+        run("show", "axes.b2nd", "--axes", chosen, "--range", "0", "255", "-o", "a.png", "--force")
+        np.testing.assert_array_equal(pixels_of("a.png"), plane)
+    assert "[0:2, 1, 0:4]: 2 x 4 items" in run.err
+    for wrong in ("y", "y,y", "t,x", "x,y,z", "0,9"):
+        run("show", "axes.b2nd", "--axes", wrong, code=2)
+        assert "--axes" in run.err
+    run("show", "axes.b2nd", "..., 1", "--axes", "z,x", code=2)
+
+
+def test_records_of_colours(arrays: Path, run: Answer) -> None:
+    """As NIfTI has them."""
+    items = np.zeros((5, 6), [(name, "u1") for name in "RGB"])
+    items["G"] = np.arange(30).reshape(5, 6)
+    blosc2.asarray(items, urlpath="rgb.b2nd")
+    run("show", "rgb.b2nd", "-o", "rgb.png")
+    np.testing.assert_array_equal(pixels_of("rgb.png"), items.view("u1").reshape(5, 6, 3))
+    run("show", "rgb.b2nd", "--axes", "1,0", "-o", "turned.png")
+    assert pixels_of("turned.png").shape == (6, 5, 3)
+    run("view", "--html", "rgb.b2nd", "rgb.html")
+    assert "data:image/png" in Path("rgb.html").read_text()
 
 
 def test_nan_booleans_and_constants(arrays: Path, run: Answer) -> None:

@@ -225,3 +225,16 @@ def test_the_resolution_of_tiff_is_that_of_rows_and_columns(tmp_path: Path) -> N
     with tifffile.TiffFile(tmp_path / "a.tif") as file:
         tags = file.pages[0].tags
         assert [tags[name].value[0] / tags[name].value[1] for name in ("XResolution", "YResolution")] == [0.25, 0.5]
+
+
+def test_axes_in_another_order_have_no_sizes_in_tiff(tmp_path: Path) -> None:
+    nibabel.save(nibabel.Nifti1Image(ITEMS.astype("u2"), np.diag([1, 2, 3, 1])), tmp_path / "a.nii")
+    blosc2.convert(tmp_path / "a.nii", tmp_path / "a.b2nd")
+    report = blosc2.convert(tmp_path / "a.b2nd", tmp_path / "a.tif")
+    why = next(each.why for each in report.left_out if each.what == "attribute 'voxel_sizes'")
+    assert "blosc2.permute_dims(array, (2, 1, 0)), with axes and voxel_sizes in that order" in why
+    array = blosc2.permute_dims(blosc2.open(tmp_path / "a.b2nd"), (2, 1, 0), urlpath=tmp_path / "b.b2nd")
+    array.attrs.update({"axes": ["z", "y", "x"], "voxel_sizes": [3.0, 2.0, 1.0]})
+    assert "attribute 'voxel_sizes'" not in [
+        each.what for each in blosc2.convert(tmp_path / "b.b2nd", tmp_path / "b.tif").left_out
+    ]

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from blosc2._display import grey, human_size, in_label_colours, labels_of, limits, number
+from blosc2._display import MOST_LABELS, grey, human_size, in_label_colours, labels_of, limits, number
 from blosc2._indexing import basic_selection
 
 #: The attribute of an array that lists the names of its axes, as zarr 2 has it.
@@ -109,6 +109,8 @@ class Picture(NamedTuple):
     labels: tuple[int, ...] = ()
     #: How the items were made of the stored ones; nothing where they are these.
     meaning: str = ""
+    #: Of which planes the limits or labels are; nothing where they are those of this plane.
+    of_planes: str = ""
 
     def size(self) -> str:
         shown = " x ".join(f"{length:,}" for length in self.items.shape[: len(self.whole)])
@@ -117,10 +119,11 @@ class Picture(NamedTuple):
 
     def scale(self) -> str:
         if self.labels:
-            return f"labels {', '.join(map(str, self.labels))}: a colour each"
+            return f"labels {', '.join(map(str, self.labels))}: a colour each{self.of_planes}"
         if self.in_colour:
             return "colours"
-        return f"{self.low:.6g} is black, {self.high:.6g} is white" + (f"; {self.meaning}" if self.meaning else "")
+        found = f"{self.low:.6g} is black, {self.high:.6g} is white{self.of_planes}"
+        return found + (f"; {self.meaning}" if self.meaning else "")
 
     def opaque_where_known(self) -> np.ndarray[Any, Any]:
         """The pixels of a file: one axis as a strip, and NaN without opacity."""
@@ -137,10 +140,16 @@ class Picture(NamedTuple):
 def check_dtype(dtype: np.dtype[Any]) -> None:
     if dtype.kind == "c":
         raise ValueError("complex numbers have no grey values; store their np.abs or np.angle, and show that")
-    if dtype.names:
+    if dtype.names and not _are_colours(dtype):
         raise ValueError("records have no grey values; store one of their fields, and show that")
-    if dtype.kind not in "biuf":
+    if dtype.kind not in "biuf" and not dtype.names:
         raise ValueError(f"items of dtype {dtype} have no grey values; 'blosc2 cat' prints them")
+
+
+def _are_colours(dtype: np.dtype[Any]) -> bool:
+    """Whether records are colours, as NIfTI has them: bytes of red, green and blue, and maybe of opacity."""
+    names = "".join(dtype.names or ()).lower()
+    return names in ("rgb", "rgba") and dtype == np.dtype([(name, "u1") for name in dtype.names or ()])
 
 
 # The names of axes that go down and to the right, and what TIFF files and Pillow call colours.
@@ -238,14 +247,55 @@ def decoded_bytes(array: Any, axes: Sequence[Axis]) -> int:
     return blocks * int(math.prod(array.blocks) * array.dtype.itemsize)
 
 
+class Sample(NamedTuple):
+    """What some planes of an array have in common, so that each of them is shown in the same greys or colours."""
+
+    low: float
+    high: float
+    labels: tuple[int, ...]
+    text: str
+
+
+# So many planes are a sample, unless to read them takes so many bytes to be decoded.
+_PLANES, _DECODED = 16, 64 << 20
+
+
+def sample_of_planes(array: Any, axes: Sequence[Axis], sides: Sequence[int], box: tuple[int, int]) -> Sample | None:
+    """What planes like one of an array have, at even distances along its other axes.
+
+    None where there is one plane, or where few can be read.
+    """
+    others = [number for number in range(len(axes)) if number not in sides]
+    lengths = [array.shape[number] for number in others]
+    if array.dtype.kind not in "iuf" or any(isinstance(axes[number], range) for number in others):
+        return None
+    small, whole = with_steps(axes, sides, box), math.prod(lengths)
+    count = min(_PLANES, whole, _DECODED // max(1, decoded_bytes(array, small)))
+    if count < 2:
+        return None
+    found = []
+    for which in range(count):
+        at = which * (whole - 1) // (count - 1)
+        plane = list(small)
+        for axis, length in zip(reversed(others), reversed(lengths), strict=True):
+            at, plane[axis] = divmod(at, length)
+        found.append(np.asarray(array[index_of(plane)]))
+    items, _ = as_meant(np.stack(found), getattr(array, "vlmeta", {}))
+    text = f", in all {count} planes" if count == whole else f", in {count} of {whole:,} planes"
+    low, high = limits(items) or (0.0, 1.0)
+    return Sample(low, high, labels_of(items) if len(sides) == 2 else (), text)
+
+
 def read_picture(
     array: Any, axes: Sequence[Axis], sides: Sequence[int], box: tuple[int, int], *,
     span: tuple[float, float] | None = None, percentiles: tuple[float, float] | None = None, most: int | None = None,
+    sample: Sample | None = None,
 ) -> Picture:  # fmt: skip
-    """Read a plane with a step, so that it fits into a box of pixels.
+    """Read a plane with a step, so that it fits into a box of pixels; its first side goes down.
 
     With `most`, the step grows until no more than so many bytes are decoded; complex numbers show their magnitude.
-    Integers of few values are labels, as the classes of a segmentation, and get colours.
+    Integers of few values are labels, as the classes of a segmentation, and get colours. Greys and labels are those of
+    the `sample`, else of the plane.
     """
     whole = [len(range_of(axes[side])) for side in sides]
     small = with_steps(axes, sides, box)
@@ -254,20 +304,42 @@ def read_picture(
         if not all(box):
             raise ValueError(f"a picture needs {human_size(need)} to be decoded; see 'blosc2 show'")
         small = with_steps(axes, sides, box)
-    items = np.asarray(array[index_of(small)])
-    if items.dtype.kind == "c":
-        items = np.abs(items)
+    items = _shown_items(array, small, sides)
     in_colour = items.ndim > len(sides)
     attributes = getattr(array, "vlmeta", {})
     items, meaning = (items, "") if in_colour else as_meant(items, attributes)
-    low, high = _contrast(items, span, percentiles, in_colour=in_colour)
-    labels = labels_of(items) if len(sides) == 2 and not (in_colour or span or percentiles) else ()
+    if in_colour or span or percentiles:
+        sample = None
+    low, high = sample[:2] if sample else _contrast(items, span, percentiles, in_colour=in_colour)
+    labels = _labels(items, sample) if len(sides) == 2 and not (in_colour or span or percentiles) else ()
+    of_planes = sample.text if sample else ""
     if labels:
-        return Picture(items, in_label_colours(items, labels), small, whole, low, high, in_colour, labels)
+        pixels = in_label_colours(items, labels)
+        return Picture(items, pixels, small, whole, low, high, in_colour, labels, of_planes=of_planes)
     pixels = grey(items, low, high)
     if _text(attributes, "photometric") == "miniswhite":
         pixels, low, high = 255 - pixels, high, low
-    return Picture(items, pixels, small, whole, low, high, in_colour, meaning=meaning)
+    return Picture(items, pixels, small, whole, low, high, in_colour, (), meaning, of_planes)
+
+
+def _shown_items(array: Any, axes: Sequence[Axis], sides: Sequence[int]) -> np.ndarray[Any, Any]:
+    """The items of a plane, the first side down; magnitudes of complex numbers, and colours of records behind."""
+    items = np.asarray(array[index_of(axes)])
+    if items.dtype.kind == "c":
+        items = np.abs(items)
+    elif items.dtype.names:
+        items = np.ascontiguousarray(items).view("u1").reshape(*items.shape, len(items.dtype.names))
+    return items.swapaxes(0, 1) if len(sides) == 2 and sides[0] > sides[1] else items
+
+
+def _labels(items: np.ndarray[Any, Any], sample: Sample | None) -> tuple[int, ...]:
+    """The labels of a plane; with a sample those of it, and what the plane has besides."""
+    if sample is None:
+        return labels_of(items)
+    if not sample.labels or items.dtype.kind not in "iu":
+        return ()
+    found = tuple(sorted({*sample.labels, *np.unique(items).tolist()}))
+    return found if len(found) <= MOST_LABELS else ()
 
 
 # The attributes by which NIfTI and CF scale numbers, and shift them.

@@ -22,12 +22,14 @@ from blosc2._arrays import (
     LONGEST,
     Axis,
     axes_of,
+    axis_names,
     check_dtype,
     index_of,
     index_text,
     middle_plane,
     pieces,
     read_picture,
+    sample_of_planes,
     shape_of,
 )
 from blosc2._display import (
@@ -268,6 +270,7 @@ _WITH_COLOURS = ("direct", "kitty", "alacritty", "ghostty", "foot", "wezterm")
 @click.option(
     "--percentiles", type=click.FloatRange(0, 100), nargs=2, metavar="LOW HIGH", help="The same as shares of the items."
 )
+@click.option("--axes", "names", metavar="DOWN,RIGHT", help="The axes of the picture, by name or number: y,x or 2,0.")
 @click.option("-w", "--width", type=click.IntRange(1, LONGEST), help="At most so many columns, or pixels of a PNG.")
 @click.option("--colour/--plain", default=None, help="Whether the terminal takes colours of 24 bits.")
 @click.option("-o", "--output", help="A new PNG file instead; '-' is the standard output.")
@@ -275,13 +278,14 @@ _WITH_COLOURS = ("direct", "kitty", "alacritty", "ghostty", "foot", "wezterm")
 @STORAGE
 def show(
     location: str, selection: str, span: tuple[float, float] | None, percentiles: tuple[float, float] | None,
-    width: int | None, colour: bool | None, output: str | None, force: bool,
+    names: str | None, width: int | None, colour: bool | None, output: str | None, force: bool,
 ) -> None:  # fmt: skip
     """Show a plane of an array as a picture.
 
     SELECTION is a NumPy index such as '40, ::2, 100:300'. If it leaves more than two axes, those named y and x, or lat
     and lon, are shown, else the two longest, in the middle of the others. Three or four uint8 on a last axis are
-    colours. Large planes are read with a step. What was read is said on stderr.
+    colours. All planes of an array have the same greys and colours. Large planes are read with a step. What was read is
+    said on stderr.
     """
     _check_options(span, percentiles, output)
     output = None if output is None else new_output(output, force=force)
@@ -291,8 +295,13 @@ def show(
         if not isinstance(leaf, NDArray):
             raise LocationError(f"{where} is one {type(leaf).__name__}, not an array; 'blosc2 cat' prints it")
         check_dtype(leaf.dtype)
-        axes, sides = middle_plane(axes_of(key, leaf.shape), leaf.dtype, ChainMap(leaf.vlmeta, around))
-        picture = read_picture(leaf, axes, sides, _box(output, width), span=span, percentiles=percentiles)
+        axes, attributes = axes_of(key, leaf.shape), ChainMap(leaf.vlmeta, around)
+        if names is not None:
+            axes, chosen = _chosen(axes, names, axis_names(attributes, leaf.ndim))
+        axes, sides = middle_plane(axes, leaf.dtype, attributes)
+        sides, box = sides if names is None else chosen, _box(output, width)
+        sample = None if span or percentiles else sample_of_planes(leaf, axes, sides, box)
+        picture = read_picture(leaf, axes, sides, box, span=span, percentiles=percentiles, sample=sample)
     caption = f"{where}[{index_text(picture.axes)}]: {picture.size()} items, {leaf.dtype}, {picture.scale()}"
     if output is not None:
         with writing(output, force=force) as write:
@@ -300,6 +309,22 @@ def show(
     else:
         _print(picture.pixels, colour)
     note(printable(caption))
+
+
+def _chosen(axes: list[Axis], text: str, names: list[str]) -> tuple[list[Axis], list[int]]:
+    """The selection with the middle of all axes but those that a text names, and which these are."""
+    chosen = []
+    for part in (part.strip().lower() for part in text.split(",")):
+        number = names.index(part) if part in names else int(part) if part.isdecimal() else len(axes)
+        if not (number < len(axes) and isinstance(axes[number], range)):
+            known = f", of {', '.join(names)}" if names else ""
+            raise click.BadParameter(f"{part!r} is no axis that the selection leaves{known}", param_hint="--axes")
+        chosen.append(number)
+    if len({*chosen}) != 2 or len(chosen) != 2:
+        raise click.BadParameter(f"{text!r} names not two axes", param_hint="--axes")
+    others = (axis if n in chosen or not (isinstance(axis, range) and axis) else axis[len(axis) // 2]
+              for n, axis in enumerate(axes))  # fmt: skip
+    return list(others), chosen
 
 
 def _check_options(

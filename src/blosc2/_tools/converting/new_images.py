@@ -24,8 +24,6 @@ class _NewImage(Target):
 
     takes_one = True
     name: ClassVar[str]
-    #: What has no place in most files, and what would have one, by the name of the attribute.
-    hints: ClassVar[dict[str, str]] = {}
 
     def __init__(self, path: str, **_: Any) -> None:
         stem = path[: -len(".gz")] if path.lower().endswith(".gz") else path
@@ -88,11 +86,15 @@ class _NewImage(Target):
             yield Changed(item.key, f"the type {item.dtype}", f"it is read as {back.dtype}")
         for name, value in item.attributes.items():
             if name not in back.attributes:
-                why = f"{self.name} has no place for it, or not for its value{self.hints.get(name, '')}"
+                why = f"{self.name} has no place for it, or not for its value{self._hint(name, item)}"
                 yield LeftOut(item.key, f"attribute {name!r}", why)
             elif not same_value(back.attributes[name], value):
                 said = textwrap.shorten(repr(back.attributes[name]), 80, placeholder=" ...")
                 yield Changed(item.key, f"attribute {name!r}", f"the file says {said}")
+
+    def _hint(self, name: str, item: ArrayItem) -> str:  # noqa: ARG002 - of a subclass
+        """What would have a place in such a file, of an attribute that has none."""
+        return ""
 
     def finish(self) -> None:
         if self.only is None:
@@ -195,9 +197,15 @@ class NewTiff(_NewImage):
     """
 
     name = "tiff"
-    hints: ClassVar = {
-        "voxel_sizes": "; files as ImageJ writes them have one: items of uint8, uint16 or float32, and axes of TZCYX"
-    }
+
+    def _hint(self, name: str, item: ArrayItem) -> str:
+        if name != "voxel_sizes":
+            return ""
+        names = axis_names(self._meant(item), len(item.shape))
+        order = [names.index(axis) for axis in "tzcyx" if axis in names]
+        if len(order) == len(names) and order != sorted(order):
+            return f"; convert blosc2.permute_dims(array, {tuple(order)}), with axes and voxel_sizes in that order"
+        return "; files as ImageJ writes them have one: items of uint8, uint16 or float32, and axes of TZCYX"
 
     def _write(self, items: np.ndarray[Any, Any], attributes: dict[str, Any]) -> None:
         import tifffile

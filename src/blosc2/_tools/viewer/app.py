@@ -21,7 +21,7 @@ from textual.widgets import Footer, Input, Label, OptionList, Static, TabbedCont
 from textual.widgets.option_list import Option
 from textual.widgets.tree import TreeNode
 
-from blosc2._arrays import check_dtype, decoded_bytes, read_picture
+from blosc2._arrays import check_dtype, decoded_bytes, read_picture, sample_of_planes
 from blosc2._display import colour_picture, grey, human_size, number, one_line, printable
 from blosc2._stores import Store, has_leaf
 from blosc2._tools.viewer.values import (
@@ -108,7 +108,11 @@ def _aligned(text: str, width: int, source: Source) -> str:
     return fitted(text, width)
 
 
-def picture_text(source: Source, page: Page, box: tuple[int, int]) -> Text:
+#: What was seen of the planes of an array, by the axes that are shown and the room for them.
+Samples = dict[Any, Any]
+
+
+def picture_text(source: Source, page: Page, box: tuple[int, int], samples: Samples) -> Text:
     """The plane of a page with half blocks, and what it shows; what is no picture says why."""
     if not isinstance(source, NDArray):
         raise ValueError("only arrays have pictures")
@@ -117,12 +121,13 @@ def picture_text(source: Source, page: Page, box: tuple[int, int]) -> Text:
     if page.is_empty or page.rows is None:
         raise ValueError("this array has no plane to draw")
     axes = page.pictured()
-    picture = read_picture(source, axes, page.sides, box, most=MOST_DECODED)
+    place = *page.sides, box
+    if place not in samples:
+        samples[place] = sample_of_planes(source, axes, page.sides, box)
+    picture = read_picture(source, axes, page.sides, box, most=MOST_DECODED, sample=samples[place])
     pixels = picture.pixels
     if len(page.sides) == 1:
         pixels = _line(picture.items, picture.low, picture.high, min(box[0], _TALLEST_STRIP))
-    elif page.columns is not None and page.rows > page.columns:
-        pixels = pixels.swapaxes(0, 1)
     found = Text.from_ansi(colour_picture(pixels))
     found.no_wrap = True
     what = "magnitudes, " if source.dtype.kind == "c" else ""
@@ -306,6 +311,7 @@ class Viewer(App[None]):
         # Where the window is in arrays of one axis, and in lists: the row and the column.
         self.top = self.left = 0
         self._of_all = self._anyway = False
+        self._samples: Samples = {}
         self._shown: dict[int, set[str]] = {}
         # The window that is being read, and the one that is shown: each is read once, however often it is asked for.
         self._asked: tuple[Any, ...] | None = None
@@ -445,6 +451,7 @@ class Viewer(App[None]):
         self._branch, self._of_all, self._anyway = branch, False, False
         self.thing = self.source = self._asked = self._done = None
         self.top = self.left = 0
+        self._samples = {}
         try:
             self.thing = await asyncio.to_thread(self._open, branch)
             self.source = source_of(self.thing)
@@ -521,7 +528,7 @@ class Viewer(App[None]):
         if source is None or not size.height:
             return
         box = 2 * max(1, size.height - 3), max(1, size.width)
-        text = await asyncio.to_thread(picture_text, source, self.page, box)
+        text = await asyncio.to_thread(picture_text, source, self.page, box, self._samples)
         pane.show(self._title().append_text(text))
 
     async def _statistics(self) -> None:
