@@ -215,6 +215,38 @@ def test_mv_and_rm(folder: Path, run: Answer) -> None:
     assert "name a key" in failing(run, "rm", "a.b2nd")
 
 
+def test_info_as_json_has_numbers_lists_and_objects(folder: Path, run: Answer) -> None:
+    found = json.loads(run("info", "--json", "a.b2nd"))
+    array = blosc2.open("a.b2nd")
+    assert (found["nbytes"], found["cbytes"], found["cratio"]) == (array.nbytes, array.cbytes, array.cratio)
+    assert (found["on disk"], found["unused"]) == (os.path.getsize("a.b2nd"), 0)
+    assert found["cparams"]["codec"] == "ZSTD"
+    assert "SHUFFLE" in found["cparams"]["filters"]
+    assert found["dparams"]["nthreads"] > 0
+    blosc2.asarray(RAW, urlpath="raw.b2nd")
+    assert json.loads(run("info", "--json", "raw.b2nd"))["decoded"] == {"an item": 480, "[i]": 480, "[..., i]": 480}
+    found = json.loads(run("info", "--json", "s.b2z"))
+    assert [child["name"] for child in found["contents"]["children"]] == ["age", "mri"]
+    assert found["on disk"] == os.path.getsize("s.b2z")
+    group = json.loads(run("info", "--json", "s.b2z/mri"))
+    assert (group["contents"]["leaves"], group["entries"]) == (2, 4)
+    assert json.loads(run("info", "--json", "e.b2e"))["type"] == "EmbedStore"
+
+
+def test_check_as_json(folder: Path, run: Answer) -> None:
+    assert json.loads(run("check", "--json", "s.b2z")) == [
+        {"path": "s.b2z", "ok": True, "findings": [], "unverified": [], "notes": []}
+    ]
+    data = bytearray(Path("a.b2nd").read_bytes())
+    data[-1] ^= 1
+    Path("a.b2nd").write_bytes(data)
+    sound, damaged = json.loads(run("check", "--json", "s.b2z", "a.b2nd", code=1))
+    assert (sound["ok"], damaged["ok"]) == (True, False)
+    finding = damaged["findings"][0]
+    assert finding.keys() == {"file", "key", "byte", "what"}
+    assert finding["file"].endswith("a.b2nd")
+
+
 def test_mv_takes_the_store_in_its_target(folder: Path, run: Answer) -> None:
     run("mv", "s.b2z/age", "s.b2z/patients/age")
     assert "s.b2z: /age is now /patients/age" in run.err

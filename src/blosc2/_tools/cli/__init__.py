@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import argparse
 import io
+import json
 import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 from blosc2 import _integrity
 from blosc2._display import for_any_encoding, human_size
@@ -84,16 +86,35 @@ def _here(path: str, bar: Bar, *, quiet: bool) -> Iterator[tuple[str, str]]:
         yield name, where
 
 
-def check_paths(paths: Iterable[str], *, quiet: bool, bar: Bar = no_bar) -> int:
-    """Print what is damaged, and unless it is to be quiet what is not; `FOUND` if anything is."""
-    damaged = False
+def check_paths(paths: Iterable[str], *, quiet: bool, as_json: bool = False, bar: Bar = no_bar) -> int:
+    """Print what is damaged, and unless it is to be quiet what is not; `FOUND` if anything is.
+
+    As JSON it is a list with an object for each path.
+    """
+    damaged, found = False, []
     for path in paths:
         with _here(path, bar, quiet=quiet) as (file, name), bar(name) as progress:
             report = _integrity.check(file, progress=progress)
-        if not (quiet and report.ok):
-            print(in_commands(str(report)).replace(file, name))
         damaged |= not report.ok
+        if as_json:
+            found.append({"path": name, "ok": report.ok, **_findings(report, file, name)})
+        elif not (quiet and report.ok):
+            print(in_commands(str(report)).replace(file, name))
+    if as_json:
+        print(json.dumps(found))
     return FOUND if damaged else FINE
+
+
+def _findings(report: Any, file: str, name: str) -> dict[str, list[dict[str, Any]]]:
+    """What a check found, where a file may be called otherwise than it was read."""
+    return {
+        kind: [
+            {"file": each.path.replace(file, name), "key": each.key, "byte": each.offset,
+             "what": in_commands(each.problem)}
+            for each in getattr(report, kind)
+        ]
+        for kind in ("findings", "unverified", "notes")
+    }  # fmt: skip
 
 
 def salvage_path(path: str, out: str, fill: float | None, *, quiet: bool, bar: Bar = no_bar) -> int:
@@ -140,6 +161,7 @@ def _parser() -> argparse.ArgumentParser:
     save.add_argument("path", metavar="PATH", help="the damaged file or directory, which is only read")
     save.add_argument("out", metavar="OUT", help="the new one; its suffix says what it is")
     save.add_argument("--fill", type=float, help="recover arrays that miss chunks too, with this in their place")
+    look.add_argument("--json", action="store_true", help="print JSON")
     for command in (look, save):
         command.add_argument("-q", "--quiet", action="store_true", help="print only what is damaged")
     return parser
@@ -154,7 +176,7 @@ def run_basics(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     try:
         if options.command == "check":
-            return check_paths(options.paths, quiet=options.quiet)
+            return check_paths(options.paths, quiet=options.quiet, as_json=options.json)
         if options.command == "salvage":
             return salvage_path(options.path, options.out, options.fill, quiet=options.quiet)
     except BrokenPipeError:  # whoever reads the output wants no more

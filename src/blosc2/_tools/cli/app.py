@@ -31,14 +31,15 @@ def blosc2() -> None:
 
 @blosc2.command("check")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @STORAGE
 @QUIET
-def _check(paths: tuple[str, ...]) -> int:
+def _check(paths: tuple[str, ...], as_json: bool) -> int:
     """Read all of arrays and stores, and say what is damaged (exit code 1).
 
     What is on a server is read into a temporary file.
     """
-    return check_paths(map(path_of, paths), quiet=is_quiet(), bar=progress_bar)
+    return check_paths(map(path_of, paths), quiet=is_quiet(), as_json=as_json, bar=progress_bar)
 
 
 @blosc2.command("salvage")

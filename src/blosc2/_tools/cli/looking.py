@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, is_dataclass
+from enum import Enum
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -32,13 +35,14 @@ from blosc2._tools.cli.locations import (
 from blosc2._tools.cli.output import QUIET, VERBOSE, name_leaf, progress_bar, say
 from blosc2._tools.converting.conversion import boxes_of
 from blosc2._tools.stores import attributes_of, equal_items, opened, same_value
-from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import FormatError
-from blosc2.info import cut_text, file_rows
+from blosc2.info import cut_text
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
 from blosc2.tree_store import TreeStore
 
+# So many leaves and groups are in the description of a store.
+_MOST_LEAVES = 1000
 #: So many bytes of an attribute are shown.
 _FEW_BYTES = 40
 
@@ -68,6 +72,8 @@ def _plain(value: Any) -> Any:
         return _plain(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None
+    if isinstance(value, Enum):
+        return value.name
     return value
 
 
@@ -240,27 +246,42 @@ def info(locations: tuple[str, ...], as_json: bool) -> None:
             for key in keys:
                 part = _part(found, key)
                 if as_json:
-                    texts.append(_description(part))
+                    texts.append(_description(part, found, key))
                 else:
                     _describe(part)
     if as_json:
         _print_one_document(texts)
 
 
-def _description(found: Any) -> str:
-    """All that is known of an array, a store or a group, as JSON."""
-    items = dict(found.info_items) if hasattr(found, "info_items") else {"contents": repr(found)}
+def _description(found: Any, store: Any, key: str) -> str:
+    """All that is known of an array, of a store, or of what it has under a key, as JSON."""
+    items = {name: _value_of(found, name, value) for name, value in getattr(found, "info_items", ())}
+    if "contents" in items:
+        items["contents"] = _tree_of(outline(store, key, None, _MOST_LEAVES))
     attributes = found.vlmeta if hasattr(found, "vlmeta") else {}
     return _json_text({**items, "attributes": dict(attributes[:]) if attributes else {}})
+
+
+# As `info_items` writes sizes, for people: "800 (800 B)", and what of an array is decoded: "... for an item".
+_SIZE = re.compile(r"(\d+) \([^)]*\) for (an item|\[.*?\])")
+
+
+def _value_of(found: Any, name: str, value: Any) -> Any:
+    """What a row of `info_items` says, as numbers, lists and objects."""
+    if name in ("nbytes", "cbytes", "cratio", "cparams", "dparams"):
+        value = getattr(found, name)
+        return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+    if name in ("on disk", "unused"):
+        return int(value.partition(" ")[0])
+    if name == "decoded":
+        return {what: int(size) for size, what in _SIZE.findall(value)}
+    return value
 
 
 def _describe(found: Any) -> None:
     attributes = found.vlmeta if hasattr(found, "vlmeta") else {}
     for line in repr(found.info if hasattr(found, "info") else found).split("\n"):
         say(printable(line))
-    if isinstance(found, EmbedStore):  # which has no `info`
-        for name, value in file_rows(file_sizes(found)):
-            say(f"  {name}: {value}")
     for name, value in (attributes[:] if attributes else {}).items():
         shown = printable(_one_line(value))
         say(f"  {printable(name)}: {shown if len(shown) <= 200 else shown[:200] + ' ...'}")
