@@ -527,3 +527,28 @@ def test_series_of_numbers_are_looked_up_by_their_index(tmp_path: Path) -> None:
         pairs(table.set_index("id")["label"].astype(float).replace(120, np.nan))
     with pytest.raises(ValueError, match="no value for 1 of 3 samples, as '12'"):
         pairs({"7": 1.0, "12": float("nan"), "101": 3.0})
+
+
+def test_keys_have_one_form(tmp_path: Path) -> None:
+    """Whether they were found or given; and labels may have either."""
+    path = str(tmp_path / "keys.b2z")
+    with blosc2.TreeStore(path, mode="w") as made:
+        for name in ("000", "001"):
+            made[f"/{name}/ct"] = np.arange(3)
+    names = ("000", "001")
+    for given in (None, names, [f"/{name}" for name in names]):
+        for slash in ("", "/"):
+            labels = {f"{slash}{name}": number for number, name in enumerate(names)}
+            samples = Samples(path, {"ct": "{}/ct", "label": labels}, keys=given)
+            assert samples.keys == names
+            assert samples.read_batch([1, 0])["label"].tolist() == [1, 0]
+    with blosc2.open(path) as store:
+        assert [store[f"{key}/ct"].shape for key in samples.keys] == [(3,), (3,)]
+
+
+def test_a_list_of_numbers_is_a_batch() -> None:
+    samples = Samples(blosc2.asarray(np.arange(12).reshape(6, 2)))
+    np.testing.assert_array_equal(samples[[4, 0]], samples.read_batch([4, 0]))
+    np.testing.assert_array_equal(samples[[(1, 4)]], samples.read_batch([(1, 4)]))
+    with pytest.raises(IndexError):
+        samples[[6]]

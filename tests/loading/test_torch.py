@@ -467,3 +467,16 @@ def test_a_dataloader_gets_the_epoch_that_is_set(path: str, workers: dict[str, A
 def test_keywords_of_a_dataloader() -> None:
     with pytest.raises(TypeError, match=r"^Loader\(\) has no keyword 'num_workers'; it is workers= here"):
         b2t.Loader(b2t.Samples(np.arange(4)), num_workers=2)
+
+
+def test_a_sampler_of_batches_of_a_loader_of_torch() -> None:
+    from torch.utils.data import BatchSampler, DataLoader, RandomSampler
+
+    items = np.arange(7 * 5 * 6).reshape(7, 5, 6)
+    patches = blosc2.torch.PatchSampler({"image": blosc2.asarray(items)}, (4, 4), count=10)
+    sampler = BatchSampler(RandomSampler(patches), 4, False)
+    batches = list(DataLoader(patches, sampler=sampler, batch_size=None))
+    assert [tuple(batch["image"].shape) for batch in batches] == [(4, 4, 4), (4, 4, 4), (2, 4, 4)]
+    drawn = torch.cat([batch["image"] for batch in batches])
+    whole = patches.read_batch(range(10))["image"]
+    assert sorted(drawn.flatten(1).tolist()) == sorted(whole.flatten(1).tolist())

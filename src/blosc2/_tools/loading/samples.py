@@ -760,8 +760,11 @@ class Dataset:
 
     @property
     def keys(self) -> tuple[str, ...] | None:
-        """The keys of samples, or of the volumes that patches are drawn from; None where they are rows of arrays."""
-        return tuple(self._source.keys) if isinstance(self._source, StoreLeaves) else None
+        """The keys of samples, or of the volumes that patches are drawn from; None where they are rows of arrays.
+
+        They have no "/" around them, whether they were found or given; as keys of the store they do without it.
+        """
+        return tuple(key.strip("/") for key in self._source.keys) if isinstance(self._source, StoreLeaves) else None
 
     def set_epoch(self, epoch: int) -> None:
         """Let numbers without an epoch mean samples of this one: other patches, and other numbers for a transform.
@@ -810,8 +813,13 @@ class Dataset:
     def _label(self, epoch: int, number: int) -> str:  # noqa: ARG002 - patches of an epoch are of other volumes
         return self._source.label(number)
 
-    def __getitem__(self, number: Number) -> Any:
-        """A sample: an array, or a dict of arrays by field; or what the transform makes of it."""
+    def __getitem__(self, number: Number | list[Number]) -> Any:
+        """A sample: an array, or a dict of arrays by field; or what the transform makes of it.
+
+        Of a list of numbers, as a sampler of batches gives it, it is the batch of `read_batch`.
+        """
+        if isinstance(number, list):
+            return self.read_batch(number)
         return self._samples(*self._split([number]), get_nthreads())[0]
 
     def __getitems__(self, numbers: Sequence[Number]) -> BatchList:
