@@ -391,7 +391,7 @@ def test_files_appear_whole_and_replace_nothing(arrays: Path, run: Answer, monke
     Path("x.png").write_bytes(b"mine")
     assert "exists; --force" in failing(run, "show", "raw.b2nd", "-o", "x.png")
     assert "ends in .png" in failing(run, "show", "raw.b2nd", "-o", "x.jpg")
-    monkeypatch.setattr(printing, "png_bytes", lambda pixels: 1 / 0)
+    monkeypatch.setattr(printing._display, "png_bytes", lambda pixels: 1 / 0)
     before = sorted(arrays.iterdir())
     failing(run, "show", "raw.b2nd", "-o", "x.png", "--force")
     assert sorted(arrays.iterdir()) == before

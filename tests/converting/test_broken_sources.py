@@ -221,7 +221,7 @@ def test_what_is_still_written_to_is_removed(tmp_path: Path, monkeypatch: pytest
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
         real(self, keep=keep)
 
-    monkeypatch.setattr(zarr_groups, "boxes_of", interrupted)
+    monkeypatch.setattr(zarr_groups.conversion, "boxes_of", interrupted)
     monkeypatch.setattr(zarr_groups, "_BETWEEN", 0.0)
     monkeypatch.setattr(zarr_groups.Target, "abandon", raced)
     with pytest.raises(KeyboardInterrupt):

@@ -331,7 +331,7 @@ def test_statistics_can_be_stopped(store: Path, monkeypatch: pytest.MonkeyPatch)
         ended.set()
         raise viewer_app.Stopped
 
-    monkeypatch.setattr(viewer_app, "statistics", endless)
+    monkeypatch.setattr(viewer_app.values, "statistics", endless)
 
     async def play(press: Driver) -> None:
         await press.leaf("scan")

@@ -14,32 +14,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from blosc2 import _integrity
+from blosc2 import _frames, _integrity
 from blosc2._backends import APPLE_DOUBLE, EMBED, FRAME_MAGIC, may_be_attributes
 from blosc2._core.allocation import allowed, too_much
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_checksums import check_chunk as check_stored_chunk
 from blosc2._core.io.source import Source
-from blosc2._frames import (
-    CHUNK_HEADER,
-    CHUNK_SIZES,
-    HEADER_FILE,
-    Fields,
-    FrameHandle,
-    HandleOptions,
-    Integers,
-    array_of,
-    chunk_file,
-    chunk_number,
-    frame_of_head,
-    is_directory_frame,
-    is_verifiable,
-    make_plugin,
-    publish_waiting,
-    trailers,
-    unpack,
-    verify_frame,
-)
+from blosc2._frames import CHUNK_HEADER, CHUNK_SIZES, HEADER_FILE, Fields, FrameHandle, HandleOptions, Integers
 from blosc2._functions import wrap
 from blosc2._integrity.report import ARCHIVE, DIRECTORY, EMBEDDED, FAULTS, FRAME, MOST, CheckReport, Findings
 from blosc2._lists import LENGTHS, stored_lengths
@@ -128,13 +109,13 @@ def kind_of_path(path: str) -> str:
 
     Whoever reads files without opening them comes here first: what waits for them in this process is published.
     """
-    publish_waiting(path)
+    _frames.publish_waiting(path)
     if not os.path.exists(path):
         raise MissingFileError(errno.ENOENT, "No such file or directory: there is nothing to look at", path)
     suffix = os.path.splitext(path)[1]
     if os.path.isdir(path):
         store = suffix in (".b2d", ".b2z", ".b2e") or os.path.exists(os.path.join(path, EMBED))
-        return FRAME if is_directory_frame(path) and not store else DIRECTORY
+        return FRAME if _frames.is_directory_frame(path) and not store else DIRECTORY
     if suffix in (".b2d", ".b2z"):
         return ARCHIVE
     if suffix == ".b2e":
@@ -155,7 +136,7 @@ def _kind_of_file(path: str) -> str:
 
 def check_path(path: str, found: Findings) -> None:
     """Check what is one array, super-chunk or list: a file, or a directory frame."""
-    if os.path.isdir(path) and is_directory_frame(path):
+    if os.path.isdir(path) and _frames.is_directory_frame(path):
         check_directory_frame(path, found)
     else:
         found.total = size_of(path)
@@ -188,7 +169,7 @@ def check_directory_frame(path: str, found: Findings) -> None:
     name = os.path.join(path, HEADER_FILE)
     try:
         source = open_regular(name)
-        frame, numbers = frame_of_head(name, source.read(0, source.size))
+        frame, numbers = _frames.frame_of_head(name, source.read(0, source.size))
     except FAULTS as error:
         found.caught(error, path=name)
         return
@@ -198,7 +179,7 @@ def check_directory_frame(path: str, found: Findings) -> None:
     there.pop(HEADER_FILE, None)
     found.total = sum(there.values())
     extras = sorted(name for name in there if name.endswith((".chunk", ".tmp")))
-    theirs = [-1 if number is None else number for number in map(chunk_number, extras)]
+    theirs = [-1 if number is None else number for number in map(_frames.chunk_number, extras)]
     for extra, known in zip(extras, np.isin(theirs, numbers[numbers >= 0]).tolist(), strict=True):
         if not known:
             found.note("no version refers to this file; it may be deleted", path=os.path.join(path, extra))
@@ -209,7 +190,7 @@ def _check_files(path: str, frame: Frame, numbers: Integers, found: Findings, so
     total = faults = 0
     for index in map(int, np.flatnonzero(numbers >= 0)):
         rest = frame.nbytes - index * frame.chunksize
-        name = chunk_file(path, int(numbers[index]))
+        name = _frames.chunk_file(path, int(numbers[index]))
         try:
             total += _check_chunk_file(name, frame, None if frame.variable else min(frame.chunksize, rest))
         except FAULTS as error:
@@ -246,7 +227,7 @@ def _check_chunk_file(name: str, like: Frame, nbytes: int | None) -> int:
         vlblocks=bool(like.vlblocks),
     )  # fmt: skip
     if like.needs_geometry:
-        one.set_plugin(like.plugin or make_plugin(like))
+        one.set_plugin(like.plugin or _frames.make_plugin(like))
     check_chunk(one, 0)
     return size
 
@@ -301,7 +282,7 @@ def check_frame_file(path: str, found: Findings) -> Frame | None:
 def check_whole_file(frame: Frame, found: Findings) -> None:
     """What there is to say of a frame that is all of a file: bytes behind it, and whether it carries checksums."""
     try:
-        summed = is_verifiable(frame)
+        summed = _frames.is_verifiable(frame)
     except FAULTS:  # told already
         summed = True
     if not summed:
@@ -342,7 +323,7 @@ def _check_checksums(frame: Frame, found: Findings) -> set[int]:
     """Check a frame against the checksums that it carries; where chunks are damaged."""
     known = set()
     try:
-        for wrong in verify_frame(frame):
+        for wrong in _frames.verify_frame(frame):
             found.add(wrong.what, offset=wrong.offset)
             if wrong.chunk is not None:
                 known.add(wrong.offset)
@@ -357,7 +338,7 @@ def _check_tail(frame: Frame, found: Findings) -> None:
     size = frame.source.size
     if size == end:
         return
-    for _, last in trailers(frame.source, end, size):
+    for _, last in _frames.trailers(frame.source, end, size):
         stop = last
     if stop > end:
         found.note(
@@ -388,9 +369,9 @@ def check_metadata(frame: Frame, found: Findings) -> bool:
 def prepare(frame: Frame) -> None:
     """Check the geometry of an array, and have the frame know what its codecs need of that."""
     if frame.metalayer("b2nd") is not None:
-        array_of(frame)
+        _frames.array_of(frame)
     elif frame.needs_geometry:
-        frame.set_plugin(make_plugin(frame))
+        frame.set_plugin(_frames.make_plugin(frame))
 
 
 def _check_metalayers(frame: Frame, found: Findings) -> bool:
@@ -411,9 +392,11 @@ def check_packed(content: bytes, what: str, frame: Frame, found: Findings, at: i
     """Whether bytes are one packed value."""
     try:
         try:
-            unpack(content, location=what, file_size=frame.file_size)
+            _frames.unpack(content, location=what, file_size=frame.file_size)
         except UnsafeDeserializationError as error:
-            unpack(content, deserialize="full", location=what, frame_opener=_open_inner, file_size=frame.file_size)
+            _frames.unpack(
+                content, deserialize="full", location=what, frame_opener=_open_inner, file_size=frame.file_size
+            )
             found.unverified(f"{what} holds an active value ({error.kind}), which is not followed", offset=at)
     except FormatError as error:
         reason = error.reason if what in error.reason else f"{what}: {error.reason}"

@@ -11,23 +11,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from blosc2._backends import (
-    DIGITS,
-    EMBED,
-    END,
-    END_WITH_CHECKSUM,
-    FEW_BITS,
-    LEAF_SUFFIXES,
-    LOCK,
-    MAP,
-    RESERVED,
-    ByteRange,
-    Embedded,
-    end_with_checksum,
-    is_half_written,
-    lost_end,
-    wrong_bits,
-)
+from blosc2 import _backends
+from blosc2._backends import DIGITS, EMBED, END_WITH_CHECKSUM, LEAF_SUFFIXES, LOCK, MAP, RESERVED, ByteRange, Embedded
 from blosc2._core.allocation import allowed
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.checksum import crc32c
@@ -38,15 +23,7 @@ from blosc2._core.ndim.geometry import LEAF_OF_ATTRIBUTES, describe
 from blosc2._core.zip.archive import Archive
 from blosc2._core.zip.catalog import MAGIC, NAME, VERSION, Catalog
 from blosc2._frames import parse_dtype, unpack
-from blosc2._integrity.check_frames import (
-    check_byte_range,
-    check_whole_file,
-    holds_attributes,
-    is_frame_at,
-    open_regular,
-    opened,
-    size_of,
-)
+from blosc2._integrity import check_frames
 from blosc2._integrity.report import FAULTS, MOST, Findings
 from blosc2._options import absolute_path, shortened
 from blosc2._stores import ATTRIBUTES
@@ -66,7 +43,7 @@ class EmbeddedKeys(set[str]):
 
 
 def check_embedded_file(path: str, found: Findings) -> EmbeddedKeys:
-    source = opened(path, found)
+    source = check_frames.opened(path, found)
     return EmbeddedKeys() if source is None else check_embedded((source, 0, -1), found, tail=True)
 
 
@@ -75,12 +52,12 @@ def check_embedded(byte_range: ByteRange, found: Findings, *, tail: bool = False
 
     With `tail` it is all of its file, so that nothing should lie behind it.
     """
-    frame = check_byte_range(*byte_range, found)
+    frame = check_frames.check_byte_range(*byte_range, found)
     if frame is None:
         return EmbeddedKeys()
     found = found.at(frame.source.path)
     if tail:
-        check_whole_file(frame, found)
+        check_frames.check_whole_file(frame, found)
     try:
         embedded = Embedded(byte_range, verify=False)
         embedded.registry()
@@ -98,7 +75,7 @@ def check_embedded(byte_range: ByteRange, found: Findings, *, tail: bool = False
             if location is not None:
                 source, offset, length = location
                 if source is frame.source:
-                    check_byte_range(source, offset, length, found, key)
+                    check_frames.check_byte_range(source, offset, length, found, key)
                 else:
                     work -= max(length, frame.chunksize)
                     _check_decoded(source, frame, found, key)
@@ -115,7 +92,7 @@ def check_embedded(byte_range: ByteRange, found: Findings, *, tail: bool = False
 def _check_decoded(source: Source, outer: Frame, found: Findings, key: str) -> None:
     """Check a value that lies compressed in the outer frame: offsets in it are no positions in the file."""
     inner = found.apart()
-    check_byte_range(source, 0, source.size, inner, key)
+    check_frames.check_byte_range(source, 0, source.size, inner, key)
     for one in inner.found:
         found.add(one.problem, one.kind, key=key, offset=outer.offset)
 
@@ -162,7 +139,7 @@ _WENT: Final = "it went while the store was checked: a writer is at work, so che
 
 def check_directory_store(root: str, found: Findings) -> None:
     files = list(walk(root, found))
-    found.total = sum(size_of(os.path.join(root, name)) for name in files)
+    found.total = sum(check_frames.size_of(os.path.join(root, name)) for name in files)
     embedded = EmbeddedKeys()
     if EMBED in files:
         path = os.path.join(root, EMBED)
@@ -222,8 +199,8 @@ def _check_file(root: str, name: str, found: Findings) -> str | None:
     of_key = found.at(path, key)
     try:
         key.encode()
-        source = open_regular(path)
-        whole = is_frame_at(source, 0, source.size)
+        source = check_frames.open_regular(path)
+        whole = check_frames.is_frame_at(source, 0, source.size)
     except UnicodeEncodeError:
         found.note("its name is not UTF-8, so it is no leaf; rename it", path=path)
         return None
@@ -235,16 +212,16 @@ def _check_file(root: str, name: str, found: Findings) -> str | None:
         return None
     if suffix == _TEMPORARY:
         found.note("a temporary file of a writer that was interrupted; it may be deleted", path=path)
-    if holds_attributes(source, 0, name):
+    if check_frames.holds_attributes(source, 0, name):
         found.note(_ATTRIBUTES, path=path)
         return None
     if suffix not in LEAF_SUFFIXES:
         if not whole:
             return None
         of_key.note(f"the frame has an unusual suffix; it is the leaf {key!r}")
-    frame = check_byte_range(source, 0, -1, of_key, key)
+    frame = check_frames.check_byte_range(source, 0, -1, of_key, key)
     if frame is not None:
-        check_whole_file(frame, of_key)
+        check_frames.check_whole_file(frame, of_key)
     return key
 
 
@@ -326,10 +303,12 @@ def _check_at(source: Source, position: int, found: Findings) -> bool | None:
     if position < 0 or position + END_WITH_CHECKSUM > source.size:
         return None
     record = source.read(position, END_WITH_CHECKSUM)
-    right = end_with_checksum(position, record)
+    right = _backends.end_with_checksum(position, record)
     wrong = [n for n in range(len(right)) if right[n] != record[n]]
-    bits = wrong_bits(right, record)
-    if bits > FEW_BITS or (bits > 1 and is_half_written(position, record)):  # it was never written to its end
+    bits = _backends.wrong_bits(right, record)
+    if bits > _backends.FEW_BITS or (
+        bits > 1 and _backends.is_half_written(position, record)
+    ):  # it was never written to its end
         return None
     if record[-DIGITS:] == b"%08x" % _checksum(source, position, right, found):
         if not wrong:
@@ -339,7 +318,7 @@ def _check_at(source: Source, position: int, found: Findings) -> bool | None:
             offset=position + wrong[0],
         )
         return True
-    if any(n >= END + 7 for n in wrong):  # it names another position: somebody moved it
+    if any(n >= _backends.END + 7 for n in wrong):  # it names another position: somebody moved it
         return None
     found.add(
         "the file is not what was written: its bytes do not have the checksum that its end record states",
@@ -583,7 +562,7 @@ def member_key(name: str) -> str | None:
 
 
 def check_archive_file(path: str, found: Findings) -> None:
-    source = opened(path, found)
+    source = check_frames.opened(path, found)
     if source is None:
         return
     found.total = 2 * source.size
@@ -642,7 +621,7 @@ def _check_tail(source: Source, archive: Archive, broken: bool, found: Findings)
     rest = source.size - archive.end
     if not rest:
         return
-    position = lost_end(source, archive)
+    position = _backends.lost_end(source, archive)
     if position is not None:
         found.add("the newest version is damaged, in its directory or in the end record here; before it there is an "
                   "older one that is whole", offset=position)  # fmt: skip
@@ -781,17 +760,17 @@ def crc32_of(source: Source, offset: int, length: int) -> int:
 
 
 def _check_content(source: Source, member: Member, offset: int, length: int, found: Findings) -> None:
-    if holds_attributes(source, offset, member.name):
+    if check_frames.holds_attributes(source, offset, member.name):
         found.note(f"the member {member.name!r} holds {_ATTRIBUTES}", offset=offset)
         found.advance(length)
     elif member.key is not None:
-        check_byte_range(source, offset, length, found, member.key)
+        check_frames.check_byte_range(source, offset, length, found, member.key)
     elif member.name in (EMBED, LOCK) or member.name.startswith(RESERVED):
         found.advance(length)
-    elif is_frame_at(source, offset, length):
+    elif check_frames.is_frame_at(source, offset, length):
         key = "/" + member.name.rpartition(".")[0]
         found.note(f"the frame {member.name!r} has an unusual suffix; it is the leaf {key!r}", key=key, offset=offset)
-        check_byte_range(source, offset, length, found, key)
+        check_frames.check_byte_range(source, offset, length, found, key)
     else:
         found.advance(length)
 

@@ -16,25 +16,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from blosc2._backends import (
-    EMBED,
-    FRAME_MAGIC,
-    LEAF_SUFFIXES,
-    LOCK,
-    MAP,
-    MAX_SEGMENTS,
-    REGISTRY,
-    RESERVED,
-    STORE_KINDS,
-    ByteRange,
-    chunks_of_value,
-    is_own,
-    is_path,
-    is_safe,
-    joined_value,
-    suffix_of,
-    taken,
-)
+from blosc2 import _backends, _frames
+from blosc2._backends import EMBED, FRAME_MAGIC, LEAF_SUFFIXES, LOCK, MAX_SEGMENTS, RESERVED, STORE_KINDS, ByteRange
 from blosc2._core.allocation import allowed, too_much
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_writer import pack_trailer, special_chunk
@@ -43,49 +26,8 @@ from blosc2._core.io.source import Source
 from blosc2._core.ndim.gaps import clear_gaps
 from blosc2._core.zip.archive import Archive, told_name
 from blosc2._files import NewFile, Owner
-from blosc2._frames import (
-    CBYTES_AT,
-    CHUNK_HEADER,
-    CHUNK_SIZES,
-    FLAGS_AT,
-    FRAME_HEADER,
-    HEADER_SIZE_AT,
-    MARK,
-    MARK_AT,
-    TRAILER_START,
-    TRAILER_TAIL,
-    ZERO_OFFSET,
-    FrameUpdate,
-    array_of,
-    buffers_with_checksums,
-    frame_bytes,
-    frame_chunksize,
-    frame_nbytes,
-    header_size,
-    is_directory_frame,
-    set_frame_fields,
-    stated_at,
-    stored_numbers,
-    trailers,
-    unpack,
-    verify_frame,
-    vlmeta_chunk,
-    write_frame,
-)
-from blosc2._integrity.check_frames import (
-    check_byte_range,
-    check_chunk,
-    check_frame,
-    check_packed,
-    holds_attributes,
-    is_frame_at,
-    is_whole_frame,
-    kind_of_path,
-    open_regular,
-    opened,
-    prepare,
-    wrong_values,
-)
+from blosc2._frames import CBYTES_AT, CHUNK_HEADER, FRAME_HEADER, MARK_AT, TRAILER_TAIL, ZERO_OFFSET, FrameUpdate
+from blosc2._integrity import check_frames
 from blosc2._integrity.check_stores import DESCRIPTOR, LOCAL, crc32_of, far, key_of, member_key, read_directory, walk
 from blosc2._integrity.report import ARCHIVE, CUT_SHORT, DIRECTORY, EMBEDDED, FAULTS, Finding, Findings, Report
 from blosc2._lists import LENGTHS, packed_lengths
@@ -118,7 +60,7 @@ class Recovered(NamedTuple):
         frame = self.frame
         if self.update is None and frame.serialised:
             return frame.source, frame.offset, frame.frame_len
-        data = frame_bytes(FrameUpdate(frame) if self.update is None else self.update)
+        data = _frames.frame_bytes(FrameUpdate(frame) if self.update is None else self.update)
         return Source.of_buffer(data), 0, len(data)
 
 
@@ -159,14 +101,14 @@ def _newest(frame: Frame, trouble: Findings, lost: Findings, fill: Any) -> Recov
     """The version that the header leads to, with a value in place of damaged chunks."""
     found = lost.apart()
     try:
-        check_frame(frame, found)
+        check_frames.check_frame(frame, found)
         if not found.damage:
             return Recovered(frame)
         trouble.found += found.found
         kept = _repaired(frame, lost, fill)
         if kept is not None:
             left = lost.apart()
-            check_frame(kept.frame, left)
+            check_frames.check_frame(kept.frame, left)
             # Of chunks it was told already what becomes of them.
             lost.found += [] if kept.filled else left.damage
     except FAULTS as error:
@@ -180,7 +122,7 @@ def _repaired(frame: Frame, lost: Findings, fill: Any) -> Recovered | None:
     """What is left of a frame that can be opened, and of which something is damaged."""
     bad: set[int] = set()
     trailer = False
-    for wrong in verify_frame(frame):
+    for wrong in _frames.verify_frame(frame):
         if wrong.chunk is not None:
             bad.add(wrong.chunk)
         elif wrong.offset < frame.offset + frame.header_len or wrong.offset == frame.chunks_range[1]:
@@ -188,10 +130,10 @@ def _repaired(frame: Frame, lost: Findings, fill: Any) -> Recovered | None:
         else:
             trailer = True
     count = frame.nchunks
-    prepare(frame)
-    for number in stored_numbers(frame):
+    check_frames.prepare(frame)
+    for number in _frames.stored_numbers(frame):
         try:
-            check_chunk(frame, number)
+            check_frames.check_chunk(frame, number)
         except FAULTS:
             bad.add(number)
     told = lost.apart()
@@ -227,8 +169,8 @@ def _newest_whole(byte_range: ByteRange, lost: Findings) -> Recovered | None:
         if bad and np.isin(np.frombuffer(frame.offsets_bytes(), np.int64) + frame.chunks_range[0], list(bad)).any():
             continue
         trouble = lost.apart()
-        check_frame(frame, trouble)
-        bad.update(wrong.offset for wrong in verify_frame(frame) if wrong.chunk is not None)
+        check_frames.check_frame(frame, trouble)
+        bad.update(wrong.offset for wrong in _frames.verify_frame(frame) if wrong.chunk is not None)
         if not trouble.damage:
             lost.note(
                 "a version that the header does not lead to was recovered; changes made after it, if any, are lost"
@@ -245,17 +187,17 @@ def without_end(byte_range: ByteRange, lost: Findings) -> Frame | None:
     """
     source, offset, stop, header = _with_header(byte_range)
     start = offset + len(header)
-    nbytes, cbytes = frame_nbytes(header), int.from_bytes(header[CBYTES_AT : CBYTES_AT + 8], signed=True)
+    nbytes, cbytes = _frames.frame_nbytes(header), int.from_bytes(header[CBYTES_AT : CBYTES_AT + 8], signed=True)
     end = start
     if nbytes:
         end += cbytes
         if cbytes < 0 or end > stop - CHUNK_HEADER:
             return None
-        end += CHUNK_SIZES.unpack_from(source.read(end, CHUNK_HEADER))[2]
+        end += _frames.CHUNK_SIZES.unpack_from(source.read(end, CHUNK_HEADER))[2]
         if not start + cbytes + CHUNK_HEADER <= end <= stop:
             return None
-    behind = deque(trailers(source, end, stop), 1)
-    if behind and stated_at(source, behind[0][1]) is not None:
+    behind = deque(_frames.trailers(source, end, stop), 1)
+    if behind and _frames.stated_at(source, behind[0][1]) is not None:
         return None
     begin = behind[0][0] if behind else end
     trailer = source.read(begin, min(stop - begin, _LARGEST_TRAILER))
@@ -264,11 +206,11 @@ def without_end(byte_range: ByteRange, lost: Findings) -> Frame | None:
         + (", and could not be compared with their checksums, which are lost" if header[MARK_AT] else "")
     )
     header[MARK_AT] = 0
-    if trailer.startswith(TRAILER_START):
+    if trailer.startswith(_frames.TRAILER_START):
         size = len(trailer) + TRAILER_TAIL
         trailer += b"\xce" + size.to_bytes(4) + b"\xd8" + bytes(17)
         try:
-            set_frame_fields(header, end + size - offset, nbytes, cbytes, has_vlmeta=True)
+            _frames.set_frame_fields(header, end + size - offset, nbytes, cbytes, has_vlmeta=True)
             frame = _joined(header, (source, start, end - start), trailer)
             frame.vlmeta_chunks()
             return frame
@@ -276,7 +218,7 @@ def without_end(byte_range: ByteRange, lost: Findings) -> Frame | None:
             pass
     trailer = pack_trailer({})
     lost.add("the metadata entries are lost, with the end of the frame")
-    set_frame_fields(header, end + len(trailer) - offset, nbytes, cbytes, has_vlmeta=False)
+    _frames.set_frame_fields(header, end + len(trailer) - offset, nbytes, cbytes, has_vlmeta=False)
     return _joined(header, (source, start, end - start), trailer)
 
 
@@ -288,14 +230,14 @@ def older_versions(byte_range: ByteRange) -> Iterator[Frame]:
     """
     source, offset, stop, header = _with_header(byte_range)
     start = offset + len(header)
-    found = list(deque(trailers(source, start, stop), _MOST_VERSIONS))
+    found = list(deque(_frames.trailers(source, start, stop), _MOST_VERSIONS))
     tables: dict[int, tuple[int, int] | None] = {}
     headers = {_but_for_sizes(header): header}
     # Bytes of tables that are decoded, one after the other: there may be many that claim much.
     work = _WORK * allowed(source.size)
     for number in reversed(range(len(found))):
         begin, end = found[number]
-        stated = stated_at(source, end)
+        stated = _frames.stated_at(source, end)
         if stated is None:
             continue
         table = None
@@ -332,12 +274,12 @@ def _header_before(table: tuple[int, int] | None, header: ByteRange) -> bytearra
     if table is None or table[0] - length < offset + length:
         return None
     kept = bytearray(source.read(table[0] - length, length))
-    return kept if kept.startswith(FRAME_MAGIC) and header_size(kept) == length else None
+    return kept if kept.startswith(FRAME_MAGIC) and _frames.header_size(kept) == length else None
 
 
 def _but_for_sizes(header: bytearray) -> bytes:
     header = header[:]
-    set_frame_fields(header, 0, 0, 0, has_vlmeta=False)
+    _frames.set_frame_fields(header, 0, 0, 0, has_vlmeta=False)
     header[MARK_AT] = 0
     return bytes(header)
 
@@ -349,10 +291,10 @@ def _with_header(byte_range: ByteRange) -> tuple[Source, int, int, bytearray]:
     fixed = source.read(offset, min(FRAME_HEADER, max(stop - offset, 0)))
     if len(fixed) < FRAME_HEADER or not fixed.startswith(FRAME_MAGIC):
         raise FormatError("not the header of a frame", path=source.path, offset=offset)
-    size = header_size(fixed)
+    size = _frames.header_size(fixed)
     if not FRAME_HEADER <= size <= stop - offset:
         raise FormatError(
-            f"header length {size} does not fit the file", path=source.path, offset=offset + HEADER_SIZE_AT
+            f"header length {size} does not fit the file", path=source.path, offset=offset + _frames.HEADER_SIZE_AT
         )
     return source, offset, stop, bytearray(source.read(offset, size))
 
@@ -374,9 +316,9 @@ def _version(header: bytearray, rest: ByteRange, table: int | None) -> Frame:
     nbytes = cbytes = 0
     if table is not None:
         cbytes = table - start
-        chunksize = 0 if header[FLAGS_AT] & _VARIABLE else frame_chunksize(header)
+        chunksize = 0 if header[_frames.FLAGS_AT] & _VARIABLE else _frames.frame_chunksize(header)
         count = int.from_bytes(source.read(table + 4, 4), "little") // 8
-        set_frame_fields(header, len(header) + length, count * max(chunksize, 1), cbytes, has_vlmeta=True)
+        _frames.set_frame_fields(header, len(header) + length, count * max(chunksize, 1), cbytes, has_vlmeta=True)
         frame = _joined(header, rest)
         nbytes = frame.nbytes
         if frame.repeated_offset is None:
@@ -386,10 +328,10 @@ def _version(header: bytearray, rest: ByteRange, table: int | None) -> Frame:
             for entry in last.tolist():
                 at = start + entry + 4  # in the header of a stored chunk
                 nbytes += chunksize if entry < 0 else int.from_bytes(source.read(at, 4), "little", signed=True)
-    set_frame_fields(header, len(header) + length, nbytes, cbytes, has_vlmeta=True)
+    _frames.set_frame_fields(header, len(header) + length, nbytes, cbytes, has_vlmeta=True)
     has_vlmeta = bool(_joined(header, rest).vlmeta_names())
-    set_frame_fields(header, len(header) + length, nbytes, cbytes, has_vlmeta=has_vlmeta)
-    header[MARK_AT] = MARK
+    _frames.set_frame_fields(header, len(header) + length, nbytes, cbytes, has_vlmeta=has_vlmeta)
+    header[MARK_AT] = _frames.MARK
     return _joined(header, rest)
 
 
@@ -441,7 +383,7 @@ def _metalayers(frame: Frame, lost: Findings) -> dict[str, bytes]:
 def _is_value(content: bytes, what: str, frame: Frame, lost: Findings) -> bool:
     """Whether packed metadata can be read; what cannot be is lost."""
     trouble = lost.apart()
-    fits = check_packed(content, what, frame, trouble)
+    fits = check_frames.check_packed(content, what, frame, trouble)
     lost.found += [] if fits else trouble.found
     return fits
 
@@ -459,7 +401,7 @@ def _lost_entries(
     why = ""
     wrong.update(bad)
     try:
-        for number, error in wrong_values(frame, bad, lengths):
+        for number, error in check_frames.wrong_values(frame, bad, lengths):
             if error is None:
                 break
             wrong.add(number)
@@ -482,7 +424,7 @@ def _put_lengths_right(frame: Frame, vlmeta: dict[str, bytes], without: set[int]
     left = [number for number in range(frame.nchunks) if number not in without]
     vlmeta.pop(LENGTHS, None)
     if left and all(number in lengths for number in left):
-        vlmeta[LENGTHS] = vlmeta_chunk(packed_lengths([lengths[number] for number in left]))
+        vlmeta[LENGTHS] = _frames.vlmeta_chunk(packed_lengths([lengths[number] for number in left]))
 
 
 def _detached(frame: Frame, metalayers: dict[str, bytes], vlmeta: dict[str, bytes], without: set[int]) -> Frame:
@@ -515,7 +457,7 @@ def _filling(frame: Frame, index: int, fill: Any) -> bytes | int:
         if fill:
             raise ValueError("what is lost of a super-chunk can only be filled with zeros: give fill=0")
         return ZERO_OFFSET
-    dtype = array_of(frame)[1]
+    dtype = _frames.array_of(frame)[1]
     item = clear_gaps(np.array(fill).astype(dtype)).tobytes()
     if not any(item):
         return ZERO_OFFSET
@@ -629,9 +571,9 @@ def salvage(
     (['/a', '/g/b'], ())
     """
     name, target = absolute_path(local_path(path)), absolute_path(local_path(out))
-    kind = kind_of_path(name)
+    kind = check_frames.kind_of_path(name)
     if os.path.lexists(target):
-        raise taken(target, "salvage only writes something new, and there is something already")
+        raise _backends.taken(target, "salvage only writes something new, and there is something already")
     is_store = os.path.splitext(target)[1] in _STORES
     if is_store != (kind in (ARCHIVE, DIRECTORY, EMBEDDED)):
         what = "a store: give it the suffix .b2z, .b2d or .b2e" if not is_store else "no store: give it another suffix"
@@ -681,14 +623,18 @@ def recover_embedded(byte_range: ByteRange, lost: Findings, fill: Any = None, *,
     kind: str | None = None
     registry: dict[str, Any] = {}
     for frame, current in _outer_frames(byte_range, lost):
-        entries = _map_of(frame, MAP, "full").get("embed_map")
+        entries = _map_of(frame, _backends.MAP, "full").get("embed_map")
         if not isinstance(entries, dict):
             continue
-        entries = {key: entry for key, entry in entries.items() if is_safe(key) and isinstance(entry, dict)}
+        entries = {key: entry for key, entry in entries.items() if _backends.is_safe(key) and isinstance(entry, dict)}
         if wanted is None:
             wanted = dict.fromkeys(entries, "")
             kind = next(filter(frame.metalayer, STORE_KINDS), None)
-            registry = {key: value for key, value in _map_of(frame, REGISTRY, "safe").items() if is_safe(key)}
+            registry = {
+                key: value
+                for key, value in _map_of(frame, _backends.REGISTRY, "safe").items()
+                if _backends.is_safe(key)
+            }
             if not current:
                 lost.note("a map of values that the header does not lead to was used; later changes are lost")
         bad, sound = _damaged_chunks(frame)
@@ -733,7 +679,7 @@ def _outer_frames(byte_range: ByteRange, lost: Findings) -> Iterator[tuple[Frame
 def _map_of(frame: Frame, name: str, deserialize: str) -> dict[Any, Any]:
     """A metadata entry that is a map; an empty one where it cannot be read."""
     try:
-        content = unpack(frame.vlmeta(name) or b"", deserialize=deserialize, file_size=frame.file_size)
+        content = _frames.unpack(frame.vlmeta(name) or b"", deserialize=deserialize, file_size=frame.file_size)
     except FAULTS:
         return {}
     return content if isinstance(content, dict) else {}
@@ -744,7 +690,7 @@ def _damaged_chunks(frame: Frame) -> tuple[set[int], bool]:
     bad: set[int] = set()
     sound = True
     try:
-        for wrong in verify_frame(frame):
+        for wrong in _frames.verify_frame(frame):
             if wrong.chunk is not None:
                 bad.add(wrong.chunk)
             elif wrong.offset >= frame.offset + frame.frame_len - frame.trailer_len or not frame.nbytes:
@@ -761,7 +707,7 @@ def _recover_value(
     try:
         byte_range = _locate(frame, entry)
         trouble = lost.apart()
-        check_byte_range(*byte_range, trouble, key)
+        check_frames.check_byte_range(*byte_range, trouble, key)
         if trouble.damage:
             told = lost.apart()
             kept = recover_frame(*byte_range, told, key, fill)
@@ -774,7 +720,7 @@ def _recover_value(
         wanted[key] = wanted[key] or (error.reason if isinstance(error, FormatError) else str(error))
         return None
     offset, length = entry["offset"], entry["length"]
-    if not bad.isdisjoint(chunks_of_value(frame, offset, length)):
+    if not bad.isdisjoint(_backends.chunks_of_value(frame, offset, length)):
         lost.unverified(
             "the value lies in a chunk whose checksum is wrong: it decodes, but may not be what was stored", key=key
         )
@@ -790,7 +736,7 @@ def _locate(frame: Frame, entry: dict[str, Any]) -> ByteRange:
     start = frame.byte_range_of(offset, length)
     if start is not None:
         return frame.source, start, length
-    joined = joined_value(frame, offset, length)
+    joined = _backends.joined_value(frame, offset, length)
     if joined is not None:
         return joined, 0, length
     if length > allowed(frame.source.size):
@@ -827,7 +773,7 @@ def _scan(source: Source, offset: int, stop: int, lost: Findings) -> dict[str, B
         if work < 0:
             lost.add("too much of the file looks like frames and is none: the search was ended", offset=at)
             break
-        if frame.frame_len <= stop - at and is_whole_frame(source, at, frame.frame_len):
+        if frame.frame_len <= stop - at and check_frames.is_whole_frame(source, at, frame.frame_len):
             leaves[f"/recovered/{len(leaves) + 1:04}"] = (source, at, frame.frame_len)
             behind = at + frame.frame_len
     return leaves
@@ -972,11 +918,11 @@ def _key_of(name: str) -> str:
 
 def _is_leaf(source: Source, name: str, one: Found | None) -> bool:
     """Whether a member is a leaf, or should be, or has the embedded values."""
-    if one is not None and holds_attributes(source, one.data, name):
+    if one is not None and check_frames.holds_attributes(source, one.data, name):
         return False
     if name == EMBED or member_key(name) is not None:
         return True
-    return one is not None and one.size >= 112 and is_frame_at(source, one.data, one.size)
+    return one is not None and one.size >= 112 and check_frames.is_frame_at(source, one.data, one.size)
 
 
 def _recover(source: Source, one: Found, lost: Findings, fill: Any) -> ByteRange | None:
@@ -1014,7 +960,7 @@ def _is_whole(source: Source, one: Found) -> bool:
         return False
     if one.name == EMBED or not _is_leaf(source, one.name, one):
         return True
-    return is_whole_frame(source, one.data, one.size)
+    return check_frames.is_whole_frame(source, one.data, one.size)
 
 
 # ------------------------------------------------------------------ without a directory
@@ -1051,7 +997,7 @@ def _member_at(source: Source, at: int) -> Found | None:
         name = told_name(raw[:name_length], raw[name_length:], flags).decode()
     except UnicodeDecodeError:
         return None
-    if not is_safe("/" + name.rstrip("/")):
+    if not _backends.is_safe("/" + name.rstrip("/")):
         return None
     if flags & DESCRIPTOR and not size:
         try:
@@ -1089,7 +1035,7 @@ def _later_directory(source: Source, start: int, behind: list[Found]) -> dict[st
             name = told_name(stored, extra, flags, rest[at + 5]).decode()
         except UnicodeDecodeError:
             return None
-        if not is_safe("/" + name.rstrip("/")):
+        if not _backends.is_safe("/" + name.rstrip("/")):
             return None
         found[name] = Listed(header, crc, stored)
         told.add(stored)
@@ -1111,7 +1057,7 @@ _BESIDE: Final = 64
 
 def _source_of(path: str, lost: Findings) -> Source:
     """A file to recover from; `FormatError` if it cannot be read."""
-    source = opened(path, lost)
+    source = check_frames.opened(path, lost)
     if source is None:
         raise _nothing(lost)
     lost.total = source.size
@@ -1133,7 +1079,7 @@ def _nothing(lost: Findings) -> FormatError:
 # ------------------------------------------------------------------ single arrays
 def recover_single(path: str, lost: Findings, fill: Any) -> Recovered:
     """The array or super-chunk in a file; `FormatError` where nothing can be recovered."""
-    if os.path.isdir(path) and is_directory_frame(path):
+    if os.path.isdir(path) and _frames.is_directory_frame(path):
         raise ValueError(
             f"{legible(path)}: each chunk of this array is a file of its own; check() tells which are damaged, and "
             "only copies of these bring them back"
@@ -1151,10 +1097,10 @@ def write_frame_to(path: str, kept: Recovered) -> None:
     owner.makedirs(os.path.dirname(path))
     with NewFile(path, replace=False, owner=owner) as file:
         if kept.update is None and frame.serialised:
-            for piece in buffers_with_checksums(frame):
+            for piece in _frames.buffers_with_checksums(frame):
                 file.write(piece)
         else:
-            write_frame(file, kept.update or FrameUpdate(frame))
+            _frames.write_frame(file, kept.update or FrameUpdate(frame))
 
 
 # ------------------------------------------------------------------ stores
@@ -1165,7 +1111,7 @@ def _recover_directory(root: str, lost: Findings, fill: Any) -> Values:
     values = Values(None, {}, {})
     if EMBED in sizes:
         try:
-            values = recover_embedded((open_regular(os.path.join(root, EMBED)), 0, -1), lost, fill)
+            values = recover_embedded((check_frames.open_regular(os.path.join(root, EMBED)), 0, -1), lost, fill)
         except FAULTS as error:
             lost.caught(error, path=os.path.join(root, EMBED))
     else:
@@ -1186,10 +1132,10 @@ def _recover_file(root: str, name: str, lost: Findings, fill: Any) -> ByteRange 
     key = key_of(name)
     try:
         key.encode()
-        source = open_regular(path)
-        if holds_attributes(source, 0, name):
+        source = check_frames.open_regular(path)
+        if check_frames.holds_attributes(source, 0, name):
             return None
-        if not name.endswith(LEAF_SUFFIXES) and not is_frame_at(source, 0, source.size):
+        if not name.endswith(LEAF_SUFFIXES) and not check_frames.is_frame_at(source, 0, source.size):
             return None
         kept = recover_frame(source, 0, -1, lost, key, fill)
     except UnicodeEncodeError:
@@ -1205,7 +1151,7 @@ def write_store_to(path: str, values: Values, lost: Findings) -> tuple[str, ...]
     """Write what was recovered to a new store; its keys. `FormatError` where that is nothing."""
     leaves = {}
     for key, byte_range in values.leaves.items():
-        reason = why_not(path, key, suffix_of(byte_range))
+        reason = why_not(path, key, _backends.suffix_of(byte_range))
         if reason is None:
             leaves[key] = byte_range
         else:
@@ -1250,7 +1196,7 @@ def _new_store(path: str, values: Values) -> Store:
 # They are more than the keys that are allowed for new values, so that nothing is lost that can be read and written.
 def why_not(path: str, key: str, suffix: str) -> str | None:
     """Why a new store cannot have a key, None where it can: by the suffixes of the store, and of the leaf's file."""
-    if not is_safe(key):
+    if not _backends.is_safe(key):
         return "no store can have its key, which has an empty segment, '.' or '..', or a NUL"
     try:
         name = (key + suffix).encode()
@@ -1268,10 +1214,10 @@ def why_not(path: str, key: str, suffix: str) -> str | None:
 def _why_no_file(root: str, key: str, name: bytes) -> str | None:
     """Why a key can be no file of a `.b2d`, where it is the name of one; None if it can."""
     other = "recover it into a .b2z or .b2e"
-    if not is_path(key):
+    if not _backends.is_path(key):
         return f"no file can be named like its key on this system; {other}"
     first, slash, _ = key[1:].partition("/")
-    if slash and is_own(first):
+    if slash and _backends.is_own(first):
         return f"its key begins with the name of a file of the store itself; {other}"
     if key.count("/") > MAX_SEGMENTS:
         return f"its key has more than {MAX_SEGMENTS} segments; {other}"

@@ -18,44 +18,12 @@ from typing import Any
 import click
 import numpy as np
 
-from blosc2._arrays import (
-    LONGEST,
-    Axis,
-    axes_of,
-    axis_names,
-    check_dtype,
-    index_of,
-    index_text,
-    middle_plane,
-    pieces,
-    read_picture,
-    sample_of_planes,
-    shape_of,
-)
-from blosc2._display import (
-    colour_picture,
-    has_characters,
-    human_size,
-    line_of_blocks,
-    png_bytes,
-    printable,
-    printed,
-    text_picture,
-)
+from blosc2 import _arrays, _display
+from blosc2._arrays import LONGEST, Axis
 from blosc2._files import NewFile
 from blosc2._options import absolute_path, lacking
-from blosc2._tools.cli.locations import (
-    STORAGE,
-    Location,
-    LocationError,
-    leaf_with_attributes,
-    located,
-    need_store,
-    one_key,
-    one_leaf,
-    parsed_selection,
-    path_here,
-)
+from blosc2._tools.cli import locations
+from blosc2._tools.cli.locations import STORAGE, Location, LocationError
 from blosc2._tools.cli.output import note, say
 from blosc2._tools.stores import opened
 from blosc2._tools.viewer.html_page import web_page
@@ -68,7 +36,7 @@ Write = Callable[[bytes], object]
 
 def new_output(output: str, *, force: bool) -> str:
     """The path of an output, or "-". One that exists is refused; with `force` only what is no file."""
-    path = path_here(output)
+    path = locations.path_here(output)
     if path != "-" and os.path.lexists(path) and not (force and os.path.isfile(path)):
         raise LocationError(f"{path} exists; --force replaces a file")
     return path
@@ -114,8 +82,8 @@ def cat(location: str, selection: str, kind: str, output: str | None, force: boo
     piece by piece, whatever their size.
     """
     output = None if output is None else new_output(output, force=force)
-    key = parsed_selection(selection)
-    with one_leaf(located(location)) as leaf:
+    key = locations.parsed_selection(selection)
+    with locations.one_leaf(locations.located(location)) as leaf:
         if not isinstance(leaf, (NDArray, SChunk)):
             _write_values(leaf, _index_of_list(key), kind, output, force=force)
             return
@@ -123,8 +91,8 @@ def cat(location: str, selection: str, kind: str, output: str | None, force: boo
         if isinstance(leaf, SChunk):
             _index_of_list(key)
             array = _BytesOf(leaf)
-        axes = axes_of(key, array.shape)
-        shape, dtype = shape_of(axes), array.dtype
+        axes = _arrays.axes_of(key, array.shape)
+        shape, dtype = _arrays.shape_of(axes), array.dtype
         if isinstance(leaf, SChunk):
             shape, dtype = (math.prod(shape) * leaf.typesize,), np.dtype(np.uint8)
         if kind == "text":
@@ -133,7 +101,7 @@ def cat(location: str, selection: str, kind: str, output: str | None, force: boo
             check_no_terminal(output, ".npy")
             with writing(output, force=force) as write:
                 write(_npy_header(shape, dtype))
-                for piece in pieces(array, axes, _PIECE):
+                for piece in _arrays.pieces(array, axes, _PIECE):
                     write(piece.tobytes())
         else:
             if len(shape) > 2 or (len(shape) > 1 and dtype.names):
@@ -141,7 +109,7 @@ def cat(location: str, selection: str, kind: str, output: str | None, force: boo
                     f"a table has two axes, the selection has {len(shape)}", param_hint="SELECTION"
                 )
             with writing(output, force=force) as write:
-                _write_table(write, pieces(array, axes, _CELLS * dtype.itemsize), shape, dtype)
+                _write_table(write, _arrays.pieces(array, axes, _CELLS * dtype.itemsize), shape, dtype)
 
 
 class _BytesOf:
@@ -160,11 +128,11 @@ class _BytesOf:
 # ------------------------------------------------------------------ text
 def _write_text(array: Any, axes: Sequence[Axis], output: str | None, *, force: bool, everything: bool) -> None:
     """Items as NumPy prints them, which makes all of the text at once: the widths of columns are those of all items."""
-    size = math.prod(shape_of(axes)) * array.dtype.itemsize
+    size = math.prod(_arrays.shape_of(axes)) * array.dtype.itemsize
     everything |= output is not None
     if size > _MOST_SHOWN and not everything:
-        raise LocationError(f"these are {human_size(size)}: select fewer items, or print them with --all")
-    items = np.asarray(array[index_of(axes)])
+        raise LocationError(f"these are {_display.human_size(size)}: select fewer items, or print them with --all")
+    items = np.asarray(array[_arrays.index_of(axes)])
     text = np.array2string(items, threshold=sys.maxsize if everything else 1000)
     with writing(output, force=force) as write:
         write(_as_text(text + "\n", output))
@@ -172,7 +140,7 @@ def _write_text(array: Any, axes: Sequence[Axis], output: str | None, *, force: 
 
 def _as_text(text: str, output: str | None) -> bytes:
     """A text in the encoding of the standard output, or in that of files."""
-    return printed(text, sys.stdout.encoding if output in (None, "-") else "utf-8")
+    return _display.printed(text, sys.stdout.encoding if output in (None, "-") else "utf-8")
 
 
 def _index_of_list(key: tuple[Any, ...]) -> Any:
@@ -195,7 +163,7 @@ def _values(values: Any, key: int | slice) -> Iterator[Sequence[Any]]:
         return
     chosen = range(len(values))[key]
     for start in range(0, len(chosen), _VALUES):
-        yield values[index_of([chosen[start : start + _VALUES]])[0]]
+        yield values[_arrays.index_of([chosen[start : start + _VALUES]])[0]]
 
 
 # ------------------------------------------------------------------ npy
@@ -289,26 +257,26 @@ def show(
     """
     _check_options(span, percentiles, output)
     output = None if output is None else new_output(output, force=force)
-    key = parsed_selection(selection)
-    where = located(location)
-    with leaf_with_attributes(where) as (leaf, around):
+    key = locations.parsed_selection(selection)
+    where = locations.located(location)
+    with locations.leaf_with_attributes(where) as (leaf, around):
         if not isinstance(leaf, NDArray):
             raise LocationError(f"{where} is one {type(leaf).__name__}, not an array; 'blosc2 cat' prints it")
-        check_dtype(leaf.dtype)
-        axes, attributes = axes_of(key, leaf.shape), ChainMap(leaf.vlmeta, around)
+        _arrays.check_dtype(leaf.dtype)
+        axes, attributes = _arrays.axes_of(key, leaf.shape), ChainMap(leaf.vlmeta, around)
         if names is not None:
-            axes, chosen = _chosen(axes, names, axis_names(attributes, leaf.ndim))
-        axes, sides = middle_plane(axes, leaf.dtype, attributes)
+            axes, chosen = _chosen(axes, names, _arrays.axis_names(attributes, leaf.ndim))
+        axes, sides = _arrays.middle_plane(axes, leaf.dtype, attributes)
         sides, box = sides if names is None else chosen, _box(output, width)
-        sample = None if span or percentiles else sample_of_planes(leaf, axes, sides, box)
-        picture = read_picture(leaf, axes, sides, box, span=span, percentiles=percentiles, sample=sample)
-    caption = f"{where}[{index_text(picture.axes)}]: {picture.size()} items, {leaf.dtype}, {picture.scale()}"
+        sample = None if span or percentiles else _arrays.sample_of_planes(leaf, axes, sides, box)
+        picture = _arrays.read_picture(leaf, axes, sides, box, span=span, percentiles=percentiles, sample=sample)
+    caption = f"{where}[{_arrays.index_text(picture.axes)}]: {picture.size()} items, {leaf.dtype}, {picture.scale()}"
     if output is not None:
         with writing(output, force=force) as write:
-            write(png_bytes(picture.opaque_where_known()))
+            write(_display.png_bytes(picture.opaque_where_known()))
     else:
         _print(picture.pixels, colour)
-    note(printable(caption))
+    note(_display.printable(caption))
 
 
 def _chosen(axes: list[Axis], text: str, names: list[str]) -> tuple[list[Axis], list[int]]:
@@ -355,13 +323,13 @@ def _box(output: str | None, width: int | None) -> tuple[int, int]:
 
 def _print(pixels: np.ndarray[Any, Any], colour: bool | None) -> None:
     if pixels.ndim == 1:
-        text = line_of_blocks(pixels)
+        text = _display.line_of_blocks(pixels)
     elif colour or (colour is None and takes_colours()):
-        text = colour_picture(pixels)
+        text = _display.colour_picture(pixels)
     else:
         text = ""
-    if not (text and has_characters(sys.stdout.encoding, text)):
-        text = text_picture(np.atleast_2d(pixels))
+    if not (text and _display.has_characters(sys.stdout.encoding, text)):
+        text = _display.text_picture(np.atleast_2d(pixels))
     say(text)
 
 
@@ -393,7 +361,7 @@ def view(location: str, out: str | None, html: bool, force: bool) -> None:
     """
     if not html and (out is not None or force):
         raise click.UsageError("OUT and --force are for --html")
-    where = located(location)
+    where = locations.located(location)
     if html:
         target = new_output(out or _page_name(where), force=force)
         _write_page(where, target, force=force)
@@ -411,7 +379,7 @@ def view(location: str, out: str | None, html: bool, force: bool) -> None:
 
 
 def _key(found: object, where: Location) -> str:
-    return one_key(need_store(found, where), where) if where.key else ""
+    return locations.one_key(locations.need_store(found, where), where) if where.key else ""
 
 
 def _page_name(where: Location) -> str:

@@ -22,18 +22,8 @@ from typing import Any, Self
 import numpy as np
 
 from blosc2._files import NewFile
-from blosc2._tools.converting.conversion import (
-    ArrayItem,
-    GroupItem,
-    Item,
-    ObjectItem,
-    Source,
-    Target,
-    alone,
-    boxes_of,
-    bytes_of,
-    why_unreadable,
-)
+from blosc2._tools.converting import conversion
+from blosc2._tools.converting.conversion import ArrayItem, GroupItem, Item, ObjectItem, Source, Target
 from blosc2._tools.converting.report import WHOLE, LeftOut
 from blosc2.exceptions import ConversionError
 
@@ -72,7 +62,7 @@ class _Npz(Source):
     def items(self) -> Iterator[Item]:
         for name in sorted(self._archive.namelist()):
             key = "/" + name.removesuffix(".npy").strip("/")
-            yield from alone(key, self._array(key, name))
+            yield from conversion.alone(key, self._array(key, name))
 
     def _array(self, key: str, name: str) -> Generator[Item, None, None]:
         with self._archive.open(name) as member:
@@ -186,8 +176,8 @@ class NewNpz(Target):
         with self._archive.open(f"{item.key.strip('/')}.npy", "w", force_zip64=True) as member:
             header = {"descr": np.lib.format.dtype_to_descr(item.dtype), "fortran_order": False, "shape": item.shape}
             np.lib.format.write_array_header_2_0(member, header)
-            for box in boxes_of(item, in_order=True):
-                member.write(bytes_of(item.read(box)))
+            for box in conversion.boxes_of(item, in_order=True):
+                member.write(conversion.bytes_of(item.read(box)))
 
     def take_back(self, key: str) -> bool:
         """Remove the last member: the next one, or the directory, is written in its place."""
@@ -269,7 +259,7 @@ class _Lmdb(Source):
         try:
             yield from self._records(group, transaction, database)
         except self._error as error:  # a damaged page
-            yield LeftOut(group or "/", "the records that follow", why_unreadable(error))
+            yield LeftOut(group or "/", "the records that follow", conversion.why_unreadable(error))
 
     def _records(self, group: str, transaction: Any, database: Any) -> Iterator[Item]:
         for name, value in transaction.cursor(database):
@@ -307,12 +297,12 @@ class _Tar(Source):
             try:
                 yield from self._members(archive)
             except _DAMAGED as error:
-                yield LeftOut("/", "the members that follow", why_unreadable(error))
+                yield LeftOut("/", "the members that follow", conversion.why_unreadable(error))
                 return
             try:
                 read_to_end(archive.fileobj)
             except _DAMAGED as error:
-                yield LeftOut("/", "some of the bytes", f"the file is damaged: {why_unreadable(error)}")
+                yield LeftOut("/", "some of the bytes", f"the file is damaged: {conversion.why_unreadable(error)}")
 
     def _members(self, archive: Any) -> Iterator[Item]:
         seen: set[str] = set()
@@ -332,7 +322,7 @@ class _Tar(Source):
                 yield LeftOut(key, "a second member of this name", "the first one is kept")
             else:
                 seen.add(key)
-                yield from alone(key, _record(key, archive.extractfile(member)))
+                yield from conversion.alone(key, _record(key, archive.extractfile(member)))
 
 
 def _record(key: str, file: Any) -> Generator[Item, None, None]:

@@ -7,17 +7,8 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 
 from blosc2._options import RemotePath
-from blosc2._tools.converting.conversion import (
-    GroupItem,
-    Item,
-    Source,
-    alone,
-    below,
-    format_of,
-    format_within,
-    open_source,
-    within_store,
-)
+from blosc2._tools.converting import conversion
+from blosc2._tools.converting.conversion import GroupItem, Item, Source
 from blosc2._tools.converting.report import WHOLE, LeftOut
 from blosc2.exceptions import ConversionError, legible
 
@@ -43,11 +34,11 @@ class Folder(Source):
             is_folder = os.path.isdir(path)
             if is_folder and os.path.islink(path):
                 yield LeftOut(key, "a linked directory", "links are not followed")
-            elif format_within(path) is not None:
+            elif conversion.format_within(path) is not None:
                 if not _is_header(name, names):
-                    yield from alone(key, _opened(path, key, None))
+                    yield from conversion.alone(key, _opened(path, key, None))
             elif is_folder:
-                yield from alone(key, self._below(path, key))
+                yield from conversion.alone(key, self._below(path, key))
             else:
                 yield LeftOut(key, WHOLE, "no format that is known")
 
@@ -66,12 +57,12 @@ class Several(Source):
             own = os.path.basename(os.path.abspath(path))
             if isinstance(path, RemotePath):
                 own = os.path.basename(path.partition("?")[0].rstrip("/"))
-            if within_store(path) is not None:
-                open_source(path, name).close()  # what is not there is no part that is left out
+            if conversion.within_store(path) is not None:
+                conversion.open_source(path, name).close()  # what is not there is no part that is left out
             elif not os.path.exists(path):
                 raise FileNotFoundError(f"{legible(path)} does not exist")
             else:
-                format_of(path, name)
+                conversion.format_of(path, name)
             if own in self._paths:
                 raise ConversionError(f"{self._paths[own]} and {path} have one name: convert them one by one")
             self._paths[own] = path
@@ -79,13 +70,13 @@ class Several(Source):
     def items(self) -> Iterator[Item]:
         yield GroupItem("/", {})
         for name, path in self._paths.items():
-            yield from alone(f"/{name}", _opened(path, f"/{name}", self._format))
+            yield from conversion.alone(f"/{name}", _opened(path, f"/{name}", self._format))
 
 
 def _opened(path: str, key: str, name: str | None) -> Generator[Item, None, None]:
     """What is in one of the files, which is open so long."""
-    with closing(open_source(path, name)) as source:
-        yield from below(key, source)
+    with closing(conversion.open_source(path, name)) as source:
+        yield from conversion.below(key, source)
 
 
 def _is_header(name: str, names: Sequence[str]) -> bool:

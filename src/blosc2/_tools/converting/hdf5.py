@@ -18,32 +18,8 @@ import numpy as np
 from blosc2._arrays import DIMENSIONS, ArrayPlan, compressed_box
 from blosc2._frames import AnyChunk
 from blosc2._opening import schunk_from_cframe
-from blosc2._tools.converting.conversion import (
-    DEFINED,
-    ENUM,
-    FILL,
-    UNLIMITED,
-    USER_BLOCK,
-    ArrayItem,
-    Box,
-    GroupItem,
-    Item,
-    Items,
-    ObjectItem,
-    Source,
-    TakenChunks,
-    Target,
-    alone,
-    are_names,
-    boxes_of,
-    retyped,
-    shaped_values,
-    storable,
-    taken_fill,
-    taken_names,
-    walk_groups,
-    without_metadata,
-)
+from blosc2._tools.converting import conversion
+from blosc2._tools.converting.conversion import DEFINED, ENUM, FILL, UNLIMITED, ArrayItem, GroupItem, Item, ObjectItem
 from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
 from blosc2._tools.stores import equal_items
 from blosc2.exceptions import ConversionError, some_of
@@ -54,7 +30,7 @@ from blosc2.storage import Codec, Filter
 _FILTER = 32026
 
 
-def taken_chunks(found: Any, dtype: np.dtype[Any]) -> TakenChunks | None:
+def taken_chunks(found: Any, dtype: np.dtype[Any]) -> conversion.TakenChunks | None:
     """The compressed chunks of a dataset; None if they cannot be taken over."""
     if not found.chunks or not found.size or found.dtype.hasobject:
         return None
@@ -81,7 +57,7 @@ def taken_chunks(found: Any, dtype: np.dtype[Any]) -> TakenChunks | None:
             box = tuple(slice(s, min(s + c, n)) for s, c, n in zip(start, found.chunks, found.shape, strict=True))
             yield from compressed_box(plan, start, np.asarray(found[box]).view(dtype)).values()
 
-    return TakenChunks(keywords, chunks)
+    return conversion.TakenChunks(keywords, chunks)
 
 
 def _frame(found: Any, start: tuple[int, ...]) -> SChunk | None:
@@ -151,7 +127,7 @@ except ImportError:
 _LARGEST_BLOCK = 1 << 20
 
 
-class Hdf5(Source):
+class Hdf5(conversion.Source):
     """An HDF5 file."""
 
     def __init__(self, path: str) -> None:
@@ -172,8 +148,8 @@ class Hdf5(Source):
 
     def items(self) -> Iterator[Item]:
         seen: dict[Any, str] = {}
-        yield from walk_groups(
-            "", self._file, lambda key, group: alone(key, self._names(key, group, seen)),
+        yield from conversion.walk_groups(
+            "", self._file, lambda key, group: conversion.alone(key, self._names(key, group, seen)),
             lambda key, name, group: self._member(key, name, group, seen),
         )  # fmt: skip
 
@@ -191,7 +167,7 @@ class Hdf5(Source):
             yield LeftOut("/", "the user block", f"it has {self._file.userblock_size} bytes")
             return
         with open(self._path, "rb") as file:
-            kept[USER_BLOCK] = file.read(self._file.userblock_size)
+            kept[conversion.USER_BLOCK] = file.read(self._file.userblock_size)
 
     def _member(self, key: str, name: Any, group: Any, seen: dict[Any, str]) -> Generator[Item, None, Any]:
         """What a name of a group stands for; if that is a group, it is returned."""
@@ -239,7 +215,7 @@ def _dataset(key: str, found: Any) -> Iterator[Item]:
     yield from _further_scales(key, found)
     names = _dimensions(key, found)
     stored: Any = attributes.get(DIMENSIONS)
-    if not any(names) and are_names(stored, len(found.shape or ())):
+    if not any(names) and conversion.are_names(stored, len(found.shape or ())):
         names = [name or None for name in stored]  # as `_as_texts` writes them
     if any(names):
         attributes[DIMENSIONS] = names
@@ -271,7 +247,7 @@ def _dataset(key: str, found: Any) -> Iterator[Item]:
     if properties.fill_value_defined() == h5py.h5d.FILL_VALUE_USER_DEFINED:
         fill = found.fillvalue
         if fill is not None and not equal_items(np.asarray(fill), np.zeros((), dtype)).all():
-            attributes[FILL] = storable(fill)
+            attributes[FILL] = conversion.storable(fill)
     yield from _lost_enums(key, dtype)
     for each in _missing_sources(key, found) if found.is_virtual else ():
         yield each
@@ -280,9 +256,9 @@ def _dataset(key: str, found: Any) -> Iterator[Item]:
     if dtype.subdtype is not None:
         yield from _of_arrays(key, found, attributes)
         return
-    plain = without_metadata(dtype)
+    plain = conversion.without_metadata(dtype)
 
-    def read(box: Box) -> Items:
+    def read(box: conversion.Box) -> conversion.Items:
         try:
             return np.asarray(found[box if found.shape else ()], found.dtype).view(plain)
         except OSError as error:
@@ -483,9 +459,9 @@ def _only_names_axis(found: Any) -> bool:
 def _of_arrays(key: str, found: Any, attributes: dict[str, Any]) -> Iterator[Item]:
     """A dataset whose items are arrays: their axes become the last ones."""
     base, inner = found.dtype.subdtype
-    base, ndim = without_metadata(base), len(found.shape)
+    base, ndim = conversion.without_metadata(base), len(found.shape)
 
-    def read(box: Box) -> Items:
+    def read(box: conversion.Box) -> conversion.Items:
         items: Any = np.asarray(found[box[:ndim]], base)
         return np.asarray(items[(*(slice(None),) * ndim, *box[ndim:])])
 
@@ -518,7 +494,7 @@ def _attributes(key: str, found: Any, kept: dict[str, Any]) -> Iterator[LeftOut]
         if isinstance(value, np.generic):  # of the byte order of the machine, always
             value = np.array(value, dtype)
         stored = _bytes_in(value, dtype)
-        stored = storable(value) if stored is None else stored
+        stored = conversion.storable(value) if stored is None else stored
         if stored is None:
             yield LeftOut(key, f"attribute {name!r}", f"a value of {type(value).__name__} has no counterpart")
         else:
@@ -550,7 +526,7 @@ class Dimensions:
         for item in items:
             if isinstance(item, GroupItem):
                 attributes = dict(item.attributes)
-                names = taken_names(attributes, UNLIMITED) + taken_names(attributes, DEFINED)
+                names = conversion.taken_names(attributes, UNLIMITED) + conversion.taken_names(attributes, DEFINED)
                 self._claimed.update((item.key.rstrip("/"), name) for name in names)
             elif isinstance(item, (ArrayItem, ObjectItem)):
                 self._note(item)
@@ -559,9 +535,9 @@ class Dimensions:
         if isinstance(item, ArrayItem):
             shape = item.shape
         else:
-            shape = shaped_values(item.values, dict(item.attributes)).shape
+            shape = conversion.shaped_values(item.values, dict(item.attributes)).shape
         names: Any = item.attributes.get(DIMENSIONS)
-        if not are_names(names, len(shape)):
+        if not conversion.are_names(names, len(shape)):
             return
         group, _, own = item.key.rpartition("/")
         for name, length in zip(names, shape, strict=True):
@@ -585,7 +561,7 @@ class Dimensions:
 
 
 # ------------------------------------------------------------------ target
-class NewHdf5(Target):
+class NewHdf5(conversion.Target):
     """A new HDF5 file."""
 
     surveys = True
@@ -611,10 +587,10 @@ class NewHdf5(Target):
         attributes = dict(item.attributes)
         if isinstance(item, GroupItem):
             group = self._file.require_group(item.key)
-            self._unlimited[group.name] = taken_names(attributes, UNLIMITED)
+            self._unlimited[group.name] = conversion.taken_names(attributes, UNLIMITED)
             if self._unlimited[group.name]:
                 yield Changed(item.key, f"attribute {UNLIMITED!r}", "maxshape of the arrays says so")
-            if taken_names(attributes, DEFINED):
+            if conversion.taken_names(attributes, DEFINED):
                 yield Changed(item.key, f"attribute {DEFINED!r}", "the scales of axes say so")
             yield from _set_attributes(item.key, group, attributes)
             return
@@ -628,7 +604,7 @@ class NewHdf5(Target):
                     item.key, WHOLE, "HDF5 has lists of texts without zero characters, and of arrays of numbers"
                 )
                 return
-            values = shaped_values(item.values, attributes)
+            values = conversion.shaped_values(item.values, attributes)
             is_fill = h5py.check_string_dtype(kind) is not None and _kind_of([attributes.get(FILL)]) == kind
             fill = attributes.pop(FILL) if is_fill else None
             found = self._file.create_dataset(item.key, data=values, dtype=kind, fillvalue=fill)
@@ -638,17 +614,17 @@ class NewHdf5(Target):
                 yield LeftOut(item.key, WHOLE, why)
                 return
             if FILL in item.attributes and FILL not in attributes:
-                yield from retyped(item.key, FILL, item.attributes, found.fillvalue)
+                yield from conversion.retyped(item.key, FILL, item.attributes, found.fillvalue)
         names: Any = attributes.get(DIMENSIONS)
         if self._takes_names(found, names):
             attributes.pop(DIMENSIONS)
-        elif are_names(names, found.ndim):
+        elif conversion.are_names(names, found.ndim):
             attributes[DIMENSIONS] = _as_texts(names)
         yield from _set_attributes(item.key, found, attributes)
 
     def _maxshape(self, group: str, names: Any, shape: tuple[int, ...]) -> tuple[int | None, ...]:
         """How long the axes of a dataset may become, by their names."""
-        if not are_names(names, len(shape)):
+        if not conversion.are_names(names, len(shape)):
             return shape
         return tuple(
             None if name in self._unlimited.get(self._group_of(group, name, n), ()) else n
@@ -657,7 +633,7 @@ class NewHdf5(Target):
 
     def _takes_names(self, found: Any, names: Any) -> bool:
         """Note the names of the axes of a dataset; False where one is that of an axis of another length."""
-        if not are_names(names, found.ndim):
+        if not conversion.are_names(names, found.ndim):
             return False
         if any(name is not None and (name == "." or "/" in name or "\0" in name) for name in names):
             return False
@@ -723,7 +699,7 @@ class NewHdf5(Target):
         dtype: Any = item.dtype if names is None else h5py.enum_dtype(names, basetype=item.dtype)
         dtype = h5py.string_dtype() if is_text else dtype
         how: dict[str, Any] = {}
-        if (fill := taken_fill(attributes, item.dtype)) is not None:
+        if (fill := conversion.taken_fill(attributes, item.dtype)) is not None:
             how["fillvalue"] = fill
         if item.kept_chunks and not is_text:
             how |= {
@@ -736,14 +712,14 @@ class NewHdf5(Target):
         except (TypeError, ValueError) as error:
             return None, f"{item.dtype} has no counterpart in HDF5: {error}"
         if is_text:
-            for box in boxes_of(item):
+            for box in conversion.boxes_of(item):
                 found[box] = item.read(box).astype(object)
         elif not item.shape:
             found[()] = item.whole()
         elif hdf5plugin is not None and item.array is not None and can_give_chunks(item.array):
             give_chunks(item.array, found)
         else:
-            for box in boxes_of(item, found.chunks):
+            for box in conversion.boxes_of(item, found.chunks):
                 found[box] = item.read(box)
         return found, ""
 
@@ -812,7 +788,7 @@ def _as_bytes(value: Any) -> tuple[Any, np.dtype[Any]] | None:
     return None
 
 
-def _array_of(dtype: np.dtype[Any], values: list[Any]) -> Items:
+def _array_of(dtype: np.dtype[Any], values: list[Any]) -> conversion.Items:
     made = np.empty(len(values), dtype)
     for number, value in enumerate(values):
         made[number] = value

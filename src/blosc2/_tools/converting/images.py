@@ -23,14 +23,7 @@ import numpy as np
 
 from blosc2 import _display
 from blosc2._options import lacking
-from blosc2._tools.converting.conversion import (
-    ArrayItem,
-    FileOfOne,
-    Item,
-    Items,
-    alone,
-    why_unreadable,
-)
+from blosc2._tools.converting.conversion import ArrayItem, FileOfOne, Item, Items, alone, why_unreadable
 from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
 from blosc2._tools.stores import same_value
 from blosc2.exceptions import ConversionError

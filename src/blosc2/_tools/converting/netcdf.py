@@ -19,32 +19,15 @@ import netCDF4
 import numpy as np
 
 from blosc2._arrays import DIMENSIONS
-from blosc2._tools.converting.conversion import (
-    DEFINED,
-    UNLIMITED,
-    ArrayItem,
-    Box,
-    GroupItem,
-    Item,
-    Items,
-    ObjectItem,
-    Source,
-    Target,
-    are_names,
-    boxes_of,
-    retyped,
-    shaped_values,
-    storable,
-    taken_item,
-    taken_names,
-)
+from blosc2._tools.converting import conversion
+from blosc2._tools.converting.conversion import DEFINED, UNLIMITED, ArrayItem, GroupItem, Item, ObjectItem, Target
 from blosc2._tools.converting.hdf5 import Dimensions
 from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
 from blosc2._tools.stores import same_value
 from blosc2.exceptions import ConversionError
 
 
-class NetCDF(Source):
+class NetCDF(conversion.Source):
     """A netCDF file."""
 
     def __init__(self, path: str) -> None:
@@ -208,7 +191,7 @@ def _check_whole(path: str) -> None:
 def _attributes(key: str, found: Any, kept: dict[str, Any]) -> Iterator[LeftOut]:
     for name in found.ncattrs():
         try:
-            value = storable(found.getncattr(name))
+            value = conversion.storable(found.getncattr(name))
         except (KeyError, AttributeError, TypeError, ValueError, RuntimeError) as error:
             yield LeftOut(key, f"attribute {name!r}", " ".join(str(error).split()))
             continue
@@ -238,7 +221,7 @@ def _variable(key: str, found: Any, dataset_of: Callable[[], Any]) -> Iterator[I
 
     dataset = dataset_of() if dtype.names is None else None
 
-    def read(box: Box) -> Items:
+    def read(box: conversion.Box) -> conversion.Items:
         if dataset is None:
             return np.asarray(found[box or ...], dtype)
         items = np.full([one.stop - one.start for one in box], dataset.fillvalue, dtype)
@@ -275,8 +258,8 @@ class NewNetCDF(Target):
             return
         if isinstance(item, GroupItem):
             group = self._file if item.key == "/" else self._file.createGroup(item.key)
-            self._unlimited[item.key.rstrip("/")] = taken_names(attributes, UNLIMITED)
-            taken_names(attributes, DEFINED)
+            self._unlimited[item.key.rstrip("/")] = conversion.taken_names(attributes, UNLIMITED)
+            conversion.taken_names(attributes, DEFINED)
             yield from _set_attributes(item.key, group, attributes)
             return
         path, _, name = item.key.rpartition("/")
@@ -288,7 +271,7 @@ class NewNetCDF(Target):
             if not all(isinstance(value, str) and "\0" not in value for value in item.values):
                 yield LeftOut(item.key, WHOLE, "only lists of texts without zero characters have a counterpart")
                 return
-            item = ArrayItem.of(item.key, shaped_values(item.values, attributes), attributes)
+            item = ArrayItem.of(item.key, conversion.shaped_values(item.values, attributes), attributes)
         yield from self._add_array(item, group, name, attributes)
 
     def _add_array(self, item: ArrayItem, group: Any, name: str, attributes: dict[str, Any]) -> Iterator[LeftOut]:
@@ -305,7 +288,7 @@ class NewNetCDF(Target):
             what = "arrays with fields are not written to netCDF" if dtype.names else f"netCDF has no {dtype}"
             yield LeftOut(item.key, WHOLE, what)
             return
-        has_names = are_names(attributes.get(DIMENSIONS), len(item.shape))
+        has_names = conversion.are_names(attributes.get(DIMENSIONS), len(item.shape))
         given = attributes.pop(DIMENSIONS) if has_names else [None] * len(item.shape)
         names = self._dimensions(group, name, given, shape)
         if any(a not in (None, b) for a, b in zip(given, names, strict=False)):
@@ -315,16 +298,16 @@ class NewNetCDF(Target):
         if item.kept_chunks and 0 not in shape and stored is not str:
             chunks = [*item.kept_chunks, *shape[len(item.shape) :]]
             how = {"chunksizes": chunks, "zlib": True, "complevel": 4, "shuffle": True}
-        if stored is not str and (fill := taken_item(attributes, "_FillValue", stored)) is not None:
+        if stored is not str and (fill := conversion.taken_item(attributes, "_FillValue", stored)) is not None:
             how["fill_value"] = fill
-            yield from retyped(item.key, "_FillValue", item.attributes, fill)
+            yield from conversion.retyped(item.key, "_FillValue", item.attributes, fill)
         found = group.createVariable(name, stored, names, **how)
         found.set_auto_maskandscale(False)
         found.set_auto_chartostring(False)
         yield from _set_attributes(item.key, found, attributes)
         if kind in "iuf" and dtype != stored:
             yield Changed(item.key, f"the byte order of {dtype}", "items are written in that of the machine")
-        for box in boxes_of(item):
+        for box in conversion.boxes_of(item):
             items = np.asarray(item.read(box))  # no axes: a text
             if kind == "S" and dtype.itemsize > 1:
                 items = np.ascontiguousarray(items)[..., None].view("S1")
@@ -403,5 +386,5 @@ def _set_attributes(key: str, found: Any, attributes: Mapping[str, Any]) -> Iter
                 why = " ".join(str(error).split())
         if why is not None:
             yield LeftOut(key, f"attribute {name!r}", why)
-        elif not same_value(back := storable(found.getncattr(name)), value):
+        elif not same_value(back := conversion.storable(found.getncattr(name)), value):
             yield Changed(key, f"the type of attribute {name!r}", f"it became a {type(back).__name__}")

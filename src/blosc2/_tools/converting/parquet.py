@@ -11,16 +11,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import compute, parquet, types
 
-from blosc2._tools.converting.conversion import (
-    ArrayItem,
-    Box,
-    GroupItem,
-    Item,
-    Items,
-    ObjectItem,
-    Source,
-    alone,
-)
+from blosc2._tools.converting.conversion import ArrayItem, Box, GroupItem, Item, Items, ObjectItem, Source, alone
 from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
 from blosc2.exceptions import ConversionError
 

@@ -20,16 +20,8 @@ from blosc2._functions import zeros
 from blosc2._opening import open as open_path
 from blosc2._options import absolute_path
 from blosc2._stores import Store, has_leaf, set_chunks
-from blosc2._tools.converting.conversion import (
-    OF_GROUPS,
-    TO_RENAME,
-    ArrayItem,
-    GroupItem,
-    Item,
-    ObjectItem,
-    Source,
-    Target,
-)
+from blosc2._tools.converting import conversion
+from blosc2._tools.converting.conversion import ArrayItem, GroupItem, Item, ObjectItem, Source, Target
 from blosc2._tools.converting.kept_chunks import Chunks, KeptChunks
 from blosc2._tools.converting.report import WHOLE, LeftOut
 from blosc2._tools.stores import STORES, attributes_of, in_order, new_store, opened, partial_name, remove
@@ -83,7 +75,7 @@ class Opened(Source):
         parts = self._key.split("/")[:-1]
         for end in range(1, len(parts) + 1):
             attributes = attributes_of(self._found, "/".join(parts[:end]))
-            found |= {name: attributes[name] for name in OF_GROUPS if name in attributes}
+            found |= {name: attributes[name] for name in conversion.OF_GROUPS if name in attributes}
         return found
 
     def _below(self, store: Any) -> Iterator[Item]:
@@ -194,7 +186,7 @@ def _unstorable(item: ArrayItem) -> str | None:
 def _refused(key: str, error: Exception) -> LeftOut:
     """A leaf whose key a store cannot have, or that is a group's."""
     why = str(error).removesuffix(f" {KEY_RULES}")
-    return LeftOut(key, WHOLE, f"{why}; {TO_RENAME}")
+    return LeftOut(key, WHOLE, f"{why}; {conversion.TO_RENAME}")
 
 
 def _set_attributes(key: str, target: Any, attributes: Mapping[str, Any]) -> Iterator[LeftOut]:

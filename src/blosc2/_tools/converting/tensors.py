@@ -16,17 +16,8 @@ from typing import Any
 import numpy as np
 
 from blosc2._files import NewFile
-from blosc2._tools.converting.conversion import (
-    ArrayItem,
-    GroupItem,
-    Item,
-    ObjectItem,
-    Source,
-    Target,
-    alone,
-    boxes_of,
-    bytes_of,
-)
+from blosc2._tools.converting import conversion
+from blosc2._tools.converting.conversion import ArrayItem, GroupItem, Item, ObjectItem, Source, Target
 from blosc2._tools.converting.report import WHOLE, LeftOut
 from blosc2.exceptions import ConversionError
 
@@ -73,7 +64,7 @@ class Tensors(Source):
         used = 0
         for name in sorted(self._header):
             key = "/" + name.strip("/")
-            used += (yield from alone(key, self._tensor(key, self._header[name]))) or 0
+            used += (yield from conversion.alone(key, self._tensor(key, self._header[name]))) or 0
         if used < len(self._bytes):
             yield LeftOut("/", f"{len(self._bytes) - used} bytes", "they belong to no tensor that could be read")
 
@@ -135,6 +126,6 @@ class NewTensors(Target):
         with NewFile(self.partial, replace=True) as file:
             file.write(struct.pack("<Q", len(text)) + text)
             for _, item in self._items:
-                file.writelines(bytes_of(item.read(box)) for box in boxes_of(item, in_order=True))
+                file.writelines(conversion.bytes_of(item.read(box)) for box in conversion.boxes_of(item, in_order=True))
             if file.tell() != 8 + len(text) + at:
                 raise ConversionError(f"{self.partial}: an array has other bytes than its shape says")

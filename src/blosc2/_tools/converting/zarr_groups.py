@@ -18,27 +18,8 @@ from zarr.core.sync import sync
 
 from blosc2._arrays import DIMENSIONS
 from blosc2._core.ndim.gaps import as_dtype
-from blosc2._tools.converting.conversion import (
-    DEFINED,
-    FILL,
-    UNLIMITED,
-    ArrayItem,
-    GroupItem,
-    Item,
-    ObjectItem,
-    Source,
-    Target,
-    are_names,
-    as_json,
-    boxes_of,
-    retyped,
-    shaped_values,
-    storable,
-    taken_fill,
-    taken_item,
-    taken_names,
-    walk_groups,
-)
+from blosc2._tools.converting import conversion
+from blosc2._tools.converting.conversion import DEFINED, FILL, UNLIMITED, ArrayItem, GroupItem, Item, ObjectItem, Target
 from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
 
 # Files of a group that are none of its members.
@@ -49,7 +30,7 @@ _OF_ROOT = {"zarr.json", ".zgroup", ".zarray"}
 _MOST_TRIES, _BETWEEN = 20, 0.1
 
 
-class Zarr(Source):
+class Zarr(conversion.Source):
     """A zarr array or group."""
 
     def __init__(self, path: str) -> None:
@@ -88,7 +69,7 @@ class Zarr(Source):
             name = os.path.basename(self._path.rstrip("/")).partition(".")[0]
             yield from _array(f"/{name}", self._found)
         else:
-            yield from walk_groups("", self._found, _names, _member)
+            yield from conversion.walk_groups("", self._found, _names, _member)
 
 
 def _names(key: str, group: Any) -> Generator[Item, None, list[str]]:
@@ -131,7 +112,7 @@ def _array(key: str, found: Any) -> Iterator[Item]:
     elif DIMENSIONS in attributes and found.metadata.zarr_format == _ZARR_2 and fill is not None:
         attributes[_FILL] = np.asarray(fill, dtype)  # so has xarray it in zarr 2
     elif fill is not None and np.asarray(fill, dtype).tobytes() != bytes(dtype.itemsize):
-        attributes[FILL] = storable(np.asarray(fill, dtype))
+        attributes[FILL] = conversion.storable(np.asarray(fill, dtype))
     yield ArrayItem(key, found.shape, dtype, lambda box: np.asarray(found[box]), found.chunks, attributes)
 
 
@@ -159,7 +140,7 @@ def _decoded_fill(stored: Any, dtype: np.dtype[Any]) -> Any:
             (value,) = struct.unpack("<d", base64.standard_b64decode(stored))
         else:
             value = stored
-        return storable(np.asarray(value, dtype).reshape(()))
+        return conversion.storable(np.asarray(value, dtype).reshape(()))
     except (ValueError, TypeError, OverflowError, struct.error, AttributeError):
         return stored
 
@@ -186,12 +167,15 @@ class NewZarr(Target):
         attributes = dict(item.attributes)
         fill = new = None
         if isinstance(item, ArrayItem):
-            fill, new = taken_item(attributes, _FILL, item.dtype), taken_fill(attributes, item.dtype)
+            fill, new = (
+                conversion.taken_item(attributes, _FILL, item.dtype),
+                conversion.taken_fill(attributes, item.dtype),
+            )
             if attributes.pop(_FILL, None) is not None:
                 yield LeftOut(item.key, f"attribute {_FILL!r}", f"it is no item of {item.dtype}")
-        unlimited = taken_names(attributes, UNLIMITED) if isinstance(item, GroupItem) else []
-        defined = taken_names(attributes, DEFINED) if isinstance(item, GroupItem) else []
-        attributes, left_out = as_json(item.key, attributes)
+        unlimited = conversion.taken_names(attributes, UNLIMITED) if isinstance(item, GroupItem) else []
+        defined = conversion.taken_names(attributes, DEFINED) if isinstance(item, GroupItem) else []
+        attributes, left_out = conversion.as_json(item.key, attributes)
         yield from left_out
         if unlimited:
             yield Changed(item.key, f"attribute {UNLIMITED!r}", "all dimensions of zarr can grow")
@@ -206,23 +190,23 @@ class NewZarr(Target):
             if not all(isinstance(value, str) for value in item.values):
                 yield LeftOut(item.key, WHOLE, "only lists of texts have a counterpart in zarr 3")
                 return
-            item = ArrayItem.of(item.key, shaped_values(item.values, attributes))
+            item = ArrayItem.of(item.key, conversion.shaped_values(item.values, attributes))
         how: dict[str, Any] = {}
         if new is not None:
             how["fill_value"] = new
-            yield from retyped(item.key, FILL, item.attributes, new)
+            yield from conversion.retyped(item.key, FILL, item.attributes, new)
         if item.kept_chunks:
             how["chunks"] = item.kept_chunks
         native: Any = str if item.dtype.hasobject else item.dtype.newbyteorder("=")
         try:
             names = attributes.get(DIMENSIONS)
-            if are_names(names, len(item.shape)):
+            if conversion.are_names(names, len(item.shape)):
                 how["dimension_names"] = attributes.pop(DIMENSIONS)
             if fill is not None and item.dtype.kind not in "biufcU":
                 yield LeftOut(item.key, f"attribute {_FILL!r}", f"xarray has none for {item.dtype} in zarr")
             elif fill is not None:
                 attributes[_FILL] = _encoded_fill(fill.item(), item.dtype)
-                yield from retyped(item.key, _FILL, item.attributes, fill)
+                yield from conversion.retyped(item.key, _FILL, item.attributes, fill)
             with _without_warnings():
                 found = self._root.create_array(
                     item.key.strip("/"), shape=item.shape, dtype=native, attributes=attributes, **how
@@ -240,7 +224,7 @@ class NewZarr(Target):
         if not item.shape:
             found[()] = as_dtype(item.whole(), native)[()]
         else:
-            for box in boxes_of(item, found.chunks):
+            for box in conversion.boxes_of(item, found.chunks):
                 found[box] = as_dtype(item.read(box), native)
 
     def take_back(self, key: str) -> bool:

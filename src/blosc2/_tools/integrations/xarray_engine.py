@@ -31,18 +31,8 @@ from blosc2._arrays import DIMENSIONS
 from blosc2._backends import EMBED
 from blosc2._opening import open as open_path
 from blosc2._stores import Store, children_of
-from blosc2._tools.converting.conversion import (
-    DEFINED,
-    ENUM,
-    FILL,
-    PLAIN,
-    TEXT_SHAPE,
-    UNLIMITED,
-    USER_BLOCK,
-    are_names,
-    shaped_values,
-    taken_names,
-)
+from blosc2._tools.converting import conversion
+from blosc2._tools.converting.conversion import DEFINED, ENUM, FILL, PLAIN, TEXT_SHAPE, UNLIMITED, USER_BLOCK
 from blosc2._tools.stores import attributes_of, walk
 from blosc2.exceptions import FormatError, StoreKeyError, UnsupportedValueError
 from blosc2.ndarray import NDArray
@@ -73,7 +63,7 @@ def names_of(key: str, shape: tuple[int, ...], attributes: Mapping[str, Any]) ->
     name = key.rpartition("/")[2]
     own = tuple(f"{name}_{axis}" for axis in range(len(shape)))
     given: Any = attributes.get(DIMENSIONS)
-    if not are_names(given, len(shape)):
+    if not conversion.are_names(given, len(shape)):
         return own
     found = tuple(mine if theirs is None else theirs for theirs, mine in zip(given, own, strict=True))
     # One name has one length, and none of our own is that of another axis.
@@ -299,7 +289,7 @@ class StoredGroup(AbstractDataStore):
 
     def get_encoding(self) -> dict[str, Any]:
         """The dimensions without a limit, of a netCDF file that became a store."""
-        unlimited = taken_names(dict(attributes_of(self.opened, self.group)), UNLIMITED)
+        unlimited = conversion.taken_names(dict(attributes_of(self.opened, self.group)), UNLIMITED)
         return {"unlimited_dims": set(unlimited)} if unlimited else {}
 
     def close(self) -> None:
@@ -332,7 +322,7 @@ def _texts(key: str, leaf: ObjectArray) -> Any:
     if not all(isinstance(value, str) for value in values):
         return None
     attributes = leaf.vlmeta[:]
-    texts = shaped_values(values, attributes)
+    texts = conversion.shaped_values(values, attributes)
     return xarray.Variable(names_of(key, texts.shape, attributes), texts, shown_attributes(attributes))
 
 

@@ -21,19 +21,9 @@ from blosc2._indexing import lossless
 from blosc2._options import check_target_mode, local_path
 from blosc2._stores import children_of
 from blosc2._tools.converting.conversion import TEXT_SHAPE, UNLIMITED
+from blosc2._tools.integrations import xarray_engine
 from blosc2._tools.integrations.array_writing import ScratchFolder, new_array, where_to, write_box
-from blosc2._tools.integrations.xarray_engine import (
-    DIGITS,
-    UNNAMED,
-    checked_to_fit,
-    group_path,
-    has_group,
-    is_of_dask,
-    names_of,
-    of_its_dtype,
-    stored_attributes,
-    variable_of,
-)
+from blosc2._tools.integrations.xarray_engine import DIGITS, UNNAMED
 from blosc2._tools.stores import beside, opened
 from blosc2.exceptions import legible
 from blosc2.ndarray import NDArray
@@ -350,11 +340,11 @@ def write_xarray(
     if isinstance(data, xarray.DataTree):
         if append_dim is not None or region is not None:
             raise ValueError("append_dim and region are for one dataset: write the nodes of the tree one by one")
-        nodes = _nodes(data, group_path(group), encoding or {})
+        nodes = _nodes(data, xarray_engine.group_path(group), encoding or {})
     else:
         dataset = _dataset_of(data)
-        nodes = [(group_path(group), dataset, dict(encoding or {}))]
-    with _writable(target, group_path(group), mode) as (store, scratch, prefix):
+        nodes = [(xarray_engine.group_path(group), dataset, dict(encoding or {}))]
+    with _writable(target, xarray_engine.group_path(group), mode) as (store, scratch, prefix):
         for path, dataset, how in nodes:
             _GroupWriter(store, prefix + path, scratch, mode, append_dim).write(dataset, region, how)
 
@@ -383,7 +373,11 @@ def _nodes(tree: Any, group: str, encoding: Mapping[Any, Any]) -> list[tuple[str
             f"encoding names nodes that the tree does not have: {unknown}; it has {sorted(shown.values())}"
         )
     return [
-        (group + group_path(shown[node.path]), node.to_dataset(inherit=False), dict(encoding.get(shown[node.path], {})))
+        (
+            group + xarray_engine.group_path(shown[node.path]),
+            node.to_dataset(inherit=False),
+            dict(encoding.get(shown[node.path], {})),
+        )
         for node in tree.subtree
     ]
 
@@ -428,12 +422,12 @@ def _writable(target: Any, group: str, mode: str) -> Iterator[tuple[TreeStore, S
 
 def _prepare(store: TreeStore, group: str, mode: str) -> None:
     """Empty a group that is to be replaced, and refuse one that must be new or must exist."""
-    is_there = has_group(store, group) and (bool(group) or len(store) > 0 or len(store.attrs) > 0)
+    is_there = xarray_engine.has_group(store, group) and (bool(group) or len(store) > 0 or len(store.attrs) > 0)
     if mode == "w-" and is_there:
         raise FileExistsError(
             f"{legible(store.localpath)}: the group {group or '/'!r} exists; mode='w' replaces it, 'a' adds to it"
         )
-    if mode == "r+" and not has_group(store, group):
+    if mode == "r+" and not xarray_engine.has_group(store, group):
         raise FileNotFoundError(f"{store.localpath}: there is no group {group!r}; mode='a' makes it")
     if mode == "w" and is_there:
         if group:
@@ -511,7 +505,7 @@ class _GroupWriter:
         for name in self._leaves():
             leaf: Any = self._store[f"{self._group}/{name}"]
             if name in dataset.variables:
-                variable = variable_of(f"{self._group}/{name}", leaf)
+                variable = xarray_engine.variable_of(f"{self._group}/{name}", leaf)
                 if variable is None:
                     raise ValueError(
                         f"{self._where}: {name!r} is a {type(leaf).__name__}, and no array: it is not changed; write "
@@ -519,18 +513,22 @@ class _GroupWriter:
                     )
                 found[name] = variable, leaf
             if isinstance(leaf, NDArray) and "bounds" in leaf.vlmeta:
-                others[name] = found[name][0] if name in found else variable_of(name, leaf)
+                others[name] = found[name][0] if name in found else xarray_engine.variable_of(name, leaf)
         say_units_of_bounds({name: variable for name, (variable, _) in found.items()}, others)
         return {name: found[name] for name in dataset.variables if name in found}
 
     def _variables(self, names: Any) -> dict[str, Any]:
         """Stored variables by name, of those names that there are."""
         leaves = set(self._leaves())
-        found = {name: variable_of(name, self._store[f"{self._group}/{name}"]) for name in names if name in leaves}
+        found = {
+            name: xarray_engine.variable_of(name, self._store[f"{self._group}/{name}"])
+            for name in names
+            if name in leaves
+        }
         return {name: variable for name, variable in found.items() if variable is not None}
 
     def _leaves(self) -> list[str]:
-        return children_of(self._store, self._group)[1] if has_group(self._store, self._group) else []
+        return children_of(self._store, self._group)[1] if xarray_engine.has_group(self._store, self._group) else []
 
     def _check_append(self, dataset: Any, existing: dict[str, Any]) -> None:
         """Refuse to make some variables longer and not others."""
@@ -561,8 +559,12 @@ class _GroupWriter:
         """The dimensions of a leaf as a variable; none of what is no variable."""
         leaf = self._store[f"{self._group}/{name}"]
         if isinstance(leaf, NDArray):
-            return names_of(f"/{name}", leaf.shape, leaf.vlmeta)
-        texts = variable_of(name, leaf) if isinstance(leaf, ObjectArray) and DIMENSIONS in leaf.vlmeta else None
+            return xarray_engine.names_of(f"/{name}", leaf.shape, leaf.vlmeta)
+        texts = (
+            xarray_engine.variable_of(name, leaf)
+            if isinstance(leaf, ObjectArray) and DIMENSIONS in leaf.vlmeta
+            else None
+        )
         return () if texts is None else texts.dims
 
     def _add_all(self, variables: Mapping[str, Any], encoding: Mapping[Any, Any]) -> None:
@@ -571,9 +573,12 @@ class _GroupWriter:
         for name, variable in variables.items():
             where = f"variable {name!r}"
             digits = {DIGITS: variable.encoding[DIGITS]} if DIGITS in variable.encoding else {}
-            attributes = {DIMENSIONS: list(variable.dims), **stored_attributes({**digits, **variable.attrs}, where)}
+            attributes = {
+                DIMENSIONS: list(variable.dims),
+                **xarray_engine.stored_attributes({**digits, **variable.attrs}, where),
+            }
             keywords = _keywords(variable, set(encoding.get(name, ())), where)
-            if is_of_dask(variable):
+            if xarray_engine.is_of_dask(variable):
                 staged[name] = self._staged(variable.data, keywords, where), attributes
             else:
                 array = new_array(
@@ -634,7 +639,7 @@ class _GroupWriter:
 
     def _set_attributes(self, attributes: Mapping[str, Any], unlimited: Iterable[Hashable]) -> None:
         view = self._store.create_group(self._group) if self._group else self._store
-        kept = stored_attributes(attributes, f"the dataset ({self._where})")
+        kept = xarray_engine.stored_attributes(attributes, f"the dataset ({self._where})")
         if unlimited:
             kept[UNLIMITED] = sorted(map(str, unlimited))
         if kept:
@@ -647,7 +652,9 @@ class _GroupWriter:
             leaf = self._store[f"{self._group}/{name}"]
             if not isinstance(leaf, NDArray):
                 continue
-            for dim, length in zip(names_of(f"/{name}", leaf.shape, leaf.vlmeta), leaf.shape, strict=True):
+            for dim, length in zip(
+                xarray_engine.names_of(f"/{name}", leaf.shape, leaf.vlmeta), leaf.shape, strict=True
+            ):
                 first = lengths.setdefault(dim, (length, name))
                 if first[0] != length:
                     raise ValueError(
@@ -683,18 +690,20 @@ def _encoded(dataset: Any, names: list[str], encoding: dict[Any, Any]) -> tuple[
         dataset.variables[name].encoding = dict(how)
     variables, attributes = conventions.encode_dataset_coordinates(dataset)
     encoded, attributes = conventions.cf_encoder(
-        {name: checked_to_fit(name, variables[name]) for name in names}, attributes
+        {name: xarray_engine.checked_to_fit(name, variables[name]) for name in names}, attributes
     )
     return {name: _with_plain_texts(name, encoded[name]) for name in names}, attributes
 
 
 def encoded_variable(name: str, variable: Any) -> Any:
     """One variable as CF has it, with texts of a fixed length."""
-    return _with_plain_texts(name, conventions.encode_cf_variable(checked_to_fit(name, variable), name=name))
+    return _with_plain_texts(
+        name, conventions.encode_cf_variable(xarray_engine.checked_to_fit(name, variable), name=name)
+    )
 
 
 def _with_plain_texts(name: str, variable: Any) -> Any:
-    variable = ensure_dtype_not_object(of_its_dtype(name, variable), name=name)
+    variable = ensure_dtype_not_object(xarray_engine.of_its_dtype(name, variable), name=name)
     variable = strings.EncodedStringCoder(allows_unicode=True).encode(variable, name=name)
     variable = _fixed_texts(name, variable) if variable.dtype.kind in "OT" else variable
     # xarray joins single characters along their last dimension when it reads: that must be one of their own.
@@ -752,7 +761,7 @@ _CODED: Final = (
 
 def _reader(variable: Any) -> Any:
     """What reads boxes of a variable, which may be in memory, in another file, or not yet computed."""
-    if is_of_dask(variable):
+    if xarray_engine.is_of_dask(variable):
         return lambda box: lossless(variable[box].data.compute())
     return lambda box: variable[box].values
 

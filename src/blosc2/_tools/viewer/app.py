@@ -24,27 +24,8 @@ from textual.widgets.tree import TreeNode
 from blosc2._arrays import check_dtype, decoded_bytes, read_picture, sample_of_planes
 from blosc2._display import colour_picture, grey, human_size, number, one_line, printable
 from blosc2._stores import Store, has_leaf
-from blosc2._tools.viewer.values import (
-    WIDEST,
-    Bytes,
-    Cells,
-    Hits,
-    Page,
-    Rows,
-    Source,
-    Stopped,
-    Values,
-    attributes,
-    children,
-    columns_that_may_fit,
-    first_page,
-    properties,
-    read_cells,
-    rows_and_columns,
-    search,
-    source_of,
-    statistics,
-)
+from blosc2._tools.viewer import values
+from blosc2._tools.viewer.values import WIDEST, Bytes, Cells, Hits, Page, Rows, Source, Stopped, Values
 from blosc2.ndarray import NDArray
 
 # ------------------------------------------------------------------ text
@@ -65,8 +46,8 @@ def table_of(rows: Rows, title: str = "") -> Text:
 
 
 def information(thing: Any, name: str) -> Text:
-    found = table_of(properties(thing), name)
-    rows = attributes(thing)
+    found = table_of(values.properties(thing), name)
+    rows = values.attributes(thing)
     if rows:
         found.append("\n")
         found.append_text(table_of(rows, "Attributes"))
@@ -380,7 +361,7 @@ class Viewer(App[None]):
         assert branch is not None
         known = self._shown.setdefault(id(node), set())
         try:
-            found, more = await asyncio.to_thread(children, self._found, branch.key, len(known))
+            found, more = await asyncio.to_thread(values.children, self._found, branch.key, len(known))
         except Exception as error:  # noqa: BLE001 - a line of the tree says it
             node.add_leaf(Text(one_line(error), "red"), Branch(branch.key, False, is_rest=True))
             return
@@ -413,7 +394,7 @@ class Viewer(App[None]):
 
     async def _search_keys(self, text: str) -> None:
         try:
-            hits = await self._stoppable(lambda stop: search(self._found, self._root, text, stop))
+            hits = await self._stoppable(lambda stop: values.search(self._found, self._root, text, stop))
         except Exception as error:  # noqa: BLE001 - a note says it
             self.notify(one_line(error), severity="error", markup=False)
             return
@@ -454,9 +435,9 @@ class Viewer(App[None]):
         self._samples = {}
         try:
             self.thing = await asyncio.to_thread(self._open, branch)
-            self.source = source_of(self.thing)
+            self.source = values.source_of(self.thing)
             if self.source is not None:
-                self.page = first_page(self.thing, self.source)
+                self.page = values.first_page(self.thing, self.source)
         except Exception as error:  # noqa: BLE001 - each pane says it
             for name in _PANES:
                 self._show(name, Text(one_line(error), "red"))
@@ -510,8 +491,10 @@ class Viewer(App[None]):
             return
         self._asked, width = place, pane.width
         try:
-            count = columns_that_may_fit(source, width)
-            cells = await asyncio.to_thread(read_cells, source, self.page, self.top, self.left, pane.height, count)
+            count = values.columns_that_may_fit(source, width)
+            cells = await asyncio.to_thread(
+                values.read_cells, source, self.page, self.top, self.left, pane.height, count
+            )
         finally:
             self._asked = self._done = None
         text, pane.columns = window_text(cells, width, source)
@@ -553,7 +536,7 @@ class Viewer(App[None]):
             share = 100 * done[0] // max(1, done[1])
             self._show("statistics", what + Text(f"{share} % read; Escape stops", "dim"))
 
-        rows: Rows = await self._stoppable(lambda stop: statistics(source, axes, stop, progress), note)
+        rows: Rows = await self._stoppable(lambda stop: values.statistics(source, axes, stop, progress), note)
         self._show("statistics", what + table_of(rows) + Text("\nw: of the whole array", "dim"))
 
     async def _stoppable(
@@ -594,7 +577,7 @@ class Viewer(App[None]):
         if self.page.columns is not None:
             self.page = self.page.scrolled(event.down, event.right, pane.height, pane.columns)
         else:
-            rows, columns = rows_and_columns(source, self.page)
+            rows, columns = values.rows_and_columns(source, self.page)
             self.top = max(0, min(self.top + event.down, rows - pane.height))
             self.left = max(0, min(self.left + event.right, columns - pane.columns))
         if before != (self.page, self.top, self.left):
@@ -633,7 +616,7 @@ class Viewer(App[None]):
             self.notify(one_line(error), severity="error", markup=False)
             return
         if page.columns is None and page.rows is not None:
-            rows, _ = rows_and_columns(self.source, page)
+            rows, _ = values.rows_and_columns(self.source, page)
             self.top = page.at[page.rows] * rows // max(1, page.shape[page.rows])
         self.page, self._of_all = page, False
         self._changed()

@@ -9,19 +9,9 @@ from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 
+from blosc2 import _display
 from blosc2._arrays import check_dtype, decoded_bytes, index_text, read_picture
-from blosc2._display import (
-    Node,
-    chunk_grid,
-    definition_table,
-    escaped,
-    html_list,
-    human_size,
-    label_legend,
-    number,
-    one_line,
-    png_bytes,
-)
+from blosc2._display import Node
 from blosc2._stores import Store, has_leaf, outline
 from blosc2._tools.viewer.values import attributes, first_page, item_text, properties, source_of, statistics_of_items
 from blosc2.ndarray import NDArray
@@ -78,20 +68,20 @@ def web_page(found: Any, name: str, key: str = "") -> str:
     sections = "".join(_leaf_section(found, leaf, leaf, budget, link[1:]) for leaf, link in links.items())
     left = (root.leaves or 0) - len(links)
     note = (
-        f'<p class="note">{number(left, "more leaf has", "more leaves have")} no section on this page.</p>'
+        f'<p class="note">{_display.number(left, "more leaf has", "more leaves have")} no section on this page.</p>'
         if left > 0
         else ""
     )
     group = found[key] if key and found._hidden_name else found
     rows = [("kind", "group" if key else type(found).__name__), ("contents", root.summary())]
-    head = _with_attributes(definition_table(rows), group)
-    shown = html_list(root, key, links) or "<p>It is empty.</p>"
+    head = _with_attributes(_display.definition_table(rows), group)
+    shown = _display.html_list(root, key, links) or "<p>It is empty.</p>"
     tree = f'<h2 id="tree">Tree</h2><nav aria-labelledby="tree">{shown}</nav>'
     return _page(title, head + tree + note + sections)
 
 
 def _page(title: str, body: str) -> str:
-    heading = escaped(title)
+    heading = _display.escaped(title)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -117,9 +107,9 @@ def _leaf_section(found: Any, key: str, heading: str, budget: SimpleNamespace, a
         thing = found[key] if isinstance(found, Store) else found
         inner = _tables(thing) + _picture(thing, heading, budget)
     except Exception as error:  # noqa: BLE001 - the page says it, and goes on
-        inner = f"<p>This cannot be read: {escaped(_without_folder(one_line(error), found))}</p>"
+        inner = f"<p>This cannot be read: {_display.escaped(_without_folder(_display.one_line(error), found))}</p>"
     begin = f'<section id="{anchor}">' if anchor else "<section>"
-    return f"{begin}<h2>{escaped(heading)}</h2>{inner}</section>"
+    return f"{begin}<h2>{_display.escaped(heading)}</h2>{inner}</section>"
 
 
 def _without_folder(text: str, found: Any) -> str:
@@ -132,13 +122,13 @@ def _without_folder(text: str, found: Any) -> str:
 def _tables(thing: Any) -> str:
     """Properties and attributes, with a drawing of the chunks."""
     rows = [(name, text) for name, text in properties(thing) if name != "decoded"]
-    drawing = chunk_grid(thing.shape, thing.chunks) if isinstance(thing, NDArray) else ""
-    return _with_attributes(f'<div class="parts">{definition_table(rows)}{drawing}</div>', thing)
+    drawing = _display.chunk_grid(thing.shape, thing.chunks) if isinstance(thing, NDArray) else ""
+    return _with_attributes(f'<div class="parts">{_display.definition_table(rows)}{drawing}</div>', thing)
 
 
 def _with_attributes(found: str, thing: Any) -> str:
     notes = attributes(thing)
-    return found + (f"<h3>Attributes</h3>{definition_table(notes)}" if notes else "")
+    return found + (f"<h3>Attributes</h3>{_display.definition_table(notes)}" if notes else "")
 
 
 def _picture(thing: Any, heading: str, budget: SimpleNamespace) -> str:
@@ -150,7 +140,7 @@ def _picture(thing: Any, heading: str, budget: SimpleNamespace) -> str:
     if page.is_empty or (page.rows is None and source.dtype.names):
         return ""
     if page.rows is None:
-        return f"<p>The value is {escaped(item_text(source[()][()]))}.</p>"
+        return f"<p>The value is {_display.escaped(item_text(source[()][()]))}.</p>"
     if source.dtype.kind != "c":
         try:
             check_dtype(source.dtype)
@@ -160,19 +150,21 @@ def _picture(thing: Any, heading: str, budget: SimpleNamespace) -> str:
     try:
         picture = read_picture(source, page.pictured(), page.sides, (_SIDE, _SIDE), most=most)
     except ValueError as error:
-        text = one_line(error) if most == DECODED_ONCE else "the pictures above have taken what a page may read"
-        return f'<p class="note">No picture: {escaped(text)}.</p>'
+        text = (
+            _display.one_line(error) if most == DECODED_ONCE else "the pictures above have taken what a page may read"
+        )
+        return f'<p class="note">No picture: {_display.escaped(text)}.</p>'
     budget.decoded -= decoded_bytes(source, picture.axes)
-    data = b64encode(png_bytes(picture.opaque_where_known())).decode()
+    data = b64encode(_display.png_bytes(picture.opaque_where_known())).decode()
     if len(data) > budget.stored:
-        return f'<p class="note">No picture: those of a page have at most {human_size(PICTURE_BYTES)}.</p>'
+        return f'<p class="note">No picture: those of a page have at most {_display.human_size(PICTURE_BYTES)}.</p>'
     budget.stored -= len(data)
     caption = f"[{index_text(picture.axes)}]: {picture.size()} items, {picture.scale()}"
-    legend = f'<div class="note">{label_legend(picture.labels)}</div>' if picture.labels else ""
+    legend = f'<div class="note">{_display.label_legend(picture.labels)}</div>' if picture.labels else ""
     rows = statistics_of_items(picture.items)
     alt = f"Plane {index_text(picture.axes)} of {heading}; {picture.scale()}"
     return (
-        f'<div class="parts"><figure><img alt="{escaped(alt)}" src="data:image/png;base64,{data}">'
-        f"<figcaption>{escaped(caption)}{legend}</figcaption></figure>"
-        f"<div><h3>Statistics of the picture's items</h3>{definition_table(rows)}</div></div>"
+        f'<div class="parts"><figure><img alt="{_display.escaped(alt)}" src="data:image/png;base64,{data}">'
+        f"<figcaption>{_display.escaped(caption)}{legend}</figcaption></figure>"
+        f"<div><h3>Statistics of the picture's items</h3>{_display.definition_table(rows)}</div></div>"
     )
