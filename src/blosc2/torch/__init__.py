@@ -305,6 +305,9 @@ class Loader(_tools.Loader):
     [[0, 1], [2, 3], [4, 5]]
     """
 
+    _reading = _Tensors
+    _stack = staticmethod(collate)
+
     def __init__(
         self, dataset: Any, batch_size: int | None = 1, *, shuffle: bool = False, seed: int | None = None,
         drop_last: bool = False, workers: int = 0, prefetch: int = 2, rank: int = 0, replicas: int = 1,
@@ -392,12 +395,6 @@ class Loader(_tools.Loader):
                     return int(worker.pid)
             time.sleep(0.01)
         return None
-
-    @staticmethod
-    def _batch_of(dataset: Any, epoch: int, numbers: list[int], nthreads: int) -> Any:
-        if isinstance(dataset, _Tensors):
-            return _tools.Loader._batch_of(dataset, epoch, numbers, nthreads)
-        return collate(_InEpochs(dataset).__getitems__([(epoch, n) for n in numbers]))
 
     @staticmethod
     def _samples_of(dataset: Any, epoch: int, numbers: list[int], nthreads: int) -> Any:

@@ -218,6 +218,9 @@ class Loader:
 
     #: What workers are.
     kind = "threads"
+    # Datasets that read batches, and what makes a batch of the samples of others.
+    _reading: type = Dataset
+    _stack: Callable[[Any], Any] = staticmethod(stacked)
 
     def __init__(
         self, dataset: Any, batch_size: int | None = 1, *, shuffle: bool = False, seed: int | None = None,
@@ -300,22 +303,18 @@ class Loader:
         return make
 
     def _form(self) -> Callable[[Any, int, list[int], int], Any]:
-        """What reads a batch of a dataset in the form that the caller of this loader wants."""
-        if self.collate_fn is None and not self._one_by_one:
-            return self._batch_of
-        samples_of, one_by_one, collate = self._samples_of, self._one_by_one, self.collate_fn
+        """What reads a batch of a dataset in the form that the caller of this loader wants. It does not hold this."""
+        reading, stack, samples_of = self._reading, self._stack, self._samples_of
+        one_by_one, collate = self._one_by_one, self.collate_fn
+        is_stacked = collate is None and not one_by_one
 
         def made(dataset: Any, epoch: int, numbers: list[int], nthreads: int) -> Any:
-            return unstacked(samples_of(dataset, epoch, numbers, nthreads), one_by_one, collate)
+            if is_stacked and isinstance(dataset, reading):
+                return dataset._batch([epoch] * len(numbers), numbers, nthreads)
+            samples = samples_of(dataset, epoch, numbers, nthreads)
+            return stack(samples) if is_stacked else unstacked(samples, one_by_one, collate)
 
         return made
-
-    @staticmethod
-    def _batch_of(dataset: Any, epoch: int, numbers: list[int], nthreads: int) -> Any:
-        if isinstance(dataset, Dataset):
-            return dataset._batch([epoch] * len(numbers), numbers, nthreads)
-        with in_epoch(epoch):
-            return stacked([dataset[n] for n in numbers])
 
     @staticmethod
     def _samples_of(dataset: Any, epoch: int, numbers: list[int], nthreads: int) -> Sequence[Any]:
