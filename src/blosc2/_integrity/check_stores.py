@@ -528,7 +528,7 @@ class _Check:
 
 
 # ------------------------------------------------------------------ members
-_CENTRAL: Final = struct.Struct("<4s6H3I5H2I")
+CENTRAL: Final = struct.Struct("<4s6H3I5H2I")
 LOCAL: Final = struct.Struct("<4s5H3I2H")
 _FULL: Final = 0xFFFFFFFF
 DESCRIPTOR: Final = 0x8
@@ -587,15 +587,21 @@ def read_directory(source: Source, archive: Archive) -> list[Member]:
     members = []
     at = 0
     for number in range(archive.count):
-        fields = _CENTRAL.unpack_from(data, at)
-        name_length, extra_length, comment_length = fields[10:13]
-        stored = data[at + 46 : at + 46 + name_length]
-        extra = data[at + 46 + name_length : at + 46 + name_length + extra_length]
+        fields, stored, extra, stop = record_at(data, at)
         size, csize, header = far(extra, (fields[9], fields[8], fields[16]))
         repeated = (*fields[2:8], csize, size)
         members.append(Member(number, archive.name(number), stored, archive.directory_offset + at, repeated, header))
-        at += 46 + name_length + extra_length + comment_length
+        at = stop
     return members
+
+
+def record_at(data: bytes, at: int) -> tuple[tuple[Any, ...], bytes, bytes, int]:
+    """A record of a directory: its fields, the name as it is stored, the extra field, and where the next one begins."""
+    fields = CENTRAL.unpack_from(data, at)
+    name = at + CENTRAL.size
+    extra = name + fields[10]
+    end = extra + fields[11]
+    return fields, data[name:extra], data[extra:end], end + fields[12]
 
 
 def far(extra: bytes, values: tuple[int, ...]) -> tuple[int, ...]:
@@ -712,9 +718,9 @@ def _check_local(source: Source, member: Member, data: int, found: Findings) -> 
 
 def _check_folder(source: Source, member: Member, found: Findings) -> None:
     """Compare the local header of an entry that only names a folder, which no reader looks at, with its record."""
-    record, header = source.read(member.at, _CENTRAL.size), source.read(member.header, LOCAL.size)
+    record, header = source.read(member.at, CENTRAL.size), source.read(member.header, LOCAL.size)
     length, extra = struct.unpack_from("<2H", header, 26)
-    name = source.read(member.at + _CENTRAL.size, int.from_bytes(record[28:30], "little"))
+    name = source.read(member.at + CENTRAL.size, int.from_bytes(record[28:30], "little"))
     start = member.header + LOCAL.size
     if any(record[34:36]):
         found.add(f"the folder {member.name!r} lies on another disk of a split archive", offset=member.at)

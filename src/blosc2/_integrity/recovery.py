@@ -7,7 +7,6 @@ and which header belong to it; so a version is found without the header of the f
 from __future__ import annotations
 
 import os
-import struct
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -27,8 +26,8 @@ from blosc2._core.ndim.gaps import clear_gaps
 from blosc2._core.zip.archive import Archive, told_name
 from blosc2._files import NewFile, Owner
 from blosc2._frames import CBYTES_AT, CHUNK_HEADER, FRAME_HEADER, MARK_AT, TRAILER_TAIL, ZERO_OFFSET, FrameUpdate
-from blosc2._integrity import check_frames
-from blosc2._integrity.check_stores import DESCRIPTOR, LOCAL, crc32_of, far, key_of, member_key, read_directory, walk
+from blosc2._integrity import check_frames, check_stores
+from blosc2._integrity.check_stores import CENTRAL, DESCRIPTOR, LOCAL
 from blosc2._integrity.report import ARCHIVE, CUT_SHORT, DIRECTORY, EMBEDDED, FAULTS, Finding, Findings, Report
 from blosc2._lists import LENGTHS, packed_lengths
 from blosc2._options import absolute_path, local_path
@@ -825,7 +824,7 @@ def recover_archive(source: Source, lost: Findings, fill: Any = None) -> Values:
         lost.note(f"the directory of the archive is lost ({error}): members were looked for one by one")
         archive = None
     start = 0 if archive is None else archive.end
-    records = [] if archive is None else read_directory(source, archive)
+    records = [] if archive is None else check_stores.read_directory(source, archive)
     listed = {record.name: Listed(record.header, record.repeated[5], record.stored) for record in records}
     behind = list(_members(source, start, lost)) if start < source.size else []
     later = _later_directory(source, start, behind)
@@ -913,14 +912,14 @@ def _recover_members(
 
 
 def _key_of(name: str) -> str:
-    return member_key(name) or "/" + name.rpartition(".")[0]
+    return check_stores.member_key(name) or "/" + name.rpartition(".")[0]
 
 
 def _is_leaf(source: Source, name: str, one: Found | None) -> bool:
     """Whether a member is a leaf, or should be, or has the embedded values."""
     if one is not None and check_frames.holds_attributes(source, one.data, name):
         return False
-    if name == EMBED or member_key(name) is not None:
+    if name == EMBED or check_stores.member_key(name) is not None:
         return True
     return one is not None and one.size >= 112 and check_frames.is_frame_at(source, one.data, one.size)
 
@@ -951,7 +950,7 @@ def _recover(source: Source, one: Found, lost: Findings, fill: Any) -> ByteRange
 
 
 def _sum_fits(source: Source, one: Found) -> bool:
-    return one.crc is None or crc32_of(source, one.data, one.size) == one.crc
+    return one.crc is None or check_stores.crc32_of(source, one.data, one.size) == one.crc
 
 
 def _is_whole(source: Source, one: Found) -> bool:
@@ -1006,7 +1005,7 @@ def _member_at(source: Source, at: int) -> Found | None:
             return None
         return Found(name, raw[:name_length], at, data, size, None)
     if size == _FULL:
-        size = csize = far(raw[name_length:], (size,))[0]
+        size = csize = check_stores.far(raw[name_length:], (size,))[0]
     if size != csize or size == _FULL:
         return None
     return Found(name, raw[:name_length], at, data, size, crc)
@@ -1022,17 +1021,13 @@ def _later_directory(source: Source, start: int, behind: list[Found]) -> dict[st
     at = 0
     found: dict[str, Listed] = {}
     told: set[bytes] = set()
-    while rest[at : at + 4] == _RECORD and at + 46 <= len(rest):
-        flags = int.from_bytes(rest[at + 8 : at + 10], "little")
-        name_length, extra_length, comment_length = struct.unpack_from("<3H", rest, at + 28)
-        crc, header = struct.unpack_from("<I", rest, at + 16)[0], struct.unpack_from("<I", rest, at + 42)[0]
-        stop = at + 46 + name_length + extra_length + comment_length
+    while rest[at : at + 4] == _RECORD and at + CENTRAL.size <= len(rest):
+        fields, stored, extra, stop = check_stores.record_at(rest, at)
+        crc, header = fields[7], fields[16]
         if stop > len(rest) or header == _FULL:
             return None
         try:
-            stored = rest[at + 46 : at + 46 + name_length]
-            extra = rest[at + 46 + name_length : at + 46 + name_length + extra_length]
-            name = told_name(stored, extra, flags, rest[at + 5]).decode()
+            name = told_name(stored, extra, fields[3], fields[1] >> 8).decode()
         except UnicodeDecodeError:
             return None
         if not _backends.is_safe("/" + name.rstrip("/")):
@@ -1105,7 +1100,7 @@ def write_frame_to(path: str, kept: Recovered) -> None:
 
 # ------------------------------------------------------------------ stores
 def _recover_directory(root: str, lost: Findings, fill: Any) -> Values:
-    files = list(walk(root, lost))
+    files = list(check_stores.walk(root, lost))
     sizes = {name: os.path.getsize(os.path.join(root, name)) for name in files}
     lost.total = sum(sizes.values())
     values = Values(None, {}, {})
@@ -1122,14 +1117,14 @@ def _recover_directory(root: str, lost: Findings, fill: Any) -> Values:
     for name in sorted(files, key=lambda name: -order.get(os.path.splitext(name)[1], len(order))):
         byte_range = None if name in (EMBED, LOCK) else _recover_file(root, name, lost, fill)
         if byte_range is not None:
-            leaves[key_of(name)] = byte_range
+            leaves[check_stores.key_of(name)] = byte_range
         lost.advance(sizes[name])
     return Values(values.kind, {**values.leaves, **leaves}, values.registry)
 
 
 def _recover_file(root: str, name: str, lost: Findings, fill: Any) -> ByteRange | None:
     path = os.path.join(root, name)
-    key = key_of(name)
+    key = check_stores.key_of(name)
     try:
         key.encode()
         source = check_frames.open_regular(path)
