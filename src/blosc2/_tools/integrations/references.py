@@ -405,7 +405,6 @@ class _References:
             # One value stands for all chunks, so there may be any number of them.
             value = frame.repeated_offset if frame.nchunks else None
             if value is not None and (value == _NAN_ENTRY or self._format == 2):
-                self._check_special(count)
                 self._add_special(key, frame, grid, range(count), _NAN if value == _NAN_ENTRY else _ZEROS)
             return
         stored = np.flatnonzero(offsets >= 0)
@@ -416,10 +415,8 @@ class _References:
         for kind in (_ZEROS, _NAN) if self._format == 2 else (_NAN,):
             is_nan = offsets == _NAN_ENTRY
             numbers = np.flatnonzero((offsets < 0) & (is_nan if kind == _NAN else ~is_nan))
-            self._check_special(numbers.size)
             self._add_special(key, frame, grid, numbers.tolist(), kind)
-        if self._format == 2 and offsets.size < count:  # a growth that was not finished
-            self._check_special(count - offsets.size)
+        if self._format == 2:  # behind the offsets: a growth that was not finished
             self._add_special(key, frame, grid, range(offsets.size, count), _ZEROS)
 
     def _name(self, key: str, grid: tuple[int, ...], number: int) -> str:
@@ -453,16 +450,14 @@ class _References:
                 return f"{self._url}/{os.path.relpath(path, root).replace(os.sep, '/')}"
         raise FormatError(f"a leaf lies in {path}, outside of the store", path=self._source)
 
-    # ------------------------------------------------------------------ chunks that are stored nowhere
-    def _check_special(self, count: int) -> None:
-        self._special += count
+    def _add_special(self, key: str, frame: Frame, grid: tuple[int, ...], numbers: Sequence[int], kind: int) -> None:
+        """Add chunks that are stored nowhere."""
+        self._special += len(numbers)
         if self._special > _MOST_SPECIAL:
             raise ConversionError(
                 f"{self._source}: more than {_MOST_SPECIAL} chunks are stored nowhere, and need an entry each"
                 + ("; zarr_format=3 needs none for zeros" if self._format == 2 else "")
             )
-
-    def _add_special(self, key: str, frame: Frame, grid: tuple[int, ...], numbers: Any, kind: int) -> None:
         chunk = _inline(special_chunk(kind, frame.chunksize, frame.typesize, frame.blocksize))
         for number in numbers:
             self.refs[self._name(key, grid, number)] = chunk
