@@ -10,7 +10,7 @@ from typing import Any, Final
 from blosc2._opening import open as open_path
 from blosc2._options import check_target_mode, local_path
 from blosc2._stores import Store, group_of, has_object, table_of
-from blosc2._tools.stores import STORES, attributes_of, beside, in_order, new_store, same_value, walk
+from blosc2._tools.stores import STORES, attributes_of, beside, group_path, in_order, new_store, same_value, walk
 from blosc2.exceptions import legible, some_of
 from blosc2.tree_store import TreeStore
 
@@ -109,8 +109,7 @@ def _pairs(sources: Any) -> Iterator[tuple[str, Any]]:
         for group, source in sources.items():
             if not isinstance(group, str):
                 raise TypeError(f"a mapping of sources has groups as its keys, which are strings, not {group!r}")
-            path = "/".join(part for part in group.split("/") if part)
-            yield f"/{path}" if path else "", source
+            yield group_path(group), source
     else:
         for source in sources:
             yield "", source

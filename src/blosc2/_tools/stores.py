@@ -59,6 +59,11 @@ def in_order(store: Any, group: str = "") -> Iterator[tuple[str, bool]]:
             waiting += [(f"{key}/{name}", below) for name, below in names]
 
 
+def group_path(group: str | None) -> str:
+    """The path of a group as stores know it: "" for the root, "/a/b" for another group."""
+    return "".join(f"/{name}" for name in (group or "").split("/") if name)
+
+
 def attributes_of(store: Any, group: str) -> dict[str, Any]:
     """The attributes of a group, "" for the root; only a `TreeStore` has any."""
     return store.get_subtree(group or "/").attrs[:] if isinstance(store, TreeStore) else {}

@@ -12,11 +12,11 @@ import click
 
 from blosc2._display import human_size, number, one_line
 from blosc2._files import Progress, uploaded
-from blosc2._opening import open as open_path
 from blosc2._options import RemotePath
 from blosc2._stores import Store, has_leaf, has_object
 from blosc2._tools.cli.locations import (
     STORAGE,
+    WAIT,
     Location,
     LocationError,
     is_group,
@@ -26,6 +26,7 @@ from blosc2._tools.cli.locations import (
     matches,
     need_store,
     one_key,
+    opened_to_change,
     path_here,
     path_of,
     with_slashes,
@@ -39,17 +40,15 @@ from blosc2.storage import Codec
 from blosc2.tree_store import TreeStore
 
 _FORCE = click.option("-f", "--force", is_flag=True, help="Replace what exists.")
-_WAIT = click.option("--timeout", type=click.FloatRange(0), default=0.0, help="Seconds to wait for another writer.")
 
 
 def writer(path: str, timeout: float) -> Any:
     """A store open for changes; made if it does not exist."""
     if not path.endswith(STORES) and not os.path.exists(path):
         raise LocationError(f"{path} does not exist, and a new store ends in {', '.join(STORES)}")
-    how: dict[str, Any] = {"timeout": timeout} if timeout else {}
     if os.path.exists(path):
-        return need_store(open_path(path, mode="a", **how), Location(path, ""))
-    return new_store(path, "a", **how)
+        return need_store(opened_to_change(path, timeout), Location(path, ""))
+    return new_store(path, "a", **({"timeout": timeout} if timeout else {}))
 
 
 # ------------------------------------------------------------------ cp
@@ -57,7 +56,7 @@ def writer(path: str, timeout: float) -> Any:
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.argument("target")
 @_FORCE
-@_WAIT
+@WAIT
 @STORAGE
 @QUIET
 @VERBOSE
@@ -200,7 +199,7 @@ def _copy_to_file(sources: tuple[str, ...], path: str, *, force: bool) -> None:
 @click.command()
 @click.argument("source")
 @click.argument("target")
-@_WAIT
+@WAIT
 @QUIET
 def mv(source: str, target: str, timeout: float) -> None:
     """Rename a leaf or a group inside of a store: mv scans.b2z/old scans.b2z/new, or mv scans.b2z/old /new.
@@ -235,7 +234,7 @@ def _key_of_target(target: str, path: str) -> str:
 @click.command()
 @click.argument("locations", nargs=-1, required=True, metavar="LOCATION...")
 @click.option("-r", "--recursive", is_flag=True, help="Groups too, with everything below them.")
-@_WAIT
+@WAIT
 @QUIET
 def rm(locations: tuple[str, ...], recursive: bool, timeout: float) -> None:
     """Remove leaves and groups from stores. Their space becomes free with 'blosc2 compact'."""
@@ -331,13 +330,12 @@ def _convert(source: str, convert: Callable[[Any, Progress], str]) -> None:
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@_WAIT
+@WAIT
 @QUIET
 def compact(paths: tuple[str, ...], timeout: float) -> None:
     """Rewrite arrays and stores without the bytes that changes left behind."""
-    how: dict[str, Any] = {"timeout": timeout} if timeout else {}
     for path in map(_existing, paths):
-        found = open_path(path, mode="a", **how)
+        found = opened_to_change(path, timeout)
         if isinstance(found, Store):
             with found, progress_bar(path) as progress:
                 before, after = found.compact(progress)

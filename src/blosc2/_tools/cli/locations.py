@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import click
 
+from blosc2._opening import open as open_path
 from blosc2._options import RemotePath, local_path, remote_path, scheme_of
 from blosc2._stores import Store, children_of, close_keys, has_leaf, has_object, table_of
-from blosc2._tools.stores import STORES, attributes_of, in_order, opened
+from blosc2._tools.stores import STORES, attributes_of, group_path, in_order, opened
 from blosc2.tree_store import TreeStore
 
 _INDEX = re.compile(r"-?\d+|\.\.\.|(-?\d+)?:(-?\d+)?(:(-?\d+)?)?")
@@ -146,16 +147,16 @@ def located(text: str) -> Location:
     if isinstance(whole, RemotePath):
         found = _ON_SERVER.fullmatch(text)
         path, key = (text, "") if found is None else found.groups()
-        return Location(path_of(path), "".join(f"/{name}" for name in key.split("/") if name))
+        return Location(path_of(path), group_path(key))
     text = whole
     if os.path.isfile(text):
         return Location(text, "")
     text = with_slashes(text)
     parts = text.split("/")
     for end in range(1, len(parts)):
-        path, rest = "/".join(parts[:end]), [part for part in parts[end:] if part]
+        path = "/".join(parts[:end])
         if path and (os.path.isfile(path) or _may_be_store(path)):
-            return Location(path, "/" + "/".join(rest) if rest else "")
+            return Location(path, group_path("/".join(parts[end:])))
     return Location(text.rstrip("/") or text, "")
 
 
@@ -169,6 +170,14 @@ def need_store(found: Any, where: Location) -> Store:
     if not isinstance(found, Store):
         raise LocationError(f"{where.path} is one {type(found).__name__}, not a store with keys")
     return found
+
+
+#: For commands that change stores, and what opens one for them.
+WAIT = click.option("--timeout", type=click.FloatRange(0), default=0.0, help="Seconds to wait for another writer.")
+
+
+def opened_to_change(path: str, timeout: float) -> Any:
+    return open_path(path, mode="a", **({"timeout": timeout} if timeout else {}))
 
 
 def is_leaf(store: Store, key: str) -> bool:

@@ -165,26 +165,24 @@ def _row_of_group(store: Store, key: str, name: str) -> dict[str, Any]:
 
 
 def _row_of_leaf(store: Store, key: str, name: str) -> dict[str, Any]:
-    row: dict[str, Any] = {"name": name, "key": key}
     try:
         info = describe_leaf(store, key)
     except (OSError, FormatError, NotImplementedError) as error:
-        return {**row, "kind": "damaged", "size": type(error).__name__}
-    return {
-        **row, "kind": info.kind, "shape": None if info.shape is None else list(info.shape),
-        "shape_text": "" if info.shape is None else str(info.shape),
-        "dtype": "" if info.dtype is None else str(info.dtype), "codec": info.codec,
-        "nbytes": info.nbytes, "cbytes": info.cbytes, "stored": info.stored,
-        "size": sizes_text(info.nbytes, info.cbytes),
-    }  # fmt: skip
+        return {"name": name, "key": key, "kind": "damaged", "size": type(error).__name__}
+    return {"name": name, "key": key, **_description_of(info, info.kind, info.codec), "stored": info.stored}
 
 
 def _row_of_object(path: str, found: Any) -> dict[str, Any]:
+    return {"name": path, "key": None, **_description_of(found, type(found).__name__, found.cparams.codec.name)}
+
+
+def _description_of(found: Any, kind: str, codec: str) -> dict[str, Any]:
+    """What the rows of arrays and other leaves have in common."""
     shape, dtype = getattr(found, "shape", None), getattr(found, "dtype", None)
     return {
-        "name": path, "key": None, "kind": type(found).__name__, "shape": None if shape is None else list(shape),
-        "shape_text": "" if shape is None else str(shape), "dtype": "" if dtype is None else str(dtype),
-        "codec": found.cparams.codec.name, "nbytes": found.nbytes, "cbytes": found.cbytes,
+        "kind": kind, "shape": None if shape is None else list(shape),
+        "shape_text": "" if shape is None else str(shape),
+        "dtype": "" if dtype is None else str(dtype), "codec": codec, "nbytes": found.nbytes, "cbytes": found.cbytes,
         "size": sizes_text(found.nbytes, found.cbytes),
     }  # fmt: skip
 

@@ -186,33 +186,30 @@ def _write_table(
 ) -> None:
     """Items as comma-separated values: a row for each of the first axis, a column for each field or of the second."""
     if dtype.names:
-        _write_lines(write, [dtype.names])
+        write(_lines([dtype.names]))
     done = 0
     for part in parts:
         if dtype.names:
             columns = [_texts(np.atleast_1d(part[name])) for name in dtype.names]
-            _write_lines(write, zip(*columns, strict=True))
+            write(_lines(zip(*columns, strict=True)))
         elif part.ndim < len(shape) == 2:
             cells = _texts(np.atleast_1d(part))
             done = (done + len(cells)) % shape[1]
-            _write_part_of_line(write, cells, last=done == 0)
+            write(_part_of_line(cells, last=done == 0))
         else:
             rows = np.atleast_1d(part)
-            _write_lines(write, (_texts(row) for row in (rows if rows.ndim == 2 else rows[:, None])))
+            write(_lines(_texts(row) for row in (rows if rows.ndim == 2 else rows[:, None])))
 
 
-def _write_lines(write: Write, rows: Any) -> None:
+def _lines(rows: Any) -> bytes:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
-    write(text.getvalue().encode("utf-8", "backslashreplace"))
+    return text.getvalue().encode("utf-8", "backslashreplace")
 
 
-def _write_part_of_line(write: Write, cells: list[str], *, last: bool) -> None:
+def _part_of_line(cells: list[str], *, last: bool) -> bytes:
     """Some cells of a long line: with a comma behind them, or with the end of the line."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(["", *cells] if last else [*cells, ""])
-    data = text.getvalue().encode("utf-8", "backslashreplace")
-    write(data[1:] if last else data[:-1])
+    return _lines([["", *cells]])[1:] if last else _lines([[*cells, ""]])[:-1]
 
 
 def _texts(items: np.ndarray[Any, Any]) -> list[str]:

@@ -10,17 +10,18 @@ import click
 from blosc2 import _stores
 from blosc2._display import human_size, printable
 from blosc2._functions import tune as tune_data
-from blosc2._opening import open as open_path
 from blosc2._options import ALIASES, GOALS
 from blosc2._stores import Store
 from blosc2._tools.cli.locations import (
     STORAGE,
+    WAIT,
     Location,
     LocationError,
     leaves_below,
     located,
     matches,
     need_store,
+    opened_to_change,
     parsed_selection,
     path_here,
 )
@@ -88,7 +89,7 @@ def _described(found: Any, where: Location, options: dict[str, Any]) -> str:
 @click.command()
 @click.argument("locations", nargs=-1, required=True, metavar="LOCATION...")
 @click.option("--cparams", "goal", type=GOAL_NAMES, default="auto", show_default=True, help="What to choose for.")
-@click.option("--timeout", type=click.FloatRange(0), default=0.0, help="Seconds to wait for another writer.")
+@WAIT
 @QUIET
 def recompress(locations: tuple[str, ...], goal: str, timeout: float) -> None:
     """Compress arrays anew in place, each by its own data, where that makes them smaller.
@@ -96,12 +97,11 @@ def recompress(locations: tuple[str, ...], goal: str, timeout: float) -> None:
     A LOCATION is a store, a group or an array in it, or the file of an array. After an interrupt, run it again: it goes
     on.
     """
-    how: dict[str, Any] = {"timeout": timeout} if timeout else {}
     for text in locations:
         where = located(path_here(text))
         if not os.path.exists(where.path):
             raise FileNotFoundError(f"{where.path} does not exist")
-        found = open_path(where.path, mode="a", **how)
+        found = opened_to_change(where.path, timeout)
         if isinstance(found, Store):
             with found, progress_bar(where.path) as progress:
                 keys = [key or "/" for key in matches(found, where)]

@@ -15,13 +15,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import pandas as pd
 import xarray
-from xarray.backends import (
-    AbstractDataStore,
-    BackendArray,
-    BackendEntrypoint,
-    NetCDF4BackendEntrypoint,
-    StoreBackendEntrypoint,
-)
+from xarray import backends
 from xarray.coding.times import CFDatetimeCoder, CFTimedeltaCoder
 from xarray.coding.variables import CFScaleOffsetCoder
 from xarray.core import indexing
@@ -33,7 +27,7 @@ from blosc2._opening import open as open_path
 from blosc2._stores import Store, children_of
 from blosc2._tools.converting import conversion
 from blosc2._tools.converting.conversion import DEFINED, ENUM, FILL, PLAIN, TEXT_SHAPE, UNLIMITED, USER_BLOCK
-from blosc2._tools.stores import attributes_of, walk
+from blosc2._tools.stores import attributes_of, group_path, walk
 from blosc2.exceptions import FormatError, StoreKeyError, UnsupportedValueError
 from blosc2.ndarray import NDArray
 from blosc2.objectarray import ObjectArray
@@ -233,7 +227,7 @@ SUFFIXES = (".b2z", ".b2d", ".b2e", ".b2nd")
 UNNAMED = "__values__"
 
 
-class LazyArray(BackendArray):
+class LazyArray(backends.BackendArray):
     """An array that is read where it is indexed. It pickles as the array does, by path and key."""
 
     def __init__(self, leaf: NDArray) -> None:
@@ -253,7 +247,7 @@ class LazyArray(BackendArray):
         return np.asarray(self._leaf[key])
 
 
-class StoredGroup(AbstractDataStore):
+class StoredGroup(backends.AbstractDataStore):
     """A group of an open store, or a single array with a name, as what xarray decodes to a dataset.
 
     `close` closes what was opened if it is `owned`.
@@ -357,12 +351,6 @@ def _opened(path: str, *, mmap: bool, storage_options: dict[str, Any] | None) ->
     return open_path(path if is_url else os.path.expanduser(path), mode="r", **how)
 
 
-def group_path(group: str | None) -> str:
-    """The path of a group as stores know it: "" for the root, "/a/b" for another group."""
-    path = "/".join(part for part in (group or "").split("/") if part)
-    return f"/{path}" if path else ""
-
-
 def has_group(store: Any, path: str) -> bool:
     """Whether a store has a group; there is always a root."""
     above, _, name = path.rpartition("/")
@@ -377,7 +365,7 @@ def _has_suffix(path: str) -> bool:
 
 
 # ------------------------------------------------------------------ the engine
-class Blosc2BackendEntrypoint(BackendEntrypoint):
+class Blosc2BackendEntrypoint(backends.BackendEntrypoint):
     """What ``engine="blosc2"`` names: `.b2z`, `.b2d` and `.b2e` stores, and single arrays in `.b2nd`."""
 
     description: ClassVar[str] = "Open stores and arrays of Blosc2 (.b2z, .b2d, .b2e, .b2nd)"
@@ -406,7 +394,7 @@ class Blosc2BackendEntrypoint(BackendEntrypoint):
         """Open one group as a dataset."""
         found = opened_group(filename_or_obj, group, mmap=mmap, storage_options=storage_options)
         try:
-            return StoreBackendEntrypoint().open_dataset(found, **decoding)
+            return backends.StoreBackendEntrypoint().open_dataset(found, **decoding)
         except BaseException:
             found.close()
             raise
@@ -443,7 +431,7 @@ class Blosc2BackendEntrypoint(BackendEntrypoint):
                 # The store is closed with the dataset that was given first, the root of the tree.
                 part = first if path == first.group else StoredGroup(first.opened, path, first._name, owned=False)
                 shown = path[len(first.group) :] or "/"
-                datasets[shown] = StoreBackendEntrypoint().open_dataset(part, **decoding)
+                datasets[shown] = backends.StoreBackendEntrypoint().open_dataset(part, **decoding)
         except BaseException:
             first.close()
             raise
@@ -582,5 +570,5 @@ def _let_pass_urls(engine: Any) -> None:
     engine.guess_can_open = guess_can_open
 
 
-_let_pass_urls(NetCDF4BackendEntrypoint)
+_let_pass_urls(backends.NetCDF4BackendEntrypoint)
 _tools.add_xarray_accessor()

@@ -24,7 +24,7 @@ from blosc2._tools.converting.conversion import TEXT_SHAPE, UNLIMITED
 from blosc2._tools.integrations import xarray_engine
 from blosc2._tools.integrations.array_writing import ScratchFolder, new_array, where_to, write_box
 from blosc2._tools.integrations.xarray_engine import DIGITS, UNNAMED
-from blosc2._tools.stores import beside, opened
+from blosc2._tools.stores import beside, group_path, opened
 from blosc2.exceptions import legible
 from blosc2.ndarray import NDArray
 from blosc2.objectarray import ObjectArray
@@ -340,11 +340,11 @@ def write_xarray(
     if isinstance(data, xarray.DataTree):
         if append_dim is not None or region is not None:
             raise ValueError("append_dim and region are for one dataset: write the nodes of the tree one by one")
-        nodes = _nodes(data, xarray_engine.group_path(group), encoding or {})
+        nodes = _nodes(data, group_path(group), encoding or {})
     else:
         dataset = _dataset_of(data)
-        nodes = [(xarray_engine.group_path(group), dataset, dict(encoding or {}))]
-    with _writable(target, xarray_engine.group_path(group), mode) as (store, scratch, prefix):
+        nodes = [(group_path(group), dataset, dict(encoding or {}))]
+    with _writable(target, group_path(group), mode) as (store, scratch, prefix):
         for path, dataset, how in nodes:
             _GroupWriter(store, prefix + path, scratch, mode, append_dim).write(dataset, region, how)
 
@@ -374,7 +374,7 @@ def _nodes(tree: Any, group: str, encoding: Mapping[Any, Any]) -> list[tuple[str
         )
     return [
         (
-            group + xarray_engine.group_path(shown[node.path]),
+            group + group_path(shown[node.path]),
             node.to_dataset(inherit=False),
             dict(encoding.get(shown[node.path], {})),
         )
