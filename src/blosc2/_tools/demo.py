@@ -179,15 +179,16 @@ class Progress:
     def step(self, what: str = "") -> None:
         self._done += 1
         now = time.monotonic()
-        if self._terminal and (now - self._shown > 0.05 or self._done == self._total):
-            line = f"{self._task}: {self._done} of {self._total} {what}"
-            sys.stderr.write("\r" + line.ljust(self._width))
-            sys.stderr.flush()
+        if self._done < self._total and now - self._shown <= (0.05 if self._terminal else _INTERVAL):
+            return
+        self._shown = now
+        line = f"{self._task}: {self._done} of {self._total}"
+        if self._terminal:
+            line += f" {what}"
+            print("\r" + line.ljust(self._width), end="", file=sys.stderr, flush=True)
             self._width = len(line)
-            self._shown = now
-        elif not self._terminal and (now - self._shown > _INTERVAL or self._done == self._total):
-            print(f"{self._task}: {self._done} of {self._total}", file=sys.stderr, flush=True)
-            self._shown = now
+        else:
+            print(line, file=sys.stderr, flush=True)
 
     def __enter__(self) -> Self:
         return self
