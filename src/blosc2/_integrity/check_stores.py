@@ -35,9 +35,7 @@ _WORK: Final = 16
 
 
 class EmbeddedKeys(set[str]):
-    """The keys of embedded values; `in_tree` if they are those of a `TreeStore`, where no name is both leaf and
-    group.
-    """
+    """The keys of embedded values; `in_tree` if they are those of a `TreeStore`, where no name is leaf and group."""
 
     in_tree = False
 

@@ -120,10 +120,7 @@ def _counted(clashes: list[str]) -> str:
 
 
 class _Part:
-    """A source: its leaves and groups, by their keys in the target, where they are put below a group.
-
-    `opened` closes what is opened here.
-    """
+    """A source: its leaves and groups, by their keys below a group of the target. `opened` closes what it opens."""
 
     def __init__(self, opened: ExitStack, group: str, source: Any) -> None:
         store = source
@@ -156,9 +153,7 @@ class _Part:
 
 
 class _Merged:
-    """What the target will have, checked before anything is copied: the part of each leaf and its key there, and the
-    attributes of each group.
-    """
+    """What the target will have, checked before it is copied: part and key of each leaf, attributes of each group."""
 
     def __init__(self, parts: list[_Part], target: _Part | None, on_clash: str) -> None:
         self.leaves: dict[str, tuple[_Part, str]] = {}

@@ -141,8 +141,7 @@ def with_slashes(text: str) -> str:
 
 
 def located(text: str) -> Location:
-    """Split a path where a store ends: at the first file, the first directory that is a store, or, where there is
-    nothing yet, the first name with the suffix of a store."""
+    """Split a path at the first file, directory that is a store, or, where nothing is, name with a store's suffix."""
     whole = path_of(text)
     if isinstance(whole, RemotePath):
         found = _ON_SERVER.fullmatch(text)

@@ -204,9 +204,7 @@ def _is_json(value: Any) -> bool:
 
 
 class TakenChunks(NamedTuple):
-    """Compressed chunks that can be stored as they are: keywords of a constructor for an array of such chunks, and what
-    gives the chunks, in order, for the plan of the new array.
-    """
+    """Compressed chunks to be stored as they are: keywords of an array of such chunks, and what gives them in order."""
 
     keywords: dict[str, Any]
     chunks: Callable[[ArrayPlan], Iterator[AnyChunk]]

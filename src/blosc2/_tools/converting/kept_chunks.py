@@ -34,9 +34,7 @@ Others = Callable[[int], Chunks]
 
 
 class KeptChunks:
-    """A file of chunks, which begins with a hash of what they were made of. `went_on` is the key of an array with
-    chunks of an earlier run.
-    """
+    """A file of chunks behind a hash of what they were made of; `went_on` is the key of an array with earlier ones."""
 
     def __init__(self, path: str, made_of: object) -> None:
         self.path, self._made_of = path, made_of

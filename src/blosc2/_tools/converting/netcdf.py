@@ -49,9 +49,7 @@ class NetCDF(conversion.Source):
             self._hdf5.close()
 
     def _dataset_of(self, key: str, found: Any) -> Any:
-        """The HDF5 dataset of a variable of which the netCDF library gives memory as it was for what was never written:
-        one without a fill value, or that grows along several axes. None for others.
-        """
+        """The HDF5 dataset of a variable of which the netCDF library gives old memory for what was never written."""
         grows = sum(dimension.isunlimited() for dimension in found.get_dims())
         if not self._file.disk_format.startswith("HDF5") or (found.get_fill_value() is not None and grows < 2):
             return None
@@ -116,9 +114,7 @@ _MOST_AXES, _MOST_BYTES = 1024, (1 << 63) - 1
 
 
 class _ClassicHeader:
-    """The header of a file of version 3, read to know how many bytes the file must have: the library gives zeros for
-    those that are not there.
-    """
+    """The header of a file of version 3: how many bytes it must have, as the library gives zeros for missing ones."""
 
     def __init__(self, file: Any, version: int) -> None:
         self._file = file

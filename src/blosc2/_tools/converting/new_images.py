@@ -107,9 +107,7 @@ _MOST_ITEMS: Final = 32767
 
 
 class NewVolume(_NewImage):
-    """A `.nii` or `.nii.gz` file: items, scale and affine matrix are those of the array, and so is the whole header if
-    an attribute has it.
-    """
+    """A `.nii` or `.nii.gz` file: items, scale, affine matrix and, if an attribute has it, header of the array."""
 
     name = "nifti"
 

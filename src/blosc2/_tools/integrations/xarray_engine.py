@@ -66,10 +66,7 @@ def names_of(key: str, shape: tuple[int, ...], attributes: Mapping[str, Any]) ->
 
 
 def stored_attributes(attributes: Mapping[Any, Any], where: str) -> dict[str, Any]:
-    """Attributes as they are stored: single NumPy values as 0-d arrays, so that their dtype comes back.
-
-    `UnsupportedValueError`, a `TypeError`, for one without a name, or with a value that cannot be stored.
-    """
+    """Attributes as they are stored: single NumPy values as 0-d arrays, so that their dtype comes back."""
     kept: dict[str, Any] = {}
     for name, value in attributes.items():
         if not isinstance(name, str):
@@ -130,10 +127,7 @@ def is_of_dask(variable: Any) -> bool:
 
 
 def checked_to_fit(name: str, variable: Any) -> Any:
-    """A variable whose values fit the integers that its encoding names. Those of dask are checked when computed.
-
-    `ValueError` where a value is out of range, or NaN or NaT without a ``_FillValue``.
-    """
+    """A variable whose values fit the integers that its encoding names. Those of dask are checked when computed."""
     dtype = variable.encoding.get("dtype")
     if dtype is None or dtype is str or variable.dtype.kind not in "iufmM" or np.dtype(dtype).kind not in "iu":
         return variable

@@ -437,9 +437,7 @@ def _prepare(store: TreeStore, group: str, mode: str) -> None:
 
 
 class _GroupWriter:
-    """Writes datasets to one group of a store that is in a transaction, "" for the root. Large arrays wait in
-    `scratch`.
-    """
+    """Writes datasets to one group, "" for the root, of a store in a transaction. Large arrays wait in `scratch`."""
 
     def __init__(
         self, store: TreeStore, group: str, scratch: ScratchFolder, mode: str, append_dim: Hashable | None

@@ -18,8 +18,7 @@ from blosc2.storage import NoKeywords, takes, unexpected_keyword
 
 
 class _Shared:
-    """What the threads and their consumer share. It does not refer to the consumer, so that an iterator that nobody
-    holds ends its threads."""
+    """What threads and consumer share. It does not hold the latter: an iterator that nobody holds ends its threads."""
 
     def __init__(self, make: Callable[[int], Any], first: int, stop: int, limit: int) -> None:
         self.make = make

@@ -71,10 +71,7 @@ def foreground_index(mask: Any, count: int = 10_000, *, background: int = 0, see
 
 
 def class_starts(index: Any) -> Any:
-    """Where the rows of each class begin in an index, and where the last ends, found by its first column.
-
-    `ValueError` if it is no such index.
-    """
+    """Where the rows of each class begin in an index, and where the last ends; `ValueError` if it is no such index."""
     if index.ndim != 2 or index.dtype.kind not in "iu" or index.shape[1] < 2:
         raise ValueError(f"no index of foreground_index: shape {index.shape}, dtype {index.dtype}")
     column = np.asarray(index[:, 0]).astype(np.int64)
