@@ -21,13 +21,7 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def human_size(nbytes: int) -> str:
-    """A number of bytes with three digits and a binary unit.
-
-    Examples
-    --------
-    >>> human_size(800), human_size(1536), human_size(310 << 20), human_size(5 << 40)
-    ('800 bytes', '1.50 KiB', '310 MiB', '5.00 TiB')
-    """
+    """A number of bytes with three digits and a binary unit."""
     size, unit = float(nbytes), 0
     while size >= 999.5 and unit < len(_UNITS) - 1:
         size /= 1024
@@ -99,13 +93,7 @@ def for_any_encoding(*streams: object) -> None:
 
 
 def printed(text: str, encoding: str | None) -> bytes:
-    """A text as a stream of this encoding takes it after `for_any_encoding`.
-
-    Examples
-    --------
-    >>> printed("└── a", "latin-1"), printed("└── a", "cp437").decode("cp437")
-    (b'`-- a', '└── a')
-    """
+    """A text as a stream of this encoding takes it after `for_any_encoding`."""
     return text.encode(encoding or "utf-8", _ERRORS)
 
 
@@ -127,13 +115,7 @@ _HALF = "▀"
 
 
 def limits(items: np.ndarray[Any, Any], percentiles: tuple[float, float] | None = None) -> tuple[float, float] | None:
-    """The numbers that become black and white: by default the smallest and largest; None if none is finite.
-
-    Examples
-    --------
-    >>> limits(np.array([1, 5, np.inf, np.nan]))
-    (1.0, 5.0)
-    """
+    """The numbers that become black and white: by default the smallest and largest; None if none is finite."""
     finite = items[np.isfinite(items)]
     if not finite.size:
         return None
@@ -147,11 +129,6 @@ def grey(items: np.ndarray[Any, Any], low: float, high: float) -> Pixels:
     """Numbers as grey values: `low` is black (0), `high` is white (255), and what lies outside is one or the other.
 
     NaN is black. If `low` and `high` are the same, what is neither less nor more is a middle grey.
-
-    Examples
-    --------
-    >>> grey(np.array([-1.0, 0.0, 0.5, 1.0, 9.0]), 0, 1).tolist()
-    [0, 0, 128, 255, 255]
     """
     with np.errstate(over="ignore"):
         values = items.astype(np.float64)
@@ -178,13 +155,7 @@ _LABEL_RANGE: Final = 1 << 16
 
 
 def labels_of(items: np.ndarray[Any, Any]) -> tuple[int, ...]:
-    """The different integers of a plane that looks like labels, such as the classes of a segmentation; else ().
-
-    Examples
-    --------
-    >>> labels_of(np.eye(8, dtype="u1")), labels_of(np.arange(64).reshape(8, 8))
-    ((0, 1), ())
-    """
+    """The different integers of a plane that looks like labels, such as the classes of a segmentation; else ()."""
     if items.dtype.kind not in "iu" or not items.size:
         return ()
     low, high = int(items.min()), int(items.max())

@@ -127,14 +127,7 @@ def halve(image: np.ndarray[Any, Any], spatial: int) -> np.ndarray[Any, Any]:
 
 
 def pyramid(image: np.ndarray[Any, Any], spatial: int) -> Iterator[np.ndarray[Any, Any]]:
-    """Yield the image itself and then ever smaller ones.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> [level.shape for level in pyramid(np.zeros((100, 60, 3), "u1"), spatial=2)]
-    [(100, 60, 3), (50, 30, 3), (25, 15, 3)]
-    """
+    """Yield the image itself and then ever smaller ones."""
     yield image
     while max(image.shape[:spatial]) > SMALLEST:
         image = halve(image, spatial)
@@ -159,14 +152,7 @@ _INTERVAL = 5.0
 
 
 class Progress:
-    """Count the steps of a long task.
-
-    Examples
-    --------
-    >>> with Progress("writing", 3) as progress:
-    ...     for name in ("a", "b", "c"):
-    ...         progress.step(name)
-    """
+    """Count the steps of a long task."""
 
     def __init__(self, task: str, total: int) -> None:
         self._task = task

@@ -22,20 +22,11 @@ _TOGETHER: Final = 1 << 18
 
 
 class Rounding(NamedTuple):
-    """How many bits of each number stay.
-
-    Attributes
-    ----------
-    precision : Precision
-    bits : int
-        Of the fraction of a float; of an integer, all.
-    error : float
-        The largest error of the items that were looked at: absolute, or relative to an item.
-    """
+    """How many bits of each number stay, and the largest error of the items that were looked at."""
 
     precision: Precision
-    bits: int
-    error: float
+    bits: int  # of the fraction of a float; of an integer, all
+    error: float  # absolute, or relative to an item
 
     @property
     def text(self) -> str:

@@ -27,26 +27,16 @@ Items = np.ndarray[Any, Any]
 
 
 class Sample(NamedTuple):
-    """Blocks of data, one behind the other.
+    """Blocks of data, one behind the other, and how all data are compressed if nothing better is found.
 
-    Attributes
-    ----------
-    data : bytes
-    blocksize : int
-        Bytes of a block.
-    default : Encoding
-        How the data are compressed if nothing better is found.
-    widths : tuple of int
-        Bytes after which bytes of the same kind come: of an item, of a row of colours, of a part.
-    whole : int
-        Bytes of all data.
+    After as many bytes as the widths say, bytes of the same kind come: of an item, of a row of colours, of a part.
     """
 
     data: bytes
     blocksize: int
     default: Encoding
     widths: tuple[int, ...]
-    whole: int
+    whole: int  # bytes of all data
 
     def part(self, limit: int) -> Sample:
         """A smaller sample: the middle of the first blocks, and of no block but one if that is large."""

@@ -176,7 +176,8 @@ WAIT = click.option("--timeout", type=click.FloatRange(0), default=0.0, help="Se
 
 
 def opened_to_change(path: str, timeout: float) -> Any:
-    return open_path(path, mode="a", **({"timeout": timeout} if timeout else {}))
+    how: dict[str, Any] = {"timeout": timeout} if timeout else {}  # arrays take none
+    return open_path(path, mode="a", **how)
 
 
 def is_leaf(store: Store, key: str) -> bool:

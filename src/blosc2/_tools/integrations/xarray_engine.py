@@ -46,13 +46,6 @@ def names_of(key: str, shape: tuple[int, ...], attributes: Mapping[str, Any]) ->
 
     An array without names gets some of its own, so that no axis is taken for that of another array. Several axes of one
     length may have one name, such as those of a covariance.
-
-    Examples
-    --------
-    >>> names_of("/t/pressure", (4, 3), {"_ARRAY_DIMENSIONS": ["time", "x"]})
-    ('time', 'x')
-    >>> names_of("/t/pressure", (4, 3), {})
-    ('pressure_0', 'pressure_1')
     """
     name = key.rpartition("/")[2]
     own = tuple(f"{name}_{axis}" for axis in range(len(shape)))

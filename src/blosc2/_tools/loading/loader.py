@@ -218,7 +218,7 @@ class Loader:
     #: What workers are.
     kind = "threads"
     # Datasets that read batches, and what makes a batch of the samples of others.
-    _reading: type = Dataset
+    _reading: Any = Dataset
     _stack: Callable[[Any], Any] = staticmethod(stacked)
 
     def __init__(

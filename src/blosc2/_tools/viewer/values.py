@@ -31,14 +31,6 @@ class Page:
     `rows` and `columns` are the axes that go down and to the right, None if the array has fewer. `at` has the first row
     and column that is shown, and the item on the other axes; `stepped` moves along `other`. The last axis has colours
     if it is `in_colour`, and is not one of the two.
-
-    Examples
-    --------
-    >>> page = Page.of((50, 200, 300), np.dtype("f8"))
-    >>> page.window(20, 6)
-    [25, range(0, 20), range(0, 6)]
-    >>> page.stepped(1).scrolled(1000, 5, 20, 6).window(20, 6)
-    [26, range(180, 200), range(5, 11)]
     """
 
     shape: tuple[int, ...]
