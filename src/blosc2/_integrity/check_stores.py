@@ -311,10 +311,7 @@ def _check_at(source: Source, position: int, found: Findings) -> bool | None:
     if record[-DIGITS:] == b"%08x" % _checksum(source, position, right, found):
         if not wrong:
             return False
-        found.add(
-            "the end record of the archive is damaged, and nothing else",
-            offset=position + wrong[0],
-        )
+        found.add("the end record of the archive is damaged, and nothing else", offset=position + wrong[0])
         return True
     if any(n >= _backends.END + 7 for n in wrong):  # it names another position: somebody moved it
         return None
@@ -489,12 +486,8 @@ class _Check:
             hidden += name == ATTRIBUTES
             tables += name == _TABLE
             before = key
-        if (catalog.groups, catalog.hidden, catalog.undescribed, catalog.tables) != (
-            groups,
-            hidden,
-            undescribed,
-            tables,
-        ):
+        counts = catalog.groups, catalog.hidden, catalog.undescribed, catalog.tables
+        if counts != (groups, hidden, undescribed, tables):
             _wrong(self.found, "the catalog's counts of groups and leaves are not those of the directory",
                    start + catalog.size - _FOOTER.size + 56)  # fmt: skip
 

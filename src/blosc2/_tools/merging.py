@@ -18,13 +18,9 @@ _CLASHES: Final = ("error", "first", "last")
 
 
 def merge(
-    sources: Iterable[Any] | Mapping[str, Any],
-    target: Any,
-    *,
-    mode: str = "w-",
-    on_clash: str = "error",
+    sources: Iterable[Any] | Mapping[str, Any], target: Any, *, mode: str = "w-", on_clash: str = "error",
     progress: Callable[[int, int], Any] | None = None,
-) -> int:
+) -> int:  # fmt: skip
     """Copy the leaves of several stores to one store, as bytes: nothing is decoded.
 
     The target is published when all is copied. If anything fails, it stays as it was.

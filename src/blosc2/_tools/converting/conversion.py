@@ -676,20 +676,11 @@ _TO_ADD = "into='/key' adds to a store"
 
 
 def convert(
-    source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-    target: str | os.PathLike[str],
-    *,
-    chunks: str = "auto",
-    cparams: Any = None,
-    into: str | None = None,
-    overwrite: bool = False,
-    rename: Rename | None = None,
-    verify: bool = False,
-    resume: bool = True,
-    progress: Progress | None = None,
-    source_format: str | None = None,
-    target_format: str | None = None,
-) -> ConversionReport:
+    source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], target: str | os.PathLike[str], *,
+    chunks: str = "auto", cparams: Any = None, into: str | None = None, overwrite: bool = False,
+    rename: Rename | None = None, verify: bool = False, resume: bool = True, progress: Progress | None = None,
+    source_format: str | None = None, target_format: str | None = None,
+) -> ConversionReport:  # fmt: skip
     """Convert a file or directory, or several, to another format.
 
     One of both is usually a store or an array of this package. Arrays are read and written piece by piece, so memory

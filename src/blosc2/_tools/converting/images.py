@@ -189,25 +189,21 @@ def _other_tags(page: Any, other: Any) -> Iterator[str]:
                 yield str(tag.name)
 
 
-class _Raising(logging.Handler):
-    def __init__(self, path: str) -> None:
-        super().__init__(logging.ERROR)
-        self._path, self._thread = path, threading.get_ident()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.thread == self._thread:  # others may read other files
-            raise ConversionError(f"{self._path} is damaged: {' '.join(record.getMessage().split())}")
-
-
 @contextmanager
 def _damage_raises(path: str) -> Iterator[None]:
     """Errors that tifffile only logs, and goes on with fewer pages, are raised."""
-    logger, handler = logging.getLogger("tifffile"), _Raising(path)
-    logger.addHandler(handler)
+    logger, thread = logging.getLogger("tifffile"), threading.get_ident()
+
+    def check(record: logging.LogRecord) -> bool:
+        if record.levelno >= logging.ERROR and record.thread == thread:  # others may read other files
+            raise ConversionError(f"{path} is damaged: {' '.join(record.getMessage().split())}")
+        return True
+
+    logger.addFilter(check)
     try:
         yield
     finally:
-        logger.removeHandler(handler)
+        logger.removeFilter(check)
 
 
 # ------------------------------------------------------------------ other pictures

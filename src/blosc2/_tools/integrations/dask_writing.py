@@ -208,18 +208,9 @@ def compute_staged(staged: Sequence[StagedArray], options: Mapping[str, Any]) ->
 
 
 def write_dask(
-    data: Any,
-    target: Any,
-    key: str = "/",
-    *,
-    mode: str = "w-",
-    chunks: Any = None,
-    blocks: Any = None,
-    cparams: Any = None,
-    attributes: Mapping[str, Any] | None = None,
-    resume: bool = True,
-    **compute: Any,
-) -> None:
+    data: Any, target: Any, key: str = "/", *, mode: str = "w-", chunks: Any = None, blocks: Any = None,
+    cparams: Any = None, attributes: Mapping[str, Any] | None = None, resume: bool = True, **compute: Any,
+) -> None:  # fmt: skip
     unknown = sorted(set(compute) - _COMPUTE)
     if unknown:
         raise TypeError(f"to_store got unexpected keywords for arrays of dask: {', '.join(unknown)}")

@@ -242,14 +242,9 @@ _RESERVED: Final = frozenset(("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zm
 
 
 def zarr_references(
-    source: str | os.PathLike[str],
-    target: str | os.PathLike[str] | None = None,
-    *,
-    url: str | None = None,
-    zarr_format: int = 3,
-    overwrite: bool = False,
-    left_out: list[LeftOut] | None = None,
-) -> dict[str, Any]:
+    source: str | os.PathLike[str], target: str | os.PathLike[str] | None = None, *, url: str | None = None,
+    zarr_format: int = 3, overwrite: bool = False, left_out: list[LeftOut] | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Describe a store or an array as a zarr group or array, whose chunks stay where they are.
 
     The result has zarr's metadata, and for each chunk the file, offset and length of its bytes: references in

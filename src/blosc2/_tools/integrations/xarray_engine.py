@@ -370,14 +370,9 @@ class Blosc2BackendEntrypoint(backends.BackendEntrypoint):
         return isinstance(filename_or_obj, (Store, NDArray))
 
     def open_dataset(
-        self,
-        filename_or_obj: Any,
-        *,
-        group: str | None = None,
-        mmap: bool = True,
-        storage_options: dict[str, Any] | None = None,
-        **decoding: Any,
-    ) -> Any:
+        self, filename_or_obj: Any, *, group: str | None = None, mmap: bool = True,
+        storage_options: dict[str, Any] | None = None, **decoding: Any,
+    ) -> Any:  # fmt: skip
         """Open one group as a dataset."""
         found = opened_group(filename_or_obj, group, mmap=mmap, storage_options=storage_options)
         try:
@@ -400,14 +395,9 @@ class Blosc2BackendEntrypoint(backends.BackendEntrypoint):
         return tree
 
     def open_groups_as_dict(
-        self,
-        filename_or_obj: Any,
-        *,
-        group: str | None = None,
-        mmap: bool = True,
-        storage_options: dict[str, Any] | None = None,
-        **decoding: Any,
-    ) -> dict[str, Any]:
+        self, filename_or_obj: Any, *, group: str | None = None, mmap: bool = True,
+        storage_options: dict[str, Any] | None = None, **decoding: Any,
+    ) -> dict[str, Any]:  # fmt: skip
         """The dataset of a group and of each group below it, by its path."""
         first = opened_group(filename_or_obj, group, mmap=mmap, storage_options=storage_options)
         datasets: dict[str, Any] = {}

@@ -38,13 +38,9 @@ _GREGORIAN: Final = ("standard", "gregorian", "proleptic_gregorian")
 
 
 def checked_region(
-    dataset: Any,
-    region: Any,
-    coordinates: Mapping[str, Any],
-    lengths: Mapping[str, int],
-    append_dim: Hashable | None,
+    dataset: Any, region: Any, coordinates: Mapping[str, Any], lengths: Mapping[str, int], append_dim: Hashable | None,
     where: str,
-) -> dict[Any, slice]:
+) -> dict[Any, slice]:  # fmt: skip
     """The slices of a region, with start and stop.
 
     A region has slices by dimension; "auto" finds where the coordinates of the dataset are among `coordinates`, the
@@ -112,14 +108,9 @@ def _found_region(dim: str, dataset: Any, stored: Any, whole: int, where: str) -
 
 
 def fit_to_existing(
-    name: str,
-    variable: Any,
-    stored: Any,
-    box: Mapping[Any, slice],
-    append_dim: Hashable | None,
-    where: str,
+    name: str, variable: Any, stored: Any, box: Mapping[Any, slice], append_dim: Hashable | None, where: str,
     encode: Any,
-) -> Any:
+) -> Any:  # fmt: skip
     """A variable with the encoding and the order of dimensions of the one that exists.
 
     `ValueError` where dimensions, lengths, types or attributes differ, so that the values would mean something else.
@@ -323,15 +314,9 @@ _NAME: Final = "__xarray_dataarray_name__"
 
 
 def write_xarray(
-    data: Any,
-    target: Any,
-    group: str = "/",
-    *,
-    mode: str | None = None,
-    append_dim: Hashable | None = None,
-    region: Mapping[Any, Any] | str | None = None,
-    encoding: Mapping[Any, Any] | None = None,
-) -> None:
+    data: Any, target: Any, group: str = "/", *, mode: str | None = None, append_dim: Hashable | None = None,
+    region: Mapping[Any, Any] | str | None = None, encoding: Mapping[Any, Any] | None = None,
+) -> None:  # fmt: skip
     if mode is None:
         mode = "r+" if region is not None else "a" if append_dim is not None else "w-"
     check_target_mode(mode, ("w", "w-", "a", "r+"))
@@ -373,11 +358,7 @@ def _nodes(tree: Any, group: str, encoding: Mapping[Any, Any]) -> list[tuple[str
             f"encoding names nodes that the tree does not have: {unknown}; it has {sorted(shown.values())}"
         )
     return [
-        (
-            group + group_path(shown[node.path]),
-            node.to_dataset(inherit=False),
-            dict(encoding.get(shown[node.path], {})),
-        )
+        (group + group_path(shown[node.path]), node.to_dataset(inherit=False), dict(encoding.get(shown[node.path], {})))
         for node in tree.subtree
     ]
 
