@@ -46,10 +46,7 @@ def check_embedded_file(path: str, found: Findings) -> EmbeddedKeys:
 
 
 def check_embedded(byte_range: ByteRange, found: Findings, *, tail: bool = False) -> EmbeddedKeys:
-    """Check a frame of embedded values, its map, and each value; the keys that it has.
-
-    With `tail` it is all of its file, so that nothing should lie behind it.
-    """
+    """Check a frame of embedded values, with `tail` all of its file, its map, and each value; the keys that it has."""
     frame = check_frames.check_byte_range(*byte_range, found)
     if frame is None:
         return EmbeddedKeys()

@@ -629,11 +629,8 @@ def recover_embedded(byte_range: ByteRange, lost: Findings, fill: Any = None, *,
         if wanted is None:
             wanted = dict.fromkeys(entries, "")
             kind = next(filter(frame.metalayer, STORE_KINDS), None)
-            registry = {
-                key: value
-                for key, value in _map_of(frame, _backends.REGISTRY, "safe").items()
-                if _backends.is_safe(key)
-            }
+            objects = _map_of(frame, _backends.REGISTRY, "safe")
+            registry = {key: value for key, value in objects.items() if _backends.is_safe(key)}
             if not current:
                 lost.note("a map of values that the header does not lead to was used; later changes are lost")
         bad, sound = _damaged_chunks(frame)

@@ -149,10 +149,7 @@ class CheckReport(Report, Sequence[Finding]):
 
 
 class Findings:
-    """Where a check collects what it finds: in the file of this path, where nothing else is said.
-
-    `progress` is called with the bytes done so far and the bytes in all.
-    """
+    """Where a check collects what it finds, in the file of this path; `progress` gets the bytes done and in all."""
 
     def __init__(self, path: str, progress: Callable[[int, int], object] | None = None) -> None:
         self.path = path

@@ -110,10 +110,7 @@ class Table(tuple[Trial, ...]):
 
 
 class _Search:
-    """Trials with one sample, each made once.
-
-    Those with parameters that this build lacks are left out.
-    """
+    """Trials with one sample, each made once; those with parameters that this build lacks are left out."""
 
     def __init__(self, sample: Sample, prefix: Filters) -> None:
         self.sample = sample
@@ -360,10 +357,7 @@ def chosen_for_bytes(asked: AutoCParams, view: memoryview, default: CParams) -> 
 
 
 def _suits(found: TunedCParams, sample: Sample) -> bool:
-    """Whether a choice for other data suits these: both ratios are what they were, within a tenth.
-
-    Two encodings are tried instead of a dozen.
-    """
+    """Whether a choice for other data suits these: both ratios are what they were, within a tenth, in two trials."""
     search = _Search(sample, ((), ()))
     mine = _of_parameters(found)
     now = [search.trial(*one) for one in (mine, default_of(sample))] if sample.data else []

@@ -383,10 +383,7 @@ class Difference(NamedTuple):
 
 
 def differences(first: Any, second: Any, *, values: bool, progress: Progress) -> Iterator[Difference]:
-    """The differences of two arrays, lists or stores. Only some MB of both are in memory at a time.
-
-    `progress` is called with the leaves that are done and all of them, or with the items of an array.
-    """
+    """The differences of two arrays, lists or stores; `progress` gets leaves done and in all, or items of an array."""
     if isinstance(first, Store) != isinstance(second, Store):
         yield Difference("", "kind", f"{type(first).__name__}, {type(second).__name__}")
         return

@@ -273,10 +273,7 @@ Item = ArrayItem | ObjectItem | GroupItem | LeftOut
 
 
 class Source:
-    """What is converted. Its items come in the same order each time.
-
-    If it `is_one` array, the first name in its key is only that of its file.
-    """
+    """What is converted. If it `is_one` array, the first name in the key of that is only the name of its file."""
 
     is_one = False
     #: Whether items can be read as long as the source is open, and not only before the next one is drawn.

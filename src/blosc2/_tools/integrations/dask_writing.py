@@ -126,10 +126,7 @@ _COMPUTE = {
 
 
 class StagedArray:
-    """A new array whose chunks are written by the tasks of dask, to part files in a folder that exists.
-
-    The keywords are those of a constructor, with aligned chunks.
-    """
+    """A new array, by keywords with aligned chunks, which tasks of dask write to part files in a folder that exists."""
 
     def __init__(self, array: Any, keywords: dict[str, Any], folder: str) -> None:
         self._array = array
@@ -176,10 +173,7 @@ def _write_block(items: Any, part: Part, block_id: tuple[int, ...] = ()) -> Any:
 
 
 def compute_staged(staged: Sequence[StagedArray], options: Mapping[str, Any]) -> None:
-    """Write the missing parts of arrays, by the scheduler that dask has now or that the options name.
-
-    What several arrays need is computed once.
-    """
+    """Write the missing parts of arrays by dask's scheduler; what several arrays need is computed once."""
     written = [each.written() for each in staged]
     missing = [key for each, array in zip(staged, written, strict=True) for key in each.missing(array)]
     if not missing:

@@ -235,10 +235,7 @@ class LazyArray(backends.BackendArray):
 
 
 class StoredGroup(backends.AbstractDataStore):
-    """A group of an open store, or a single array with a name, as what xarray decodes to a dataset.
-
-    `close` closes what was opened if it is `owned`.
-    """
+    """A group of an open store, or an array with a name, that xarray decodes; `close` closes what is `owned`."""
 
     def __init__(self, opened: Any, group: str, name: str, *, owned: bool) -> None:
         self.opened, self.group = opened, group

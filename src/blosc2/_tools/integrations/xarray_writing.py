@@ -111,10 +111,7 @@ def fit_to_existing(
     name: str, variable: Any, stored: Any, box: Mapping[Any, slice], append_dim: Hashable | None, where: str,
     encode: Any,
 ) -> Any:  # fmt: skip
-    """A variable with the encoding and the order of dimensions of the one that exists.
-
-    `ValueError` where dimensions, lengths, types or attributes differ, so that the values would mean something else.
-    """
+    """A variable with the encoding and the order of dimensions of the one that exists, if it means what that means."""
     what = f"{where}: {name!r}"
     decoded = _decoded(name, stored, variable, what)
     variable = _aligned(variable, decoded, box, append_dim, what)
@@ -180,10 +177,7 @@ def fit_texts_to_existing(
 
 
 def say_units_of_bounds(variables: Mapping[Any, Any], others: Mapping[Any, Any]) -> None:
-    """Give bounds of times the units and the calendar of these times, which CF lets them leave out.
-
-    `variables` may be bounds of `others`; none is decoded.
-    """
+    """Give variables that are bounds of times of `others` their units and calendar, which CF lets them leave out."""
     for other in others.values():
         bounds = other.attrs.get("bounds")
         if isinstance(bounds, str) and bounds in variables and " since " in str(other.attrs.get("units")):
@@ -251,10 +245,7 @@ def _in_characters(name: str, encoded: Any, stored: Any, what: str) -> Any:
 
 
 def check_unchanged(name: str, encoded: Any, stored: Any, append_dim: Hashable, where: str) -> None:
-    """Refuse another coordinate along a dimension that does not grow: it would name older values anew.
-
-    Both are as they are stored, and of one shape.
-    """
+    """Refuse another coordinate along a dimension that does not grow: it would name older values anew."""
     old = stored.values
     new = encoded.values.astype(old.dtype) if old.dtype.kind in "iuf" else encoded.values  # as it would be stored
     if not np.array_equal(new, old, equal_nan=new.dtype.kind in "fc" and old.dtype.kind in "fc"):

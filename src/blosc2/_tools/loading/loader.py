@@ -86,10 +86,7 @@ def _end_all() -> None:
 
 
 class ReadAhead(Iterator[Any]):
-    """The results of a function for the numbers ``first .. stop``, made by threads in any order and given in this one.
-
-    Each of the workers may be so many results ahead of who takes them.
-    """
+    """The results of a function for the numbers ``first .. stop``, made by threads in any order, given in this one."""
 
     def __init__(self, make: Callable[[int], Any], first: int, stop: int, workers: int, prefetch: int) -> None:
         self._stop = stop

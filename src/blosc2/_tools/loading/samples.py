@@ -247,10 +247,7 @@ def _moved(status: os.stat_result) -> int:
 
 
 class ArrayRows:
-    """Samples that are rows of arrays of one length, by the name of their field; None names the only one.
-
-    `given` are those in memory: arrays of NumPy, or what becomes one.
-    """
+    """Samples that are rows of arrays of one length, by field, None for the only one; `given` are those in memory."""
 
     def __init__(self, arrays: dict[str | None, Any]) -> None:
         self.arrays: dict[str | None, NDArray] = {}

@@ -246,10 +246,7 @@ class Branch(NamedTuple):
 
 
 class Viewer(App[None]):
-    """Shows the tree of a store, and its arrays; or one array. It only reads.
-
-    The key is that of the group that is shown as the root, or of the only leaf.
-    """
+    """Shows the tree of a store from a group on, and its arrays, or the one of a key. It only reads."""
 
     TITLE = "blosc2 view"
     ENABLE_COMMAND_PALETTE = False

@@ -55,10 +55,7 @@ svg{max-width:100%;height:auto}
 
 
 def web_page(found: Any, name: str, key: str = "") -> str:
-    """A page with the tree of an open store or group, and with its first arrays; or with one array.
-
-    `name` is what it is called, and `key` the group or leaf to show.
-    """
+    """A page of an open store of this name, its tree below a key and first arrays; or of the one array there."""
     budget = SimpleNamespace(decoded=DECODED, stored=PICTURE_BYTES)  # what pictures may still cost
     title = f"{name}{key}"
     if not isinstance(found, Store) or has_leaf(found, key):

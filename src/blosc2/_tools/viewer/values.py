@@ -300,10 +300,7 @@ def rows_and_columns(source: Source, page: Page) -> tuple[int, int]:
 
 
 def read_cells(source: Source, page: Page, top: int, left: int, height: int, width: int) -> Cells:
-    """Read what a window shows: so many rows and columns from one on.
-
-    For an array with two axes or more, `top` and `left` are where the page is.
-    """
+    """Read what a window shows: with two axes or more it is where the page is, else `top` and `left` say where."""
     if page.is_empty:
         return Cells([], [], [])
     room = max(1, _MOST_BYTES // max(1, source.dtype.itemsize))
