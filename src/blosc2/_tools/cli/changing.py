@@ -14,23 +14,8 @@ from blosc2._display import human_size, number, one_line
 from blosc2._files import Progress, uploaded
 from blosc2._options import RemotePath
 from blosc2._stores import Store, has_leaf, has_object
-from blosc2._tools.cli.locations import (
-    STORAGE,
-    WAIT,
-    Location,
-    LocationError,
-    is_group,
-    is_leaf,
-    leaves_below,
-    located,
-    matches,
-    need_store,
-    one_key,
-    opened_to_change,
-    path_here,
-    path_of,
-    with_slashes,
-)
+from blosc2._tools.cli import locations
+from blosc2._tools.cli.locations import STORAGE, WAIT, Location, LocationError
 from blosc2._tools.cli.output import QUIET, VERBOSE, is_quiet, name_leaf, note, progress_bar, say, sum_up
 from blosc2._tools.cli.tuning import GOAL_NAMES
 from blosc2._tools.converting.conversion import FORMATS, convert
@@ -47,7 +32,7 @@ def writer(path: str, timeout: float) -> Any:
     if not path.endswith(STORES) and not os.path.exists(path):
         raise LocationError(f"{path} does not exist, and a new store ends in {', '.join(STORES)}")
     if os.path.exists(path):
-        return need_store(opened_to_change(path, timeout), Location(path, ""))
+        return locations.need_store(locations.opened_to_change(path, timeout), Location(path, ""))
     return new_store(path, "a", **({"timeout": timeout} if timeout else {}))
 
 
@@ -67,11 +52,11 @@ def cp(sources: tuple[str, ...], target: str, force: bool, timeout: float) -> No
     as scan.b2nd. A target that ends in '/' is a group. Compressed chunks are copied as they are. A SOURCE may be a URL,
     and so may TARGET: what is there is written as a whole.
     """
-    place = path_of(target)
+    place = locations.path_of(target)
     if not isinstance(place, RemotePath):
-        _copy(sources, with_slashes(place), force=force, timeout=timeout)
+        _copy(sources, locations.with_slashes(place), force=force, timeout=timeout)
         return
-    where = located(target)
+    where = locations.located(target)
     if where.key:
         raise LocationError(f"{where.path} is on a server, where nothing is changed: put a whole new store there")
     with uploaded(place, replace=force and place.suffix not in STORES) as local:  # to a store, cp adds
@@ -79,18 +64,18 @@ def cp(sources: tuple[str, ...], target: str, force: bool, timeout: float) -> No
 
 
 def _copy(sources: tuple[str, ...], target: str, *, force: bool, timeout: float, shown: str = "") -> None:
-    where = located(target)
+    where = locations.located(target)
     if not where.key and not _is_store_path(where.path):
         _copy_to_file(sources, where.path, force=force)
         return
     with ExitStack() as sources_open, writer(where.path, timeout) as store:
         copies: list[_Copied] = []
         for text in sources:
-            source = located(text)
+            source = locations.located(text)
             if os.path.exists(where.path) and os.path.exists(source.path) and os.path.samefile(source.path, where.path):
                 raise LocationError(f"{text}: source and target are one store; mv renames keys")
             found = sources_open.enter_context(opened(source.path))
-            into = target.endswith("/") or len(sources) > 1 or is_group(store, where.key)
+            into = target.endswith("/") or len(sources) > 1 or locations.is_group(store, where.key)
             copies += _planned(found, source, where.key, into=into)
         _check_targets(store, where.path, copies, force=force)
         with store.transaction():
@@ -132,7 +117,7 @@ def _check_targets(store: Store, path: str, copies: list[_Copied], *, force: boo
         if copy.new_key in taken:
             raise LocationError(f"{path}: two of the sources would become {copy.new_key!r}; copy them one by one")
         taken.add(copy.new_key)
-        if is_leaf(store, copy.new_key) and not force:
+        if locations.is_leaf(store, copy.new_key) and not force:
             raise LocationError(f"{path}: {copy.new_key!r} exists; --force replaces it")
 
 
@@ -159,16 +144,16 @@ def _planned(found: Any, source: Location, target: str, *, into: bool) -> Iterat
     """
     if not isinstance(found, Store):
         if source.key:
-            need_store(found, source)
+            locations.need_store(found, source)
         name = os.path.splitext(os.path.basename(source.path))[0]
         yield _Copied(found, None, f"{target}/{name}" if into else target)
         return
-    keys = list(matches(found, source))
+    keys = list(locations.matches(found, source))
     for key in keys:
         kept = len(key.rpartition("/")[0] if into or len(keys) > 1 else key)
-        for leaf in leaves_below(found, key):
+        for leaf in locations.leaves_below(found, key):
             yield _Copied(found, leaf, target + leaf[kept:])
-        if isinstance(found, TreeStore) and not is_leaf(found, key):
+        if isinstance(found, TreeStore) and not locations.is_leaf(found, key):
             for group, _, _ in found.walk(key or "/"):
                 if attributes := attributes_of(found, group):
                     yield _Copied(found, group, target + group.rstrip("/")[kept:], attributes)
@@ -179,12 +164,12 @@ def _copy_to_file(sources: tuple[str, ...], path: str, *, force: bool) -> None:
         raise LocationError(f"{path} is one file, and there are {len(sources)} sources; a store takes several")
     if os.path.lexists(path) and not force:
         raise LocationError(f"{path} exists; --force replaces it")
-    source = located(sources[0])
+    source = locations.located(sources[0])
     with opened(source.path) as found:
         leaf = found
         if source.key:
-            store = need_store(found, source)
-            keys = list(matches(store, source))
+            store = locations.need_store(found, source)
+            keys = list(locations.matches(store, source))
             if len(keys) != 1 or not has_leaf(store, keys[0]):
                 raise LocationError(
                     f"{sources[0]}: a file takes one array, this is {number(len(keys), 'key')} or a group"
@@ -206,13 +191,13 @@ def mv(source: str, target: str, timeout: float) -> None:
 
     A target that ends in '/' is a group, which takes the source under its last name.
     """
-    where = located(source)
+    where = locations.located(source)
     if not where.key:
         raise LocationError(f"{source}: name a key in a store")
     path = _existing(where.path)
     new_key = _key_of_target(target, path)
     with writer(path, timeout) as store:
-        key = one_key(store, where)
+        key = locations.one_key(store, where)
         if target.endswith("/"):
             new_key = f"{new_key.rstrip('/')}/{key.rpartition('/')[2]}"
         store.rename(key, new_key)
@@ -221,7 +206,7 @@ def mv(source: str, target: str, timeout: float) -> None:
 
 def _key_of_target(target: str, path: str) -> str:
     """The new key that the target of a rename in the store at a path means: it names the store, too, or only a key."""
-    place = located(target)
+    place = locations.located(target)
     is_there = os.path.exists(place.path)
     if is_there and os.path.samefile(place.path, path):
         return place.key or "/"
@@ -232,21 +217,21 @@ def _key_of_target(target: str, path: str) -> str:
 
 
 @click.command()
-@click.argument("locations", nargs=-1, required=True, metavar="LOCATION...")
+@click.argument("places", nargs=-1, required=True, metavar="LOCATION...")
 @click.option("-r", "--recursive", is_flag=True, help="Groups too, with everything below them.")
 @WAIT
 @QUIET
-def rm(locations: tuple[str, ...], recursive: bool, timeout: float) -> None:
+def rm(places: tuple[str, ...], recursive: bool, timeout: float) -> None:
     """Remove leaves and groups from stores. Their space becomes free with 'blosc2 compact'."""
     wanted: dict[str, dict[str, None]] = {}
-    for text in locations:  # all are looked at before the first one is removed
-        where = located(text)
+    for text in places:  # all are looked at before the first one is removed
+        where = locations.located(text)
         if not where.key:
             raise LocationError(f"{text}: name a key in a store; files are removed with the tools of the system")
         with opened(_existing(where.path)) as found:
-            store = need_store(found, where)
-            for key in matches(store, where):
-                if not is_leaf(store, key) and not recursive:
+            store = locations.need_store(found, where)
+            for key in locations.matches(store, where):
+                if not locations.is_leaf(store, key) and not recursive:
                     raise LocationError(f"{where.path}: {key!r} is a group; --recursive removes it with all its leaves")
                 wanted.setdefault(where.path, {})[key] = None
     count = 0
@@ -259,9 +244,9 @@ def rm(locations: tuple[str, ...], recursive: bool, timeout: float) -> None:
 
 def _remove(store: Store, key: str) -> int:
     """Remove a leaf or a group; how many leaves that were."""
-    if not (is_leaf(store, key) or is_group(store, key)):
+    if not (locations.is_leaf(store, key) or locations.is_group(store, key)):
         return 0  # it was below a group that is gone
-    leaves = list(leaves_below(store, key))
+    leaves = list(locations.leaves_below(store, key))
     if isinstance(store, TreeStore):
         del store[key]
     else:
@@ -271,8 +256,8 @@ def _remove(store: Store, key: str) -> int:
 
 
 def _existing(text: str) -> str:
-    where = path_of(text)
-    path = path_here(where, f"download it with 'blosc2 cp {where} FILE', and change that")
+    where = locations.path_of(text)
+    path = locations.path_here(where, f"download it with 'blosc2 cp {where} FILE', and change that")
     if not os.path.exists(path):
         raise FileNotFoundError(f"{path} does not exist")
     return path
@@ -304,22 +289,22 @@ def unpack(source: str, target: str | None, force: bool) -> None:
 
 
 def _new_path(source: str, target: str | None, suffix: str, *, force: bool) -> str:
-    found = path_of(source)
+    found = locations.path_of(source)
     if target is None and isinstance(found, RemotePath):
         raise LocationError(f"{found} is on a server: name the file here as a second argument, such as copy{suffix}")
-    path = path_of(target or os.path.splitext(with_slashes(found).rstrip("/"))[0] + suffix)
+    path = locations.path_of(target or os.path.splitext(locations.with_slashes(found).rstrip("/"))[0] + suffix)
     if isinstance(path, RemotePath) and suffix == ".b2z":
         return path
-    path = path_here(path)
+    path = locations.path_here(path)
     if os.path.lexists(path) and not force:
         raise LocationError(f"{path} exists; --force replaces it, a second argument names another")
     return path
 
 
 def _convert(source: str, convert: Callable[[Any, Progress], str]) -> None:
-    source = path_of(source)
+    source = locations.path_of(source)
     with opened(source) as found:
-        store = need_store(found, Location(source, ""))
+        store = locations.need_store(found, Location(source, ""))
         if isinstance(store, EmbedStore):
             raise LocationError(f"{source} is an EmbedStore: copy its leaves: blosc2 cp {source} TARGET.b2z")
         with progress_bar(source) as progress:
@@ -335,7 +320,7 @@ def _convert(source: str, convert: Callable[[Any, Progress], str]) -> None:
 def compact(paths: tuple[str, ...], timeout: float) -> None:
     """Rewrite arrays and stores without the bytes that changes left behind."""
     for path in map(_existing, paths):
-        found = opened_to_change(path, timeout)
+        found = locations.opened_to_change(path, timeout)
         if isinstance(found, Store):
             with found, progress_bar(path) as progress:
                 before, after = found.compact(progress)
@@ -436,7 +421,7 @@ def _convert_files(sources: tuple[str, ...], options: dict[str, Any], **how: Any
         raise FileExistsError(f"{target} exists: -f replaces it; {_to_add(sources[0], target)}")
     try:
         with progress_bar(sources[0] if len(sources) == 1 else number(len(sources), "source")) as progress:
-            paths = list(map(path_of, sources))
+            paths = list(map(locations.path_of, sources))
             report = convert(
                 paths[0] if len(paths) == 1 else paths, target, overwrite=options["force"],
                 verify=options["verify"], progress=progress, **how,

@@ -18,20 +18,8 @@ import numpy as np
 from blosc2._display import Node, as_text, human_size, number, printable, printed, ratio_text, sizes_text
 from blosc2._files import Progress
 from blosc2._stores import ForeignObject, Store, children_of, describe_leaf, file_sizes, group_of, outline
-from blosc2._tools.cli import untold
-from blosc2._tools.cli.locations import (
-    STORAGE,
-    Location,
-    LocationError,
-    has_pattern,
-    is_group,
-    is_leaf,
-    leaves_below,
-    located,
-    matches,
-    need_store,
-    one_key,
-)
+from blosc2._tools.cli import locations, untold
+from blosc2._tools.cli.locations import STORAGE, Location, LocationError
 from blosc2._tools.cli.output import QUIET, VERBOSE, name_leaf, progress_bar, say
 from blosc2._tools.converting.conversion import boxes_of
 from blosc2._tools.stores import attributes_of, equal_items, opened, same_value
@@ -91,26 +79,26 @@ def columns(rows: Sequence[Sequence[str]]) -> Iterable[str]:
 
 # ------------------------------------------------------------------ ls
 @click.command()
-@click.argument("locations", nargs=-1, required=True, metavar="LOCATION...")
+@click.argument("places", nargs=-1, required=True, metavar="LOCATION...")
 @click.option("-l", "--long", is_flag=True, help="With shape, dtype, codec and sizes.")
 @click.option("-r", "--recursive", is_flag=True, help="All leaves below a group, with their full keys.")
 @_JSON
 @STORAGE
-def ls(locations: tuple[str, ...], long: bool, recursive: bool, as_json: bool) -> None:
+def ls(places: tuple[str, ...], long: bool, recursive: bool, as_json: bool) -> None:
     """List the groups and leaves of stores."""
     rows: list[dict[str, Any]] = []
-    for text in locations:
-        where = located(text)
+    for text in places:
+        where = locations.located(text)
         with opened(where.path) as found:
             if not isinstance(found, Store):
                 if where.key:
-                    need_store(found, where)
+                    locations.need_store(found, where)
                 rows.append(_row_of_object(where.path, found))
                 continue
             stream = not (long or as_json)
-            keys = list(matches(found, where))
-            if has_pattern(where.key) and keys != [where.key] and not recursive:
-                _show(found, [(key, not is_leaf(found, key)) for key in keys], "", rows, stream=stream)
+            keys = list(locations.matches(found, where))
+            if locations.has_pattern(where.key) and keys != [where.key] and not recursive:
+                _show(found, [(key, not locations.is_leaf(found, key)) for key in keys], "", rows, stream=stream)
                 continue
             for key in keys:
                 _list(found, key, rows, recursive=recursive, stream=stream)
@@ -132,8 +120,8 @@ def ls(locations: tuple[str, ...], long: bool, recursive: bool, as_json: bool) -
 def _list(store: Store, key: str, rows: list[dict[str, Any]], *, recursive: bool, stream: bool) -> None:
     """Show a leaf, what is right below a group, or all leaves below it."""
     if recursive:
-        _show(store, ((leaf, False) for leaf in leaves_below(store, key)), "", rows, stream=stream)
-    elif is_leaf(store, key):
+        _show(store, ((leaf, False) for leaf in locations.leaves_below(store, key)), "", rows, stream=stream)
+    elif locations.is_leaf(store, key):
         _show(store, [(key, False)], "", rows, stream=stream)
     else:
         groups, leaves = children_of(store, key)
@@ -198,10 +186,10 @@ def _description_of(found: Any, kind: str, codec: str) -> dict[str, Any]:
 @STORAGE
 def tree(location: str, depth: int | None, lines: int, as_json: bool) -> None:
     """Draw the groups and leaves of a store."""
-    where = located(location)
+    where = locations.located(location)
     with opened(where.path) as found:
-        store = need_store(found, where)
-        keys = list(matches(store, where))
+        store = locations.need_store(found, where)
+        keys = list(locations.matches(store, where))
         for key in keys:
             _need_group(store, key)
         roots = [outline(store, key, depth, lines) for key in keys]
@@ -213,7 +201,7 @@ def tree(location: str, depth: int | None, lines: int, as_json: bool) -> None:
 
 
 def _need_group(store: Store, key: str) -> None:
-    if not is_group(store, key):
+    if not locations.is_group(store, key):
         raise LocationError(f"{key!r} is a leaf; 'blosc2 info' describes it")
 
 
@@ -231,16 +219,16 @@ def _tree_of(node: Node) -> dict[str, Any]:
 
 # ------------------------------------------------------------------ info and stats
 @click.command()
-@click.argument("locations", nargs=-1, required=True, metavar="LOCATION...")
+@click.argument("places", nargs=-1, required=True, metavar="LOCATION...")
 @_JSON
 @STORAGE
-def info(locations: tuple[str, ...], as_json: bool) -> None:
+def info(places: tuple[str, ...], as_json: bool) -> None:
     """Describe arrays, stores and groups."""
     texts: list[str] = []
-    for text in locations:
-        where = located(text)
+    for text in places:
+        where = locations.located(text)
         with opened(where.path) as found:
-            keys = matches(need_store(found, where), where) if where.key else [""]
+            keys = locations.matches(locations.need_store(found, where), where) if where.key else [""]
             for key in keys:
                 part = _part(found, key)
                 if as_json:
@@ -304,12 +292,12 @@ def _one_line(value: Any) -> str:
 @STORAGE
 def stats(location: str, depth: int, by: tuple[str, ...], as_json: bool) -> None:
     """Count leaves and bytes by group, kind, dtype and codec."""
-    where = located(location)
+    where = locations.located(location)
     with opened(where.path) as found:
-        store = need_store(found, where)
+        store = locations.need_store(found, where)
         if not hasattr(store, "stats"):
             raise LocationError(f"{where.path}: an EmbedStore has no groups to count; see 'blosc2 ls -l'")
-        key = one_key(store, where)
+        key = locations.one_key(store, where)
         _need_group(store, key)
         rows = store.stats(key or "/", depth, by=by or None)
         sizes = None if key else file_sizes(store)
@@ -342,7 +330,7 @@ def stats(location: str, depth: int, by: tuple[str, ...], as_json: bool) -> None
 @VERBOSE
 def diff(first: str, second: str, keys_only: bool, as_json: bool) -> int:
     """Compare two arrays or stores: keys, metadata and values (exit code 1 if they differ)."""
-    one, other = located(first), located(second)
+    one, other = locations.located(first), locations.located(second)
     with opened(one.path) as a, opened(other.path) as b:
         parts = _part_at(a, one), _part_at(b, other)
         with progress_bar(f"{one} {other}") as progress:
@@ -359,14 +347,14 @@ def _part_at(found: Any, where: Location) -> Any:
     """What a location names, of what is open at its path."""
     if not where.key:
         return found
-    store = need_store(found, where)
-    return _part(store, one_key(store, where))
+    store = locations.need_store(found, where)
+    return _part(store, locations.one_key(store, where))
 
 
 def _part(store: Store, key: str) -> Any:
     if not key:
         return store
-    if not is_leaf(store, key) and not isinstance(store, TreeStore):
+    if not locations.is_leaf(store, key) and not isinstance(store, TreeStore):
         raise LocationError(f"{key!r} is the start of other keys; only a TreeStore has groups")
     return store[key]
 
@@ -406,7 +394,7 @@ def differences(first: Any, second: Any, *, values: bool, progress: Progress) ->
 def _keys(store: Any) -> dict[str, None]:
     """The keys of all leaves, relative to the group that a view shows."""
     cut = len(group_of(store))
-    return dict.fromkeys(key[cut:] for key in leaves_below(store, group_of(store)))
+    return dict.fromkeys(key[cut:] for key in locations.leaves_below(store, group_of(store)))
 
 
 def _of_leaves(key: str, a: Any, b: Any, *, values: bool, progress: Progress) -> Iterator[Difference]:

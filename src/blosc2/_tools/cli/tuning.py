@@ -12,19 +12,8 @@ from blosc2._display import human_size, printable
 from blosc2._functions import tune as tune_data
 from blosc2._options import ALIASES, GOALS
 from blosc2._stores import Store
-from blosc2._tools.cli.locations import (
-    STORAGE,
-    WAIT,
-    Location,
-    LocationError,
-    leaves_below,
-    located,
-    matches,
-    need_store,
-    opened_to_change,
-    parsed_selection,
-    path_here,
-)
+from blosc2._tools.cli import locations
+from blosc2._tools.cli.locations import STORAGE, WAIT, Location, LocationError
 from blosc2._tools.cli.output import QUIET, is_quiet, progress_bar, say
 from blosc2._tools.stores import opened
 from blosc2.ndarray import NDArray
@@ -53,8 +42,8 @@ def tune(location: str, reads: tuple[str, ...], max_size: str | None, **options:
     if max_size is not None and max_size.replace(".", "", 1).isdigit():
         size = float(max_size)
     options["max_size"] = size
-    options["reads"] = [parsed_selection(text) for text in reads] or None
-    where = located(location)
+    options["reads"] = [locations.parsed_selection(text) for text in reads] or None
+    where = locations.located(location)
     with opened(where.path) as found:
         _say_of(found, where, options)
 
@@ -63,11 +52,11 @@ def _say_of(found: Any, where: Location, options: dict[str, Any]) -> None:
     """Say what suits what is at a location."""
     if not isinstance(found, Store):
         if where.key:
-            need_store(found, where)
+            locations.need_store(found, where)
         say(_described(found, where, options))
         return
-    places = list(matches(found, where))
-    keys = [key for place in places for key in leaves_below(found, place)]
+    places = list(locations.matches(found, where))
+    keys = [key for place in places for key in locations.leaves_below(found, place)]
     if places == keys and len(keys) == 1:
         say(_described(found[keys[0]], where, options))
         return
@@ -87,24 +76,24 @@ def _described(found: Any, where: Location, options: dict[str, Any]) -> str:
 
 
 @click.command()
-@click.argument("locations", nargs=-1, required=True, metavar="LOCATION...")
+@click.argument("places", nargs=-1, required=True, metavar="LOCATION...")
 @click.option("--cparams", "goal", type=GOAL_NAMES, default="auto", show_default=True, help="What to choose for.")
 @WAIT
 @QUIET
-def recompress(locations: tuple[str, ...], goal: str, timeout: float) -> None:
+def recompress(places: tuple[str, ...], goal: str, timeout: float) -> None:
     """Compress arrays anew in place, each by its own data, where that makes them smaller.
 
     A LOCATION is a store, a group or an array in it, or the file of an array. After an interrupt, run it again: it goes
     on.
     """
-    for text in locations:
-        where = located(path_here(text))
+    for text in places:
+        where = locations.located(locations.path_here(text))
         if not os.path.exists(where.path):
             raise FileNotFoundError(f"{where.path} does not exist")
-        found = opened_to_change(where.path, timeout)
+        found = locations.opened_to_change(where.path, timeout)
         if isinstance(found, Store):
             with found, progress_bar(where.path) as progress:
-                keys = [key or "/" for key in matches(found, where)]
+                keys = [key or "/" for key in locations.matches(found, where)]
                 done = found.recompress(None if "/" in keys else keys, goal, progress=progress)
                 if done.changed:
                     found.compact()
