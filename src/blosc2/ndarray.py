@@ -85,6 +85,7 @@ class NDArray(ReadableArray):
 
     # ------------------------------------------------------------ writing
     def __setitem__(self, key: Any, value: Any) -> None:
+        """Assign items, by any key that NumPy takes, or all items of a field by its name."""
         if type(key) is str:
             self._field(key)[...] = value
             return

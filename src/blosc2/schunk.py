@@ -185,6 +185,7 @@ class SChunk(ChangeableChunks):
 
     # ------------------------------------------------------------ reading
     def __getitem__(self, key: Any) -> bytes:
+        """The bytes of an item, or of the items of a slice."""
         if isinstance(key, slice):
             if key.step not in (None, 1):
                 raise IndexError("`step` must be 1")

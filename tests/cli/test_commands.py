@@ -247,6 +247,24 @@ def test_check_as_json(folder: Path, run: Answer) -> None:
     assert finding["file"].endswith("a.b2nd")
 
 
+def test_a_wait_that_was_too_short(folder: Path, run: Answer) -> None:
+    with blosc2.TreeStore("s.b2z", mode="a") as store:
+        store["/held"] = [1]
+        code = "import sys; from blosc2._tools.cli import main; sys.exit(main(sys.argv[1:]))"
+        for how, advice in ((["--timeout", "0.1"], "wait longer with --timeout"), ([], "wait with --timeout")):
+            done = subprocess.run(
+                [sys.executable, "-c", code, "rm", "s.b2z/age", *how], check=False, capture_output=True, text=True
+            )
+            assert done.returncode == 2
+            assert advice in done.stderr
+
+
+def test_a_key_without_its_suffix(folder: Path, run: Answer) -> None:
+    with blosc2.TreeStore("suffix.b2z", mode="w") as store:
+        store["/misc/ij.tif"] = [1]
+    assert "is it '/misc/ij.tif'?" in failing(run, "info", "suffix.b2z/misc/ij")
+
+
 def test_mv_takes_the_store_in_its_target(folder: Path, run: Answer) -> None:
     run("mv", "s.b2z/age", "s.b2z/patients/age")
     assert "s.b2z: /age is now /patients/age" in run.err

@@ -329,8 +329,10 @@ def test_a_value_that_comes_back_wrong_is_found(tmp_path: Path, monkeypatch: pyt
 def test_a_package_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.h5").write_bytes(b"")
     monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(ConversionError, match=r"hdf5 needs the package 'h5py': pip install 'python-blosc2\[convert\]'"):
+    why = r"hdf5 needs the package 'h5py': pip install 'python-blosc2\[convert\]'"
+    with pytest.raises(ConversionError, match=why) as error:
         blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z")
+    assert not getattr(error.value, "__notes__", [])  # nothing is wrong with the file
 
 
 def test_progress_and_memory_of_many_pieces(tmp_path: Path) -> None:

@@ -161,3 +161,12 @@ def test_the_version_that_was_seen(tmp_path: Path) -> None:
     before = picture_of(reader)
     blosc2.open(path, mode="a", locking=True)[:] = 0
     assert np.array_equal(picture_of(reader), before)
+
+
+def test_pictures_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    array = blosc2.asarray(np.arange(400, dtype="u1").reshape(20, 20))
+    assert "<img" in array._repr_html_()
+    monkeypatch.setenv("BLOSC2_PICTURES", "0")
+    assert "<img" not in array._repr_html_()
+    monkeypatch.setenv("BLOSC2_PICTURES", "1")
+    assert "<img" in array._repr_html_()

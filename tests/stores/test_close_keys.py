@@ -118,3 +118,14 @@ except KeyError as error:
 """
     run = subprocess.run([sys.executable, "-c", program, str(tmp_path / "t.b2z")], capture_output=True, text=True)
     assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_a_typo_in_a_store_without_groups_is_no_missing_group(tmp_path: Path) -> None:
+    with blosc2.TreeStore(str(tmp_path / "flat.b2z"), mode="w") as store:
+        store["/scan"] = [1]
+        with pytest.raises(KeyError) as error:
+            store["/mask"]
+        assert "create_group" not in str(error.value)
+        store["/patients/007"] = [1]
+        with pytest.raises(KeyError, match="create_group"):
+            store["/mask"]

@@ -185,6 +185,16 @@ class ReadableArray(Reducible, Stored):
 
     # ------------------------------------------------------------ reading
     def __getitem__(self, key: Any) -> Any:
+        """Items as a NumPy array, by any key that NumPy takes; the name of a field gives an `NDField`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import blosc2
+        >>> array = blosc2.asarray(np.arange(12).reshape(3, 4))
+        >>> array[1, 2:], array[[0, 2], -1]
+        (array([6, 7]), array([ 3, 11]))
+        """
         handle = self._handle
         version: Version = handle.array  # type: ignore[assignment]  # set by `_of`
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import binascii
 import math
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -100,6 +101,8 @@ def html(array: ReadableArray) -> str:
 _SIDE: Final = 128
 _DRAWN: Final = 192
 _SMALLEST: Final = 8
+# The environment variable that is 0 where no pictures are wanted.
+_SWITCH: Final = "BLOSC2_PICTURES"
 _DECODED: Final = 8 << 20
 
 
@@ -138,7 +141,9 @@ class _Attributes(Mapping[str, Any]):
 
 
 def _picture(array: ReadableArray) -> str:
-    """The middle plane of an array; "" where it has none, or where reading it would take long."""
+    """The middle plane of an array; "" where it has none, where reading it would take long, or if nobody wants it."""
+    if os.environ.get(_SWITCH, "1") == "0":
+        return ""
     version = _described(array)
     geometry, dtype, frame = version
     is_read_elsewhere = frame.source.far or not set(OPAQUE_KINDS).isdisjoint(frame.metalayers())

@@ -134,9 +134,11 @@ class LeafTable:
         why = None if members is None else members.explain_missing(key)
         error = StoreKeyError(why or f"Key {key!r} not found in the store", path=self.path)
         if why is None:
-            more = "; create_group(key) makes a group" if self.hidden_name and self.session.mode != "r" else ""
+            may_be_made = bool(self.hidden_name) and self.session.mode != "r"
             me = ref(self)  # an error that somebody keeps does not keep the store open
-            error.ending = lambda: ("" if (table := me()) is None else _stores.close_keys(table, key)) or more
+            error.ending = lambda: (
+                "" if (table := me()) is None else _stores.close_keys(table, key, may_be_made=may_be_made)
+            )
         return self.session.if_open(error)
 
     def has_group(self, path: str) -> bool:

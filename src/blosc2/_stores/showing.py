@@ -183,14 +183,19 @@ def _leaf(table: LeafTable, key: str, name: str) -> Node:
 _MOST = 1000
 
 
-def close_keys(table: LeafTable, key: str) -> str:
-    """The end of a message that names keys like a missing one, given as an absolute path; "" if there are none."""
+def close_keys(table: LeafTable, key: str, *, may_be_made: bool = False) -> str:
+    """The end of a message that names keys like a missing one, given as an absolute path; "" if there are none.
+
+    If a group may be made, it says how, unless the store has leaves and no groups.
+    """
+    how = "; create_group(key) makes a group" if may_be_made else ""
     try:
         if table.session.closed or not lists_fast(table):
-            return ""
-        return _close_keys(table, key)
+            return how
+        groups, leaves = _children(table, "", _MOST)
+        return _close_keys(table, key) or ("" if leaves and not groups else how)
     except (OSError, FormatError, RuntimeError):
-        return ""  # what is wrong with the store is not what the message is about
+        return how  # what is wrong with the store is not what the message is about
 
 
 def _close_keys(table: LeafTable, key: str) -> str:
@@ -221,7 +226,9 @@ def _like(wanted: str, names: set[str]) -> list[str]:
     folded: dict[str, list[str]] = {}
     for name in names:
         folded.setdefault(name.casefold(), []).append(name)
-    found = get_close_matches(wanted.casefold(), folded, 3)
+    wanted = wanted.casefold()
+    # A file of one array keeps its suffix where it is put into a group.
+    found = get_close_matches(wanted, folded, 3) or [name for name in folded if name.startswith(f"{wanted}.")]
     return sorted(name for close in found for name in folded[close])[:3]
 
 

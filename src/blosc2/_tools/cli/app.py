@@ -104,5 +104,8 @@ def run(arguments: Sequence[str]) -> int:
         return 130
     except Exception as error:  # noqa: BLE001 - whatever it is, it becomes one line
         command = next((argument for argument in arguments if argument in blosc2.commands), "")
-        note(f"blosc2 {command}: {told(error)}")
+        text = told(error)
+        if any(argument.startswith("--timeout") for argument in arguments):
+            text = text.replace("wait with --timeout", "wait longer with --timeout")
+        note(f"blosc2 {command}: {text}")
         return FAILED

@@ -813,7 +813,8 @@ def _opened(paths: list[str], name: str | None, *, is_one: bool) -> Source:
     try:
         return open_source(path, name)
     except Exception as error:
-        _note(error, path, f"{path} cannot be opened: is it whole, and what its name says?")
+        if not isinstance(error.__context__, ImportError):  # then its package is missing
+            _note(error, path, f"{path} cannot be opened: is it whole, and what its name says?")
         raise
 
 
