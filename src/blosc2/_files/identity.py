@@ -27,11 +27,14 @@ def check_permission(path: str) -> None:
     ------
     PermissionError
     """
+    effective = os.access in os.supports_effective_ids
+    if os.path.isfile(path) and os.access(path, os.W_OK, effective_ids=effective):
+        return
     existing = os.path.realpath(path)
     while not os.path.lexists(existing) and os.path.dirname(existing) != existing:
         existing = os.path.dirname(existing)
     needed = os.W_OK | os.X_OK if os.path.isdir(existing) else os.W_OK
-    if not os.access(existing, needed, effective_ids=os.access in os.supports_effective_ids):
+    if not os.access(existing, needed, effective_ids=effective):
         instead = "open it with mode='r'" if os.path.lexists(path) else "nothing can be made in this folder"
         if _is_read_only(existing):
             raise PermissionError(errno.EROFS, f"cannot write here, the file system is read-only: {instead}", existing)
