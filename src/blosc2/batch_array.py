@@ -354,7 +354,7 @@ class BatchArray(ValueList):
         try:
             return self._vlmeta_
         except AttributeError:  # made when it is asked for, and then kept
-            self._vlmeta_ = BatchMetadata(self._handle, FrameHandle.open_cframe)
+            self._vlmeta_ = BatchMetadata(self._handle.shared(), FrameHandle.open_cframe)
             return self._vlmeta_
 
     @property

@@ -11,7 +11,7 @@ from blosc2 import _backends, _stores
 from blosc2._backends import TieredBackend
 from blosc2._files import check_advice
 from blosc2._options import StoreOptions, absolute_path, check_new_name, local_path, store_options
-from blosc2._stores import Store, backend_of, leaf_reader, open_or_begin, take_writer_lock
+from blosc2._stores import Store, backend_of, open_or_begin, take_writer_lock
 from blosc2.info import InfoReporter, file_rows
 from blosc2.storage import (
     CParams,
@@ -214,34 +214,6 @@ class DictStore(Store):
     @property
     def _owner(self) -> DictStore:
         return self
-
-    # ------------------------------------------------------------------ reading
-    def _leaf(self, key: str) -> Any | None:
-        table = self._table
-        session, backend, foreign = table.session, table.backend, table.foreign
-        if session.mode != "r":
-            return _stores.live_leaf(self._table, self, key)
-        held = self._holding
-        version = self._answers_version  # before what a reader is made of, which another thread may replace
-        members = backend.members
-        if (
-            self._reader is None and members is not None and backend.embedded is not None and not self._verify
-            and session.sharing is None and (foreign is None or foreign.possible is False)
-        ):  # fmt: skip
-            # From now on a reader opens the members of the archive, without this method; unless another thread closes
-            # the store, or shows another version, before it is there.
-            if session.closed:
-                raise session.closed_error()
-            keys, hidden = members.listed or members.table(), self._hidden_name
-            how = self._path, self._mmap_mode, self._deserialize
-            self._use_reader(leaf_reader(keys, hidden, *how, check=self._verify is None), version)
-            if keys.find(key) >= 0 and (hidden is None or not key.endswith(hidden)):
-                return self[key]
-        frame = backend.open_frame(key)
-        if frame is None:
-            self._answers_by_listing()  # who looks for many keys that are not there need not try to open files
-            return None
-        return self._leaf_of(key, frame, held)
 
     # ------------------------------------------------------------------ changing
     def _encoding(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -297,33 +298,21 @@ def test_a_store_that_is_closed_while_a_thread_waits(tmp_path: Path, value: Any)
     """What it would set is refused, not set in a store that nobody publishes any more."""
     store: Any = blosc2.DictStore(str(tmp_path / "a.b2z"), mode="w")
     errors: list[Exception] = []
-    waits, closed = threading.Event(), threading.Event()
-    lock = store._table.lock
-
-    class Lock:
-        """Taken by the other thread after the store was closed."""
-
-        def __enter__(self) -> None:
-            if threading.current_thread() is other:
-                waits.set()
-                closed.wait()
-            lock.__enter__()
-
-        def __exit__(self, *error: object) -> None:
-            lock.__exit__(*error)
+    begins = threading.Event()
+    store["/a"] = store["/b"] = np.arange(3)  # which lets arrays be set in a native step
 
     def set_late() -> None:
+        begins.set()
         try:
             store["/late"] = value
         except blosc2.exceptions.ClosedStoreError as error:
             errors.append(error)
 
     other = threading.Thread(target=set_late)
-    store._table.lock = Lock()
-    store["/a"] = store["/b"] = np.arange(3)  # which lets arrays be set in a native step, with this lock
-    other.start()
-    waits.wait()
-    store.close()
-    closed.set()
+    with store._table.lock:
+        other.start()
+        begins.wait()
+        time.sleep(0.05)  # until it waits, most likely
+        store.close()
     other.join()
     assert len(errors) == 1

@@ -121,7 +121,7 @@ class ReadableArray(Reducible, Stored):
         try:
             return self._schunk_
         except AttributeError:
-            self._schunk_: SChunk = SChunk._of(self._handle)
+            self._schunk_: SChunk = SChunk._of(self._handle.shared())
             return self._schunk_
 
     @property

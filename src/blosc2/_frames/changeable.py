@@ -99,7 +99,7 @@ class MemoryHandle(FrameHandle):
         super().__init__(frame, options, urlpath, key)
         # As asked for, or else as the frame came. In memory it makes no difference.
         self._contiguous = bool(frame.serialised) if contiguous is None else contiguous
-        self._chunks = EditedChunks()
+        self._chunks: EditedChunks | None = None
         self._lock = Lock()
 
     @property
@@ -131,7 +131,18 @@ class MemoryHandle(FrameHandle):
         with self._lock:
             if update.frame is not self.frame:
                 raise superseded()
-            self._adopt(self._chunks.after(update))
+            self._adopt(self._edited_chunks().after(update))
+
+    def _edited_chunks(self) -> EditedChunks:
+        """Where the chunks are since the first change: most frames have none."""
+        with self._lock:
+            if self._chunks is None:
+                self._chunks = EditedChunks(self._waiting_file())
+            return self._chunks
+
+    def _waiting_file(self) -> TemporaryFile | None:
+        """Where new chunks are kept that are too many for memory."""
+        return None
 
     def set_vlmeta(self, changes: dict[str, bytes | None]) -> None:
         with self.editing():
@@ -144,7 +155,8 @@ class MemoryHandle(FrameHandle):
             self._adopt(self._chunks.with_metadata(frame, stored))
 
     def byte_range(self) -> ByteRange:
-        return self._chunks.byte_range(self.frame) or super().byte_range()
+        chunks = self._chunks
+        return (None if chunks is None else chunks.byte_range(self.frame)) or super().byte_range()
 
 
 class _TakenBack(Block):

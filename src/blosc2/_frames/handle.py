@@ -188,6 +188,10 @@ class FrameHandle:
         self.version = 0
         self._cparams: CParams | None = None  # of the frame, once somebody has asked
 
+    def shared(self) -> Self:
+        """This handle, for an object that has it besides the array or super-chunk that was opened with it."""
+        return self
+
     @property
     def mode(self) -> str:
         """What may be done through the handle."""
@@ -571,7 +575,7 @@ class Stored(HandleProperties):
     @property
     def meta(self) -> Meta:
         """The fixed metalayers, a mapping by name."""
-        return _frames.Meta(self._handle, FrameHandle.open_cframe)
+        return _frames.Meta(self._handle.shared(), FrameHandle.open_cframe)
 
     @property
     def vlmeta(self) -> VLMeta:
@@ -579,7 +583,7 @@ class Stored(HandleProperties):
         try:
             return self._vlmeta_
         except AttributeError:
-            self._vlmeta_: VLMeta = _frames.VLMeta(self._handle, FrameHandle.open_cframe)
+            self._vlmeta_: VLMeta = _frames.VLMeta(self._handle.shared(), FrameHandle.open_cframe)
             return self._vlmeta_
 
     @property

@@ -58,7 +58,7 @@ class OpaqueArray(OpaqueObject, NDArray):
     @property
     def schunk(self) -> SChunk:
         """The super-chunk below the object."""
-        return OpaqueSChunk._of(self._handle)
+        return OpaqueSChunk._of(self._handle.shared())
 
 
 class OpaqueSChunk(OpaqueObject, SChunk):

@@ -458,7 +458,7 @@ class ValueList(StoredFrame, MutableSequence[Any]):
     @property
     def schunk(self) -> SChunk:
         """The super-chunk below the list."""
-        return SChunk._of(self._handle)
+        return SChunk._of(self._handle.shared())
 
     @property
     def info_items(self) -> list[tuple[str, Any]]:

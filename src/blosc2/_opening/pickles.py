@@ -121,7 +121,7 @@ def _is_it(kind: type[Stored], found: Any, version: FrameVersion | None) -> bool
 
 
 def _as_kind(kind: type[Stored], found: Any) -> Any:
-    return found if type(found) is kind or not issubclass(kind, SChunk) else kind._of(found._handle)
+    return found if type(found) is kind or not issubclass(kind, SChunk) else kind._of(found._handle.shared())
 
 
 def _stale(path: str, key: str | None, how: dict[str, Any]) -> StaleHandleError:

@@ -40,7 +40,7 @@ else:
         "leaf_table": "LeafTable table_to_change group_of has_leaf table_of whole_of",
         "leaves.advice": "advise_all",
         "leaves.compressing_anew": "Recompression recompress smaller",
-        "leaves.leaf": "leaf_reader",
+        "leaves.leaf": "leaf_of maker_of reader_of",
         "leaves.leaf_setting": (
             "FramedValue metadata_frame new_frame ready_setter remove_small set_chunks set_leaf set_small"
         ),

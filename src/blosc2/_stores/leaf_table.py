@@ -6,14 +6,12 @@ leaves are opened. All else takes the table alone. Handles of one process that h
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from blosc2 import _stores
 from blosc2._backends import ByteRange
 from blosc2._core.io.sharing import item_of
-from blosc2._options import absolute_path
 from blosc2.exceptions import StoreKeyError
 
 if TYPE_CHECKING:
@@ -85,11 +83,6 @@ class LeafTable:
     handles: list[ref[Store]]
     setter: LeafSetter | None = None
     setter_for: tuple[Any, ...] = ()
-
-    @cached_property
-    def beside(self) -> str | None:
-        """The file beside which unpublished chunks wait, if they are too many for memory; None in memory."""
-        return None if self.path is None else absolute_path(self.path)
 
     @property
     def has_changes(self) -> bool:

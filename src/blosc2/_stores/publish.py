@@ -528,6 +528,7 @@ def detach(store: Store) -> bool:
     store._table = closed
     store._use_open_leaves({}, table.hidden_name, False)
     store._setter = None
+    store._forget_answers()
     return True
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import _thread
 import copy
 import weakref
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from blosc2 import _stores
 from blosc2._core.leaves.store_state import SessionState
+from blosc2._options import absolute_path
 from blosc2.exceptions import CLOSED_STORE, REPLACED_STORE, ClosedStoreError, ReadOnlyError
 
 if TYPE_CHECKING:
@@ -79,6 +81,11 @@ class Session(SessionState):
     lost: tuple[Exception, tuple[Any, ...]] | None = None
     is_replaced = False
     leaves: OpenLeaves
+
+    @cached_property
+    def beside(self) -> str | None:
+        """The file beside which unpublished chunks wait, if they are too many for memory; None in memory."""
+        return None if self.path is None else absolute_path(self.path)
 
     def end(self) -> None:
         """The store is closed."""

@@ -29,7 +29,7 @@ from blosc2._stores.contents import Contents
 from blosc2._stores.leaf_table import LeafTable
 from blosc2._stores.leaves import open_leaves
 from blosc2._stores.leaves.advice import advise
-from blosc2._stores.leaves.leaf import read_only
+from blosc2._stores.leaves.leaf import leaf_of, maker_of, reader_of
 from blosc2._stores.leaves.open_leaves import OpenLeaves
 from blosc2._stores.leaves.read_many import Keys, LeafItems, Values, read_and_learn, read_many
 from blosc2._stores.pending import PendingChanges
@@ -105,6 +105,9 @@ class Store(LeafAccess, MutableMapping[str, Any]):
             self._table = table
             table.handles = [*(one for one in table.handles if one() is not None), ref(self)]
             table.path = table.session.path = path  # the older one may be relative to a folder that was left since
+            for one in table.handles_beside(self):
+                one._maker = None  # which names the older one
+            table.forget_answers()
             self._find_open_leaves()
         _stores.note_writable(self)
         return True
@@ -163,17 +166,36 @@ class Store(LeafAccess, MutableMapping[str, Any]):
 
     def _leaf(self, key: str) -> Any | None:
         """Open the leaf of a canonical key; None if there is none."""
-        if self._table.session.mode != "r":
-            return _stores.live_leaf(self._table, self, key)
-        held, frame = self._holding, self._table.backend.open_frame(key)  # see `_holding`
-        return None if frame is None else self._leaf_of(key, frame, held)
+        table = self._table
+        if table.session.mode != "r":
+            return _stores.live_leaf(table, self, key)
+        # Both before what is looked at, which another thread may replace: see `_holding`.
+        held, version = self._holding, self._answers_version
+        maker = self._maker
+        if maker is None:
+            how = self._path, self._mmap_mode, self._deserialize, self._verify
+            self._maker = maker = maker_of(*how)
+        if self._reader is None and table.backend.lists_cheaply:
+            # From now on arrays are opened without this method; unless another thread closes the store, or shows
+            # another version, before it is there.
+            reader = reader_of(table, maker, self._verify)
+            if table.session.closed:
+                raise table.session.closed_error()
+            self._use_reader(reader, version)
+            if reader is not None and reader.finds(key):
+                return self[key]
+        frame = table.backend.open_frame(key)
+        if frame is None:
+            self._answers_by_listing()  # who looks for many keys that are not there need not try to open files
+            return None
+        return self._leaf_of(key, frame, held)
 
     def _leaf_of(self, key: str, frame: Frame, held: dict[str, ref[Any]]) -> Any:
         """The leaf of a frame, in a store that is read only."""
         if self._verify:
             self._table.backend.verify(key, frame)
-        how = self._path, self._mmap_mode, self._deserialize, self._verify
-        return self._hold(key, read_only(frame, key, *how), held)
+        assert self._maker is not None
+        return self._hold(key, leaf_of(self._maker, frame, key, verify=bool(self._verify)), held)
 
     def _sweep(self) -> None:
         self._sweep_at = self._table.leaves.sweep()

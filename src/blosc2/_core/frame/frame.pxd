@@ -146,6 +146,7 @@ cdef class Frame(ChunkTable):
     """One version of one frame; see frame.pyx."""
 
     cdef int check_index(self, int64_t index) except -1
+    cdef int64_t verbatim_at(self, int64_t start, int64_t length, bint check) except -2
     cdef int decode_checked(self, int64_t index, DecodeContext *context, uint8_t *destination, int64_t size) except -1
     cdef int64_t chunk_at(self, int64_t position) noexcept nogil
     cdef int read_chunks(self, DecodeContext *context, int64_t start, int64_t stop, uint8_t *to, ChunkChecksum *own,
@@ -156,6 +157,7 @@ cdef class Frame(ChunkTable):
         ChunkChecksum *own) noexcept nogil
 
 
+cdef Frame frame_at(Source source, int64_t offset, int64_t length, object key)
 cdef Frame frame_of_member(void *archive, Source source, int64_t offset, object key, bint check)
 
 

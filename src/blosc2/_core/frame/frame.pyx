@@ -1340,10 +1340,7 @@ cdef class Frame(ChunkTable):
         key : str, optional
             The key in a store, for messages.
         """
-        cdef Frame self = Frame.__new__(Frame)
-        self.read(source, offset, length, key, NULL, 0)
-        self.count_chunks()
-        return self
+        return frame_at(source, offset, length, key)
 
     @staticmethod
     def of_member(Archive archive not None, int64_t offset, key=None, bint check=False):
@@ -1709,17 +1706,22 @@ cdef class Frame(ChunkTable):
 
         `check` has a small chunk checked the first time, if the frame checks wholes.
         """
+        found = self.verbatim_at(start, length, check)
+        return None if found < 0 else found
+
+    cdef int64_t verbatim_at(self, int64_t start, int64_t length, bint check) except -2:
+        """What `byte_range_of` gives; -1 for None."""
         cdef Chunk chunk
         cdef DecodeContext *context
         cdef int64_t index, within
         cdef int status
         if start < 0 or length < 1 or start > self.nbytes or length > self.nbytes - start or self.variable:
-            return None
+            return -1
         self.load_index()
         index = start // self.chunksize
         within = start - index * self.chunksize
         if within + length > self.chunk_nbytes(index) or self.entry(index) < 0:
-            return None
+            return -1
         context = borrow(0)
         try:
             status = self.open_chunk(index, context, &chunk)
@@ -1734,7 +1736,7 @@ cdef class Frame(ChunkTable):
         if status:
             self.fail(status, index)
         if chunk.kind != KIND_RAW:
-            return None
+            return -1
         return self.chunks_start + self.entry(index) + CHUNK_HEADER + within
 
     def check_all(self):
@@ -1873,6 +1875,14 @@ cdef class Frame(ChunkTable):
                 raise MemoryError
             memcpy(made.starts, self.starts, size + 8)
         return made
+
+
+cdef Frame frame_at(Source source, int64_t offset, int64_t length, object key):
+    """What `Frame.open` gives."""
+    cdef Frame self = Frame.__new__(Frame)
+    self.read(source, offset, length, key, NULL, 0)
+    self.count_chunks()
+    return self
 
 
 cdef Frame frame_of_member(void *archive_, Source source, int64_t offset, object key, bint check):

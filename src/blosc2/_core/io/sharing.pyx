@@ -64,16 +64,11 @@ cdef class Lock:
     In a forked child it is free, unless the thread that forked had it: that one goes on, and gives it back in the end.
     """
 
-    cdef object lock        # made when first needed: most are never taken
-    cdef long generation    # in which `lock` was made or looked at
-    cdef long taken         # the generation in which it was taken
-    cdef long depth         # how often its thread has it
-    cdef readonly bint is_hurried   # whether its thread took it by `now`, and is to wait for nobody
-
     def __cinit__(self):
         self.generation = _generation
 
-    def __enter__(self):
+    cdef int take(self) except -1:
+        """What `__enter__` does."""
         global b2_locks
         self.current().acquire()
         b2_locks += 1
@@ -81,12 +76,21 @@ cdef class Lock:
         if self.depth == 0:
             self.taken = _generation
         self.depth += 1
+        return 0
 
-    def __exit__(self, kind, error, traceback):
+    cdef int give_back(self) except -1:
+        """What `__exit__` does."""
         global b2_locks
         self.depth -= 1
         self.lock.release()     # nobody replaces it as long as it is held
         b2_locks -= 1
+        return 0
+
+    def __enter__(self):
+        self.take()
+
+    def __exit__(self, kind, error, traceback):
+        self.give_back()
 
     @cython.critical_section
     cdef object current(self):

@@ -17,16 +17,16 @@ from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t
 
-from blosc2._core.frame.frame cimport Frame
+from blosc2._core.frame.frame cimport Frame, frame_at
 from blosc2._core.frame.frame_writer cimport RawKind, RawKinds
 from blosc2._core.io.ascii_text cimport ascii_text, with_slash
-from blosc2._core.io.sharing cimport find, hold
+from blosc2._core.io.sharing cimport Lock, find, hold
 from blosc2._core.io.source cimport Source
 from blosc2._core.io.steps cimport item_of, number_get, number_set, state_get, state_set
 from blosc2._core.keys.key_admission cimport KeySet, KnownNames, folded_hash, path_hash, plain_parent
 from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, KeyTable
 from blosc2._core.keys.listing cimport KeyListing, is_named
-from blosc2._core.leaves.leaf_reader cimport LeafReader
+from blosc2._core.leaves.leaf_reader cimport LeafMaker, LeafReader
 from blosc2._core.leaves.store_state cimport (
     GroupCounts, HeldLeaves, KeyUndo, PendingFrames, SessionState, begin_change, end_change)
 
@@ -139,7 +139,8 @@ cdef class LeafSetter:
     cdef SessionState session
     cdef PendingFrames pending
     cdef HeldLeaves leaves
-    cdef object contents, lock, foreign, frame_of
+    cdef Lock lock
+    cdef object contents, foreign, frame_of
     cdef KnownNames names
     cdef type kind
     cdef int64_t memory_limit
@@ -164,11 +165,10 @@ cdef class LeafSetter:
     cdef object shared_source
     cdef bint kinds_serve
 
-    cdef readonly LeafReader reader     # reads published leaves; None where each has to be opened
     cdef int64_t map_bytes
 
     def __cinit__(self, SessionState session not None, PendingFrames pending not None, contents, HeldLeaves leaves not None,
-                  lock, type kind not None, long process):
+                  Lock lock not None, type kind not None, long process):
         self.session, self.pending, self.contents, self.leaves = session, pending, contents, leaves
         self.lock, self.kind, self.process = lock, kind, process
         self.parents, self.groups = KeySet(), KeySet(1 << 40)
@@ -194,11 +194,6 @@ cdef class LeafSetter:
         """
         self.names, self.counts, self.foreign, self.tiered = names, counts, foreign, tiered
         self.memory_limit, self.map_bytes = memory_limit, map_bytes
-
-    @cython.critical_section
-    def read_by(self, LeafReader reader):
-        """What reads published leaves; None where each has to be opened."""
-        self.reader = reader
 
     @cython.critical_section
     def show(self, KeyTable table, dict entries not None, KeyListing listing):
@@ -236,7 +231,7 @@ cdef class LeafSetter:
         """Another version of the store is shown."""
         self.stale = True
         state_set(&self.ready, 0)
-        self.table = self.listing = self.reader = None
+        self.table = self.listing = None
 
     cdef int _collect(self) except -1:
         """Find the groups of pending leaves again."""
@@ -292,11 +287,11 @@ cdef class LeafSetter:
         parent = self._parent_of(key, &text, &length)
         if parent < 0 or not self._is_here():
             return False
-        self.lock.__enter__()
+        self.lock.take()
         try:
             done = self._may_change() and self._set(key, text, length, parent, value)
         finally:
-            self.lock.__exit__(None, None, None)
+            self.lock.give_back()
         return done
 
     def set_many(self, values not None, progress, int64_t most, int64_t count, int64_t nbytes):
@@ -323,7 +318,7 @@ cdef class LeafSetter:
         cdef Py_ssize_t length = 0, parent
         cdef const uint8_t *text = NULL
         cdef bint here = self._is_here()
-        self.lock.__enter__()
+        self.lock.take()
         try:
             self.shared_room, self.kinds_serve = FIRST_SHARED, self.kinds is not None and self.kinds.serves()
             for item in values:
@@ -348,7 +343,7 @@ cdef class LeafSetter:
             return count, nbytes, None
         finally:
             self.shared_room, self.shared, self.shared_source = 0, None, None
-            self.lock.__exit__(None, None, None)
+            self.lock.give_back()
 
     cdef bint _set(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent, cnp.ndarray value) except -1:
         cdef PendingFrames pending = self.pending
@@ -426,7 +421,7 @@ cdef class LeafSetter:
         parent = self._parent_of(key, &text, &length)
         if parent < 0 or not self._is_here():
             return False
-        self.lock.__enter__()
+        self.lock.take()
         try:
             if self._may_change():
                 begin_change(self.session)
@@ -437,7 +432,7 @@ cdef class LeafSetter:
             else:
                 done = False
         finally:
-            self.lock.__exit__(None, None, None)
+            self.lock.give_back()
         return done
 
     cdef bint _remove(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent) except -1:
@@ -486,32 +481,11 @@ cdef class LeafSetter:
         return True
 
     # ------------------------------------------------------------------ reading a leaf
-    def read(self, key):
-        """The items of an array, be it published or pending; None for one that has to be opened."""
-        cdef LeafReader reader
+    cdef object read_pending(self, byte_range):
+        """The items of a frame that waits, if it was made here; None for one that has to be opened."""
         cdef RawKinds kinds
-        cdef GroupCounts counts
-        cdef HeldLeaves leaves = self.leaves
-        cdef dict frames, edited
-        if type(key) is not str or state_get(&self.session.closed_):
-            return None
-        # All that may be replaced meanwhile, by a thread that has the lock. First what is pending: it is dropped after another
-        # version is shown, so what is not found there is not older in the version taken then.
-        frames = self.pending.frames
         with cython.critical_section(self):
-            reader, kinds, counts = self.reader if state_get(&self.ready) else None, self.kinds, self.counts
-        if reader is None or (counts is not None and self.foreign.possible is not False):
-            return None
-        # An edit becomes a pending change, so it is looked for before that.
-        with cython.critical_section(leaves):
-            edited = leaves.edited
-        if PyDict_Contains(edited, key) or PyDict_Contains(leaves.collecting, key):
-            return None
-        change = item_of(frames, key, self)
-        return reader.read(key) if change is self else self._read_pending(kinds, change)
-
-    cdef object _read_pending(self, RawKinds kinds, byte_range):
-        """The items of a frame that waits, if it was made here."""
+            kinds = self.kinds
         if kinds is None or not isinstance(byte_range, self.kind):
             return None
         return kinds.items_of(byte_range.description, byte_range[0], byte_range[1], byte_range[2])
@@ -620,6 +594,45 @@ cdef class LeafSetter:
         return source, start, size
 
 
+@cython.final
+cdef class LiveLeaves:
+    """What a leaf of a store that is open for writing is looked for with; it refers to no store.
+
+    Parameters
+    ----------
+    session, pending, leaves, lock
+        The objects of the store.
+    foreign : object, optional
+        Its `possible` is False where the store has no objects of other packages.
+    """
+
+    cdef SessionState session
+    cdef PendingFrames pending
+    cdef HeldLeaves leaves
+    cdef Lock lock
+    cdef object foreign
+
+    def __cinit__(self, SessionState session not None, PendingFrames pending not None, HeldLeaves leaves not None,
+                  Lock lock not None, foreign=None):
+        self.session, self.pending, self.leaves, self.lock, self.foreign = session, pending, leaves, lock, foreign
+
+    cdef bint has_foreign(self) except -1:
+        """Whether objects of other packages are possible."""
+        return self.foreign is not None and self.foreign.possible is not False
+
+    cdef object change_of(self, dict frames, str key):
+        """The pending change of a key: a byte range, None where the key is removed, this object where nothing changed."""
+        return item_of(frames, key, self) if PyDict_Size(frames) else self
+
+
+cdef Frame frame_of_change(change, str key):
+    """The frame of a pending change; None where it takes more to open it, or the key is removed."""
+    if change is None or type(change[0]) is not Source:
+        return None
+    source, offset, length = change
+    return frame_at(source, offset, length, key)
+
+
 cdef class LeafAccess:
     """The base class of stores: it answers without Python code if it can, and otherwise calls a method of the store.
 
@@ -635,7 +648,9 @@ cdef class LeafAccess:
     cdef FolderTime _listed_while   # None where it answers as long as its version is shown
     cdef str _unseen
     cdef dict _alive, _remembered
-    cdef readonly LeafReader _reader    # opens leaves and reads them; None if there is none
+    cdef readonly LeafReader _reader    # finds published leaves and reads them; None if there is none
+    cdef LiveLeaves _live               # with it, if the store is open for writing
+    cdef public LeafMaker _maker        # makes leaves; None before the first one
     cdef readonly Py_ssize_t _answers_version   # how often answers were forgotten: to be taken before others are made
     cdef public LeafSetter _setter      # sets simple leaves; None where nothing may be set, or in a view
     cdef int64_t _most_held         # how many references to leaves there may be before the dead ones are removed
@@ -689,10 +704,13 @@ cdef class LeafAccess:
         self._remembered = held
 
     @cython.critical_section
-    def _use_reader(self, LeafReader reader not None, Py_ssize_t version):
-        """Let a reader open leaves from now on, with the same condition."""
+    def _use_reader(self, LeafReader reader, Py_ssize_t version, LiveLeaves live=None):
+        """Let a reader, if there is one, find leaves from now on, with the same condition.
+
+        `live` tells what has changed since, in a store that is open for writing.
+        """
         if version == self._answers_version:
-            self._reader = reader
+            self._reader, self._live = reader, live
 
     @cython.critical_section
     def _forget_answers(self):
@@ -701,6 +719,7 @@ cdef class LeafAccess:
         self._answers_version += 1
         self._listed = self._listed_while = None
         self._reader = None
+        self._live = None
 
     def _contains(self, key):
         """Whether a key exists, if no listing knows it; each kind of store has its own."""
@@ -740,9 +759,11 @@ cdef class LeafAccess:
     def __getitem__(self, key):
         cdef dict held
         cdef LeafReader reader
+        cdef LiveLeaves live
+        cdef Frame frame
         cdef str unseen
         with cython.critical_section(self):
-            held, reader, unseen = self._alive, self._reader, self._unseen
+            held, reader, live, unseen = self._alive, self._reader, self._live, self._unseen
         if type(key) is not str or held is None:
             return self._open(with_slash(key))
         leaf = find(<PyObject *> held, key)
@@ -754,26 +775,82 @@ cdef class LeafAccess:
             return leaf
         if reader is None:
             return self._open(key)
-        leaf = reader.open(key)
-        if leaf is None:
+        if live is not None:
+            leaf = self._open_live(live, key)
+            return self._open(key) if leaf is None else leaf
+        frame = reader.frame_of(key)
+        if frame is None:
             return self._open(key)
-        if type(leaf) is Frame:
-            return self._leaf_of(key, leaf, held)
-        return self._remember(held, key, leaf)
+        handle = reader.maker.array_handle(frame, key)
+        if handle is None:
+            return self._leaf_of(key, frame, held)
+        return self._remember(held, key, reader.maker.array_of(handle))
+
+    @cython.final
+    cdef object _open_live(self, LiveLeaves live, str key):
+        """Open an array of a store that is open for writing; None for another leaf, or where that takes more."""
+        cdef SessionState session = live.session
+        cdef HeldLeaves leaves = live.leaves
+        cdef LeafReader reader
+        cdef dict frames, held, handles
+        cdef Frame frame
+        cdef int64_t begun
+        live.lock.take()    # or another thread could give the key a leaf, and end before this one is held
+        try:
+            with cython.critical_section(self):
+                reader = self._reader
+            if (reader is None or not reader.shows(key) or state_get(&session.asks_) or session.depth
+                    or live.has_foreign()):
+                return None
+            begun = session.count
+            with cython.critical_section(live.pending):
+                frames = live.pending.frames
+            change = live.change_of(frames, key)
+            frame = reader.frame_of(key) if change is live else frame_of_change(change, key)
+            handle = None if frame is None else reader.maker.array_handle(frame, key)
+            # A finalizer or a handler of a signal may have changed the store meanwhile.
+            if handle is None or session.count != begun:
+                return None
+            with cython.critical_section(leaves):
+                held, handles = leaves.held, leaves.handles
+            if PyDict_Size(handles) and find(<PyObject *> handles, key) is not None:
+                return None     # edits of it may wait
+            return self._remember(held, key, reader.maker.array_of(handle))
+        finally:
+            live.lock.give_back()
 
     def _read_simple(self, key):
         """The items of a leaf in one native step; None for a leaf that has to be opened, or is not there."""
         cdef LeafReader reader
         cdef LeafSetter setter
-        found = None
+        cdef LiveLeaves live
+        cdef HeldLeaves leaves
+        cdef dict frames, edited
         key = with_slash(key)
         with cython.critical_section(self):
-            reader, setter = self._reader, self._setter
-        if reader is not None:
-            found = reader.read(key)
-        if found is None and setter is not None:
-            found = setter.read(key)
-        return found
+            reader, live, setter = self._reader, self._live, self._setter
+        if reader is None or type(key) is not str:
+            return None
+        if live is None:
+            return reader.read(key)
+        # All that may be replaced meanwhile, by a thread that has the lock. First what is pending: it is dropped after another
+        # version is shown, so what is not found there is not older in the version taken then.
+        with cython.critical_section(live.pending):
+            frames = live.pending.frames
+        with cython.critical_section(self):
+            reader = self._reader
+        if reader is None or not reader.shows(key) or state_get(&live.session.asks_) or live.has_foreign():
+            return None
+        # An edit becomes a pending change, so it is looked for before that.
+        leaves = live.leaves
+        with cython.critical_section(leaves):
+            edited = leaves.edited
+        if PyDict_Contains(edited, key) or PyDict_Contains(leaves.collecting, key):
+            return None
+        change = live.change_of(frames, key)
+        if change is live:
+            return reader.read(key)
+        return None if setter is None else setter.read_pending(change)
 
     def _set(self, key, value):
         """Set a leaf that is not simple to set; each kind of store has its own."""

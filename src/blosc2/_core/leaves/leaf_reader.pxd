@@ -28,24 +28,44 @@ cdef class LeafTemplate:
 
 
 cdef enum:
-    HANDLE_SLOTS = 8
+    # Slots of a handle: how many there may be; and those that each handle has for itself, which come first.
+    MOST_SLOTS = 16
+    OWN_SLOTS = 3
+
+
+cdef class LeafMaker:
+    """Makes leaves of frames; see leaf_reader.pyx."""
+
+    cdef type arrays, handles
+    cdef object dtype_of, options, path, verify
+    cdef dict more
+    cdef bint fills         # whether slots of new handles are filled here
+    # Where they are, and what is put there.
+    cdef Py_ssize_t slots[MOST_SLOTS]
+    cdef tuple values
+    cdef Py_ssize_t count, array_slot, lock_slot
+
+    cdef object handle(self, Frame frame, str key, array)
+    cdef int check(self, Frame frame) except -1
+    cdef object array_handle(self, Frame frame, str key)
+    cdef object array_of(self, handle)
 
 
 cdef class LeafReader:
-    """Reads leaves of an archive one after the other; see leaf_reader.pyx."""
+    """Finds and reads the leaves of one version of a store; see leaf_reader.pyx."""
 
+    cdef readonly LeafMaker maker
     cdef KeyTable table
     cdef Archive archive
     cdef Source source
     cdef LeafTemplate template
     cdef bytes hidden
-    cdef type arrays, handles
-    cdef object dtype_of, options, path
     cdef bint check
-    cdef object verify
-    cdef bint fills         # whether slots of new handles and arrays are filled here
-    cdef Py_ssize_t slots[HANDLE_SLOTS + 1]     # where they are; the last one is that of an array
+    cdef Frame values
+    cdef dict entries
 
+    cdef bint shows(self, str key) noexcept
     cdef int64_t find(self, str key) noexcept
-    cdef object open(self, str key)
+    cdef Frame frame_of(self, str key)
+    cdef Frame _value(self, str key)
     cpdef object read(self, key)

@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Self, final
 
 import numpy as np
 
@@ -13,18 +13,33 @@ class LeafTemplate:
     @property
     def fits(self) -> bool: ...
 
-class LeafReader:
+@final
+class LeafMaker:
     def __new__(
         cls,
-        table: KeyTable,
-        hidden: str | None,
         arrays: type,
         handles: type,
         dtype_of: Callable[[str], np.dtype[Any]],
         options: tuple[Any, ...],
         path: str | None,
-        check: bool,
+        more: dict[str, Any] | None = ...,
     ) -> Self: ...
+    def handle_of(self, frame: Frame, key: str | None) -> Any: ...
+    def leaf_of(self, frame: Frame, key: str | None) -> Any | None: ...
+
+class LeafReader:
+    def __new__(
+        cls,
+        maker: LeafMaker,
+        hidden: str | None,
+        check: bool,
+        table: KeyTable | None = ...,
+        values: Frame | None = ...,
+        entries: dict[str, Any] | None = ...,
+    ) -> Self: ...
+    @property
+    def maker(self) -> LeafMaker: ...
+    def finds(self, key: str) -> bool: ...
     def learn(self, frame: Frame, geometry: Geometry, dtype: np.dtype[Any]) -> None: ...
     def read(self, key: object) -> np.ndarray[Any, Any] | None: ...
 

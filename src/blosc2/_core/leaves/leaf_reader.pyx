@@ -10,9 +10,11 @@ accepted here is accepted there too.
 cimport cython
 cimport numpy as cnp
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_Size
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_GET_ITEM
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcmp, memcpy
@@ -21,15 +23,16 @@ from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, KIND_RAW, Chunk, i
 from blosc2._core.codec.codec cimport DecodeContext, borrow, decode_whole_chunk, give_back, reserve_stored
 from blosc2._core.codec.thread_pool cimport (
     MOST_WORKERS, Job, WorkerGroup, acquire_group, await_gil, is_quick, offer_gil, release_group, run_in_group)
-from blosc2._core.frame.frame cimport MIN_TRAILER, TRAILER_TAIL, Frame, frame_of_member
+from blosc2._core.frame.frame cimport MIN_TRAILER, TRAILER_TAIL, Frame, frame_at, frame_of_member
 from blosc2._core.io.ascii_text cimport ascii_text, with_slash
 from blosc2._core.io.checksum cimport zip_checksum
 from blosc2._core.io.endian cimport u32, u64
 from blosc2._core.io.memory cimport prefetch, read_once, read_once_big
 from blosc2._core.io.readahead cimport (
     LOCAL, PAGE, WHOLE_FRAME, Wanted, ask_near, begin_asking, end_asking, is_due, is_missed, want, want_frame)
+from blosc2._core.io.sharing cimport Lock
 from blosc2._core.io.source cimport Source
-from blosc2._core.io.steps cimport atomic_state, state_change, state_get, state_set
+from blosc2._core.io.steps cimport atomic_state, item_of, state_change, state_get, state_set
 from blosc2._core.keys.key_slots cimport is_far, is_near, lookup_far
 from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, KeyTable
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, geometry_of
@@ -180,8 +183,9 @@ cdef extern from "numpy/arrayobject.h":
     object PyArray_Empty(int nd, cnp.npy_intp *dims, cnp.dtype dtype, int fortran)
 
 cdef tuple _nothing = ()
-# What `__init__` of a handle sets, in the order in which `open` does.
-cdef tuple _slots = ("frame", "array", "options", "urlpath", "key", "verify", "version", "_cparams")
+# What `__init__` of a handle sets, those that each has for itself first, and where an array has its handle.
+cdef tuple _slots = ("frame", "array", "key", "options", "urlpath", "verify", "version", "_cparams")
+cdef object _offset = "offset", _length = "length"
 
 cdef enum:
     # Bytes of a small member that is read from a file, and of the extra field in its local header.
@@ -189,15 +193,12 @@ cdef enum:
     PADDING = 128
 
 
-cdef class LeafReader:
-    """Reads leaves of an archive that nobody changes here.
+@cython.final
+cdef class LeafMaker:
+    """Makes leaves of frames: arrays without Python code, and the handles of leaves of other kinds.
 
     Parameters
     ----------
-    table : KeyTable
-        The keys of the archive.
-    hidden : str, optional
-        The last segment of keys that count as not there.
     arrays, handles : type
         Classes of an array and of its frame handle. A handle is made from a frame, the options, the path and the key;
         its `array` is set to geometry, dtype and frame. Where no chunk is to be checked, what its `__init__` sets is
@@ -205,74 +206,161 @@ cdef class LeafReader:
     dtype_of : callable
         Gives the dtype that a text stands for; `ValueError` for what it refuses.
     options : tuple
-        How handles are opened; they check nothing if `check` is false. Its `verify` says which reads are checked.
+        How handles are opened. Its `verify` says which reads are checked.
     path : str or None
-        Where the archive is.
-    check : bool
-        Whether what is read as a whole is checked against the checksums of members.
+        Where the store is.
+    more : dict
+        What each handle has besides, by the names of its slots.
     """
 
-    def __cinit__(self, KeyTable table not None, str hidden, type arrays not None, type handles not None, dtype_of,
-                  options, path, bint check):
-        self.table, self.archive = table, table.archive
-        self.source = self.archive.source
-        self.hidden = None if hidden is None else hidden.encode()
+    def __cinit__(self, type arrays not None, type handles not None, dtype_of, options, path, dict more=None):
         self.arrays, self.handles, self.dtype_of = arrays, handles, dtype_of
-        self.options, self.path = options, path
-        self.check = check
+        self.options, self.path, self.more = options, path, {} if more is None else more
         self.verify = options.verify
-        self.fills = not self.verify
-        for i in range(HANDLE_SLOTS):
-            self.slots[i] = slot_of(handles, _slots[i])
+        names = [*_slots, *self.more]
+        self.count = len(names)
+        self.fills = not self.verify and self.count <= MOST_SLOTS
+        for i in range(min(self.count, MOST_SLOTS)):
+            self.slots[i] = slot_of(handles, names[i])
             self.fills = self.fills and self.slots[i] > 0
-        self.slots[HANDLE_SLOTS] = slot_of(arrays, "_handle")
-        self.fills = self.fills and self.slots[HANDLE_SLOTS] > 0
+        self.array_slot = slot_of(arrays, "_handle")
+        self.fills = self.fills and self.array_slot > 0
+        self.values = (None, None, None, options, path, self.verify, 0, None, *self.more.values())
+        # A handle that can be changed has a lock of its own.
+        self.lock_slot = slot_of(handles, "_lock") if hasattr(handles, "_lock") else 0
+
+    cdef object handle(self, Frame frame, str key, array):
+        """A handle of a frame; `array` is what it has of an array."""
+        cdef Py_ssize_t i
+        if not self.fills:
+            handle = self.handles(frame, self.options, self.path, key)
+            for name, value in self.more.items():
+                setattr(handle, name, value)
+            handle.array = array
+            return handle
+        handle = made(self.handles, _nothing)
+        fill_slot(handle, self.slots[0], frame)
+        fill_slot(handle, self.slots[1], array)
+        fill_slot(handle, self.slots[2], key)
+        for i in range(OWN_SLOTS, self.count):
+            fill_slot(handle, self.slots[i], <object> PyTuple_GET_ITEM(self.values, i))
+        if self.lock_slot > 0:
+            fill_slot(handle, self.lock_slot, Lock.__new__(Lock))
+        return handle
+
+    cdef object array_handle(self, Frame frame, str key):
+        """The handle of an array like most; None for another kind, or one that takes more to open."""
+        if not frame.holds_only_array() or frame.wants_geometry():
+            return None
+        self.check(frame)
+        return self.handle(frame, key, geometry_of(frame, self.dtype_of))
+
+    cdef int check(self, Frame frame) except -1:
+        """Have checked what is read as a whole, and first its header, if handles check that."""
+        if frame.checksums_len and self.verify is None:
+            frame.check_wholes()
+        return 0
+
+    cdef object array_of(self, handle):
+        """The array of a handle that has one."""
+        leaf = made(self.arrays, _nothing)
+        if self.array_slot > 0:
+            fill_slot(leaf, self.array_slot, handle)
+        else:
+            leaf._handle = handle
+        return leaf
+
+    def handle_of(self, Frame frame not None, str key):
+        """A handle of a frame, for who makes the leaf of it."""
+        self.check(frame)
+        return self.handle(frame, key, None)
+
+    def leaf_of(self, Frame frame not None, str key):
+        """The array that a frame is; None for another kind."""
+        handle = self.array_handle(frame, key)
+        return None if handle is None else self.array_of(handle)
+
+
+cdef class LeafReader:
+    """Finds and reads the leaves of one version of a store, which nobody changes.
+
+    Parameters
+    ----------
+    maker : LeafMaker
+        Makes the leaves.
+    hidden : str, optional
+        The last segment of keys that count as not there.
+    check : bool
+        Whether what is read as a whole is checked against the checksums of members.
+    table : KeyTable, optional
+        The keys of members of an archive.
+    values : Frame, optional
+        The frame of embedded values.
+    entries : dict, optional
+        Where each of these lies in the bytes of that: a dict with its `offset` and `length`, by key.
+    """
+
+    def __cinit__(self, LeafMaker maker not None, str hidden, bint check, KeyTable table=None, Frame values=None,
+                  dict entries=None):
+        self.maker, self.table, self.check = maker, table, check
+        self.values, self.entries = values, entries
+        if table is not None:
+            self.archive = table.archive
+            self.source = self.archive.source
+        self.hidden = None if hidden is None else hidden.encode()
 
     def learn(self, Frame frame not None, Geometry geometry not None, cnp.dtype dtype not None):
         """Take a leaf that was opened as the one that others are compared with when they are read."""
-        cdef LeafTemplate template = LeafTemplate(frame, geometry, dtype)
+        cdef LeafTemplate template
+        if frame.source is not self.source:
+            return
+        template = LeafTemplate(frame, geometry, dtype)
         if template.fits and (<object> dtype).names is None:
             with cython.critical_section(self):
                 self.template = template
 
-    cdef int64_t find(self, str key) noexcept:
-        """The offset of a key; negative where it is not there, or where others have to look."""
+    cdef bint shows(self, str key) noexcept:
+        """Whether a leaf that is shown may have a key."""
         cdef Py_ssize_t length
         cdef const uint8_t *text = ascii_text(<PyObject *> key, &length)
-        if text == NULL or length < 2 or text[0] != 0x2F or (self.hidden is not None and last_segment_is(
-                text + 1, length - 1, PyBytes_AS_STRING(self.hidden), PyBytes_GET_SIZE(self.hidden))):
+        return text != NULL and length >= 2 and text[0] == 0x2F and (self.hidden is None or not last_segment_is(
+            text + 1, length - 1, PyBytes_AS_STRING(self.hidden), PyBytes_GET_SIZE(self.hidden)))
+
+    cdef int64_t find(self, str key) noexcept:
+        """The offset of a member; negative where it is not there, or where others have to look."""
+        cdef Py_ssize_t length
+        cdef const uint8_t *text
+        if self.table is None or not self.shows(key):
             return -1
+        text = ascii_text(<PyObject *> key, &length)
         return self.table.lookup(text + 1, length - 1)
 
-    cdef object open(self, str key):
-        """The leaf of a key: an object if it is an array like most, else its frame; None for `find` < 0."""
+    cdef Frame frame_of(self, str key):
+        """The frame of a leaf; None for one that is not found here."""
         cdef int64_t offset = self.find(key)
-        cdef Py_ssize_t *slots = self.slots
-        cdef Frame frame
-        if offset < 0:
+        if offset >= 0:
+            return frame_of_member(<void *> self.archive, self.source, offset, key, self.check)
+        return None if self.values is None or not self.shows(key) else self._value(key)
+
+    def finds(self, str key not None):
+        """Whether the version has a leaf, as far as can be told without a closer look."""
+        return self.find(key) >= 0 or (self.values is not None and self.shows(key) and key in self.entries)
+
+    cdef Frame _value(self, str key):
+        """The frame of an embedded value, if its bytes lie in the file as they are."""
+        cdef int64_t start, size
+        entry = item_of(self.entries, key, None)
+        if type(entry) is not dict or PyDict_Size(entry) != 2:
             return None
-        frame = frame_of_member(<void *> self.archive, self.source, offset, key, self.check)
-        if not frame.holds_only_array() or frame.wants_geometry():
-            return frame
-        array = geometry_of(frame, self.dtype_of)
-        if not self.fills or frame.checksums_len:
-            handle = self.handles(frame, self.options, self.path, key)
-            handle.array = array
-            leaf = made(self.arrays, _nothing)
-            leaf._handle = handle
-            return leaf
-        handle = made(self.handles, _nothing)
-        fill_slot(handle, slots[0], frame)
-        fill_slot(handle, slots[1], array)
-        fill_slot(handle, slots[2], self.options)
-        fill_slot(handle, slots[3], self.path)
-        fill_slot(handle, slots[4], key)
-        fill_slot(handle, slots[5], self.verify)
-        fill_slot(handle, slots[6], 0)
-        fill_slot(handle, slots[7], None)
-        leaf = made(self.arrays, _nothing)
-        fill_slot(leaf, slots[HANDLE_SLOTS], handle)
-        return leaf
+        offset, length = item_of(entry, _offset, None), item_of(entry, _length, None)
+        if type(offset) is not int or type(length) is not int:
+            return None
+        try:
+            start, size = offset, length
+        except OverflowError:
+            return None
+        start = self.values.verbatim_at(start, size, True)
+        return None if start < 0 else frame_at(self.values.source, start, size, key)
 
     cpdef object read(self, key):
         """The items of a leaf as a new array; None for one that has to be opened."""
@@ -292,7 +380,7 @@ cdef class LeafReader:
             template = self.template
         if template is None or type(key) is not str:
             return None
-        offset = self.find(key)
+        offset = self.find(<str> key)
         if offset < 0 or not self.archive.peek(offset, &member):
             return None
         if member.problem != MEMBER_FINE or member.header > self.archive.directory_offset - LOCAL_LENGTH:

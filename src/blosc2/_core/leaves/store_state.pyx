@@ -9,6 +9,7 @@ cimport cython
 from cpython.dict cimport PyDict_Contains, PyDict_DelItem, PyDict_GetItemWithError, PyDict_SetItem, PyDict_Size
 from cpython.object cimport PyObject, PyTypeObject, Py_TYPE
 from cpython.pythread cimport PyThread_get_thread_ident
+from cpython.weakref cimport PyWeakref_NewRef
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcmp, memset
 
@@ -196,7 +197,7 @@ cdef class PendingFrames:
         with cython.critical_section(self):
             frames, tiers = self.frames, self.tiers
         if is_held or PyDict_Contains(frames, key) or PyDict_Contains(tiers, key):
-            before = (item_of(frames, key, ...), item_of(tiers, key, None), alive(handles, key), alive(held, key),
+            before = (item_of(frames, key, ...), item_of(tiers, key, None), self.leaves.handle(key), alive(held, key),
                       PyDict_Contains(edited, key) != 0)
         PyDict_SetItem(block.before, key, before)
         return is_held
@@ -327,6 +328,15 @@ cdef class HeldLeaves:
     def __cinit__(self):
         self.held, self.handles, self.edited, self.collecting = {}, {}, {}, {}
 
+    def find(self, str key not None):
+        """The leaf of a key if somebody holds it; None otherwise."""
+        return alive(self.held, key)
+
+    def handle(self, str key not None):
+        """The handle of a live leaf if somebody holds it; None otherwise."""
+        leaf = alive(self.held, key)
+        return alive(self.handles, key) if leaf is None else leaf._handle
+
     # An edit takes the lock of its leaf, not that of the store. So whether it is refused is decided in the step that notes
     # it, and whoever has edits refused does that in a step, too. A lock would not do: a finalizer or a handler of a signal
     # that runs meanwhile could wait for a thread that waits for this lock. Nothing runs within a critical section, as it makes
@@ -345,26 +355,41 @@ cdef class HeldLeaves:
         """
         cdef object frame_place = places[0], array_place = places[1]
         cdef object key = handle.key, me = get_ident(), before, transaction = None, own = None, thread = None
-        cdef dict edited = None
+        cdef dict edited = None, handles = None
         cdef bint done = False
         before = frame_place.__get__(handle), array_place.__get__(handle)   # they go behind the step
+        reference = PyWeakref_NewRef(handle, None)
         step_begin(&self.noting)
         try:
             own = handle.session
             with cython.critical_section(session, self):
-                transaction, edited = session.transaction, self.edited
+                transaction, edited, handles = session.transaction, self.edited, self.handles
             if transaction is not None:
                 thread = transaction.thread
             if own is not None and not state_get(&session.closed_) and not state_get(&session.ending_) and (
                     transaction is None or thread == me):
-                if key is not None:
-                    PyDict_SetItem(edited, key, handle)   # first: it may find no memory
+                if key is not None:     # first: it may find no memory
+                    PyDict_SetItem(handles, key, reference)
+                    PyDict_SetItem(edited, key, handle)
                 (<PyTypeObject *> Py_TYPE(array_place)).tp_descr_set(array_place, handle, array)
                 (<PyTypeObject *> Py_TYPE(frame_place)).tp_descr_set(frame_place, handle, frame)
                 done = True
         finally:
             step_end(&self.noting)
         return done
+
+    def note_shared(self, handle):
+        """Note the handle of a live leaf that another object is about to have, too; unless its edits are refused."""
+        cdef object key = handle.key, reference = PyWeakref_NewRef(handle, None)
+        cdef dict handles = None
+        step_begin(&self.noting)
+        try:
+            with cython.critical_section(self):
+                handles = self.handles
+            if handle.session is not None:
+                PyDict_SetItem(handles, key, reference)
+        finally:
+            step_end(&self.noting)
 
     def refuse_edits(self, handle):
         """Have edits of a leaf refused: its key has another one, or none. Whether it had edits."""

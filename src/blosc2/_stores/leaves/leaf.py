@@ -1,21 +1,23 @@
-"""Leaves of a store that is only read: opening a frame as an array or super-chunk.
+"""What makes leaves of frames, as arrays or super-chunks, and what finds them in the version that is shown.
 
 `live_leaf` opens what can be changed; `leaf_setting` is the other way.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from blosc2._arrays import ready_in_children
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.sharing import before_fork, remembered
-from blosc2._core.keys.keytable import KeyTable
-from blosc2._core.leaves.leaf_reader import LeafReader
+from blosc2._core.leaves.leaf_reader import LeafMaker, LeafReader
 from blosc2._core.on_demand import import_now
 from blosc2._frames import FrameHandle, HandleOptions, parse_dtype
 from blosc2._functions import wrap
 from blosc2.ndarray import NDArray
+
+if TYPE_CHECKING:
+    from blosc2._stores.leaf_table import LeafTable
 
 
 @remembered(1)
@@ -29,28 +31,34 @@ def _ready_to_read() -> None:
 ready_in_children()
 before_fork(_ready_to_read)
 
-# The options of the leaf that was opened last. Most leaves are opened like the one before; making options takes time.
-_recent: tuple[str | None, str, HandleOptions] = (None, "safe", HandleOptions())
+
+def maker_of(path: str | None, mmap_mode: str | None, deserialize: str, verify: bool | None) -> LeafMaker:
+    """What makes the leaves of a store that is only read, of frames that were checked if `verify` is True."""
+    options = HandleOptions("r", mmap_mode, deserialize, verify=None if verify is None else False)
+    return LeafMaker(NDArray, FrameHandle, parse_dtype, options, path)
 
 
-def read_only(
-    frame: Frame, key: str, path: str | None, mmap_mode: str | None, deserialize: str, verify: bool | None = None
-) -> Any:
-    """The leaf of a frame, in a store that is read only; `verify=True` says that the frame was checked."""
-    global _recent
-    mapping, policy, options = _recent
-    if mapping is not mmap_mode or policy is not deserialize:
-        options = HandleOptions("r", mmap_mode, deserialize)
-        _recent = (mmap_mode, deserialize, options)
-    handle = FrameHandle(frame, options if verify is None else options._replace(verify=False), path, key)
+def leaf_of(maker: LeafMaker, frame: Frame, key: str, *, verify: bool) -> Any:
+    """The leaf of a frame; `verify` says that reads are checked, as the frame was."""
+    leaf = maker.leaf_of(frame, key)
+    if leaf is None:
+        leaf = wrap(maker.handle_of(frame, key))
     if verify:
-        handle.verify = verify
-    return NDArray._of(handle) if frame.only_array else wrap(handle)  # faster than `wrap`, which gives the same
+        leaf._handle.verify = True
+    return leaf
 
 
-def leaf_reader(
-    table: KeyTable, hidden: str | None, path: str | None, mmap_mode: str | None, deserialize: str, *, check: bool
-) -> LeafReader:
-    """A reader that opens the members of an archive, like `read_only`, without Python code for arrays."""
-    options = HandleOptions("r", mmap_mode, deserialize, verify=None if check else False)
-    return LeafReader(table, hidden, NDArray, FrameHandle, parse_dtype, options, path, check)
+def reader_of(table: LeafTable, maker: LeafMaker, verify: bool | None) -> LeafReader | None:
+    """What finds leaves of the version that is shown, without Python code, in an archive or among embedded values.
+
+    None where something has to be looked at for each leaf, and where nothing is shown.
+    """
+    backend, foreign = table.backend, table.foreign
+    embedded, members = backend.embedded, backend.members
+    if verify or table.session.sharing is not None or embedded is None or backend.replaces:
+        return None
+    if foreign is not None and foreign.possible is not False:
+        return None
+    if members is None:
+        return LeafReader(maker, table.hidden_name, verify is None, None, embedded.frame, embedded.entries)
+    return LeafReader(maker, table.hidden_name, verify is None, members.listed or members.table())

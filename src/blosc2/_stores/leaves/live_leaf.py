@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from blosc2 import _stores
 from blosc2._backends import ByteRange
 from blosc2._core.frame.frame import Frame
-from blosc2._core.io.sharing import hold
+from blosc2._core.leaves.leaf_access import LiveLeaves
+from blosc2._core.leaves.leaf_reader import LeafMaker
 from blosc2._files import Spool, TemporaryFile
-from blosc2._frames import FrameHandle, HandleOptions, MemoryHandle
+from blosc2._frames import FrameHandle, HandleOptions, MemoryHandle, parse_dtype
 from blosc2._functions import wrap
+from blosc2._stores.leaves.leaf import leaf_of, reader_of
 from blosc2.exceptions import ClosedStoreError
+from blosc2.ndarray import NDArray
 
 if TYPE_CHECKING:
     from blosc2._stores.leaf_table import LeafTable
@@ -30,23 +33,26 @@ class LiveHandle(MemoryHandle):
     Changes stay in memory, where only holders of this leaf see them, until the store publishes them.
     """
 
+    # The session of the store, weakly: None when the key has got another leaf. And whether edits waited for publication
+    # at that moment.
     __slots__ = ("had_edits", "session")
+    session: weakref.ref[Session] | None
+    had_edits: bool
 
     _owns_file = True
 
-    def __init__(
-        self, frame: Frame, session: Session, options: HandleOptions, path: str | None, key: str, beside: str | None
-    ) -> None:
-        super().__init__(frame, options, path, key)
-        #: That of the store; None when the key has got another leaf.
-        self.session: weakref.ref[Session] | None = weakref.ref(session)
-        #: Whether edits waited for publication when the key got another leaf.
-        self.had_edits = False
-        if beside is not None:
-            self._chunks.waiting = TemporaryFile(beside)
+    def _waiting_file(self) -> TemporaryFile | None:
+        session = None if self.session is None else self.session()
+        return None if session is None or session.beside is None else TemporaryFile(session.beside)
 
     def spool(self) -> Spool:
-        return Spool(self._chunks.waiting)
+        return Spool(self._edited_chunks().waiting)
+
+    def shared(self) -> Self:
+        session = None if self.session is None else self.session()
+        if session is not None:
+            session.leaves.note_shared(self)
+        return self
 
     def require_writable(self) -> None:
         self._writable_session()
@@ -89,23 +95,37 @@ class LiveHandle(MemoryHandle):
 
 
 def live_leaf(table: LeafTable, store: Store, key: str) -> Any | None:
-    """Open a leaf of a store that is open for writing; None if there is none."""
-    session = table.session
-    with session.lock:
+    """Open a leaf of a store that is open for writing; None if there is none.
+
+    From now on arrays are opened without this function, where the store has a reader.
+    """
+    with table.session.lock:
+        version, maker = store._answers_version, store._maker or _live_maker(table, store)
+        if store._reader is None and table.backend.lists_cheaply:
+            reader = reader_of(table, maker, store._verify)
+            if reader is not None:
+                live = LiveLeaves(table.session, table.pending, table.leaves, table.lock, table.foreign)
+                store._use_reader(reader, version, live)
         # Array, super-chunk and metadata views of one leaf share one handle, or an edit would get lost.
-        leaves = table.leaves
-        handles, handle = leaves.handles, leaves.handle(key)
+        handle = table.leaves.handle(key)
         if handle is None:
             frame = table.contents.frame(key)
             if frame is None:
                 return None
-            verify = store._verify
-            options = HandleOptions("a", None, store._deserialize, verify=None if verify is None else False)
-            kind = LiveHandle if session.sharing is None else _stores.SharedLeaf
-            made = kind(frame, session, options, table.path, key, table.beside)
-            if verify:
-                table.backend.verify(key, made.frame)
-                made.verify = True
+            if store._verify:
+                table.backend.verify(key, frame)
+            leaf = leaf_of(maker, frame, key, verify=bool(store._verify))
             # A finalizer or a signal handler may have opened it meanwhile.
-            handle = hold(handles, key, made)
-        return store._hold(key, wrap(handle), store._holding)
+            handle = table.leaves.handle(key)
+        return store._hold(key, leaf if handle is None else wrap(handle), store._holding)
+
+
+def _live_maker(table: LeafTable, store: Store) -> LeafMaker:
+    """What makes the leaves of a store that is open for writing."""
+    session = table.session
+    kind = LiveHandle if session.sharing is None else _stores.SharedLeaf
+    session.beside  # noqa: B018 - as long as a relative path is surely that of the store
+    more = {"session": weakref.ref(session), "had_edits": False, "_chunks": None, "_contiguous": True}
+    options = HandleOptions("a", None, store._deserialize, verify=None if store._verify is None else False)
+    store._maker = maker = LeafMaker(NDArray, kind, parse_dtype, options, table.path, more)
+    return maker

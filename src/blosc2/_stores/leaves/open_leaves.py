@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from blosc2._backends import ByteRange
-from blosc2._core.io.sharing import item_of, sweep
+from blosc2._core.io.sharing import sweep
 from blosc2._core.leaves.store_state import HeldLeaves
 from blosc2.exceptions import FormatError, UnsupportedKindError
 
@@ -29,8 +29,8 @@ class OpenLeaves(HeldLeaves):
         Weak references to leaves. Dead ones are removed by a sweep now and then, which costs less than a callback for
         each leaf.
     handles : dict
-        Weak references to the handles of live leaves. The array, the super-chunk and the metadata of a leaf share one
-        handle, or an edit would get lost.
+        Weak references to the handles of live leaves that were edited, or that not only the leaf has: its super-chunk
+        and its metadata share its handle, or an edit would get lost.
     edited : dict
         The handles of leaves that were edited since they were published.
     collecting : dict
@@ -51,18 +51,15 @@ class OpenLeaves(HeldLeaves):
         """Whether any leaf has."""
         return bool(self.edited or self.collecting)
 
-    def find(self, key: str) -> Any | None:
-        """The leaf of a key if somebody holds it; None otherwise."""
-        held = item_of(self.held, key)
-        return None if held is None else held()
-
-    def handle(self, key: str) -> LiveHandle | None:
-        """The handle of a leaf if somebody holds it; None otherwise."""
-        reference = item_of(self.handles, key)
-        return None if reference is None else reference()
-
     def _live_handles(self) -> list[tuple[str, LiveHandle]]:
-        return [(key, handle) for key, one in self.handles.copy().items() if (handle := one()) is not None]
+        found = {key: handle for key, one in self.handles.copy().items() if (handle := one()) is not None}
+        for key, one in self.held.copy().items():
+            leaf = one()
+            if leaf is not None:
+                if not leaf._handle.writable:  # nor that of any other leaf: the store is only read
+                    break
+                found[key] = leaf._handle
+        return list(found.items())
 
     def find_all(self, keys: Iterable[str]) -> Iterator[Any]:
         """The leaves of some keys that somebody holds."""
@@ -90,20 +87,20 @@ class OpenLeaves(HeldLeaves):
 
         Returns its handle if it has edits that `collect` has not taken.
         """
-        self.held.pop(key, None)
         handle = self.handle(key)
         if handle is not None:
             handle.had_edits = self.refuse_edits(handle)
-        self.handles.pop(key, None)  # last: a second call finds it
+        self.held.pop(key, None)  # last: a second call finds it
+        self.handles.pop(key, None)
         return handle if handle is not None and handle.had_edits else None
 
     def forget_all(self) -> None:
         """All keys get other leaves. `held` is another dictionary afterwards."""
+        handles = self._live_handles() if self.held or self.handles else []
         self.held = {}
-        if self.handles:
-            for _, handle in self._live_handles():
-                self.refuse_edits(handle)
-            self.handles = {}
+        for _, handle in handles:
+            self.refuse_edits(handle)
+        self.handles = {}
         self.edited = {}
         self.collecting.clear()  # an interrupt may have left a key, here and below
 

@@ -17,7 +17,6 @@ from blosc2._frames import array_of
 from blosc2._indexing import Items, Reader, Selection, Version, basic_selection, check_out, planned, reading
 from blosc2._options import get_nthreads, reads_beside, run, worth_threads
 from blosc2._stores.leaf_table import table_of
-from blosc2._stores.leaves.leaf import leaf_reader
 from blosc2.ndarray import NDArray
 
 if TYPE_CHECKING:
@@ -284,25 +283,9 @@ def read_leaf(store: Store, key: str) -> tuple[Items, Version]:
 def read_and_learn(store: Store, key: str) -> Items:
     """Read an array, which is then what others are compared with when they are read."""
     items, (geometry, dtype, frame) = read_leaf(store, key)
-    table = table_of(store)
-    if table.session.mode == "r":
-        shown = store._reader  # once: another thread may close the store
-        if shown is not None:
-            shown.learn(frame, geometry, dtype)
-        return items
-    if table.session.sharing is not None:
-        return items
-    with table.lock:
-        setter = _stores.ready_setter(table, store)
-        if setter is not None:
-            reader = setter.reader
-            members, verify = table.backend.members, store._verify
-            if reader is None and members is not None and not verify and not table.backend.replaces:
-                how = table.path, None, store._deserialize
-                reader = leaf_reader(members.table(), table.hidden_name, *how, check=verify is None)
-                setter.read_by(reader)
-            if reader is not None and members is not None and frame.source is members.source:
-                reader.learn(frame, geometry, dtype)
+    shown = store._reader  # once: another thread may close the store
+    if shown is not None:
+        shown.learn(frame, geometry, dtype)
     return items
 
 

@@ -12,7 +12,7 @@ from blosc2._backends import REGISTRY, TieredBackend
 from blosc2._core.io.sharing import item_of
 from blosc2._options import kind_in_words
 from blosc2._stores.contents import Contents
-from blosc2._stores.leaves.leaf import read_only
+from blosc2._stores.leaves.leaf import leaf_of, maker_of
 from blosc2._stores.pending import PendingChanges
 from blosc2.exceptions import FormatError, UnsafeDeserializationError, UnsupportedKindError
 
@@ -179,7 +179,7 @@ class ForeignObjects:
             return None
         if self._verify:
             self._backend.verify(key, frame)
-        return read_only(frame, key, None, None, "safe", self._verify)
+        return leaf_of(maker_of(None, None, "safe", self._verify), frame, key, verify=bool(self._verify))
 
     def above(self, key: str) -> str | None:
         """The object above a key, not at the key itself; None if there is none."""
