@@ -18,7 +18,6 @@ from blosc2._core.keys.key_admission import (
     AGAIN,
     GROUP,
     LIKE_ANOTHER,
-    UNKNOWN,
     KeyAdmission,
     KeySet,
     KnownNames,
@@ -91,10 +90,7 @@ class KeyClashes(KnownNames):
             self.collect(contents)
         assert self.folded is not None
         self._check_folders(key, contents)
-        if self.folded.add_folded(key):
-            if key in self.removed:  # nothing else is like it, as it was there before
-                self.removed.discard(key)
-                return
+        if not self.take(key):
             self.removed.clear()
             for batch in contents.key_batches():
                 for other in same_folded(batch, key):
@@ -204,14 +200,12 @@ class NewKeys:
         self._foreign = foreign
         # In an empty store only keys that came before can exclude a key.
         self._is_empty = len(contents.listing()) == 0
-        self.admission = KeyAdmission(EMBED, _MOST_KEYS, grouped)
+        self.admission = KeyAdmission(EMBED, _MOST_KEYS, grouped, self._is_empty)
         self.admission.alone = self._is_empty and not foreign
         self._leaves = self.admission.leaves
         self._groups = self.admission.groups
         # Groups in which nothing excludes a key.
         self._parents = self.admission.parents
-        # Whether one of the keys has a group that is named like the file of a leaf.
-        self._has_suffixed = False
 
     def __contains__(self, key: str) -> bool:
         return key in self._leaves
@@ -222,8 +216,7 @@ class NewKeys:
 
     def __call__(self, key: object) -> str:
         """The canonical form of a key; `ValueError` if it cannot have a value."""
-        usual = self._is_empty and not self._has_suffixed
-        return self.settle(key, self.admission.admit(key) if usual else UNKNOWN)
+        return self.settle(key, self.admission.admit(key))
 
     def settle(self, key: object, found: int) -> str:
         """The canonical form of a key of which `KeyAdmission` has found something already."""
@@ -239,14 +232,13 @@ class NewKeys:
     def small_leaves(self, store: DictStore, stream: LeafStream, progress: Callable[[int, int], Any]) -> SmallLeaves:
         """What writes most small leaves to a stream that has begun."""
         kinds = None if store._asked else raw_kinds(store._encoding())
-        small = stream.small_leaves(self.admission, kinds, progress, alone=self._is_empty)
         backend = table_of(store).backend
         embedded, members = backend.embedded, backend.members
         if not (self._is_empty or self._foreign or embedded is None or members is None or backend.replaces):
             folded = self._names.hashes(self._contents)
             if folded is not None:
-                small.lie_beside(members.table(), embedded.entries, folded, self._grouped)
-        return small
+                self.admission.lie_beside(members.table(), embedded.entries, folded)
+        return stream.small_leaves(self.admission, kinds, progress)
 
     def _admit(self, key: str) -> str:
         parent = key[: key.rfind("/")]
@@ -267,7 +259,7 @@ class NewKeys:
         """Check a key against the store, and its groups against the keys that came before."""
         self._check_assignable(key)
         if ".b2" in key:
-            self._has_suffixed = self.admission.suffixed = True
+            self.admission.suffixed = True
             for folder in suffixed_folders(key):
                 if folder.rpartition(".")[0] in self._leaves:
                     raise folder_clash(key, folder)
@@ -287,7 +279,7 @@ class NewKeys:
                 f"Cannot assign array to structural path {key!r} that already has children: use a key below it, or "
                 "delete the group first"
             )
-        for suffix in LEAF_SUFFIXES if self._has_suffixed else ():
+        for suffix in LEAF_SUFFIXES if self.admission.suffixed else ():
             if key + suffix in self._groups:
                 raise folder_clash(key, key + suffix)
 

@@ -420,10 +420,10 @@ class LeafStream:
         append_frame(self._writer(), (key[1:] + suffix).encode(), frame, description)
 
     def small_leaves(
-        self, admission: KeyAdmission, kinds: RawKinds | None, progress: Callable[[int, int], Any], *, alone: bool
+        self, admission: KeyAdmission, kinds: RawKinds | None, progress: Callable[[int, int], Any]
     ) -> SmallLeaves:
         """What writes most small leaves, after `begin`; see there."""
-        return SmallLeaves(self._writer(), admission, kinds, self._writer, progress, alone)
+        return SmallLeaves(self._writer(), admission, kinds, self._writer, progress)
 
     def lay_out(
         self, key: str, suffix: str, most: int, room: int, rest: Callable[[Callable[[Any], None]], bytes]

@@ -1,5 +1,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
+from blosc2._core.keys.keytable cimport KeyTable
+
 cdef enum:
     LAST_PARENTS = 4
 
@@ -25,6 +27,8 @@ cdef class KnownNames:
     cdef public set suffixed, removed
     cdef public bint unchecked
 
+    cdef bint take_key(self, str key) except -1
+
 
 cdef class KeyAdmission:
     """Says of most new keys at once that they may be taken; see key_admission.pyx."""
@@ -33,13 +37,19 @@ cdef class KeyAdmission:
     cdef readonly KeySet leaves, folded, groups, parents
     cdef public bint alone, suffixed
     cdef bytes reserved
-    cdef bint grouped
+    cdef bint grouped, empty
+    # The version beside which keys are admitted: its members, embedded values and names; and its groups, as far as the
+    # catalog does not have them.
+    cdef KeyTable table
+    cdef dict entries
+    cdef KeySet names, published
     # The groups of the last plain keys, which were found to exclude nothing, in a ring; a length of -1 for none.
     cdef uint8_t last_parents[LAST_PARENTS][256]
     cdef Py_ssize_t last_lengths[LAST_PARENTS]
     cdef int last                               # the one that was met last
 
     cdef int admit_key(self, key) except -1
+    cdef int _admit_beside(self, str key, const uint8_t *text, Py_ssize_t length, uint64_t hashed) except -1
     cdef bint _is_like(self, uint64_t hashed, uint64_t other) except -1
     cdef Py_ssize_t _last_parent(self, const uint8_t *text, Py_ssize_t length) noexcept
     cdef bint _open_group(self, str key, const uint8_t *text, Py_ssize_t parent) except -1

@@ -5,6 +5,7 @@ import os
 from unicodedata import normalize
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_Contains
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
@@ -14,7 +15,7 @@ from libc.string cimport memcmp, memcpy
 from blosc2._core.io.ascii_text cimport ascii_text
 from blosc2._core.io.memory cimport bring_pages, prefetch
 from blosc2._core.keys.key_text cimport text_of
-from blosc2._core.keys.keytable cimport KeyTable, Text, is_removed
+from blosc2._core.keys.keytable cimport NO_KEY, KeyTable, Text, is_removed
 from blosc2._core.zip.key_bytes cimport key_hash, next_prefix, prefix_hashes, start_prefixes
 
 cdef enum:
@@ -245,6 +246,18 @@ cdef class KnownNames:
         """Collect the names of the keys of a store."""
         raise NotImplementedError
 
+    def take(self, str key not None):
+        """Take note of a new key, once names are collected; whether no other key is like it."""
+        return self.take_key(key)
+
+    cdef bint take_key(self, str key) except -1:
+        if not self.folded._add(folded_hash(key)):
+            return True
+        if key not in self.removed:
+            return False
+        self.removed.discard(key)   # nothing else is like it, as it was there before
+        return True
+
 
 #: What a new key is: fine; one that came before; one to be looked at; like another but for case; a group.
 NEW, AGAIN, UNKNOWN, LIKE_ANOTHER, GROUP = range(5)
@@ -261,23 +274,36 @@ cdef class KeyAdmission:
         Keys of which it takes note at most.
     grouped : bool
         Whether a key is either a leaf or a group.
+    empty : bool
+        Whether the store is empty. Otherwise no key is admitted before `lie_beside`.
 
     Attributes
     ----------
     alone : bool
-        Whether only keys that came before can exclude a plain one. Otherwise, or for another one, whoever asked adds
-        the groups to `parents` in which nothing excludes a key.
+        Whether only keys that came before can exclude a plain one in an empty store. Otherwise, or for another one,
+        whoever asked adds the groups to `parents` in which nothing excludes a key.
     suffixed : bool
         Whether some group is named like the file of a leaf: then all keys have to be looked at.
     """
 
-    def __cinit__(self, str reserved not None, int64_t most=1 << 22, bint grouped=False):
+    def __cinit__(self, str reserved not None, int64_t most=1 << 22, bint grouped=False, bint empty=True):
         cdef int i
-        self.grouped = grouped
+        self.grouped, self.empty = grouped, empty
         self.leaves, self.folded, self.groups, self.parents = KeySet(most), KeySet(most), KeySet(most), KeySet(1 << 20)
         self.reserved = reserved.encode()
         for i in range(LAST_PARENTS):
             self.last_lengths[i] = -1
+
+    def lie_beside(self, KeyTable table not None, dict entries not None, KeySet names not None):
+        """Admit keys beside those of a version: its members, its embedded values, and the hashes of all its names."""
+        cdef KeySet published = KeySet(1 << 40)
+        cdef str key
+        if self.grouped:
+            for key in entries:
+                published._add_groups(key)
+            if table.catalog is None and (table.removed.count or not published.add_groups_of(table)):
+                return      # it cannot be told what its groups are
+        self.entries, self.names, self.published, self.table = entries, names, published, table
 
     def admit(self, key):
         """Take note of a plain key whose group excludes nothing, and say which of the five it is."""
@@ -288,7 +314,7 @@ cdef class KeyAdmission:
         cdef const uint8_t *text = ascii_text(<PyObject *> key, &length)
         cdef uint64_t hashed, other
         cdef uint8_t lower[SHORT + 8]
-        if text == NULL or self.suffixed:
+        if text == NULL or self.suffixed or not (self.empty or self.table is not None):
             return 2
         # Mostly a key lies in a group like one of those before. A group that excludes nothing stays so, and is plain.
         met = self._last_parent(text, length)
@@ -304,6 +330,8 @@ cdef class KeyAdmission:
             self.last_lengths[self.last] = parent
         hashed = path_hash(text, length)
         prefetch(<const uint8_t *> (self.leaves.slots + home(self.leaves, hashed)), 1)
+        if self.table is not None:
+            return self._admit_beside(key, text, length, hashed)
         if not lower_plain(lower, text, length):
             other = folded_hash(key)
         elif memcmp(lower, text, <size_t> length) == 0:
@@ -315,6 +343,20 @@ cdef class KeyAdmission:
         if self._is_like(hashed, other):
             return 3
         return 4 if self.groups.used and self.groups._has(hashed) else 0
+
+    cdef int _admit_beside(self, str key, const uint8_t *text, Py_ssize_t length, uint64_t hashed) except -1:
+        """What a plain key is, whose group excludes nothing, beside the keys of a version."""
+        cdef int64_t found = self.table.lookup(text + 1, length - 1)
+        cdef uint64_t name
+        if found < 0 and not PyDict_Contains(self.entries, key):
+            if found != NO_KEY or (self.grouped and (self.published._has(hashed) or (
+                    self.table.catalog is not None and self.table.lookup_group(text + 1, length - 1) != NO_KEY))):
+                return 2
+            name = folded_hash(key)
+            if self.names._has(name) or (self.groups.used and self.groups._has(hashed)):
+                return 2
+            self.names._add(name)
+        return 1 if self.leaves._add(hashed) else 0
 
     def add_folded(self, str key not None):
         """Take note of a key, which is among `leaves`, without regard to case; whether there was another one like it."""
@@ -342,13 +384,14 @@ cdef class KeyAdmission:
         return -1
 
     cdef bint _open_group(self, str key, const uint8_t *text, Py_ssize_t parent) except -1:
-        """Whether a group that is new here excludes nothing, if only keys that came before could be excluded."""
+        """Whether a group that is new here surely excludes nothing: take note of it then."""
         cdef Py_ssize_t at
-        if not self.alone:
+        if self.table is None and not self.alone:
             return False
         if self.grouped:
             for at in range(1, parent + 1):
-                if text[at] == 0x2F and self.leaves._has(path_hash(text, at)):
+                if text[at] == 0x2F and (self.leaves._has(path_hash(text, at)) or (self.table is not None and (
+                        PyDict_Contains(self.entries, key[:at]) or self.table.lookup(text + 1, at - 1) != NO_KEY))):
                     return False
             self.groups._add_groups(key)
         self.parents._add(path_hash(text, parent))

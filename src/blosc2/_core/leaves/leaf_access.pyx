@@ -23,7 +23,7 @@ from blosc2._core.io.ascii_text cimport ascii_text, with_slash
 from blosc2._core.io.sharing cimport Lock, find, hold
 from blosc2._core.io.source cimport Source
 from blosc2._core.io.steps cimport item_of, number_get, number_set, state_get, state_set
-from blosc2._core.keys.key_admission cimport KeySet, KnownNames, folded_hash, path_hash, plain_parent
+from blosc2._core.keys.key_admission cimport KeySet, KnownNames, path_hash, plain_parent
 from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, KeyTable
 from blosc2._core.keys.listing cimport KeyListing, is_named
 from blosc2._core.leaves.leaf_reader cimport LeafMaker, LeafReader
@@ -537,17 +537,9 @@ cdef class LeafSetter:
     cdef bint _is_free(self, str key) except -1:
         """Whether no other key differs from a new one in case only; it is noted then."""
         cdef KnownNames names = self.names
-        cdef KeySet folded
         if names.folded is None:
             names.collect(self.contents)
-        folded = names.folded
-        if names.suffixed or names.unchecked:
-            return False
-        if folded._add(folded_hash(key)):
-            if key not in names.removed:
-                return False
-            names.removed.discard(key)    # nothing else is like it, as it was there before
-        return True
+        return False if names.suffixed or names.unchecked else names.take_key(key)
 
     cdef object _frame(self, cnp.ndarray value):
         """The byte range of the frame of a value; None for one that takes the slow path."""

@@ -2,7 +2,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 from blosc2._core.frame.frame_writer import RawKinds
-from blosc2._core.keys.key_admission import KeyAdmission, KeySet
+from blosc2._core.keys.key_admission import KeyAdmission
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.zip.archive_writer import ArchiveWriter
 
@@ -16,9 +16,7 @@ class SmallLeaves:
         kinds: RawKinds | None,
         check: Callable[[], Any],
         progress: Callable[[int, int], Any],
-        alone: bool,
     ) -> Self: ...
-    def lie_beside(self, table: KeyTable, entries: dict[str, Any], folded: KeySet, grouped: bool) -> None: ...
     def expect(self, count: int) -> None: ...
     def write(self, values: Iterator[tuple[str, Any]]) -> tuple[int, Any, Any] | None: ...
     def pause(self) -> None: ...

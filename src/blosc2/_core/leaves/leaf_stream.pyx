@@ -18,8 +18,8 @@ from blosc2._core.frame.frame_writer cimport RawKind, RawKinds
 from blosc2._core.io.ascii_text cimport ascii_text, with_slash
 from blosc2._core.io.checksum cimport zip_checksum
 from blosc2._core.io.source cimport Source
-from blosc2._core.keys.key_admission cimport KeyAdmission, KeySet, folded_hash, path_hash, plain_parent
-from blosc2._core.keys.keytable cimport NO_KEY, KeyTable
+from blosc2._core.keys.key_admission cimport KeyAdmission
+from blosc2._core.keys.keytable cimport KeyTable
 from blosc2._core.zip.archive cimport Archive
 from blosc2._core.zip.archive_writer cimport COLLECTED, ArchiveWriter
 from blosc2._core.zip.catalog cimport stem_length
@@ -61,8 +61,6 @@ cdef class SmallLeaves:
         Raises an error if the writer may not be used any more; called before anything is written to the file.
     progress : callable
         Called from time to time with the number of leaves and their uncompressed bytes.
-    alone : bool
-        Whether there are no other leaves in the archive. If there are, see `lie_beside`.
 
     Attributes
     ----------
@@ -74,29 +72,12 @@ cdef class SmallLeaves:
     cdef KeyAdmission admission
     cdef RawKinds kinds
     cdef object check, progress
-    cdef KeyTable table
-    cdef dict entries
-    cdef KeySet folded, published   # hashes of names; groups that the catalog does not have, or all where there is none
-    cdef bint alone, grouped, beside
     cdef public int64_t count, nbytes
 
-    def __cinit__(self, ArchiveWriter writer not None, KeyAdmission admission not None, RawKinds kinds, check, progress,
-                  bint alone):
-        self.alone = alone
+    def __cinit__(self, ArchiveWriter writer not None, KeyAdmission admission not None, RawKinds kinds, check, progress):
         if writer.runs is None:
             raise ValueError("call collect() first")
         self.writer, self.admission, self.kinds, self.check, self.progress = writer, admission, kinds, check, progress
-
-    def lie_beside(self, KeyTable table not None, dict entries not None, KeySet folded not None, bint grouped):
-        """Admit keys beside those of a version: its members, its embedded values, and the hashes of all its names."""
-        cdef str key
-        self.table, self.entries, self.folded, self.grouped = table, entries, folded, grouped
-        self.published, self.beside = KeySet(1 << 40), True
-        if grouped:
-            for key in entries:
-                self.published._add_groups(key)
-            if table.catalog is None:
-                self.beside = table.removed.count == 0 and self.published.add_groups_of(table)
 
     def expect(self, int64_t count):
         """Make room for the hashes of so many keys, or of a million."""
@@ -118,10 +99,7 @@ cdef class SmallLeaves:
             else:
                 key, value = item
             key = with_slash(key)
-            if self.beside:
-                found = self._admit_beside(key)
-            else:
-                found = self.admission.admit_key(key) if self.alone else UNKNOWN
+            found = self.admission.admit_key(key)
             kind = None
             if found < UNKNOWN and kinds is not None and cnp.PyArray_CheckExact(value):
                 kind = kinds.kind_of(value)
@@ -140,42 +118,6 @@ cdef class SmallLeaves:
             pass
         PyErr_CheckSignals()
         self.progress(self.count, self.nbytes)
-
-    cdef int _admit_beside(self, key) except -1:
-        """What `KeyAdmission.admit_key` says, for keys beside those of a version that is published."""
-        cdef KeyAdmission admission = self.admission
-        cdef Py_ssize_t length, parent
-        cdef const uint8_t *text = ascii_text(<PyObject *> key, &length)
-        cdef uint64_t hashed, name
-        cdef int64_t found
-        if text == NULL or admission.suffixed:
-            return UNKNOWN
-        parent = plain_parent(text, length)
-        if parent < 0 or not (admission.parents._has(path_hash(text, parent)) or self._open_group(key, text, parent)):
-            return UNKNOWN
-        hashed = path_hash(text, length)
-        found = self.table.lookup(text + 1, length - 1)
-        if found < 0 and not PyDict_Contains(self.entries, key):
-            if found != NO_KEY or (self.grouped and (self.published._has(hashed) or (
-                    self.table.catalog is not None and self.table.lookup_group(text + 1, length - 1) != NO_KEY))):
-                return UNKNOWN
-            name = folded_hash(key)
-            if self.folded._has(name) or (admission.groups.used and admission.groups._has(hashed)):
-                return UNKNOWN
-            self.folded._add(name)
-        return 1 if admission.leaves._add(hashed) else 0
-
-    cdef bint _open_group(self, str key, const uint8_t *text, Py_ssize_t parent) except -1:
-        """Whether a group in which no leaf is known yet excludes none: take note of it then."""
-        cdef Py_ssize_t end
-        if self.grouped:
-            for end in range(parent, 0, -1):
-                if text[end] == 0x2F and (self.admission.leaves._has(path_hash(text, end))
-                        or PyDict_Contains(self.entries, key[:end]) or self.table.lookup(text + 1, end - 1) != NO_KEY):
-                    return False
-            self.admission.groups._add_groups(key)
-        self.admission.parents._add(path_hash(text, parent))
-        return True
 
     cdef int _add(self, str key, RawKind kind, cnp.ndarray value) except -1:
         """Write a leaf."""
