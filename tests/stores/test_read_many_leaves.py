@@ -167,3 +167,28 @@ def test_no_selections_of_an_array_have_a_shape(shape: tuple[int, ...]) -> None:
     found = array.read_many([])
     assert found.shape == (0, *shape[1:])
     assert found.dtype == np.float32
+
+
+@pytest.mark.parametrize("suffix", [".b2z", ".b2d", ".b2e"])
+def test_what_waits_to_be_published_is_read(suffix: str, tmp_path: Path) -> None:
+    """Leaves that were set, edited or deleted since the last publication, in one call with those that were not."""
+    kind: Any = blosc2.EmbedStore if suffix == ".b2e" else blosc2.DictStore
+    store = kind(str(tmp_path / f"x{suffix}"), mode="w")
+    store.update((f"/{n}", np.full(3, n)) for n in range(6))
+    store.flush()
+    keys = [f"/{n}" for n in range(6)]
+    assert store.read_many(keys)[:, 0].tolist() == [0, 1, 2, 3, 4, 5]
+    held = store["/1"]
+    held[:] = 10
+    assert store.read_many(keys)[:, 0].tolist() == [0, 10, 2, 3, 4, 5]
+    with store.transaction():
+        store["/2"] = np.full(3, 20)
+        assert store.read_many(keys)[:, 0].tolist() == [0, 10, 20, 3, 4, 5]
+        assert store.read_many(["2", "/3"])[:, 0].tolist() == [20, 3]
+        assert store.read_many(["/3", "/4"])[:, 0].tolist() == [3, 4]
+    del store["/5"]
+    with pytest.raises(KeyError):
+        store.read_many(keys)
+    store.flush()
+    assert store.read_many(keys[:5])[:, 0].tolist() == [0, 10, 20, 3, 4]
+    store.close()

@@ -17,7 +17,7 @@ import numpy as np
 from blosc2 import _frames, _stores
 from blosc2._backends import canonical_key, new_key, plain_key
 from blosc2._core.frame.frame import Frame
-from blosc2._core.io.sharing import Lock
+from blosc2._core.io.sharing import Lock, item_of
 from blosc2._core.leaves.leaf_access import LeafAccess
 from blosc2._core.leaves.leaf_reader import LeafBatch
 from blosc2._core.leaves.store_state import Change, KeyIteration
@@ -120,8 +120,11 @@ class Store(LeafAccess, MutableMapping[str, Any]):
     def _batch(self, names: list[str], threads: int) -> LeafBatch | None:
         """The leaves of some keys if they can be read together; None otherwise."""
         table = self._table
+        # First what is not published, as in `LeafAccess`.
+        if table.session.mode != "r" and not _are_published(table, names):
+            return None
         members = table.backend.members
-        if members is None or table.session.mode != "r" or self._verify:
+        if members is None or table.backend.replaces or self._verify:
             return None
         batch = LeafBatch(members.table(), names, threads, self._hidden_name, self._verify is None)
         # A missing key may be an embedded value; if not, the caller raises the error.
@@ -635,6 +638,20 @@ class Store(LeafAccess, MutableMapping[str, Any]):
     def _stand_in(cls, path: str, error: Exception, recipe: tuple[Any, ...]) -> Self:
         """A closed store, whose every use says why it could not be opened."""
         raise NotImplementedError(path, error, recipe)
+
+
+def _are_published(table: LeafTable, names: list[str]) -> bool:
+    """Whether what a store that is open for writing has under some keys is what is published, if there is anything."""
+    leaves, frames = table.leaves, table.pending.frames
+    if table.session.sharing is not None:
+        return False
+    if not leaves.has_any_edits() and not frames:  # in this order: edits become pending changes
+        return True
+    waiting = leaves.edited.keys() | leaves.collecting.keys()
+    return all(
+        type(name) is str and name[:1] == "/" and name not in waiting and item_of(frames, name, ...) is ...
+        for name in names
+    )
 
 
 def _reopen(kind: type[Store], path: str, how: dict[str, Any]) -> Any:
