@@ -152,7 +152,7 @@ class MemoryHandle(FrameHandle):
                 return
             stored = frame.vlmeta_chunks()
             change_entries(stored, changes)
-            self._adopt(self._chunks.with_metadata(frame, stored))
+            self._adopt(self._edited_chunks().with_metadata(frame, stored))
 
     def byte_range(self) -> ByteRange:
         chunks = self._chunks
@@ -424,8 +424,8 @@ class Waiting:
         self.owner = Owner()
         self.is_settling = self.was_tried = self.was_told = False
         self.counted = 0
-        # What is shown while they cannot be published, and the last change of which that knows.
-        self._shown: tuple[Any, Any] | None = None
+        # What is shown while they cannot be published, after the last change of which that knows: array and frame.
+        self._shown: tuple[Any, Any, Frame] | None = None
 
     def __bool__(self) -> bool:
         """Whether there are any."""
@@ -462,20 +462,20 @@ class Waiting:
 
     def shows(self, frame: Frame) -> bool:
         """Whether a frame is what `in_memory` gave last."""
-        return self._shown is not None and self._shown[1][2] is frame
+        return self._shown is not None and self._shown[2] is frame
 
-    def in_memory(self, handle: FileHandle) -> Any:
-        """The array with them as a transaction would show it, whose new chunks are in memory."""
+    def in_memory(self, handle: FileHandle) -> tuple[Any, Frame]:
+        """The array and the frame with them as a transaction would show these, whose new chunks are in memory."""
         if not self.is_shown_here:
             last = self.last
             self.is_settling = True  # the draft begins with what was shown before them
             try:
                 frame = Draft(handle).after(self.update(handle), fresh=False)
-                self._shown = last, handle._checked(frame)
+                self._shown = last, handle._checked(frame), frame
             finally:
                 self.is_settling = False
         assert self._shown is not None
-        return self._shown[1]
+        return self._shown[1:]
 
 
 class Entries:
@@ -524,16 +524,28 @@ class Entries:
 class WaitingEntries(Waiting):
     """Metadata entries that wait. All that says what waits is changed in one step."""
 
-    __slots__ = ("count", "entries", "nbytes")
+    __slots__ = ("_nbytes", "count", "entries")
 
     def __init__(self, handle: FileHandle) -> None:
         super().__init__(handle)
         self.entries = Entries(self.frame, self.frame.vlmeta_names(), {})
         # Changes, and bytes of their values.
-        self.count = self.nbytes = 0
+        self.count = self._nbytes = 0
 
     def __bool__(self) -> bool:
         return self.count > 0
+
+    @property
+    def last(self) -> Any:
+        return self.entries
+
+    @property
+    def nbytes(self) -> int:
+        return self._nbytes
+
+    @property
+    def described(self) -> str:
+        return "1 change of metadata" if self.count == 1 else f"{self.count} changes of metadata"
 
     @property
     def geometry(self) -> Geometry:
@@ -541,9 +553,10 @@ class WaitingEntries(Waiting):
 
     def put(self, changes: dict[str, bytes | None]) -> None:
         """Keep changes; None removes an entry."""
-        self.nbytes += sum(map(len, filter(None, changes.values())))
+        self._nbytes += sum(map(len, filter(None, changes.values())))
         self.entries = self.entries.after(changes)
         self.count += 1
+        waiting_bound.add(self)
 
     def update(self, handle: FileHandle) -> FrameUpdate:  # noqa: ARG002
         names, changed = self.entries.names, self.entries.changed
@@ -1009,8 +1022,8 @@ class FileHandle(Drafting):
                     tell("WARNING", "%s: what waits cannot be published: %s", self.urlpath, error)
                 waiting = self.waiting
                 if waiting is not None and not is_changing:
-                    array = waiting.in_memory(self)
-                    return array[2] if name == "frame" else array
+                    array, frame = waiting.in_memory(self)
+                    return frame if name == "frame" else array
                 try:
                     return slot.__get__(self)
                 except AttributeError:
@@ -1085,6 +1098,7 @@ class FileHandle(Drafting):
             waiting.is_settling = False
         self.version += 1
         is_much = waiting.count >= _MOST_CHANGES or waiting.nbytes >= _MOST_PACKED
+        is_much = is_much or (waiting_bound.is_reached and waiting_bound.keep(self))
         # To keep a change costs so little beside publishing it that there is no allowance.
         if is_much or self._costs.is_cheap(0) or self._costs.since >= LONGEST_WAIT:
             try:
