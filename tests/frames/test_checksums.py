@@ -210,6 +210,29 @@ def test_views_of_raw_chunks_are_checked(path: Path) -> None:
         np.asarray(array, copy=False)
 
 
+@pytest.mark.parametrize("source", [None, "r"])
+def test_copied_chunks_are_those_that_were_written(path: Path, source: str | None) -> None:
+    # What is read of a chunk with its header is a small part of it.
+    items = np.random.default_rng(2).normal(size=200_000)
+    there = blosc2.asarray(items, chunks=(100_000,), urlpath=str(path))
+    first, second = (blosc2.asarray(items, chunks=(100_000,)).get_chunk(n) for n in (0, 1))
+    array = blosc2.open(str(path), mmap_mode=source, verify=True)
+    assert (array.get_chunk(0), array.get_chunk(1)) == (first, second)
+    assert blosc2.concat([array, array]).get_chunk(3) == second
+    del there
+    good = path.read_bytes()
+    begin = open_frame(str(path), None).chunk_info(1)[0]
+    for at in (50, len(second) // 2, len(second) - 1):
+        data = bytearray(good)
+        data[begin + at] ^= 1
+        path.write_bytes(data)
+        array = blosc2.open(str(path), mmap_mode=source, verify=True)
+        assert array.get_chunk(0) == first
+        for copy in (lambda: array.get_chunk(1), lambda: blosc2.concat([array, array]), lambda: array.copy()):  # noqa: B023
+            with pytest.raises(blosc2.FormatError, match="chunk 1"):
+                copy()
+
+
 @every_kind
 def test_opening_checks_all_but_the_chunks(make: Callable[[str], None], path: Path, source: str | None) -> None:
     good = made(make, path)
