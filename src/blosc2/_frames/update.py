@@ -373,9 +373,9 @@ class FrameUpdate:
         if self.new:
             self.new = {n if n < index else n + shift: stored for n, stored in self.new.items() if not index <= n < end}
         offsets = self.offsets
-        marks = np.array([stored if isinstance(stored, int) else 0 for stored in chunks], np.int64)
+        marks = [stored if isinstance(stored, int) else 0 for stored in chunks]
         if shift:
-            self.table = np.concatenate([offsets[:index], marks, offsets[end:]])
+            self.table = np.concatenate([offsets[:index], np.array(marks, np.int64), offsets[end:]])
         else:
             offsets[index:end] = marks
         self.new.update((n, stored) for n, stored in enumerate(chunks, index) if not isinstance(stored, int))
@@ -391,10 +391,15 @@ class FrameUpdate:
             return False
         self.require_table(count)
         nbytes, is_end, more = int(frame.nbytes) + self._grown, end == count, len(added) - (end - index)
-        if count + more == 0 or (added and index == count and nbytes % chunksize):
+        if count + more == 0:
             return False
-        if any(size != chunksize for size in added[: len(added) - is_end]) or not 0 < (added or [1])[-1] <= chunksize:
-            return False
+        if added:
+            last = added[-1]
+            may_be_short = is_end and last != chunksize
+            if not 0 < last <= chunksize or added.count(chunksize) < len(added) - may_be_short:
+                return False
+            if index == count and nbytes % chunksize:
+                return False
         removed = (nbytes if is_end else end * chunksize) - min(index * chunksize, nbytes)
         self._more += more
         self._grown += sum(added) - removed
