@@ -41,6 +41,7 @@ def writes(x: Any) -> bool:
     """Whether a change through a handle is published in its file."""
     before = Path(x.urlpath).read_bytes()
     x.vlmeta["new"] = 1
+    x.flush()  # what follows other changes closely waits
     return Path(x.urlpath).read_bytes() != before
 
 
