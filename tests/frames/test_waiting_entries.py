@@ -263,10 +263,12 @@ def test_a_file_that_is_removed_or_replaced(tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------------------------------------ what fails
-def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The change that was to publish is taken back; what waited before waits on."""
+@KINDS
+def test_a_full_disk(tmp_path: Path, make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The change that was to publish is taken back; what waited before waits on, and is read and saved from memory."""
     path = tmp_path / "x.b2nd"
-    array = an_array(path)
+    array = make(path)
+    items = array[:]
     array.vlmeta["k"] = 1
 
     def full(*_: Any) -> None:
@@ -279,6 +281,8 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             with pytest.raises(OSError, match="No space"):
                 array.vlmeta["l"] = 2
             assert array.vlmeta[:] == {"k": 1}
+        assert bytes(array[:]) == bytes(items)
+        assert blosc2.from_cframe(array.to_cframe()).vlmeta[:] == {"k": 1}
         assert is_waiting(array)
     assert seen_by_others(path) == {}
     array.vlmeta["l"] = 3
