@@ -24,7 +24,12 @@ def test_what_only_has_another_form_is_no_failure(folder: Path, run: Answer) -> 
 
 def test_names_that_stores_refuse(folder: Path, run: Answer) -> None:
     np.savez(folder / "k.npz", **{"kernel:0": np.arange(3)})
-    assert "(--rename)" in run("import", "k.npz", "k.b2z", code=1)
+    why = failing(run, "import", "k.npz", "k.b2z")
+    assert "nothing of it can be kept: /kernel:0: " in why
+    assert "(--rename)" in why
+    assert not Path("k.b2z").exists()
+    np.savez(folder / "k.npz", **{"kernel:0": np.arange(3), "bias": np.arange(3)})
+    assert "(--rename)" in run("import", "k.npz", "k.b2z", code=1)  # with what can be kept
     assert "  /kernel:0 -> /kernel%3A0" in run("import", "k.npz", "k.b2z", "-f", "--rename", "--verify")
 
 
