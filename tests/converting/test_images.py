@@ -272,6 +272,7 @@ def test_numbers_of_a_mask_with_a_palette(tmp_path: Path) -> None:
 
 def test_colours_of_16_bits(tmp_path: Path) -> None:
     """Pillow would read 8 of them."""
+    pytest.importorskip("h5py", reason="an extra")
     header = struct.pack(">II5B", 2, 2, 16, 2, 0, 0, 0)
     parts = [(b"IHDR", header), (b"IDAT", zlib.compress(bytes(2 * 13))), (b"IEND", b"")]
     png = b"".join(

@@ -57,6 +57,7 @@ def test_nifti(tmp_path: Path, kind: str, dtype: str, suffix: str) -> None:
 
 
 def test_nifti_by_way_of_hdf5(tmp_path: Path) -> None:
+    pytest.importorskip("h5py", reason="an extra")
     image = nibabel.Nifti1Image(ITEMS.astype("i2"), AFFINE)
     image.header.set_qform(AFFINE, 1)
     image.header.set_xyzt_units("mm", "sec")

@@ -16,7 +16,7 @@ import blosc2
 from blosc2._core.allocation import allowed
 from blosc2._core.frame.frame_checksums import check_chunk
 from blosc2._frames.metadata import pack
-from blosc2._integrity import check_stores
+from blosc2._integrity import check_frames
 from blosc2.exceptions import FormatError
 
 BIG = 2147483615
@@ -99,7 +99,6 @@ def test_chunks_that_share_bytes_are_not_decoded(tmp_path: Path, monkeypatch: py
     assert data[start + 2] & 2  # the offsets as they are
     struct.pack_into("<9q", data, start + 32, *[0, len(chunk)] * 4, 0)
     path.write_bytes(data)
-    from blosc2._integrity import check_frames
 
     decoded: list[int] = []
     real = check_frames.check_chunk
@@ -208,9 +207,9 @@ def test_values_that_share_bytes_are_checked_once(tmp_path: Path, monkeypatch: p
     schunk.vlmeta["estore_metadata"] = content
     plain.rename(path)
     checked: list[str | None] = []
-    real = check_stores.check_byte_range
+    real = check_frames.check_byte_range
     monkeypatch.setattr(
-        check_stores, "check_byte_range", lambda *args, **how: (checked.append(args[-1]), real(*args, **how))[1]
+        check_frames, "check_byte_range", lambda *args, **how: (checked.append(args[-1]), real(*args, **how))[1]
     )
     report = blosc2.check(path)
     assert 1 < len(report) <= 101

@@ -122,6 +122,7 @@ def test_handles_follow_a_writer_that_does_not_lock(contiguous: bool, mode: str,
     writer.flush()
     assert (reader.shape, len(reader)) == ((6, 8), 6)
     writer.vlmeta["k"] = [1]
+    writer.flush()
     assert reader.vlmeta["k"] == [1]
     writer.compact()
     assert (reader[5] == 7).all()

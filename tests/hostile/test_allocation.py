@@ -22,7 +22,7 @@ from blosc2._core.frame.packed import MOST_PER_BYTE, unpacked_size
 from blosc2._frames.dtypes import dtype_from_description
 from blosc2._frames.metadata import FEW_BYTES, pack, unpack
 from blosc2._frames.update import ZERO_OFFSET
-from blosc2._integrity import recovery
+from blosc2._integrity import check_frames
 from blosc2.exceptions import FormatError
 
 #: Without its extension module, msgpack needs memory for two copies more of what it unpacks.
@@ -344,7 +344,7 @@ def test_chunks_that_only_the_table_knows_are_not_visited(
     path = tmp_path / "x.b2frame"
     claims.damaged_table(path, chunks=[ZERO_OFFSET], count=count, nbytes=count * 1000, chunksize=1000)
     visited: list[int] = []
-    monkeypatch.setattr(recovery, "check_chunk", lambda frame, number: visited.append(number))
+    monkeypatch.setattr(check_frames, "check_chunk", lambda frame, number: visited.append(number))
     report = blosc2.salvage(path, tmp_path / "out.b2frame")
     assert report.recovered
     assert not visited
@@ -365,9 +365,9 @@ def test_older_versions_with_the_same_damage_are_not_decoded_again(
     data[16:24] = (1 << 50).to_bytes(8)
     path.write_bytes(data)
     checked: list[int] = []
-    real = recovery.check_frame
+    real = check_frames.check_frame
     monkeypatch.setattr(
-        recovery, "check_frame", lambda frame, *more: (checked.append(frame.nchunks), real(frame, *more))
+        check_frames, "check_frame", lambda frame, *more: (checked.append(frame.nchunks), real(frame, *more))
     )
     with pytest.raises(FormatError):
         blosc2.salvage(path, tmp_path / "out.b2nd")

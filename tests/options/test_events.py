@@ -48,6 +48,7 @@ def test_commits(tmp_path: Path, told: Any) -> None:
     array = blosc2.zeros(10, urlpath=str(tmp_path / "a.b2nd"))
     array[0] = 1
     array.attrs["unit"] = "mm"
+    array.flush()  # which publishes it if it waits
     assert since(before) == {"commits": 2}
     with array.transaction():
         array[1] = 1

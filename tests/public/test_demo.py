@@ -128,7 +128,7 @@ def test_a_missing_package_is_named(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("arguments", [[], ["no"], ["demo", "--patches", "0"]])
+@pytest.mark.parametrize("arguments", [["no"], ["demo", "--patches", "0"]])
 def test_usage_errors(arguments: list[str]) -> None:
     assert main(arguments) == 2
 

@@ -36,7 +36,7 @@ def test_a_name_that_nobody_has() -> None:
 def test_methods_that_compute(name: str) -> None:
     array = blosc2.arange(6)
     assert not hasattr(array, name)
-    with pytest.raises(AttributeError, match=rf"use numpy\.{name} on what is read"):
+    with pytest.raises(AttributeError, match=rf"use numpy\.{name} with what is read"):
         getattr(array, name)
     with pytest.raises(AttributeError, match="there are no indexes"):
         array.create_index  # noqa: B018

@@ -9,6 +9,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import islice
 from operator import attrgetter
 from typing import BinaryIO, Final, cast
 
@@ -195,14 +196,21 @@ def has_few_names(path: str, most: int) -> bool:
     """Whether a directory has at most so many files and folders, so that listing them takes a moment only."""
     folders = [path] if os.path.exists(path) else []  # a new store may have published nothing
     while folders:
-        with suppress(FileNotFoundError), os.scandir(folders.pop()) as entries:  # a writer may remove folders
-            for entry in entries:
-                most -= 1
-                if most < 0:
-                    return False
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.path)
+        found = _some_entries(folders.pop(), most + 1)
+        most -= len(found)
+        if most < 0:
+            return False
+        folders += [entry.path for entry in found if entry.is_dir(follow_symlinks=False)]
     return True
+
+
+def _some_entries(folder: str, most: int) -> list[os.DirEntry[str]]:
+    """At most so many entries of a folder; none if a writer has removed it."""
+    try:
+        with os.scandir(folder) as entries:
+            return list(islice(entries, most))
+    except FileNotFoundError:
+        return []
 
 
 def first_unusual(root: str) -> dict[str, str]:
