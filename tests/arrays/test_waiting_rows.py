@@ -1025,7 +1025,8 @@ def held_by(arrays: list[Any]) -> int:
 
 def test_all_handles_together_hold_no_more_than_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bound = changeable._WaitingBound()
-    monkeypatch.setattr(waiting_rows, "waiting_bound", bound)
+    for module in (changeable, waiting_rows):
+        monkeypatch.setattr(module, "waiting_bound", bound)
     monkeypatch.setattr(type(bound), "most", 40_000)
     arrays, model = [new(tmp_path / f"{n}.b2nd") for n in range(20)], rows_of(100)
     for row in model:
@@ -1039,7 +1040,8 @@ def test_all_handles_together_hold_no_more_than_a_bound(tmp_path: Path, monkeypa
 
 def test_the_largest_is_published_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bound = changeable._WaitingBound()
-    monkeypatch.setattr(waiting_rows, "waiting_bound", bound)
+    for module in (changeable, waiting_rows):
+        monkeypatch.setattr(module, "waiting_bound", bound)
     large, medium, small = (new(tmp_path / name) for name in "abc")
     for array, count in ((large, 15), (medium, 5), *((large, 15),) * 4):
         array.append(rows_of(count))
@@ -1051,7 +1053,8 @@ def test_the_largest_is_published_first(tmp_path: Path, monkeypatch: pytest.Monk
 def test_whoever_comes_last_publishes_where_others_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not wait for another thread; and its error is raised, and takes back what was appended."""
     bound = changeable._WaitingBound()
-    monkeypatch.setattr(waiting_rows, "waiting_bound", bound)
+    for module in (changeable, waiting_rows):
+        monkeypatch.setattr(module, "waiting_bound", bound)
     large, small = new(tmp_path / "a"), new(tmp_path / "b")
     large.append(rows_of(15))
     monkeypatch.setattr(type(bound), "most", bound._sum)

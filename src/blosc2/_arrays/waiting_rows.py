@@ -82,8 +82,10 @@ class WaitingRows(Waiting):
             return "a new length"
         return "1 row" if count == 1 else f"{count} rows"
 
-    def put(self, geometry: Geometry, first: int, rows: Items) -> _Piece | None:
+    def put(self, before: Geometry, geometry: Geometry, first: int, rows: Items) -> _Piece | None:
         """Keep rows from a number on, and the geometry after that. Returns what was last before, for `take_back`."""
+        if self.geometry.shape != before.shape:  # a handler of signals came while the change was on the way
+            raise superseded()
         pieces = self._pieces
         last = pieces[-1] if pieces else None
         begin = 0 if last is None else last[2]
@@ -188,25 +190,7 @@ def keep_rows(handle: Any, before: Geometry, geometry: Geometry, first: int, row
             return False
         waiting = WaitingRows(handle, grows=grows)
         handle.wait(waiting)
-    if waiting.is_settling:  # a handler of signals came while this thread was here
-        raise superseded()
-    waiting.is_settling = True
-    try:
-        if handle.waiting is not waiting or waiting.geometry.shape != before.shape:  # or while it was on the way
-            raise superseded()
-        last = waiting.put(geometry, first, rows)
-    finally:
-        waiting.is_settling = False
-    handle.version += 1
-    if waiting.is_much or handle.is_due or (waiting_bound.is_reached and waiting_bound.keep(handle)):
-        try:
-            handle.settle()
-        except BaseException:
-            if handle.waiting is waiting and not waiting.was_tried:  # after an interrupt they may be in the file
-                waiting.take_back(last)
-                if not waiting:
-                    handle.show_again()
-            raise
+    handle.keep(waiting, before, geometry, first, rows)
     return True
 
 

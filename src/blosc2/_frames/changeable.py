@@ -417,6 +417,9 @@ class Waiting:
 
     __slots__ = ("_shown", "array", "counted", "frame", "is_settling", "owner", "version", "was_told", "was_tried")
 
+    #: The part of the time since the last publication that one may have taken for the next one to come at once.
+    allowance = ALLOWANCE
+
     def __init__(self, handle: FileHandle) -> None:
         self.version = handle.version  # before the others: a handler of signals may change the array
         array: Any = handle.array
@@ -439,6 +442,19 @@ class Waiting:
     @property
     def nbytes(self) -> int:
         """The memory that they take."""
+        raise NotImplementedError
+
+    @property
+    def is_much(self) -> bool:
+        """Whether it is time to publish them, however fast they came."""
+        raise NotImplementedError
+
+    def put(self, *change: Any) -> Any:
+        """Keep a change. Returns what `take_back` needs."""
+        raise NotImplementedError
+
+    def take_back(self, before: Any) -> None:
+        """Leave out what was put last."""
         raise NotImplementedError
 
     @property
@@ -526,6 +542,9 @@ class WaitingEntries(Waiting):
 
     __slots__ = ("_nbytes", "count", "entries")
 
+    # To keep a change costs so little beside publishing it that there is no allowance.
+    allowance = 0.0
+
     def __init__(self, handle: FileHandle) -> None:
         super().__init__(handle)
         self.entries = Entries(self.frame, self.frame.vlmeta_names(), {})
@@ -551,12 +570,21 @@ class WaitingEntries(Waiting):
     def geometry(self) -> Geometry:
         return self.array[0]  # type: ignore[no-any-return]
 
-    def put(self, changes: dict[str, bytes | None]) -> None:
+    @property
+    def is_much(self) -> bool:
+        return self.count >= _MOST_CHANGES or self._nbytes >= _MOST_PACKED
+
+    def put(self, changes: dict[str, bytes | None]) -> tuple[Entries, int]:
         """Keep changes; None removes an entry."""
+        before = self.entries, self.count
         self._nbytes += sum(map(len, filter(None, changes.values())))
         self.entries = self.entries.after(changes)
         self.count += 1
         waiting_bound.add(self)
+        return before
+
+    def take_back(self, before: tuple[Entries, int]) -> None:
+        self.entries, self.count = before
 
     def update(self, handle: FileHandle) -> FrameUpdate:  # noqa: ARG002
         names, changed = self.entries.names, self.entries.changed
@@ -1055,7 +1083,8 @@ class FileHandle(Drafting):
     @property
     def is_due(self) -> bool:
         """Whether what waits is to be published with the change that was just made."""
-        return self._costs.is_cheap(ALLOWANCE) or self._costs.since >= LONGEST_WAIT
+        waiting = self.waiting
+        return waiting is None or self._costs.is_cheap(waiting.allowance) or self._costs.since >= LONGEST_WAIT
 
     @property
     def is_late(self) -> bool:
@@ -1080,32 +1109,32 @@ class FileHandle(Drafting):
                 self._keep_entries(changes)
 
     def _keep_entries(self, changes: dict[str, bytes | None]) -> None:
-        """Let changes of metadata wait; or publish them, if little time went into that. See `_arrays.keep_rows`."""
+        """Let changes of metadata wait; or publish them, if little time went into that."""
         waiting = self.waiting
         if type(waiting) is not WaitingEntries or waiting.was_tried or not waiting.owner.is_here:
             self.settle()
             waiting = WaitingEntries(self)
             self.wait(waiting)
+        self.keep(waiting, changes)
+
+    def keep(self, waiting: Waiting, *change: Any) -> None:
+        """Let a change wait with others; or publish all, if it is time. If that fails, this change is taken back."""
         if waiting.is_settling:  # a handler of signals came while this thread was here
             raise superseded()
-        before = waiting.entries, waiting.count
         waiting.is_settling = True
         try:
             if self.waiting is not waiting:
                 raise superseded()
-            waiting.put(changes)
+            before = waiting.put(*change)
         finally:
             waiting.is_settling = False
         self.version += 1
-        is_much = waiting.count >= _MOST_CHANGES or waiting.nbytes >= _MOST_PACKED
-        is_much = is_much or (waiting_bound.is_reached and waiting_bound.keep(self))
-        # To keep a change costs so little beside publishing it that there is no allowance.
-        if is_much or self._costs.is_cheap(0) or self._costs.since >= LONGEST_WAIT:
+        if waiting.is_much or self.is_due or (waiting_bound.is_reached and waiting_bound.keep(self)):
             try:
                 self.settle()
             except BaseException:
                 if self.waiting is waiting and not waiting.was_tried:  # after an interrupt they may be in the file
-                    waiting.entries, waiting.count = before
+                    waiting.take_back(before)
                     if not waiting:
                         self.show_again()
                 raise
