@@ -251,6 +251,8 @@ class DictStore(Store):
 
         Raises
         ------
+        TypeError
+            Both `path` and `filename` name a file.
         ValueError
             The name has another suffix.
         FileExistsError
@@ -258,6 +260,8 @@ class DictStore(Store):
         """
         if isinstance(path, bool):
             overwrite = path
+        elif path is not None and filename is not None:
+            raise TypeError("to_b2z() takes one file, and both path and filename name one")
         elif path is not None:
             filename = path
         return _stores.to_b2z(self, filename, overwrite=overwrite, progress=progress)

@@ -274,7 +274,15 @@ def test_mv_takes_the_store_in_its_target(folder: Path, run: Answer) -> None:
     assert run.err == ""
     keys = ["/eight/raw", "/seven/age", "/seven/raw"]
     assert run("ls", "-r", "s.b2z").splitlines() == keys
-    for other in ("d.b2d/age", "none.b2z/age", "none.b2z", f"{folder}/d.b2d/age"):
+    for other in (
+        "d.b2d/age",
+        "none.b2z/age",
+        "none.b2z",
+        f"{folder}/d.b2d/age",
+        "/none/t.b2z/x",
+        "a.b2nd",
+        "memory://q",
+    ):
         assert "use cp, then rm" in failing(run, "mv", "s.b2z/seven/age", other)
     assert run("ls", "-r", "s.b2z").splitlines() == keys
 

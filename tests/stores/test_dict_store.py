@@ -409,6 +409,8 @@ def test_names_of_copies(tmp_path: Path) -> None:
         store.to_b2z(overwrite=True)
         assert store.to_b2z(True) == store.to_b2z(tmp_path / "x.b2z", overwrite=True) == str(tmp_path / "x.b2z")
         assert store.to_b2z(True, tmp_path / "x.b2z") == store.to_b2z(filename=tmp_path / "x.b2z", overwrite=True)
+        with pytest.raises(TypeError, match="takes one file"):
+            store.to_b2z(tmp_path / "x.b2z", tmp_path / "y.b2z")
         with pytest.raises(ValueError, match=r"must have a \.b2z extension"):
             store.to_b2z(tmp_path / "x.zip")
         with pytest.raises(FileExistsError):

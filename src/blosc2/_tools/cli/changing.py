@@ -12,7 +12,7 @@ import click
 
 from blosc2._display import human_size, number, one_line
 from blosc2._files import Progress, uploaded
-from blosc2._options import RemotePath
+from blosc2._options import RemotePath, scheme_of
 from blosc2._stores import Store, has_leaf, has_object
 from blosc2._tools.cli import locations
 from blosc2._tools.cli.locations import STORAGE, WAIT, Location, LocationError
@@ -207,11 +207,9 @@ def mv(source: str, target: str, timeout: float) -> None:
 def _key_of_target(target: str, path: str) -> str:
     """The new key that the target of a rename in the store at a path means: it names the store, too, or only a key."""
     place = locations.located(target)
-    is_there = os.path.exists(place.path)
-    if is_there and os.path.samefile(place.path, path):
+    if os.path.exists(place.path) and os.path.samefile(place.path, path):
         return place.key or "/"
-    is_key = target.startswith("/") and not (is_there and place.path.endswith(STORES))
-    if is_key or not place.path.endswith(STORES):
+    if scheme_of(target) is None and not place.path.endswith((*STORES, ".b2nd", ".b2frame")):
         return target
     raise LocationError(f"{target}: mv renames inside of a store, and this names another one; use cp, then rm")
 
