@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
@@ -1264,3 +1264,50 @@ def test_a_store_shows_what_waits_for_one_of_its_files(tmp_path: Path) -> None:
     array.append(np.array([5]))
     assert is_waiting(array)
     assert blosc2.DictStore(tmp_path / "s.b2d", mode="r")["/x"][-1] == 5
+
+
+# ------------------------------------------------------------------------------------------------ what comes between
+@pytest.mark.parametrize("change", ["rows", "metadata"])
+def test_an_interrupt_before_anything_waits(change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is accepted later is not taken for something that was published."""
+    array = new(tmp_path / "a.b2nd")
+    array.vlmeta["first"] = 0
+    array.flush()
+
+    def accept(n: int) -> None:
+        if change == "rows":
+            array.append(rows_of(1) + n)
+        else:
+            array.vlmeta[f"k{n}"] = n
+
+    def interrupted(_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(changeable.Costs, "is_cheap", lambda *_: False)
+    with monkeypatch.context() as patched:
+        patched.setattr(changeable, "note_waiting", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            accept(1)
+    accept(2)
+    with suppress(RuntimeError):  # it may be refused, as what it would change is shown anew
+        array.vlmeta["large"] = "x" * 10_000
+    accept(3)
+    array.flush()
+    found = blosc2.open(str(tmp_path / "a.b2nd"))
+    if change == "rows":
+        np.testing.assert_array_equal(found[-2:], np.concatenate([rows_of(1) + 2, rows_of(1) + 3]))
+    else:
+        assert (found.vlmeta["k2"], found.vlmeta["k3"]) == (2, 3)
+
+
+@pytest.mark.skipif(not hasattr(os, "symlink"), reason="no links here")
+def test_a_handle_by_way_of_a_link_comes_second(tmp_path: Path) -> None:
+    array = new(tmp_path / "a.b2nd", rows=4)
+    os.symlink(tmp_path / "a.b2nd", tmp_path / "b.b2nd")
+    other = blosc2.open(str(tmp_path / "b.b2nd"), mode="a")
+    array.append(rows_of(1))
+    assert is_waiting(array)
+    with pytest.raises(blosc2.exceptions.StaleHandleError):
+        other[0, 0] = 5
+    array.flush()
+    np.testing.assert_array_equal(blosc2.open(str(tmp_path / "a.b2nd"))[-1:], rows_of(1))

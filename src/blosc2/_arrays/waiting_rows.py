@@ -184,7 +184,8 @@ def keep_rows(handle: Any, before: Geometry, geometry: Geometry, first: int, row
     if not grows and (first + len(rows) > length or geometry.shape[0] != length):
         return False
     waiting = handle.waiting
-    if not isinstance(waiting, WaitingRows) or waiting.grows != grows or not waiting.owner.is_here:
+    # One that is empty is there since an interrupt, and may be of an older version.
+    if not waiting or not isinstance(waiting, WaitingRows) or waiting.grows != grows or not waiting.owner.is_here:
         handle.settle()
         if not _can_wait(handle, old):
             return False

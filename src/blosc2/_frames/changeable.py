@@ -21,7 +21,6 @@ from blosc2._core.io.sharing import (
     Lock,
     before_fork,
     each,
-    has_locks,
     in_child,
     is_collecting,
     item_of,
@@ -540,19 +539,27 @@ class Entries:
 class WaitingEntries(Waiting):
     """Metadata entries that wait. All that says what waits is changed in one step."""
 
-    __slots__ = ("_nbytes", "count", "entries")
+    __slots__ = ("_nbytes", "_state")
 
     # To keep a change costs so little beside publishing it that there is no allowance.
     allowance = 0.0
 
     def __init__(self, handle: FileHandle) -> None:
         super().__init__(handle)
-        self.entries = Entries(self.frame, self.frame.vlmeta_names(), {})
-        # Changes, and bytes of their values.
-        self.count = self._nbytes = 0
+        # The entries after so many changes.
+        self._state = Entries(self.frame, self.frame.vlmeta_names(), {}), 0
+        self._nbytes = 0
 
     def __bool__(self) -> bool:
-        return self.count > 0
+        return self._state[1] > 0
+
+    @property
+    def entries(self) -> Entries:
+        return self._state[0]
+
+    @property
+    def count(self) -> int:
+        return self._state[1]
 
     @property
     def last(self) -> Any:
@@ -576,15 +583,14 @@ class WaitingEntries(Waiting):
 
     def put(self, changes: dict[str, bytes | None]) -> tuple[Entries, int]:
         """Keep changes; None removes an entry."""
-        before = self.entries, self.count
+        before = self._state
         self._nbytes += sum(map(len, filter(None, changes.values())))
-        self.entries = self.entries.after(changes)
-        self.count += 1
+        self._state = before[0].after(changes), before[1] + 1
         waiting_bound.add(self)
         return before
 
     def take_back(self, before: tuple[Entries, int]) -> None:
-        self.entries, self.count = before
+        self._state = before
 
     def update(self, handle: FileHandle) -> FrameUpdate:  # noqa: ARG002
         names, changed = self.entries.names, self.entries.changed
@@ -662,10 +668,15 @@ def publish_beside(changing: FileHandle) -> None:
     What is lost in any case waits on, so that whoever uses the handle gets the error. Any other error is raised: the
     change that is about to be made would be the one that loses it.
     """
-    if not _waiting and not _left:
+    others = [one for one in (*_left, *_alive(_waiting)) if one is not changing and not one._behind]
+    if not others:
         return
-    for handle in [*_left, *_alive(_waiting)]:
-        if handle._path == changing._path and handle is not changing and not handle._behind:
+    try:
+        file, real = os.stat(changing._path), os.path.realpath(changing._path)
+    except OSError:
+        return  # the change itself finds that
+    for handle in others:
+        if handle.waits_for(file, real):
             try:
                 handle.settle(forget=False)
             except Exception as error:
@@ -872,19 +883,18 @@ _clock: Final = _Clock()
 
 def _publish_all() -> None:
     """Before a fork, so that the child sees what was changed until then. It publishes nothing of this process."""
-    # A thread that has locks waits for none: a handler of signals may fork in the middle of a publication.
-    each(_settle_now if has_locks() else _settle, [*_left, *_alive(_waiting)])
+    # Nobody is waited for: a handler of signals may fork in the middle of a publication, and programs may keep locks.
+    each(_settle_now, [*_left, *_alive(_waiting)])
     _clock.end()  # last: what cannot be published would begin it anew
 
 
-def _settle(handle: FileHandle) -> None:
-    try:
-        handle.settle(forget=False)
-    except Exception as error:  # noqa: BLE001 - whoever uses the handle gets it
-        tell("WARNING", "%s: what waits cannot be published before a fork: %s", handle.urlpath, error)
+def _go_on() -> None:
+    """After a fork, in the parent: what could not be published is tried again."""
+    if _waiting or _left:
+        _clock.begin()
 
 
-before_fork(_publish_all)
+before_fork(_publish_all, _go_on)
 
 
 # ------------------------------------------------------------------ frames that are files
@@ -1111,7 +1121,8 @@ class FileHandle(Drafting):
     def _keep_entries(self, changes: dict[str, bytes | None]) -> None:
         """Let changes of metadata wait; or publish them, if little time went into that."""
         waiting = self.waiting
-        if type(waiting) is not WaitingEntries or waiting.was_tried or not waiting.owner.is_here:
+        # One that is empty is there since an interrupt, and may be of an older version.
+        if not waiting or type(waiting) is not WaitingEntries or waiting.was_tried or not waiting.owner.is_here:
             self.settle()
             waiting = WaitingEntries(self)
             self.wait(waiting)

@@ -647,9 +647,8 @@ def _are_published(table: LeafTable, names: list[str]) -> bool:
         return False
     if not leaves.has_any_edits() and not frames:  # in this order: edits become pending changes
         return True
-    waiting = leaves.edited.keys() | leaves.collecting.keys()
     return all(
-        type(name) is str and name[:1] == "/" and name not in waiting and item_of(frames, name, ...) is ...
+        type(name) is str and name[:1] == "/" and not leaves.has_edits(name) and item_of(frames, name, ...) is ...
         for name in names
     )
 

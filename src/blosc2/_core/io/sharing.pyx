@@ -28,6 +28,7 @@ cdef long _generation = 0
 _processes = [os.getpid()]
 _renewals = []
 _preparations = []
+_continuations = []
 _files = weakref.WeakSet()
 
 
@@ -190,9 +191,11 @@ def in_child(renewal):
     _renewals.append(renewal)
 
 
-def before_fork(preparation):
-    """Have something done in this process each time before it forks, so that no child has to do it."""
+def before_fork(preparation, afterwards=None):
+    """Have something done in this process each time before it forks, so that no child has to do it; and afterwards."""
     _preparations.append(preparation)
+    if afterwards is not None:
+        _continuations.append(afterwards)
 
 
 def keep_from_child(file):
@@ -246,6 +249,10 @@ def _prepare():
     each(_call, list(_preparations))
 
 
+def _go_on():
+    each(_call, _continuations)
+
+
 def _begin_child():
     global _generation
     _generation += 1
@@ -259,7 +266,7 @@ def _call(function):
 
 in_child(_lead_nowhere)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_prepare, after_in_child=_begin_child)
+    os.register_at_fork(before=_prepare, after_in_parent=_go_on, after_in_child=_begin_child)
 
 
 

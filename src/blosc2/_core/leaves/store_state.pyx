@@ -330,12 +330,16 @@ cdef class HeldLeaves:
 
     def find(self, str key not None):
         """The leaf of a key if somebody holds it; None otherwise."""
-        return alive(self.held, key)
+        with cython.critical_section(self):
+            held = self.held
+        return alive(held, key)
 
     def handle(self, str key not None):
         """The handle of a live leaf if somebody holds it; None otherwise."""
-        leaf = alive(self.held, key)
-        return alive(self.handles, key) if leaf is None else leaf._handle
+        with cython.critical_section(self):
+            held, handles = self.held, self.handles
+        leaf = alive(held, key)
+        return alive(handles, key) if leaf is None else leaf._handle
 
     # An edit takes the lock of its leaf, not that of the store. So whether it is refused is decided in the step that notes
     # it, and whoever has edits refused does that in a step, too. A lock would not do: a finalizer or a handler of a signal
