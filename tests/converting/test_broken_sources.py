@@ -125,6 +125,37 @@ def test_a_source_of_which_nothing_can_be_read(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["a.npz"]
 
 
+@pytest.mark.parametrize("into", [None, "/m"])
+def test_only_what_the_target_keeps_is_something(tmp_path: Path, into: str | None) -> None:
+    h5py = pytest.importorskip("h5py", reason="an extra")
+    for name, key in (("r", "r"), ("g", "g/r")):
+        with h5py.File(tmp_path / f"{name}.h5", "w") as file:
+            file[key] = np.array([file.ref], h5py.ref_dtype)
+            file.attrs.update({"a": 1} if name == "r" else {})
+    for source, target in (("g.h5", "g.b2z"), *(() if into else (("r.h5", "r.npz"), ("r.h5", "r.safetensors")))):
+        with pytest.raises(ConversionError, match=r"nothing of it can be kept: .*/r: all of it: it has references"):
+            blosc2.convert(tmp_path / source, tmp_path / target, into=into)
+        assert not (tmp_path / target).exists()
+    with blosc2.TreeStore(str(tmp_path / "there.b2z"), mode="w") as store:
+        store["/x"] = [1]
+    for target in ("r.b2z", "there.b2z") if into else ("r.b2z",):
+        assert blosc2.convert(tmp_path / "r.h5", tmp_path / target, into=into).arrays == 0
+        with blosc2.open(tmp_path / target) as store:
+            assert store.get_subtree(into or "/").attrs["a"] == 1
+
+
+def test_what_cannot_be_kept_is_not_called_damaged(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py", reason="an extra")
+    with h5py.File(tmp_path / "r.h5", "w") as file:
+        file["r"] = np.array([file.ref], h5py.ref_dtype)
+    (tmp_path / "v0.npy").write_bytes(b"no array")
+    for names in (["r.h5", "v0.npy"], ["v0.npy", "r.h5"]):
+        with pytest.raises(ConversionError, match=f"nothing of it can be kept: /{names[0]}"):
+            blosc2.convert([tmp_path / name for name in names], tmp_path / "a.b2z")
+    with pytest.raises(ConversionError, match="nothing of it can be read: /v0"):
+        blosc2.convert([tmp_path / "v0.npy"], tmp_path / "a.b2z")
+
+
 def test_names_that_are_no_text(tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image", reason="an extra")
     image.fromarray(ITEMS[0]).save(tmp_path / "good.png")

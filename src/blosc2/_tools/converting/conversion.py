@@ -26,7 +26,17 @@ from blosc2._tools.converting.kept_chunks import KeptChunks
 from blosc2._tools.converting.renaming import Rename, new_keys
 from blosc2._tools.converting.report import WHOLE, Changed, ConversionReport, LeftOut, note, note_names
 from blosc2._tools.merging import put_in_place_of
-from blosc2._tools.stores import STORES, equal_items, in_order, opened, partial_name, put_in_place, remove, same_value
+from blosc2._tools.stores import (
+    STORES,
+    equal_items,
+    group_path,
+    in_order,
+    opened,
+    partial_name,
+    put_in_place,
+    remove,
+    same_value,
+)
 from blosc2.exceptions import ConversionError, FormatError, StaleHandleError, legible
 from blosc2.ndarray import NDArray
 
@@ -604,12 +614,12 @@ def within_store(path: str) -> tuple[str, str] | None:
             raise ConversionError(f"{where} is on a server, where only stores and arrays are read: download it first")
         if found is None or not found[2]:
             return where, ""
-        return RemotePath(found[1] + mark + query, where.storage_options, where.options), f"/{found[2].strip('/')}"
+        return RemotePath(found[1] + mark + query, where.storage_options, where.options), group_path(found[2])
     parts = [] if os.path.isfile(path) else path.rstrip("/").split("/")
     for end in range(1, len(parts)):
         store = "/".join(parts[:end])
         if store.endswith(STORES) and (os.path.isfile(store) or os.path.isfile(os.path.join(store, EMBED))):
-            return store, "/" + "/".join(filter(None, parts[end:]))
+            return store, group_path("/".join(parts[end:]))
     return None
 
 
@@ -772,8 +782,6 @@ def convert(
     if into is not None and os.path.lexists(target):
         with _added(paths, target, into, overwrite=overwrite) as partial:
             report = convert(paths[0] if is_one else paths, partial, resume=False, **how)
-            if report.left_out and not report.arrays + report.objects:
-                raise ConversionError(f"{report.source}: nothing of it can be kept: {report.left_out[0]}")
         report.target = target
         return report
     if os.path.lexists(target) and not overwrite:
@@ -823,7 +831,7 @@ def _write(
     overwrite: bool,
 ) -> None:  # fmt: skip
     """Write a target, and give it its name. With that of its format, all is read back and compared."""
-    seen, key, has_more = set[str](), "", False
+    seen, key, has_attributes = set[str](), "", False
     try:
         if made.waits and not source.reads_late:
             raise ConversionError(f"{report.target} takes one file: make a store of several, and convert that")
@@ -831,10 +839,9 @@ def _write(
             made.survey(source.items())
         for item in source.items():
             key = item.key
-            _take(item, made, report, seen, progress)
-            has_more |= isinstance(item, GroupItem) and (item.key != "/" or bool(item.attributes))
+            has_attributes |= _take(item, made, report, seen, progress)
         key = ""
-        _refuse_nothing(report, has_more=has_more and not made.takes_one)
+        _refuse_nothing(report, has_attributes=has_attributes and not made.takes_one)
         made.finish()
         if name is not None:
             with closing(open_source(made.partial, name)) as written:
@@ -861,15 +868,16 @@ def _write(
         raise
 
 
-def _refuse_nothing(report: ConversionReport, *, has_more: bool) -> None:
-    """Raise if all arrays and lists of a source are left out; where it has more than these, only if all are damaged."""
+def _refuse_nothing(report: ConversionReport, *, has_attributes: bool) -> None:
+    """Raise if something is left out, and no array or list is kept: unless groups keep attributes, and not all else
+    is damaged.
+    """
     if report.arrays + report.objects or not report.left_out:
         return
     whole = [each for each in report.left_out if each.what == WHOLE]
-    damaged = [each for each in whole if each.why.startswith(_UNREADABLE)]
-    if damaged:
-        raise ConversionError(f"{report.source}: nothing of it can be read: {damaged[0]}")
-    if not has_more:
+    if whole and all(each.why.startswith(_UNREADABLE) for each in whole):
+        raise ConversionError(f"{report.source}: nothing of it can be read: {whole[0]}")
+    if not has_attributes:
         raise ConversionError(f"{report.source}: nothing of it can be kept: {(whole or report.left_out)[0]}")
 
 
@@ -914,23 +922,23 @@ def _note(error: BaseException, path: str, what: str) -> None:
         error.add_note(legible(what))
 
 
-def _take(item: Item, made: Target, report: ConversionReport, seen: set[str], progress: Progress | None) -> None:
-    """Write one item, unless an interrupted run has, and count it."""
+def _take(item: Item, made: Target, report: ConversionReport, seen: set[str], progress: Progress | None) -> bool:
+    """Write one item, unless an interrupted run has, and count it. Whether it is a group that keeps attributes."""
     shown = _shown(item.key)
     if isinstance(item, LeftOut):
         note(report, item._replace(key=shown))
-        return
+        return False
     if shown != item.key:
         report.left_out.append(LeftOut(shown, WHOLE, f"its name is no text in UTF-8; {TO_RENAME}"))
-        return
+        return False
     if not isinstance(item, GroupItem):
         if item.key in seen:
             report.left_out.append(LeftOut(item.key, "a second item of this name", "the first one is kept"))
-            return
+            return False
         seen.add(item.key)
     if isinstance(item, ArrayItem) and item.dtype.itemsize == 0:
         report.left_out.append(LeftOut(item.key, WHOLE, f"items of {item.dtype} have no bytes"))
-        return
+        return False
     found: list[LeftOut] = []
     if made.has(item.key) and not isinstance(item, GroupItem):
         report.resumed += 1
@@ -946,17 +954,19 @@ def _take(item: Item, made: Target, report: ConversionReport, seen: set[str], pr
                 raise
             why = error.why if isinstance(error, UnreadableError) else why_unreadable(error)
             report.left_out.append(LeftOut(item.key, WHOLE, why))
-            return
+            return False
     for each in found:
         note(report, each)
     if any(each.what == WHOLE for each in found):
-        return
+        return False
     report.objects += isinstance(item, ObjectItem)
     if isinstance(item, ArrayItem):
         report.arrays += 1
         report.nbytes += item.nbytes
         if progress is not None:
             progress(report.nbytes, report.nbytes)
+    lost = [each.what for each in found if not isinstance(each, Changed)]
+    return isinstance(item, GroupItem) and not all(_is_lost(name, lost) for name in item.attributes)
 
 
 def _verify(items: Iterator[Item], written: Source, known: list[LeftOut], only: str | None) -> None:
@@ -994,7 +1004,6 @@ def _same_attributes(item: Any, other: Any, lost: list[str]) -> bool:
     for name, value in item.attributes.items():
         if name == DEFINED and isinstance(item, GroupItem):
             continue  # it says no more than the axes of arrays, if they have changed since
-        is_lost = any("attribute" in what and (repr(name) in what or "of the group" in what) for what in lost)
         there = other.attributes.get(name)
         if name == DIMENSIONS and isinstance(value, list) and isinstance(there or value[:0], list):
             # Formats whose axes all have names give some to the others, and to those of single characters.
@@ -1003,9 +1012,14 @@ def _same_attributes(item: Any, other: Any, lost: list[str]) -> bool:
             )
         else:
             same = name in other.attributes and same_value(value, there)
-        if not (same or is_lost):
+        if not (same or _is_lost(name, lost)):
             return False
     return True
+
+
+def _is_lost(attribute: str, lost: list[str]) -> bool:
+    """Whether an attribute is among what is left out at its place."""
+    return any("attribute" in what and (repr(attribute) in what or "of the group" in what) for what in lost)
 
 
 def _same(item: Any, other: Any, *, any_dtype: bool) -> bool:
