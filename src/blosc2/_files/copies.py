@@ -116,7 +116,15 @@ _CANNOT: Final = (
 
 
 class Compaction(NamedTuple):
-    """The bytes of a file or store before and after `compact`."""
+    """How large a file or store was, and is now, as `compact` gives it.
+
+    Attributes
+    ----------
+    before : int
+        Its bytes on disk before it was compacted.
+    after : int
+        Its bytes on disk since then; never more.
+    """
 
     before: int
     after: int

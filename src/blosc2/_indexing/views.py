@@ -118,6 +118,7 @@ class OrthogonalIndex:
         self._array = array
 
     def __getitem__(self, key: Any) -> np.ndarray[Any, Any]:
+        """The items that a key selects, as a NumPy array."""
         handle = self._array._handle
         try:
             return _indexing.read_orthogonal(handle.array, key, handle.nthreads)
@@ -125,4 +126,5 @@ class OrthogonalIndex:
             return handle.once_grown(_indexing.read_orthogonal, key)  # type: ignore[no-any-return]
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        """Assign a value, or an array that fits, to the items that a key selects."""
         self._array._assign(_indexing.orthogonal_chunks, key, value)
