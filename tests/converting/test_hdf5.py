@@ -268,9 +268,9 @@ def test_attributes_that_hdf5_has_not(tmp_path: Path) -> None:
 def test_bytes_come_back_as_bytes(tmp_path: Path) -> None:
     whole = {
         "zeros": b"ab\0\xff" + bytes(344), "several": [b"a\0", b"", bytes(100_000)],
-        "nifti_extensions": [[6, b"a note\0\0"], [-1, b""]],
+        "nifti_extensions": [[6, b"a note\0\0"], [-1, b""]], "empty": b"",
     }  # fmt: skip
-    changed = {"empty": b"", "opaque": np.array(b"a\0", "V2")}
+    changed = {"opaque": np.array(b"a\0", "V2")}
     with blosc2.TreeStore(str(tmp_path / "a.b2z"), mode="w") as store:
         store["/x"] = np.arange(3)
         store["/x"].attrs.update(whole | changed)
@@ -282,11 +282,32 @@ def test_bytes_come_back_as_bytes(tmp_path: Path) -> None:
         assert file.attrs["zeros"].tobytes() == whole["zeros"]
         assert file.attrs["nifti_extensions"]["code"].tolist() == [6, -1]
     report = blosc2.convert(tmp_path / "a.h5", tmp_path / "b.b2z", verify=True)
-    assert (report.left_out, report.changed) == ([], [])
+    assert (report.left_out, {each.what for each in report.changed}) == ([], {"the type of attribute 'several'"})
     with blosc2.open(tmp_path / "b.b2z") as store:
         assert store.attrs[:] == whole
         assert {name: store["/x"].attrs[name] for name in whole} == whole
         assert store["/x"].attrs["opaque"] == b"a\0"
+
+
+def test_zeros_that_a_text_loses_are_left_out(tmp_path: Path) -> None:
+    with blosc2.TreeStore(str(tmp_path / "a.b2z"), mode="w") as store:
+        store["/x"] = np.arange(3)
+        store["/x"].attrs["missing_value"] = b"q\0"
+    report = blosc2.convert(tmp_path / "a.b2z", tmp_path / "a.h5", verify=True)
+    assert [each.what for each in report.left_out] == ["the type of attribute 'missing_value'"]
+
+
+def test_numbers_of_one_byte_that_are_read_as_bytes_are_listed(tmp_path: Path) -> None:
+    ragged, records = np.empty(2, object), np.empty(1, [("code", "i4"), ("content", h5py.vlen_dtype("u1"))])
+    ragged[:], records[0] = [np.array([1, 2], "u1"), np.array([3], "u1")], (3, np.array([4], "u1"))
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = np.arange(3)
+        file["x"].attrs.create("ragged", ragged, dtype=h5py.vlen_dtype("u1"))
+        file["x"].attrs["records"] = records
+    report = blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z", verify=True)
+    assert [each.what for each in report.changed] == [f"the type of attribute {n!r}" for n in ("ragged", "records")]
+    with blosc2.open(tmp_path / "a.b2z") as store:
+        assert store["/x"].attrs[:] == {"ragged": [b"\1\2", b"\3"], "records": [[3, b"\4"]]}
 
 
 def test_two_programs_do_not_share_a_partial_file(tmp_path: Path) -> None:

@@ -493,12 +493,14 @@ def _attributes(key: str, found: Any, kept: dict[str, Any]) -> Iterator[LeftOut]
             yield LeftOut(key, f"the enum of attribute {name!r}", "the numbers are kept, not their names")
         if isinstance(value, np.generic):  # of the byte order of the machine, always
             value = np.array(value, dtype)
-        stored = _bytes_in(value, dtype)
-        stored = conversion.storable(value) if stored is None else stored
+        as_bytes = _bytes_in(value, dtype)
+        stored = conversion.storable(value) if as_bytes is None else as_bytes
         if stored is None:
             yield LeftOut(key, f"attribute {name!r}", f"a value of {type(value).__name__} has no counterpart")
-        else:
-            kept[name] = stored
+            continue
+        if isinstance(as_bytes, list) and (dtype.names is None or dtype["code"] != _CODED["code"]):
+            yield Changed(key, f"the type of attribute {name!r}", "its numbers of one byte are read as bytes")
+        kept[name] = stored
 
 
 # ------------------------------------------------------------------ dimensions
@@ -770,6 +772,7 @@ def _filter_like(item: ArrayItem) -> dict[str, Any]:
 
 # Bytes are opaque, as in h5py, because a text ends at its last byte that is not zero; lists of them have any lengths.
 _BYTES: Final = h5py.vlen_dtype("u1")
+_NO_BYTES: Final = h5py.Empty(np.dtype("V1"))
 _CODED: Final = np.dtype([("code", "i8"), ("content", _BYTES)])  # of `nifti_extensions`
 # Those that mean items of an array of texts.
 _ITEMS: Final = (FILL, "_FillValue", "missing_value")
@@ -777,8 +780,8 @@ _ITEMS: Final = (FILL, "_FillValue", "missing_value")
 
 def _as_bytes(value: Any) -> tuple[Any, np.dtype[Any]] | None:
     """Bytes, a list of bytes, or one of pairs of a code and bytes, as an attribute and its type; None for others."""
-    if isinstance(value, bytes) and value:
-        return np.void(value), np.dtype((np.void, len(value)))
+    if isinstance(value, bytes):
+        return np.void(value) if value else _NO_BYTES, np.dtype((np.void, len(value) or 1))
     if not isinstance(value, list) or not value:
         return None
     if all(isinstance(one, bytes) for one in value):
@@ -797,7 +800,10 @@ def _array_of(dtype: np.dtype[Any], values: list[Any]) -> conversion.Items:
 
 def _bytes_in(value: Any, dtype: np.dtype[Any]) -> Any:
     """What an attribute of such a type was written of; None for other types."""
-    if isinstance(value, (np.void, np.ndarray)) and value.shape == () and dtype.kind == "V" and dtype.names is None:
+    is_opaque = dtype.kind == "V" and dtype.names is None
+    if is_opaque and isinstance(value, h5py.Empty):
+        return b""
+    if is_opaque and isinstance(value, (np.void, np.ndarray)) and value.shape == ():
         return value.tobytes()
     if not isinstance(value, np.ndarray) or value.ndim != 1:
         return None
@@ -832,6 +838,8 @@ def _set_attributes(key: str, found: Any, attributes: Mapping[str, Any]) -> Iter
         if numbers:
             yield Changed(key, f"the type of attribute {name!r}", "the list became an array")
         elif isinstance(value, bytes) and as_bytes is None:
-            yield Changed(key, f"the type of attribute {name!r}", "bytes became a text of a fixed length")
+            what, why = f"the type of attribute {name!r}", "bytes became a text of a fixed length"
+            ends = value.endswith(b"\0")
+            yield LeftOut(key, what, f"{why}, without zeros at its end") if ends else Changed(key, what, why)
         elif isinstance(value, np.ndarray) and value.dtype.kind == "V" and not (value.shape or value.dtype.names):
             yield Changed(key, f"the type of attribute {name!r}", "an opaque value comes back as bytes")
