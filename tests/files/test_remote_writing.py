@@ -54,6 +54,12 @@ def test_arrays(memory: Any, way: str) -> None:
     assert memory.ls("/w", detail=False) == ["/w/a.b2nd"]
 
 
+def test_names_of_other_formats(memory: Any) -> None:
+    with pytest.raises(ValueError, match=r"^q\.nii\.gz: a name that ends in .* call it q\.b2nd$"):
+        blosc2.asarray(ITEMS, urlpath="memory://w/q.nii.gz")
+    assert not memory.exists("/w/q.nii.gz")
+
+
 def test_what_was_written_is_read_there_and_not_changed(memory: Any) -> None:
     array = blosc2.asarray(ITEMS, urlpath="memory://w/a.b2nd", meta={"k": 1})
     assert array.urlpath == "memory://w/a.b2nd"

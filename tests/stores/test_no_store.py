@@ -111,6 +111,28 @@ def test_an_array_has_no_name_of_another_format(name: str, tmp_path: Path) -> No
     assert not list(tmp_path.iterdir())
 
 
+def test_copies_and_what_is_salvaged_have_no_name_of_another_format(tmp_path: Path) -> None:
+    blosc2.asarray(np.arange(3)).save(str(tmp_path / "a.b2nd"))
+    with blosc2.TreeStore(str(tmp_path / "s.b2z"), mode="w") as store:
+        store["/x"] = [1]
+        with pytest.raises(ValueError, match=r"q\.h5: .* call it .*q\.b2d$"):
+            store.to_b2d(tmp_path / "q.h5")
+    with pytest.raises(ValueError, match=r"x\.nii\.gz: .* call it .*x\.b2nd$"):
+        blosc2.salvage(tmp_path / "a.b2nd", tmp_path / "x.nii.gz")
+    assert sorted(found.name for found in tmp_path.iterdir()) == ["a.b2nd", "s.b2z"]
+
+
+def test_a_file_that_exists_has_the_name_it_has(tmp_path: Path) -> None:
+    path = tmp_path / "olds.img"
+    blosc2.SChunk(data=b"abc", urlpath=str(tmp_path / "a.b2frame"))
+    (tmp_path / "a.b2frame").rename(path)
+    with pytest.raises(FileExistsError, match="the file exists"):
+        blosc2.SChunk(urlpath=str(path), mode="a")
+    with pytest.raises(ValueError, match="call it"):
+        blosc2.SChunk(urlpath=str(path), mode="w")
+    assert blosc2.open(path)[:] == b"abc"
+
+
 def test_an_array_has_no_name_of_a_store_of_values(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"a\.b2e: .* an EmbedStore; call it .*a\.b2nd$"):
         blosc2.asarray(np.arange(3)).save(str(tmp_path / "a.b2e"))

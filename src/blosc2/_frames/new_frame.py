@@ -38,9 +38,10 @@ def check_target(storage: Storage, what: str) -> None:
         return
     suffixes = (".b2nd", ".b2frame") if what == "NDArray" else (".b2frame", ".b2nd", ".b2e")
     if isinstance(path, RemotePath):
-        check_new_name(f"object{path.suffix}", suffixes)
+        check_new_name(path.file_name, suffixes)
         return  # its server is asked when it is written
-    check_new_name(path, suffixes)
+    if storage.mode == "w" or not os.path.lexists(path):
+        check_new_name(path, suffixes)
     replaceable = storage.mode == "w" and not storage.contiguous and is_directory_frame(path)
     if os.path.isdir(path) and not replaceable:
         if is_directory_frame(path) and storage.mode != "w":

@@ -30,7 +30,7 @@ from blosc2._integrity import check_frames, check_stores
 from blosc2._integrity.check_stores import CENTRAL, DESCRIPTOR, LOCAL
 from blosc2._integrity.report import ARCHIVE, CUT_SHORT, DIRECTORY, EMBEDDED, FAULTS, Finding, Findings, Report
 from blosc2._lists import LENGTHS, packed_lengths
-from blosc2._options import absolute_path, local_path
+from blosc2._options import absolute_path, check_new_name, local_path
 from blosc2._stores import Store, changes, table_of
 from blosc2.dict_store import DictStore
 from blosc2.embed_store import EmbedStore
@@ -577,6 +577,7 @@ def salvage(
     if is_store != (kind in (ARCHIVE, DIRECTORY, EMBEDDED)):
         what = "a store: give it the suffix .b2z, .b2d or .b2e" if not is_store else "no store: give it another suffix"
         raise ValueError(f"{out!r} cannot hold what is recovered of {legible(name)}, which is {what}")
+    check_new_name(target, _STORES if is_store else (".b2nd", ".b2frame"))
     lost = Findings(name, progress)
     owner = Owner()
     if is_store:

@@ -244,8 +244,13 @@ class RemotePath(str):
         return self.called(str(self), self.url, self.storage_options, self.options, wanted)
 
     @property
+    def file_name(self) -> str:
+        """The last name of the URL, without what follows a path."""
+        return os.path.basename(re.sub(r"[?#].*", "", self.url, flags=re.DOTALL))
+
+    @property
     def suffix(self) -> str:
-        return os.path.splitext(re.sub(r"[?#].*", "", self.url, flags=re.DOTALL))[1].lower()
+        return os.path.splitext(self.file_name)[1].lower()
 
     @property
     def recipe(self) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from blosc2._backends import ByteRange, DirectoryBackend, TieredBackend, WriterLock, ZipBackend, taken
 from blosc2._core.leaves.store_state import Change
 from blosc2._files import through_link, uploaded
-from blosc2._options import RemotePath, absolute_path, local_path, new_path
+from blosc2._options import RemotePath, absolute_path, check_new_name, local_path, new_path
 from blosc2._stores.leaf_table import table_of
 from blosc2.exceptions import name_file
 
@@ -44,6 +44,8 @@ def to_b2d(store: DictStore, dirname: Any, *, overwrite: bool, progress: Progres
     table.session.check_open()
     _check_target(table, dirname)
     target = os.path.splitext(table.backend.named)[0] + ".b2d" if dirname is None else local_path(dirname)
+    if not os.path.lexists(target):
+        check_new_name(target, (".b2d", ".b2z"))
     backend = DirectoryBackend(through_link(target), kind=table.backend.kind)
     if _is_at(table, target):
         raise taken(target, "a store cannot be copied to where it is")
