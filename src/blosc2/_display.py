@@ -147,8 +147,7 @@ _OF_LABELS = np.array([
     (0xAA, 0x33, 0x77), (0xEE, 0x77, 0x33), (0x00, 0x99, 0x88), (0xBB, 0xBB, 0xBB), (0x99, 0x44, 0x22),
     (0x99, 0xDD, 0x55),
 ], np.uint8)  # fmt: skip
-#: A plane with more different integers is no plane of labels, and one with fewer items for each is too small to say.
-MOST_LABELS: Final = len(_OF_LABELS) + 1
+# A plane with fewer items for each is too small to say whether it has labels.
 _ITEMS_OF_LABEL: Final = 16
 # Labels lie as close together.
 _LABEL_RANGE: Final = 1 << 16
@@ -163,23 +162,31 @@ def labels_of(items: np.ndarray[Any, Any]) -> tuple[int, ...]:
         return ()
     apart = items.astype(np.int64) - low if items.dtype.kind == "i" else items - items.dtype.type(low)
     found = np.flatnonzero(np.bincount(apart.ravel().astype(np.int64)))
-    if len(found) > min(MOST_LABELS, items.size // _ITEMS_OF_LABEL):
-        return ()
-    return tuple(low + int(n) for n in found)
+    labels = tuple(low + int(n) for n in found)
+    return labels if have_colours(labels) and len(labels) <= items.size // _ITEMS_OF_LABEL else ()
+
+
+def have_colours(labels: Sequence[int]) -> bool:
+    """Whether there are as many colours; the background needs none."""
+    return len(labels) - (0 in labels) <= len(_OF_LABELS)
 
 
 def label_colours(labels: Sequence[int]) -> np.ndarray[Any, Any]:
-    """A colour for each label: its own one, or that of its place where two would have the same."""
-    places = [(label - 1) % len(_OF_LABELS) for label in labels if label]
-    if len(set(places)) < len(places):
-        places = list(range(len(places)))
-    colours = iter(_OF_LABELS[places])
-    return np.array([(0, 0, 0) if label == 0 else next(colours) for label in labels], np.uint8)
+    """A colour for each label: its own one, or the next that no label before it has."""
+    free, found = list(range(len(_OF_LABELS))), np.zeros((len(labels), 3), np.uint8)
+    for n, label in enumerate(labels):
+        if label:
+            place = min(free, key=lambda colour: (colour - label + 1) % len(_OF_LABELS))
+            free.remove(place)
+            found[n] = _OF_LABELS[place]
+    return found
 
 
 def in_label_colours(items: np.ndarray[Any, Any], labels: Sequence[int]) -> Pixels:
     """Labels as colours."""
-    return label_colours(labels)[np.searchsorted(np.array(labels, items.dtype), items)]
+    ordered = sorted(labels)
+    colours = dict(zip(labels, label_colours(labels), strict=True))
+    return np.array([colours[n] for n in ordered])[np.searchsorted(np.array(ordered, items.dtype), items)]
 
 
 def label_legend(labels: Sequence[int]) -> str:

@@ -271,6 +271,43 @@ def test_planes_can_be_compared(arrays: Path, run: Answer) -> None:
     assert (pixels_of("0.png")[0, 0] != pixels_of("39.png")[0, 0]).any()
 
 
+def test_what_a_sample_lacks_is_taken_of_the_plane(arrays: Path, run: Answer) -> None:
+    mask = np.zeros((400, 64, 64), "u1")
+    mask[214:220, 20:30, 20:30], mask[215:217, 40:50, 40:50] = 1, 2
+    few = np.full((400, 32, 32), np.nan, "f4")
+    few[214:220] = np.linspace(200, 300, 1024).reshape(32, 32)
+    grown = np.zeros((400, 32, 32), "u1")
+    grown[:, :8], grown[:, 8:16], grown[216, 16:24] = 3, 12, 1
+    rising = np.broadcast_to(np.linspace(0, 1, 1024).reshape(32, 32), (400, 32, 32)).copy()
+    rising[216, 0, 0] = 9
+    for name, items, plane, said in (
+        ("mask", mask, 216, "labels 0, 1, 2: a colour each, in this plane"),
+        ("few", few, 216, "200 is black, 300 is white, in this plane"),
+        ("grown", grown, 0, "labels 0, 3, 12: a colour each, in 16 of 400 planes"),
+        ("grown", grown, 216, "labels 0, 1, 3, 12: a colour each, in this plane and 16 of 400 planes"),
+        ("rising", rising, 216, "0 is black, 9 is white, in this plane and 16 of 400 planes"),
+    ):
+        blosc2.asarray(items, urlpath=f"{name}.b2nd", mode="w")
+        run("show", f"{name}.b2nd", str(plane), "-o", f"{name}{plane}.png")
+        assert run.err.rstrip().endswith(said)
+    before, after = pixels_of("grown0.png"), pixels_of("grown216.png")
+    np.testing.assert_array_equal(before[:16], after[:16])
+    assert len({bytes(after[row, 0]) for row in (0, 8, 16, 31)}) == 4
+    assert np.unique(pixels_of("few216.png")).size > 200
+
+
+def test_no_sample_depends_on_the_width_or_is_of_rows(arrays: Path, run: Answer) -> None:
+    items = np.random.default_rng(1).integers(0, 60000, (5, 300, 300)).astype("u2")
+    blosc2.asarray(items, urlpath="x.b2nd")
+    said = set()
+    for width in ("10", "50"):
+        run("show", "x.b2nd", "2", "-w", width)
+        said.add(run.err.rpartition("uint16, ")[2])
+    assert len(said) == 1
+    run("show", "x.b2nd", "2, 7")
+    assert run.err.endswith(" is white\n")
+
+
 def test_axes_of_a_picture_are_chosen(arrays: Path, run: Answer) -> None:
     items = np.arange(24, dtype="u1").reshape(2, 3, 4)
     blosc2.asarray(items, urlpath="axes.b2nd").vlmeta["axes"] = ["x", "y", "z"]
@@ -282,6 +319,10 @@ def test_axes_of_a_picture_are_chosen(arrays: Path, run: Answer) -> None:
         run("show", "axes.b2nd", "--axes", wrong, code=2)
         assert "--axes" in run.err
     run("show", "axes.b2nd", "..., 1", "--axes", "z,x", code=2)
+    photo = np.random.default_rng(1).integers(0, 256, (5, 6, 9, 3), np.uint8)
+    blosc2.asarray(photo, urlpath="photos.b2nd")
+    run("show", "photos.b2nd", "--axes", "2,1", "-o", "a.png", "--force")
+    np.testing.assert_array_equal(pixels_of("a.png"), photo[2].swapaxes(0, 1))
 
 
 def test_records_of_colours(arrays: Path, run: Answer) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from blosc2._display import MOST_LABELS, grey, human_size, in_label_colours, labels_of, limits, number
+from blosc2._display import grey, have_colours, human_size, in_label_colours, labels_of, limits, number
 from blosc2._indexing import basic_selection
 
 #: The attribute of an array that lists the names of its axes, as zarr 2 has it.
@@ -119,7 +119,7 @@ class Picture(NamedTuple):
 
     def scale(self) -> str:
         if self.labels:
-            return f"labels {', '.join(map(str, self.labels))}: a colour each{self.of_planes}"
+            return f"labels {', '.join(map(str, sorted(self.labels)))}: a colour each{self.of_planes}"
         if self.in_colour:
             return "colours"
         found = f"{self.low:.6g} is black, {self.high:.6g} is white{self.of_planes}"
@@ -156,6 +156,8 @@ def _are_colours(dtype: np.dtype[Any]) -> bool:
 _DOWN = ("y", "lat", "latitude", "row", "rows", "height", "nlat", "rlat", "projection_y_coordinate")
 _RIGHT = ("x", "lon", "longitude", "column", "columns", "width", "nlon", "rlon", "projection_x_coordinate")
 _COLOURS = ("rgb", "rgba", "p")
+# Last axes that are none, however few items they have.
+_NO_COLOURS = ("z", "t", "time")
 
 
 def axis_names(attributes: Mapping[str, Any], ndim: int) -> list[str]:
@@ -194,7 +196,8 @@ def picture_axes(axes: Sequence[Axis], dtype: np.dtype[Any], attributes: Mapping
     if len(named) != 2 or (names[named[0]] in _DOWN) == (names[named[1]] in _DOWN):
         named = []
     last = len(axes) - 1
-    in_colour = last in free and last not in named and _has_colours(dtype, len(range_of(axes[last])), attributes)
+    may_be_colours = last in free and last not in named and not (names and names[last] in _NO_COLOURS)
+    in_colour = may_be_colours and _has_colours(dtype, len(range_of(axes[last])), attributes)
     others = free[:-1] if in_colour else free
     return named or sorted(sorted(others, key=lambda side: (len(range_of(axes[side])), side))[-2:]), in_colour
 
@@ -206,14 +209,21 @@ def _has_colours(dtype: np.dtype[Any], length: int, attributes: Mapping[str, Any
     return dtype == np.uint8 or kind in _COLOURS
 
 
-def middle_plane(axes: list[Axis], dtype: np.dtype[Any], attributes: Mapping[str, Any]) -> tuple[list[Axis], list[int]]:
-    """The selection with the middle of all axes but those of a picture, and which these are; colours come behind."""
+def middle_plane(
+    axes: list[Axis], dtype: np.dtype[Any], attributes: Mapping[str, Any], chosen: list[int] | None = None
+) -> tuple[list[Axis], list[int]]:
+    """The selection with the middle of all axes but those of a picture, and which these are; colours come behind.
+
+    They are those that are `chosen`, else those of `picture_axes`.
+    """
     free = [number for number, axis in enumerate(axes) if isinstance(axis, range)]
     if any(not range_of(axes[side]) for side in free):
         raise ValueError("the selection has no items; 'blosc2 info' tells the shape")
     if not free:
         raise ValueError("this is one item, and no picture; 'blosc2 cat' prints it")
     sides, in_colour = picture_axes(axes, dtype, attributes)
+    if chosen is not None:
+        sides = chosen
     for side in set(free).difference(sides, {len(axes) - 1} if in_colour else ()):
         axis = range_of(axes[side])
         axes[side] = axis[len(axis) // 2]
@@ -250,29 +260,31 @@ def decoded_bytes(array: Any, axes: Sequence[Axis]) -> int:
 class Sample(NamedTuple):
     """What some planes of an array have in common, so that each of them is shown in the same greys or colours."""
 
-    low: float
-    high: float
+    #: None where nothing was read, or nothing that tells black from white.
+    limits: tuple[float, float] | None
     labels: tuple[int, ...]
-    text: str
+    #: How many planes: "16 of 40 planes".
+    planes: str
 
 
 # So many planes are a sample, unless to read them takes so many bytes to be decoded.
 _PLANES, _DECODED = 16, 64 << 20
+# The most pixels of one, whatever is shown: a larger terminal shows the same greys.
+_SAMPLED = 512, 512
 
 
-def sample_of_planes(array: Any, axes: Sequence[Axis], sides: Sequence[int], box: tuple[int, int]) -> Sample | None:
-    """What planes like one of an array have, at even distances along its other axes.
-
-    None where there is one plane, or where few can be read.
-    """
+def sample_of_planes(array: Any, axes: Sequence[Axis], sides: Sequence[int]) -> Sample | None:
+    """What planes like one of an array have, at even distances along its other axes; None where there is one plane."""
     others = [number for number in range(len(axes)) if number not in sides]
     lengths = [array.shape[number] for number in others]
-    if array.dtype.kind not in "iuf" or any(isinstance(axes[number], range) for number in others):
+    is_plane = len(sides) == 2 and not any(isinstance(axes[number], range) for number in others)
+    small, whole = with_steps(axes, sides, _SAMPLED), math.prod(lengths)
+    if array.dtype.kind not in "iuf" or not is_plane or whole < 2:
         return None
-    small, whole = with_steps(axes, sides, box), math.prod(lengths)
+    alone = Sample(None, (), "this plane")
     count = min(_PLANES, whole, _DECODED // max(1, decoded_bytes(array, small)))
     if count < 2:
-        return None
+        return alone
     found = []
     for which in range(count):
         at = which * (whole - 1) // (count - 1)
@@ -281,9 +293,11 @@ def sample_of_planes(array: Any, axes: Sequence[Axis], sides: Sequence[int], box
             at, plane[axis] = divmod(at, length)
         found.append(np.asarray(array[index_of(plane)]))
     items, _ = as_meant(np.stack(found), getattr(array, "vlmeta", {}))
-    text = f", in all {count} planes" if count == whole else f", in {count} of {whole:,} planes"
-    low, high = limits(items) or (0.0, 1.0)
-    return Sample(low, high, labels_of(items) if len(sides) == 2 else (), text)
+    found_limits = limits(items)
+    if found_limits is None or found_limits[0] == found_limits[1]:
+        return alone
+    text = f"all {count} planes" if count == whole else f"{count} of {whole:,} planes"
+    return Sample(found_limits, labels_of(items), text)
 
 
 def read_picture(
@@ -295,7 +309,7 @@ def read_picture(
 
     With `most`, the step grows until no more than so many bytes are decoded; complex numbers show their magnitude.
     Integers of few values are labels, as the classes of a segmentation, and get colours. Greys and labels are those of
-    the `sample`, else of the plane.
+    the plane and of the `sample`.
     """
     whole = [len(range_of(axes[side])) for side in sides]
     small = with_steps(axes, sides, box)
@@ -310,9 +324,14 @@ def read_picture(
     items, meaning = (items, "") if in_colour else as_meant(items, attributes)
     if in_colour or span or percentiles:
         sample = None
-    low, high = sample[:2] if sample else _contrast(items, span, percentiles, in_colour=in_colour)
+    low, high = _contrast(items, span, percentiles, in_colour=in_colour)
     labels = _labels(items, sample) if len(sides) == 2 and not (in_colour or span or percentiles) else ()
-    of_planes = sample.text if sample else ""
+    of_planes = f", in {sample.planes}" if sample else ""
+    if sample and sample.limits:
+        own = limits(items) or sample.limits
+        low, high = min(own[0], sample.limits[0]), max(own[1], sample.limits[1])
+        if (low, high) != sample.limits or len(labels) > len(sample.labels):
+            of_planes = f", in this plane and {sample.planes}"
     if labels:
         pixels = in_label_colours(items, labels)
         return Picture(items, pixels, small, whole, low, high, in_colour, labels, of_planes=of_planes)
@@ -333,13 +352,14 @@ def _shown_items(array: Any, axes: Sequence[Axis], sides: Sequence[int]) -> np.n
 
 
 def _labels(items: np.ndarray[Any, Any], sample: Sample | None) -> tuple[int, ...]:
-    """The labels of a plane; with a sample those of it, and what the plane has besides."""
-    if sample is None:
+    """The labels of a plane; with a sample those of it, and behind them what the plane has besides."""
+    if sample is None or sample.limits is None:
         return labels_of(items)
     if not sample.labels or items.dtype.kind not in "iu":
         return ()
-    found = tuple(sorted({*sample.labels, *np.unique(items).tolist()}))
-    return found if len(found) <= MOST_LABELS else ()
+    besides = sorted(set(np.unique(items).tolist()).difference(sample.labels))
+    found = (*sample.labels, *besides)
+    return found if have_colours(found) else ()
 
 
 # The attributes by which NIfTI and CF scale numbers, and shift them.

@@ -249,8 +249,8 @@ def show(
 
     SELECTION is a NumPy index such as '40, ::2, 100:300'. If it leaves more than two axes, those named y and x, or lat
     and lon, are shown, else the two longest, in the middle of the others. Three or four uint8 on a last axis are
-    colours. All planes of an array have the same greys and colours. Large planes are read with a step. What was read is
-    said on stderr.
+    colours. Greys and colours are those of the plane and of up to 16 others, read with a step. Large planes are read
+    with a step. What was read is said on stderr.
     """
     _check_options(span, percentiles, output)
     output = None if output is None else new_output(output, force=force)
@@ -261,11 +261,9 @@ def show(
             raise LocationError(f"{where} is one {type(leaf).__name__}, not an array; 'blosc2 cat' prints it")
         _arrays.check_dtype(leaf.dtype)
         axes, attributes = _arrays.axes_of(key, leaf.shape), ChainMap(leaf.vlmeta, around)
-        if names is not None:
-            axes, chosen = _chosen(axes, names, _arrays.axis_names(attributes, leaf.ndim))
-        axes, sides = _arrays.middle_plane(axes, leaf.dtype, attributes)
-        sides, box = sides if names is None else chosen, _box(output, width)
-        sample = None if span or percentiles else _arrays.sample_of_planes(leaf, axes, sides, box)
+        chosen = None if names is None else _chosen(axes, names, _arrays.axis_names(attributes, leaf.ndim))
+        axes, sides = _arrays.middle_plane(axes, leaf.dtype, attributes, chosen)
+        box, sample = _box(output, width), None if span or percentiles else _arrays.sample_of_planes(leaf, axes, sides)
         picture = _arrays.read_picture(leaf, axes, sides, box, span=span, percentiles=percentiles, sample=sample)
     caption = f"{where}[{_arrays.index_text(picture.axes)}]: {picture.size()} items, {leaf.dtype}, {picture.scale()}"
     if output is not None:
@@ -276,8 +274,8 @@ def show(
     note(_display.printable(caption))
 
 
-def _chosen(axes: list[Axis], text: str, names: list[str]) -> tuple[list[Axis], list[int]]:
-    """The selection with the middle of all axes but those that a text names, and which these are."""
+def _chosen(axes: list[Axis], text: str, names: list[str]) -> list[int]:
+    """The two axes of a selection that a text names."""
     chosen = []
     for part in (part.strip().lower() for part in text.split(",")):
         number = names.index(part) if part in names else int(part) if part.isdecimal() else len(axes)
@@ -286,10 +284,8 @@ def _chosen(axes: list[Axis], text: str, names: list[str]) -> tuple[list[Axis], 
             raise click.BadParameter(f"{part!r} is no axis that the selection leaves{known}", param_hint="--axes")
         chosen.append(number)
     if len({*chosen}) != 2 or len(chosen) != 2:
-        raise click.BadParameter(f"{text!r} names not two axes", param_hint="--axes")
-    others = (axis if n in chosen or not (isinstance(axis, range) and axis) else axis[len(axis) // 2]
-              for n, axis in enumerate(axes))  # fmt: skip
-    return list(others), chosen
+        raise click.BadParameter(f"{text!r}: name two different axes, such as y,x", param_hint="--axes")
+    return chosen
 
 
 def _check_options(

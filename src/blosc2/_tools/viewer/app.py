@@ -89,7 +89,7 @@ def _aligned(text: str, width: int, source: Source) -> str:
     return fitted(text, width)
 
 
-#: What was seen of the planes of an array, by the axes that are shown and the room for them.
+#: What was seen of the planes of an array, by the axes that are shown.
 Samples = dict[Any, Any]
 
 
@@ -102,9 +102,9 @@ def picture_text(source: Source, page: Page, box: tuple[int, int], samples: Samp
     if page.is_empty or page.rows is None:
         raise ValueError("this array has no plane to draw")
     axes = page.pictured()
-    place = *page.sides, box
+    place = tuple(page.sides)
     if place not in samples:
-        samples[place] = sample_of_planes(source, axes, page.sides, box)
+        samples[place] = sample_of_planes(source, axes, page.sides)
     picture = read_picture(source, axes, page.sides, box, most=MOST_DECODED, sample=samples[place])
     pixels = picture.pixels
     if len(page.sides) == 1:
