@@ -58,6 +58,17 @@ def test_tree(folder: Path, run: Answer) -> None:
     assert "... 2 more leaves" in run("tree", "-n", "1", "s.b2z")
 
 
+def test_each_group_that_is_cut_says_so(folder: Path, run: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("blosc2._tools.cli.looking._MOST_LEAVES", 2)
+    contents = json.loads(run("info", "--json", "s.b2z"))["contents"]
+    assert ["more" in part for part in (contents, *contents["children"])] == [False, False, True]
+    assert contents["children"][1]["more"] == "... 2 more leaves"
+    with blosc2.TreeStore("flat.b2z", mode="w") as store:
+        for name in "abc":
+            store[f"/{name}"] = RAW
+    assert json.loads(run("info", "--json", "flat.b2z"))["contents"]["more"] == "... 1 more leaf"
+
+
 def test_info(folder: Path, run: Answer) -> None:
     assert "(3, 4, 5)" in run("info", "s.b2z/mri/007/raw")
     group = run("info", "s.b2z/mri")

@@ -234,6 +234,10 @@ def test_axes_in_another_order_have_no_sizes_in_tiff(tmp_path: Path) -> None:
     report = blosc2.convert(tmp_path / "a.b2nd", tmp_path / "a.tif")
     why = next(each.why for each in report.left_out if each.what == "attribute 'voxel_sizes'")
     assert "blosc2.permute_dims(array, (2, 1, 0)), with axes and voxel_sizes in that order" in why
+    signed = blosc2.open(tmp_path / "a.b2nd").astype("i2", urlpath=tmp_path / "signed.b2nd")
+    signed.attrs.update({"axes": ["x", "y", "z"], "voxel_sizes": [1.0, 2.0, 3.0]})
+    left_out = blosc2.convert(tmp_path / "signed.b2nd", tmp_path / "signed.tif").left_out
+    assert any("(2, 1, 0)), as uint8, uint16 or float32, with axes" in each.why for each in left_out)
     array = blosc2.permute_dims(blosc2.open(tmp_path / "a.b2nd"), (2, 1, 0), urlpath=tmp_path / "b.b2nd")
     array.attrs.update({"axes": ["z", "y", "x"], "voxel_sizes": [3.0, 2.0, 1.0]})
     assert "attribute 'voxel_sizes'" not in [

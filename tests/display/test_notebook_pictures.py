@@ -76,9 +76,9 @@ def test_labels_have_colours_and_a_legend() -> None:
     [
         np.arange(4096).reshape(64, 64), np.zeros((64, 64), "u1"), np.eye(64), np.eye(64, dtype="?"),
         np.eye(5, dtype="i4"), np.where(np.eye(64) > 0, -(2**62), 2**62), np.zeros((0, 3), "u1"),
-        np.where(np.eye(64) > 0, 2**64 - 1, 0).astype("u8"),
+        np.where(np.eye(64) > 0, 2**64 - 1, 0).astype("u8"), np.arange(1, 13).repeat(64).reshape(24, 32),
     ],
-    ids=["many", "one", "floats", "booleans", "few items", "far apart", "empty", "unsigned"],
+    ids=["many", "one", "floats", "booleans", "few items", "far apart", "empty", "unsigned", "more than colours"],
 )  # fmt: skip
 def test_what_are_no_labels(items: Any) -> None:
     assert _display.labels_of(items) == ()

@@ -214,6 +214,8 @@ def _tree_of(node: Node) -> dict[str, Any]:
         found["children"] = [_tree_of(child) for child in node.children]
     if node.more:
         found["more"] = node.more
+    elif node.leaves and not node.children:
+        found["more"] = f"... {number(node.leaves, 'more leaf', 'more leaves')}"
     return found
 
 

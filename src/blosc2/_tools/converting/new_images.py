@@ -202,7 +202,11 @@ class NewTiff(_NewImage):
         names = axis_names(self._meant(item), len(item.shape))
         order = [names.index(axis) for axis in "tzcyx" if axis in names]
         if len(order) == len(names) and order != sorted(order):
-            return f"; convert blosc2.permute_dims(array, {tuple(order)}), with axes and voxel_sizes in that order"
+            has_dtype = item.dtype in _IMAGEJ or item.dtype.kind == "b"
+            dtype = "" if has_dtype else ", as uint8, uint16 or float32"
+            return (
+                f"; convert blosc2.permute_dims(array, {tuple(order)}){dtype}, with axes and voxel_sizes in that order"
+            )
         return "; files as ImageJ writes them have one: items of uint8, uint16 or float32, and axes of TZCYX"
 
     def _write(self, items: np.ndarray[Any, Any], attributes: dict[str, Any]) -> None:
