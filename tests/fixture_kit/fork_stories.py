@@ -310,7 +310,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
     "items": lambda a: a.__setitem__(slice(100, 1100), noise(1000, 3)),
     "append": lambda a: a.append(noise(700, 5)),
     "resize": lambda a: a.resize((a.size - 600,)),
-    "metadata": lambda a: a.vlmeta.__setitem__("x", 1),
+    "metadata": lambda a: a.vlmeta.__setitem__("x", "long" * 2000),  # so that it does not wait
     "compact": lambda a: a.compact(),
 }
 
