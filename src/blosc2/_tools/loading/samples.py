@@ -759,7 +759,7 @@ class Dataset:
     def keys(self) -> tuple[str, ...] | None:
         """The keys of samples, or of the volumes that patches are drawn from; None where they are rows of arrays.
 
-        They have no "/" around them, whether they were found or given; as keys of the store they do without it.
+        They have no "/" at their ends, whether they were found or given; the store takes them with and without it.
         """
         return tuple(key.strip("/") for key in self._source.keys) if isinstance(self._source, StoreLeaves) else None
 
