@@ -21,6 +21,7 @@ from blosc2._core.io.sharing import (
     Lock,
     before_fork,
     each,
+    has_locks,
     in_child,
     is_collecting,
     item_of,
@@ -883,9 +884,16 @@ _clock: Final = _Clock()
 
 def _publish_all() -> None:
     """Before a fork, so that the child sees what was changed until then. It publishes nothing of this process."""
-    # Nobody is waited for: a handler of signals may fork in the middle of a publication, and programs may keep locks.
-    each(_settle_now, [*_left, *_alive(_waiting)])
+    # A thread that has locks waits for nobody: a handler of signals may fork in the middle of a publication.
+    each(_settle_now if has_locks() else _settle_soon, [*_left, *_alive(_waiting)])
     _clock.end()  # last: what cannot be published would begin it anew
+
+
+def _settle_soon(handle: FileHandle) -> None:
+    """Publish what waits in a handle; threads of this process are waited for a moment, other programs are not."""
+    last = time.monotonic() + LONGEST_WAIT / 4
+    while not _settle_now(handle) and handle._lock.is_elsewhere and time.monotonic() < last:
+        time.sleep(0.001)
 
 
 def _go_on() -> None:
