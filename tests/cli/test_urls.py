@@ -46,6 +46,16 @@ def test_what_is_read_from_a_server_is_what_is_here(
         assert found == re.sub(r'<tr><th scope="row">unused</th>.*?</tr>', "", here)  # only files here tell how much
 
 
+def test_a_picture_of_one_plane_fetches_one(served: remote_kit.RangeServer, run: Answer, tmp_path: Path) -> None:
+    items = np.random.default_rng(0).integers(0, 4000, (16, 512, 512), "i2")
+    blosc2.asarray(items, chunks=(1, 512, 512), urlpath=tmp_path / "planes.b2nd")
+    url = served.put("planes.b2nd", tmp_path / "planes.b2nd")
+    before = served.sent
+    run("show", "--plain", url, "7")
+    assert "in this plane" in run.err
+    assert served.sent - before < (tmp_path / "planes.b2nd").stat().st_size / 4
+
+
 def test_memory_and_a_signature(folder: Path, run: Answer, served: remote_kit.RangeServer) -> None:
     import fsspec
 

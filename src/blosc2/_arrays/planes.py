@@ -10,6 +10,7 @@ import numpy as np
 
 from blosc2._display import grey, have_colours, human_size, in_label_colours, labels_of, limits, number
 from blosc2._indexing import basic_selection
+from blosc2._options import RemotePath
 
 #: The attribute of an array that lists the names of its axes, as zarr 2 has it.
 DIMENSIONS: Final = "_ARRAY_DIMENSIONS"
@@ -267,8 +268,8 @@ class Sample(NamedTuple):
     planes: str
 
 
-# So many planes are a sample, unless to read them takes so many bytes to be decoded.
-_PLANES, _DECODED = 16, 64 << 20
+# So many planes are a sample, unless to read them takes so many bytes to be decoded; from a server all are fetched.
+_PLANES, _DECODED, _DECODED_FROM_SERVERS = 16, 64 << 20, 256 << 10
 # The most pixels of one, whatever is shown: a larger terminal shows the same greys.
 _SAMPLED = 512, 512
 
@@ -282,7 +283,8 @@ def sample_of_planes(array: Any, axes: Sequence[Axis], sides: Sequence[int]) -> 
     if array.dtype.kind not in "iuf" or not is_plane or whole < 2:
         return None
     alone = Sample(None, (), "this plane")
-    count = min(_PLANES, whole, _DECODED // max(1, decoded_bytes(array, small)))
+    most = _DECODED_FROM_SERVERS if isinstance(array.urlpath, RemotePath) else _DECODED
+    count = min(_PLANES, whole, most // max(1, decoded_bytes(array, small)))
     if count < 2:
         return alone
     found = []

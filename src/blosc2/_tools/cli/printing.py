@@ -249,8 +249,8 @@ def show(
 
     SELECTION is a NumPy index such as '40, ::2, 100:300'. If it leaves more than two axes, those named y and x, or lat
     and lon, are shown, else the two longest, in the middle of the others. Three or four uint8 on a last axis are
-    colours. Greys and colours are those of the plane and of up to 16 others, read with a step. Large planes are read
-    with a step. What was read is said on stderr.
+    colours. Greys and colours are those of the plane and of up to 16 others; on a server, of small ones only. Large
+    planes are read with a step. What was read is said on stderr.
     """
     _check_options(span, percentiles, output)
     output = None if output is None else new_output(output, force=force)
