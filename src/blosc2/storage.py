@@ -231,10 +231,7 @@ class CParams(_Parameters):
             for item in _sequence(self.filters, "filters")
         ]
         # Above 127 C-Blosc2 writes frames that it cannot open again: it reads the byte as a signed one.
-        metas = [
-            item if type(item) is int and 0 <= item <= 127 else _integer(item, "filters_meta", 0, 127)
-            for item in _sequence(self.filters_meta, "filters_meta")
-        ]
+        metas = [_integer(item, "filters_meta", 0, 127) for item in _sequence(self.filters_meta, "filters_meta")]
         if len(filters) > len(metas):
             raise ValueError(
                 f"the number of filters cannot exceed number of filters meta: {len(filters)} and {len(metas)}"

@@ -811,7 +811,7 @@ class EditedChunks:
                 self._buffer = larger
         self._put(update, update.new)
 
-    def _put(self, update: FrameUpdate, chunks: Mapping[int, bytes | Spooled]) -> None:
+    def _put(self, update: FrameUpdate, chunks: Mapping[int, Any]) -> None:
         assert self._buffer is not None
         for index, kept in sorted(chunks.items()):
             stored = held(kept)
