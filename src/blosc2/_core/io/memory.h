@@ -54,9 +54,6 @@ static inline void prefetch(const uint8_t *start, int64_t length) { (void) start
 #include <sys/mman.h>
 #endif
 
-/* Bytes that are read into memory of their own, for which large pages are worth asking. */
-enum { LARGE_READ = 4 << 20 };
-
 /* To be said of fresh memory; where the system has no such pages, it changes nothing. */
 static inline void use_large_pages(void *start, size_t length) {
 #ifdef MADV_HUGEPAGE
@@ -71,7 +68,7 @@ static inline void use_large_pages(void *start, size_t length) {
 }
 
 /* Sizes of memory of which it is worth knowing whether it is fresh; larger pieces have large pages. */
-enum { FRESH_LEAST = 1 << 20, FRESH_MOST = LARGE_READ };
+enum { FRESH_LEAST = 1 << 20, FRESH_MOST = 4 << 20 };
 
 #if defined(__linux__) && defined(MADV_POPULATE_WRITE)
 /* Whether memory was never touched, as the page in its middle tells. */
