@@ -12,6 +12,7 @@ from pathlib import Path
 from unittest import mock
 
 import blosc2.exceptions
+from blosc2._frames import changeable
 from faults.array_stories import ArrayStory
 from faults.crashes import FAST
 from faults.recorder import Fault, Recorder, Stopped
@@ -206,17 +207,17 @@ def _stop(story: Story, at: int, folder: Path) -> str:
         try:
             for step in story.steps:
                 step(play)
+            play.handle = None
         except Stopped as stopped:
             stopped.__traceback__ = None
-            recorder.bury()
-            with mock.patch("blosc2._frames.FileHandle.end"):
-                play.handle = None
-                gc.collect()
-        else:
+        if not recorder.struck:
+            return ""
+        recorder.bury()
+        with mock.patch("blosc2._frames.FileHandle.__del__"):
+            changeable._clock.end()
+            changeable._left.clear()
             play.handle = None
-            if not recorder.struck:  # else it was stopped while the handle ended
-                return ""
-            recorder.bury()
+            gc.collect()
     # Another program finds it, by a name that this one has no memory of.
     with tempfile.TemporaryDirectory(dir=FAST) as other:
         shutil.copytree(folder, other, dirs_exist_ok=True)

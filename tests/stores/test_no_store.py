@@ -117,9 +117,12 @@ def test_copies_and_what_is_salvaged_have_no_name_of_another_format(tmp_path: Pa
         store["/x"] = [1]
         with pytest.raises(ValueError, match=r"q\.h5: .* call it .*q\.b2d$"):
             store.to_b2d(tmp_path / "q.h5")
+        store.to_b2d(tmp_path / "d.b2nd")  # as the published package allows
+    with blosc2.open(str(tmp_path / "d.b2nd"), mode="r") as store:
+        assert list(store) == ["/x"]
     with pytest.raises(ValueError, match=r"x\.nii\.gz: .* call it .*x\.b2nd$"):
         blosc2.salvage(tmp_path / "a.b2nd", tmp_path / "x.nii.gz")
-    assert sorted(found.name for found in tmp_path.iterdir()) == ["a.b2nd", "s.b2z"]
+    assert sorted(found.name for found in tmp_path.iterdir()) == ["a.b2nd", "d.b2nd", "s.b2z"]
 
 
 def test_a_file_that_exists_has_the_name_it_has(tmp_path: Path) -> None:

@@ -405,8 +405,9 @@ class Waiting:
         What the handle showed before them; the array of a super-chunk is None.
     owner : Owner
         Whose changes they are.
-    is_settling : bool
-        Whether they are being published, or something of them is being changed.
+    busy : lock
+        Held while they are published, or something of them is changed. A lock, as no interrupt comes between the end of
+        a ``with`` block and its release.
     was_tried : bool
         Whether they may have been published: an interrupt came before it was noted whether they were.
     was_told : bool
@@ -415,7 +416,7 @@ class Waiting:
         Their bytes, as far as `_WaitingBound` has counted them.
     """
 
-    __slots__ = ("_shown", "array", "counted", "frame", "is_settling", "owner", "version", "was_told", "was_tried")
+    __slots__ = ("_shown", "array", "busy", "counted", "frame", "owner", "version", "was_told", "was_tried")
 
     #: The part of the time since the last publication that one may have taken for the next one to come at once.
     allowance = ALLOWANCE
@@ -425,7 +426,8 @@ class Waiting:
         array: Any = handle.array
         self.array, self.frame = array, handle.frame if array is None else array[2]
         self.owner = Owner()
-        self.is_settling = self.was_tried = self.was_told = False
+        self.busy = threading.Lock()
+        self.was_tried = self.was_told = False
         self.counted = 0
         # What is shown while they cannot be published, after the last change of which that knows: array and frame.
         self._shown: tuple[Any, Any, Frame] | None = None
@@ -472,6 +474,10 @@ class Waiting:
         raise NotImplementedError
 
     @property
+    def is_settling(self) -> bool:
+        return self.busy.locked()
+
+    @property
     def is_shown_here(self) -> bool:
         """Whether readers of this process have seen all of them in memory."""
         return self._shown is not None and self._shown[0] is self.last and self.owner.is_here
@@ -484,12 +490,9 @@ class Waiting:
         """The array and the frame with them as a transaction would show these, whose new chunks are in memory."""
         if not self.is_shown_here:
             last = self.last
-            self.is_settling = True  # the draft begins with what was shown before them
-            try:
+            with self.busy:  # the draft begins with what was shown before them
                 frame = Draft(handle).after(self.update(handle), fresh=False)
                 self._shown = last, handle._checked(frame), frame
-            finally:
-                self.is_settling = False
         assert self._shown is not None
         return self._shown[1:]
 
@@ -1140,13 +1143,10 @@ class FileHandle(Drafting):
         """Let a change wait with others; or publish all, if it is time. If that fails, this change is taken back."""
         if waiting.is_settling:  # a handler of signals came while this thread was here
             raise superseded()
-        waiting.is_settling = True
-        try:
+        with waiting.busy:
             if self.waiting is not waiting:
                 raise superseded()
             before = waiting.put(*change)
-        finally:
-            waiting.is_settling = False
         self.version += 1
         if waiting.is_much or self.is_due or (waiting_bound.is_reached and waiting_bound.keep(self)):
             try:
@@ -1222,21 +1222,18 @@ class FileHandle(Drafting):
                 return
             if waiting.is_settling:
                 return
-            waiting.is_settling = True
-            try:
-                # Where it was published, an interrupt came before that was noted.
-                if waiting and not self._shows_other(waiting):
-                    waiting.was_tried = True
-                    self._publish_waiting(waiting, forget=forget)
-            finally:
+            with waiting.busy:  # to the end: what a handler of signals changed meanwhile would be left out
                 try:
+                    # Where it was published, an interrupt came before that was noted.
+                    if waiting and not self._shows_other(waiting):
+                        waiting.was_tried = True
+                        self._publish_waiting(waiting, forget=forget)
+                finally:
                     if not waiting or self._shows_other(waiting):
                         self.show_again()
                     elif self.waiting is waiting:
                         self.wait(waiting)
                         waiting.was_tried = False
-                finally:  # last: what a handler of signals changed meanwhile would be left out
-                    waiting.is_settling = False
 
     def _publish_waiting(self, waiting: Waiting, *, forget: bool) -> None:
         try:

@@ -45,7 +45,7 @@ def to_b2d(store: DictStore, dirname: Any, *, overwrite: bool, progress: Progres
     _check_target(table, dirname)
     target = os.path.splitext(table.backend.named)[0] + ".b2d" if dirname is None else local_path(dirname)
     if not os.path.lexists(target):
-        check_new_name(target, (".b2d", ".b2z"))
+        check_new_name(target, (".b2d", ".b2z", ".b2e", ".b2nd", ".b2frame"))  # 4.14.1 takes any name
     backend = DirectoryBackend(through_link(target), kind=table.backend.kind)
     if _is_at(table, target):
         raise taken(target, "a store cannot be copied to where it is")
