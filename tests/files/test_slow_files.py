@@ -217,7 +217,7 @@ def test_a_large_read_asks_although_all_before_it_was_in_memory(slow: SlowFiles,
     told = slow.tell()
     assert np.array_equal(items, volume(1))
     assert told["most"] >= SEVERAL
-    assert told["requests"]["read"] < 50  # of 216 blocks
+    assert told["requests"]["read"] < 108  # half as many as blocks: page faults come before, but not for each
 
 
 @MODES
