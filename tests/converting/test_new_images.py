@@ -121,6 +121,52 @@ def test_tiff(tmp_path: Path, kind: str) -> None:
             assert (one and one.value) == (other and other.value)
 
 
+@pytest.mark.parametrize("mode", ["L", "LA", "RGB", "RGBA", "CMYK", "P"])
+def test_colours_of_pictures_in_tiff(tmp_path: Path, mode: str) -> None:
+    image = pytest.importorskip("PIL.Image")
+    channels = {"LA": (2,), "RGBA": (4,), "CMYK": (4,)}.get(mode, (3,))
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 30, *channels), "u1")
+    name = "a.jpg" if mode == "CMYK" else "a.png"
+    if mode == "P":
+        image.fromarray(pixels).quantize(17).save(tmp_path / name)
+    else:
+        image.fromarray(pixels[..., 0] if mode == "L" else pixels, mode).save(tmp_path / name)
+    blosc2.convert(tmp_path / name, tmp_path / "a.b2nd")
+    blosc2.convert(tmp_path / "a.b2nd", tmp_path / "a.tif")
+    with image.open(tmp_path / name) as wanted, image.open(tmp_path / "a.tif") as found:
+        assert (found.mode, found.size, found.n_frames) == (mode, wanted.size, 1)
+        np.testing.assert_array_equal(found.convert("RGBA"), wanted.convert("RGBA"))
+
+
+def test_which_last_axes_of_tiff_are_colours(tmp_path: Path) -> None:
+    pictures = np.random.default_rng(0).integers(0, 256, (5, 20, 30, 3), "u1")
+    blosc2.asarray(pictures, urlpath=tmp_path / "a.b2nd")
+    blosc2.convert(tmp_path / "a.b2nd", tmp_path / "a.tif")
+    blosc2.asarray(pictures[0], urlpath=tmp_path / "b.b2nd").vlmeta["axes"] = ["y", "x", "colour"]
+    report = blosc2.convert(tmp_path / "b.b2nd", tmp_path / "b.tif")
+    assert [str(each) for each in report.changed] == ["/b: attribute 'axes': the file says 'YXS'"]
+    blosc2.asarray(pictures[0], urlpath=tmp_path / "c.b2nd").vlmeta["axes"] = "YXZ"
+    blosc2.convert(tmp_path / "c.b2nd", tmp_path / "c.tif")
+    for name, pages in (("a", 5), ("b", 1), ("c", 20)):
+        with tifffile.TiffFile(tmp_path / f"{name}.tif") as file:
+            assert len(file.pages) == pages
+            assert (file.pages[0].photometric.name == "RGB") == (name != "c")
+    blosc2.asarray(pictures.astype("u2"), urlpath=tmp_path / "d.b2nd")
+    with pytest.raises(ConversionError, match=r"with the attribute photometric='rgb' the last axis is written"):
+        blosc2.convert(tmp_path / "d.b2nd", tmp_path / "d.tif")
+
+
+def test_a_palette_of_tiff_comes_back(tmp_path: Path) -> None:
+    colours = np.arange(768, dtype="u2").reshape(3, 256)
+    items = np.arange(200, dtype="u1").reshape(10, 20)
+    tifffile.imwrite(tmp_path / "a.tif", items, photometric="palette", colormap=colours)
+    blosc2.convert(tmp_path / "a.tif", tmp_path / "a.b2nd")
+    assert not blosc2.convert(tmp_path / "a.b2nd", tmp_path / "b.tif").left_out
+    with tifffile.TiffFile(tmp_path / "b.tif") as file:
+        np.testing.assert_array_equal(file.pages[0].colormap, colours)
+        np.testing.assert_array_equal(file.asarray(), items)
+
+
 @pytest.mark.parametrize("kind", ["imagej", "ome"])
 def test_sizes_of_voxels(tmp_path: Path, kind: str) -> None:
     """One attribute has them, whatever the format; and a new TIFF file says them as ImageJ does."""

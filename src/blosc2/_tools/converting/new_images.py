@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from blosc2._arrays import axis_names
+from blosc2._arrays import axis_names, picture_axes
 from blosc2._tools.converting.conversion import FORMATS, OF_GROUPS, ArrayItem, GroupItem, ObjectItem, Target
 from blosc2._tools.converting.report import Changed, LeftOut
 from blosc2._tools.stores import partial_name, same_value
@@ -81,7 +81,10 @@ class _NewImage(Target):
         with closing(FORMATS[self.name].open(self.partial)) as source:
             back = next(each for each in source.items() if isinstance(each, ArrayItem))
         if back.shape != item.shape:
-            raise ConversionError(f"{item.key}: {self.name} has no place for the shape {item.shape}, but {back.shape}")
+            raise ConversionError(
+                f"{item.key}: {self.name} has no place for the shape {item.shape}, but {back.shape}"
+                f"{self._hint('shape', item)}"
+            )
         if back.dtype != item.dtype and item.dtype.kind != "b":
             yield Changed(item.key, f"the type {item.dtype}", f"it is read as {back.dtype}")
         for name, value in item.attributes.items():
@@ -89,11 +92,14 @@ class _NewImage(Target):
                 why = f"{self.name} has no place for it, or not for its value{self._hint(name, item)}"
                 yield LeftOut(item.key, f"attribute {name!r}", why)
             elif not same_value(back.attributes[name], value):
-                said = textwrap.shorten(repr(back.attributes[name]), 80, placeholder=" ...")
+                said = back.attributes[name]
+                said = (
+                    "other bytes" if isinstance(said, bytes) else textwrap.shorten(repr(said), 80, placeholder=" ...")
+                )
                 yield Changed(item.key, f"attribute {name!r}", f"the file says {said}")
 
     def _hint(self, name: str, item: ArrayItem) -> str:  # noqa: ARG002 - of a subclass
-        """What would have a place in such a file, of an attribute that has none."""
+        """What would have a place in such a file, of an attribute, or of the "shape", that has none."""
         return ""
 
     def finish(self) -> None:
@@ -185,6 +191,8 @@ _ARGUMENTS: Final = frozenset((
     "axes", "photometric", "description", "voxel_sizes", "XResolution", "YResolution", "ResolutionUnit", "Software",
     "DateTime", "BitsPerSample", "ExtraSamples", "ColorMap",
 ))  # fmt: skip
+#: How many numbers a pixel has in pictures of a mode, as Pillow calls them.
+_SAMPLES: Final = {"LA": 2, "RGB": 3, "RGBA": 4, "CMYK": 4}
 _IMAGEJ: Final = (np.dtype("u1"), np.dtype("u2"), np.dtype("f4"))
 
 
@@ -197,6 +205,8 @@ class NewTiff(_NewImage):
     name = "tiff"
 
     def _hint(self, name: str, item: ArrayItem) -> str:
+        if name == "shape" and item.shape[-1] in (3, 4):
+            return "; with the attribute photometric='rgb' the last axis is written as colours"
         if name != "voxel_sizes":
             return ""
         names = axis_names(self._meant(item), len(item.shape))
@@ -215,13 +225,10 @@ class NewTiff(_NewImage):
         if items.ndim < 2:
             raise ValueError("an image has two axes or more")
         axes = "".join(name[:1] for name in axis_names(attributes, items.ndim)).upper()
-        photometric = attributes.get("photometric")
-        if photometric not in ("minisblack", "miniswhite", "rgb"):
-            is_colour = axes[-1:] in ("S", "R") and items.shape[-1] in (3, 4)
-            photometric = "rgb" if is_colour else "minisblack"
-        how: dict[str, Any] = {"photometric": photometric, "extratags": list(_tags(attributes))}
-        if photometric == "rgb" and items.shape[-1] in (3, 4):
-            how["planarconfig"] = "contig"
+        how = _colours(items, attributes, axes)
+        if axes and "planarconfig" in how:
+            axes = axes[:-1] + "S"
+        how["extratags"] = list(_tags(attributes))
         described = attributes.get("description")
         is_plane = items.shape[0] > 1 or items.ndim == 2
         if isinstance(described, str) and described:
@@ -236,6 +243,42 @@ class NewTiff(_NewImage):
         how |= _resolution(attributes, axes, how.get("metadata"))
         how |= {"software": _as_text(attributes.get("Software") or False), "datetime": attributes.get("DateTime")}
         tifffile.imwrite(self.partial, items, **how)
+
+
+def _colours(items: np.ndarray[Any, Any], attributes: Mapping[str, Any], axes: str) -> dict[str, Any]:
+    """What the numbers of a pixel are: grey, an index of a palette, or colours on the last axis."""
+    kind, mode, samples = attributes.get("photometric"), attributes.get("mode"), items.shape[-1]
+    table = _colour_table(items, attributes) if kind == "palette" or mode == "P" else None
+    if table is not None:
+        return {"photometric": "palette", "colormap": table}
+    has_samples = axes[-1:] in ("S", "R") or _SAMPLES.get(str(mode)) == samples
+    if kind is None and not has_samples:
+        has_samples = picture_axes([range(length) for length in items.shape], items.dtype, attributes)[1]
+    if has_samples and samples == 4 and (kind == "separated" or mode == "CMYK"):
+        kind = "separated"
+    elif kind not in ("minisblack", "miniswhite", "rgb"):
+        kind = "rgb" if has_samples and samples in (3, 4) else "minisblack"
+    how = {"photometric": kind}
+    if has_samples or (kind == "rgb" and samples in (3, 4)):
+        how["planarconfig"] = "contig"
+        if mode == "LA":
+            how["extrasamples"] = "unassalpha"
+    return how
+
+
+def _colour_table(items: np.ndarray[Any, Any], attributes: Mapping[str, Any]) -> np.ndarray[Any, Any] | None:
+    """The colours of all numbers that items can have, as TIFF stores them; None where the attributes have none."""
+    colours = np.asarray(attributes.get("ColorMap", ()))
+    if not colours.size:
+        palette = np.asarray(attributes.get("palette", ()))
+        if palette.ndim != 2 or palette.dtype != np.uint8 or palette.shape[1] < 3 or items.dtype != np.uint8:
+            return None
+        colours = np.zeros((3, 256), np.uint16)
+        colours[:, : len(palette)] = palette[:256, :3].T.astype(np.uint16) * 257
+    count = 1 << 8 * items.itemsize
+    if items.dtype.kind != "u" or colours.size != 3 * count:
+        return None
+    return colours.reshape(3, count).astype(np.uint16)
 
 
 def _resolution(attributes: Mapping[str, Any], axes: str, metadata: dict[str, Any] | None) -> dict[str, Any]:
