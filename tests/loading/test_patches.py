@@ -145,6 +145,34 @@ def test_a_patch_that_is_larger_than_a_volume(store: Any) -> None:
         patches.read_batch(range(4))
 
 
+@pytest.mark.parametrize("pad_value", [None, {"kind": 1, "lead": 2}])
+def test_unlike_volumes_give_patches_one_by_one(tmp_path: Path, pad_value: Any) -> None:
+    volumes = {
+        "kind": [np.arange(72, dtype=dtype).reshape(8, 9) for dtype in ("i2", "f4", ">u2")],
+        "lead": [np.arange(72 * n, dtype="f4").reshape(n, 8, 9) for n in (1, 3, 2)],
+    }
+    with blosc2.TreeStore(str(tmp_path / "x.b2z"), mode="w") as made:
+        made.update({f"/{n}/{name}": rows[n] for name, rows in volumes.items() for n in range(3)})
+    shape = (9, 4) if pad_value else (4, 4)
+    how: dict[str, Any] = {"fields": ("kind", "lead"), "count": 3, "pad_value": pad_value}
+    patches = PatchSampler(str(tmp_path / "x.b2z"), shape, **how)
+    for number, several in enumerate(patches.__getitems__(range(3))):
+        volume, (low, left), _ = patches.place(number)
+        for name, patch in patches[number].items():
+            items = volumes[name][volume]
+            if pad_value:
+                items = np.pad(items, [(0, 0)] * (items.ndim - 2) + [(1, 1), (0, 0)], constant_values=pad_value[name])
+            first = low + 1 if pad_value else low
+            wanted = items[..., first : first + shape[0], left : left + 4]
+            assert patch.dtype == wanted.dtype
+            np.testing.assert_array_equal(patch, wanted)
+            np.testing.assert_array_equal(several[name], wanted)
+    with pytest.raises(ValueError, match=r"patch 1 of key .* and patch 0 of .* do not fit into one batch"):
+        patches.read_batch(range(3))
+    alike = PatchSampler(str(tmp_path / "x.b2z"), shape, transform=lambda one: one["lead"].sum(0), **how)
+    assert alike.read_batch(range(3)).shape == (3, *shape)
+
+
 def test_volumes_that_do_not_fit(tmp_path: Path) -> None:
     path = str(tmp_path / "x.b2z")
     with blosc2.TreeStore(path, mode="w") as made:
@@ -160,7 +188,7 @@ def test_volumes_that_do_not_fit(tmp_path: Path) -> None:
     for fields, text in (
         (("scan", "mask"), r"'/1/scan' has \(8, 9\) as its last axes, and key '/1/mask' has \(8, 8\)"),
         (("kind",), "'/1/kind' has shape .* and dtype float64"),
-        (("lead",), r"'/1/lead' has shape \(2, 8, 9\)"),
+        (("lead",), r"patch 1 of key '/1/lead' has shape \(2, 2, 2\) and dtype float32, .* fit into one batch"),
     ):
         with pytest.raises(ValueError, match=text):
             PatchSampler(path, (2, 2), fields=fields).read_batch([0, 1])

@@ -74,7 +74,26 @@ def test_types_of_items(name: str) -> None:
     assert np.array_equal(batch.numpy(), items[[2, 0]])
 
 
-@pytest.mark.parametrize("name", [">i2", "U3", "M8[s]", "i4,f4"])
+@pytest.mark.parametrize("name", [">i2", ">f4", ">c8", "<f8"])
+def test_tensors_have_the_order_of_bytes_of_the_machine(tmp_path: Path, name: str) -> None:
+    items = np.arange(48).reshape(3, 4, 4).astype(name)
+    native = np.dtype(name).newbyteorder("=")
+    with blosc2.TreeStore(str(tmp_path / "x.b2z"), mode="w") as made:
+        made.update({f"/{n}/x": items[n] for n in range(3)})
+    samples = b2t.Samples(str(tmp_path / "x.b2z"), ["x"])
+    for found in (samples.read_batch([2, 0])["x"], torch.stack([samples[2]["x"], samples[0]["x"]])):
+        assert found.numpy().dtype == native
+        np.testing.assert_array_equal(found, items[[2, 0]])
+    patches = b2t.PatchSampler(str(tmp_path / "x.b2z"), (6, 4), fields=["x"], count=3, pad_value=7)
+    (patch,) = patches.read_batch([0])["x"]
+    volume, (low, _), _ = patches.place(0)
+    np.testing.assert_array_equal(patch, np.pad(items[volume], ((-low, 6 - 4 + low), (0, 0)), constant_values=7))
+    loader = b2t.Loader(samples, batch_size=3, workers=1, shuffle=False)
+    (batch,) = loader
+    np.testing.assert_array_equal(batch["x"], items)
+
+
+@pytest.mark.parametrize("name", ["U3", "M8[s]", "i4,f4"])
 def test_types_that_tensors_have_not(name: str) -> None:
     samples = b2t.Samples(blosc2.zeros((3, 2), name))
     with pytest.raises(TypeError, match="no tensors of dtype"):

@@ -55,7 +55,7 @@ _KINDS: Final = ("threads", "fork", "spawn", "forkserver")
 @remembered(64)
 def _torch_dtype(dtype: np.dtype[Any]) -> Any:
     try:
-        return torch.from_numpy(np.empty(0, dtype)).dtype
+        return torch.from_numpy(np.empty(0, dtype.newbyteorder("="))).dtype
     except (TypeError, ValueError):
         numbered = "; numpy.unique(labels, return_inverse=True)[1] numbers texts" if dtype.kind in "US" else ""
         raise TypeError(
@@ -80,7 +80,7 @@ class _Tensors:
             tensor = torch.empty(shape, dtype=kind, pin_memory=self._pinned)
         else:
             tensor = slots.new_tensor(slots.storage_over(memory), 0, kind, shape)
-        return tensor, tensor.numpy()
+        return tensor, tensor.numpy().view(dtype)
 
     def _new_fields(self, like: Any) -> dict[str | None, tuple[Any, Any]]:
         starts, end = {}, 0
@@ -102,8 +102,12 @@ class _Tensors:
             else:
                 memory, start = place[0], place[1] + starts[name]
             tensor = slots.new_tensor(memory, start, _torch_dtype(dtype), shape)
-            found[name] = tensor, tensor.numpy()
+            found[name] = tensor, tensor.numpy().view(dtype)
         return found
+
+    def _filled(self, items: Any) -> None:
+        if not items.dtype.isnative:  # tensors have the order of bytes of the machine
+            items.byteswap(inplace=True)
 
     def __getitems__(self, numbers: Any) -> BatchList:
         """See `blosc2.Samples`."""
@@ -112,7 +116,8 @@ class _Tensors:
 
     def _as_sample(self, items: Any) -> Any:
         _torch_dtype(items.dtype)
-        return torch.from_numpy(np.ascontiguousarray(items)).reshape(items.shape)
+        items = np.asarray(items, items.dtype.newbyteorder("="), order="C")
+        return torch.from_numpy(items).reshape(items.shape)
 
     def _stacked(self, samples: list[Any]) -> Any:
         with _advising():

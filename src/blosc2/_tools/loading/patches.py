@@ -11,7 +11,17 @@ import numpy as np
 
 from blosc2 import _stores
 from blosc2._indexing import Items
-from blosc2._tools.loading.samples import Dataset, FieldNames, Number, Permutation, StoreLeaves, field_label, mixed_all
+from blosc2._tools.loading.samples import (
+    UNSTACKED,
+    Dataset,
+    FieldNames,
+    Like,
+    Number,
+    Permutation,
+    StoreLeaves,
+    field_label,
+    mixed_all,
+)
 from blosc2.ndarray import NDArray
 
 Places = np.ndarray[Any, np.dtype[np.int32]]
@@ -120,8 +130,17 @@ def padding_value(dtype: np.dtype[Any], value: object, where: str) -> object:
     return item[()]
 
 
-#: By field: a label, the version of an array, and the leading key.
-Parts: TypeAlias = dict[str | None, tuple[str, Any, tuple[Any, ...]]]
+class Part(NamedTuple):
+    """A field of a volume: its label, the version of its array, the leading key, and axes before those of a patch."""
+
+    label: str
+    version: Any
+    rows: tuple[Any, ...]
+    lead: tuple[int, ...]
+
+
+#: By field.
+Parts: TypeAlias = dict[str | None, Part]
 
 _OVERSAMPLE: Final = 1 / 3  # as nnU-Net
 
@@ -221,28 +240,37 @@ class PatchSampler(Dataset):
             self._index = StoreLeaves(self._source.store, [foreground], self._source.keys)
         self._starts: dict[int, Any] = {}
         like = {name: self._source.like(name) for name in self._source.names}
-        self._lead: dict[str | None, tuple[int, ...]] = {}
-        self._dtypes = {name: dtype for name, (_, dtype) in like.items()}
-        self._pads: dict[str | None, Any] = {}
+        # Fields of which patches are cut.
+        self._cut: list[str | None] = []
+        self._pad_value = pad_value
+        self._pads: dict[tuple[str | None, np.dtype[Any]], Any] = {}
         #: Fields that belong to a whole volume, and their shape.
-        self._of_volumes: dict[str | None, tuple[int, ...]] = {}
+        self._of_volumes: dict[str | None, Like] = {}
         for name, (whole, dtype) in like.items():
             if len(whole) < len(self.shape) and (len(whole) <= 1 or self._source.is_beside(name)):
-                self._of_volumes[name] = whole
+                self._of_volumes[name] = whole, dtype
                 continue
             if len(whole) < len(self.shape):
-                raise self._flat(name, whole)
-            self._lead[name] = whole[: len(whole) - len(self.shape)]
-            value = pad_value.get(name) if isinstance(pad_value, Mapping) else pad_value
-            if pad_value is not None and value is None:
-                raise ValueError(f"{field_label(name)}pad_value has no value for it")
-            self._pads[name] = None if value is None else padding_value(dtype, value, field_label(name))
-        if not self._lead:
-            raise self._flat(*next(iter(self._of_volumes.items())))
+                raise self._flat(self._source.label(0, name), whole)
+            self._cut.append(name)
+            if pad_value is not None:
+                self._pad(name, dtype)
+        if not self._cut:
+            name, (shape, _) = next(iter(self._of_volumes.items()))
+            raise self._flat(self._source.label(0, name), shape)
         self._pads_any = pad_value is not None
 
-    def _flat(self, name: str | None, shape: tuple[int, ...]) -> ValueError:
-        return ValueError(f"{self._source.label(0, name)} has shape {shape}: a patch has {len(self.shape)} axes")
+    def _flat(self, label: str, shape: tuple[int, ...]) -> ValueError:
+        return ValueError(f"{label} has shape {shape}: a patch has {len(self.shape)} axes")
+
+    def _pad(self, name: str | None, dtype: np.dtype[Any]) -> Any:
+        """What lies outside volumes with items of a dtype, which must have such a value."""
+        if (name, dtype) not in self._pads:
+            value = self._pad_value.get(name) if isinstance(self._pad_value, Mapping) else self._pad_value
+            if value is None:
+                raise ValueError(f"{field_label(name)}pad_value has no value for it")
+            self._pads[name, dtype] = padding_value(dtype, value, field_label(name))
+        return self._pads[name, dtype]
 
     def __len__(self) -> int:
         return self.count
@@ -275,17 +303,13 @@ class PatchSampler(Dataset):
         """The last axes of a volume, which all of its fields have; and what these are read from."""
         found: dict[tuple[int, ...], str] = {}
         parts: Parts = {}
-        for name in self._lead:
-            parts[name] = _, version, rows = self._source.part(volume, name)
+        for name in self._cut:
             label = self._source.label(volume, name)
+            where, version, rows = self._source.part(volume, name)
             shape = tuple(version[0].shape)[len(rows) :]
-            lead = shape[: len(shape) - len(self.shape)]
-            if lead != self._lead[name] or version[1] != self._dtypes[name]:
-                raise ValueError(
-                    f"{label} has shape {shape} and dtype {version[1]}, and a patch like those of "
-                    f"{self._source.label(0, name)} {(*self._lead[name], *self.shape)} and {self._dtypes[name]}: "
-                    "they do not fit into one batch"
-                )
+            if len(shape) < len(self.shape):
+                raise self._flat(label, shape)
+            parts[name] = Part(where, version, rows, shape[: len(shape) - len(self.shape)])
             found.setdefault(shape[len(shape) - len(self.shape) :], label)
         if len(found) > 1:
             (one, first), (other, second) = list(found.items())[:2]
@@ -351,33 +375,52 @@ class PatchSampler(Dataset):
         source = self._source
         if isinstance(source, StoreLeaves):
             source.check()
-        parts: list[tuple[str, Any, Any]] = []
+        volumes = [self._volume(epoch, patch) for epoch, patch in zip(epochs, numbers, strict=True)]
+        opened = {volume: self._open(volume) for volume in dict.fromkeys(volumes)}
+        like = {name: ((len(numbers), *shape), dtype) for name, (shape, dtype) in self._of_volumes.items()}
+        # Where patches are put: in one array, or in a list of them where they differ.
+        boxes: dict[str | None, Any] = {}
+        for name in self._cut:
+            kinds = {(parts[name].lead, parts[name].version[1]) for _, parts in opened.values()}
+            for lead, dtype in kinds:
+                like[name] = (len(numbers), *lead, *self.shape), dtype
+            if len(kinds) > 1:
+                del like[name]
+                each = [opened[volume][1][name] for volume in volumes]
+                boxes[name] = [np.empty((*part.lead, *self.shape), part.version[1]) for part in each]
+        new = self._new_fields({name: like[name] for name in source.names if name in like})
+        boxes |= {name: items for name, (_, items) in new.items()}
+        wanted: list[tuple[str, Any, Any]] = []
         rows: list[Items] = []
-        shapes = self._of_volumes | {name: (*lead, *self.shape) for name, lead in self._lead.items()}
-        new = self._new_fields({n: ((len(numbers), *shapes[n]), self._dtypes[n]) for n in source.names})
-        found = {name: given for name, (given, _) in new.items()}
-        batches = {name: items for name, (_, items) in new.items()}
-        opened: dict[int, tuple[tuple[int, ...], Parts]] = {}
-        for position, (epoch, patch) in enumerate(zip(epochs, numbers, strict=True)):
-            volume = self._volume(epoch, patch)
-            if volume not in opened:
-                opened[volume] = self._open(volume)
-            shape, volume_parts = opened[volume]
+        for position, (epoch, patch, volume) in enumerate(zip(epochs, numbers, volumes, strict=True)):
+            shape, parts = opened[volume]
             read, put = cut_box(shape, self._drawn((epoch, patch), volume, shape).corner, self.shape)
-            for name in self._lead:
-                row = batches[name][position]
+            for name in self._cut:
+                part, row = parts[name], boxes[name][position]
                 if self._pads_any:
-                    fill_outside(row, put, self._pads[name])
-                label, version, rows_key = volume_parts[name]
-                parts.append((label, version, (*rows_key, ..., *read)))
+                    fill_outside(row, put, self._pad(name, part.version[1]))
+                wanted.append((part.label, part.version, (*part.rows, ..., *read)))
                 rows.append(row[(..., *put)])
         if isinstance(source, StoreLeaves):
             source.check()  # whether all of them were opened in one version
-        _stores.read_parts(parts, rows, nthreads)
-        volumes = [self._volume(epoch, patch) for epoch, patch in zip(epochs, numbers, strict=True)]
+        _stores.read_parts(wanted, rows, nthreads)
         for name in self._of_volumes:
-            source.read(volumes, name, batches[name], nthreads)
-        return found
+            source.read(volumes, name, boxes[name], nthreads)
+        for _, items in new.values():
+            self._filled(items)
+        return {n: new[n][0] if n in new else list(map(self._as_sample, boxes[n])) for n in source.names}
+
+    def _do_not_fit(self, epochs: list[int], numbers: list[int], name: str | None) -> ValueError:
+        volumes = [self._volume(epoch, patch) for epoch, patch in zip(epochs, numbers, strict=True)]
+        parts = [self._open(volume)[1][name] for volume in volumes]
+        kinds = [((*part.lead, *self.shape), part.version[1]) for part in parts]
+        at = next(i for i, kind in enumerate(kinds) if kind != kinds[0])
+        labels = [self._source.label(volumes[i], name) for i in (at, 0)]
+        return ValueError(
+            f"patch {numbers[at]} of {labels[0]} has shape {kinds[at][0]} and dtype {kinds[at][1]}, and patch "
+            f"{numbers[0]} of {labels[1]} has {kinds[0][0]} and {kinds[0][1]}: they do not fit into one batch without "
+            f"a transform that makes them alike; {UNSTACKED}"
+        )
 
 
 class _Draws:

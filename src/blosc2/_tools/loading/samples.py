@@ -788,6 +788,9 @@ class Dataset:
         """An array for each field of a batch, of some shape and dtype."""
         return {name: self._new(shape, dtype) for name, (shape, dtype) in like.items()}
 
+    def _filled(self, items: Items) -> None:
+        """Called when a batch was read into the array that `_new` gave."""
+
     def _as_sample(self, items: Items) -> Any:
         """What a transform gets of an array that was read by itself."""
         return items
@@ -856,19 +859,19 @@ class Dataset:
         if self.transform is not None:
             return self._stacked(list(self._samples(epochs, numbers, nthreads)))
         found = self._read(epochs, numbers, nthreads)
-        unlike = self._unlike(numbers, found)
+        unlike = self._unlike(epochs, numbers, found)
         if unlike is not None:
             raise unlike
         return found.get(None, found)
 
-    def _unlike(self, numbers: list[int], found: dict[str | None, Any]) -> ValueError | None:
+    def _unlike(self, epochs: list[int], numbers: list[int], found: dict[str | None, Any]) -> ValueError | None:
         """An error about samples that do not fit into one batch; None if they do."""
         for name, rows in found.items():
             if type(rows) is list:
-                return self._do_not_fit(numbers, name)
+                return self._do_not_fit(epochs, numbers, name)
         return None
 
-    def _do_not_fit(self, numbers: list[int], name: str | None) -> ValueError:
+    def _do_not_fit(self, epochs: list[int], numbers: list[int], name: str | None) -> ValueError:
         """An error about samples of which a field differs in shape or dtype."""
         raise NotImplementedError
 
@@ -880,7 +883,7 @@ class Dataset:
             return whole[i] if None in found else {name: rows[i] for name, rows in found.items()}
 
         if self.transform is None:
-            unlike = self._unlike(numbers, found)
+            unlike = self._unlike(epochs, numbers, found)
             return BatchList(len(numbers), sample, whole if unlike is None else None, unlike)
         made = []
         for i, (epoch, number) in enumerate(zip(epochs, numbers, strict=True)):
@@ -966,6 +969,7 @@ class Samples(Dataset):
         for name, (given, out) in new.items():
             try:
                 self._source.read(numbers, name, out, nthreads)
+                self._filled(out)
             except ValueError:
                 if self._is_like_first(numbers, name):
                     raise
@@ -982,7 +986,7 @@ class Samples(Dataset):
         leaves = [source.leaf(number, name) for number in numbers]
         return all((leaf.shape, leaf.dtype) == self._like[name] for leaf in leaves)
 
-    def _do_not_fit(self, numbers: list[int], name: str | None) -> ValueError:
+    def _do_not_fit(self, epochs: list[int], numbers: list[int], name: str | None) -> ValueError:  # noqa: ARG002
         source = self._source
         assert isinstance(source, StoreLeaves)
         leaves = [source.leaf(number, name) for number in numbers]
