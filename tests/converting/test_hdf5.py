@@ -199,6 +199,7 @@ def test_what_has_no_counterpart(tmp_path: Path) -> None:
         store.attrs["who"] = "me"
     report = blosc2.convert(tmp_path / "b.b2z", tmp_path / "b.h5")
     assert [each.key for each in report.left_out] == ["/bytes", "/objects", "/when"]
+    assert "; store array[...].astype('i8')" in report.left_out[2].why
 
 
 GIVEN = [

@@ -165,6 +165,11 @@ def taken_item(attributes: dict[str, Any], name: str, dtype: np.dtype[Any]) -> A
     return taken
 
 
+def of_dates(dtype: np.dtype[Any]) -> str:
+    """What to do with dates and times where a format has none; "" for other types."""
+    return "; store array[...].astype('i8') and its unit, or write them with xarray" if dtype.kind in "mM" else ""
+
+
 def taken_fill(attributes: dict[str, Any], dtype: np.dtype[Any]) -> Any:
     """The value of new items, if an attribute says it; zeros are there without it."""
     rest = dict(attributes)

@@ -712,7 +712,7 @@ class NewHdf5(conversion.Target):
         try:
             found = self._file.create_dataset(item.key, item.shape, dtype, **how)
         except (TypeError, ValueError) as error:
-            return None, f"{item.dtype} has no counterpart in HDF5: {error}"
+            return None, f"{item.dtype} has no counterpart in HDF5: {error}{conversion.of_dates(item.dtype)}"
         if is_text:
             for box in conversion.boxes_of(item):
                 found[box] = item.read(box).astype(object)

@@ -282,7 +282,7 @@ class NewNetCDF(Target):
             stored = np.dtype("i1")
         elif kind not in "iuf" or dtype.itemsize not in (1, 2, 4, 8) or dtype == np.dtype("f2"):
             what = "arrays with fields are not written to netCDF" if dtype.names else f"netCDF has no {dtype}"
-            yield LeftOut(item.key, WHOLE, what)
+            yield LeftOut(item.key, WHOLE, what + conversion.of_dates(dtype))
             return
         has_names = conversion.are_names(attributes.get(DIMENSIONS), len(item.shape))
         given = attributes.pop(DIMENSIONS) if has_names else [None] * len(item.shape)
