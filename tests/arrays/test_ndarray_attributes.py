@@ -156,9 +156,10 @@ def test_attributes(tmp_path: Path) -> None:
         hash(array)
 
 
-def test_there_are_no_operators() -> None:
+@pytest.mark.parametrize("field", [False, True])
+def test_there_are_no_operators(field: bool) -> None:
     """Least of all a comparison that is silently False."""
-    array: Any = blosc2.ones(3)
+    array: Any = blosc2.asarray(np.ones(3, [("a", "f8")])).fields["a"] if field else blosc2.ones(3)
     numbers = np.ones(3)
     operations: list[Any] = [
         lambda: array == array, lambda: array == 1, lambda: array != numbers, lambda: array < 1, lambda: 1 + array,

@@ -323,6 +323,8 @@ def test_other_datasets_in_lists() -> None:
     assert [len(sample) for sample in Loader(Mine(), None)] == [0, 1, 2, 3]
     with pytest.raises(ValueError, match=r"shapes \(0,\) and \(1,\) do not fit"):
         list(Loader(Mine(), 2))
+    with pytest.raises(TypeError, match=r"such as blosc2\.Samples\('x\.b2z'\)"):
+        Loader("x.b2z", 2)
     with pytest.raises(TypeError, match="collate_fn must be callable"):
         Loader(Mine(), 2, collate_fn="list")  # type: ignore[arg-type]
 

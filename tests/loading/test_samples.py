@@ -66,7 +66,9 @@ def test_names_and_patterns(tmp_path: Path) -> None:
     assert np.array_equal(samples[2]["y"], ITEMS[2] > 100)
     with blosc2.open(path, mode="r") as store:
         alone = Samples(store["/images"])
-        assert np.array_equal(alone.read_batch([2, 1]), ITEMS[[2, 1]])
+        for several in ([2, 1], range(2, 0, -1), np.array([2, 1])):
+            assert np.array_equal(alone.read_batch(several), ITEMS[[2, 1]])
+            assert np.array_equal(alone[several], ITEMS[[2, 1]])
         assert np.array_equal(pickle.loads(pickle.dumps(alone))[1], ITEMS[1])
     chosen = Samples(path, {"x": "/images/{}"}, keys=["2", "0"])
     assert len(chosen) == 2

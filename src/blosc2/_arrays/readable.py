@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections import namedtuple
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -460,16 +460,6 @@ class ReadableArray(Reducible, Stored):
         if self.size != 1:
             raise ValueError("The truth value of an array with more than one element is ambiguous")
         return bool(self.item())
-
-    def _no_operators(self, *_: Any) -> Never:
-        raise TypeError("compressed arrays have no operators: use np.asarray(a) or a[:], which are NumPy arrays")
-
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _no_operators
-    __add__ = __sub__ = __mul__ = __truediv__ = __floordiv__ = __mod__ = __pow__ = __matmul__ = _no_operators
-    __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __rpow__ = __rmatmul__ = _no_operators
-    __and__ = __or__ = __xor__ = __rand__ = __ror__ = __rxor__ = __lshift__ = __rshift__ = _no_operators
-    __neg__ = __pos__ = __abs__ = __invert__ = _no_operators
-    __hash__ = None  # type: ignore[assignment]
 
     def tobytes(self) -> bytes:
         """The items as bytes in C order."""

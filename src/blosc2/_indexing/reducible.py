@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Never, TypeVar
 
 import numpy as np
 
@@ -291,7 +291,7 @@ def argmax(ndarr: Any, axis: Any = None, keepdims: bool = False, *, out: Any = N
 
 
 class Reducible:
-    """Base of `NDArray` and `NDField`, which have the functions above as methods."""
+    """Base of `NDArray` and `NDField`, which have the functions above as methods, and no operators."""
 
     __slots__ = ()
 
@@ -301,3 +301,13 @@ class Reducible:
     def _reduced(self, name: str, axis: Any, keepdims: bool, absent: dict[str, Any], **options: Any) -> Any:
         """What the methods do; keywords that they do not know are in `absent`."""
         raise NotImplementedError
+
+    def _no_operators(self, *_: Any) -> Never:
+        raise TypeError("compressed arrays have no operators: use np.asarray(a) or a[:], which are NumPy arrays")
+
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _no_operators
+    __add__ = __sub__ = __mul__ = __truediv__ = __floordiv__ = __mod__ = __pow__ = __matmul__ = _no_operators
+    __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __rpow__ = __rmatmul__ = _no_operators
+    __and__ = __or__ = __xor__ = __rand__ = __ror__ = __rxor__ = __lshift__ = __rshift__ = _no_operators
+    __neg__ = __pos__ = __abs__ = __invert__ = _no_operators
+    __hash__ = None  # type: ignore[assignment]

@@ -227,6 +227,8 @@ class Loader:
             raise unexpected_keyword(name, (), item_of(_OF_TORCH, name) or "")
         if collate_fn is not None and not callable(collate_fn):
             raise TypeError("collate_fn must be callable")
+        if isinstance(dataset, (str, os.PathLike)):
+            raise TypeError(f"dataset must be a dataset, such as blosc2.Samples({os.fspath(dataset)!r})")
         self.dataset = dataset
         self.collate_fn, self._one_by_one = collate_fn, batch_size is None
         self.workers, self.prefetch = operator.index(workers), operator.index(prefetch)

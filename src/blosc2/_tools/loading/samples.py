@@ -813,14 +813,16 @@ class Dataset:
     def _label(self, epoch: int, number: int) -> str:  # noqa: ARG002 - patches of an epoch are of other volumes
         return self._source.label(number)
 
-    def __getitem__(self, number: Number | list[Number]) -> Any:
+    def __getitem__(self, number: Number | Sequence[Number] | Items) -> Any:
         """A sample: an array, or a dict of arrays by field; or what the transform makes of it.
 
-        Of a list of numbers, as a sampler of batches gives it, it is the batch of `read_batch`.
+        Of a list, a range or an array of numbers, as a sampler of batches gives it, it is the batch of `read_batch`.
         """
-        if isinstance(number, list):
-            return self.read_batch(number)
-        return self._samples(*self._split([number]), get_nthreads())[0]
+        numbers: Any = number
+        are_several = isinstance(number, (list, range, np.ndarray)) and getattr(number, "ndim", 1) > 0
+        if are_several:
+            return self.read_batch(numbers)
+        return self._samples(*self._split([numbers]), get_nthreads())[0]
 
     def __getitems__(self, numbers: Sequence[Number]) -> BatchList:
         """Several samples, read in one call for each field. They are rows of one batch, if there is no transform."""
