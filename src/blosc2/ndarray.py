@@ -113,7 +113,7 @@ class NDArray(ReadableArray):
                     _frames.mark_indexes_stale(self, update)
                 handle.publish(update)
 
-    def resize(self, newshape: Any) -> None:
+    def resize(self, newshape: Any, axis: int | None = None) -> None:
         """Change the lengths of the axes. New items are zeros; items outside the new shape are dropped.
 
         In a file, old chunks stay where they are, unless an axis other than the first gets more or fewer chunks: then
@@ -123,6 +123,8 @@ class NDArray(ReadableArray):
         ----------
         newshape : int, tuple or list
             As many axes as the array has.
+        axis : int, optional
+            Change this axis alone: `newshape` is its length.
 
         Raises
         ------
@@ -142,7 +144,7 @@ class NDArray(ReadableArray):
         handle = self._handle
         with handle.editing():
             geometry = handle.layout[0]
-            new = _arrays.resized_geometry(geometry, newshape)
+            new = _arrays.resized_geometry(geometry, newshape, axis)
             if new.shape == geometry.shape or (handle.may_wait and _arrays.keep_length(handle, new)):
                 return
             update = _frames.FrameUpdate(_arrays.frame_of(handle, geometry))

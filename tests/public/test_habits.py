@@ -63,6 +63,17 @@ def test_tolist_and_astype(dtype: Any) -> None:
         array.astype(np.dtype("c16"), casting="no")
 
 
+def test_one_axis_is_resized() -> None:
+    array = blosc2.asarray(np.arange(6).reshape(2, 3))
+    array.resize(4, axis=-1)
+    array.resize(1, axis=0)
+    assert array[:].tolist() == [[0, 1, 2, 0]]
+    for length, axis in ((3, 2), ((3, 4), 0), (-1, 0)):
+        with pytest.raises(ValueError, match=r"axis|axes|negative"):
+            array.resize(length, axis=axis)
+    assert array.shape == (1, 4)
+
+
 def test_an_integer_is_an_index() -> None:
     assert [4, 5, 6][blosc2.asarray(np.uint8(2))] == 6
     assert list(range(blosc2.asarray(2))) == [0, 1]

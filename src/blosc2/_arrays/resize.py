@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from blosc2._arrays.axis_view import ViewHandle
 from blosc2._arrays.chunk_shapes import as_shape, grown_partitions
@@ -25,13 +26,16 @@ _NDIM, _FIRST_LENGTH = 2, 5
 _LENGTH_STEP = 9
 
 
-def resized_geometry(old: Geometry, shape: Any) -> Geometry:
-    """The geometry of an array with other lengths of its axes.
+def resized_geometry(old: Geometry, shape: Any, axis: int | None = None) -> Geometry:
+    """The geometry of an array with other lengths of its axes, or of one axis.
 
     An array that was made without items gets chunks when it gets items. `ValueError` for another number of axes, or
     chunks that can hold no items.
     """
     lengths = as_shape(shape, "shape")
+    if axis is not None:
+        axis = normalize_axis_index(axis, old.ndim)
+        lengths = (*old.shape[:axis], *lengths, *old.shape[axis + 1 :])
     if len(lengths) != old.ndim:
         raise ValueError(f"Cannot resize array: it has {old.ndim} axes, the new shape {lengths} has {len(lengths)}")
     if 0 in old.chunks and 0 not in lengths:

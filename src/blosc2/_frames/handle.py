@@ -615,7 +615,10 @@ class Stored(HandleProperties):
         return self._handle.to_cframe()
 
     def refresh(self) -> bool:
-        """Show the newest version; True if another handle published one since."""
+        """Show the newest version of a file; True if another handle published one since.
+
+        An array of a store stays what it is: call `DictStore.refresh` of the store, and read its key again.
+        """
         self._handle.publish_waiting()
         return self._handle.refresh()
 
