@@ -199,7 +199,23 @@ def test_cp_replaces_nothing_unasked(folder: Path, run: Answer) -> None:
     assert Path("s.b2z").read_bytes() == before
     run("cp", "-f", "a.b2nd", "s.b2z/age")
     assert run("cat", "s.b2z/age") == "[0 1 2 3 4 5 6 7 8 9]\n"
-    assert "one store" in failing(run, "cp", "s.b2z/age", "s.b2z/other")
+
+
+def test_cp_within_a_store(folder: Path, run: Answer) -> None:
+    run("cp", "s.b2z/age", "s.b2z/other")
+    run("cp", "s.b2z/mri", "s.b2z/mri/again")
+    assert run("cat", "s.b2z/other") == run("cat", "s.b2z/age")
+    assert run("diff", "s.b2z/mri/007", "s.b2z/mri/again/007") == ""
+    before = Path("s.b2z").read_bytes()
+    assert "is a source" in failing(run, "cp", "-f", "s.b2z/age", "s.b2z/age")
+    assert "is a source" in failing(run, "cp", "-f", "s.b2z/other", "s.b2z/age", "s.b2z")
+    assert Path("s.b2z").read_bytes() == before
+
+
+@pytest.mark.parametrize("command", [["compact"], ["check"], ["pack"], ["salvage"]], ids=str)
+def test_commands_of_whole_files_name_them(folder: Path, run: Answer, command: list[str]) -> None:
+    more = ["out.b2z"] if command == ["salvage"] else []
+    assert failing(run, *command, "s.b2z/mri", *more).endswith("this takes all of it: name s.b2z")
 
 
 def test_cp_to_a_file(folder: Path, run: Answer) -> None:
@@ -210,6 +226,11 @@ def test_cp_to_a_file(folder: Path, run: Answer) -> None:
     assert "is a store" in failing(run, "cp", "s.b2z", "s.b2nd")
     assert not Path("mri.b2nd").exists()
     assert not Path("s.b2nd").exists()
+
+
+def test_mv_to_the_root(folder: Path, run: Answer) -> None:
+    run("mv", "s.b2z/mri/007/raw", "s.b2z")
+    assert "raw" in run("ls", "s.b2z").split()
 
 
 def test_mv_and_rm(folder: Path, run: Answer) -> None:

@@ -11,7 +11,7 @@ import click
 from blosc2._display import printable
 from blosc2._tools import demo
 from blosc2._tools.cli import FAILED, FINE, changing, check_paths, looking, printing, run_demo, salvage_path, tuning
-from blosc2._tools.cli.locations import STORAGE, path_here, path_of
+from blosc2._tools.cli.locations import STORAGE, path_here, whole
 from blosc2._tools.cli.output import QUIET, is_quiet, note, progress_bar, say
 from blosc2._tools.cli.words import told
 from blosc2.version import __version__
@@ -39,7 +39,7 @@ def _check(paths: tuple[str, ...], as_json: bool) -> int:
 
     What is on a server is read into a temporary file.
     """
-    return check_paths(map(path_of, paths), quiet=is_quiet(), as_json=as_json, bar=progress_bar)
+    return check_paths(map(whole, paths), quiet=is_quiet(), as_json=as_json, bar=progress_bar)
 
 
 @blosc2.command("salvage")
@@ -53,7 +53,7 @@ def _salvage(path: str, out: str, fill: float | None) -> int:
 
     PATH is only read; the suffix of OUT says what it is.
     """
-    return salvage_path(path_of(path), path_here(out), fill, quiet=is_quiet(), bar=progress_bar)
+    return salvage_path(whole(path), path_here(out), fill, quiet=is_quiet(), bar=progress_bar)
 
 
 @blosc2.command("demo", help=demo.__doc__)

@@ -72,9 +72,9 @@ def _copy(sources: tuple[str, ...], target: str, *, force: bool, timeout: float,
         copies: list[_Copied] = []
         for text in sources:
             source = locations.located(text)
-            if os.path.exists(where.path) and os.path.exists(source.path) and os.path.samefile(source.path, where.path):
-                raise LocationError(f"{text}: source and target are one store; mv renames keys")
-            found = sources_open.enter_context(opened(source.path))
+            both = source.path, where.path
+            is_own = all(map(os.path.exists, both)) and os.path.samefile(*both)
+            found = store if is_own else sources_open.enter_context(opened(source.path))
             into = target.endswith("/") or len(sources) > 1 or locations.is_group(store, where.key)
             copies += _planned(found, source, where.key, into=into)
         _check_targets(store, where.path, copies, force=force)
@@ -103,6 +103,7 @@ def _write(store: Store, copies: list[_Copied], path: str) -> None:
 def _check_targets(store: Store, path: str, copies: list[_Copied], *, force: bool) -> None:
     """Refuse to lose anything: two sources for one key, and, without `force`, what exists."""
     taken: set[str] = set()
+    read = {copy.key for copy in copies if copy.found is store and copy.attributes is None}
     for copy in copies:
         if copy.attributes is not None:
             if force or not isinstance(store, TreeStore):
@@ -117,6 +118,8 @@ def _check_targets(store: Store, path: str, copies: list[_Copied], *, force: boo
         if copy.new_key in taken:
             raise LocationError(f"{path}: two of the sources would become {copy.new_key!r}; copy them one by one")
         taken.add(copy.new_key)
+        if copy.new_key in read:
+            raise LocationError(f"{path}: {copy.new_key!r} is a source, which nothing can replace at the same time")
         if locations.is_leaf(store, copy.new_key) and not force:
             raise LocationError(f"{path}: {copy.new_key!r} exists; --force replaces it")
 
@@ -198,7 +201,7 @@ def mv(source: str, target: str, timeout: float) -> None:
     new_key = _key_of_target(target, path)
     with writer(path, timeout) as store:
         key = locations.one_key(store, where)
-        if target.endswith("/"):
+        if target.endswith("/") or new_key == "/":
             new_key = f"{new_key.rstrip('/')}/{key.rpartition('/')[2]}"
         store.rename(key, new_key)
     sum_up(f"{path}: {key} is now /{new_key.strip('/')}")
@@ -254,7 +257,7 @@ def _remove(store: Store, key: str) -> int:
 
 
 def _existing(text: str) -> str:
-    where = locations.path_of(text)
+    where = locations.whole(text)
     path = locations.path_here(where, f"download it with 'blosc2 cp {where} FILE', and change that")
     if not os.path.exists(path):
         raise FileNotFoundError(f"{path} does not exist")
@@ -300,7 +303,7 @@ def _new_path(source: str, target: str | None, suffix: str, *, force: bool) -> s
 
 
 def _convert(source: str, convert: Callable[[Any, Progress], str]) -> None:
-    source = locations.path_of(source)
+    source = locations.whole(source)
     with opened(source) as found:
         store = locations.need_store(found, Location(source, ""))
         if isinstance(store, EmbedStore):

@@ -159,6 +159,14 @@ def located(text: str) -> Location:
     return Location(text.rstrip("/") or text, "")
 
 
+def whole(text: str) -> str:
+    """What `path_of` gives, for commands that take whole files: a key in a store is refused."""
+    where = located(text)
+    if where.key:
+        raise LocationError(f"{text} is in a store, and this takes all of it: name {where.path}")
+    return path_of(text)
+
+
 def _may_be_store(path: str) -> bool:
     if os.path.isdir(path):
         return os.path.isfile(os.path.join(path, "embed.b2e"))
