@@ -156,6 +156,22 @@ def test_attributes(tmp_path: Path) -> None:
         hash(array)
 
 
+@pytest.mark.parametrize("where", ["memory", "file", "leaf"])
+def test_chunks_that_were_replaced_are_not_counted(tmp_path: Path, where: str) -> None:
+    items = np.random.default_rng(0).normal(size=(40, 500))
+    with blosc2.TreeStore(str(tmp_path / "a.b2z"), mode="w") as store:
+        array = blosc2.zeros(items.shape, chunks=(20, 500), urlpath=tmp_path / "a.b2nd" if where == "file" else None)
+        if where == "leaf":
+            store["/a"] = array
+            array = store["/a"]
+        for first in range(0, 40, 5):
+            array[first : first + 5] = items[first : first + 5]
+            array.attrs["rows"] = first + 5
+        stored = [len(array.get_chunk(n)) for n in range(2)]
+        assert array.cbytes == array.schunk.cbytes == sum(stored)
+        assert array.cratio == items.nbytes / sum(stored)
+
+
 @pytest.mark.parametrize("field", [False, True])
 def test_there_are_no_operators(field: bool) -> None:
     """Least of all a comparison that is silently False."""

@@ -97,8 +97,8 @@ class ReadableArray(Reducible, Stored):
 
     @property
     def cbytes(self) -> int:
-        """Compressed bytes."""
-        return int(self._handle.frame.cbytes)
+        """Compressed bytes. Of a file that is only read, those that changes have left behind are counted, too."""
+        return self._handle.cbytes
 
     @property
     def cratio(self) -> float:

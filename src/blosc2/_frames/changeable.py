@@ -106,6 +106,10 @@ class MemoryHandle(FrameHandle):
     def contiguous(self) -> bool:
         return self._contiguous
 
+    @property
+    def cbytes(self) -> int:
+        return int(self.frame.cbytes if self._chunks is None else self.frame.stored_nbytes)
+
     def detach(self) -> None:
         """Copy the frame to memory, so that it no longer depends on its file."""
         frame = self.frame
@@ -1048,6 +1052,10 @@ class FileHandle(Drafting):
         if self.waiting is None:  # otherwise it was published before, or there is none
             publish_beside(self)
         return super().editing()
+
+    @property
+    def cbytes(self) -> int:
+        return int(self.frame.cbytes if self._growth is None else self.frame.stored_nbytes)
 
     # ------------------------------------------------------------ changes that wait
     def __getattr__(self, name: str) -> Any:

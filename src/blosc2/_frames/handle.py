@@ -320,6 +320,11 @@ class FrameHandle:
         """Whether small changes need not be published at once."""
         return False
 
+    @property
+    def cbytes(self) -> int:
+        """Bytes of the chunks, and of dead ones where to look at all chunks would cost reads of a file."""
+        return int(self.frame.cbytes)
+
     def settle(self) -> None:
         """Publish changes that wait, if there are any."""
 
@@ -800,8 +805,8 @@ class StoredFrame(Stored):
 
     @property
     def cbytes(self) -> int:
-        """Compressed bytes."""
-        return int(self._handle.frame.cbytes)
+        """Compressed bytes. Of a file that is only read, those that changes have left behind are counted, too."""
+        return self._handle.cbytes
 
     @property
     def cratio(self) -> float:
