@@ -689,14 +689,26 @@ def documented_as(other: type[Any]) -> Callable[[type[_C]], type[_C]]:
 def unexpected_keyword(name: str, names: Iterable[str] = (), hint: str = "") -> UnexpectedKeywordError:
     """The error about a keyword that is not among these: which public function was called, and what is like it."""
     called, taken = _called(sys._getframe(1)) or ("the function", list(names))
-    import difflib  # for errors only
-
-    close = difflib.get_close_matches(name, taken, 1)
     if not hint:
-        hint = f"; did you mean {close[0]!r}?" if close else "."
+        close = closest(name, taken)
+        hint = f"; {close}" if close else "."
     if name in CParams.__dataclass_fields__:
         hint = f": it belongs into cparams={{{name!r}: ...}}."
     return UnexpectedKeywordError(f"{called}() has no keyword {name!r}{hint} It takes {', '.join(taken)}")
+
+
+def closest(name: str, names: Iterable[str]) -> str:
+    """Ask whether another one of these names was meant; nothing if none is like it.
+
+    Examples
+    --------
+    >>> closest("mmapmode", ["mode", "mmap_mode"])
+    "did you mean 'mmap_mode'?"
+    """
+    import difflib  # for errors only
+
+    close = difflib.get_close_matches(name, names, 1)
+    return f"did you mean {close[0]!r}?" if close else ""
 
 
 def _called(frame: FrameType | None) -> tuple[str, list[str]] | None:

@@ -149,9 +149,33 @@ def test_many_names_are_cut() -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_an_unknown_keyword_of_open() -> None:
-    with pytest.warns(UserWarning, match=r"open\(\) ignores 'mmapmode': it takes .*\bmmap_mode\b") as told:
-        blosc2.open("scan.b2nd", mmapmode="r")
+    words = r"open\(\) ignores 'mmapmode' \(did you mean 'mmap_mode'\?\), 'zoo': it takes .*\bmmap_mode\b"
+    with pytest.warns(UserWarning, match=words) as told:
+        blosc2.open("scan.b2nd", mmapmode="r", zoo=1)
     assert len(told) == 1
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("make", [
+    lambda items: blosc2.asarray(items, "new.b2nd"),
+    lambda items: blosc2.array(items, Path("new.b2nd")),
+    lambda items: blosc2.asarray("new.b2nd", items),
+    lambda items: blosc2.fromiter(items, 3, "f8", "new.b2nd"),
+    lambda items: blosc2.astype(items, "f8", "unsafe", "new.b2nd"),
+])  # fmt: skip
+def test_a_path_where_a_flag_belongs(make: Callable[[Any], object]) -> None:
+    with pytest.raises(TypeError, match=r"^(copy|c_order) is True or False, not .*: the path .* is given as urlpath=$"):
+        make(np.zeros(3))
+    assert not os.path.exists("new.b2nd")
+
+
+@pytest.mark.parametrize("copy", [True, 1, np.True_])
+def test_what_counts_as_a_flag(copy: object) -> None:
+    array = blosc2.zeros(3)
+    assert blosc2.asarray(array, copy) is not array
+    assert blosc2.asarray(array, not copy) is array
+    with pytest.raises(ValueError, match="copy=False forbids"):
+        blosc2.asarray([1, 2], type(copy)(0))
 
 
 def test_files_of_a_folder(folder: Path) -> None:

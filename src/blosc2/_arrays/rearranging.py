@@ -29,7 +29,7 @@ from blosc2._frames import (
     copy_frame,
 )
 from blosc2._indexing import Chunks, Items, Selection, Version, basic_selection, chunks_with, in_bounds, plain, read
-from blosc2._options import Encoding
+from blosc2._options import Encoding, as_flag
 
 
 def copied(array: Any, dtype: Any, kwargs: Mapping[str, Any]) -> FrameHandle:
@@ -77,7 +77,7 @@ def retyped(array: Any, dtype: Any, casting: Any, copy: bool, kwargs: Mapping[st
         raise ValueError(f"{target} does not say its unit, as in 'M8[ns]'")
     if not np.can_cast(array.dtype, target, casting):
         raise TypeError(f"Cannot cast array data from {array.dtype!r} to {target!r} according to the rule {casting!r}")
-    if target == array.dtype and not copy and not kwargs:
+    if not as_flag(copy, "copy") and target == array.dtype and not kwargs:
         return None
     source = Snapshot.of(array._handle)
     geometry = source.geometry

@@ -31,6 +31,7 @@ from blosc2._core.ndim.gaps import clear_gaps, contiguous
 from blosc2._files import waiting_items
 from blosc2._frames import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, AnyChunk, format_dtype
 from blosc2._indexing import lossless
+from blosc2._options import as_flag
 from blosc2.exceptions import ChunkSizeError
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
@@ -102,7 +103,7 @@ def asarray(
     FileExistsError
         The file exists, and ``mode="w"`` is not given to replace it.
     TypeError
-        The items cannot be stored, such as Python objects.
+        The items cannot be stored, such as Python objects; or `copy` is none of its values, such as a path.
     ValueError
         Blocks do not fit the shape, or have fewer or more rows in all. No file is left then.
 
@@ -120,6 +121,8 @@ def asarray(
     array([[998, 998],
            [999, 999]])
     """
+    if copy is not None and copy is not True:
+        copy = as_flag(copy, "copy")
     if type(array) is np.ndarray and shape is None and (dtype is None or dtype == array.dtype) and copy is not False:
         return _compressed(array, kwargs)  # as in most calls
     if isinstance(array, NDArray):
@@ -539,7 +542,7 @@ def fromiter(iterable: Any, shape: Any, dtype: Any, c_order: bool = True, **kwar
     array([[ 0,  1,  4],
            [ 9, 16, 25]], dtype=int32)
     """
-    more = plain_dtype(dtype)[1]
+    c_order, more = as_flag(c_order, "c_order"), plain_dtype(dtype)[1]
     if isinstance(iterable, np.ndarray) and not more:
         target = as_shape(shape, "shape")
         if iterable.size == math.prod(target):

@@ -32,7 +32,7 @@ from blosc2._options import (
 from blosc2.exceptions import ExistingFileError, FormatError, MissingFileError
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
-from blosc2.storage import CParams, OpenKeywords, cparams_from, dparams_from, takes
+from blosc2.storage import CParams, OpenKeywords, closest, cparams_from, dparams_from, takes
 
 if TYPE_CHECKING:
     from blosc2._frames import MemoryHandle
@@ -45,6 +45,7 @@ _WRITER_KEYWORDS = ("timeout", "exclusive")
 _OUT_OF_SCOPE = ("dataset", "hdf5_index", "path", "shared_cache")
 _KNOWN = ("cparams", "dparams", "locking", "durable", "initial_mapping_size", *_WRITER_KEYWORDS)
 _NOT_IGNORED = (*_KNOWN, *_OUT_OF_SCOPE)
+_TAKEN = ("urlpath", "mode", "offset", "mmap_mode", "deserialize", "verify", "advise", *sorted(_KNOWN))
 
 
 @takes(OpenKeywords, exclusive=True)
@@ -259,14 +260,11 @@ def _check_keywords(kwargs: dict[str, Any]) -> dict[str, Any]:
     for name in _OUT_OF_SCOPE:
         if kwargs.get(name):
             raise NotImplementedError(f"{name!r} is for remote and foreign data, which this package does not open")
-    unknown = {*kwargs}.difference(_NOT_IGNORED)
+    unknown = sorted({*kwargs}.difference(_NOT_IGNORED))
     if unknown:
-        warnings.warn(
-            f"open() ignores {', '.join(sorted(map(repr, unknown)))}: it takes urlpath, mode, offset, "
-            f"mmap_mode, deserialize, verify, advise, {', '.join(sorted(_KNOWN))}",
-            UserWarning,
-            stacklevel=3,
-        )
+        meant = [(name, closest(name, _TAKEN)) for name in unknown]
+        ignored = ", ".join(f"{name!r} ({close})" if close else repr(name) for name, close in meant)
+        warnings.warn(f"open() ignores {ignored}: it takes {', '.join(_TAKEN)}", UserWarning, stacklevel=3)
     how: dict[str, Any] = {}
     if kwargs.get("cparams") is not None:
         how["cparams"] = cparams_from(kwargs["cparams"])

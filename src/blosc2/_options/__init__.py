@@ -32,7 +32,7 @@ else:
         "events": "Metrics count metrics tell told_rewrite told_wait",
         "goals": "ALIASES GOALS Precision bytes_of_text goal_named precision_of",
         "modes": (
-            "DeserializeMode StoreOptions check_directory_mapping check_locking check_modes check_new_modes "
+            "DeserializeMode StoreOptions as_flag check_directory_mapping check_locking check_modes check_new_modes "
             "check_open_modes check_target_mode deserialize_mode refuse_without_path shares_by_environment "
             "store_options"
         ),

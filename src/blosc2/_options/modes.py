@@ -9,6 +9,8 @@ from enum import StrEnum
 from types import EllipsisType
 from typing import Any, Final, NamedTuple, Never
 
+import numpy as np
+
 from blosc2._core.io.sharing import environment_has
 from blosc2.exceptions import legible
 
@@ -168,6 +170,20 @@ class StoreOptions(NamedTuple):
     timeout: float | None = 0
     exclusive: bool = True
     locking: bool = False
+
+
+def as_flag(value: Any, name: str) -> bool:
+    """A flag that can be given by its position: what is no flag, such as a path, would count as True in silence.
+
+    Examples
+    --------
+    >>> as_flag(0, "copy")
+    False
+    """
+    if isinstance(value, (bool, np.bool_)) or (type(value) is int and value in (0, 1)):
+        return bool(value)
+    given = repr(value) if isinstance(value, (str, os.PathLike)) else f"a {type(value).__name__}"
+    raise TypeError(f"{name} is True or False, not {given}: the path of a file is given as urlpath=")
 
 
 def store_options(
