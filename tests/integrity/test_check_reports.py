@@ -6,6 +6,7 @@ import os
 import struct
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -177,3 +178,41 @@ def test_the_repr_of_a_report_is_bounded() -> None:
     assert len(str(report).splitlines()) == 41
     assert repr(report).splitlines()[:11] == str(report).splitlines()[:11]
     assert repr(report).splitlines()[11:] == ["  ... and 30 more: print() shows all"]
+
+
+# ------------------------------------------------------------------ permissions
+@pytest.fixture
+def guarded() -> Iterator[Path]:
+    """A folder that anybody may enter; meanwhile this process is not root, who may read everything."""
+    is_root = os.geteuid() == 0
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o755)
+        for store in ("s.b2z", "s.b2d"):
+            with blosc2.TreeStore(os.path.join(name, store), mode="w") as made:
+                fill(made)
+        if is_root:
+            os.seteuid(65534)
+        try:
+            yield Path(name)
+        finally:
+            if is_root:
+                os.seteuid(0)
+            for path in ("s.b2d/g", "s.b2d"):
+                os.chmod(os.path.join(name, path), 0o755)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions")
+@pytest.mark.parametrize("path", ["s.b2z", "s.b2d", "s.b2d/g", "s.b2d/a.b2nd", "s.b2d/embed.b2e"])
+def test_what_may_not_be_read_is_not_damaged(guarded: Path, path: str, capfd: pytest.CaptureFixture[str]) -> None:
+    euid = os.geteuid()
+    os.seteuid(os.getuid())
+    os.chmod(guarded / path, 0)
+    os.seteuid(euid)
+    store = str(guarded / path.partition("/")[0])
+    with pytest.raises(PermissionError, match=f"Permission denied: '{guarded / path}"):
+        blosc2.check(store)
+    assert main(["check", store]) == 2
+    assert "damage" not in "".join(capfd.readouterr())
+    if "/" not in path:
+        with pytest.raises(PermissionError, match="no permission to write here: it may not be read either"):
+            blosc2.open(store, mode="a")

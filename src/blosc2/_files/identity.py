@@ -35,7 +35,10 @@ def check_permission(path: str) -> None:
         existing = os.path.dirname(existing)
     needed = os.W_OK | os.X_OK if os.path.isdir(existing) else os.W_OK
     if not os.access(existing, needed, effective_ids=effective):
-        instead = "open it with mode='r'" if os.path.lexists(path) else "nothing can be made in this folder"
+        instead = "nothing can be made in this folder"
+        if os.path.lexists(path):
+            readable = os.access(existing, os.R_OK, effective_ids=effective)
+            instead = "open it with mode='r'" if readable else "it may not be read either"
         if _is_read_only(existing):
             raise PermissionError(errno.EROFS, f"cannot write here, the file system is read-only: {instead}", existing)
         raise PermissionError(errno.EACCES, f"no permission to write here: {instead}", existing)

@@ -54,7 +54,7 @@ def check(path: str | bytes | os.PathLike[Any], *, progress: Callable[[int, int]
     FileNotFoundError
         There is nothing at this path.
     MemoryError, OSError
-        There is too little memory, or there are too many open files or threads: this says nothing of the file.
+        There is too little memory or no permission, or there are too many open files: this says nothing of the bytes.
 
     See Also
     --------

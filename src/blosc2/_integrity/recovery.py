@@ -548,8 +548,8 @@ def salvage(
     ValueError
         `out` has the suffix of a store and `path` is a single array, or the other way round.
     MemoryError, OSError
-        There is too little memory, or there are too many open files or threads. Nothing is written: what could not be
-        read for that reason may be whole.
+        There is too little memory or no permission, or there are too many open files or threads. Nothing is written:
+        what could not be read for that reason may be whole.
 
     See Also
     --------

@@ -141,9 +141,8 @@ class CheckReport(Report, Sequence[Finding]):
 
     def _lines(self) -> list[str]:
         state = "ok" if self.ok else f"{len(self.findings)} finding{'' if len(self.findings) == 1 else 's'}"
-        counts = [
-            f"{len(some)} {what}" for some, what in ((self.unverified, "unverified"), (self.notes, "notes")) if some
-        ]
+        notes = "note" if len(self.notes) == 1 else "notes"
+        counts = [f"{len(some)} {what}" for some, what in ((self.unverified, "unverified"), (self.notes, notes)) if some]
         lines = [legible(f"<CheckReport {self.path}: {', '.join([state, *counts])}>")]
         return [*lines, *map(str, (*self.findings, *self.unverified, *self.notes))]
 
@@ -199,7 +198,7 @@ class Findings:
             self.unverified(error.reason, key=error.key or key, path=path or self._file or error.path)
         elif isinstance(error, UnsafeDeserializationError):
             self.unverified(f"{error.kind}: what it stands for is not looked at", key=key, path=path)
-        elif isinstance(error, OSError) and error.errno not in _SCARCE:
+        elif isinstance(error, OSError) and error.errno not in _NO_WORD:
             text = error.strerror or str(error)
             self.add(f"it cannot be read: {text}", key=key, path=path or self._file or _name(error.filename))
         else:
@@ -234,11 +233,11 @@ class Findings:
         return CheckReport(self.path, [_advised(one) for one in self.found])
 
 
-#: What reading damaged bytes may raise. A lack of memory is none of it: nothing is known of the bytes then, and a check
-#: or salvage ends.
+#: What reading damaged bytes may raise. A lack of memory or of permission is none of it: nothing is known of the bytes
+#: then, and a check or salvage ends.
 FAULTS: Final = (FormatError, UnsupportedKindError, UnsafeDeserializationError, OSError)
-# The same of other things of the system: no memory, too many open files, no more threads.
-_SCARCE: Final = (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
+# Of the system, and no word about the bytes: no memory, too many open files, no more threads, no permission.
+_NO_WORD: Final = (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.EACCES, errno.EPERM)
 
 
 def _advised(one: Finding) -> Finding:
