@@ -25,6 +25,7 @@ from blosc2._frames import (
 )
 from blosc2._options import (
     OF_CHUNKS,
+    RemotePath,
     check_locking,
     deserialize_mode,
     encoding_of,
@@ -429,6 +430,8 @@ def _existing(storage: Storage, chunksize: int | None, data: Any, options: Handl
     """The handle of a super-chunk that the constructor opens, in mode 'r'."""
     if storage.urlpath is None:
         refuse_without_path("a super-chunk")
+    if isinstance(storage.urlpath, RemotePath):
+        raise ValueError(f"{storage.urlpath}: what is on a server is opened by blosc2.open")
     if not os.path.exists(storage.urlpath):
         raise ValueError(f"a super-chunk cannot be opened with mode 'r': {legible(storage.urlpath)} does not exist")
     if data is not None:

@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -267,6 +267,30 @@ def test_check_names_the_command_for_urls(url: str) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         blosc2.open(url.replace("items.b2nd", "none.b2z"))
     assert "modes 'a' and 'w'" not in str(caught.value)
+
+
+def test_what_to_write_instead(server: RangeServer, url: str, tmp_path: Path) -> None:
+    """What is open on a server cannot be opened with mode 'a', nor be mapped; a key is no part of a URL."""
+    with blosc2.TreeStore(str(tmp_path / "s.b2z"), mode="w") as local:
+        local["/g/a"] = ITEMS[:100]
+    server.objects["s.b2z"] = (tmp_path / "s.b2z").read_bytes()
+    there = url.replace("items.b2nd", "s.b2z")
+    store = blosc2.open(there)
+    changes: list[Callable[[], Any]] = [
+        lambda: store.update({"/b": ITEMS}), lambda: store.attrs.update(x=1), lambda: store["/g"].clear(),
+        store.transaction, store.compact, lambda: store["/g/a"].attrs.update(x=1),
+    ]  # fmt: skip
+    for change in changes:
+        with pytest.raises(ValueError, match=r"on a server is written as a whole: .* write it there with to_b2z$"):
+            change()
+    assert blosc2.merge([there], str(tmp_path / "m.b2z")) == 1
+    assert np.array_equal(blosc2.open(str(tmp_path / "m.b2z"))["/g/a"], ITEMS[:100])
+    with pytest.raises(NotImplementedError, match="made of a file of this machine"):
+        blosc2.zarr_references(there)
+    with pytest.raises(ValueError, match=r"on a server is opened by blosc2\.open"):
+        blosc2.SChunk(urlpath=url, mode="r")
+    with pytest.raises(FileNotFoundError, match=r"read by blosc2.open\('http[^']*/s.b2z'\)\['/g/a'\]"):
+        blosc2.open(there + "/g/a")
 
 
 def test_passwords_are_not_shown(server: RangeServer, url: str) -> None:

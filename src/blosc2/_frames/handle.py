@@ -23,7 +23,15 @@ from blosc2._core.io.sharing import Lock, item_of, never_freed
 from blosc2._core.io.source import Source
 from blosc2._core.ndim.geometry import Geometry, parse_b2nd
 from blosc2._frames.dtypes import parse_dtype
-from blosc2._options import Encoding, RemotePath, declared_encoding, encoding_of, get_nthreads, zstd_encoding
+from blosc2._options import (
+    Encoding,
+    RemotePath,
+    declared_encoding,
+    encoding_of,
+    get_nthreads,
+    how_to_change,
+    zstd_encoding,
+)
 from blosc2.exceptions import FormatError, MissingFileError, ReadOnlyError
 from blosc2.info import HandleProperties, file_rows
 from blosc2.storage import CParams, DParams, cparams_from, cparams_of, dparams_from
@@ -354,10 +362,7 @@ class FrameHandle:
     def require_writable(self) -> None:
         """Raise unless changes can be published here."""
         if not self.writable:
-            what = "it" if self.key is None else "the store"
-            how = f"open {what} with mode='a', and without mmap_mode='r'"
-            if isinstance(self.urlpath, RemotePath):
-                how = "what is on a server is written as a whole: change a local copy, and save it there with mode='w'"
+            how = how_to_change(self.urlpath, "it" if self.key is None else "the store")
             raise ReadOnlyError(f"Cannot do this action with reading mode: {how}", path=self.urlpath, key=self.key)
 
     def editing(self) -> AbstractContextManager[Any]:

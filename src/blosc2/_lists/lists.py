@@ -149,7 +149,8 @@ class ValueList(StoredFrame, MutableSequence[Any]):
             refuse_without_path(self._article())
         if isinstance(storage.urlpath, RemotePath):
             raise ValueError(
-                f"{storage.urlpath}: a list on a server cannot grow: make one here, copy(urlpath=) it there"
+                f"{storage.urlpath}: a list on a server cannot grow: make one here, copy(urlpath=) it there, "
+                "where blosc2.open reads it"
             )
         if storage.urlpath is not None and storage.mode in ("r", "a"):
             if os.path.lexists(storage.urlpath):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import warnings
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,7 +40,12 @@ def opened_remote(
             "DictStore.to_b2z, and upload that"
         )
     if suffix not in (".b2e", ".b2z"):
-        source = remote_source(path)
+        try:
+            source = remote_source(path)
+        except MissingFileError as error:
+            if inside := re.match(r"(.+?\.b2[ez])(/[^?#]+)$", str(error.filename)):
+                error.strerror = f"{error.strerror}: a key is read by blosc2.open({inside[1]!r})[{inside[2]!r}]"
+            raise
         if offset == 0 and source.size >= 4 and source.read(0, 4) in _ARCHIVES:
             suffix = ".b2z"
         else:

@@ -38,7 +38,7 @@ else:
         ),
         "paths": (
             "NOT_CONVERTED RemoteOptions RemotePath absolute_path check_new_name check_remote local_path new_path "
-            "remote_path scheme_of shortened split_other_format tell_of_mapping without_secrets"
+            "how_to_change is_remote remote_path scheme_of shortened split_other_format tell_of_mapping without_secrets"
         ),
         "threads": (
             "COMPRESSED_BESIDE PARALLEL_WORK check_nthreads compress compressed detect_number_of_cores get_nthreads "

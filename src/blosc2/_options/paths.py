@@ -18,6 +18,14 @@ from blosc2.exceptions import legible
 _MAPPING_SIZE = 1 << 30
 
 
+def how_to_change(path: object, what: str) -> str:
+    """What to do with something that was opened to be read only; `what` it is, "it" or "the store"."""
+    if not isinstance(path, RemotePath):
+        return f"open {what} with mode='a', and without mmap_mode='r'"
+    saved = "save it there with mode='w'" if what == "it" else "write it there with to_b2z"
+    return f"what is on a server is written as a whole: change a local copy, and {saved}"
+
+
 def tell_of_mapping(path: str, mmap_mode: str | None, initial_mapping_size: Any, size: int) -> None:
     """Report a mapped file on the standard error stream, if the C library's environment variables ask for it.
 
@@ -62,7 +70,7 @@ def local_path(path: object, *, remote: bool = False) -> str:
 
 def new_path(path: object) -> str:
     """Where something new is written as a whole: a path, or a `RemotePath`."""
-    if isinstance(path, str) and not isinstance(path, RemotePath) and scheme_of(path) not in (None, "file"):
+    if isinstance(path, str) and not isinstance(path, RemotePath) and is_remote(path):
         return remote_path(path)
     return local_path(path, remote=True)
 
@@ -282,6 +290,11 @@ def scheme_of(text: str) -> str | None:
     """The scheme of a URL; None of what is a path."""
     found = re.match(_SCHEME, text) if "://" in text else None
     return None if found is None else found[1].lower()
+
+
+def is_remote(path: object) -> bool:
+    """Whether this is something on a server, by its URL."""
+    return isinstance(path, str) and (isinstance(path, RemotePath) or scheme_of(path) not in (None, "file"))
 
 
 def remote_path(url: str, storage_options: object = None, remote: object = None) -> RemotePath:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from blosc2 import _stores
 from blosc2._core.leaves.store_state import SessionState
-from blosc2._options import absolute_path
+from blosc2._options import absolute_path, how_to_change
 from blosc2.exceptions import CLOSED_STORE, REPLACED_STORE, ClosedStoreError, ReadOnlyError
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Session(SessionState):
         if self.closed:
             raise self.closed_error()
         if self.mode == "r":
-            how = "open the store with mode='a', and without mmap_mode='r'"
+            how = how_to_change(self.path, "the store")
             raise ReadOnlyError(f"Cannot {what} in read-only mode: {how}", path=self.path, key=key)
         if self.is_changing:
             self.check_between(what)

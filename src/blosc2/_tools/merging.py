@@ -10,7 +10,17 @@ from typing import Any, Final
 from blosc2._opening import open as open_path
 from blosc2._options import check_target_mode, local_path
 from blosc2._stores import Store, group_of, has_object, table_of
-from blosc2._tools.stores import STORES, attributes_of, beside, group_path, in_order, new_store, same_value, walk
+from blosc2._tools.stores import (
+    STORES,
+    attributes_of,
+    beside,
+    group_path,
+    in_order,
+    new_store,
+    opened,
+    same_value,
+    walk,
+)
 from blosc2.exceptions import legible, some_of
 from blosc2.tree_store import TreeStore
 
@@ -79,8 +89,8 @@ def merge(
     check_target_mode(mode, ("w-", "w", "a"))
     if on_clash not in _CLASHES:
         raise ValueError(f"on_clash must be 'error', 'first' or 'last', not {on_clash!r}")
-    with ExitStack() as opened:
-        parts = [_Part(opened, group, source) for group, source in _pairs(sources)]
+    with ExitStack() as stack:
+        parts = [_Part(stack, group, source) for group, source in _pairs(sources)]
         if isinstance(target, Store):
             if mode == "w":
                 raise ValueError("mode='w' replaces a store by its path: an open one is added to, or cleared first")
@@ -116,15 +126,14 @@ def _counted(clashes: list[str]) -> str:
 
 
 class _Part:
-    """A source: its leaves and groups, by their keys below a group of the target. `opened` closes what it opens."""
+    """A source: its leaves and groups, by their keys below a group of the target. `stack` closes what it opens."""
 
-    def __init__(self, opened: ExitStack, group: str, source: Any) -> None:
+    def __init__(self, stack: ExitStack, group: str, source: Any) -> None:
         store = source
         if not isinstance(source, Store):
-            store = open_path(source, mode="r", mmap_mode="r")
+            store = stack.enter_context(opened(source))
             if not isinstance(store, Store):
                 raise TypeError(f"{legible(os.fspath(source))} is a {type(store).__name__}, and no store")
-            opened.enter_context(store)
         self.store: Any = store._owner
         self.name = str(table_of(store).path or "a store in memory")
         self._group, self._prefix = group, group_of(store)

@@ -11,7 +11,7 @@ import numpy as np
 
 from blosc2._files import Owner, remove_leftovers, sync_file, sync_folder
 from blosc2._opening import open as open_path
-from blosc2._options import RemotePath, shortened
+from blosc2._options import is_remote, shortened
 from blosc2._stores import children_of
 from blosc2.embed_store import EmbedStore
 from blosc2.tree_store import TreeStore
@@ -21,9 +21,9 @@ STORES = (".b2z", ".b2d", ".b2e")
 
 
 @contextmanager
-def opened(path: str, mode: str = "r", *, mapped: bool = True) -> Iterator[Any]:
+def opened(path: Any, mode: str = "r", *, mapped: bool = True) -> Iterator[Any]:
     """What is at a path, here or on a server; closed in the end. Only what is here can be mapped, in mode "r"."""
-    mapped = mapped and mode == "r" and not isinstance(path, RemotePath)
+    mapped = mapped and mode == "r" and not is_remote(path)
     found = open_path(path, mode=mode, mmap_mode="r" if mapped else None)
     try:
         yield found

@@ -24,7 +24,7 @@ from blosc2._core.ndim.grid_read import read_basic_into
 from blosc2._files import NewFile
 from blosc2._frames import array_of, chunk_encoding, is_directory_frame
 from blosc2._functions import asarray
-from blosc2._options import FIELDS, Encoding, absolute_path, fields_of, get_nthreads
+from blosc2._options import FIELDS, Encoding, absolute_path, fields_of, get_nthreads, is_remote, without_secrets
 from blosc2._stores import Store, children_of
 from blosc2._tools.converting.conversion import as_json
 from blosc2._tools.converting.report import WHOLE, LeftOut
@@ -301,6 +301,11 @@ def zarr_references(
     if zarr_format not in (2, 3):
         raise ValueError(f"zarr_format must be 2 or 3, not {zarr_format!r}")
     source = os.fspath(source)
+    if is_remote(source):
+        raise NotImplementedError(
+            f"{without_secrets(source)}: references are made of a file of this machine: make them of a local copy, and "
+            "give url="
+        )
     if target is not None and os.path.lexists(target) and not overwrite:
         raise FileExistsError(f"{legible(os.fspath(target))} exists; overwrite=True replaces it")
     made = _References(source, url, zarr_format, left_out)
