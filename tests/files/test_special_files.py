@@ -6,7 +6,7 @@ import errno
 import os
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -60,6 +60,30 @@ def test_a_fifo_in_place_of_a_file(tmp_path: Path, source: str | None, suffix: s
     with writer_of_last_resort(path) as waited, pytest.raises((blosc2.FormatError, OSError), match="regular"):
         blosc2.open(str(path), mmap_mode=source)
     assert not waited
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs")
+@pytest.mark.parametrize(("suffix", "make"), [
+    (".b2nd", lambda path: blosc2.asarray([1], urlpath=path, mode="w")),
+    (".b2nd", lambda path: blosc2.asarray([1], urlpath=path, mode="w", contiguous=False)),
+    (".b2frame", lambda path: blosc2.SChunk(data=b"1", urlpath=path, mode="w")),
+    (".b2frame", lambda path: blosc2.ObjectArray(urlpath=path, mode="w")),
+    (".b2z", lambda path: blosc2.TreeStore(path, mode="w")),
+    (".b2e", lambda path: blosc2.EmbedStore(path, mode="w")),
+    (".b2z", lambda path: blosc2.DictStore(path, mode="a")),
+    (".b2z", lambda path: blosc2.merge([], path, mode="w")),
+    (".json", lambda path: blosc2.zarr_references(f"{path}.b2nd", path, overwrite=True)),
+])  # fmt: skip
+def test_what_is_no_regular_file_is_not_replaced(tmp_path: Path, suffix: str, make: Callable[[str], object]) -> None:
+    """A device would be lost for all."""
+    path = tmp_path / f"x{suffix}"
+    blosc2.asarray([1], urlpath=f"{path}.b2nd")
+    before = os.listdir(tmp_path)
+    os.mkfifo(path)
+    with pytest.raises(FileExistsError, match="it is no regular file, and is not replaced: give another path"):
+        make(str(path))
+    assert path.is_fifo()
+    assert sorted(os.listdir(tmp_path)) == sorted([*before, path.name])
 
 
 @pytest.mark.parametrize("kind", [blosc2.DictStore, blosc2.TreeStore])
@@ -128,7 +152,7 @@ def test_a_file_system_that_is_read_only_is_named(tmp_path: Path, there: bool, m
     path = str(tmp_path / "s.b2z")
     if there:
         blosc2.TreeStore(path, mode="w").close()
-    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    monkeypatch.setattr(os, "access", lambda _, mode, **__: mode == os.R_OK)
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_RDONLY))
     advice = "open it with mode='r'" if there else "nothing can be made in this folder"
     with pytest.raises(PermissionError, match=f"the file system is read-only: {advice}") as caught:

@@ -6,6 +6,8 @@ import errno
 import os
 from typing import Final
 
+from blosc2._files.owner import special_file
+
 
 def check_same_file(path: str, identity: tuple[int, ...] | None, header: bytes = b"") -> None:
     """Refuse to replace a file that is not the one that was read, or whose first bytes differ."""
@@ -25,11 +27,13 @@ def check_permission(path: str) -> None:
 
     Raises
     ------
-    PermissionError
+    PermissionError, ExistingFileError
     """
     effective = os.access in os.supports_effective_ids
     if os.path.isfile(path) and os.access(path, os.W_OK, effective_ids=effective):
         return
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise special_file(path)
     existing = os.path.realpath(path)
     while not os.path.lexists(existing) and os.path.dirname(existing) != existing:
         existing = os.path.dirname(existing)

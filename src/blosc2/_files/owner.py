@@ -17,7 +17,7 @@ from io import FileIO
 from typing import Any, BinaryIO, Final, Self, cast
 
 from blosc2._core.io.sharing import Block, keep_from_child
-from blosc2.exceptions import OtherFileSystemError, StoreLockedError
+from blosc2.exceptions import ExistingFileError, OtherFileSystemError, StoreLockedError
 
 # A part of a path that `temporary_name` gave: what it is for, and what tells it from others.
 _TEMPORARY: Final = re.compile(r"(^|[/\\])\.([^/\\]+)\.[0-9a-f]{8}\.tmp(?=[/\\]|$)")
@@ -31,6 +31,11 @@ def name_place(error: OSError) -> None:
             setattr(error, name, _TEMPORARY.sub(r"\1\2", given))
     if error.filename2 is not None and error.filename == error.filename2:
         del error.filename2
+
+
+def special_file(path: str) -> ExistingFileError:
+    """The error for a device, a pipe or a socket that a new file would replace."""
+    return ExistingFileError(errno.EEXIST, "it is no regular file, and is not replaced: give another path", path)
 
 
 class Owner:
@@ -104,6 +109,8 @@ class Owner:
         """Give a new file or folder the owner, group and permissions of the one that it will replace at a path.
 
         What the system does not allow stays as it is. So does a file with more names than one, which is not new.
+
+        `ExistingFileError` where a device, a pipe or a socket would be replaced.
         """
         self.check(path)
         try:
@@ -112,6 +119,8 @@ class Owner:
             return
         now = os.lstat(new)
         kind = stat.S_IFMT(before.st_mode)
+        if kind not in (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK):
+            raise special_file(path)
         is_new = kind == stat.S_IFDIR or (kind == stat.S_IFREG and now.st_nlink == 1)
         if kind != stat.S_IFMT(now.st_mode) or not is_new:
             return

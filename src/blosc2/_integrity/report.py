@@ -141,8 +141,8 @@ class CheckReport(Report, Sequence[Finding]):
 
     def _lines(self) -> list[str]:
         state = "ok" if self.ok else f"{len(self.findings)} finding{'' if len(self.findings) == 1 else 's'}"
-        notes = "note" if len(self.notes) == 1 else "notes"
-        counts = [f"{len(some)} {what}" for some, what in ((self.unverified, "unverified"), (self.notes, notes)) if some]
+        more = (self.unverified, "unverified"), (self.notes, "note" if len(self.notes) == 1 else "notes")
+        counts = [f"{len(some)} {what}" for some, what in more if some]
         lines = [legible(f"<CheckReport {self.path}: {', '.join([state, *counts])}>")]
         return [*lines, *map(str, (*self.findings, *self.unverified, *self.notes))]
 
