@@ -610,3 +610,16 @@ def test_leaves_of_a_writer_stay_live_when_it_looks_for_changes(make: Maker) -> 
         leaf[0] = 5
         assert store["/a"][0] == 5
     assert make.values() == {"/a": [5, 1, 2]}
+
+
+def test_a_leaf_of_a_store_that_nobody_holds(filled: Any, make: Maker) -> None:
+    """Nobody closed it: what is said must help all the same."""
+    before = values_of(filled)
+    filled.close()
+    with pytest.raises(ValueError, match=r"nothing holds it any more, .* keep it in a variable"):
+        make("a")["/g/k0"].append([1])
+    with pytest.raises(ValueError, match="nothing holds it any more"):
+        make("a")["/g/k0"].attrs["x"] = 1
+    leaf = make("a")["/g/k0"]
+    assert leaf[:].tolist() == before["/g/k0"]
+    assert make.values() == before

@@ -62,8 +62,9 @@ class LiveHandle(MemoryHandle):
         session = None if self.session is None else self.session()
         if session is None or session.closed or session.ending:
             raise ClosedStoreError(
-                "the leaf can be read but no longer changed: its store was closed, or the key was given another value; "
-                "open the store with mode='a', if it is closed, and take the leaf from it again",
+                "the leaf can be read but no longer changed: its store was closed, or nothing holds it any more, or "
+                "the key was given another value; open the store with mode='a', keep it in a variable as long as its "
+                "leaves are changed, and take the leaf from it again",
                 path=self.urlpath,
                 key=self.key,
             )
