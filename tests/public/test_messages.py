@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import pickle
 import shutil
@@ -191,3 +192,37 @@ def test_files_of_a_folder(folder: Path) -> None:
     os.remove(f"{leaf}.b2f")
     with pytest.warns(UserWarning, match=r"unusual suffix: rename it; expected '\.b2nd'$"):
         list(blosc2.open("scans.b2d"))
+
+
+@pytest.mark.parametrize("kind", ["object", "text", "dates", "table", "records"])
+def test_what_to_give_instead_of_objects(kind: str, folder: Path) -> None:
+    texts = np.array(["a", "bcd"], object)
+    rows = np.array([("a", 1)], [("name", "O"), ("n", "i4")])
+    text = np.array(["a", "bcd"], np.dtypes.StringDType())
+    dates = [dt.datetime(2024, 1, 31)]
+    value = {"object": texts, "text": text, "dates": dates, "table": np.array([["a", 1]], object), "records": rows}[
+        kind
+    ]
+    advice = (
+        r"table\.to_records\(index=False" if kind in ("table", "records") else r"np\.array\(list\(x\), 'U'\) for texts"
+    )
+    with store("a") as found:
+        with pytest.raises(TypeError, match=f"cannot be stored: its items are Python objects; give .*{advice}"):
+            found["/bad"] = value
+        if kind in ("object", "text"):
+            found["/good"] = np.array(list(value), "U")
+            assert found["/good"][:].tolist() == list(value)
+        elif kind == "dates":
+            found["/good"] = np.array(value, "M8[us]")
+            assert found["/good"][:].tolist() == value
+
+
+def test_a_table_of_pandas(folder: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"name": ["Ada", "Bo"], "age": [61, 7]})
+    with store("a") as found:
+        with pytest.raises(TypeError, match=r"a DataFrame cannot be stored: .* table\.to_records\(index=False"):
+            found["/people"] = table
+        found["/people"] = table.to_records(index=False, column_dtypes={"name": "U20"})
+    again = pandas.DataFrame(store()["/people"][:])
+    assert again.to_dict("list") == table.to_dict("list")

@@ -78,6 +78,9 @@ def frame_of(
         array = lossless(value)
     except (TypeError, ValueError) as error:
         raise _unsupported(value, key, path, str(error)) from None
+    if array.dtype.hasobject and array.ndim:
+        instead = _TABLE if array.ndim > 1 or array.dtype.names else _OBJECTS
+        raise _unsupported(value, key, path, "its items are Python objects", instead)
     if array.dtype.hasobject or hasattr(value, "to_cframe"):
         raise _unsupported(value, key, path, "it is no array of numbers, strings or dates")
     return compressed(array, path, encoding, asked=asked)
@@ -100,12 +103,19 @@ def compressed(
     return NewFrame((source, 0, source.size), ".b2nd")
 
 
-def _unsupported(value: Any, key: str, path: str | None, why: str) -> UnsupportedValueError:
-    return UnsupportedValueError(
-        f"a {type(value).__name__} cannot be stored: {why}; give an array, an array-like or a super-chunk",
-        path=path,
-        key=key,
-    )
+# What to give instead of Python objects.
+_OBJECTS: Final = (
+    "give np.array(list(x), 'U') for texts, np.array(x, 'M8[us]') for dates, or a blosc2.ObjectArray with any objects"
+)
+_TABLE: Final = (
+    "give each column for itself, or a table of pandas as table.to_records(index=False, column_dtypes={'name': 'U20'})"
+)
+
+
+def _unsupported(
+    value: Any, key: str, path: str | None, why: str, instead: str = "give an array, an array-like or a super-chunk"
+) -> UnsupportedValueError:
+    return UnsupportedValueError(f"a {type(value).__name__} cannot be stored: {why}; {instead}", path=path, key=key)
 
 
 def metadata_frame(values: Mapping[str, Any]) -> NewFrame:
