@@ -171,6 +171,34 @@ def test_xarray(tmp_path: Path, zarr_format: int) -> None:
     np.testing.assert_array_equal(found["t"].to_numpy(), np.arange(12).reshape(3, 4))
 
 
+@pytest.mark.parametrize("zarr_format", [3, 2])
+def test_datasets(tmp_path: Path, zarr_format: int) -> None:
+    """What `to_store` has written is what xarray reads: also values for what is missing, of any type."""
+    xarray = pytest.importorskip("xarray")
+    numbers = np.array([1.5, np.nan, -3])
+    single = {"valid_min": np.float32(-4), "valid_range": np.array([-4, 4], "i2")}
+    data = xarray.Dataset({
+        "double": ("x", numbers), "single": ("x", numbers.astype("f4"), single), "half": ("x", numbers.astype("f2")),
+        "packed": ("x", numbers), "filled": ("x", numbers.astype("f4")), "count": ("x", [1, 2, 3]),
+    }, {"day": ("x", np.arange(3).astype("M8[D]").astype("M8[ns]"))})  # fmt: skip
+    encoding: dict[str, Any] = {"filled": {"_FillValue": np.float32(-9999)}}
+    encoding["packed"] = {"dtype": "i2", "scale_factor": np.float32(0.5), "_FillValue": np.int16(-1)}
+    path = str(tmp_path / "a.b2z")
+    blosc2.to_store(data, path, encoding=encoding)
+    references = blosc2.zarr_references(path, zarr_format=zarr_format)
+    files = fsspec.filesystem("reference", fo=references, asynchronous=True, remote_options={"asynchronous": True})
+    store = zarr.storage.FsspecStore(files, read_only=True)
+    xarray.testing.assert_equal(xarray.open_dataset(store, engine="zarr", consolidated=False).load(), data)
+    raw = xarray.open_dataset(store, engine="zarr", consolidated=False, mask_and_scale=False)
+    assert (raw["packed"].dtype, raw["packed"].attrs["_FillValue"]) == (np.dtype("i2"), -1)
+    assert raw["filled"].attrs["_FillValue"] == -9999
+    assert raw["single"].attrs["valid_min"] == -4
+    changed: list[Any] = []
+    blosc2.zarr_references(path, zarr_format=zarr_format, left_out=changed)
+    assert {each.what for each in changed} >= {"the type of attribute 'valid_min'"}
+    assert {type(each).__name__ for each in changed} == {"Changed"}
+
+
 # ------------------------------------------------------------------ elsewhere
 def test_from_another_place(tmp_path: Path) -> None:
     """What the references name is read, and no byte of the file besides."""
@@ -230,12 +258,16 @@ def test_what_is_left_out(tmp_path: Path) -> None:
         store["/gaps"] = np.zeros(3, np.dtype([("a", "u1"), ("b", "f8")], align=True))
         store["/parts"] = np.zeros(3, [("a", "f8", (2,))])
         store["/zarr.json"] = np.arange(3)
-    with pytest.raises(ConversionError, match=r"left_out=\[\]"):
+        store["/x"].vlmeta["_FillValue"] = 0.5
+    with pytest.raises(ConversionError, match=r"a.b2z: /bytes: all of it: .*; with left_out=\[\] it is left out, [^;]*$"):
         blosc2.zarr_references(path, tmp_path / "r.json")
     assert os.listdir(tmp_path) == ["a.b2z"]
     left_out: list[Any] = []
     group = opened(blosc2.zarr_references(path, left_out=left_out))
     assert {each.key for each in left_out} == {"/x", "/list", "/bytes", "/gaps", "/parts", "/zarr.json"}
+    assert [each.what for each in left_out if each.key == "/x"] == [
+        "attribute '_FillValue'", "the type of attribute 'when'",
+    ]  # fmt: skip
     assert list(group.array_keys()) == ["x"]
     check(group, {"/x": np.arange(6)})
 

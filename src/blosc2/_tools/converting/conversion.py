@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import errno
 import importlib
 import itertools
 import math
 import os
 import re
+import struct
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -93,6 +95,8 @@ DEFINED = "netcdf_dimensions"
 OF_GROUPS = ("axes", "voxel_sizes")
 #: Those of a leaf that say what HDF5 has and NumPy has not: the shape of texts, the names of numbers, the new items.
 TEXT_SHAPE, ENUM, FILL = "hdf5_shape", "hdf5_enum", "hdf5_fillvalue"
+#: That of CF for the value that stands for what is missing.
+MISSING = "_FillValue"
 #: Single values of these dtypes become those of Python; each comes back with its dtype.
 PLAIN = tuple(map(np.dtype, ("?", "i8", "f8")))
 
@@ -184,6 +188,30 @@ def retyped(key: str, name: str, attributes: Mapping[str, Any], taken: Any) -> I
     """What is to be listed if an attribute that was taken comes back with the dtype of the items, and had another."""
     if taken.dtype.kind in "biufc" and not same_value(attributes[name], storable(taken)):
         yield Changed(key, f"the type of attribute {name!r}", f"it became {taken.dtype}, as the items are")
+
+
+def encode_missing(key: str, attributes: dict[str, Any], dtype: np.dtype[Any]) -> Iterator[LeftOut]:
+    """Write the attribute for what is missing as xarray has it in zarr 3, so that NaN is the same NaN.
+
+    That is a number or, of floats, base64 of a little-endian double, two for complex numbers:
+    https://docs.xarray.dev/en/stable/internals/zarr-encoding-spec.html
+    """
+    given = dict(attributes)
+    fill = taken_item(attributes, MISSING, dtype)
+    if MISSING in attributes:
+        del attributes[MISSING]
+        yield LeftOut(key, f"attribute {MISSING!r}", f"it is no item of {dtype}")
+    elif fill is not None and dtype.kind not in "biufc":
+        yield LeftOut(key, f"attribute {MISSING!r}", f"xarray has none for {dtype} in zarr")
+    elif fill is not None:
+        attributes[MISSING] = _of_doubles(fill.item())
+        yield from retyped(key, MISSING, given, fill)
+
+
+def _of_doubles(number: Any) -> Any:
+    if isinstance(number, complex):
+        return [_of_doubles(number.real), _of_doubles(number.imag)]
+    return base64.b64encode(struct.pack("<d", number)).decode() if isinstance(number, float) else number
 
 
 def shaped_values(values: list[Any], attributes: dict[str, Any]) -> Items:

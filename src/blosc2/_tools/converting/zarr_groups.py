@@ -19,7 +19,17 @@ from zarr.core.sync import sync
 from blosc2._arrays import DIMENSIONS
 from blosc2._core.ndim.gaps import as_dtype
 from blosc2._tools.converting import conversion
-from blosc2._tools.converting.conversion import DEFINED, FILL, UNLIMITED, ArrayItem, GroupItem, Item, ObjectItem, Target
+from blosc2._tools.converting.conversion import (
+    DEFINED,
+    FILL,
+    MISSING,
+    UNLIMITED,
+    ArrayItem,
+    GroupItem,
+    Item,
+    ObjectItem,
+    Target,
+)
 from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
 
 # Files of a group that are none of its members.
@@ -107,32 +117,20 @@ def _array(key: str, found: Any) -> Iterator[Item]:
             yield LeftOut(key, WHOLE, "it has items of variable length, which no array of numbers can hold")
         return
     fill = found.fill_value
-    if _FILL in attributes:
-        attributes[_FILL] = _decoded_fill(attributes[_FILL], dtype)
+    if MISSING in attributes:
+        attributes[MISSING] = _decoded_fill(attributes[MISSING], dtype)
     elif DIMENSIONS in attributes and found.metadata.zarr_format == _ZARR_2 and fill is not None:
-        attributes[_FILL] = np.asarray(fill, dtype)  # so has xarray it in zarr 2
+        attributes[MISSING] = np.asarray(fill, dtype)  # so has xarray it in zarr 2
     elif fill is not None and np.asarray(fill, dtype).tobytes() != bytes(dtype.itemsize):
         attributes[FILL] = conversion.storable(np.asarray(fill, dtype))
     yield ArrayItem(key, found.shape, dtype, lambda box: np.asarray(found[box]), found.chunks, attributes)
 
 
-# The attribute of CF for what is missing. In zarr 3 xarray keeps it in JSON as below, so that NaN is the same NaN:
-# https://docs.xarray.dev/en/stable/internals/zarr-encoding-spec.html
-_FILL: Final = "_FillValue"
 _ZARR_2: Final = 2
 
 
-def _encoded_fill(value: Any, dtype: np.dtype[Any]) -> Any:
-    """The value that says what is missing: base64 of a little-endian double, two of them, or a number."""
-    if dtype.kind == "c":
-        return [_encoded_fill(part, np.dtype("f8")) for part in (value.real, value.imag)]
-    if dtype.kind == "f":
-        return base64.standard_b64encode(struct.pack("<d", value)).decode()
-    return value
-
-
 def _decoded_fill(stored: Any, dtype: np.dtype[Any]) -> Any:
-    """What `_encoded_fill` has encoded, in the dtype of the array; anything else as it is."""
+    """What `encode_missing` has encoded, in the dtype of the array; anything else as it is."""
     try:
         if dtype.kind == "c" and isinstance(stored, list):
             value: Any = complex(*[_decoded_fill(part, np.dtype("f8")).item() for part in stored])
@@ -165,14 +163,10 @@ class NewZarr(Target):
 
     def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
         attributes = dict(item.attributes)
-        fill = new = None
+        new = None
         if isinstance(item, ArrayItem):
-            fill, new = (
-                conversion.taken_item(attributes, _FILL, item.dtype),
-                conversion.taken_fill(attributes, item.dtype),
-            )
-            if attributes.pop(_FILL, None) is not None:
-                yield LeftOut(item.key, f"attribute {_FILL!r}", f"it is no item of {item.dtype}")
+            new = conversion.taken_fill(attributes, item.dtype)
+            yield from conversion.encode_missing(item.key, attributes, item.dtype)
         unlimited = conversion.taken_names(attributes, UNLIMITED) if isinstance(item, GroupItem) else []
         defined = conversion.taken_names(attributes, DEFINED) if isinstance(item, GroupItem) else []
         attributes, left_out = conversion.as_json(item.key, attributes)
@@ -202,11 +196,6 @@ class NewZarr(Target):
             names = attributes.get(DIMENSIONS)
             if conversion.are_names(names, len(item.shape)):
                 how["dimension_names"] = attributes.pop(DIMENSIONS)
-            if fill is not None and item.dtype.kind not in "biufcU":
-                yield LeftOut(item.key, f"attribute {_FILL!r}", f"xarray has none for {item.dtype} in zarr")
-            elif fill is not None:
-                attributes[_FILL] = _encoded_fill(fill.item(), item.dtype)
-                yield from conversion.retyped(item.key, _FILL, item.attributes, fill)
             with _without_warnings():
                 found = self._root.create_array(
                     item.key.strip("/"), shape=item.shape, dtype=native, attributes=attributes, **how

@@ -26,8 +26,8 @@ from blosc2._frames import array_of, chunk_encoding, is_directory_frame
 from blosc2._functions import asarray
 from blosc2._options import FIELDS, Encoding, absolute_path, fields_of, get_nthreads, is_remote, without_secrets
 from blosc2._stores import Store, children_of
-from blosc2._tools.converting.conversion import as_json
-from blosc2._tools.converting.report import WHOLE, LeftOut
+from blosc2._tools.converting.conversion import as_json, encode_missing
+from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
 from blosc2._tools.stores import attributes_of, opened
 from blosc2.exceptions import ConversionError, FormatError, legible
 from blosc2.ndarray import NDArray
@@ -265,7 +265,8 @@ def zarr_references(
         Replace a target that exists.
     left_out : list, optional
         Is given a `LeftOut` for each thing that zarr cannot hold: lists of objects, super-chunks, attributes that JSON
-        does not have. Without a list they raise a `ConversionError`.
+        does not have. Without a list they raise a `ConversionError`. It is given a `Changed`, which never is an error,
+        for each attribute that becomes of another type, such as numbers of NumPy.
 
     Returns
     -------
@@ -368,10 +369,15 @@ class _References:
         for name, text in documents:
             self.refs[f"{key}/{name}".lstrip("/")] = text
 
-    def _plain(self, key: str, attributes: dict[str, Any]) -> dict[str, Any]:
+    def _plain(self, key: str, attributes: dict[str, Any], dtype: Any = None) -> dict[str, Any]:
+        """Attributes in JSON: of an array, by its dtype, with what is missing as xarray has it."""
+        encoded = [] if dtype is None or self._format == 2 else [*encode_missing(key, attributes, dtype)]
         kept, left_out = as_json(key, attributes)
-        for each in left_out:
-            self._leave_out(*each)
+        for each in encoded + left_out:
+            if not isinstance(each, Changed):
+                self._leave_out(*each)
+            elif self._left_out is not None:  # nothing is lost
+                self._left_out.append(each)
         return kept
 
     def _leave_out(self, key: str, what: str, why: str) -> None:
@@ -387,7 +393,10 @@ class _References:
             self._leave_out(key, WHOLE, f"a {type(leaf).__name__} is no array with a shape and a dtype")
             return
         try:
-            documents = list(array_documents(leaf, self._plain(key or "/", leaf.vlmeta[:]), self._format))
+            attributes = self._plain(key or "/", leaf.vlmeta[:], leaf.dtype)
+            documents = list(array_documents(leaf, attributes, self._format))
+        except ConversionError:  # of an attribute
+            raise
         except ValueError as error:
             self._leave_out(key or "/", WHOLE, str(error))
             return
