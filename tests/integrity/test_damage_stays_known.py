@@ -120,8 +120,11 @@ Copy = Callable[[blosc2.NDArray, str], Any]
 COPIES: dict[str, Copy] = {
     "slice": lambda array, path: array.slice(slice(0, 8 * CHUNK), urlpath=path),
     "concat": lambda array, path: blosc2.concat([array, array], urlpath=path),
+    "concat in memory": lambda array, _: blosc2.concat([array, array]),
+    "stack in memory": lambda array, _: blosc2.stack([array, array], axis=1),
     "permute_dims": lambda array, path: blosc2.permute_dims(array, (0,), urlpath=path),
     "copy of a view": lambda array, path: blosc2.expand_dims(array, 0).copy(urlpath=path),
+    "copy of a view in memory": lambda array, _: blosc2.expand_dims(array, 0).copy(),
     "assignment": lambda array, path: assigned(array, path),
     "append": lambda array, path: appended(array, path),
 }
@@ -146,5 +149,8 @@ def test_a_copy_of_stored_chunks_vouches_for_nothing(copy: Copy, tmp_path: Path,
     damage(path)
     with pytest.raises(FormatError, match=r"a\.b2nd, byte \d+: chunk 5 .* checksum"):
         copy(blosc2.open(path, mmap_mode=source), str(tmp_path / "b.b2nd"))
+    if copy in (COPIES["concat"], COPIES["concat in memory"]):  # stored chunks are compared wherever they are copied
+        with pytest.raises(FormatError, match=r"chunk 5 .* checksum"):
+            copy(blosc2.open(path, mmap_mode=source, verify=False), str(tmp_path / "d.b2nd"))
     with pytest.raises(FormatError, match=r"chunk 5 .* checksum"):  # in memory, with the checksums of the file
         copy(blosc2.ndarray_from_cframe(path.read_bytes()), str(tmp_path / "c.b2nd"))

@@ -6,7 +6,7 @@ and writes the frame of the original array, with a geometry of more or fewer axe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +17,7 @@ from blosc2._arrays.slabs import Snapshot, converted, plan_like
 from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._files import ByteRange
-from blosc2._frames import CHOICE, PADDING, AnyChunk, FrameHandle
+from blosc2._frames import CHOICE, PADDING, AnyChunk, Copies, FrameHandle
 
 if TYPE_CHECKING:
     from blosc2.ndarray import NDArray
@@ -148,10 +148,10 @@ class ViewHandle(FrameHandle):
         plan = plan_like(self.base, geometry.shape, dtype, keywords, **fitting)
         kept = {name: packed for name, packed in frame.metalayers().items() if name not in ("b2nd", PADDING, CHOICE)}
         plan.metalayers = {"b2nd": plan.metalayers["b2nd"], **kept, **plan.metalayers}
-        chunks: Iterator[AnyChunk]
+        chunks: Iterable[AnyChunk]
         same = (plan.geometry.chunks, plan.geometry.blocks) == (geometry.chunks, geometry.blocks)
         if as_stored and dtype == dtype_now and same:
-            chunks = (source.stored(number) for number in range(geometry.nchunks))
+            chunks = Copies([(frame, 0, geometry.nchunks)])
         else:
             chunks = converted(source, plan)
         return plan.write(chunks, vlmeta=frame.vlmeta_chunks())

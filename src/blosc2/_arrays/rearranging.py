@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, groupby, pairwise
 from typing import Any
 
@@ -22,6 +22,7 @@ from blosc2._frames import (
     CHOICE,
     PADDING,
     AnyChunk,
+    Copies,
     FrameHandle,
     FrameUpdate,
     HandleOptions,
@@ -93,17 +94,29 @@ _ENCODING = ("codec", "codec_meta", "clevel", "use_dict", "splitmode", "filters"
 _Origin = tuple[int, int]
 
 
-def joined(parts: Sequence[Snapshot], axis: int, plan: ArrayPlan, *, recompress: bool = False) -> Iterator[AnyChunk]:
+def joined(parts: Sequence[Snapshot], axis: int, plan: ArrayPlan, *, recompress: bool = False) -> Iterable[AnyChunk]:
     """The chunks of an array that joins others along an axis, where alone their shapes differ.
 
     Their items are converted to the dtype of the plan. With `recompress`, chunks are as the plan says, too.
     """
-    geometry = plan.geometry
-    if geometry.size == 0:
-        return
+    grid = plan.geometry.grid
+    if plan.geometry.size == 0:
+        return ()
     parts = [part for part in parts if part.geometry.size]
     ends = [0, *accumulate(part.geometry.shape[axis] for part in parts)]
     origins = _origins(parts, ends, axis, plan, recompress)
+    if None in origins:
+        return _joined(parts, ends, axis, plan, origins)
+    counts = [math.prod(part.geometry.grid[axis:]) for part in parts]
+    before = range(math.prod(grid[:axis]))
+    return Copies([(part.frame, n * count, (n + 1) * count) for n in before for part, count in zip(parts, counts)])
+
+
+def _joined(
+    parts: Sequence[Snapshot], ends: Sequence[int], axis: int, plan: ArrayPlan, origins: Sequence[_Origin | None]
+) -> Iterator[AnyChunk]:
+    """The chunks of `joined`, where some are made."""
+    geometry = plan.geometry
     inner = math.prod(geometry.grid[axis + 1 :])
     counts_on_axis = [part.geometry.grid[axis] for part in parts]
     for slab in slabs_in(geometry):
@@ -135,17 +148,12 @@ def _origins(
     """For each chunk number on the axis, where its chunks can be copied from. None if they cannot be copied."""
     geometry = plan.geometry
     chunk, length = geometry.chunks[axis], geometry.shape[axis]
-    same = [
-        plan.asked is None and _has_equal_chunks(part, plan.geometry, plan.dtype, plan.encoding, recompress)
-        for part in parts
-    ]
-    origins: list[_Origin | None] = []
-    for row in range(geometry.grid[axis]):
-        start, stop = row * chunk, min((row + 1) * chunk, length)
-        number = bisect_right(ends, start) - 1
-        within = start - ends[number]
-        whole = same[number] and within % chunk == 0 and stop <= ends[number + 1]
-        origins.append((number, within // chunk) if whole else None)
+    origins: list[_Origin | None] = [None] * geometry.grid[axis]
+    for number, (part, start, stop) in enumerate(zip(parts, ends, ends[1:], strict=False)):
+        same = plan.asked is None and _has_equal_chunks(part, geometry, plan.dtype, plan.encoding, recompress)
+        if same and start % chunk == 0:
+            first, behind = start // chunk, -(-stop // chunk) if stop == length else stop // chunk
+            origins[first:behind] = [(number, row) for row in range(behind - first)]
     return origins
 
 

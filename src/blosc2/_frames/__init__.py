@@ -84,8 +84,8 @@ else:
         "pickled": "LOST_ERRORS FrameVersion LostHandle path_of_any_version path_to_pickle remote_version version_of",
         "shared": "FollowingHandle shared_handle",
         "update": (
-            "ALIGNMENT NAN_OFFSET SMALL_FRAME UNINIT_OFFSET ZERO_OFFSET AnyChunk Fields FrameContent FrameUpdate "
-            "StoredChunks check_table frame_byte_range frame_bytes held_in_memory lay_out most_live "
+            "ALIGNMENT NAN_OFFSET SMALL_FRAME UNINIT_OFFSET ZERO_OFFSET AnyChunk Copies Fields FrameContent "
+            "FrameUpdate StoredChunks check_table frame_byte_range frame_bytes held_in_memory lay_out most_live "
             "plain_byte_range with_padding write_content write_frame"
         ),
     })  # fmt: skip

@@ -19,7 +19,15 @@ from blosc2._frames.changeable import FileHandle, MemoryHandle
 from blosc2._frames.checksums import check_chunks, parts_with_checksums
 from blosc2._frames.handle import FrameHandle, HandleOptions, open_frame, publish_waiting
 from blosc2._frames.header_fields import is_directory_frame
-from blosc2._frames.update import FrameContent, FrameUpdate, all_chunks, write_chunks, write_content, write_frame
+from blosc2._frames.update import (
+    Copies,
+    FrameContent,
+    FrameUpdate,
+    all_chunks,
+    write_chunks,
+    write_content,
+    write_frame,
+)
 from blosc2._options import RemotePath, check_locking, check_new_modes, check_new_name, tell_of_mapping
 from blosc2.exceptions import ExistingFileError
 from blosc2.storage import MAX_OVERHEAD, Storage
@@ -83,12 +91,16 @@ def _in_memory(content: FrameContent) -> Frame:
     if isinstance(chunks, repeat):  # one chunk, again and again
         chunk = next(chunks)
         entries = np.arange(count, dtype=np.int64) * len(chunk)
-        source = Source.of_buffer(chunk * count)
+        stored = chunk * count
+    elif isinstance(chunks, Copies):
+        stored, entries = chunks.in_memory()
     else:
         buffer = ChunkBuffer(nbytes + MAX_OVERHEAD * count)
-        offsets, _ = write_chunks(buffer.write, chunks)
-        entries = offsets[0] if len(offsets) == 1 and offsets[0] < 0 else np.array(offsets, np.int64)
-        source = Source.of_buffer(buffer.stored())
+        entries = np.array(write_chunks(buffer.write, chunks)[0], np.int64)
+        stored = buffer.stored()
+    if len(entries) == 1 and entries[0] < 0:
+        entries = int(entries[0])
+    source = Source.of_buffer(stored)
     return Frame.assemble(source, entries, count, nbytes, fields.chunksize, fields, metalayers, vlmeta)
 
 

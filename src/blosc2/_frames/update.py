@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 import numpy as np
 
 from blosc2._core.allocation import FREE, allowed, table_limit
-from blosc2._core.frame.frame import Frame
+from blosc2._core.frame.frame import Frame, copied_chunks
 from blosc2._core.frame.frame_checksums import range_checksum, stored_lengths, with_checksums
 from blosc2._core.frame.frame_writer import header_length, pack_header, pack_index, pack_trailer, special_chunk
 from blosc2._core.io.checksum import crc32c, crc32c_joined, crc32c_of_parts
@@ -575,6 +575,48 @@ class StoredChunks:
         if self._known and crc32c(stored) != self._known[offset]:
             raise _not_written(self._frame, index, offset)
         return stored
+
+
+class Copies:
+    """Chunks of frames, to be copied as they are stored: one by one, or all at once into memory.
+
+    Parameters
+    ----------
+    runs : list of tuple
+        A frame, and the numbers of the first chunk and of the one behind the last.
+
+    Raises
+    ------
+    FormatError
+        A wrong checksum of one of them, when it is copied: the copy would get a valid one.
+    """
+
+    def __init__(self, runs: list[tuple[Frame, int, int]]) -> None:
+        self._runs = runs
+        for frame, _, _ in runs:
+            if frame.repeated_offset is not None:
+                FrameUpdate(frame).require_table(frame.nchunks)
+
+    def __iter__(self) -> Iterator[AnyChunk]:
+        known: dict[Frame, tuple[StoredChunks, Integers]] = {}
+        for frame, first, stop in self._runs:
+            if frame not in known:
+                known[frame] = StoredChunks(frame), FrameUpdate(frame).offsets
+            chunks, offsets = known[frame]
+            for index, offset in enumerate(offsets[first:stop].tolist(), first):
+                yield offset if offset < 0 else chunks.at(index, offset)
+
+    def in_memory(self) -> tuple[bytes, Integers]:
+        """All of them, one behind the other, and their offsets."""
+        sums: dict[Frame, bytes | None] = {}
+        for frame, _, _ in self._runs:
+            if frame not in sums:
+                found = None if frame.checks_copies else carried(frame)
+                sums[frame] = None
+                if found is not None:
+                    sums[frame] = checksums_by_number(frame, found, FrameUpdate(frame).offsets).tobytes()
+        stored, table = copied_chunks([(*run, sums[run[0]]) for run in self._runs])
+        return stored, np.frombuffer(table, np.int64)
 
 
 def all_chunks(update: FrameUpdate) -> Iterator[AnyChunk]:

@@ -8,6 +8,7 @@ checks the header and finds the trailer; offsets and metadata are checked when f
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memset
@@ -41,6 +42,8 @@ cdef enum:
     MAX_VLMETA = 8192
 
 cdef int64_t _last_serial = 0
+# What the rule of allocation gives any file.
+cdef int64_t _FREE = _free_bytes
 
 
 def file_range(Source source not None):
@@ -1104,6 +1107,12 @@ cdef class ChunkTable(Header):
         return 0
 
     @property
+    def checks_copies(self):
+        """Whether what is copied of its chunks is compared with checksums that were read, and checked, already."""
+        self.load_index()
+        return self.checksums != NULL
+
+    @property
     def checks_chunks(self):
         """Whether each chunk is checked before anything of it is decoded."""
         return bool(self.each_read)
@@ -1266,6 +1275,120 @@ cdef inline list vl_parts(bytes stored, bytes data):
     return blocks
 
 
+# Chunks of some frames, copied into one piece of memory as they are stored.
+
+
+cdef enum:
+    _AT_ONCE = 64 << 20     # bytes that are copied before interrupts are served
+
+
+cdef int64_t _stored_lengths(ChunkTable frame, int64_t first, int64_t stop, int64_t *lengths) except -1:
+    """Lengths of the stored chunks ``first .. stop``, 0 for those that are not stored, and their sum."""
+    cdef uint8_t header[CHUNK_HEADER]
+    cdef Chunk chunk
+    cdef int64_t i, at, total = 0
+    cdef int status
+    for i in range(first, stop):
+        lengths[i - first] = 0
+        if frame.entry(i) >= 0:
+            at = frame.chunks_start + frame.entry(i)
+            status = frame.fetch(at, CHUNK_HEADER, header)
+            if status == READ_OK:
+                status = inspect(header, frame.chunks_stop - at, &chunk)
+            if status:
+                frame.fail(status, i)
+            lengths[i - first] = chunk.cbytes
+            total += chunk.cbytes
+    if total > _FREE and total > allowed(frame.source.size):    # chunks that share their bytes
+        raise FormatError(
+            too_much(total, f"a copy of {stop - first} chunks", allowed(frame.source.size)),
+            path=frame.source.path, key=frame.key)
+    return total
+
+
+cdef int _copy_stored(ChunkTable frame, int64_t index, int64_t length, const uint32_t *sums, uint8_t *to) noexcept nogil:
+    """Copy a stored chunk; compare its checksum, unless `sums` is NULL."""
+    cdef int64_t at = frame.chunks_start + frame.entry(index)
+    cdef uint32_t own = 0
+    cdef int status
+    if sums == NULL or frame.whole:
+        status = frame.fetch(at, length, to)
+        if sums != NULL:
+            own = checksum(0, to, <size_t> length)
+    else:
+        status = read_and_sum(frame.source, at, length, to, &own)
+    return BAD_SUM if status == READ_OK and sums != NULL and own != sums[index] else status
+
+
+def copied_chunks(runs):
+    """Stored chunks of frames, one behind the other, and a table of offsets: of each, or the value that it has in its frame.
+
+    Parameters
+    ----------
+    runs : list of tuple
+        A frame, the numbers of the first chunk and of the one behind the last, and the checksums of all chunks of the
+        frame, or None: then its own are compared, if it has any.
+    """
+    cdef ChunkTable frame
+    cdef Buffer held
+    cdef int64_t first, stop, i, pause, count = 0, total = 0, at = 0, n = 0
+    cdef int64_t *lengths
+    cdef const uint32_t *sums
+    cdef uint8_t *to
+    cdef int status = READ_OK
+    for run in runs:
+        frame, first, stop, _ = run
+        frame.load_index()
+        if not 0 <= first <= stop <= frame.chunk_count:
+            raise IndexError(f"chunks {first} .. {stop} are out of range: there are {frame.chunk_count}")
+        count += stop - first
+    cdef bytes table = PyBytes_FromStringAndSize(NULL, 8 * count)
+    cdef int64_t *offsets = <int64_t *> PyBytes_AS_STRING(table)
+    lengths = <int64_t *> malloc(<size_t> max(8 * count, <int64_t> 1))
+    if lengths == NULL:
+        raise MemoryError
+    try:
+        for run in runs:
+            frame, first, stop, _ = run
+            total += _stored_lengths(frame, first, stop, lengths + n)
+            n += stop - first
+        stored = fresh_bytes(total)
+        to = <uint8_t *> PyBytes_AS_STRING(stored)
+        n = 0
+        for run in runs:
+            frame, first, stop, own = run
+            sums = frame.checksums
+            if own is not None:
+                held = readable(own)
+                if held.size != 4 * frame.chunk_count:
+                    raise ValueError(f"{held.size // 4} checksums for {frame.chunk_count} chunks")
+                sums = <const uint32_t *> held.data
+            i = first
+            while i < stop and status == READ_OK:
+                pause = at + _AT_ONCE
+                with nogil:
+                    offer_gil()
+                    while i < stop and status == READ_OK and at < pause:
+                        offsets[n] = frame.entry(i)
+                        if offsets[n] >= 0:
+                            offsets[n] = at
+                            status = _copy_stored(frame, i, lengths[n], sums, to + at)
+                            at += lengths[n]
+                        n += 1
+                        i += 1
+                    await_gil()
+                PyErr_CheckSignals()
+            if status == BAD_SUM:
+                raise FormatError(
+                    f"chunk {i - 1} is not the one that was written, as its checksum says", path=frame.source.path,
+                    key=frame.key, offset=frame.chunks_start + frame.entry(i - 1))
+            if status:
+                frame.fail(status, i - 1)
+    finally:
+        free(lengths)
+    return stored, table
+
+
 # Leaves of an archive, read as a whole, against the CRC-32 that its directory states of each member.
 #
 # Each chunk is summed when it is brought, what lies between them at the end, and the checksums are joined. Frames with
@@ -1313,10 +1436,6 @@ cdef int check_chunk_checksums(ChunkTable frame, const ChunkChecksum *own) excep
 cdef enum:
     CHECKED_ALONE = 1 << 20     # of small frames: it is checked when the first of them is opened
     AHEAD = 512             # of a member read by position, room for its local header
-
-
-# What the rule of allocation gives any file.
-cdef int64_t _FREE = _free_bytes
 
 
 cdef class Frame(ChunkTable):

@@ -177,14 +177,18 @@ def crc32c_both(data not None, uint32_t before):
 
 
 cdef int read_and_sum(Source source, int64_t offset, int64_t length, uint8_t *to, uint32_t *crc) noexcept nogil:
-    """What `Source.read_into` does, and go on with the checksum of these bytes: where they have an address, in one pass."""
-    cdef int status
+    """What `Source.read_into` does, and go on with the checksum of these bytes while they are in the cache."""
+    cdef int64_t size, done = 0
+    cdef int status = READ_OK
     if (source.base != NULL and 0 <= offset <= source.size and 0 < length <= source.size - offset
             and copy_and_checksum(False, crc, to, NULL, NULL, 0, source.base + offset, length)):
         return READ_OK
-    status = source.read_into(offset, length, to)
-    if status == READ_OK:
-        crc[0] = checksum(crc[0], to, <size_t> length)
+    while status == READ_OK and done < length:
+        size = min(length - done, <int64_t> PIECE) if source.fd >= 0 else length    # a server is asked once
+        status = source.read_into(offset + done, size, to + done)
+        if status == READ_OK:
+            crc[0] = checksum(crc[0], to + done, <size_t> size)
+        done += size
     return status
 
 
