@@ -78,6 +78,8 @@ Integers = np.ndarray[Any, np.dtype[np.int64]]
 # Descriptors that a process is assumed to have if the system does not tell, and the most that are used here.
 _FEW_DESCRIPTORS: Final = 512
 _MOST_DESCRIPTORS: Final = 8192
+# Up to here a file is opened, read and closed in one step.
+_AT_ONCE: Final = 64 << 10
 
 
 class ChunkFiles:
@@ -111,15 +113,17 @@ class ChunkFiles:
         FormatError
             There is no such file, or it is none.
         """
-        try:
-            source = Source.open(name)
-        except FileNotFoundError:
-            raise FormatError("a chunk file of this directory frame is missing", path=name) from None
+        source = Source.of_small_file(name, _AT_ONCE) if self.is_small else None
+        if source is None or source.size == _AT_ONCE:  # there may be more
+            try:
+                source = Source.open(name)
+            except FileNotFoundError:
+                raise FormatError("a chunk file of this directory frame is missing", path=name) from None
         size = int(source.size)
         self._held += size
         if self.is_small and self._held <= SMALL_FRAME:
-            data = source.read(0, size)
-            self.byte_ranges.append((Source.of_buffer(data), 0, size))
+            own = source if source.in_memory else Source.of_buffer(source.read(0, size))
+            self.byte_ranges.append((own, 0, size))
         else:
             self.is_small = False
             self.byte_ranges.append(kept_open(source, self._last) or self._waiting.add((source, 0, size)))
@@ -230,7 +234,7 @@ class Directory(NamedTuple):
 
 def chunk_file(path: str, number: int) -> str:
     """The name of a chunk's file."""
-    return os.path.join(path, f"{number:08X}.chunk")
+    return f"{path}{os.sep}{number:08X}.chunk"
 
 
 def chunk_number(name: str) -> int | None:
