@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, cast
 
 from blosc2._backends.layout import EMBED, LEAF_SUFFIXES, LOCK, RESERVED
 from blosc2._core.io.sharing import remembered
+from blosc2._core.keys.key_admission import is_plain
 
 # What a new key may not have: an empty, "." or ".." segment, control characters, and what the names of files on
 # some system cannot have or would misread, so that every key is the name of one file below its store
@@ -16,12 +17,6 @@ from blosc2._core.io.sharing import remembered
 _UNSOUND: Final = (
     r"(?i)[\x00-\x1f\x7f\\:<>\"|?*]|/\.{0,2}(?:/|$)|[. ](?:/|$)"
     r"|/(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9\xb9\xb2\xb3]) *(?=[./]|$)"
-)
-# The form of most keys. These are legal if they are short, have no segment that ends in a dot or could be a
-# device, and are not below a name of the store's own.
-_PLAIN: Final = re.compile(r"(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)+")
-_DEVICE: Final = re.compile(
-    r"/(?:[Cc][Oo][Nn]|[Pp][Rr][Nn]|[Aa][Uu][Xx]|[Nn][Uu][Ll]|(?:[Cc][Oo][Mm]|[Ll][Pp][Tt])\d)(?![\w-])"
 )
 # What a key that is read from a file may not have either.
 _UNSAFE: Final = r"\x00|/\.{0,2}(?:/|$)"
@@ -36,7 +31,6 @@ _MAX_SEGMENT_BYTES: Final = 240
 _MAX_BYTES: Final = 4000
 # Names right below the root that the store itself uses. Many disks of macOS and Windows ignore case.
 _OWN: Final = (EMBED, LOCK, RESERVED.rstrip("/"))
-_EMBED_STOP: Final = 1 + len(EMBED)  # in a key
 
 #: A key with one more would not be listed in a directory.
 MAX_SEGMENTS: Final = 257
@@ -87,14 +81,8 @@ def canonical_key(key: object) -> str:
 
 def new_key(key: object) -> str:
     """The canonical form of a key to be written, which must be the name of one file on every system."""
-    if (
-        type(key) is str
-        and len(key) <= _MAX_SEGMENT_BYTES
-        and _PLAIN.fullmatch(key)
-        and not ("./" in key or key[-1] == "." or _DEVICE.search(key))
-        and key[1:_EMBED_STOP].lower() != EMBED
-    ):  # fmt: skip
-        return key
+    if is_plain(key):
+        return cast("str", key)
     key = canonical_key(key)
     unsound = _pattern(_UNSOUND).search(key)
     if unsound:

@@ -13,11 +13,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from blosc2._arrays import raw_kinds
-from blosc2._backends import EMBED, KEY_RULES, LEAF_SUFFIXES, RESERVED, new_key, suffixed_folders
+from blosc2._backends import KEY_RULES, LEAF_SUFFIXES, RESERVED, new_key, suffixed_folders
 from blosc2._core.keys.key_admission import (
-    AGAIN,
-    GROUP,
-    LIKE_ANOTHER,
     KeyAdmission,
     KeySet,
     KnownNames,
@@ -25,12 +22,12 @@ from blosc2._core.keys.key_admission import (
 )
 from blosc2._options import get_nthreads
 from blosc2._stores.contents import Contents
-from blosc2._stores.leaf_table import table_of
 
 if TYPE_CHECKING:
     from blosc2._backends import LeafStream
     from blosc2._core.keys.keytable import KeyTable
     from blosc2._core.leaves.leaf_stream import SmallLeaves
+    from blosc2._stores.leaf_table import LeafTable
     from blosc2.dict_store import DictStore
 
 # The most keys of one call that are noted. Further keys are not compared with each other.
@@ -81,11 +78,8 @@ class KeyClashes(KnownNames):
         if is_new and not self.unchecked:
             self.check(key, contents)
 
-    def check(self, key: str, contents: Contents, *, streaming: bool = False) -> None:
-        """Raise `ValueError` for a new key whose file could not lie beside the existing ones, and note it otherwise.
-
-        While many leaves are `streaming`, keys that came before are not in `contents`.
-        """
+    def check(self, key: str, contents: Contents) -> None:
+        """Raise `ValueError` for a new key whose file could not lie beside the existing ones, and note it otherwise."""
         if self.folded is None:
             self.collect(contents)
         assert self.folded is not None
@@ -96,8 +90,6 @@ class KeyClashes(KnownNames):
                 for other in same_folded(batch, key):
                     if other != key:
                         raise differs_in_case(key, repr(other))
-            if streaming:
-                raise differs_in_case(key, "another new key")
         self.suffixed.update(suffixed_folders(key))
 
     def hashes(self, contents: Contents) -> KeySet | None:
@@ -172,40 +164,27 @@ class NewKeys:
 
     Parameters
     ----------
-    contents : Contents
+    table : LeafTable
         The store that they are for, without pending changes.
     names : KeyClashes
         The names of the store.
-    check_assignable : callable
-        Raises an error for a key that cannot be given a value in this store.
-    grouped : bool
-        Whether a key is either a leaf or a group.
-    foreign : bool
-        Whether there may be objects of other packages.
+    grouped : bool, optional
+        Whether a key is either a leaf or a group; as in the store if not given.
     """
 
-    def __init__(
-        self,
-        contents: Contents,
-        names: KeyClashes,
-        check_assignable: Callable[[str], None],
-        *,
-        grouped: bool,
-        foreign: bool = False,
-    ) -> None:
-        self._contents = contents
+    def __init__(self, table: LeafTable, names: KeyClashes, *, grouped: bool | None = None) -> None:
+        self._table = table
         self._names = names
-        self._check_assignable = check_assignable
-        self._grouped = grouped
-        self._foreign = foreign
+        self._grouped = table.hidden_name is not None if grouped is None else grouped
+        # Whether there may be objects of other packages.
+        self._foreign = table.foreign is not None and table.foreign.are_possible()
         # In an empty store only keys that came before can exclude a key.
-        self._is_empty = len(contents.listing()) == 0
-        self.admission = KeyAdmission(EMBED, _MOST_KEYS, grouped, self._is_empty)
-        self.admission.alone = self._is_empty and not foreign
+        self._is_empty = len(table.contents.listing()) == 0
+        self.admission = KeyAdmission(_MOST_KEYS, self._grouped)
+        if self._is_empty and not self._foreign:
+            self.admission.show(None, {}, None)
         self._leaves = self.admission.leaves
         self._groups = self.admission.groups
-        # Groups in which nothing excludes a key.
-        self._parents = self.admission.parents
 
     def __contains__(self, key: str) -> bool:
         return key in self._leaves
@@ -214,64 +193,59 @@ class NewKeys:
         """Whether a key came, or may have come after noting stopped."""
         return key in self._leaves or len(self._leaves) >= _MOST_KEYS
 
+    def note(self, key: str) -> None:
+        """Take note of a key that the store has admitted."""
+        self._leaves.add(key)
+        self.admission.add_folded(key)
+        self._note_groups(key)
+
+    def _note_groups(self, key: str) -> None:
+        self.admission.suffixed |= ".b2" in key
+        if self._grouped or ".b2" in key:
+            self._groups.add_groups(key)
+
     def __call__(self, key: object) -> str:
         """The canonical form of a key; `ValueError` if it cannot have a value."""
         return self.settle(key, self.admission.admit(key))
 
-    def settle(self, key: object, found: int) -> str:
-        """The canonical form of a key of which `KeyAdmission` has found something already."""
-        if found <= AGAIN:
-            return cast("str", key)
-        if found == LIKE_ANOTHER:
-            raise differs_in_case(str(key), "another new key")
-        if found == GROUP:
-            self._check_not_group(str(key))
-            return str(key)
-        return self._admit(new_key(key))
+    def settle(self, key: object, admitted: bool) -> str:
+        """The canonical form of a key, of which `KeyAdmission` has said whether it admits it."""
+        return cast("str", key) if admitted else self._admit(new_key(key))
 
     def small_leaves(self, store: DictStore, stream: LeafStream, progress: Callable[[int, int], Any]) -> SmallLeaves:
         """What writes most small leaves to a stream that has begun."""
         kinds = None if store._asked else raw_kinds(store._encoding())
-        backend = table_of(store).backend
+        backend = self._table.backend
         embedded, members = backend.embedded, backend.members
         if not (self._is_empty or self._foreign or embedded is None or members is None or backend.replaces):
-            folded = self._names.hashes(self._contents)
+            folded = self._names.hashes(self._table.contents)
             if folded is not None:
-                self.admission.lie_beside(members.table(), embedded.entries, folded)
+                self.admission.show(members.table(), embedded.entries, backend.listing(), folded)
         return stream.small_leaves(self.admission, kinds, progress)
 
     def _admit(self, key: str) -> str:
-        parent = key[: key.rfind("/")]
-        if not self._is_empty or ".b2" in key or "/_" in key or parent not in self._parents:
-            self._check(key, parent)
+        """Look closer at a key: compare it with the store, and its groups with the keys that came before."""
+        if not (self._is_empty and key[: key.rfind("/")] in self._groups) or ".b2" in key or "/_" in key:
+            self._check(key)
         if self._leaves.add(key):
             return key
-        if not self._is_empty:
-            if not self._contents.has(key):
-                self._names.check(key, self._contents, streaming=True)
-        elif self.admission.add_folded(key):
-            raise differs_in_case(key, "another new key")
+        if self._is_empty or not self._table.contents.has(key):
+            if not self._is_empty:
+                self._names.check(key, self._table.contents)
+            if self.admission.add_folded(key):
+                raise differs_in_case(key, "another new key")
         if len(self._groups):
             self._check_not_group(key)
         return key
 
-    def _check(self, key: str, parent: str) -> None:
-        """Check a key against the store, and its groups against the keys that came before."""
-        self._check_assignable(key)
-        if ".b2" in key:
-            self.admission.suffixed = True
-            for folder in suffixed_folders(key):
-                if folder.rpartition(".")[0] in self._leaves:
-                    raise folder_clash(key, folder)
+    def _check(self, key: str) -> None:
+        self._table.check_assignable(key)
+        for folder in suffixed_folders(key):
+            if folder.rpartition(".")[0] in self._leaves:
+                raise folder_clash(key, folder)
         if self._grouped:
-            end = key.find("/", 1)
-            while end > 0:
-                if key[:end] in self._leaves:
-                    raise below_leaf(key, key[:end])
-                end = key.find("/", end + 1)
-        if self._grouped or ".b2" in key:
-            self._groups.add_groups(key)
-        self._parents.add(parent)
+            check_not_below(key, self._leaves.__contains__)
+        self._note_groups(key)
 
     def _check_not_group(self, key: str) -> None:
         if self._grouped and key in self._groups:
@@ -284,12 +258,16 @@ class NewKeys:
                 raise folder_clash(key, key + suffix)
 
 
-def below_leaf(key: str, leaf: str) -> ValueError:
-    """The error for a key below that of a leaf."""
-    return ValueError(
-        f"Cannot add child {key!r} to path {leaf!r} that already contains data: use a key that is not below it, or "
-        "delete it first"
-    )
+def check_not_below(key: str, has: Callable[[str], bool]) -> None:
+    """Refuse a key below that of a leaf; `has` says of a key whether it has one."""
+    end = key.find("/", 1)
+    while end > 0:
+        if has(key[:end]):
+            raise ValueError(
+                f"Cannot add child {key!r} to path {key[:end]!r} that already contains data: use a key that is not "
+                "below it, or delete it first"
+            )
+        end = key.find("/", end + 1)
 
 
 def differs_in_case(key: str, other: str) -> ValueError:

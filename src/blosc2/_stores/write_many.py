@@ -236,7 +236,7 @@ def _stream_update(store: DictStore, items: Iterator[tuple[str, Any]]) -> None:
     try:
         with _Many(store, items) as many:
             for key, *_ in first:
-                many.admit(key)
+                many.admit.note(key)
             _write_stream(store, stream, many, first, _no_progress)
     except BaseException:
         if not table.backend.behind:  # nothing is published: the changes of other threads stay pending
@@ -299,10 +299,7 @@ class _Many(Block):
         self._table = table = table_of(store)
         self._is_over = True
         table.names.forget_removed()  # a removed key does not count as another new one
-        self.admit = admit = _stores.NewKeys(
-            table.contents, table.names, table.check_assignable, grouped=table.hidden_name is not None,
-            foreign=table.foreign is not None and table.foreign.are_possible(),
-        )  # fmt: skip
+        self.admit = admit = _stores.NewKeys(table, table.names)
         self._items = items
         self._frames = _stores.FrameMaker(((admit(key), value) for key, value in items), table.path, store._encoding())
 

@@ -1,6 +1,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from blosc2._core.keys.keytable cimport KeyTable
+from blosc2._core.keys.listing cimport KeyListing
 
 cdef enum:
     LAST_PARENTS = 4
@@ -16,6 +17,7 @@ cdef class KeySet:
     cdef int _reserve(self, int64_t count) except -1
     cdef int _grow(self, int64_t most) except -1
     cdef bint _add(self, uint64_t hashed) except -1
+    cdef int _fill(self, int64_t slot, uint64_t hashed) except -1
     cdef bint _has(self, uint64_t hashed) noexcept nogil
     cdef int _add_groups(self, str key) except -1
 
@@ -34,25 +36,25 @@ cdef class KeyAdmission:
     """Says of most new keys at once that they may be taken; see key_admission.pyx."""
 
     # `folded` has the keys that are not written as others are compared with them.
-    cdef readonly KeySet leaves, folded, groups, parents
-    cdef public bint alone, suffixed
-    cdef bytes reserved
-    cdef bint grouped, empty
-    # The version beside which keys are admitted: its members, embedded values and names; and its groups, as far as the
-    # catalog does not have them.
+    cdef readonly KeySet leaves, folded
+    cdef public KeySet groups
+    cdef public bint suffixed
+    cdef bint grouped
     cdef KeyTable table
     cdef dict entries
-    cdef KeySet names, published
+    cdef KeyListing listing
+    cdef KeySet names
     # The groups of the last plain keys, which were found to exclude nothing, in a ring; a length of -1 for none.
     cdef uint8_t last_parents[LAST_PARENTS][256]
     cdef Py_ssize_t last_lengths[LAST_PARENTS]
     cdef int last                               # the one that was met last
 
-    cdef int admit_key(self, key) except -1
-    cdef int _admit_beside(self, str key, const uint8_t *text, Py_ssize_t length, uint64_t hashed) except -1
+    cdef bint admit_key(self, key) except -1
     cdef bint _is_like(self, uint64_t hashed, uint64_t other) except -1
     cdef Py_ssize_t _last_parent(self, const uint8_t *text, Py_ssize_t length) noexcept
-    cdef bint _open_group(self, str key, const uint8_t *text, Py_ssize_t parent) except -1
+    cdef int64_t published(self, str key, const uint8_t *text, Py_ssize_t length) except? -9
+    cdef bint is_group(self, str key, const uint8_t *text, Py_ssize_t length, uint64_t hashed) except -1
+    cdef bint is_open(self, str key, const uint8_t *text, Py_ssize_t parent, KeySet known, dict frames) except -1
 
 
 cdef uint64_t path_hash(const uint8_t *text, Py_ssize_t length) noexcept nogil

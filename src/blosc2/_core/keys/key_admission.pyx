@@ -5,7 +5,7 @@ import os
 from unicodedata import normalize
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cpython.dict cimport PyDict_Contains
+from cpython.dict cimport PyDict_Contains, PyDict_Size
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
@@ -15,7 +15,8 @@ from libc.string cimport memcmp, memcpy
 from blosc2._core.io.ascii_text cimport ascii_text
 from blosc2._core.io.memory cimport bring_pages, prefetch
 from blosc2._core.keys.key_text cimport text_of
-from blosc2._core.keys.keytable cimport NO_KEY, KeyTable, Text, is_removed
+from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, KeyTable, Text, is_removed
+from blosc2._core.keys.listing cimport KeyListing
 from blosc2._core.zip.key_bytes cimport key_hash, next_prefix, prefix_hashes, start_prefixes
 
 cdef enum:
@@ -103,12 +104,17 @@ cdef class KeySet:
         cdef int64_t slot = self._slot(hashed)
         if self.slots[slot]:
             return True
+        self._fill(slot, hashed)
+        return False
+
+    cdef int _fill(self, int64_t slot, uint64_t hashed) except -1:
+        """Take note of a hash that is not there; its slot is free."""
         if self.used < self.most:
             self.slots[slot] = hashed
             self.used += 1
             if 3 * self.used > 2 * self.room:
                 self._grow(2 * self.room)
-        return False
+        return 0
 
     cdef bint _has(self, uint64_t hashed) noexcept nogil:
         return self.slots[self._slot(hashed)] != 0
@@ -190,17 +196,6 @@ cdef class KeySet:
         """Take note of the groups that a key lies in."""
         self._add_groups(key)
 
-    def add_groups_of(self, KeyTable table not None):
-        """Take note of the groups of all keys of a table; False if it is damaged."""
-        cdef Text text
-        cdef int64_t position
-        table.sort()
-        for position in range(table.count):
-            if not table.key(position, &text):
-                return False
-            self._add_groups(text_of(text.bytes, text.length))
-        return True
-
     cdef int _add_groups(self, str key) except -1:
         cdef Py_ssize_t length, at, last = 0
         cdef const char *text = PyUnicode_AsUTF8AndSize(key, &length)
@@ -259,104 +254,129 @@ cdef class KnownNames:
         return True
 
 
-#: What a new key is: fine; one that came before; one to be looked at; like another but for case; a group.
-NEW, AGAIN, UNKNOWN, LIKE_ANOTHER, GROUP = range(5)
-
-
 cdef class KeyAdmission:
     """Says of most new keys at once that they may be taken; the others are for who asked.
 
     Parameters
     ----------
-    reserved : str
-        What no key begins with, behind its first "/".
     most : int
-        Keys of which it takes note at most.
+        Keys, and groups, of which it takes note at most.
     grouped : bool
         Whether a key is either a leaf or a group.
-    empty : bool
-        Whether the store is empty. Otherwise no key is admitted before `lie_beside`.
 
     Attributes
     ----------
-    alone : bool
-        Whether only keys that came before can exclude a plain one in an empty store. Otherwise, or for another one,
-        whoever asked adds the groups to `parents` in which nothing excludes a key.
+    leaves, groups : KeySet
+        The keys that were taken, and where there are groups those that they lie in.
     suffixed : bool
         Whether some group is named like the file of a leaf: then all keys have to be looked at.
     """
 
-    def __cinit__(self, str reserved not None, int64_t most=1 << 22, bint grouped=False, bint empty=True):
+    def __cinit__(self, int64_t most=1 << 22, bint grouped=False):
         cdef int i
-        self.grouped, self.empty = grouped, empty
-        self.leaves, self.folded, self.groups, self.parents = KeySet(most), KeySet(most), KeySet(most), KeySet(1 << 20)
-        self.reserved = reserved.encode()
+        self.grouped = grouped
+        self.leaves, self.folded, self.groups = KeySet(most), KeySet(most), KeySet(most)
         for i in range(LAST_PARENTS):
             self.last_lengths[i] = -1
 
-    def lie_beside(self, KeyTable table not None, dict entries not None, KeySet names not None):
-        """Admit keys beside those of a version: its members, its embedded values, and the hashes of all its names."""
-        cdef KeySet published = KeySet(1 << 40)
-        cdef str key
-        if self.grouped:
-            for key in entries:
-                published._add_groups(key)
-            if table.catalog is None and (table.removed.count or not published.add_groups_of(table)):
-                return      # it cannot be told what its groups are
-        self.entries, self.names, self.published, self.table = entries, names, published, table
+    def show(self, KeyTable table, dict entries not None, KeyListing listing, KeySet names=None):
+        """Admit keys beside those of a version: its members, embedded values and listing, and hashes of all its names.
+
+        Nothing is admitted before.
+        """
+        self.table, self.entries, self.listing, self.names = table, entries, listing, names
 
     def admit(self, key):
-        """Take note of a plain key whose group excludes nothing, and say which of the five it is."""
+        """Whether a key is plain and none excludes it: take note of it then."""
         return self.admit_key(key)
 
-    cdef int admit_key(self, key) except -1:
+    cdef bint admit_key(self, key) except -1:
         cdef Py_ssize_t length, parent, met
         cdef const uint8_t *text = ascii_text(<PyObject *> key, &length)
         cdef uint64_t hashed, other
         cdef uint8_t lower[SHORT + 8]
-        if text == NULL or self.suffixed or not (self.empty or self.table is not None):
-            return 2
+        cdef int64_t found, slot
+        if text == NULL or self.suffixed or self.entries is None:
+            return False
         # Mostly a key lies in a group like one of those before. A group that excludes nothing stays so, and is plain.
         met = self._last_parent(text, length)
         parent = plain_parent(text, length, max(met, 0))
-        if parent < 0 or (length > PyBytes_GET_SIZE(self.reserved) and memcmp(
-                text + 1, PyBytes_AS_STRING(self.reserved), PyBytes_GET_SIZE(self.reserved)) == 0):
-            return 2
+        if parent < 0:
+            return False
         if parent != met:
-            if not self.parents._has(path_hash(text, parent)) and not self._open_group(key, text, parent):
-                return 2
+            if self.grouped:
+                if not self.groups._has(path_hash(text, parent)):
+                    if not self.is_open(key, text, parent, self.groups, None):
+                        return False
+                    self.groups._add_groups(key)
             self.last = (self.last + 1) % LAST_PARENTS
             memcpy(self.last_parents[self.last], text, <size_t> parent)
             self.last_lengths[self.last] = parent
         hashed = path_hash(text, length)
         prefetch(<const uint8_t *> (self.leaves.slots + home(self.leaves, hashed)), 1)
-        if self.table is not None:
-            return self._admit_beside(key, text, length, hashed)
+        found = self.published(key, text, length)
+        if found >= 0:
+            self.leaves._add(hashed)
+            return True
+        if found != NO_KEY:
+            return False
         if not lower_plain(lower, text, length):
             other = folded_hash(key)
         elif memcmp(lower, text, <size_t> length) == 0:
             other = hashed
         else:
             other = key_hash(_seed0, _seed1, lower, <size_t> length) | 1
-        if self.leaves._add(hashed):
-            return 1
-        if self._is_like(hashed, other):
-            return 3
-        return 4 if self.groups.used and self.groups._has(hashed) else 0
+        slot = self.leaves._slot(hashed)
+        if self.leaves.slots[slot]:
+            return True
+        if (self.names is not None and self.names._has(other)) or self._is_like(hashed, other) or (
+                self.grouped and self.is_group(key, text, length, hashed)):
+            return False
+        self.leaves._fill(slot, hashed)
+        return True
 
-    cdef int _admit_beside(self, str key, const uint8_t *text, Py_ssize_t length, uint64_t hashed) except -1:
-        """What a plain key is, whose group excludes nothing, beside the keys of a version."""
-        cdef int64_t found = self.table.lookup(text + 1, length - 1)
-        cdef uint64_t name
-        if found < 0 and not PyDict_Contains(self.entries, key):
-            if found != NO_KEY or (self.grouped and (self.published._has(hashed) or (
-                    self.table.catalog is not None and self.table.lookup_group(text + 1, length - 1) != NO_KEY))):
-                return 2
-            name = folded_hash(key)
-            if self.names._has(name) or (self.groups.used and self.groups._has(hashed)):
-                return 2
-            self.names._add(name)
-        return 1 if self.leaves._add(hashed) else 0
+    cdef int64_t published(self, str key, const uint8_t *text, Py_ssize_t length) except? -9:
+        """What the version has for a key: at least 0 for a leaf, NO_KEY for none, DAMAGED where that cannot be told."""
+        if PyDict_Contains(self.entries, key):
+            return 0
+        return NO_KEY if self.table is None else self.table.lookup(text + 1, length - 1)
+
+    cdef bint is_group(self, str key, const uint8_t *text, Py_ssize_t length, uint64_t hashed) except -1:
+        """Whether a key may be a group, of the version or of those noted; `hashed` is its `path_hash`."""
+        cdef int64_t found
+        if self.groups._has(hashed):
+            return True
+        if self.listing is None:
+            return False
+        if self.listing.base.catalog is not None and self.listing._plain:
+            found = self.listing.base.lookup_group(text + 1, length - 1)
+            if found != DAMAGED:
+                return found >= 0
+        return self.listing.has_group(key)
+
+    cdef bint is_open(self, str key, const uint8_t *text, Py_ssize_t parent, KeySet known, dict frames) except -1:
+        """Whether none of the groups that a plain key lies in is a leaf, nor one of which `frames` has a pending change.
+
+        Those that are `known` are none, nor are the groups around them.
+        """
+        cdef Py_ssize_t end
+        cdef uint64_t hashed
+        cdef bint is_alone = frames is None and self.table is None and PyDict_Size(self.entries) == 0
+        for end in range(parent, 0, -1):
+            if text[end] != 0x2F:
+                continue
+            hashed = path_hash(text, end)
+            if known._has(hashed):
+                return True
+            if self.leaves._has(hashed):
+                return False
+            if is_alone:
+                continue
+            group = key[:end]
+            if (frames is not None and PyDict_Contains(frames, group)) or (
+                    self.published(group, text, end) != NO_KEY):
+                return False
+        return True
 
     def add_folded(self, str key not None):
         """Take note of a key, which is among `leaves`, without regard to case; whether there was another one like it."""
@@ -382,20 +402,6 @@ cdef class KeyAdmission:
                 return parent
             at = (at + 1) % LAST_PARENTS
         return -1
-
-    cdef bint _open_group(self, str key, const uint8_t *text, Py_ssize_t parent) except -1:
-        """Whether a group that is new here surely excludes nothing: take note of it then."""
-        cdef Py_ssize_t at
-        if self.table is None and not self.alone:
-            return False
-        if self.grouped:
-            for at in range(1, parent + 1):
-                if text[at] == 0x2F and (self.leaves._has(path_hash(text, at)) or (self.table is not None and (
-                        PyDict_Contains(self.entries, key[:at]) or self.table.lookup(text + 1, at - 1) != NO_KEY))):
-                    return False
-            self.groups._add_groups(key)
-        self.parents._add(path_hash(text, parent))
-        return True
 
 
 cdef bint lower_plain(uint8_t *to, const uint8_t *text, Py_ssize_t length) noexcept nogil:
@@ -425,8 +431,8 @@ cdef uint64_t path_hash(const uint8_t *text, Py_ssize_t length) noexcept nogil:
 cdef Py_ssize_t plain_parent(const uint8_t *text, Py_ssize_t length, Py_ssize_t known=0) noexcept nogil:
     """The length of the group of a plain key, 0 in the root; -1 for a key that has to be looked at more closely.
 
-    A plain key is legal, and is no name of the store's own, but for those that begin with its reserved one. The group
-    that its first `known` bytes name is plain, as was found before.
+    A plain key is legal, and is no name of the store's own, as all of these have ".b2" in them or begin like one of a
+    tree. The group that its first `known` bytes name is plain, as was found before.
     """
     cdef Py_ssize_t i, slash = known
     cdef uint8_t character
@@ -450,6 +456,13 @@ cdef Py_ssize_t plain_parent(const uint8_t *text, Py_ssize_t length, Py_ssize_t 
                 character == DOT and i + 2 < length and text[i + 1] | 32 == 0x62 and text[i + 2] == 0x32):
             return -1
     return -1 if begins or ends_badly(text, slash + 1, length) else slash
+
+
+def is_plain(key):
+    """Whether a key is a string of the form that most legal keys have: others may be legal, too."""
+    cdef Py_ssize_t length
+    cdef const uint8_t *text = ascii_text(<PyObject *> key, &length)
+    return text != NULL and plain_parent(text, length) >= 0
 
 
 cdef bint ends_badly(const uint8_t *text, int64_t start, int64_t end) noexcept nogil:

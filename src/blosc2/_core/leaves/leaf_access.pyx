@@ -23,7 +23,7 @@ from blosc2._core.io.ascii_text cimport ascii_text, with_slash
 from blosc2._core.io.sharing cimport Lock, find, hold
 from blosc2._core.io.source cimport Source
 from blosc2._core.io.steps cimport item_of, number_get, number_set, state_get, state_set
-from blosc2._core.keys.key_admission cimport KeySet, KnownNames, path_hash, plain_parent
+from blosc2._core.keys.key_admission cimport KeyAdmission, KeySet, KnownNames, path_hash, plain_parent
 from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, KeyTable
 from blosc2._core.keys.listing cimport KeyListing, is_named
 from blosc2._core.leaves.leaf_reader cimport LeafMaker, LeafReader
@@ -147,15 +147,13 @@ cdef class LeafSetter:
     cdef long process
     cdef GroupCounts counts
     cdef bint tiered
-    # Groups in which a leaf is known to lie, with those around them; and groups of pending leaves.
-    cdef KeySet parents, groups
+    # Groups in which a leaf is known to lie, with those around them.
+    cdef KeySet parents
+    # The version that is shown, and groups of pending leaves.
+    cdef KeyAdmission keys
     cdef bint stale                 # whether both have to be found again
     cdef bint some_gone             # whether only the former are not known any more
-    # The version that is shown.
-    cdef long ready             # looked at without the lock first
-    cdef KeyTable table
-    cdef dict entries
-    cdef KeyListing listing
+    cdef long ready             # whether it has a version; looked at without the lock first
     cdef RawKinds kinds
     cdef int64_t quiet_bytes
     cdef double quiet_until
@@ -171,7 +169,7 @@ cdef class LeafSetter:
                   Lock lock not None, type kind not None, long process):
         self.session, self.pending, self.contents, self.leaves = session, pending, contents, leaves
         self.lock, self.kind, self.process = lock, kind, process
-        self.parents, self.groups = KeySet(), KeySet(1 << 40)
+        self.parents, self.keys = KeySet(), KeyAdmission(1 << 40)
         self.stale = True
 
     # ------------------------------------------------------------------ what the store tells
@@ -198,7 +196,7 @@ cdef class LeafSetter:
     @cython.critical_section
     def show(self, KeyTable table, dict entries not None, KeyListing listing):
         """The version that is shown: its members, its embedded values, and a listing where there are groups."""
-        self.table, self.entries, self.listing = table, entries, listing
+        self.keys.show(table, entries, listing)
         state_set(&self.ready, 1)
 
     @cython.critical_section
@@ -214,7 +212,7 @@ cdef class LeafSetter:
     def key_changed(self, str key not None, int change):
         """A leaf was replaced (0), added (1) or removed (-1)."""
         if change > 0:
-            self.groups._add_groups(key)
+            self.keys.groups._add_groups(key)
         elif change < 0:
             self.some_gone = True
 
@@ -231,7 +229,7 @@ cdef class LeafSetter:
         """Another version of the store is shown."""
         self.stale = True
         state_set(&self.ready, 0)
-        self.table = self.listing = None
+        self.keys.show(None, {}, None)
 
     cdef int _collect(self) except -1:
         """Find the groups of pending leaves again."""
@@ -239,11 +237,11 @@ cdef class LeafSetter:
         # First: a finalizer that changes the store sets it again.
         self.stale = self.some_gone = False
         try:
-            self.parents, self.groups = KeySet(), KeySet(1 << 40)
+            self.parents, self.keys.groups = KeySet(), KeySet(1 << 40)
             if self.counts is not None:
                 for key, change in self.pending.frames.copy().items():
                     if change is not None:
-                        self.groups._add_groups(key)
+                        self.keys.groups._add_groups(key)
         except BaseException:
             self.stale = True
             raise
@@ -365,12 +363,10 @@ cdef class LeafSetter:
         if change != NULL:
             is_new = <object> change is None
         else:
-            is_new = not PyDict_Contains(self.entries, key)
-            if is_new and self.table is not None:
-                found = self.table.lookup(text + 1, length - 1)
-                if found == DAMAGED:
-                    return False
-                is_new = found == NO_KEY
+            found = self.keys.published(key, text, length)
+            if found == DAMAGED:
+                return False
+            is_new = found == NO_KEY
         if is_new and self.counts is not None and not self._fits(key, text, length, parent, frames, &opens_group):
             return False
         # The frame.
@@ -404,7 +400,7 @@ cdef class LeafSetter:
                 if self.counts is not None:
                     self.counts.note(key, parent, 1)
                     if parent:
-                        self.groups._add_groups(key)
+                        self.keys.groups._add_groups(key)
                     if opens_group:
                         self.parents._add_groups(key)
         except BaseException:
@@ -441,7 +437,7 @@ cdef class LeafSetter:
         cdef object transaction
         cdef PyObject *change
         cdef KeyUndo block = None
-        cdef bint is_embedded, is_published
+        cdef bint is_published
         cdef int64_t found
         with cython.critical_section(pending):
             frames, blocks = pending.frames, pending.blocks
@@ -449,12 +445,10 @@ cdef class LeafSetter:
             transaction = self.session.transaction
         if transaction is not None and transaction.thread != get_ident():
             return False
-        is_published = is_embedded = PyDict_Contains(self.entries, key)
-        if not is_published and self.table is not None:
-            found = self.table.lookup(text + 1, length - 1)
-            if found == DAMAGED:
-                return False
-            is_published = found >= 0
+        found = self.keys.published(key, text, length)
+        if found == DAMAGED:
+            return False
+        is_published = found >= 0
         change = PyDict_GetItemWithError(frames, key)
         if (not is_published if change == NULL else <object> change is None):
             return False
@@ -467,7 +461,7 @@ cdef class LeafSetter:
             return False
         try:
             pending.remove_key(key, is_published, block)
-            if is_embedded:
+            if is_published and PyDict_Contains(self.keys.entries, key):
                 number_set(&pending.in_memory_, pending.in_memory_ + self.map_bytes)
             self.contents.listings = []
             self.some_gone = True
@@ -493,18 +487,9 @@ cdef class LeafSetter:
     # ------------------------------------------------------------------ checks
     cdef bint _is_group(self, str key, const uint8_t *text, Py_ssize_t length) except -1:
         """Whether a key may be a group."""
-        cdef int64_t found
         if self.stale:
             self._collect()
-        if self.groups._has(path_hash(text, length)):
-            return True
-        if self.listing is None:
-            return False
-        if self.listing.base.catalog is not None and self.listing._plain:
-            found = self.listing.base.lookup_group(text + 1, length - 1)
-            if found != DAMAGED:
-                return found >= 0
-        return self.listing.has_group(key)
+        return self.keys.is_group(key, text, length, path_hash(text, length))
 
     cdef bint _fits(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent, dict frames,
                     bint *opens_group) except -1:
@@ -514,25 +499,9 @@ cdef class LeafSetter:
         elif self.some_gone:    # a leaf may have come instead of a group
             self.parents, self.some_gone = KeySet(), False
         opens_group[0] = parent and not self.parents._has(path_hash(text, parent))
-        if opens_group[0] and not self._has_free_groups(key, text, parent, frames):
+        if opens_group[0] and not self.keys.is_open(key, text, parent, self.parents, frames):
             return False
         return self.foreign.possible is False and not self._is_group(key, text, length)
-
-    cdef bint _has_free_groups(self, str key, const uint8_t *text, Py_ssize_t parent, dict frames) except -1:
-        """Whether none of the groups that a plain key lies in is a leaf, nor one whose removal is pending."""
-        cdef Py_ssize_t end
-        # From the innermost one, up to the first in which a leaf lies: those around it are then no leaves either.
-        for end in range(parent, 0, -1):
-            if text[end] != 0x2F:
-                continue
-            if end < parent and self.parents._has(path_hash(text, end)):
-                return True
-            group = key[:end]
-            if PyDict_Contains(frames, group) or PyDict_Contains(self.entries, group):
-                return False
-            if self.table is not None and self.table.lookup(text + 1, end - 1) != NO_KEY:
-                return False
-        return True
 
     cdef bint _is_free(self, str key) except -1:
         """Whether no other key differs from a new one in case only; it is noted then."""

@@ -40,8 +40,6 @@ cdef enum:
     PIECE = 1 << 20
     # Keys for which there is room before they come, if that many are said to come.
     MOST_EXPECTED = 1 << 20
-    # What `KeyAdmission` says of a key that the caller has to look at.
-    UNKNOWN = 2
 
 cdef bytes _suffix = b".b2nd"
 
@@ -84,13 +82,13 @@ cdef class SmallLeaves:
         self.admission.leaves._reserve(min(count, MOST_EXPECTED))
 
     def write(self, values not None):
-        """Write pairs of key and value up to the first that is not simple: a tuple of what was found of its key, and both.
+        """Write pairs of key and value up to the first that is not simple: a tuple of whether its key is admitted, and both.
 
         None at the end.
         """
         cdef RawKinds kinds = self.kinds
         cdef RawKind kind
-        cdef int found
+        cdef bint admitted
         if kinds is not None and not kinds.serves():
             kinds = None
         for item in values:
@@ -99,12 +97,12 @@ cdef class SmallLeaves:
             else:
                 key, value = item
             key = with_slash(key)
-            found = self.admission.admit_key(key)
+            admitted = self.admission.admit_key(key)
             kind = None
-            if found < UNKNOWN and kinds is not None and cnp.PyArray_CheckExact(value):
+            if admitted and kinds is not None and cnp.PyArray_CheckExact(value):
                 kind = kinds.kind_of(value)
             if kind is None:
-                return found, key, value
+                return admitted, key, value
             self._add(key, kind, value)
             self.count += 1
             self.nbytes += kind.nbytes

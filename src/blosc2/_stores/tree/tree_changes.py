@@ -13,7 +13,7 @@ from blosc2._backends import new_key
 from blosc2._core.leaves.store_state import Change
 from blosc2._stores import changes
 from blosc2._stores.leaves.leaf_setting import frame_of, metadata_frame
-from blosc2._stores.new_keys import below_leaf
+from blosc2._stores.new_keys import check_not_below
 from blosc2._stores.transaction import AllOrNone
 from blosc2._stores.tree import walking
 from blosc2._stores.tree.foreign_objects import ATTRIBUTES, DESCRIPTION, HIDDEN, ForeignObject
@@ -167,7 +167,7 @@ def check_assignable(table: LeafTable, key: str) -> None:
             f"Cannot assign array to structural path {key!r} that already has children: {held}; use a key below it, or "
             "delete the group first"
         )
-    _check_not_below_leaf(table, key)
+    check_not_below(key, table.contents.has)
 
 
 def check_new_group(table: LeafTable, group: str) -> None:
@@ -178,7 +178,7 @@ def check_new_group(table: LeafTable, group: str) -> None:
         raise ValueError(f"{group!r} is a leaf: its attributes are those of the array")
     if ATTRIBUTES in group.split("/"):
         raise ValueError(f"Group {group!r}: the name {ATTRIBUTES} is reserved for attributes")
-    _check_not_below_leaf(table, group)
+    check_not_below(group, table.contents.has)
 
 
 def check_not_inside(table: LeafTable, key: str) -> None:
@@ -186,11 +186,3 @@ def check_not_inside(table: LeafTable, key: str) -> None:
     owner = table.foreign.above(key)
     if owner is not None:
         raise ValueError(f"Key {key!r} is an internal component of {owner!r}, an object of another kind")
-
-
-def _check_not_below_leaf(table: LeafTable, key: str) -> None:
-    end = key.find("/", 1)
-    while end > 0:
-        if table.contents.has(key[:end]):
-            raise below_leaf(key, key[:end])
-        end = key.find("/", end + 1)

@@ -297,11 +297,7 @@ def _check_keys(store: Any, keys: list[str], *, grouped: bool | None = None) -> 
     `grouped` says whether a key is either a leaf or a group, if the store is only to be made.
     """
     table = table_of(store)
-    admit = NewKeys(
-        table.contents, KeyClashes(), table.check_assignable,
-        grouped=table.hidden_name is not None if grouped is None else grouped,
-        foreign=table.foreign is not None and table.foreign.are_possible(),
-    )  # fmt: skip
+    admit = NewKeys(table, KeyClashes(), grouped=grouped)
     for key in sorted(keys):  # a key comes before those below it
         absolute = new_key(group_of(store) + key)
         table.check_assignable(absolute)  # knows what the store has not published yet
