@@ -42,8 +42,6 @@ class WaitingRows(Waiting):
 
     Parameters
     ----------
-    handle : FrameHandle
-        Of an array in a file.
     grows : bool
         Whether all rows lie behind the end of the array as it was; otherwise all lie before it.
     """

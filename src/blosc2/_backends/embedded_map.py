@@ -40,8 +40,6 @@ class Embedded:
 
     Parameters
     ----------
-    byte_range : tuple
-        Where the frame lies.
     entries : dict, optional
         The content of its map, from who wrote it; otherwise the map is read.
     verify : bool, optional
@@ -219,15 +217,7 @@ def open_embedded(path: str, mmap_mode: str | None, old: Source | None = None, a
 
 
 def read_embedded(open_byte_range: Callable[[], ByteRange], verify: bool | None = None) -> Embedded:
-    """Read a frame of embedded values, which a writer may be changing just now.
-
-    Parameters
-    ----------
-    open_byte_range : callable
-        Opens the file and says where in it the frame lies.
-    verify : bool, optional
-        As of `Embedded`.
-    """
+    """Read a frame of embedded values, which a writer may be changing just now."""
     retry = Retry()
     while True:
         byte_range = open_byte_range()

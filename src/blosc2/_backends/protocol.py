@@ -47,13 +47,6 @@ class Settles(Protocol):
 class Backend(ABC):
     """Where the leaves of one store lie.
 
-    Parameters
-    ----------
-    root : str or None
-        Its path; None in memory.
-    how : StoreOptions
-        How files are opened.
-
     Attributes
     ----------
     root, named : str or None

@@ -46,15 +46,7 @@ _INFO = 4096
 
 
 class TemporaryFolder:
-    """The folder for the temporary files of one store.
-
-    Parameters
-    ----------
-    root : str
-        The store, which need not be there yet.
-    owner : Owner
-        The process that has it open for writing.
-    """
+    """The folder for the temporary files of one store."""
 
     def __init__(self, root: str, owner: Owner) -> None:
         self._root = absolute_path(root)

@@ -48,15 +48,6 @@ class WriterLock:
     shared : bool
         Whether it is held during changes alone: from `acquire` to `release`, and not from its making.
 
-    Attributes
-    ----------
-    owner : Owner
-        The process that made it.
-    path : str
-        As given.
-    shared : bool
-        As given.
-
     Raises
     ------
     StoreLockedError

@@ -35,13 +35,7 @@ def table_limit(file_size: int) -> int:
 
 
 class Allowance:
-    """What one operation may still hold, where it holds several things together.
-
-    Parameters
-    ----------
-    file_size : int
-        Bytes of the file.
-    """
+    """What one operation may still hold, where it holds several things together."""
 
     __slots__ = ("left",)
 

@@ -18,7 +18,6 @@ def on_demand(package: str, places: Mapping[str, str], modules: Iterable[str] = 
 
     Parameters
     ----------
-    package : str
     places : dict
         The names that each module has, separated by spaces, by the module's path below the package.
     modules : iterable of str

@@ -235,8 +235,6 @@ class FileMoves:
     ----------
     keep : callable
         Gives a file a second name, which is returned; None where that is not possible.
-    owner : Owner
-        Who changes the files.
     """
 
     def __init__(self, keep: Callable[[str], str | None], owner: Owner) -> None:

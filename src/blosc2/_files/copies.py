@@ -303,13 +303,7 @@ class Spooled:
 
 
 class DrawnChunk:
-    """A stored chunk that is made while it is written, since it may be larger than memory should hold.
-
-    Attributes
-    ----------
-    sum : int
-        Its checksum, from the last piece on.
-    """
+    """A stored chunk that is made while it is written, since it may be larger than memory should hold."""
 
     __slots__ = ("_length", "_pieces", "sum")
 

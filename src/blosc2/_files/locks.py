@@ -34,11 +34,8 @@ class LockedFile(Block):
 
     Parameters
     ----------
-    file : file or int
-    path : str
     owner : Owner
         Of the change. In a forked child the lock is its parent's.
-    exclusive : bool
     stand_in : str
         See `flock`.
     waits : bool
@@ -78,8 +75,6 @@ def flock(descriptor: int, operation: int, path: str, *, stand_in: str = "", sha
     ----------
     descriptor, operation : int
         As for `fcntl.flock`.
-    path : str
-        What is open.
     stand_in : str
         Of a directory, the name of a file in it that is locked instead where a directory cannot be: NFS gives an
         exclusive lock only to who may write. The descriptor leads to that file then, which stays.
@@ -194,13 +189,6 @@ class CreationLock:
     ----------
     store : str
         The path of the store. Links are followed, so all names of one store have one such file.
-    owner : Owner
-        Who makes the store.
-
-    Attributes
-    ----------
-    path : str
-        The file.
     """
 
     __slots__ = ("_folders", "_owner", "_store", "path")
@@ -306,8 +294,6 @@ class Turn:
     ----------
     path : str
         The file that they share, which is made if it is missing. It stays.
-    owner : Owner
-        The process of the handle.
     """
 
     __slots__ = ("_descriptor", "_owner", "_path")
@@ -319,11 +305,6 @@ class Turn:
 
     def wait(self, deadline: float | None) -> None:
         """Wait until it is this handle's turn, which lasts until `end`.
-
-        Parameters
-        ----------
-        deadline : float or None
-            Until when, as `time.monotonic` has it.
 
         Raises
         ------

@@ -39,13 +39,7 @@ def special_file(path: str) -> ExistingFileError:
 
 
 class Owner:
-    """The process that makes it.
-
-    Attributes
-    ----------
-    pid : int
-        Its number.
-    """
+    """The process that makes it."""
 
     __slots__ = ("pid",)
 

@@ -84,8 +84,6 @@ class NextVersion:
     ----------
     file : file
         Open for writing without a buffer, and locked.
-    path : str
-        Of the same file.
     frame : Frame
         The version that the file shows. Bytes that an unfinished append left behind it stay, and are not read.
 
@@ -276,14 +274,8 @@ class Growth:
 
         Parameters
         ----------
-        file : file
-            Open for writing, and locked.
-        path : str
-            Of the same file.
         update : FrameUpdate
             Of the frame that the file shows, and settled.
-        owner : Owner
-            Of the change.
         durable : bool
             Whether it is durable when this returns.
         has_durable : bool
@@ -291,8 +283,6 @@ class Growth:
         keeps_header : bool
             Whether one may need the header that is there, in more than sizes. If that is changed, a copy stays, and is
             durable before.
-        verify : bool or None
-            As of `FrameHandle`.
 
         Raises
         ------

@@ -344,13 +344,7 @@ LONGEST_WAIT: Final = 1.0
 
 
 class Costs:
-    """The publications that one handle makes by itself. As a context manager it measures one.
-
-    Attributes
-    ----------
-    count : int
-        How many there were.
-    """
+    """The publications that one handle makes by itself. As a context manager it measures one."""
 
     __slots__ = ("_began", "_ended", "_spent", "_took", "count")
     #: Beyond an allowance, publications may take one in so many seconds.
@@ -407,8 +401,6 @@ class Waiting:
     ----------
     array, frame, version
         What the handle showed before them; the array of a super-chunk is None.
-    owner : Owner
-        Whose changes they are.
     busy : lock
         Held while they are published, or something of them is changed. A lock, as no interrupt comes between the end of
         a ``with`` block and its release.
@@ -506,9 +498,6 @@ class Entries:
 
     Parameters
     ----------
-    frame : Frame
-    names : list of str
-        Of all entries, in their order.
     changed : dict
         The packed values of those that are new, or have another value than in the frame.
     """
@@ -947,13 +936,6 @@ _flushes = _Flushes()
 
 class Durability:
     """What a power cut would leave of one file, as far as a handle that changes it knows.
-
-    Parameters
-    ----------
-    new : bool
-        Whether the handle has made the file.
-    durable : bool
-        Whether it waited for the disk then.
 
     Attributes
     ----------

@@ -78,13 +78,7 @@ class Finding(NamedTuple):
 
 
 class Running:
-    """The checksums of a frame while it is written, piece after piece, of everything behind the header.
-
-    Parameters
-    ----------
-    body : int
-        The checksum of what lies there already.
-    """
+    """The checksums of a frame while it is written, piece after piece, of everything behind the header."""
 
     def __init__(self, body: int = 0) -> None:
         self.body = body

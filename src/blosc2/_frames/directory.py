@@ -85,11 +85,6 @@ _AT_ONCE: Final = 64 << 10
 class ChunkFiles:
     """Takes the files of chunks in their order.
 
-    Parameters
-    ----------
-    path : str
-        The directory.
-
     Attributes
     ----------
     byte_ranges : list
@@ -143,8 +138,6 @@ class ChunkNumbers:
 
     Parameters
     ----------
-    frame : Frame
-        The version.
     numbers : int64 array
         As `Directory.numbers`.
     lengths : int64 array, optional

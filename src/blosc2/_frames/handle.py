@@ -146,12 +146,8 @@ class FrameHandle:
 
     Attributes
     ----------
-    frame : Frame
-        The current version.
     array : tuple of Geometry, dtype and Frame, or None
         Of the current version, when it is an array. One tuple, so that a reader never sees parts of two versions.
-    options : HandleOptions
-        How it was opened.
     urlpath : str or None
         From where.
     key : str or None

@@ -185,13 +185,7 @@ def unpack(
 
 
 class Together:
-    """Values that one operation unpacks and holds together.
-
-    Parameters
-    ----------
-    file_size : int
-        Bytes of the file that they come from.
-    """
+    """Values that one operation unpacks and holds together."""
 
     __slots__ = ("_allowance", "_few", "_packed")
 
@@ -215,13 +209,6 @@ class Together:
 
 def check_readable(contents: Mapping[str, bytes], stored: int) -> None:
     """Check that metadata entries can be read back, one by one and all at once, before they are written.
-
-    Parameters
-    ----------
-    contents : mapping
-        All entries, packed.
-    stored : int
-        The bytes that they have in the file.
 
     Raises
     ------

@@ -218,17 +218,12 @@ def open_handle(
 
     Parameters
     ----------
-    path : str
     options : HandleOptions
         Checked, except that a directory cannot be mapped for changes.
-    offset : int
-        Where the frame starts in the file, in bytes.
     directory : bool, optional
         Whether a directory frame is at the path; by default, this is looked up.
     advice : str, optional
         What the system is told before the file is read.
-    status : os.stat_result, optional
-        What the system says of the file now.
     """
     if publish_waiting(path):
         status = None

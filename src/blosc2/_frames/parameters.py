@@ -72,10 +72,6 @@ def encode(encoding: Encoding, data: Any, nthreads: int = 1) -> bytes:
 
     Parameters
     ----------
-    encoding : Encoding
-        How; one that needs no geometry.
-    data : bytes-like
-        Any C-contiguous buffer.
     nthreads : int
         How many threads share the blocks of the chunk, if that is faster.
 
@@ -156,13 +152,6 @@ def check_lossy_codec(cparams: CParams, dtype: np.dtype[Any]) -> None:
 def check_declared(frame: Frame, dtype: np.dtype[Any] | None = None) -> None:
     """Refuse to compress new chunks with impossible parameters from a header.
 
-    Parameters
-    ----------
-    frame : Frame
-        One whose own parameters new chunks are to have.
-    dtype : numpy.dtype, optional
-        Of the items of an array.
-
     Raises
     ------
     FormatError
@@ -215,10 +204,8 @@ class ConstructorKeywords(NamedTuple):
 
     Attributes
     ----------
-    storage : Storage
     cparams : CParams, dict or None
         As given: what it leaves out depends on the data, so `cparams_from` comes later.
-    dparams : DParams
     chunks, blocks, layout : object
         As given; None where they are not.
     """

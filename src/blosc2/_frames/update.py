@@ -495,7 +495,6 @@ def lay_out(
     ----------
     write : callable
         Takes the parts in their order, each a buffer, and copies them at once.
-    content : FrameContent
     checksums : Running, optional
         Asks for a frame that carries checksums, as files do.
     aligned : bool

@@ -21,13 +21,7 @@ if TYPE_CHECKING:
 
 
 class PacedPublishing(Publishing):
-    """Publishes all pending changes of one store together, at a pace that bounds the cost.
-
-    Attributes
-    ----------
-    pace : Pace
-        How much time publications have taken.
-    """
+    """Publishes all pending changes of one store together, at a pace that bounds the cost."""
 
     __slots__ = ("lazily", "pace")
 

@@ -25,8 +25,6 @@ class Contents:
 
     Parameters
     ----------
-    backend : Backend
-    pending : PendingChanges
     in_order : bool
         Whether keys are iterated over in sorted order, or in the order in which they came.
 

@@ -166,8 +166,6 @@ class NewKeys:
     ----------
     table : LeafTable
         The store that they are for, without pending changes.
-    names : KeyClashes
-        The names of the store.
     grouped : bool, optional
         Whether a key is either a leaf or a group; as in the store if not given.
     """

@@ -41,7 +41,6 @@ class Session(SessionState):
         Held by a thread that changes the store or opens a leaf. With ``locking=True`` that of the store is another one.
     writer_lock : WriterLock or None
         Keeps other writers out; None in mode "r" and in memory.
-    closed : bool
     ending : bool
         Whether `close` is publishing: what it publishes need not be read again, and leaves are not changed any more.
     streaming : bool
@@ -65,8 +64,6 @@ class Session(SessionState):
         For a store that was unpickled and could not be opened: the error, and what pickles it again.
     is_replaced : bool
         Whether it was closed because this process opened its path with mode "w".
-    leaves : OpenLeaves
-        Those that somebody holds.
     """
 
     path: str | None

@@ -157,8 +157,6 @@ class SharedWriting(OuterBlock):
 
     Parameters
     ----------
-    table : LeafTable
-    following : SharedFollowing
     timeout : float or None
         How many seconds a change waits for others.
     """
@@ -311,14 +309,7 @@ class SharedWriting(OuterBlock):
 
 
 class SharedSession(Session):
-    """The state of a store with ``locking=True``, which follows what others publish.
-
-    Attributes
-    ----------
-    sharing : Following
-    writing : SharedWriting or None
-        What lets the store be changed in turns; None in mode "r".
-    """
+    """The state of a store with ``locking=True``, which follows what others publish."""
 
     sharing: Following
     writing: SharedWriting | None = None

@@ -127,7 +127,6 @@ def outline(store: Store, group: str = "", depth: int | None = None, most: int =
 
     Parameters
     ----------
-    store : Store
     group : str
         "" for the root.
     depth : int, optional

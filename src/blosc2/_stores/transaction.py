@@ -27,11 +27,6 @@ class AllOrNone(KeyUndo):
     pending. Open leaves of these keys become live again. At the end of the outermost block, a store that publishes
     without `flush` does so; if that fails, the changes of the block are taken back. What is half done on the disk is
     not: its changes stay pending, so that the next publication completes them.
-
-    Attributes
-    ----------
-    thread : int
-        The thread whose changes it takes back.
     """
 
     __slots__ = ("_before_without_keys", "_ended", "_outer", "_table", "thread")

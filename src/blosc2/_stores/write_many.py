@@ -285,12 +285,6 @@ class _Many(Block):
     """The values of one call: their keys are admitted and their frames made as they are asked for.
 
     Within the block nothing else may change the store.
-
-    Parameters
-    ----------
-    store : DictStore
-    items : iterator
-        Keys and values.
     """
 
     __slots__ = ("_frames", "_is_over", "_items", "_table", "admit")

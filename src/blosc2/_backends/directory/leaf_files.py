@@ -294,15 +294,7 @@ def _check_name(root: str, key: str) -> None:
 
 
 class Folders:
-    """The tree of one store.
-
-    Parameters
-    ----------
-    root : str
-        The directory.
-    owner : Owner
-        The process that has it open for writing.
-    """
+    """The tree of one store."""
 
     __slots__ = ("_inside", "_owner", "_root")
 
@@ -428,13 +420,6 @@ class _Found:
 
 class LeafFiles:
     """The files of one store.
-
-    Parameters
-    ----------
-    root : str
-        The directory.
-    mmap_mode : {None, 'r'}
-        How they are opened.
 
     Attributes
     ----------

@@ -29,20 +29,7 @@ _TOGETHER: Final = ".frames"
 
 
 class FilesAside:
-    """The temporary files of one store that is open for writing.
-
-    Parameters
-    ----------
-    root : str
-        The directory.
-    owner : Owner
-        The process that has it open.
-
-    Attributes
-    ----------
-    temporary : TemporaryFolder
-        Where they lie.
-    """
+    """The temporary files of one store that is open for writing."""
 
     __slots__ = ("_doubtful", "_owner", "_root", "_staged", "_staging", "temporary")
 
@@ -192,15 +179,8 @@ class Unsettled:
 class Placing(Unsettled):
     """Publishes leaves of one `.b2d` one by one, and makes them durable later.
 
-    It is made when it is needed: its state is in the backend, and has no reference back. A store that
+    It is made when it is needed: its state is in the backend, which it shares, and has no reference back. A store that
     is dropped together with others still has all of it when it ends.
-
-    Parameters
-    ----------
-    backend : DirectoryBackend
-        The files of the store.
-    known : Unsettled
-        Of this store; the sets are shared, not copied.
     """
 
     __slots__ = ("_backend",)

@@ -32,10 +32,6 @@ class EmbeddedBackend(Backend):
     ----------
     root : str or None
         The file. None keeps the frame in memory.
-    how : StoreOptions
-        How it is opened.
-    lock : WriterLock, optional
-        What keeps other writers out, where the store is open for writing.
     meta : mapping, optional
         Packed content of further metalayers of a new frame.
     chunksize : int

@@ -32,8 +32,6 @@ class EmbeddedFile:
 
     Parameters
     ----------
-    path : str
-        The file, which need not be there yet.
     lock : Lock, optional
         Keeps other writers out, and passes to a file that replaces this one.
 
@@ -46,8 +44,6 @@ class EmbeddedFile:
     behind : bool
         Whether the file may have another version than the one that its owner shows. It is set before a version is
         shown to others, and ends when the owner has read it, or when it is certain that the one before shows again.
-    owner : Owner
-        The process that opened it.
     beside : str or None
         Where new files are written instead of beside the old one, before they replace it.
     lazy : bool
@@ -146,7 +142,6 @@ class EmbeddedFile:
 
         Parameters
         ----------
-        new : EmbeddedChanges
         durable : bool
             Whether this waits until its bytes are on the disk, and `commit` until the version is.
         anew : bool

@@ -115,10 +115,6 @@ class Members:
 
     Parameters
     ----------
-    version : Version
-        The file, its members and its end.
-    root : str
-        What errors call it.
     verify : bool or None
         False does not check what is read as a whole against the checksums of members.
     told : set

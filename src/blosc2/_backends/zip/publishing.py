@@ -434,7 +434,6 @@ class LeafStream:
 
         Parameters
         ----------
-        key, suffix : str
         most : int
             Bytes that its frame has at most.
         room : int

@@ -51,13 +51,6 @@ _ENOUGH: Final = 64
 def check_tail(source: Source, archive: Archive) -> None:
     """Refuse to show a version of an archive if a newer one was published behind it.
 
-    Parameters
-    ----------
-    source : Source
-        All of the file.
-    archive : Archive
-        Its last version that is whole.
-
     Raises
     ------
     FormatError

@@ -1450,10 +1450,6 @@ cdef class Frame(ChunkTable):
 
         Parameters
         ----------
-        source : Source
-            Where the frame lies.
-        offset : int
-            Its first byte.
         length : int, optional
             The exact size it must have (the byte range of a leaf); by default other bytes may follow it.
         key : str, optional
@@ -1467,11 +1463,8 @@ cdef class Frame(ChunkTable):
 
         Parameters
         ----------
-        archive : Archive
         offset : int
             Where the record of the member is in the directory.
-        key : str, optional
-            The key in a store, for messages.
         check : bool
             Whether what is read as a whole is to be checked against the CRC-32 of the member: a small one at once.
         """

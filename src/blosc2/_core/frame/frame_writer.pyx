@@ -481,15 +481,7 @@ cdef int32_t _encode(Encoder encoder, const uint8_t *items, uint8_t *room, int32
 
 
 cdef class FrameBatch:
-    """Copies of small arrays, whose frames are made together. `clear` makes it ready for others.
-
-    Attributes
-    ----------
-    count : int
-        Arrays that were added.
-    nbytes : int
-        Their uncompressed bytes.
-    """
+    """Copies of small arrays, whose frames are made together. `clear` makes it ready for others."""
 
     cdef readonly int64_t count, nbytes
     cdef int64_t next_task

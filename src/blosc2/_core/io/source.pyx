@@ -385,7 +385,6 @@ cdef class Source:
 
         Parameters
         ----------
-        length : int
         old : Source, optional
             An older one, whose mapping is shared if it is of the same file and reaches so far.
         """

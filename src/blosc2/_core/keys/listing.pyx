@@ -113,8 +113,6 @@ cdef class KeyListing:
         Others; none of them is published.
     removed : KeyTable, optional
         Published keys that are no more.
-    path : object, optional
-        The file, for messages.
     """
 
     def __init__(self, KeyTable base not None, KeyTable added=None, KeyTable removed=None, path=None):
@@ -507,9 +505,6 @@ cdef class KeyCursor:
 
     Parameters
     ----------
-    listing : KeyListing
-    path : str
-        Below which group.
     hidden : str or None
         The last segment of leaves that are left out.
     groups : bool

@@ -590,12 +590,7 @@ cdef uint64_t NOT_MOVED = (<uint64_t> 1 << OFFSET_BITS) - 1
 
 
 cdef class SlotChanges:
-    """Changes the hash of a table that has a catalog, whose pages were checked.
-
-    Parameters
-    ----------
-    table : KeyTable
-    """
+    """Changes the hash of a table that has a catalog, whose pages were checked."""
 
     cdef KeyTable table
     cdef uint8_t *slots
@@ -809,17 +804,7 @@ cdef enum:
 
 
 cdef class CatalogPatch:
-    """Plans the next version, and writes it if that is possible.
-
-    Parameters
-    ----------
-    table : KeyTable
-        The leaves that were there before.
-    runs : SortedRuns
-        The new leaves and the tombstones.
-    budget : int
-        Bytes that slots may take in memory.
-    """
+    """Plans the next version, and writes it if that is possible."""
 
     cdef KeyTable table
     cdef Catalog catalog
@@ -1595,15 +1580,7 @@ cdef class CatalogBuilder:
 
 
 def catalog_in_memory(KeyTable table not None, dtype_of):
-    """A catalog of an archive that has none; each leaf is opened.
-
-    Parameters
-    ----------
-    table : KeyTable
-        The keys of the archive.
-    dtype_of : callable
-        As for `describe`.
-    """
+    """A catalog of an archive that has none; each leaf is opened."""
     try:
         return _in_memory(table, dtype_of)
     except FormatError:
@@ -1646,12 +1623,6 @@ def write_cataloged(ArchiveWriter writer not None, KeyTable old, SortedRuns runs
 
     Parameters
     ----------
-    writer : ArchiveWriter
-        What the new leaves were written with.
-    old : KeyTable or None
-        The leaves that were there before.
-    runs : SortedRuns
-        The new leaves and the tombstones.
     others : bytes
         Records of all members that are no leaves.
     embed : bytes

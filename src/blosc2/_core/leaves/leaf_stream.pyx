@@ -51,10 +51,6 @@ cdef class SmallLeaves:
     ----------
     writer : ArchiveWriter
         Where they go, behind `collect`.
-    admission : KeyAdmission
-        Admits their keys.
-    kinds : RawKinds or None
-        How their frames are made.
     check : callable
         Raises an error if the writer may not be used any more; called before anything is written to the file.
     progress : callable
@@ -153,8 +149,6 @@ def append_frames(ArchiveWriter writer not None, dict frames not None, dict appe
         The class of byte ranges that have the attributes `suffix` and `description`.
     renamed : type
         The class of byte ranges that have the attribute `origin`, the key that they have now.
-    members : KeyTable or None
-        The leaves of the archive.
 
     Returns
     -------

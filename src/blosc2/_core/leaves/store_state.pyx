@@ -25,10 +25,8 @@ cdef class SessionState:
 
     Attributes
     ----------
-    closed, ending, streaming, asks, unsure : bool
     transaction : object or None
         The transaction under way; it has its `thread`.
-    is_changing : bool
     """
 
     @property
@@ -149,11 +147,6 @@ cdef class PendingFrames:
     ----------
     leaves : HeldLeaves
         The leaves that somebody holds, as far as they are of keys that change.
-    frames, tiers, blocks : dict
-    registry : dict or None
-    removed_groups : tuple
-    unwritten : bool
-    in_memory, revision : int
     """
 
     def __cinit__(self):
@@ -273,11 +266,8 @@ cdef class KeyIteration:
 
     Parameters
     ----------
-    pending : PendingFrames
     revision : int
         What it was before `batches` were made.
-    batches : iterable of list
-        The keys, some at a time.
     """
 
     cdef PendingFrames pending
@@ -318,12 +308,7 @@ cdef class KeyIteration:
 
 
 cdef class HeldLeaves:
-    """The leaves of a store that somebody holds.
-
-    Attributes
-    ----------
-    held, handles, edited, collecting : dict
-    """
+    """The leaves of a store that somebody holds."""
 
     def __cinit__(self):
         self.held, self.handles, self.edited, self.collecting = {}, {}, {}, {}
@@ -350,12 +335,8 @@ cdef class HeldLeaves:
 
         Parameters
         ----------
-        session : SessionState
-        handle : LiveHandle
         places : tuple
             The descriptors of the two attributes.
-        frame, array : object
-            What it is to show.
         """
         cdef object frame_place = places[0], array_place = places[1]
         cdef object key = handle.key, me = get_ident(), before, transaction = None, own = None, thread = None

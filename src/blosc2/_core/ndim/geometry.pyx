@@ -803,12 +803,6 @@ cdef enum:
 def describe(Frame frame not None, dtype_of):
     """The description of a frame, as catalogs have it.
 
-    Parameters
-    ----------
-    frame : Frame
-    dtype_of : callable
-        Turns the text of a dtype into a NumPy dtype, as for `parse_b2nd`.
-
     Returns
     -------
     bytes

@@ -1353,8 +1353,6 @@ def read_basic(tuple version not None, key, handle):
 
     Parameters
     ----------
-    version : tuple of Geometry, dtype and Frame
-    key : object
     handle : object
         Its `nthreads` is asked for where threads pay.
     """
@@ -1547,10 +1545,6 @@ cdef class ReadMany(Read):
 
     Parameters
     ----------
-    frame : Frame
-    geometry : Geometry
-    keys : list
-        What is selected, as NumPy has it.
     selection_of : callable
         Gives a `blosc2.indexing.Selection`, or None, for a number and its key: asked for keys that are not just integers
         and slices, and for those that are wrong, for which it raises.

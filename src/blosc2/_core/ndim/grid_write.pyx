@@ -196,8 +196,6 @@ cdef class Write(Operation):
         Where chunks that the selection takes only in part come from; None when it takes all.
     source : ndarray
         New items, of the selection's shape; any strides (zero for broadcast axes).
-    encoding, plugin
-        How to compress.
     points : Points, optional
         Which items of some axes; then the source is C-contiguous, of any shape.
 

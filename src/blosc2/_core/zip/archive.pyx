@@ -65,8 +65,6 @@ def told_name(bytes name not None, bytes extra not None, int flags, int host=HOS
 
     Parameters
     ----------
-    name, extra : bytes
-        The name and the extra field, as they are stored.
     flags, host : int
         Flags of the member, and the system in "version made by", which local headers do not have.
 

@@ -939,10 +939,6 @@ cdef class ArchiveWriter:
 
         Parameters
         ----------
-        name : bytes
-            The member's name in UTF-8.
-        data : bytes-like
-            What it holds.
         description : bytes, optional
             Of a leaf, its description for the catalog; may be empty. See `ndim.geometry.describe`.
         """

@@ -88,10 +88,6 @@ class RemoteFile:
 
     Any number of threads read it. Bytes that one of them fetches are waited for by the others.
 
-    Parameters
-    ----------
-    path : RemotePath
-
     Raises
     ------
     RemoteChangedError
@@ -99,8 +95,6 @@ class RemoteFile:
 
     Attributes
     ----------
-    size : int
-    version : Version
     requests, received : int
         How many requests were answered, and the bytes that came.
     """

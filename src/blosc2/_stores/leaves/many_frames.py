@@ -47,17 +47,7 @@ def nbytes_of(value: Any) -> int:
 
 
 class FrameMaker:
-    """Makes the frames of values in their order; values that take long are compressed beside others.
-
-    Parameters
-    ----------
-    items : iterator
-        Keys and values.
-    path : str or None
-        Of the store.
-    encoding : dict
-        How values are compressed.
-    """
+    """Makes the frames of values in their order; values that take long are compressed beside others."""
 
     __slots__ = ("_encoding", "_items", "_path", "_under_way")
 
@@ -115,13 +105,7 @@ def worth_compressing_beside(value: Any) -> bool:
 
 
 class _Batch:
-    """Small arrays whose frames are made together when the first of them is needed.
-
-    Parameters
-    ----------
-    batch : FrameBatch
-        Where they are added; it is empty.
-    """
+    """Small arrays whose frames are made together when the first of them is needed."""
 
     __slots__ = ("_batch", "_filed", "_kinds")
 
