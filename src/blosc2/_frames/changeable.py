@@ -204,6 +204,15 @@ class Draft(Block):
     def __enter__(self) -> Self:
         return self
 
+    def begin(self) -> None:
+        """Have the handle make changes here from now on."""
+        handle = self._handle
+        with handle._busy:
+            # A handler of signals may have come before.
+            if handle.waiting is not None or handle.frame is not self.base or handle.array is not self._array:
+                raise superseded()
+            handle._draft = self  # type: ignore[misc]
+
     def after(self, update: FrameUpdate, *, fresh: bool) -> Frame:
         """The frame after a change."""
         try:
@@ -220,6 +229,8 @@ class Draft(Block):
         handle = self._handle
         if not failed and self.owner.is_here:
             self._collect()
+        if handle._draft is not self:  # it has not begun
+            return
         # The draft last: what is left out by an interrupt is done again.
         if (handle.frame, handle.array) != (self.base, self._array):
             handle.frame, handle.array = self.base, self._array
@@ -250,9 +261,18 @@ class Drafting(FrameHandle):
     _owner: Owner
     # Whether the last change failed, so that another version may be on disk than the one shown.
     _behind: bool
+    # Of the thread that publishes something, or changes what waits. Who has it came in the middle of that: a handler of
+    # signals, or of log records. A lock, as no interrupt comes between the end of a ``with`` block and its release.
+    _busy: Lock
+
+    def check_between(self) -> None:
+        """Raise in the middle of a publication of this thread: what is changed then would be lost, or wait for it."""
+        if self._busy.is_own:
+            raise superseded()
 
     def editing(self) -> AbstractContextManager[Any]:
         """See `FrameHandle.editing`. If the last change failed, the file is read again first."""
+        self.check_between()
         if self._owner.pid != os.getpid():
             raise refusal(self.urlpath, self._owner.pid)
         if self._behind or (self._draft is not None and not self._in_transaction()):
@@ -262,11 +282,14 @@ class Drafting(FrameHandle):
     def refresh(self) -> bool:
         """Take up the version that is on disk now; True when it is another one."""
         with self._lock:
-            if self._in_transaction():
-                return False  # it shows its own version until it ends
-            changed = super().refresh()
-            self._behind = False  # type: ignore[misc]
-            return changed
+            # A transaction, or a publication in whose middle this comes, has its own version until it ends.
+            return not self._in_transaction() and not self._busy.is_own and self._take_up()
+
+    def _take_up(self) -> bool:
+        """What `refresh` does, also in the middle of a publication."""
+        changed = super().refresh()
+        self._behind = False  # type: ignore[misc]
+        return changed
 
     def _version(self) -> bytes:
         """Bytes that tell the version shown from others."""
@@ -276,7 +299,7 @@ class Drafting(FrameHandle):
         """After a failed change, show what is on disk, and say so in the error."""
         before = self._version()
         try:
-            self.refresh()
+            self._take_up()
         except (OSError, FormatError, MemoryError):
             what = "the change may be in the file: refresh() tells"
         else:
@@ -292,7 +315,7 @@ class Drafting(FrameHandle):
             if self._draft is not None:
                 raise RuntimeError("transactions do not nest: the changes belong to the one that began before")
             with Draft(self) as draft:
-                self._draft = draft  # type: ignore[misc]
+                draft.begin()
                 yield
             if draft.changes is not None:
                 update, fresh = draft.changes
@@ -307,13 +330,20 @@ class Drafting(FrameHandle):
             if self._lock.inherited:  # the change began before this process was forked
                 raise refusal(self.urlpath, self._lock.holder)
             draft = self._draft if self._draft is not None and self._in_transaction() else None
+            self.check_between()
             if update.frame is not self.frame:
                 raise superseded()
-            if draft is not None:
-                self._adopt(draft.after(update, fresh=fresh))
-                return
-            update.settle()
-            self._publish(update, fresh=fresh, durable=durable)
+            with self._busy:
+                if self.waiting is not None or update.frame is not self.frame:  # a handler of signals came before
+                    raise superseded()
+                if draft is not None:
+                    self._adopt(draft.after(update, fresh=fresh))
+                    return
+                update.settle()
+                self._publish(update, fresh=fresh, durable=durable)
+        self._tell_published()
+
+    def _tell_published(self) -> None:
         count("commits")
         tell("DEBUG", "%s: a version was published", self.urlpath)
 
@@ -401,9 +431,6 @@ class Waiting:
     ----------
     array, frame, version
         What the handle showed before them; the array of a super-chunk is None.
-    busy : lock
-        Held while they are published, or something of them is changed. A lock, as no interrupt comes between the end of
-        a ``with`` block and its release.
     was_tried : bool
         Whether they may have been published: an interrupt came before it was noted whether they were.
     was_told : bool
@@ -412,7 +439,7 @@ class Waiting:
         Their bytes, as far as `_WaitingBound` has counted them.
     """
 
-    __slots__ = ("_shown", "array", "busy", "counted", "frame", "owner", "version", "was_told", "was_tried")
+    __slots__ = ("_shown", "array", "counted", "frame", "owner", "version", "was_told", "was_tried")
 
     #: The part of the time since the last publication that one may have taken for the next one to come at once.
     allowance = ALLOWANCE
@@ -422,7 +449,6 @@ class Waiting:
         array: Any = handle.array
         self.array, self.frame = array, handle.frame if array is None else array[2]
         self.owner = Owner()
-        self.busy = threading.Lock()
         self.was_tried = self.was_told = False
         self.counted = 0
         # What is shown while they cannot be published, after the last change of which that knows: array and frame.
@@ -470,10 +496,6 @@ class Waiting:
         raise NotImplementedError
 
     @property
-    def is_settling(self) -> bool:
-        return self.busy.locked()
-
-    @property
     def is_shown_here(self) -> bool:
         """Whether readers of this process have seen all of them in memory."""
         return self._shown is not None and self._shown[0] is self.last and self.owner.is_here
@@ -486,7 +508,7 @@ class Waiting:
         """The array and the frame with them as a transaction would show these, whose new chunks are in memory."""
         if not self.is_shown_here:
             last = self.last
-            with self.busy:  # the draft begins with what was shown before them
+            with handle._busy:  # the draft begins with what was shown before them
                 frame = Draft(handle).after(self.update(handle), fresh=False)
                 self._shown = last, handle._checked(frame), frame
         assert self._shown is not None
@@ -674,11 +696,25 @@ def publish_beside(changing: FileHandle) -> None:
         return  # the change itself finds that
     for handle in others:
         if handle.waits_for(file, real):
+            handle.check_between()
             try:
                 handle.settle(forget=False)
             except Exception as error:
                 if not is_lost(error):
                     raise
+
+
+def _publishes_here(file: os.stat_result, waiting: FileHandle) -> bool:
+    """Whether another handle of this file is in the middle of a publication of this thread, which would wait for ever.
+
+    `waiting` is the handle that needs the lock.
+    """
+    for handle in _alive(_changed):
+        if handle is not waiting and handle._busy.is_own:
+            identity = handle.published.source.identity
+            if identity is not None and identity[:2] == (file.st_dev, file.st_ino):
+                return True
+    return False
 
 
 def _tell_of(handle: FileHandle, error: Exception) -> None:
@@ -764,6 +800,7 @@ def _end_left(handle: FileHandle) -> None:
 
 def end_all() -> None:
     """The interpreter ends: what waits is published, and files are left compact. What fails is told in one line."""
+    _clock.end()  # it may be telling of a loss
     for handle in [*_left, *_alive(_changed)]:
         waiting = handle.waiting
         try:
@@ -1004,8 +1041,8 @@ class FileHandle(Drafting):
     Small changes may wait: see `Waiting`.
     """
 
-    __slots__ = ("_behind", "_costs", "_disk", "_draft", "_durable", "_exclusive", "_growth", "_lock", "_owner",
-                 "_path", "_real", "waiting")  # fmt: skip
+    __slots__ = ("_behind", "_busy", "_costs", "_disk", "_draft", "_durable", "_exclusive", "_growth", "_lock",
+                 "_owner", "_path", "_real", "waiting")  # fmt: skip
 
     writable = True
 
@@ -1021,7 +1058,7 @@ class FileHandle(Drafting):
         self._disk = Durability(new=new, durable=options.durable)
         # Of a file that was opened it is made for the first change.
         self._growth: Growth | None = Growth(frame.source.size) if new else None
-        self._lock = Lock()
+        self._lock, self._busy = Lock(), Lock()
         self._owner = Owner()
         self._path = absolute_path(path)  # stays right when the process changes its working directory
         self._real = ""  # without links, once it was needed
@@ -1049,7 +1086,7 @@ class FileHandle(Drafting):
         is_changing = self._lock.is_own
         with self._lock:
             waiting = self.waiting
-            if waiting is not None and waiting.is_settling:
+            if waiting is not None and self._busy.is_own:
                 return getattr(waiting, name)  # this thread is publishing it
             while True:
                 try:
@@ -1131,22 +1168,21 @@ class FileHandle(Drafting):
 
     def keep(self, waiting: Waiting, *change: Any) -> None:
         """Let a change wait with others; or publish all, if it is time. If that fails, this change is taken back."""
-        if waiting.is_settling:  # a handler of signals came while this thread was here
-            raise superseded()
-        with waiting.busy:
+        self.check_between()
+        with self._busy:  # to the end: what a handler of signals changed meanwhile would be taken back, too
             if self.waiting is not waiting:
                 raise superseded()
             before = waiting.put(*change)
-        self.version += 1
-        if waiting.is_much or self.is_due or (waiting_bound.is_reached and waiting_bound.keep(self)):
-            try:
-                self.settle()
-            except BaseException:
-                if self.waiting is waiting and not waiting.was_tried:  # after an interrupt they may be in the file
-                    waiting.take_back(before)
-                    if not waiting:
-                        self.show_again()
-                raise
+            self.version += 1
+            if waiting.is_much or self.is_due or (waiting_bound.is_reached and waiting_bound.keep(self)):
+                try:
+                    self._settle(waiting, forget=True)
+                except BaseException:
+                    if self.waiting is waiting and not waiting.was_tried:  # after an interrupt they may be in the file
+                        waiting.take_back(before)
+                        if not waiting:
+                            self.show_again()
+                    raise
 
     def waits_for(self, file: os.stat_result, real: str) -> bool:
         """Whether changes wait for a file, also where it has got the place of the one that was changed; or in a folder.
@@ -1164,16 +1200,17 @@ class FileHandle(Drafting):
 
     def wait(self, waiting: Waiting) -> None:
         """Let changes wait from now on: what was shown before is not shown any more."""
-        # Nothing is called from here on until they wait: a handler of signals came before, or comes after that.
-        if self.waiting is not waiting and (self.waiting is not None or self.version != waiting.version):
-            raise superseded()
-        self.waiting = waiting
-        note_waiting(self)
-        for slot in (_ARRAY, _FRAME):
-            try:
-                slot.__delete__(self)
-            except AttributeError:  # an interrupt came the last time
-                pass
+        with self._busy:  # what a handler of signals published meanwhile would be hidden
+            # It may have come before.
+            if self.waiting is not waiting and (self.waiting is not None or self.version != waiting.version):
+                raise superseded()
+            self.waiting = waiting
+            note_waiting(self)
+            for slot in (_ARRAY, _FRAME):
+                try:
+                    slot.__delete__(self)
+                except AttributeError:  # an interrupt came the last time
+                    pass
 
     def show_again(self) -> None:
         """Nothing waits any more, and nothing was published: show what was shown before."""
@@ -1201,39 +1238,44 @@ class FileHandle(Drafting):
         """Publish what waits, if anything does. After an error it waits on, unless the error says that it is lost.
 
         `forget` is for the user of the handle, whose error says what becomes of it. Otherwise it waits on even where it
-        is lost.
+        is lost. In the middle of a publication of this thread nothing is done.
         """
         with self._lock:
             waiting = self.waiting
-            if waiting is None:
-                return
-            if not waiting.owner.is_here:
-                self.show_again()  # a forked child publishes nothing of its parent
-                return
-            if waiting.is_settling:
-                return
-            with waiting.busy:  # to the end: what a handler of signals changed meanwhile would be left out
-                try:
-                    # Where it was published, an interrupt came before that was noted.
-                    if waiting and not self._shows_other(waiting):
-                        waiting.was_tried = True
-                        self._publish_waiting(waiting, forget=forget)
-                finally:
-                    if not waiting or self._shows_other(waiting):
-                        self.show_again()
-                    elif self.waiting is waiting:
-                        self.wait(waiting)
-                        waiting.was_tried = False
+            if waiting is not None and not self._busy.is_own:
+                with self._busy:
+                    self._settle(waiting, forget=forget)
+
+    def _settle(self, waiting: Waiting, *, forget: bool) -> None:
+        if not waiting.owner.is_here:
+            self.show_again()  # a forked child publishes nothing of its parent
+            return
+        try:
+            # Where it was published, an interrupt came before that was noted.
+            if waiting and not self._shows_other(waiting):
+                waiting.was_tried = True
+                self._publish_waiting(waiting, forget=forget)
+        finally:
+            if not waiting or self._shows_other(waiting):
+                self.show_again()
+            elif self.waiting is waiting:
+                self.wait(waiting)
+                waiting.was_tried = False
 
     def _publish_waiting(self, waiting: Waiting, *, forget: bool) -> None:
         try:
             if self._behind:
-                self.refresh()
+                self._take_up()
                 if self._shows_other(waiting):
                     raise stale("file", self.urlpath)
                 self.wait(waiting)
+            if self._lock.inherited:  # a handler of signals has forked
+                raise refusal(self.urlpath, self._lock.holder)
             with self._costs:
-                self.publish(waiting.update(self))
+                update = waiting.update(self)
+                update.settle()
+                self._publish(update, fresh=False, durable=False)
+            self._tell_published()
         except (OSError, MemoryError, FormatError) as error:
             if forget and is_lost(error):
                 self.show_again()  # to try again would be of no use
@@ -1270,6 +1312,7 @@ class FileHandle(Drafting):
         return True
 
     def end(self) -> None:
+        self.check_between()
         waiting = self.waiting
         try:
             self.end_quietly()
@@ -1290,7 +1333,8 @@ class FileHandle(Drafting):
             if not growth.may_be_compacted(int(self.frame.frame_len)) or self._lock.inherited:
                 return
             try:
-                self._leave_compact(growth)
+                with self._busy:
+                    self._leave_compact(growth)
             except BlockingIOError:  # somebody else changes it
                 pass
             except (OSError, ValueError, MemoryError) as error:  # the file is what it was
@@ -1356,7 +1400,14 @@ class FileHandle(Drafting):
 
     def _locked(self, file: BinaryIO, owner: Owner) -> LockedFile:
         """The file, locked. Who has taken the lock of the handle by `now` does not wait, but gets `BlockingIOError`."""
-        return LockedFile(file, self._path, owner, exclusive=self._exclusive, waits=not self._lock.is_hurried)
+        try:
+            return LockedFile(file, self._path, owner, exclusive=self._exclusive, waits=False)
+        except BlockingIOError:
+            if self._lock.is_hurried:
+                raise
+            if _publishes_here(os.fstat(file.fileno()), self):
+                raise superseded() from None
+        return LockedFile(file, self._path, owner, exclusive=self._exclusive)
 
     def _publish(self, update: FrameUpdate, *, fresh: bool, durable: bool) -> None:
         durable = durable or self._durable
@@ -1416,15 +1467,15 @@ class FileHandle(Drafting):
         header: bytes = self.frame.header_bytes()
         return header
 
-    def refresh(self) -> bool:
-        """Take up the version that is on disk now; True when it is another one."""
-        changed = super().refresh()
+    def _take_up(self) -> bool:
+        changed = super()._take_up()
         if changed:
             self._disk.note_others()
         return changed
 
     def flush(self) -> None:
         with self._lock:
+            self.check_between()
             self.settle()
             disk = self._disk
             if disk.is_doubtful and not self._in_transaction():

@@ -572,12 +572,12 @@ class DirectoryHandle(Drafting, ReadOnlyDirectoryHandle):
     """A directory frame that can be changed."""
 
     # `_gone`: the files that are still to be removed.
-    __slots__ = ("_behind", "_chunks", "_draft", "_exclusive", "_files", "_gone", "_lock", "_owner")
+    __slots__ = ("_behind", "_busy", "_chunks", "_draft", "_exclusive", "_files", "_gone", "_lock", "_owner")
 
     writable = True
 
     def __init__(self, path: str, options: HandleOptions) -> None:
-        self._lock = Lock()
+        self._lock, self._busy = Lock(), Lock()
         self._owner = Owner()
         self._draft: Draft | None = None
         self._exclusive = options.exclusive
