@@ -174,6 +174,7 @@ def test_a_change_that_fails_is_taken_back(tmp_path: Path, monkeypatch: pytest.M
     assert blosc2.open(path)[0] == 6
 
 
+@pytest.mark.usefixtures("publishes_at_once")
 def test_what_another_handle_has_flushed_is_kept(tmp_path: Path, syncs: list[int]) -> None:
     path = tmp_path / "x.b2nd"
     array = blosc2.arange(100, chunks=(10,), urlpath=path)
