@@ -102,6 +102,9 @@ class MemoryHandle(FrameHandle):
         self._chunks: EditedChunks | None = None
         self._lock = Lock()
 
+    def editing(self) -> AbstractContextManager[Any]:
+        return self._lock
+
     @property
     def contiguous(self) -> bool:
         return self._contiguous
@@ -137,6 +140,34 @@ class MemoryHandle(FrameHandle):
                 raise superseded()
             self._adopt(self._edited_chunks().after(update))
 
+    def spliced(self, number: Any, removed: int, added: list[Any]) -> int:
+        chunks, frame = self._chunks, self.frame
+        if chunks is None or chunks.buffer is None:
+            return 0
+        made = chunks.buffer.spliced(frame, number, removed, added)
+        if made is None:
+            return 0
+        if self.frame is not frame:
+            raise superseded()
+        self._adopt(made)
+        chunks.frame = made
+        return made.nchunks
+
+    def has_reordered(self, order: Any) -> bool:
+        frame = self.frame
+        made = frame.reordered(order)
+        if made is not None:
+            self._show_after(frame, made)
+        return made is not None
+
+    def _show_after(self, frame: Frame, made: Frame) -> None:
+        """Show the version that was made after one, whose chunks lie where those of that do."""
+        if self.frame is not frame:
+            raise superseded()
+        self._adopt(made)
+        if self._chunks is not None:
+            self._chunks.follow(frame, made)
+
     def _edited_chunks(self) -> EditedChunks:
         """Where the chunks are since the first change: most frames have none."""
         with self._lock:
@@ -156,7 +187,7 @@ class MemoryHandle(FrameHandle):
                 return
             stored = frame.vlmeta_chunks()
             change_entries(stored, changes)
-            self._adopt(self._edited_chunks().with_metadata(frame, stored))
+            self._show_after(frame, frame.with_vlmeta(stored))
 
     def byte_range(self) -> ByteRange:
         chunks = self._chunks

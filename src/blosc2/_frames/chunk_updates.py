@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from blosc2._core.allocation import allowed, too_much
-from blosc2._core.codec.codec import stated_nbytes
+from blosc2._core.frame.chunk_buffer import offset_or_chunk, stated_nbytes
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_writer import special_chunk
 from blosc2._core.ndim.gaps import contiguous
@@ -24,7 +24,7 @@ from blosc2._frames.handle import FrameHandle, Stored, vlmeta_chunk
 from blosc2._frames.header_fields import CHUNKSIZE_AT, has_vl_blocks
 from blosc2._frames.metadata import pack
 from blosc2._frames.parameters import encode
-from blosc2._frames.update import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, AnyChunk, FrameUpdate, offset_or_chunk
+from blosc2._frames.update import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, AnyChunk, FrameUpdate
 from blosc2._options import Encoding, compress
 from blosc2.exceptions import ChunkIndexError, ChunkSizeError, FormatError
 from blosc2.storage import MAX_BUFFERSIZE, SpecialValue
@@ -129,6 +129,9 @@ def checked_chunk(handle: FrameHandle, chunk: Any, what: str) -> tuple[bytes, in
 
 def splice(handle: FrameHandle, index: int, removed: int, added: list[tuple[AnyChunk, int]]) -> int:
     """Publish chunks, given with their sizes, instead of `removed` ones; returns the number of chunks."""
+    nchunks = handle.spliced(index, removed, added)
+    if nchunks:
+        return nchunks
     _check_equal_blocks(handle)
     update = FrameUpdate(handle.frame)
     if "b2nd" in update.metalayers and [size for _, size in added] != [update.chunksize] * removed:
@@ -145,6 +148,8 @@ def reorder(handle: FrameHandle, order: Any) -> None:
     """Publish the same chunks in another order."""
     frame = handle.frame
     indices = np.asarray(order)
+    if indices.dtype == np.int64 and handle.has_reordered(indices):
+        return
     if indices.dtype.kind not in "iu" or indices.shape != (frame.nchunks,):
         raise ValueError(f"order must be {frame.nchunks} integers, one for each chunk")
     if not np.array_equal(np.sort(indices), np.arange(frame.nchunks)):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import operator
 import struct
-from collections.abc import Callable, Iterator
-from functools import wraps
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from collections.abc import Iterator
+from typing import Any, Final
 
 import numpy as np
 
@@ -157,28 +156,12 @@ def lazy_chunk(handle: FrameHandle, nchunk: int) -> bytes:
     return header[:_BLOSC2_FLAGS] + flags + starts + struct.pack("<iq", nchunk, at - frame.offset) + lengths.tobytes()
 
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
-
-
-def _change(method: Callable[Concatenate[ChangeableChunks, _P], _R]) -> Callable[Concatenate[ChangeableChunks, _P], _R]:
-    """Let one thread after the other run a method that changes a super-chunk."""
-
-    @wraps(method)
-    def one_by_one(self: ChangeableChunks, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        with self._handle.editing():
-            return method(self, *args, **kwargs)
-
-    return one_by_one
-
-
 class ChangeableChunks(StoredFrame):
     """The methods of `SChunk` that change it. All of them raise `ValueError` when it was opened for reading."""
 
     __slots__ = ()
 
     # ------------------------------------------------------------ whole chunks, from data
-    @_change
     def append_data(self, data: Any) -> int:
         """Compress a buffer into a new last chunk.
 
@@ -204,10 +187,10 @@ class ChangeableChunks(StoredFrame):
         >>> schunk.append_data(b"abcd"), schunk.append_data(b"ef")
         (1, 2)
         """
-        chunk = _frames.compressed(self._handle, data, "append")
-        return _frames.splice(self._handle, int(self._handle.frame.nchunks), 0, [chunk])
+        with self._handle.editing():
+            chunk = _frames.compressed(self._handle, data, "append")
+            return _frames.splice(self._handle, int(self._handle.frame.nchunks), 0, [chunk])
 
-    @_change
     def insert_data(self, nchunk: int, data: Any, copy: bool = True) -> int:  # noqa: ARG002
         """Compress a buffer into a new chunk before the one of this number; see `append_data`.
 
@@ -222,10 +205,10 @@ class ChangeableChunks(StoredFrame):
         >>> schunk[:]
         b'abcd----efgh'
         """
-        index = _frames.position_for_chunk(self._handle.frame, nchunk)
-        return _frames.splice(self._handle, index, 0, [_frames.compressed(self._handle, data, "insert")])
+        with self._handle.editing():
+            index = _frames.position_for_chunk(self._handle.frame, nchunk)
+            return _frames.splice(self._handle, index, 0, [_frames.compressed(self._handle, data, "insert")])
 
-    @_change
     def update_data(self, nchunk: int, data: Any, copy: bool = True) -> int:  # noqa: ARG002
         """Replace a chunk with a compressed buffer; see `insert_data`.
 
@@ -236,11 +219,11 @@ class ChangeableChunks(StoredFrame):
         >>> schunk.update_data(0, b"----"), schunk[:]
         (2, b'----efgh')
         """
-        index = existing_chunk(self._handle.frame, nchunk, "Could not update the desired chunk")
-        return _frames.splice(self._handle, index, 1, [_frames.compressed(self._handle, data, "update")])
+        with self._handle.editing():
+            index = existing_chunk(self._handle.frame, nchunk, "Could not update the desired chunk")
+            return _frames.splice(self._handle, index, 1, [_frames.compressed(self._handle, data, "update")])
 
     # ------------------------------------------------------------ whole chunks, compressed already
-    @_change
     def append_chunk(self, chunk: Any) -> int:
         """Append a compressed chunk, as returned by `get_chunk`.
 
@@ -268,11 +251,13 @@ class ChangeableChunks(StoredFrame):
         >>> schunk.append_chunk(schunk.get_chunk(0)), schunk[:]
         (2, b'abcdabcd')
         """
-        return _frames.splice(
-            self._handle, int(self._handle.frame.nchunks), 0, [_frames.checked_chunk(self._handle, chunk, "append")]
-        )
+        handle = self._handle
+        with handle.editing():
+            count = handle.frame.nchunks
+            return handle.spliced(count, 0, [chunk]) or _frames.splice(
+                handle, count, 0, [_frames.checked_chunk(handle, chunk, "append")]
+            )
 
-    @_change
     def insert_chunk(self, nchunk: int, chunk: Any) -> int:
         """Insert a compressed chunk before the one of this number; see `append_chunk`.
 
@@ -283,10 +268,13 @@ class ChangeableChunks(StoredFrame):
         >>> schunk.insert_chunk(0, schunk.get_chunk(1)), schunk[:]
         (3, b'efghabcdefgh')
         """
-        index = _frames.position_for_chunk(self._handle.frame, nchunk)
-        return _frames.splice(self._handle, index, 0, [_frames.checked_chunk(self._handle, chunk, "insert")])
+        handle = self._handle
+        with handle.editing():
+            return handle.spliced(nchunk, 0, [chunk]) or _frames.splice(
+                handle, _frames.position_for_chunk(handle.frame, nchunk), 0,
+                [_frames.checked_chunk(handle, chunk, "insert")],
+            )  # fmt: skip
 
-    @_change
     def update_chunk(self, nchunk: int, chunk: Any) -> int:
         """Replace a chunk with another compressed chunk; see `append_chunk`.
 
@@ -297,10 +285,13 @@ class ChangeableChunks(StoredFrame):
         >>> schunk.update_chunk(0, schunk.get_chunk(1)), schunk[:]
         (2, b'efghefgh')
         """
-        index = existing_chunk(self._handle.frame, nchunk, "Could not update the desired chunk")
-        return _frames.splice(self._handle, index, 1, [_frames.checked_chunk(self._handle, chunk, "update")])
+        handle = self._handle
+        with handle.editing():
+            return handle.spliced(nchunk, 1, [chunk]) or _frames.splice(
+                handle, existing_chunk(handle.frame, nchunk, "Could not update the desired chunk"), 1,
+                [_frames.checked_chunk(handle, chunk, "update")],
+            )  # fmt: skip
 
-    @_change
     def delete_chunk(self, nchunk: int) -> int:
         """Remove a chunk; those behind it move up.
 
@@ -311,11 +302,13 @@ class ChangeableChunks(StoredFrame):
         >>> schunk.delete_chunk(0), schunk[:]
         (1, b'efgh')
         """
-        index = existing_chunk(self._handle.frame, nchunk, "Could not delete the desired chunk")
-        return _frames.splice(self._handle, index, 1, [])
+        handle = self._handle
+        with handle.editing():
+            return handle.spliced(nchunk, 1, []) or _frames.splice(
+                handle, existing_chunk(handle.frame, nchunk, "Could not delete the desired chunk"), 1, []
+            )
 
     # ------------------------------------------------------------ chunks without data
-    @_change
     def fill_special(self, nitems: int, special_value: SpecialValue, value: Any = None) -> int:
         """Append chunks of zeros, NaN, undefined items or one repeated item, which take almost no space.
 
@@ -340,9 +333,9 @@ class ChangeableChunks(StoredFrame):
         >>> schunk.fill_special(6, blosc2.SpecialValue.VALUE, b"ab"), schunk[:]
         (2, b'abababababab')
         """
-        return _frames.append_special(self._handle, nitems, special_value, value)
+        with self._handle.editing():
+            return _frames.append_special(self._handle, nitems, special_value, value)
 
-    @_change
     def update_special(self, nchunk: int, special_value: SpecialValue, value: Any = None) -> int:
         """Replace the items of a chunk with zeros, NaN, undefined items or one repeated item; see `fill_special`.
 
@@ -353,9 +346,9 @@ class ChangeableChunks(StoredFrame):
         >>> schunk.update_special(0, blosc2.SpecialValue.VALUE, b"-"), schunk[:]
         (2, b'----efgh')
         """
-        return _frames.update_special(self._handle, nchunk, special_value, value)
+        with self._handle.editing():
+            return _frames.update_special(self._handle, nchunk, special_value, value)
 
-    @_change
     def reorder_offsets(self, order: Any) -> None:
         """Reorder the chunks: chunk ``order[i]`` becomes chunk ``i``. No chunk is moved or read.
 
@@ -372,10 +365,10 @@ class ChangeableChunks(StoredFrame):
         >>> schunk[:]
         b'efghabcd'
         """
-        _frames.reorder(self._handle, order)
+        with self._handle.editing():
+            _frames.reorder(self._handle, order)
 
     # ------------------------------------------------------------ items
-    @_change
     def set_slice(self, value: Any, start: int = 0, stop: int | None = None) -> None:
         """Replace items ``start .. stop``; the super-chunk grows if the slice reaches beyond its end.
 
@@ -400,27 +393,28 @@ class ChangeableChunks(StoredFrame):
         >>> schunk[:]
         b'ab-----'
         """
-        data = _frames.bytes_of(value)
-        frame = self._handle.frame
-        typesize = int(frame.typesize)
-        length = int(frame.nbytes) // typesize
-        if start < 0:
-            start = max(start + length, 0)
-        if stop is None:
-            stop = max(length, start + len(data) // typesize)
-        elif stop < 0:
-            stop += length
-        if start > length:
-            raise ValueError(f"`start` cannot be greater than the number of items, {length}")
-        size = (stop - start) * typesize
-        if size > len(data):
-            raise ValueError(f"Not enough data: {size} bytes are needed for the slice, not {len(data)}")
-        if size < len(data):
-            raise ValueError(f"{len(data)} bytes do not fit a slice of {max(size, 0)} bytes")
-        if frame.metalayer("b2nd") is not None and start * typesize + size > frame.nbytes:
-            raise ValueError("the super-chunk of an array cannot grow on its own: resize the array instead")
-        if size > 0:
-            _frames.overwrite(self._handle, start * typesize, data)
+        with self._handle.editing():
+            data = _frames.bytes_of(value)
+            frame = self._handle.frame
+            typesize = int(frame.typesize)
+            length = int(frame.nbytes) // typesize
+            if start < 0:
+                start = max(start + length, 0)
+            if stop is None:
+                stop = max(length, start + len(data) // typesize)
+            elif stop < 0:
+                stop += length
+            if start > length:
+                raise ValueError(f"`start` cannot be greater than the number of items, {length}")
+            size = (stop - start) * typesize
+            if size > len(data):
+                raise ValueError(f"Not enough data: {size} bytes are needed for the slice, not {len(data)}")
+            if size < len(data):
+                raise ValueError(f"{len(data)} bytes do not fit a slice of {max(size, 0)} bytes")
+            if frame.metalayer("b2nd") is not None and start * typesize + size > frame.nbytes:
+                raise ValueError("the super-chunk of an array cannot grow on its own: resize the array instead")
+            if size > 0:
+                _frames.overwrite(self._handle, start * typesize, data)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if not isinstance(key, slice):

@@ -398,6 +398,17 @@ class FrameHandle:
             update.metalayers[name] = packed
             self.publish(update, fresh=True)
 
+    def spliced(self, number: Any, removed: int, added: list[Any]) -> int:  # noqa: ARG002
+        """Show other chunks instead of `removed` ones, where that takes no update: see `ChunkBuffer.spliced`.
+
+        Returns the number of chunks then; 0 where nothing was done.
+        """
+        return 0
+
+    def has_reordered(self, order: Any) -> bool:  # noqa: ARG002
+        """Show the chunks in another order, if no update is needed."""
+        return False
+
     def publish(self, update: FrameUpdate, *, fresh: bool = False) -> None:
         """Publish an update of the current frame. The result is the current version from then on.
 

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 import numpy as np
 
 from blosc2._core.allocation import FREE, allowed, table_limit
+from blosc2._core.frame.chunk_buffer import ChunkBuffer, offset_or_chunk
 from blosc2._core.frame.frame import Frame, copied_chunks
 from blosc2._core.frame.frame_checksums import range_checksum, stored_lengths, with_checksums
 from blosc2._core.frame.frame_writer import header_length, pack_header, pack_index, pack_trailer, special_chunk
@@ -22,7 +23,7 @@ from blosc2._core.io.source import Source
 from blosc2._core.ndim.grid_write import StoredChunk
 from blosc2._files import BUDGET, ByteRange, DrawnChunk, Spooled, TemporaryFile, check_unchanged, checked_pieces, held
 from blosc2._frames.checksums import Known, Running, Sums, carried, check_chunks
-from blosc2._frames.header_fields import CHUNK_HEADER, CHUNK_TYPESIZE_AT, PADDING, special_kind
+from blosc2._frames.header_fields import CHUNK_HEADER, PADDING
 from blosc2._options import FIELDS
 from blosc2.exceptions import FormatError
 
@@ -213,24 +214,6 @@ _MADE: Final = 256
 
 #: A chunk as it is stored, or one of the offsets above.
 AnyChunk = bytes | memoryview | StoredChunk | Spooled | int
-
-
-def offset_or_chunk(stored: Any, typesize: int) -> Any:
-    """A chunk as it stands in a table: one whose items are not stored is an offset there.
-
-    4.14.1 finds no slice of a frame, and appends nothing to it, where the bytes of such a chunk are stored.
-    """
-    if not isinstance(stored, bytes) or len(stored) != CHUNK_HEADER:
-        return stored
-    kind = special_kind(stored)
-    if kind == _NAN and stored[CHUNK_TYPESIZE_AT] != typesize:  # NaN of items of another size
-        return stored
-    return _OFFSET_OF_KIND[kind] or stored
-
-
-# Zeros, NaN, and undefined items, by what the header of a chunk calls them.
-_OFFSET_OF_KIND: Final = (0, ZERO_OFFSET, NAN_OFFSET, 0, UNINIT_OFFSET, 0, 0, 0)
-_NAN: Final = 2
 
 
 class FrameUpdate:
@@ -743,8 +726,8 @@ _DEAD: Final = 1 << 16
 class EditedChunks:
     """Where the chunks are of a frame that is edited.
 
-    Few lie in one buffer. A change appends to it, so that readers of older versions keep theirs; when it is full, it is
-    copied to a larger one. Many stay in a file, or go to one where they may: see `JoinedChunks`.
+    Few lie in one buffer. A change adds to it, so that readers of older versions keep theirs; when it is full, what is
+    needed is copied to another one. Many stay in a file, or go to one where they may: see `JoinedChunks`.
 
     Parameters
     ----------
@@ -757,16 +740,17 @@ class EditedChunks:
     ----------
     frame : Frame or None
         The version whose chunks these are. None during a change, and after one that failed.
+    buffer : ChunkBuffer or None
+        Makes the next version by itself, where that is easily done.
     """
 
-    __slots__ = ("_buffer", "_joined", "_joins", "_used", "frame", "waiting")
+    __slots__ = ("_joined", "_joins", "buffer", "frame", "waiting")
 
     def __init__(self, waiting: TemporaryFile | None = None, *, joins: bool = False) -> None:
         self.waiting = waiting
         self._joins = joins
         self.frame: Frame | None = None
-        self._buffer: memoryview | None = None
-        self._used = 0
+        self.buffer: ChunkBuffer | None = None
         self._joined: JoinedChunks | None = None
 
     def joins(self, update: FrameUpdate) -> bool:
@@ -784,22 +768,17 @@ class EditedChunks:
         frame = update.frame
         check_chunks(frame)  # what is copied to memory has no checksums there
         if self.frame is not frame:
-            self._buffer = self._joined = None
+            self._joined = None
         joined = (self._joined or JoinedChunks(frame, self.waiting)) if self.joins(update) else None
         self.frame = None
         entries, count = update.entries()
         if joined is not None:
             source = joined.source() if update.table is None else joined.source_after(update)
-            self._buffer = None
+            self.buffer = None
+        elif not isinstance(entries, int):
+            source = self._place(update)
         else:
-            if not isinstance(entries, int):
-                self._append(update)
-            if self._buffer is not None:
-                source = Source.of_buffer(self._buffer[: self._used])
-            elif frame.serialised:
-                source = Source.of_buffer(_kept_chunks(update))
-            else:
-                source = frame.source
+            source = Source.of_buffer(_kept_chunks(update)) if frame.serialised else frame.source
         made = Frame.assemble(
             source, entries, count, update.nbytes, update.chunksize, frame, update.metalayers, update.vlmeta,
             vlblocks=update.vlblocks, variable=update.variable,
@@ -809,12 +788,10 @@ class EditedChunks:
         self.frame, self._joined = made, joined
         return made
 
-    def with_metadata(self, frame: Frame, vlmeta: dict[str, bytes]) -> Frame:
-        """A frame in memory with other metadata entries; its chunks stay where they are."""
-        made = frame.with_vlmeta(vlmeta)
-        if self.frame is frame:
+    def follow(self, frame: Frame, made: Frame) -> None:
+        """Another version has its chunks where those of one lie."""
+        if self.frame is frame or self._joined is None:
             self.frame = made
-        return made
 
     def byte_range(self, frame: Frame) -> ByteRange | None:
         """A version, and the checksums of its chunks, as far as these are known; None if it is not made of many."""
@@ -829,36 +806,38 @@ class EditedChunks:
         assert self._joined is not None
         return self._joined.newer(offsets)
 
-    def _append(self, update: FrameUpdate) -> None:
-        """Append new chunks to the buffer."""
-        frame = update.frame
-        more = sum(len(stored) for stored in update.new.values())
-        if self._buffer is None:
+    def _place(self, update: FrameUpdate) -> Source:
+        """Put new chunks into the buffer, and note where they lie there. Returns a source of all."""
+        frame, offsets, buffer = update.frame, update.offsets, self.buffer
+        chunks: dict[int, Any] = {index: held(stored) for index, stored in update.new.items()}
+        more = sum(map(len, chunks.values()))
+        if buffer is None or not buffer.holds(frame):
             old = _kept_chunks(update)
-            live = len(old)
-            self._buffer = in_large_pages(live + more + max(live, more, 64))
-            self._buffer[:live] = old
-            self._used = live
-        elif self._used + more > len(self._buffer):
-            kept = {i: o for i, o in enumerate(update.offsets.tolist()) if o >= 0 and i not in update.new}
+            buffer = _buffer_of(old, len(old) + more + max(len(old), more, 64))
+        placed = buffer.place(frame, list(chunks.values()))
+        if placed is None:
+            kept = {i: o for i, o in enumerate(offsets.tolist()) if o >= 0 and i not in chunks}
             at = np.array(list(kept.values()), np.int64)
             live = int(np.frombuffer(stored_lengths(frame, at), np.int64).sum())
-            if self._used > 2 * live + _DEAD:
-                self._buffer, self._used = in_large_pages(2 * (live + more)), 0
-                self._put(update, {i: frame.chunk_stored_at(o) for i, o in kept.items()})
+            if buffer.used > 2 * live + _DEAD:
+                chunks.update((i, frame.chunk_stored_at(o)) for i, o in kept.items())
+                buffer = _buffer_of(b"", 2 * (live + more))
             else:
-                larger = in_large_pages(2 * self._used + more)
-                larger[: self._used] = self._buffer[: self._used]
-                self._buffer = larger
-        self._put(update, update.new)
+                buffer = _buffer_of(memoryview(frame.source), 2 * buffer.used + more)
+            placed = buffer.place(frame, list(chunks.values()))
+            assert placed is not None
+        self.buffer = buffer
+        source, places = placed
+        for index, place in zip(chunks, places, strict=True):
+            offsets[index] = place
+        return source
 
-    def _put(self, update: FrameUpdate, chunks: Mapping[int, Any]) -> None:
-        assert self._buffer is not None
-        for index, kept in sorted(chunks.items()):
-            stored = held(kept)
-            self._buffer[self._used : self._used + len(stored)] = stored
-            update.offsets[index] = self._used
-            self._used += len(stored)
+
+def _buffer_of(chunks: Any, size: int) -> ChunkBuffer:
+    """A buffer of so many bytes that begins with chunks which lie elsewhere."""
+    room = in_large_pages(size)
+    room[: len(chunks)] = chunks
+    return ChunkBuffer(room, len(chunks))
 
 
 # Bytes of a temporary file that nobody needs any more, beyond as many as are needed, before it is written anew.

@@ -324,6 +324,15 @@ cdef inline int check_starts(const Chunk *chunk) noexcept nogil:
     return CHUNK_OK
 
 
+cdef inline int inspect_alone(const uint8_t *data, int64_t size, Chunk *chunk) noexcept nogil:
+    """Inspect bytes that are one chunk and no more."""
+    cdef int status = inspect(data, size, chunk) if size >= CHUNK_HEADER else BAD_ROOM
+    if status == CHUNK_OK and chunk.cbytes != size:
+        return BAD_CBYTES
+    chunk.loaded = size
+    return status
+
+
 cdef inline int64_t decoding_bytes(const Chunk *chunk) noexcept nogil:
     """Bytes that decoding a chunk takes: its own, and for filters up to three blocks more."""
     cdef int64_t block = chunk.nbytes if chunk.variable else min(chunk.blocksize, chunk.nbytes)

@@ -20,11 +20,11 @@ from libc.string cimport memcpy, memset
 from blosc2._core.codec cimport cblosc2 as c
 from blosc2._core.codec.cblosc2 cimport blosc2_unshuffle
 from blosc2._core.codec.chunk cimport (
-    BAD_CBYTES, BAD_DECODED, BAD_LENGTH, BAD_ROOM, CHUNK_HEADER, CHUNK_OK, CODEC_LZ4, CODEC_ZSTD, FILTER_DELTA,
+    BAD_DECODED, BAD_LENGTH, BAD_ROOM, CHUNK_HEADER, CHUNK_OK, CODEC_LZ4, CODEC_ZSTD, FILTER_DELTA,
     FILTER_NDMEAN,
     FIRST_PLUGIN, INTERRUPTED, KIND_RAW, KIND_REGULAR, MAX_BUFFER, NEEDS_GEOMETRY, NO_MEMORY, Chunk, block_bytes, block_span,
-    check_starts, chunk_error_text, decodes_starts, extent, fill, filter_asks_array, inspect, is_split, is_unfiltered,
-    largest_codec_meta)
+    check_starts, chunk_error_text, decodes_starts, extent, fill, filter_asks_array, inspect, inspect_alone, is_split,
+    is_unfiltered, largest_codec_meta)
 from blosc2._core.io.endian cimport i32
 from blosc2._core.io.source cimport Buffer, fresh_bytes, readable
 from blosc2._core.io.steps cimport step_begin, step_end, step_lock
@@ -914,29 +914,6 @@ def raw_blocks(list blocks not None):
     return raw_vl_chunk(blocks)
 
 
-cdef int _stands_alone(Buffer view, Chunk *chunk) noexcept:
-    """Take bytes that are one chunk and no more."""
-    cdef int status = BAD_ROOM
-    if view.size >= CHUNK_HEADER:
-        status = inspect(view.data, view.size, chunk)
-    if status == CHUNK_OK and chunk.cbytes != view.size:
-        return BAD_CBYTES
-    chunk.loaded = view.size
-    return status
-
-
-def stated_nbytes(buffer):
-    """The bytes that one chunk holds, by its header; nothing of it is decoded."""
-    cdef Buffer view = readable(buffer)
-    cdef Chunk chunk
-    cdef int status = _stands_alone(view, &chunk)
-    if status == CHUNK_OK and chunk.kind == KIND_REGULAR:
-        status = check_starts(&chunk)
-    if status:
-        raise FormatError(reason(status))
-    return chunk.nbytes
-
-
 def decode_bytes(buffer, int64_t largest=MAX_BUFFER, path=None, key=None, offset=None):
     """Decompress one chunk that stands alone; its stored size must be the buffer's.
 
@@ -944,7 +921,7 @@ def decode_bytes(buffer, int64_t largest=MAX_BUFFER, path=None, key=None, offset
     """
     cdef Buffer view = readable(buffer)
     cdef Chunk chunk
-    cdef int status = _stands_alone(view, &chunk)
+    cdef int status = inspect_alone(view.data, view.size, &chunk)
     if status == CHUNK_OK and chunk.nbytes > largest:
         status = BAD_LENGTH
     if status:

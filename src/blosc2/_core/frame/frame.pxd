@@ -145,6 +145,9 @@ cdef int check_chunk_checksums(ChunkTable frame, const ChunkChecksum *own) excep
 cdef class Frame(ChunkTable):
     """One version of one frame; see frame.pyx."""
 
+    cdef Frame alike(self, int64_t nbytes, int64_t count)
+    cdef int need_table(self) except -1
+    cdef int lies_in(self, Source source) except -1
     cdef int check_index(self, int64_t index) except -1
     cdef int64_t verbatim_at(self, int64_t start, int64_t length, bint check) except -2
     cdef int decode_checked(self, int64_t index, DecodeContext *context, uint8_t *destination, int64_t size) except -1

@@ -1959,33 +1959,81 @@ cdef class Frame(ChunkTable):
         self.index_loaded = True
         return self
 
-    def with_vlmeta(self, dict vlmeta not None):
-        """This frame, which was never serialised, with other metadata: name -> stored chunk."""
+    cdef Frame alike(self, int64_t nbytes, int64_t count):
+        """A frame that was never serialised, like this one, but for its source and table, with chunks of so many bytes."""
         cdef Frame made = Frame.__new__(Frame)
-        cdef size_t size = 8 * <size_t> self.chunk_count
-        if self.header != NULL:
-            raise ValueError("the metadata of a serialised frame is part of it")
-        made.source, made.key, made.plugin = self.source, self.key, self.plugin
-        made.chunks_start, made.chunks_stop, made.cbytes = self.chunks_start, self.chunks_stop, self.cbytes
-        made.nbytes, made.chunksize, made.chunk_count = self.nbytes, self.chunksize, self.chunk_count
+        made.key, made.plugin = self.key, self.plugin
+        made.nbytes, made.chunksize, made.chunk_count = nbytes, self.chunksize, count
         made.typesize, made.blocksize, made.flags = self.typesize, self.blocksize, self.flags
         made.codec, made.codec_meta, made.clevel = self.codec, self.codec_meta, self.clevel
         made.splitmode, made.use_dict = self.splitmode, self.use_dict
         made.vlblocks, made.variable = self.vlblocks, self.variable
         memcpy(made.filter_ids, self.filter_ids, 6)
         memcpy(made.filter_metas, self.filter_metas, 6)
-        made.own_metalayers, made.vlmeta_table = self.own_metalayers, vlmeta
-        made.repeated, made.index_loaded = self.repeated, True
+        made.own_metalayers, made.vlmeta_table = self.own_metalayers, self.vlmeta_table
+        made.index_loaded = True
+        return made
+
+    cdef int need_table(self) except -1:
+        """Have room for the offsets of chunks."""
+        self.offsets = <int64_t *> malloc(8 * <size_t> self.chunk_count)
+        if self.offsets == NULL:
+            raise MemoryError
+        return 0
+
+    cdef int lies_in(self, Source source) except -1:
+        """Have the chunks lie in all of a source."""
+        self.source, self.chunks_start = source, 0
+        self.chunks_stop = self.cbytes = source.size
+        return 0
+
+    def with_vlmeta(self, dict vlmeta not None):
+        """This frame, which was never serialised, with other metadata: name -> stored chunk."""
+        cdef Frame made = self.alike(self.nbytes, self.chunk_count)
+        cdef size_t size = 8 * <size_t> self.chunk_count
+        if self.header != NULL:
+            raise ValueError("the metadata of a serialised frame is part of it")
+        made.lies_in(self.source)
+        made.vlmeta_table, made.repeated = vlmeta, self.repeated
         if self.offsets != NULL:
-            made.offsets = <int64_t *> malloc(size)
-            if made.offsets == NULL:
-                raise MemoryError
+            made.need_table()
             memcpy(made.offsets, self.offsets, size)
         if address_get(&self.starts) != NULL:
             made.starts = <int64_t *> malloc(size + 8)
             if made.starts == NULL:
                 raise MemoryError
             memcpy(made.starts, self.starts, size + 8)
+        return made
+
+    def reordered(self, order):
+        """This frame with chunk ``order[i]`` as chunk ``i``; `order` are integers of 8 bytes.
+
+        None where more is to be done than to change the table: it was serialised, its chunks differ in size; or where
+        `order` does not have the number of each chunk once.
+        """
+        cdef Py_ssize_t told = 0
+        cdef Buffer held = integers(order, 8, &told)
+        cdef const int64_t *number = <const int64_t *> held.data
+        cdef int64_t count = self.chunk_count, i
+        cdef Frame made
+        if self.header != NULL or self.variable or self.offsets == NULL or told != count or not count:
+            return None
+        if self.nbytes % self.chunksize and number[count - 1] != count - 1:
+            return None     # a short chunk that is not the last one
+        made = self.alike(self.nbytes, count)
+        made.lies_in(self.source)
+        made.offsets = <int64_t *> calloc(<size_t> count, 8)
+        if made.offsets == NULL:
+            raise MemoryError
+        for i in range(count):
+            if not 0 <= number[i] < count:
+                return None
+            made.offsets[number[i]] += 1
+        for i in range(count):
+            if made.offsets[i] != 1:
+                return None
+        for i in range(count):
+            made.offsets[i] = self.offsets[number[i]]
         return made
 
 

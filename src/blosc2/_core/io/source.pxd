@@ -127,6 +127,7 @@ cdef class Source:
     cdef int read_into(self, int64_t offset, int64_t length, void *destination) noexcept nogil
     cdef int read_small(self, int64_t offset, int64_t length, int64_t limit, uint8_t *destination) noexcept nogil
     cdef bint forget_page(self) noexcept
+    cdef int hold(self, object buffer) except -1
     cdef int hold_below(self, object view) except -1
     cdef int raise_lost(self) except -1
     cdef int read_runs(self, int64_t offset, int64_t length, uint8_t *destination) noexcept nogil

@@ -211,13 +211,18 @@ cdef class Source:
         """Wrap a C-contiguous buffer, which must not change while the source lives."""
         cdef Source self = Source.__new__(Source)
         self.path = path
+        self.hold(buffer)
+        if isinstance(buffer, memoryview):
+            self.hold_below(buffer)
+        return self
+
+    cdef int hold(self, object buffer) except -1:
+        """Be the bytes of a buffer."""
         PyObject_GetBuffer(buffer, &self._view, PyBUF_SIMPLE)
         self._holds_buffer = True
         self.base = <const uint8_t *> self._view.buf
         self.size = self._view.len
-        if isinstance(buffer, memoryview):
-            self.hold_below(buffer)
-        return self
+        return 0
 
     @staticmethod
     def of_small_file(path, Py_ssize_t limit):

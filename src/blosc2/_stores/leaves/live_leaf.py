@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from blosc2 import _stores
@@ -56,6 +57,10 @@ class LiveHandle(MemoryHandle):
 
     def require_writable(self) -> None:
         self._writable_session()
+
+    def editing(self) -> AbstractContextManager[Any]:
+        self._writable_session()
+        return self._lock
 
     def _writable_session(self) -> Session:
         """The session of the store, if this leaf may be changed now."""
