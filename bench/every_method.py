@@ -47,12 +47,16 @@ Where the time goes, as profiles of these acts show:
   1 MB.
 * **Single keys of a `.b2d`**: `in` takes 1 us, which is that of asking the system for the time of the directory, so
   that what others publish is found; after `list(store)`, which fixes the keys until `refresh()`, it takes 0.05 us. Up
-  to the 64th look, and where there are too many files, each look asks for files: 3 us for a key that is there, 21 for
-  one that is not. The published package lists all files when it opens the store.
+  to the eighth look, and where there are too many files, each look asks for files: 3 us for a key that is there, 21
+  for one that is not. The published package lists all files when it opens the store.
 * **`permute_dims` of one axis**: a new array is made, as of two axes; the published package gives the array itself,
   also where `cparams=` or `urlpath=` ask for something else.
-* **Stored chunks of files** (`get_chunk`, `concat`, `stack`, `copy` of mapped arrays): the checksum of each chunk is
-  compared before it is copied, which takes about as long as to copy it. The published package has none.
+* **Stored chunks of files** (`get_chunk`, `concat`, `stack`, `copy`, `load`): the checksum of each chunk is compared
+  in the pass that copies it, which then takes up to half as long again. The published package has none.
+* **Copies above 32 MB** (`concat` and `stack` of large arrays): the chunks of an array in memory lie in one piece, so
+  that it can be saved and sent as it is, and the C library gives pieces of that size back to the system. Their pages
+  are new each time, which takes as long as to copy into them; chunks of some MB each, as the published package has
+  them, are used again where a program drops one result before it makes the next.
 * **`asarray` with BLOSCLZ or level 1, and `copy` with LZ4, in three dimensions**: blocks are cubes here, so that a
   patch touches few of them, and planes there. The same codec takes half as long again for them; with the same chunks
   and blocks it does not.

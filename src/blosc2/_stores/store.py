@@ -159,9 +159,15 @@ class Store(LeafAccess, MutableMapping[str, Any]):
         'a default'
         """
         # To look for a key takes a tenth of what an error takes, unless each look is one for files.
-        if type(key) is str and (self._table.backend.lists_cheaply or self._has_listing) and key not in self:
-            canonical_key(key)  # which refuses what can be no key
-            return default
+        if type(key) is str:
+            known = self._listed_as(key)
+            if known is None and (
+                self._table.backend.lists_cheaply or (not self._prefix and self._answers_by_listing())
+            ):
+                known = key in self
+            if known is False:
+                canonical_key(key)  # which refuses what can be no key
+                return default
         try:
             return self[key]
         except KeyError:

@@ -63,9 +63,10 @@ if TYPE_CHECKING:
 _TICK = 3 * 10**9
 # How often to look for a leaf that a writer moves; each move waits for the disk.
 _TRIES = 50
-# After how many keys that were looked for a listing is made; for each of them, it may have so many names, and at most
-# so many in all. It holds for so many seconds, as other programs change folders without changing the time of the root.
-_LOOKS = 64
+# After how many keys that were looked for a listing is made, first and where listings do not last; for each of them, it
+# may have so many names, and at most so many in all. It holds for so many seconds, as other programs change folders
+# without changing the time of the root.
+_LOOKS, _MOST_LOOKS = 8, 64
 _NAMES = 4
 _MOST_NAMES = 1 << 14
 _HOLDS = 1.0
@@ -229,9 +230,9 @@ class DirectoryBackend(TieredBackend):
         if self._looks < self._enough_looks or os.name == "nt":  # where the time of a folder is not looked at
             return None
         if not has_few_names(self.root, min(_NAMES * self._looks, _MOST_NAMES)):
-            self._enough_looks *= 8
+            self._enough_looks *= 4
             return None
-        self._looks, self._enough_looks = 0, _LOOKS
+        self._looks, self._enough_looks = 0, min(2 * self._enough_looks, _MOST_LOOKS)
         try:
             return self._list_for_a_while()
         except (OSError, FormatError):  # whoever lists the keys is told; single ones are found all the same

@@ -686,19 +686,25 @@ cdef class LeafAccess:
         """Whether a key exists, if no listing knows it; each kind of store has its own."""
         raise NotImplementedError(key)
 
-    def __contains__(self, key):
-        cdef int shown = -1
-        cdef KeyListing listed
+    @cython.final
+    cdef int _told(self, key) except -2:
+        """Whether a listing shows a key: 0 or 1; -1 where none can tell."""
+        cdef KeyListing listed = self._answering()
         cdef str unseen
-        key = with_slash(key)
-        listed = self._answering()
         with cython.critical_section(self):
             unseen = self._unseen
-        if listed is not None:
-            shown = listed.shows(key, unseen)
-        if shown >= 0:
-            return shown != 0
-        return bool(self._contains(key))
+        return -1 if listed is None else listed.shows(key, unseen)
+
+    def _listed_as(self, str key not None):
+        """Whether a key exists, as a listing tells; None where none can."""
+        cdef int shown = self._told(with_slash(key))
+        return None if shown < 0 else shown != 0
+
+    def __contains__(self, key):
+        cdef int shown
+        key = with_slash(key)
+        shown = self._told(key)
+        return shown != 0 if shown >= 0 else bool(self._contains(key))
 
     @property
     @cython.critical_section
