@@ -74,7 +74,7 @@ class FilesAside:
                 self._owner.remove_tree(staging)  # else an interrupt would leave it behind
                 raise
         self._staged += 1
-        return os.path.join(self._staging, f"{self._staged}")
+        return f"{self._staging}{os.sep}{self._staged}"
 
     def write(self, byte_range: ByteRange) -> str:
         """Write a frame to a file beside the tree, unless it lies in one already."""
@@ -87,7 +87,9 @@ class FilesAside:
     def staged_path(self, byte_range: ByteRange) -> str | None:
         """The file beside the tree that holds this frame alone, ready to be renamed; None if there is none."""
         path = byte_range[0].path
-        if path is None or os.path.dirname(path) != self._staging or path.endswith(_TOGETHER):
+        if path is None or self._staging is None or not path.startswith(self._staging):
+            return None
+        if os.path.dirname(path) != self._staging or path.endswith(_TOGETHER):
             return None
         if path not in self._doubtful and os.path.exists(path):
             return str(path)
