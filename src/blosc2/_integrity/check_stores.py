@@ -361,8 +361,8 @@ def check_catalog(source: Source, offset: int, length: int, last: bool, found: F
     found.advance(length)
 
 
-def _wrong(found: Findings, problem: str, offset: int, key: str | None = None) -> None:
-    found.add(f"{problem}; {_NEW}", key=key, offset=offset)
+def _wrong(found: Findings, problem: str, offset: int) -> None:
+    found.add(f"{problem}; {_NEW}", offset=offset)
 
 
 def _footer_holds(source: Source, archive: Archive, found: Findings) -> bool:

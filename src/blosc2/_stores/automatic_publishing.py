@@ -292,10 +292,9 @@ class LeafPublishing(PacedPublishing):
         if not table.pending.frames and table.backend.placing is not None:
             table.backend.discard()
 
-    def forget_key(self, key: str, *, removed: bool = False) -> None:
+    def note_removed(self, key: str) -> None:
         self.waiting.discard(key)
-        if removed:
-            self._gone.add(key)
+        self._gone.add(key)
 
     def note_pending(self, table: LeafTable, key: str, byte_range: ByteRange, *, is_new: bool) -> None:
         """A key is about to get a pending change."""

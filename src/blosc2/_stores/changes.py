@@ -59,7 +59,7 @@ def remove(table: LeafTable, key: str) -> LiveHandle | None:
         block = _block(table)
         try:
             edited: LiveHandle | None = pending.remove(key, is_published, block)
-            table.publishing.forget_key(key, removed=True)
+            table.publishing.note_removed(key)
             embedded = table.backend.embedded
             if embedded is not None and key in embedded.entries:
                 pending.in_memory += MAP_BYTES  # the map of embedded values has to be written again

@@ -72,8 +72,8 @@ class Publishing:
         """Whether something was published that a power cut may undo, or an embedded value is still to be removed."""
         return False
 
-    def forget_key(self, key: str, *, removed: bool = False) -> None:
-        """The pending change of this key was replaced by another one, perhaps by its removal."""
+    def note_removed(self, key: str) -> None:
+        """The pending change of this key was replaced by its removal."""
 
     def clear(self, *, published: bool) -> None:
         """All pending changes were published, or dropped."""

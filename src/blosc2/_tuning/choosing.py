@@ -131,9 +131,9 @@ class _Search:
             self.made[asked] = self._with(asked, size / len(self.sample.data), time)
         return self.made[asked]
 
-    def slow_trial(self, fast: Trial, clevel: int, smaller: Sample) -> Trial | None:
+    def slow_trial(self, fast: Trial, smaller: Sample) -> Trial | None:
         """What a slow level gives, from a part of the sample and a trial of all of it."""
-        asked = fast._replace(clevel=clevel, ratio=0.0, read=0.0, write=0.0)
+        asked = fast._replace(clevel=9, ratio=0.0, read=0.0, write=0.0)
         if asked not in self.made:
             size, time = self._measured(smaller, asked)
             other, before = self._measured(smaller, fast)
@@ -264,7 +264,7 @@ def _slower(search: _Search, quick: list[Trial], default: Trial, kept: float) ->
         if slow.ratio < _CLOSE * best:
             continue
         best = max(best, slow.ratio)
-        slower = search.slow_trial(slow, 9, search.sample.part(_SLOW))
+        slower = search.slow_trial(slow, search.sample.part(_SLOW))
         if slower is not None:
             yield slower
 

@@ -186,10 +186,6 @@ cdef class Geometry:
         """Chunks on each axis."""
         return tuple([self.c.grid[i] for i in range(self.c.ndim)])
 
-    @property
-    def is_in_order(self):
-        return self.c.in_order
-
     def metalayer(self, str dtype):
         """The packed `b2nd` metalayer (FORMATS 3.1)."""
         cdef bytes text = dtype.encode()
