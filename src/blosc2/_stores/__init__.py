@@ -42,10 +42,10 @@ else:
         "leaves.compressing_anew": "Recompression recompress smaller",
         "leaves.leaf": "leaf_of maker_of reader_of",
         "leaves.leaf_setting": (
-            "FramedValue metadata_frame new_frame ready_setter remove_small set_chunks set_leaf set_small"
+            "FramedValue metadata_frame ready_setter remove_small set_chunks set_leaf set_small"
         ),
         "leaves.live_leaf": "live_leaf",
-        "leaves.many_frames": "LEAST FrameMaker nbytes_of with_frames",
+        "leaves.many_frames": "LEAST FrameMaker as_range nbytes_of with_frames",
         "leaves.read_many": "read_named read_parts read_selections",
         "leaves.statistics": "GroupStats LeafInfo describe_leaf leaves_table store_stats",
         "new_keys": "KeyClashes NewKeys",

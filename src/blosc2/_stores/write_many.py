@@ -168,18 +168,11 @@ def _no_progress(count: int, nbytes: int) -> None:
     pass
 
 
-def _set_each(store: Store, items: Iterable[tuple[str, Any]], progress: Progress = _no_progress) -> int:
-    """Set keys of the whole store one by one; returns their number."""
+def _set_each(store: Store, items: Iterable[tuple[str, Any]]) -> None:
+    """Set keys of the whole store one by one."""
     whole = whole_of(store)
-    count = nbytes = 0
     for key, value in items:
         whole[key] = value
-        count += 1
-        nbytes += _stores.nbytes_of(value)
-        if count % _PROGRESS_EACH == 0:
-            progress(count, nbytes)
-    progress(count, nbytes)
-    return count
 
 
 def _set_many(store: Store, items: Iterator[tuple[str, Any]], progress: Progress) -> int:
@@ -345,9 +338,8 @@ def _write_few(store: DictStore, leaves: list[Framed], progress: Progress) -> in
     """Publish leaves in a transaction."""
     with store.transaction():
         table = table_to_change(store)
-        for key, _, (suffix, description, frame) in leaves:
-            made = _stores.new_frame(frame, suffix, description) if isinstance(frame, bytes) else frame
-            _stores.changes.put(table, key, made)
+        for key, _, filed in leaves:
+            _stores.changes.put(table, key, _stores.as_range(filed))
         progress(len(leaves), sum(nbytes for _, nbytes, _ in leaves))
     return len(leaves)
 

@@ -91,12 +91,7 @@ class Values(ValuesView[Any]):
     _mapping: Store
 
     def __iter__(self) -> Iterator[Any]:
-        store = self._mapping
-        if _may_go(store):
-            yield from (leaf for _, leaf in _still_there(store))
-            return
-        for key in _keys(store):
-            yield store[key]
+        return (leaf for _, leaf in _pairs(self._mapping))
 
 
 class LeafItems(ItemsView[str, Any]):
@@ -105,24 +100,15 @@ class LeafItems(ItemsView[str, Any]):
     _mapping: Store
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
-        store = self._mapping
-        if _may_go(store):
-            yield from _still_there(store)
-            return
-        for key in _keys(store):
-            yield key, store[key]
+        return _pairs(self._mapping)
 
 
-def _may_go(store: Store) -> bool:
-    """Whether leaves that are listed may be gone when it is their turn: others delete them."""
+def _pairs(store: Store) -> Iterator[tuple[str, Any]]:
+    """Keys and leaves. Leaves that others delete before it is their turn are left out."""
     table = table_of(store)
-    return table.session.sharing is not None or not table.backend.lists_cheaply
-
-
-def _still_there(store: Store) -> Iterator[tuple[str, Any]]:
-    """The leaves of a store that others change: those that are deleted before it is their turn are left out."""
+    may_go = table.session.sharing is not None or not table.backend.lists_cheaply
     for key in _keys(store):
-        leaf = store.get(key, _GONE)
+        leaf = store.get(key, _GONE) if may_go else store[key]
         if leaf is not _GONE:
             yield key, leaf
 
