@@ -12,7 +12,7 @@ from blosc2._backends import TieredBackend
 from blosc2._files import check_advice
 from blosc2._options import StoreOptions, absolute_path, check_new_name, local_path, store_options
 from blosc2._stores import Store, backend_of, open_or_begin, take_writer_lock
-from blosc2.info import InfoReporter, file_rows
+from blosc2.info import file_rows
 from blosc2.storage import (
     CParams,
     DParams,
@@ -132,7 +132,6 @@ class DictStore(Store):
     array([6, 7])
     """
 
-    # The metalayer in the frame of embedded values that names the kind of store.
     _metalayer: ClassVar[str] = "b2dict"
     _cparams: CParams | None = None
     _dparams: DParams | None = None
@@ -427,13 +426,6 @@ class DictStore(Store):
             return getattr(self, name)
 
     @property
-    def storage(self) -> Storage:
-        """Path, modes and kind of the store as one object."""
-        meta = {self._metalayer: {"version": 1}}
-        locking = self._table.session.sharing is not None
-        return Storage(urlpath=self._path, mode=self.mode, mmap_mode=self._mmap_mode, meta=meta, locking=locking)
-
-    @property
     def estore(self) -> EmbedStore:
         """The published embedded values only, as a read-only store."""
         self._table.session.check_open()
@@ -466,11 +458,6 @@ class DictStore(Store):
 
     def _contents_shown(self) -> tuple[str, Any]:
         return "contents", _stores.listed(self)
-
-    @property
-    def info(self) -> InfoReporter:
-        """A short description, for people."""
-        return InfoReporter(self)
 
     def _pickled_arguments(self) -> dict[str, Any]:
         given = {"cparams": self._cparams, "dparams": self._dparams}

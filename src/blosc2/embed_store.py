@@ -16,7 +16,7 @@ from blosc2._files import check_advice, through_link
 from blosc2._frames import pack_metalayers
 from blosc2._options import StoreOptions, absolute_path, check_new_name, local_path, store_options
 from blosc2._stores import NOTHING, Store, publish
-from blosc2.info import InfoReporter, file_rows
+from blosc2.info import file_rows
 from blosc2.storage import (
     CParams,
     DParams,
@@ -289,13 +289,6 @@ class EmbedStore(Store):
         return self._dparams
 
     @property
-    def storage(self) -> Storage:
-        """Path, modes and kind of the store as one object."""
-        meta = {"b2embed": {"version": 1}}
-        locking = self._table.session.sharing is not None
-        return Storage(urlpath=self._path, mode=self.mode, mmap_mode=self._mmap_mode, meta=meta, locking=locking)
-
-    @property
     def info_items(self) -> list[tuple[str, Any]]:
         """What `info` shows, as pairs."""
         return [
@@ -307,11 +300,6 @@ class EmbedStore(Store):
             *file_rows(_stores.file_sizes(self)),
             ("contents", _stores.listed(self)),
         ]
-
-    @property
-    def info(self) -> InfoReporter:
-        """A short description, for people."""
-        return InfoReporter(self)
 
     @property
     def chunksize(self) -> int:

@@ -170,24 +170,20 @@ class Contents:
         self.placed = {}
         self.listings = []
 
-    # ------------------------------------------------------------------ as a follower of the keys
+    # ------------------------------------------------------------------ as a follower of the keys: see `KeyFollower`
     def key_changed(self, key: str, change: int) -> None:  # noqa: ARG002 - the same for all keys
-        """A leaf was replaced (0), added (1) or removed (-1)."""
         if change:
             self.listings = []
 
     def keys_removed(self, keys: list[str]) -> None:  # noqa: ARG002 - the same for all keys
-        """The leaves of many keys were removed."""
         self.listings = []
 
     def recount(self) -> None:
-        """Pending changes were replaced, or the published keys may differ from those listed."""
         self.listings = []
         if self.placed:
             self.list_placed()
 
     def begin_version(self) -> None:
-        """Another version of the store is shown."""
         self.placed = {}
         self.listings = []
 

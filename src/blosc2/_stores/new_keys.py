@@ -135,16 +135,14 @@ class KeyClashes(KnownNames):
         """Collect the keys again."""
         self.folded = None
 
-    # ------------------------------------------------------------------ as a follower of the keys
+    # ------------------------------------------------------------------ as a follower of the keys: see `KeyFollower`
     def key_changed(self, key: str, change: int) -> None:
-        """A leaf was replaced (0), added (1) or removed (-1)."""
         if change < 0:
             self._some_removed = True
             if self.folded is not None:
                 self.removed.add(key)
 
     def keys_removed(self, keys: list[str]) -> None:
-        """The leaves of many keys were removed."""
         self._some_removed = True
         if self.folded is not None:
             self.removed.update(keys)

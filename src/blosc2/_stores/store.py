@@ -36,6 +36,8 @@ from blosc2._stores.pending import PendingChanges
 from blosc2._stores.session import Session
 from blosc2._stores.write_many import Items, update_store, write_many
 from blosc2.exceptions import StoreKeyError
+from blosc2.info import InfoReporter
+from blosc2.storage import Storage
 
 if TYPE_CHECKING:
     from blosc2._backends import Backend
@@ -53,6 +55,7 @@ class Store(LeafAccess, MutableMapping[str, Any]):
     """What every store does; see `EmbedStore`, `DictStore` and `TreeStore`."""
 
     _table: LeafTable
+    _metalayer: ClassVar[str]  # in the frame of embedded values, which names the kind of store
     _hidden_name: ClassVar[str | None] = None  # the last segment of keys that are not shown, if there are groups
     _threshold: int | None = 0  # values of fewer bytes are embedded
     _in_order: ClassVar[bool] = True  # whether keys come in sorted order, or in that in which they were added
@@ -620,6 +623,18 @@ class Store(LeafAccess, MutableMapping[str, Any]):
     def closed(self) -> bool:
         """Whether `close` was called."""
         return self._table.session.closed
+
+    @property
+    def storage(self) -> Storage:
+        """Path, modes and kind of the store as one object."""
+        meta = {self._metalayer: {"version": 1}}
+        locking = self._table.session.sharing is not None
+        return Storage(urlpath=self._path, mode=self.mode, mmap_mode=self._mmap_mode, meta=meta, locking=locking)
+
+    @property
+    def info(self) -> InfoReporter:
+        """A short description, for people."""
+        return InfoReporter(self)
 
     # ------------------------------------------------------------------ pickling
     def __reduce__(self) -> tuple[Any, ...]:

@@ -226,22 +226,19 @@ class ForeignObjects:
             self.possible = None
         self._described = {}
 
-    # ------------------------------------------------------------------ as a follower of the keys
+    # ------------------------------------------------------------------ as a follower of the keys: see `KeyFollower`
     def key_changed(self, key: str, change: int) -> None:  # noqa: ARG002 - a replaced description counts too
         """A leaf was replaced (0), added (1) or removed (-1): a description makes its group an object."""
         if key.endswith("/" + DESCRIPTION):
             self.recount()
 
     def keys_removed(self, keys: list[str]) -> None:  # noqa: ARG002 - recounting costs less than looking at them
-        """The leaves of many keys were removed."""
         self.recount()
 
     def recount(self) -> None:
-        """Pending changes were replaced, or the published keys may differ from those listed."""
         self._described = {}
         self.possible = None
 
     def begin_version(self) -> None:
-        """Another version of the store is shown."""
         self._published = None
         self.recount()

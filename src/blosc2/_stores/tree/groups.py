@@ -31,18 +31,15 @@ class Groups(GroupCounts):
         self.take(self._added)
         return self._added
 
-    # ------------------------------------------------------------------ as a follower of the keys
+    # ------------------------------------------------------------------ as a follower of the keys: see `KeyFollower`
     def key_changed(self, key: str, change: int) -> None:
-        """A leaf was replaced (0), added (1) or removed (-1)."""
         if change:
             self.add(key, change)
 
     def keys_removed(self, keys: list[str]) -> None:
-        """The leaves of many keys were removed."""
         self.add_all(keys, -1)
 
     def recount(self) -> None:
-        """Pending changes were replaced, or the published keys may differ from those listed."""
         self.begin_version()
         for key, byte_range in self._pending.frames.items():
             self.key_changed(key, (byte_range is not None) - (key in self._backend))
