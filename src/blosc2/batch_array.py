@@ -202,7 +202,7 @@ class BatchArray(ValueList):
     def _opened(self, frame: Frame, index: int, number: int, data: bytes, kind: Any, together: Together) -> Block:
         where = f"block {number} of chunk {index} of {self._handle.urlpath or 'a frame in memory'}"
         try:
-            block: Block = kind.open(data, where, self._handle.deserialize, frame.file_size, together)
+            block: Block = kind.open(data, where, self._handle.options.deserialize, frame.file_size, together)
         except FormatError as error:
             raise self._damaged(frame, index, error.reason) from None
         return block

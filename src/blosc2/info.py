@@ -101,11 +101,11 @@ class HandleProperties:
     @property
     def mode(self) -> str:
         """The mode that it was opened with."""
-        mode: str = self._handle.mode
+        mode: str = self._handle.options.mode
         return mode
 
     @property
     def mmap_mode(self) -> str | None:
         """How the file is mapped; None if it is not mapped."""
-        how: str | None = self._handle.mmap_mode
+        how: str | None = self._handle.options.mmap_mode
         return how

@@ -34,7 +34,7 @@ from blosc2._options import (
     shown_names,
 )
 from blosc2.exceptions import ChunkSizeError, legible
-from blosc2.info import InfoReporter, size_text
+from blosc2.info import size_text
 from blosc2.storage import CParams, SChunkKeywords, SpecialValue, Storage, asked_for, cparams_from, storage_from, takes
 
 if TYPE_CHECKING:
@@ -169,11 +169,6 @@ class SChunk(ChangeableChunks):
             ("nchunks", self.nchunks), ("cparams", self.cparams),
             ("dparams", self.dparams), *self._handle.described_checks(),
         ]  # fmt: skip
-
-    @property
-    def info(self) -> InfoReporter:
-        """A table of the most important properties."""
-        return InfoReporter(self)
 
     def __repr__(self) -> str:
         return f"<SChunk {self.nbytes} bytes in {self.nchunks} chunks, typesize {self.typesize}>"

@@ -16,7 +16,7 @@ from blosc2._core.ndim.grid_read import read_basic, read_basic_into
 from blosc2._frames import Stored
 from blosc2._indexing import FieldViews, NDField, Reducible
 from blosc2.exceptions import FormatError
-from blosc2.info import InfoReporter, size_text
+from blosc2.info import size_text
 from blosc2.schunk import SChunk, chunk_description, repeated_item
 
 if TYPE_CHECKING:
@@ -165,11 +165,6 @@ class ReadableArray(Reducible, Stored):
             *decoded, ("cparams", self.cparams), *_arrays.described_choice(self), ("dparams", self.dparams),
             *self._handle.described_checks(),
         ]  # fmt: skip
-
-    @property
-    def info(self) -> InfoReporter:
-        """A table of the most important properties."""
-        return InfoReporter(self)
 
     def __repr__(self) -> str:
         return _arrays.one_line(self)
@@ -426,13 +421,12 @@ class ReadableArray(Reducible, Stored):
                 key = np.unravel_index(operator.index(key[0]), self.shape)
             found = self[tuple(key)]
         else:
-            found = self[...] if self.size == 1 else self._only_scalars("item()")
+            if self.size != 1:
+                raise ValueError(f"item() needs an array of size 1, this one has {self.size} items")
+            found = self[...]
         if self.dtype.kind == "U":
             self._check_characters(found)
         return found.item()
-
-    def _only_scalars(self, what: str) -> Any:
-        raise ValueError(f"{what} needs an array of size 1, this one has {self.size} items")
 
     def tolist(self) -> Any:
         """Return all items as nested lists of Python values.

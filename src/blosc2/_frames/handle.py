@@ -33,7 +33,7 @@ from blosc2._options import (
     zstd_encoding,
 )
 from blosc2.exceptions import FormatError, MissingFileError, ReadOnlyError
-from blosc2.info import HandleProperties, file_rows
+from blosc2.info import HandleProperties, InfoReporter, file_rows
 from blosc2.storage import CParams, DParams, cparams_from, cparams_of, dparams_from
 
 if TYPE_CHECKING:
@@ -195,21 +195,6 @@ class FrameHandle:
     def shared(self) -> Self:
         """This handle, for an object that has it besides the array or super-chunk that was opened with it."""
         return self
-
-    @property
-    def mode(self) -> str:
-        """What may be done through the handle."""
-        return self.options.mode
-
-    @property
-    def mmap_mode(self) -> str | None:
-        """How the file is mapped, if it is."""
-        return self.options.mmap_mode
-
-    @property
-    def deserialize(self) -> str:
-        """What happens to active values in the metadata."""
-        return self.options.deserialize
 
     @property
     def dparams(self) -> DParams | None:
@@ -486,7 +471,7 @@ class FrameHandle:
             return True
         if source.identity is None or self.key is not None or self.frame.offset:
             return False
-        frame = open_frame(str(source.path), self.mmap_mode, old=source)
+        frame = open_frame(str(source.path), self.options.mmap_mode, old=source)
         if frame.header_bytes() == self.frame.header_bytes() and frame.source.identity == source.identity:
             return False
         self._adopt(frame)
@@ -588,6 +573,16 @@ class Stored(HandleProperties):
     def __dask_tokenize__(self) -> tuple[Any, ...]:
         assert self.tokenizer is not None
         return self.tokenizer(self)
+
+    @property
+    def info_items(self) -> list[tuple[str, Any]]:
+        """What `info` shows, as pairs."""
+        raise NotImplementedError
+
+    @property
+    def info(self) -> InfoReporter:
+        """A table of the most important properties."""
+        return InfoReporter(self)
 
     @property
     def meta(self) -> Meta:

@@ -719,7 +719,7 @@ class _Metadata:
         file_size = self._handle.entries.file_size if len(content) > _LONG_VALUE else 0
         try:
             return unpack(
-                content, deserialize=self._handle.deserialize, location=where, frame_opener=self._frame_opener,
+                content, deserialize=self._handle.options.deserialize, location=where, frame_opener=self._frame_opener,
                 file_size=file_size, together=together,
             )  # fmt: skip
         except FormatError as error:

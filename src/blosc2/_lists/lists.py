@@ -36,7 +36,6 @@ from blosc2._frames import (
 from blosc2._indexing import list_index
 from blosc2._options import Encoding, RemotePath, check_locking, deserialize_mode, encoding_of, refuse_without_path
 from blosc2.exceptions import CompressionError, ExistingFileError, FormatError, MissingFileError
-from blosc2.info import InfoReporter
 from blosc2.schunk import SChunk
 from blosc2.storage import (
     MAX_BUFFERSIZE,
@@ -434,8 +433,9 @@ class ValueList(StoredFrame, MutableSequence[Any]):
         where = f"chunk {index} of {self._handle.urlpath or 'a frame in memory'}"
         try:
             return unpack(
-                data, deserialize=self._handle.deserialize, location=where, frame_opener=FrameHandle.open_cframe,
-                file_size=frame.file_size if len(data) > FEW_BYTES else 0, together=together,
+                data, deserialize=self._handle.options.deserialize, location=where,
+                frame_opener=FrameHandle.open_cframe, together=together,
+                file_size=frame.file_size if len(data) > FEW_BYTES else 0,
             )  # fmt: skip
         except FormatError as error:
             raise self._damaged(frame, index, error.reason) from None
@@ -461,16 +461,6 @@ class ValueList(StoredFrame, MutableSequence[Any]):
         """The super-chunk below the list."""
         return SChunk._of(self._handle.shared())
 
-    @property
-    def info_items(self) -> list[tuple[str, Any]]:
-        """What `info` shows, as pairs."""
-        raise NotImplementedError
-
-    @property
-    def info(self) -> InfoReporter:
-        """A table of the most important properties."""
-        return InfoReporter(self)
-
     @takes(SChunkKeywords)
     def copy(self, **kwargs: Any) -> Self:
         """Copy the values and metadata, in memory or to the file ``urlpath``.
@@ -492,7 +482,7 @@ class ValueList(StoredFrame, MutableSequence[Any]):
         storage = storage_from(kwargs.pop("storage", None), **kwargs)
         check_target(storage, type(self).__name__)
         handle = copy_frame(
-            self._handle.frame, storage, HandleOptions(deserialize=self._handle.deserialize, dparams=dparams)
+            self._handle.frame, storage, HandleOptions(deserialize=self._handle.options.deserialize, dparams=dparams)
         )
         copied: Self = self._of(handle)
         return copied
@@ -506,7 +496,7 @@ class ValueList(StoredFrame, MutableSequence[Any]):
         # In memory first: a copy that fails leaves nothing behind.
         kind: Any = type(self)
         meta = {name: self.meta[name] for name in self.meta if name != self._tag}
-        made: Self = kind(meta=meta, deserialize=self._handle.deserialize, **how, **kwargs)
+        made: Self = kind(meta=meta, deserialize=self._handle.options.deserialize, **how, **kwargs)
         own = made._own_entries
         made._handle.set_vlmeta({name: frame.vlmeta(name) for name in frame.vlmeta_names() if name not in own})
         encoding = made._encoding()
@@ -516,7 +506,7 @@ class ValueList(StoredFrame, MutableSequence[Any]):
             handle = copy_frame(
                 handle.frame,
                 storage,
-                HandleOptions(deserialize=self._handle.deserialize, dparams=made.dparams, cparams=made.cparams),
+                HandleOptions(deserialize=self._handle.options.deserialize, dparams=made.dparams, cparams=made.cparams),
             )
         copied: Self = self._of(handle)
         return copied

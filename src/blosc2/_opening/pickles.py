@@ -46,7 +46,7 @@ def reduce_stored(stored: Stored) -> tuple[Any, ...]:
     if handle.options.cparams is not None:
         given["cparams"] = handle.cparams
     if isinstance(handle, MemoryHandle) or handle.urlpath is None or handle.is_in_memory:
-        return revive, (kind, stored.to_cframe(), handle.deserialize, given)
+        return revive, (kind, stored.to_cframe(), handle.options.deserialize, given)
     path = path_to_pickle(handle.urlpath, handle.published.source)
     return reopen, (kind, path, handle.key, _how(handle), given, version_of(handle))
 
@@ -55,11 +55,11 @@ def _how(handle: FrameHandle) -> dict[str, Any]:
     """The keywords of `open`, as far as they are not its defaults."""
     frame = handle.published
     # Who reads the pickle finds the file made.
-    mmap_mode = "r+" if handle.mmap_mode == "w+" else handle.mmap_mode
+    mmap_mode = "r+" if handle.options.mmap_mode == "w+" else handle.options.mmap_mode
     advice = frame.source.advice
     how = {
-        "mode": handle.mode, "mmap_mode": mmap_mode, "offset": frame.offset if handle.key is None else 0,
-        "deserialize": handle.deserialize, "verify": handle.verify, "locking": handle.locking,
+        "mode": handle.options.mode, "mmap_mode": mmap_mode, "offset": frame.offset if handle.key is None else 0,
+        "deserialize": handle.options.deserialize, "verify": handle.verify, "locking": handle.locking,
         "advise": advice if advice in LASTING[1:] else None,
     }  # fmt: skip
     how = {name: value for name, value in how.items() if value or (name == "verify" and value is not None)}
