@@ -35,8 +35,6 @@ cdef struct Entry:  # of the table of metalayers, in bytes from the start of the
 
 
 cdef class Header:
-    """What a frame says about itself; see frame.pyx."""
-
     cdef readonly Source source
     cdef uint64_t serial                # no other frame of this process ever has it
     cdef readonly int64_t offset        # of the frame in its source
@@ -89,8 +87,6 @@ cdef enum:
 
 
 cdef class ChunkTable(Header):
-    """Where the chunks of a frame lie; see frame.pyx."""
-
     # One value for all chunks, or one each.
     cdef int64_t chunk_count
     cdef int64_t repeated
@@ -143,8 +139,6 @@ cdef int check_chunk_checksums(ChunkTable frame, const ChunkChecksum *own) excep
 
 
 cdef class Frame(ChunkTable):
-    """One version of one frame; see frame.pyx."""
-
     cdef Frame alike(self, int64_t nbytes, int64_t count)
     cdef int need_table(self) except -1
     cdef int lies_in(self, Source source) except -1

@@ -10,8 +10,6 @@ cdef enum:
 
 
 cdef class RawKind:
-    """What is around the bytes of arrays of one kind; see frame_writer.pyx."""
-
     cdef bytes before, behind
     cdef bytes description          # for a catalog
     cdef type range_class           # of the byte ranges of such frames; None until one is made
@@ -28,8 +26,6 @@ cdef class RawKind:
 
 
 cdef class RawKinds:
-    """The kinds met last of arrays that a store keeps as they are; see frame_writer.pyx."""
-
     cdef object learn
     cdef dict now, made_from
     cdef list kinds
@@ -43,8 +39,6 @@ cdef class RawKinds:
 
 
 cdef class SmallFrameTemplate:
-    """Everything of a frame but its one chunk; see frame_writer.pyx."""
-
     cdef bytes header, tail, zeros
     cdef RawKind raw
     cdef bint raw_tried

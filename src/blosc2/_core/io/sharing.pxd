@@ -2,12 +2,8 @@ from cpython.ref cimport PyObject
 
 
 cdef class Block:
-    """A context manager that ends whatever interrupts it; see sharing.pyx."""
-
 
 cdef class Lock:
-    """A lock that a forked child finds free; see sharing.pyx."""
-
     cdef object lock        # made when first needed: most are never taken
     cdef long generation    # in which `lock` was made or looked at
     cdef long taken         # the generation in which it was taken

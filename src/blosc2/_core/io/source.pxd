@@ -83,8 +83,6 @@ cdef struct Page:
 
 
 cdef class OpenFile:
-    """A mapping or a descriptor, which the sources of one file share; see source.pyx."""
-
     cdef int fd
     cdef void *base
     cdef int64_t room
@@ -100,8 +98,6 @@ cdef bytes fresh_bytes(int64_t size)
 
 
 cdef class Source:
-    """A read-only file or buffer; see source.pyx."""
-
     cdef readonly object path
     cdef readonly int64_t size
     cdef uint64_t serial    # of what shows a file: no other source of this process ever has it; else 0

@@ -8,8 +8,6 @@ cdef enum:
 
 
 cdef class KeySet:
-    """Keys by their hashes; see key_admission.pyx."""
-
     cdef uint64_t *slots
     cdef int64_t room, used, most
 
@@ -23,8 +21,6 @@ cdef class KeySet:
 
 
 cdef class KnownNames:
-    """What a new key is compared with; see key_admission.pyx."""
-
     cdef public KeySet folded
     cdef public set suffixed, removed
     cdef public bint unchecked
@@ -33,8 +29,6 @@ cdef class KnownNames:
 
 
 cdef class KeyAdmission:
-    """Says of most new keys at once that they may be taken; see key_admission.pyx."""
-
     # `folded` has the keys that are not written as others are compared with them.
     cdef readonly KeySet leaves, folded
     cdef public KeySet groups

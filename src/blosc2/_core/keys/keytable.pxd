@@ -68,8 +68,6 @@ cdef struct Entry:
 
 @cython.final
 cdef class KeyTable:
-    """Keys of a store with a hash and, once asked for, in order; see keytable.pyx."""
-
     cdef readonly Py_ssize_t count
     cdef readonly int64_t tables
     cdef readonly list unknown_suffixes

@@ -75,8 +75,6 @@ cdef struct Range:
 
 
 cdef class KeyListing:
-    """The keys of a store; see listing.pyx."""
-
     cdef KeyTable base, added, removed
     cdef KeyTable first         # what `base` was: others may be using it when it is replaced, which happens once
     cdef bint _plain

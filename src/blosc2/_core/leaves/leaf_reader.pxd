@@ -10,8 +10,6 @@ from blosc2._core.zip.archive cimport Archive
 
 
 cdef class LeafTemplate:
-    """A leaf that others are compared with; see leaf_reader.pyx."""
-
     cdef readonly bint fits
     cdef Frame frame
     cdef Geometry geometry
@@ -34,8 +32,6 @@ cdef enum:
 
 
 cdef class LeafMaker:
-    """Makes leaves of frames; see leaf_reader.pyx."""
-
     cdef type arrays, handles
     cdef object dtype_of, options, path, verify
     cdef dict more
@@ -52,8 +48,6 @@ cdef class LeafMaker:
 
 
 cdef class LeafReader:
-    """Finds and reads the leaves of one version of a store; see leaf_reader.pyx."""
-
     cdef readonly LeafMaker maker
     cdef KeyTable table
     cdef Archive archive

@@ -6,8 +6,6 @@ from blosc2._core.io.steps cimport number_set, state_get, state_set, step_lock
 
 
 cdef class SessionState:
-    """Whether a store may be changed now; see store_state.pyx."""
-
     cdef long closed_, ending_, streaming_, asks_, unsure_
     cdef public object transaction
     # The thread that is changing or publishing the store, 0 if none is; how deep it is in that. How many times that began.
@@ -32,8 +30,6 @@ cdef inline void end_change(SessionState session) noexcept:
 
 
 cdef class HeldLeaves:
-    """The leaves of a store that somebody holds; see store_state.pyx."""
-
     cdef public dict held, handles, edited
     cdef readonly dict collecting
     # Of the steps in which an edit is noted, or edits begin to be refused.
@@ -41,14 +37,10 @@ cdef class HeldLeaves:
 
 
 cdef class KeyUndo(Block):
-    """What takes back changes of keys; see store_state.pyx."""
-
     cdef public dict before, changes
 
 
 cdef class PendingFrames:
-    """The new frames of a store; see store_state.pyx."""
-
     cdef public dict frames, tiers, blocks
     cdef public HeldLeaves leaves
     cdef public object registry
@@ -63,8 +55,6 @@ cdef class PendingFrames:
 
 
 cdef class GroupCounts:
-    """Counts leaves below groups; see store_state.pyx."""
-
     cdef dict waiting
 
     cdef int note(self, str key, Py_ssize_t parent, int change) except -1

@@ -170,8 +170,6 @@ cdef void copy_items(uint8_t *to, const int64_t *to_strides, const uint8_t *sour
 
 
 cdef class Operation:
-    """A read or write of a selection; see geometry.pyx."""
-
     cdef Frame frame
     cdef Geometry geometry
     cdef Axis axes[MAX_DIM]

@@ -28,8 +28,6 @@ cdef enum:
 
 
 cdef class Archive:
-    """A ZIP of stored members; see archive.pyx."""
-
     cdef readonly Source source
     cdef readonly int64_t directory_offset
     cdef readonly int64_t directory_size

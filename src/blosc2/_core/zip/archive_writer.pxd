@@ -98,8 +98,6 @@ cdef enum:
 
 
 cdef class Collected:
-    """Bytes that grow; see archive_writer.pyx."""
-
     cdef uint8_t *data
     cdef int64_t used, room
     cdef uint8_t *more(self, int64_t size) except NULL
@@ -107,8 +105,6 @@ cdef class Collected:
 
 
 cdef class ArchiveWriter:
-    """Appends members and a directory; see archive_writer.pyx."""
-
     cdef int _descriptor
     cdef int64_t _written           # where the next byte goes that is not collected
     cdef Collected _pending

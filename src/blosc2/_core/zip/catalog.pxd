@@ -100,8 +100,6 @@ cdef inline int64_t slot_offset(uint64_t slot) noexcept nogil:
 
 
 cdef class Pages:
-    """Bytes of an archive on a server, fetched as they are needed; see catalog.pyx."""
-
     cdef Source source
     cdef int64_t start, size
     cdef uint8_t *base
@@ -116,8 +114,6 @@ cdef class Pages:
 
 
 cdef class Catalog:
-    """What a `.b2z` says about its leaves in one member; see catalog.pyx."""
-
     cdef readonly Source source
     cdef readonly int64_t start, size       # in the file
     cdef readonly int64_t count             # of leaves
