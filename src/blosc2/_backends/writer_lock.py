@@ -62,17 +62,18 @@ class WriterLock:
         "__weakref__",
         "_before",
         "_creation",
-        "_descriptor",
         "_exclusive",
         "_is_tidy",
         "_next",
+        "descriptor",
         "owner",
         "path",
         "shared",
     )
 
     def __init__(self, path: str, timeout: float | None = 0, *, exclusive: bool = True, shared: bool = False) -> None:
-        self._descriptor = self._next = -1
+        # By what the store is locked, and will be; -1 where it is not.
+        self.descriptor = self._next = -1
         # What was locked before, until it is let go of.
         self._before = -1
         # What is locked instead of a store that is still to be made.
@@ -95,7 +96,7 @@ class WriterLock:
     @property
     def held(self) -> bool:
         """Whether the store, or the path where it will be, is locked."""
-        return self._descriptor >= 0
+        return self.descriptor >= 0
 
     @property
     def inherited(self) -> bool:
@@ -105,7 +106,7 @@ class WriterLock:
     @property
     def is_alone(self) -> bool:
         """Whether nobody else may be changing the store now."""
-        return not self.shared or self._descriptor >= 0
+        return not self.shared or self.descriptor >= 0
 
     @property
     def creates(self) -> bool:
@@ -114,14 +115,9 @@ class WriterLock:
 
     def is_of_path(self) -> bool:
         """Whether what is locked still lies at the path, or is to be made there."""
-        if self._descriptor < 0:
+        if self.descriptor < 0:
             return False
-        return self._is_current(self._descriptor) if self._creation is None else not os.path.lexists(self.path)
-
-    @property
-    def descriptor(self) -> int:
-        """By which the store is locked; -1 if it is not."""
-        return self._descriptor
+        return self._is_current(self.descriptor) if self._creation is None else not os.path.lexists(self.path)
 
     def acquire(self, timeout: float | None) -> None:
         """Wait for the lock, and hold it."""
@@ -147,7 +143,7 @@ class WriterLock:
                 if self._try(descriptor, self.path if creation is None else creation.path):
                     # While this waited, the file may have been replaced, removed or created.
                     if self._is_current(descriptor) if creation is None else creation.is_current(descriptor):
-                        self._descriptor, self._creation, descriptor, creation = descriptor, creation, -1, None
+                        self.descriptor, self._creation, descriptor, creation = descriptor, creation, -1, None
                         if self._creation is None and not self._is_tidy:
                             self._tidy()
                         if begun:
@@ -257,7 +253,7 @@ class WriterLock:
         """The file that was locked is the store now."""
         if self._next >= 0:
             # At each moment something is locked.
-            self._before, self._descriptor, self._next = self._descriptor, self._next, -1
+            self._before, self.descriptor, self._next = self.descriptor, self._next, -1
             self._forget_before()
 
     def _forget_before(self) -> None:
@@ -293,14 +289,14 @@ class WriterLock:
     def release(self) -> None:
         """Let others in, until the next `acquire` if there is one. A second call does nothing."""
         self.forget_taken()
-        if self._descriptor < 0:
+        if self.descriptor < 0:
             return
         # Whatever an interrupt leaves out is done by another call, but nothing is closed twice.
         if self._creation is not None and not self.inherited:
             self._creation.remove()
             self._creation.remove_folders()
-        self._unlock(self._descriptor)
-        descriptor, self._descriptor, self._creation = self._descriptor, -1, None
+        self._unlock(self.descriptor)
+        descriptor, self.descriptor, self._creation = self.descriptor, -1, None
         os.close(descriptor)
 
     def __del__(self) -> None:
@@ -311,11 +307,11 @@ class WriterLock:
 def _forget_in_child() -> None:
     """In a forked child, close its copies of the descriptors, which would keep the lock when the parent ends."""
     for lock in list(_held):
-        for descriptor in (lock._descriptor, lock._next, lock._before):
+        for descriptor in (lock.descriptor, lock._next, lock._before):
             if descriptor >= 0:
                 with suppress(OSError):  # another thread may just have closed it
                     os.close(descriptor)
-        lock._descriptor = lock._next = lock._before = -1
+        lock.descriptor = lock._next = lock._before = -1
 
 
 in_child(_forget_in_child)

@@ -237,17 +237,7 @@ def array_keywords(keywords: Mapping[str, Any]) -> ConstructorKeywords:
 
 
 def schunk_keywords(keywords: Mapping[str, Any]) -> ConstructorKeywords:
-    """Split the keywords of a constructor of super-chunks.
-
-    Raises
-    ------
-    UnexpectedKeywordError
-        A keyword that super-chunks do not have.
-    AttributeError
-        `storage` beside one of its own fields.
-    TypeError, ValueError, NameError
-        A value that the parameters refuse.
-    """
+    """Split the keywords of a constructor of super-chunks; the errors are those of `array_keywords`."""
     for name in keywords:
         if name not in SCHUNK_KEYWORDS:
             raise unexpected_keyword(name, SCHUNK_KEYWORDS)
