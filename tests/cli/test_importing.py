@@ -90,3 +90,19 @@ def test_several_sources_and_a_key(folder: Path, run: Answer) -> None:
     with blosc2.open("s.b2z") as store:
         assert sorted(store["/mri"]) == ["/007", "/007/raw", "/008", "/008/raw", "/009", "/009/raw"]
         assert store.attrs["who"] == "me"
+
+
+def test_what_is_said_in_options(folder: Path, run: Answer) -> None:
+    Path("t.csv").write_text("a,b\n1,2\n")
+    (folder / "texts").mkdir()
+    (folder / "texts" / "notes.txt").touch()
+    assert "t.csv: it is a table: pandas.read_csv(...)" in failing(run, "import", "t.csv", "o.b2z")
+    assert "texts: no file in this folder is known by its name" in failing(run, "import", "texts", "o.b2z")
+    for arguments in (("import", "t.csv", "o.b2z"), ("import", "texts", "o.b2z"), ("export", "s.b2z", "o.csv")):
+        assert failing(run, *arguments).endswith("; --format names one")
+
+
+def test_quietly(folder: Path, run: Answer) -> None:
+    assert run("export", "s.b2z/mri/007", "part.npz", "-q") == run.err == ""
+    assert run("import", "part.npz", "part.b2z", "-q") == run.err == ""
+    assert "left out" in run("export", "s.b2z", "all.npz", "-q", code=1)

@@ -641,3 +641,18 @@ def test_names_that_a_format_refuses_are_listed(tmp_path: Path, target: str, lib
     )
     blosc2.convert(tmp_path / target, tmp_path / "c.b2z")
     assert sorted(arrays_in(tmp_path / "c.b2z")) == sorted(set(keys) - refused)
+
+
+def test_attributes_that_json_lacks(tmp_path: Path) -> None:
+    """It is told which part of a value is to blame."""
+    pytest.importorskip("zarr", reason="an extra")
+    with blosc2.TreeStore(str(tmp_path / "a.b2z"), mode="w") as store:
+        store["/a"] = [1]
+        store["/a"].attrs.update(ids=[1, [b"x"]], affine=np.eye(2), named={b"x": 2}, plain={"a": [1.5, None]})
+    report = blosc2.convert(tmp_path / "a.b2z", tmp_path / "a.zarr")
+    told = {each.what: each.why for each in (*report.left_out, *report.changed)}
+    assert told == {
+        "attribute 'ids'": "JSON has no bytes",
+        "attribute 'named'": "JSON has no names that are no texts",
+        "the type of attribute 'affine'": "JSON has no float64 of NumPy, only lists and numbers",
+    }

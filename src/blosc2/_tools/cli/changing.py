@@ -338,6 +338,7 @@ _OPTIONS = [
     click.argument("target"),
     click.option("-f", "--force", is_flag=True, help="Replace a target that exists."),
     click.option("--verify", is_flag=True, help="Read all back, and compare it with the source."),
+    QUIET,
     STORAGE,
 ]
 _WRITTEN = sorted(found.name for found in FORMATS.values() if found.target)
@@ -429,7 +430,8 @@ def _convert_files(sources: tuple[str, ...], options: dict[str, Any], **how: Any
             )  # fmt: skip
     except EOFError as error:  # which click would take for an interrupt
         raise LocationError(one_line(error)) from error
-    click.echo(str(report))
+    if not (is_quiet() and report.complete):
+        click.echo(str(report))
     return 0 if report.complete else 1
 
 

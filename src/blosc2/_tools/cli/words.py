@@ -19,6 +19,7 @@ _WORDS = (
     (r"run blosc2\.check\(\) on it", "run 'blosc2 check'"),
     (r"check\(\) tells", "'blosc2 check' tells"),
     (r", or make fewer and larger changes with transaction\(\)", ""),
+    (r"(source|target)_format= names one", "--format names one"),
     (r"with timeout=", "with --timeout"),
     (r"with blosc2\.salvage", "with 'blosc2 salvage'"),
     (r", or (leave out locking=True and )?open it with exclusive=False and .*", ""),

@@ -22,7 +22,7 @@ from blosc2._backends import EMBED, new_key
 from blosc2._files import Progress, uploaded
 from blosc2._frames import AnyChunk
 from blosc2._opening import open as open_path
-from blosc2._options import RemotePath, lacking, new_path, remote_path, scheme_of
+from blosc2._options import NOT_CONVERTED, RemotePath, lacking, new_path, remote_path, scheme_of
 from blosc2._stores import Store
 from blosc2._tools.converting.kept_chunks import KeptChunks
 from blosc2._tools.converting.renaming import Rename, new_keys
@@ -228,22 +228,25 @@ def as_json(key: str, attributes: Mapping[str, Any]) -> tuple[dict[str, Any], li
     for name, value in attributes.items():
         is_of_numpy = isinstance(value, (np.ndarray, np.generic))
         plain = value.tolist() if is_of_numpy else value
-        if not _is_json(plain):
-            left_out.append(LeftOut(key, f"attribute {name!r}", f"JSON has no {type(value).__name__}"))
+        lacking = _lacking_in_json(plain)
+        if lacking:
+            left_out.append(LeftOut(key, f"attribute {name!r}", f"JSON has no {lacking}"))
             continue
         kept[name] = plain
         if is_of_numpy:
-            left_out.append(Changed(key, f"the type of attribute {name!r}", f"JSON has no {value.dtype}"))
+            why = f"JSON has no {value.dtype} of NumPy, only lists and numbers"
+            left_out.append(Changed(key, f"the type of attribute {name!r}", why))
     return kept, left_out
 
 
-def _is_json(value: Any) -> bool:
-    """Whether JSON can hold a value, and gives it back as it is."""
+def _lacking_in_json(value: Any) -> str:
+    """What of a value JSON cannot hold and give back as it is; "" if it holds all."""
     if isinstance(value, list):
-        return all(map(_is_json, value))
+        return next(filter(None, map(_lacking_in_json, value)), "")
     if isinstance(value, dict):
-        return all(isinstance(name, str) and _is_json(inner) for name, inner in value.items())
-    return value is None or isinstance(value, (bool, int, float, str))
+        are_texts = all(isinstance(name, str) for name in value)
+        return _lacking_in_json([*value.values()]) if are_texts else "names that are no texts"
+    return "" if value is None or isinstance(value, (bool, int, float, str)) else type(value).__name__
 
 
 class TakenChunks(NamedTuple):
@@ -598,10 +601,12 @@ def format_within(path: str) -> Format | None:
 def _unknown(path: str, *, target: bool) -> Format:
     fits = [found for found in FORMATS.values() if found.target or not target]
     suffixes = ", ".join(suffix for found in fits for suffix in found.suffixes)
-    raise ConversionError(
-        f"{path}: its format is not known by its name; known are {suffixes}; "
-        f"{'target' if target else 'source'}_format= names one"
-    )
+    what = "its format is not known by its name"
+    if not target and os.path.isdir(path):
+        what = "no file in this folder is known by its name"
+    elif not target and path.lower().endswith(NOT_CONVERTED):
+        what = "it is a table: pandas.read_csv(...).to_records(index=False) makes an array of it"
+    raise ConversionError(f"{path}: {what}; known are {suffixes}; {'target' if target else 'source'}_format= names one")
 
 
 def below(key: str, source: Source) -> Iterator[Item]:
