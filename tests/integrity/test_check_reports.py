@@ -180,6 +180,21 @@ def test_the_repr_of_a_report_is_bounded() -> None:
     assert repr(report).splitlines()[11:] == ["  ... and 30 more: print() shows all"]
 
 
+def test_a_folder_that_is_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is damaged, and nothing was looked at."""
+    archive(tmp_path / "whole.b2z")
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(blosc2.FormatError, match=r"the folder is no store, as it has no embed\.b2e: check the files"):
+        blosc2.check(tmp_path)
+    assert main(["check", str(tmp_path)]) == 2
+    assert "damage" not in "".join(capsys.readouterr())
+    store = tmp_path / "s.b2d"
+    with blosc2.TreeStore(str(store), mode="w") as made:
+        fill(made)
+    (store / "embed.b2e").unlink()
+    assert "blosc2.salvage makes one" in blosc2.check(store)[0].problem
+
+
 # ------------------------------------------------------------------ permissions
 @pytest.fixture
 def guarded() -> Iterator[Path]:

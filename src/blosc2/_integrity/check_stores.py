@@ -139,8 +139,10 @@ def check_directory_store(root: str, found: Findings) -> None:
     if EMBED in files:
         path = os.path.join(root, EMBED)
         embedded = found.of_one_version(path, lambda: check_embedded_file(path, found))
-    else:
+    elif root.endswith((".b2d", ".b2z", ".b2e")):
         found.add(f"the directory has no {EMBED}, without which it is no store; blosc2.salvage makes one")
+    else:
+        raise FormatError(f"the folder is no store, as it has no {EMBED}: check the files in it", path=root)
     keys = []
     for name in files:
         if name in (EMBED, LOCK):
