@@ -271,6 +271,25 @@ def test_planes_can_be_compared(arrays: Path, run: Answer) -> None:
     assert (pixels_of("0.png")[0, 0] != pixels_of("39.png")[0, 0]).any()
 
 
+def test_a_picture_with_a_palette(arrays: Path, run: Answer) -> None:
+    """Its colours are those of the palette, as of a mask of VOC, and not those of labels."""
+    classes = (np.arange(400) % 3).astype("u1").reshape(20, 20)
+    colours = np.array([[0, 0, 0, 255], [128, 0, 0, 255], [0, 128, 0, 0]], "u1")
+    mask = blosc2.asarray(classes, urlpath="mask.b2nd")
+    for palette in (colours, colours[:, :3]):
+        mask.attrs["palette"] = palette
+        run("show", "mask.b2nd", "-o", "mask.png", "--force")
+        assert run.err.rstrip().endswith("uint8, colours of its palette")
+        np.testing.assert_array_equal(pixels_of("mask.png"), colours[classes][..., :3])
+        assert "colours of its palette" in mask._repr_html_()
+    run("show", "mask.b2nd", "--range", "0", "2", "-o", "greys.png")
+    assert "0 is black, 2 is white" in run.err
+    for palette in (colours[:2], colours.astype("u2"), [1, 2], "red"):  # none for these numbers
+        mask.attrs["palette"] = palette
+        run("show", "mask.b2nd", "-o", "mask.png", "--force")
+        assert "labels 0, 1, 2: a colour each" in run.err
+
+
 def test_what_a_sample_lacks_is_taken_of_the_plane(arrays: Path, run: Answer) -> None:
     mask = np.zeros((400, 64, 64), "u1")
     mask[214:220, 20:30, 20:30], mask[215:217, 40:50, 40:50] = 1, 2

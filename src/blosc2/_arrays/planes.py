@@ -122,7 +122,7 @@ class Picture(NamedTuple):
         if self.labels:
             return f"labels {', '.join(map(str, sorted(self.labels)))}: a colour each{self.of_planes}"
         if self.in_colour:
-            return "colours"
+            return self.meaning or "colours"
         found = f"{self.low:.6g} is black, {self.high:.6g} is white{self.of_planes}"
         return found + (f"; {self.meaning}" if self.meaning else "")
 
@@ -311,7 +311,7 @@ def read_picture(
 
     With `most`, the step grows until no more than so many bytes are decoded; complex numbers show their magnitude.
     Integers of few values are labels, as the classes of a segmentation, and get colours. Greys and labels are those of
-    the plane and of the `sample`.
+    the plane and of the `sample`. Numbers of the colours of a palette, which is an attribute, have those.
     """
     whole = [len(range_of(axes[side])) for side in sides]
     small = with_steps(axes, sides, box)
@@ -323,6 +323,9 @@ def read_picture(
     items = _shown_items(array, small, sides)
     in_colour = items.ndim > len(sides)
     attributes = getattr(array, "vlmeta", {})
+    palette = None if in_colour or span or percentiles else _palette(attributes, items)
+    if palette is not None:
+        return Picture(items, palette[items], small, whole, 0, 255, True, meaning="colours of its palette")
     items, meaning = (items, "") if in_colour else as_meant(items, attributes)
     if in_colour or span or percentiles:
         sample = None
@@ -381,6 +384,15 @@ def _text(attributes: Mapping[str, Any], name: str) -> str:
     """An attribute in small letters; nothing where it is no text."""
     found = _attribute(attributes, name)
     return found.lower() if isinstance(found, str) else ""
+
+
+def _palette(attributes: Mapping[str, Any], items: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+    """The colours of a picture whose items are their numbers, as `convert` keeps them; None where it has none."""
+    found = _attribute(attributes, "palette")
+    if not isinstance(found, np.ndarray) or found.dtype != np.uint8 or found.ndim != 2 or found.shape[1] not in (3, 4):
+        return None
+    is_number = items.dtype.kind == "u" and items.ndim == 2 and items.size and items.max() < len(found)
+    return found[:, :3] if is_number else None
 
 
 def as_meant(items: np.ndarray[Any, Any], attributes: Mapping[str, Any]) -> tuple[np.ndarray[Any, Any], str]:
