@@ -172,6 +172,15 @@ def test_answers_that_make_no_sense(server: RangeServer, url: str, spoil: Any) -
         blosc2.open(url, remote={"retries": 0})
 
 
+def test_what_was_not_repeated(server: RangeServer, url: str) -> None:
+    server.spoil = status(500, times=9)
+    with pytest.raises(RemoteError) as caught:
+        blosc2.open(url, remote={"retries": 0})
+    assert "repeated" not in str(caught.value)
+    with pytest.raises(RemoteError, match=r"the request failed .*, and so it did when it was repeated"):
+        blosc2.open(url, remote={"retries": 1})
+
+
 def test_a_server_without_ranges(server: RangeServer, url: str) -> None:
     server.ranges = False
     with pytest.raises(RemoteError, match="range requests"):

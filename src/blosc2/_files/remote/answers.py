@@ -76,6 +76,12 @@ class Failure(Exception):  # noqa: N818 - never seen outside of this package
         """The error in words, for a request that was not repeated yet."""
         return str(self.error).partition(_REPEATED)[0]
 
+    def after(self, repeats: int) -> Exception:
+        """The error for the caller, which says nothing of repeating where the request was not repeated."""
+        if repeats or not isinstance(self.error, RemoteError):
+            return self.error
+        return type(self.error)(self.error.reason.partition(_REPEATED)[0], path=self.error.path)
+
 
 def told(error: BaseException, most: int = 200) -> str:
     """What an error of another library says, which may name a URL."""

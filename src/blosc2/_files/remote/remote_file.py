@@ -293,7 +293,7 @@ class RemoteFile:
                 if isinstance(failure.error, RemoteChangedError):
                     self._changed = failure.error
                 if not failure.passing or attempt == self._options.retries:
-                    raise failure.error from None
+                    raise failure.after(attempt) from None
                 seconds = _delay(attempt, failure.wait)
                 count("retries")
                 tell("WARNING", "%s; attempt %d, the next one in %.1f s", failure.first, attempt + 1, seconds)
