@@ -212,7 +212,7 @@ def test_cp_within_a_store(folder: Path, run: Answer) -> None:
     assert Path("s.b2z").read_bytes() == before
 
 
-@pytest.mark.parametrize("command", [["compact"], ["check"], ["pack"], ["salvage"]], ids=str)
+@pytest.mark.parametrize("command", [["compact"], ["check"], ["pack"], ["unpack"], ["salvage"]], ids=str)
 def test_commands_of_whole_files_name_them(folder: Path, run: Answer, command: list[str]) -> None:
     more = ["out.b2z"] if command == ["salvage"] else []
     assert failing(run, *command, "s.b2z/mri", *more).endswith("this takes all of it: name s.b2z")
@@ -631,11 +631,3 @@ def test_sizes_on_disk_and_unused_bytes(folder: Path, run: Answer) -> None:
 
 def test_without_a_command(run: Answer) -> None:
     assert run() == run("--help")
-
-
-@pytest.mark.parametrize("command", ["check", "salvage", "compact", "pack", "unpack"])
-def test_commands_that_take_whole_files(folder: Path, run: Answer, command: str) -> None:
-    more = ["new.b2z"] if command == "salvage" else []
-    said = failing(run, command, "s.b2z/mri", *more)
-    assert said == "s.b2z/mri is a key in a file, and this command takes the whole of it: s.b2z"
-    assert "is a key" not in failing(run, command, "none.b2z", *more)

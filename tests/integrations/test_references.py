@@ -259,7 +259,9 @@ def test_what_is_left_out(tmp_path: Path) -> None:
         store["/parts"] = np.zeros(3, [("a", "f8", (2,))])
         store["/zarr.json"] = np.arange(3)
         store["/x"].vlmeta["_FillValue"] = 0.5
-    with pytest.raises(ConversionError, match=r"a.b2z: /bytes: all of it: .*; with left_out=\[\] it is left out, [^;]*$"):
+    with pytest.raises(
+        ConversionError, match=r"a.b2z: /bytes: all of it: .*; with left_out=\[\] it is left out, [^;]*$"
+    ):
         blosc2.zarr_references(path, tmp_path / "r.json")
     assert os.listdir(tmp_path) == ["a.b2z"]
     left_out: list[Any] = []

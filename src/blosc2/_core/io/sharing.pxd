@@ -2,6 +2,8 @@ from cpython.ref cimport PyObject
 
 
 cdef class Block:
+    pass
+
 
 cdef class Lock:
     cdef object lock        # made when first needed: most are never taken

@@ -290,7 +290,7 @@ def unpack(source: str, target: str | None, force: bool) -> None:
 
 
 def _new_path(source: str, target: str | None, suffix: str, *, force: bool) -> str:
-    found = locations.whole_file(source)
+    found = locations.whole(source)
     if target is None and isinstance(found, RemotePath):
         raise LocationError(f"{found} is on a server: name the file here as a second argument, such as copy{suffix}")
     path = locations.path_of(target or os.path.splitext(locations.with_slashes(found).rstrip("/"))[0] + suffix)
