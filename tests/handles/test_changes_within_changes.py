@@ -15,13 +15,14 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._frames import append, changeable, update
+from blosc2._frames import append, changeable, handle, update
 
 #: Functions in whose middle a handler comes: between two steps of a change, and where the file is locked.
 PLACES = {
     "a change is prepared": (update.FrameUpdate, "settle"),
     "rows begin to wait": (changeable, "note_waiting"),
     "a transaction begins": (changeable, "EditedChunks"),
+    "the file is opened": (handle, "open_frame"),
     "the file is locked": (changeable.FileHandle, "_is_current"),
     "the version is written": (append.NextVersion, "end"),
     "the file is written anew": (changeable, "write_frame"),
@@ -117,7 +118,7 @@ class Rows:
 
 
 @contextmanager
-def within(place: str, handle: Callable[[], None]) -> Iterator[list[str]]:
+def within(place: str, act: Callable[[], None]) -> Iterator[list[str]]:
     """Have something done by a handler of signals that comes once, before a function is called."""
     owner, name = PLACES[place]
     real, came, thread = getattr(owner, name), [], threading.get_ident()
@@ -126,7 +127,7 @@ def within(place: str, handle: Callable[[], None]) -> Iterator[list[str]]:
         if not came and threading.get_ident() == thread:  # another one may end what earlier tests have left
             came.append(place)
             with suppress(RuntimeError):  # it is refused
-                handle()
+                act()
         return real(*given, **how)
 
     with pytest.MonkeyPatch.context() as patched:
@@ -142,7 +143,7 @@ def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rows:
     return Rows(tmp_path / "x.b2nd")
 
 
-ACTS = ("append", "note", "transact", "part", "compact", "flush", "read")
+ACTS = ("append", "note", "transact", "part", "compact", "flush", "refresh", "read")
 HANDLERS = ("append", "note", "transact", "part", "compact", "flush", "refresh", "read", "open")
 
 

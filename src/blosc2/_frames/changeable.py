@@ -314,10 +314,16 @@ class Drafting(FrameHandle):
         """Take up the version that is on disk now; True when it is another one."""
         with self._lock:
             # A transaction, or a publication in whose middle this comes, has its own version until it ends.
-            return not self._in_transaction() and not self._busy.is_own and self._take_up()
+            if self._in_transaction() or self._busy.is_own:
+                return False
+            while True:
+                self.settle()
+                with self._busy:
+                    if self.waiting is None:  # else a handler of signals came, whose changes wait
+                        return self._take_up()
 
     def _take_up(self) -> bool:
-        """What `refresh` does, also in the middle of a publication."""
+        """What `refresh` does where nothing waits, and in the middle of a publication."""
         changed = super().refresh()
         self._behind = False  # type: ignore[misc]
         return changed
