@@ -104,33 +104,15 @@ def _in_memory(content: FrameContent) -> Frame:
     return Frame.assemble(source, entries, count, nbytes, fields.chunksize, fields, metalayers, vlmeta)
 
 
-def _copied_at_once(frame: Frame) -> Frame | None:
-    """A frame over a copy of the bytes of all chunks; None where these are not all that a buffer in memory has."""
-    source = frame.source
-    if (
-        frame.serialised or frame.variable or frame.vlblocks or not source.in_memory
-        or frame.stored_nbytes != source.size
-    ):  # fmt: skip
-        return None
-    check_chunks(frame)
-    update = FrameUpdate(frame)
-    entries: Any
-    entries, count = update.entries()
-    data = Source.of_buffer(source.read(0, source.size))
-    return Frame.assemble(
-        data, entries, count, update.nbytes, update.chunksize, frame, update.metalayers, update.vlmeta
-    )
-
-
 def copy_frame(frame: Frame, storage: Storage, options: HandleOptions) -> FrameHandle:
     """Copy a frame with its stored chunks. The copy is equal byte for byte unless the frame has holes."""
     if storage.locking:
         check_locking(storage.urlpath, storage.mmap_mode)
     if storage.urlpath is None:
-        own = _copied_at_once(frame)
-        handle = _handle_in_memory(own or frame, storage, options)
-        if own is None:
-            handle.detach()
+        if not (frame.serialised or frame.variable or frame.vlblocks):
+            return _handle_in_memory(_in_memory(FrameUpdate(frame).content()), storage, options)
+        handle = _handle_in_memory(frame, storage, options)
+        handle.detach()
         return handle
     if isinstance(storage.urlpath, RemotePath):
         return _put(storage, options, lambda local: copy_frame(frame, local, options))

@@ -316,7 +316,9 @@ class FrameUpdate:
         """All of the next version, to be written anew."""
         self.settle()
         entries, count = self.entries()
-        chunks = (entries,) if isinstance(entries, int) and entries < 0 else all_chunks(self)
+        chunks: Iterable[Any] = all_chunks(self)
+        if self.table is None:  # all are as they are in the frame
+            chunks = (entries,) if isinstance(entries, int) else Copies([(self.frame, 0, count)])
         return FrameContent(self.fields(), self.metalayers, self.vlmeta, chunks, count, self.nbytes)
 
     def _own(self, stored: Any) -> bytes | Spooled | int:
