@@ -7,6 +7,8 @@ expected, and what to do.
 from __future__ import annotations
 
 import errno
+import os
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -35,7 +37,7 @@ def _location(path: object, key: str | None, offset: int | None) -> str:
 
 
 #: Errors of the system about a disk, which come of writing to what is open and name no file.
-_OF_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
+OF_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 
 
 def name_file(error: BaseException, path: object) -> None:
@@ -50,8 +52,35 @@ def name_file(error: BaseException, path: object) -> None:
     >>> str(error)
     "[Errno 28] No space left on device: 'scans.b2z'"
     """
-    if isinstance(error, OSError) and error.filename is None and error.errno in _OF_DISKS and path is not None:
+    if isinstance(error, OSError) and error.filename is None and error.errno in OF_DISKS and path is not None:
         error.filename = str(path)
+
+
+def name_target(error: BaseException, temporary: str, path: str) -> None:
+    """Have an error name a path where it names a temporary one that stands for it, or what is below that.
+
+    Examples
+    --------
+    >>> error = OSError(28, "No space left on device", "/data/.scans.b2z.1f.tmp/1.b2nd")
+    >>> name_target(error, "/data/.scans.b2z.1f.tmp", "/data/scans.b2z")
+    >>> str(error)
+    "[Errno 28] No space left on device: '/data/scans.b2z'"
+    """
+    old, new = os.path.basename(temporary), legible(os.path.basename(path.rstrip("/")))
+    found = "|".join({re.escape(old), re.escape(legible(old))})
+
+    def named(value: Any, below: str = r"[\w./\\-]*") -> Any:
+        return re.sub(f"({found}){below}", lambda _: new, value) if isinstance(value, str) else value
+
+    error.args = tuple(map(named, error.args))
+    own = vars(error)
+    own.update({name: [*map(named, value)] if name == "__notes__" else named(value) for name, value in own.items()})
+    if isinstance(error, OSError):
+        for name in ("strerror", "filename", "filename2"):
+            if isinstance(value := getattr(error, name), str):
+                setattr(error, name, named(value) if name == "strerror" else named(value, ".*"))
+        if error.filename2 is not None and error.filename2 == error.filename:
+            del error.filename2
 
 
 _MOST_NAMES = 8

@@ -113,7 +113,7 @@ def check_words(error: BaseException) -> None:
     """A message names what the caller named: that of a temporary file beside it means nothing to anybody."""
     names = [getattr(error, "filename", None), getattr(error, "filename2", None)]
     words = " ".join(map(str, [error, *names, *getattr(error, "__notes__", [])]))
-    if ".tmp" in words:
+    if ".tmp" in words or ".partial-" in words:
         raise IllegalStateError(f"a message names a temporary file: {words}")
 
 

@@ -43,6 +43,11 @@ def _converted(folder: Path) -> None:
     blosc2.convert(str(folder / "in.npz"), str(folder / "out.b2z"))
 
 
+def _merged(folder: Path) -> None:
+    _store(folder).close()
+    blosc2.merge([folder / "made.b2z"], folder / "merged.b2d")
+
+
 SAVES: dict[str, Callable[[Path], Any]] = {
     "array": lambda folder: blosc2.asarray(ITEMS, urlpath=str(folder / "a.b2nd")),
     "directory": lambda folder: blosc2.asarray(ITEMS, urlpath=str(folder / "a.b2nd"), contiguous=False),
@@ -54,6 +59,7 @@ SAVES: dict[str, Callable[[Path], Any]] = {
     "to_b2d": lambda folder: _copied(folder, "to_b2d"),
     "compact": _compacted,
     "convert": _converted,
+    "merge": _merged,
 }
 
 

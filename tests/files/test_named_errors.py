@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import pickle
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import blosc2
+from blosc2.exceptions import name_target
 
 resource = pytest.importorskip("resource")
 
@@ -118,3 +120,74 @@ def test_buffers(tmp_path: Path) -> None:
     schunk = blosc2.SChunk(chunksize=8000, urlpath=tmp_path / "s.b2frame")
     with full_disk(5000), pytest.raises(OSError, match=r"s\.b2frame"):
         schunk.append_data(NOISE[:1000])
+
+
+@pytest.mark.parametrize("suffix", ["b2z", "b2d", "b2e", "b2nd", "safetensors", "h5", "zarr.zip", "into"])
+def test_conversions(suffix: str, tmp_path: Path) -> None:
+    """What is written beside the target is not named, and what cannot be resumed is gone."""
+    pytest.importorskip({"h5": "h5py", "zarr.zip": "zarr"}.get(suffix, "numpy"))
+    np.save(tmp_path / "in.npy", NOISE)
+    target = tmp_path / ("c.b2z" if suffix == "into" else f"c.{suffix}")
+    how = {"resume": False} if suffix in ("b2z", "b2d") else {}
+    if suffix == "into":
+        blosc2.TreeStore(str(target), mode="w").close()
+        how = {"into": "/k"}
+    before = set(tmp_path.iterdir())
+    with full_disk(20_000), pytest.raises(OSError) as caught:
+        blosc2.convert(tmp_path / "in.npy", target, **how)
+    check_named(caught.value, None if suffix == "zarr.zip" else target)
+    assert set(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("name", ["m.b2z", "m.b2d", "m.b2e"])
+def test_merging(name: str, tmp_path: Path) -> None:
+    with blosc2.TreeStore(str(tmp_path / "s.b2z"), mode="w") as store:
+        store["/a"] = NOISE
+    with full_disk(20_000), pytest.raises(OSError) as caught:
+        blosc2.merge([tmp_path / "s.b2z"], tmp_path / name)
+    check_named(caught.value, tmp_path / name)
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("data", ["dataset", "blocks", "dask", "dask, no resume"])
+@pytest.mark.parametrize("name", ["n.b2z", "n.b2d", "there.b2z"])
+def test_data_of_others(name: str, data: str, large: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither of a store that is written beside its place, nor of arrays and blocks that wait in a folder."""
+    xarray = pytest.importorskip("xarray")
+    dask = pytest.importorskip("dask.array")
+    monkeypatch.setattr("blosc2._tools.integrations.array_writing._LARGE", 1000 if large else 1 << 30)
+    target = tmp_path / name
+    if name == "there.b2z":
+        blosc2.TreeStore(str(target), mode="w").close()
+    items = xarray.Dataset({"t": ("x", NOISE)})
+    items = items.chunk(x=10_000) if data == "blocks" else items
+    how: dict[str, Any] = {"mode": "a"}
+    if data.startswith("dask"):
+        items, how = dask.from_array(NOISE, chunks=10_000), {"resume": data == "dask"}
+    with full_disk(20_000), pytest.raises(OSError) as caught:
+        blosc2.to_store(items, target, "/g", **how)
+    check_named(caught.value, target)
+
+
+def check_named(error: OSError, target: Path | None) -> None:
+    assert error.errno == errno.EFBIG
+    assert not any(part in str(error) for part in (".partial", ".tmp", ".staging", ".part"))
+    if target is not None:
+        assert target.name in str(error)
+
+
+def test_errors_keep_all_else(tmp_path: Path) -> None:
+    """Names in texts, notes and attributes are replaced, and a pickle has them, too."""
+    told = blosc2.exceptions.StoreLockedError("s.p-1.b2z is in use", path=f"{tmp_path}/s.p-1.b2z", key="/a")
+    told.add_note("while s.p-1.b2z/a was written")
+    name_target(told, f"{tmp_path}/s.p-1.b2z", "s.b2z")
+    for error in (told, pickle.loads(pickle.dumps(told))):
+        assert str(error) == f"{tmp_path}/s.b2z, key '/a': s.b2z is in use"
+        assert (error.path, error.key, error.reason) == (f"{tmp_path}/s.b2z", "/a", "s.b2z is in use")
+    assert told.__notes__ == ["while s.b2z was written"]
+    moved = OSError(13, "Permission denied", "/d/s.p-1.b2z", None, "/d/s.b2z")
+    name_target(moved, "/d/s.p-1.b2z", "/d/s.b2z")
+    assert str(moved) == "[Errno 13] Permission denied: '/d/s.b2z'"
+    other = KeyError(7)
+    name_target(other, "/d/s.p-1.b2z", "/d/s.b2z")
+    assert other.args == (7,)

@@ -14,6 +14,7 @@ from blosc2._opening import open as open_path
 from blosc2._options import is_remote, shortened
 from blosc2._stores import children_of
 from blosc2.embed_store import EmbedStore
+from blosc2.exceptions import name_target
 from blosc2.tree_store import TreeStore
 
 #: Suffixes of stores.
@@ -82,7 +83,8 @@ def beside(path: str, *, overwrite: bool) -> Iterator[str]:
     try:
         yield partial
         put_in_place(partial, path, overwrite=overwrite)
-    except BaseException:
+    except BaseException as error:
+        name_target(error, partial, path)
         remove(partial)
         raise
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from tempfile import TemporaryDirectory
@@ -178,7 +179,7 @@ def _asked(path: RemotePath, ask: Callable[[], Any]) -> Any:
 
 def _open(path: RemotePath, error: Exception) -> str:
     """What an error says, without what only the caller may know."""
-    text = str(error).replace(path.url, str(path))
+    text = re.sub(r"\.partial-[0-9a-f]{8}", "", str(error)).replace(path.url, str(path))
     for secret in (value for value in path.storage_options.values() if isinstance(value, str) and len(value) > 3):
         text = text.replace(secret, "...")
     return without_secrets(text)[:200]

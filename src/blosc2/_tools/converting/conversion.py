@@ -39,7 +39,7 @@ from blosc2._tools.stores import (
     remove,
     same_value,
 )
-from blosc2.exceptions import ConversionError, FormatError, StaleHandleError, legible
+from blosc2.exceptions import ConversionError, FormatError, StaleHandleError, legible, name_target
 from blosc2.ndarray import NDArray
 
 # Bytes of a box, unless a single chunk has more; rows of chunks may be so much larger where items must come in order.
@@ -891,6 +891,7 @@ def _write(
             report.went_on = made.kept.went_on
             made.kept.remove()
     except BaseException as error:
+        name_target(error, made.partial, report.target)
         keep, left = not isinstance(error, ConversionError), list[str]()
         try:
             made.abandon(keep=keep)
@@ -944,6 +945,9 @@ def _added(paths: list[str], target: str, into: str, *, overwrite: bool) -> Iter
         with open_path(target, mode="a") as store:
             _check_free(store, target, keys, overwrite=overwrite)
             put_in_place_of(store, keys, partial)
+    except BaseException as error:
+        name_target(error, partial, target)
+        raise
     finally:
         remove(partial)
 

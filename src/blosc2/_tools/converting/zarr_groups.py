@@ -242,7 +242,8 @@ class NewZarr(Target):
 
     def abandon(self, *, keep: bool) -> None:
         if self._store is not None:
-            self._store.close()
+            with suppress(OSError):  # what remains to be written finds no place on a full disk
+                self._store.close()
         # Threads of zarr that were interrupted may still write chunks.
         for _ in range(_MOST_TRIES):
             with suppress(OSError):

@@ -22,7 +22,7 @@ from blosc2._files import NewFile, Owner
 from blosc2._frames import Fields, FrameContent, pack, unpack, vlmeta_chunk, write_content
 from blosc2._indexing import lossless
 from blosc2._options import absolute_path, shortened
-from blosc2.exceptions import FormatError
+from blosc2.exceptions import FormatError, name_target
 from blosc2.ndarray import NDArray
 
 _SUFFIX: Final = ".part"
@@ -193,7 +193,10 @@ class ScratchFolder:
     def new_path(self) -> str:
         if self._made is None:
             name = f".{shortened(os.path.basename(self._beside))}."
-            self._made = tempfile.mkdtemp(".tmp", name, os.path.dirname(self._beside))
+            try:
+                self._made = tempfile.mkdtemp(".tmp", name, os.path.dirname(self._beside))
+            except OSError as error:
+                raise type(error)(error.errno, f"cannot write here: {error.strerror}", self._beside) from None
         self._count += 1
         return os.path.join(self._made, f"{self._count}.b2nd")
 
@@ -206,8 +209,10 @@ class ScratchFolder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if self._made is not None:
+            if error is not None:
+                name_target(error, self._made, self._beside)
             remove_folder(self._made)
 
 

@@ -28,7 +28,7 @@ from blosc2._stores import KeyClashes, NewKeys, Store, group_of, table_of
 from blosc2._tools.integrations.array_writing import Part, Parts, ScratchFolder, remove_folder, where_to
 from blosc2._tools.stores import STORES, new_store, remove
 from blosc2.embed_store import EmbedStore
-from blosc2.exceptions import StoreLockedError, legible
+from blosc2.exceptions import OF_DISKS, StoreLockedError, legible, name_target
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
 
@@ -357,7 +357,9 @@ def _staging(beside: str, keys: list[str], *, keep: bool) -> Iterator[str]:
             remove(os.path.join(folder, name))
         try:
             yield folder
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, OSError) and error.errno in OF_DISKS:
+                name_target(error, folder, beside)
             if not keep:
                 remove_folder(folder)
             raise
