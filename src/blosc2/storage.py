@@ -470,6 +470,8 @@ def dparams_from(value: DParams | Mapping[str, Any] | None, **overrides: Any) ->
 
 def storage_from(value: Storage | Mapping[str, Any] | None, **overrides: Any) -> Storage:
     """Give checked storage parameters, in a new object; see `cparams_from`."""
+    for name in overrides.keys() - Storage.__dataclass_fields__.keys():
+        raise unexpected_keyword(name)
     if isinstance(value, Storage):
         return replace(value, **overrides)
     given = {**_mapping(value, "storage", Storage), **overrides}
@@ -660,7 +662,7 @@ def takes(keywords: type[Any], **defaults: Any) -> Callable[[_F], _F]:
         own = [each for name, each in signature.parameters.items() if not name.startswith(("_", "kwargs"))]
         more = [each for each in parameters if each.name not in signature.parameters]
         function.__signature__ = signature.replace(parameters=sorted(own + more, key=operator.attrgetter("kind")))
-        names = [each.name for each in own + more if each.name != "self"]
+        names = [each.name for each in own + more if each.name != "self" and each.kind != each.VAR_KEYWORD]
         _taking[_key_of(function.__code__)] = function.__qualname__.removesuffix(".__init__"), names
         described.__doc__ = _ENTRY.sub(lambda found: indent(text, found[1]), described.__doc__ or "")
         return described
@@ -686,9 +688,15 @@ def documented_as(other: type[Any]) -> Callable[[type[_C]], type[_C]]:
     return decorate
 
 
-def unexpected_keyword(name: str, names: Iterable[str] = (), hint: str = "") -> UnexpectedKeywordError:
-    """The error about a keyword that is not among these: which public function was called, and what is like it."""
+def unexpected_keyword(
+    name: str, names: Iterable[str] = (), hint: str = "", more: Iterable[str] = ()
+) -> UnexpectedKeywordError:
+    """The error about a keyword that is not among these: which public function was called, and what is like it.
+
+    `more` are those that it hands on to another package.
+    """
     called, taken = _called(sys._getframe(1)) or ("the function", list(names))
+    taken = [*taken, *more]
     if not hint:
         close = closest(name, taken)
         hint = f"; {close}" if close else "."

@@ -19,6 +19,7 @@ import dask.array as da
 import blosc2
 from blosc2 import to_store
 from blosc2._tools.integrations.array_writing import Part, Parts
+from blosc2.exceptions import UnexpectedKeywordError
 
 RNG = np.random.default_rng(0)
 ITEMS = RNG.integers(0, 1000, (300, 200))
@@ -279,8 +280,11 @@ def test_refused(tmp_path: Path) -> None:
         to_store(array, blosc2.EmbedStore(), "/x")
     with pytest.raises(TypeError, match="not a ndarray; store"):
         to_store(np.ones(3), tmp_path / "a.b2z", "/x")
-    with pytest.raises(TypeError, match="unexpected keywords for arrays of dask: append_dim, chunk"):
-        to_store(array, tmp_path / "a.b2z", "/x", append_dim="x", chunk=5)
+    with pytest.raises(UnexpectedKeywordError, match="append_dim= is for data of xarray"):
+        to_store(array, tmp_path / "a.b2z", "/x", append_dim="x")
+    for wrong, right in (("chunkz", "chunks"), ("schedular", "scheduler")):
+        with pytest.raises(UnexpectedKeywordError, match=f"has no keyword '{wrong}'; did you mean '{right}'"):
+            to_store(array, tmp_path / "a.b2z", "/x", **{wrong: 5})
     with pytest.raises(TypeError, match="not a dict"):
         to_store({}, tmp_path / "a.b2z", "/x")
     assert listed(tmp_path) == []

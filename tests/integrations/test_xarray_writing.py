@@ -16,6 +16,7 @@ import blosc2
 from blosc2 import to_store
 from blosc2._tools import add_xarray_accessor
 from blosc2._tools.integrations.xarray_engine import Blosc2BackendEntrypoint as Engine
+from blosc2.exceptions import UnexpectedKeywordError
 
 
 def weather(days: int = 5, first: str = "2020-01-01") -> Any:
@@ -212,11 +213,31 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
     "objects": (
         xarray.Dataset({"o": ("z", np.array([{}, []], object))}), {"mode": "a"}, ValueError, "infer dtype",
     ),
+    "chunks by dimension": (
+        weather(), {"mode": "w", "encoding": {"t": {"chunks": {"time": 1}}}}, TypeError,
+        r"chunks should be a tuple or a list of integers, or an integer, not {'time': 1}",
+    ),
     "attribute": (weather().assign_attrs(bad={1, 2}), {"mode": "w"}, TypeError, "a set cannot be stored"),
+    "attribute of a date": (
+        weather().assign_attrs(bad=np.datetime64("2020")), {"mode": "w"}, TypeError,
+        r"of the dataset \(\S*/weather\.b2.,.*: a value of datetime64\[Y\] cannot be stored",
+    ),
     "key": (
         xarray.Dataset({"a:b": ("z", [1])}), {"mode": "a"}, ValueError,
         r"'a:b': .* could not be the name of a file .*the character ':'; write dataset.rename\({'a:b': 'a_b'}\)$",
     ),
+    "device": (xarray.Dataset({"con": ("z", [1])}), {"mode": "a"}, ValueError, r"rename\({'con': 'con_'}\)$"),
+    "long name": (xarray.Dataset({"n" * 300: ("z", [1])}), {"mode": "a"}, ValueError, r"rename\({'n+': 'n{40}'}\)$"),
+    "case": (
+        xarray.Dataset({"P": ("z", [1]), "p_": ("z", [1]), "p": ("z", [1])}), {"mode": "a"}, ValueError,
+        r"'p': it differs from 'P' in case only, .*; write dataset.rename\({'p': 'p__'}\)$",
+    ),
+    "case of the store": (xarray.Dataset({"T": ("z", [1])}), {"mode": "a"}, ValueError, r"rename\({'T': 'T_'}\)$"),
+    "group": (weather(), {"group": "/g"}, UnexpectedKeywordError, r"to_store\(\) .* it is key= here"),
+    "keyword": (weather(), {"append_dims": "x"}, UnexpectedKeywordError, "did you mean 'append_dim'"),
+    "locking": (weather(), {"locking": True}, UnexpectedKeywordError, "give to_store the open store"),
+    "resume": (weather(), {"resume": True}, UnexpectedKeywordError, "for data of xarray, leave it out"),
+    "keyword of others": (weather(), {"compute": False}, UnexpectedKeywordError, "no keyword 'compute'. It tak"),
     "chunks": (
         weather(), {"mode": "w", "chunks": {"time": 2}}, TypeError,
         r"chunks= is for arrays of dask; .* write encoding={'variable': {'chunks': ...}}",
@@ -445,7 +466,7 @@ def test_numbers_that_do_not_fit_their_encoding(path: Path, case: str, lazy: boo
         "all NaN",
     ):  # others do not fit what is there already
         for how in ({"append_dim": "q"}, {"mode": "a"}, {"region": {"q": slice(0, 2)}}):
-            with pytest.raises(ValueError, match=words):
+            with pytest.raises(ValueError, match=f"{words}.* write values that fit, or everything anew with mode='w'"):
                 to_store(data, path, "/new", **how)
         assert content(path.parent) == before
 
@@ -526,6 +547,8 @@ def test_the_accessor(tmp_path: Path) -> None:
     weather().b2.to_store(tmp_path / "a.b2z", encoding={"t": {"chunks": (1, 4)}})
     weather().t.b2.to_store(tmp_path / "a.b2z", "/array")
     xarray.DataTree(weather()).b2.to_store(tmp_path / "a.b2z", "/tree")
+    with pytest.raises(UnexpectedKeywordError, match="it is key= here"):
+        weather().b2.to_store(tmp_path / "a.b2z", group="/g")
     xarray.testing.assert_identical(opened(tmp_path / "a.b2z"), weather())
     xarray.testing.assert_identical(opened(tmp_path / "a.b2z", group="tree"), weather())
 

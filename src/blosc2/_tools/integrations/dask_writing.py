@@ -118,13 +118,6 @@ def _shown(blocks: tuple[tuple[int, ...], ...]) -> str:
 _DONE = np.ones(1, bool)
 
 
-#: What `to_store` hands on to dask.
-_COMPUTE = {
-    "scheduler", "num_workers", "pool", "optimize_graph", "retries", "priority", "workers", "allow_other_workers",
-    "resources",
-}  # fmt: skip
-
-
 class StagedArray:
     """A new array, by keywords with aligned chunks, which tasks of dask write to part files in a folder that exists."""
 
@@ -205,9 +198,6 @@ def write_dask(
     data: Any, target: Any, key: str = "/", *, mode: str = "w-", chunks: Any = None, blocks: Any = None,
     cparams: Any = None, attributes: Mapping[str, Any] | None = None, resume: bool = True, **compute: Any,
 ) -> None:  # fmt: skip
-    unknown = sorted(set(compute) - _COMPUTE)
-    if unknown:
-        raise TypeError(f"to_store got unexpected keywords for arrays of dask: {', '.join(unknown)}")
     check_target_mode(mode, ("w-", "w"))
     given = {"chunks": chunks, "blocks": blocks, "cparams": cparams}
     path = None if isinstance(target, Store) else local_path(target).rstrip("/")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import Any, TypedDict
+from typing import Any, Final, TypedDict
 
 from blosc2 import _tools
 from blosc2._options import needed
 from blosc2.exceptions import UnexpectedKeywordError, UnsupportedValueError
-from blosc2.storage import CParams, takes
+from blosc2.storage import CParams, takes, unexpected_keyword
 
 
 class WritingKeywords(TypedDict, total=False):
@@ -102,22 +102,49 @@ def to_store(data: Any, target: Any, key: str = "/", **compute: Any) -> None:
         needed("xarray", "xarray", "writing datasets")
         from blosc2._tools.integrations.xarray_writing import write_xarray
 
-        if foreign := [name for name in ("chunks", "blocks", "cparams", "attributes", "resume") if name in compute]:
-            how = f"encoding={{'variable': {{{foreign[0]!r}: ...}}}}"
-            how = "dataset.attrs" if foreign[0] == "attributes" else "nothing" if foreign[0] == "resume" else how
-            raise UnexpectedKeywordError(f"{foreign[0]}= is for arrays of dask; for data of xarray, write {how}")
+        for name in sorted(compute.keys() - _OF_XARRAY):
+            raise _unexpected(name)
         write_xarray(data, target, key, **compute)
         return
     if kind == "dask" or (isinstance(data, Mapping) and data and all(map(_is_of_dask, data.values()))):
         needed("dask.array", "dask", "writing arrays of dask")
         from blosc2._tools.integrations.dask_writing import write_dask
 
+        for name in sorted(compute.keys() - _OF_DASK - _COMPUTE):
+            raise _unexpected(name, sorted(_COMPUTE))
         write_dask(data, target, key, **compute)
         return
     raise UnsupportedValueError(
         f"to_store takes arrays of dask, and datasets, arrays and trees of xarray, not a {type(data).__name__}; "
         "store[key] = data takes arrays of NumPy and the like"
     )
+
+
+#: The keywords for each kind of data, and those that are handed on to dask.
+_OF_XARRAY: Final = {"mode", "append_dim", "region", "encoding"}
+_OF_DASK: Final = {"mode", "chunks", "blocks", "cparams", "attributes", "resume"}
+_COMPUTE: Final = {
+    "scheduler", "num_workers", "pool", "optimize_graph", "retries", "priority", "workers", "allow_other_workers",
+    "resources",
+}  # fmt: skip
+
+
+def _unexpected(name: str, more: Sequence[str] = ()) -> UnexpectedKeywordError:
+    """The error about a keyword, which may be one for the other kind of data."""
+    if name in _OF_XARRAY:
+        return UnexpectedKeywordError(f"{name}= is for data of xarray, and not for arrays of dask")
+    if name in _OF_DASK:
+        how = f"encoding={{'variable': {{{name!r}: ...}}}}"
+        how = f"write {'dataset.attrs' if name == 'attributes' else how}" if name != "resume" else "leave it out"
+        return UnexpectedKeywordError(f"{name}= is for arrays of dask; for data of xarray, {how}")
+    return unexpected_keyword(name, hint=_HINTS.get(name, ""), more=more)
+
+
+# For keywords of `open`, and of functions of xarray.
+_OF_OPEN: Final = ": it is one of blosc2.open(path, mode='a', ...); give to_store the open store."
+_HINTS: Final = {
+    "group": "; it is key= here, the third argument.", "timeout": _OF_OPEN, "locking": _OF_OPEN, "durable": _OF_OPEN
+}  # fmt: skip
 
 
 def _is_of_dask(value: Any) -> bool:

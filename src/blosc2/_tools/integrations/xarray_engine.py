@@ -72,9 +72,12 @@ def stored_attributes(attributes: Mapping[Any, Any], where: str) -> dict[str, An
             elif (not value.shape and value.dtype in PLAIN) or (not value.shape and value.dtype.kind in "US"):
                 value = value.item()
         if not _is_storable(value):
+            what = f"a {type(value).__name__}"
+            if isinstance(value, np.ndarray):
+                what = f"{'an array' if value.shape else 'a value'} of {value.dtype}"
             raise UnsupportedValueError(
-                f"attribute {name!r} of {where}: a {type(value).__name__} cannot be stored; give numbers, texts, "
-                "bytes, or lists, tuples, dicts and arrays of these"
+                f"attribute {name!r} of {where}: {what} cannot be stored; give numbers, texts, bytes, or lists, "
+                "tuples, dicts and arrays of these"
             )
         kept[name] = value
     return kept
@@ -119,8 +122,11 @@ def is_of_dask(variable: Any) -> bool:
     return variable.chunks is not None and type(variable.data).__module__.partition(".")[0] == "dask"
 
 
-def checked_to_fit(name: str, variable: Any) -> Any:
-    """A variable whose values fit the integers that its encoding names. Those of dask are checked when computed."""
+def checked_to_fit(name: str, variable: Any, *, exists: bool = False) -> Any:
+    """A variable whose values fit the integers that its encoding names. Those of dask are checked when computed.
+
+    That of a variable that `exists` cannot be changed.
+    """
     dtype = variable.encoding.get("dtype")
     if dtype is None or dtype is str or variable.dtype.kind not in "iufmM" or np.dtype(dtype).kind not in "iu":
         return variable
@@ -129,13 +135,17 @@ def checked_to_fit(name: str, variable: Any) -> Any:
     encoding = {key: variable.encoding[key] for key in _CODED if variable.encoding.get(key) is not None}
     limits = np.iinfo(_meant(np.dtype(dtype), variable.encoding.get("_Unsigned")))
     if not is_of_dask(variable):
-        _check(variable.values, name, encoding, limits)
+        _check(variable.values, name, encoding, limits, exists)
         return variable
     data = variable.data
-    checked = data.map_blocks(_check, name, encoding, limits, dtype=data.dtype, meta=data._meta)
+    checked = data.map_blocks(_check, name, encoding, limits, exists, dtype=data.dtype, meta=data._meta)
     found = variable.copy(deep=False, data=checked)
     found.encoding = variable.encoding
     return found
+
+
+# For variables that exist.
+_ANEW: Final = "write values that fit, or everything anew with mode='w', and then "
 
 
 def _meant(dtype: np.dtype[Any], unsigned: Any) -> np.dtype[Any]:
@@ -144,7 +154,7 @@ def _meant(dtype: np.dtype[Any], unsigned: Any) -> np.dtype[Any]:
     return np.dtype(f"{kind}{dtype.itemsize}")
 
 
-def _check(values: Any, name: str, encoding: dict[str, Any], limits: Any) -> Any:
+def _check(values: Any, name: str, encoding: dict[str, Any], limits: Any, exists: bool) -> Any:
     """The values as they are, if they fit what is stored; else an error."""
     if not values.size:
         return values
@@ -153,9 +163,8 @@ def _check(values: Any, name: str, encoding: dict[str, Any], limits: Any) -> Any
     fill = encoding.get("_FillValue", encoding.get("missing_value"))
     if (fill is None or pd.isnull(fill)) and values.dtype.kind in "fmM" and pd.isnull(values).any():
         missing, other = ("NaN", "a floating dtype") if values.dtype.kind == "f" else ("NaT", "int64")
-        raise ValueError(
-            f"{what} has {missing}, which {limits.dtype} cannot hold: give an encoding with a _FillValue, or {other}"
-        )
+        how = f"{_ANEW if exists else ''}give an encoding with a _FillValue, or {other}"
+        raise ValueError(f"{what} has {missing}, which {limits.dtype} cannot hold: {how}")
     numbers = _counted(values, name, encoding) if values.dtype.kind in "mM" else values
     if not numbers.size:
         return values
@@ -166,8 +175,9 @@ def _check(values: Any, name: str, encoding: dict[str, Any], limits: Any) -> Any
     if not all(np.isfinite(end) and limits.min <= int(end) <= limits.max for end in stored):
         raise ValueError(
             f"{what}: its values, from {ends[0]} to {ends[1]}, would be stored as {stored[0]} to {stored[1]}, and "
-            f"{limits.dtype} has {limits.min} to {limits.max}: give an encoding that can hold them, with another "
-            "dtype, scale_factor or add_offset (what was read from a file keeps its own until drop_encoding())"
+            f"{limits.dtype} has {limits.min} to {limits.max}: {_ANEW if exists else ''}give an encoding that can hold "
+            "them, with another dtype, scale_factor or add_offset (what was read from a file keeps its own until "
+            "drop_encoding())"
         )
     return values
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +17,7 @@ from xarray.coding import strings
 
 from blosc2._arrays import DIMENSIONS, ArrayPlan
 from blosc2._backends import KEY_RULES, new_key
+from blosc2._core.keys.key_admission import folded
 from blosc2._indexing import lossless
 from blosc2._options import check_target_mode, local_path
 from blosc2._stores import children_of
@@ -423,8 +424,7 @@ class _GroupWriter:
             dataset = dataset.rename({None: UNNAMED})
         for name in [*dataset.variables, *dataset.dims]:
             _check_name(name)
-        for name in dataset.variables:
-            _check_key(name)
+        _check_keys(dataset.variables, self._leaves())
         for name, how in encoding.items():
             if name not in dataset.variables:
                 raise KeyError(f"encoding names a variable that the dataset does not have: {name!r}")
@@ -643,14 +643,32 @@ def _check_name(name: Any) -> None:
         raise ValueError(f"the name {name!r} of a variable or dimension has a '/', which separates groups")
 
 
-def _check_key(name: str) -> None:
-    """Refuse the name of a variable that no key of a store can have."""
+def _check_keys(names: Iterable[str], there: Iterable[str]) -> None:
+    """Refuse names of variables that no keys of a store can have, beside each other and beside those that are there."""
+    known = {folded(name): name for name in there}
+    for name in names:
+        why = _why_no_key(name)
+        if why is None and known.setdefault(folded(name), name) != name:
+            other = known[folded(name)]
+            why = f"it differs from {other!r} in case only, or in how its accents are written, as no two keys may"
+        if why is None:
+            continue
+        plain = re.sub(r"\W+", "_", name).strip("_")[:_SHORT] or "other"
+        while _why_no_key(plain) or folded(plain) in known or plain in names:
+            plain += "_"
+        raise ValueError(f"variable {name!r}: {why}; write dataset.rename({{{name!r}: {plain!r}}})")
+
+
+# Characters of a name that is proposed.
+_SHORT: Final = 40
+
+
+def _why_no_key(name: str) -> str | None:
     try:
         new_key(f"/{name}")
     except ValueError as error:
-        why = str(error).removesuffix(f" {KEY_RULES}")
-        plain = re.sub(r"\W+", "_", name).strip("_") or "other"
-        raise ValueError(f"variable {name!r}: {why}; write dataset.rename({{{name!r}: {plain!r}}})") from None
+        return str(error).removesuffix(f" {KEY_RULES}")
+    return None
 
 
 def _encoded(dataset: Any, names: list[str], encoding: dict[Any, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -666,10 +684,9 @@ def _encoded(dataset: Any, names: list[str], encoding: dict[Any, Any]) -> tuple[
 
 
 def encoded_variable(name: str, variable: Any) -> Any:
-    """One variable as CF has it, with texts of a fixed length."""
-    return _with_plain_texts(
-        name, conventions.encode_cf_variable(xarray_engine.checked_to_fit(name, variable), name=name)
-    )
+    """The values for a variable that exists as CF has them, with texts of a fixed length."""
+    fitting = xarray_engine.checked_to_fit(name, variable, exists=True)
+    return _with_plain_texts(name, conventions.encode_cf_variable(fitting, name=name))
 
 
 def _with_plain_texts(name: str, variable: Any) -> Any:
@@ -712,11 +729,13 @@ def _keywords(variable: Any, asked: set[str], where: str) -> dict[str, Any]:
             keywords.pop("chunks", None)
             keywords.pop("blocks", None)
     if "chunks" in keywords and variable.size:
-        keywords["chunks"] = tuple(min(c, n) for c, n in zip(keywords["chunks"], variable.shape))
+        with suppress(TypeError, ValueError):  # the plan takes one number, too, and says what is wrong
+            keywords["chunks"] = tuple(min(c, n) for c, n in zip(keywords["chunks"], variable.shape, strict=True))
     try:
         ArrayPlan(variable.shape, variable.dtype, dict(keywords))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError) as error:
         if asked & set(_ENCODINGS):
+            error.add_note(f"in the encoding of {where}")
             raise
         return {}
     return keywords
