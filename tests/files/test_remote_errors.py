@@ -294,8 +294,6 @@ def test_what_to_write_instead(server: RangeServer, url: str, tmp_path: Path) ->
             change()
     assert blosc2.merge([there], str(tmp_path / "m.b2z")) == 1
     assert np.array_equal(blosc2.open(str(tmp_path / "m.b2z"))["/g/a"], ITEMS[:100])
-    with pytest.raises(NotImplementedError, match="made of a file of this machine"):
-        blosc2.zarr_references(there)
     with pytest.raises(ValueError, match=r"on a server is opened by blosc2\.open"):
         blosc2.SChunk(urlpath=url, mode="r")
     with pytest.raises(FileNotFoundError, match=r"read by blosc2.open\('http[^']*/s.b2z'\)\['/g/a'\]"):

@@ -221,6 +221,22 @@ def test_from_another_place(tmp_path: Path) -> None:
         memory.rm("/bucket", recursive=True)
 
 
+def test_a_source_on_a_server(tmp_path: Path) -> None:
+    path = tmp_path / "scans.b2z"
+    with blosc2.TreeStore(str(path), mode="w") as store:
+        store["/x"] = np.arange(1000)
+    memory = fsspec.filesystem("memory")
+    memory.pipe_file("/bucket/scans.b2z", path.read_bytes())
+    try:
+        url = "memory://bucket/scans.b2z"
+        assert blosc2.zarr_references(url) == blosc2.zarr_references(path, url=url)
+        assert blosc2.zarr_references(url, url="s3://b/s") == blosc2.zarr_references(path, url="s3://b/s")
+        assert blosc2.merge([url], tmp_path / "merged.b2z") == 1
+    finally:
+        memory.rm("/bucket", recursive=True)
+    np.testing.assert_array_equal(blosc2.open(tmp_path / "merged.b2z")["/x"][:], np.arange(1000))
+
+
 def test_urls_of_a_directory(tmp_path: Path) -> None:
     path = str(tmp_path / "scans.b2d")
     with blosc2.TreeStore(path, mode="w", threshold=None) as store:

@@ -38,8 +38,8 @@ def merge(
     Parameters
     ----------
     sources : iterable of stores, or mapping
-        Paths of stores, open stores, or groups of open stores. A mapping names a group for each: the keys of that
-        source are put below it.
+        Paths or URLs of stores, open stores, or groups of open stores. A mapping names a group for each: the keys of
+        that source are put below it.
     target : path or TreeStore
         A ``.b2z``, ``.b2d`` or ``.b2e``, or a store that is open for writing.
     mode : {"w-", "w", "a"}

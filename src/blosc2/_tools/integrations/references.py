@@ -24,7 +24,7 @@ from blosc2._core.ndim.grid_read import read_basic_into
 from blosc2._files import NewFile
 from blosc2._frames import array_of, chunk_encoding, is_directory_frame
 from blosc2._functions import asarray
-from blosc2._options import FIELDS, Encoding, absolute_path, fields_of, get_nthreads, is_remote, without_secrets
+from blosc2._options import FIELDS, Encoding, absolute_path, fields_of, get_nthreads, is_remote
 from blosc2._stores import Store, children_of
 from blosc2._tools.converting.conversion import as_json, encode_missing
 from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
@@ -253,12 +253,12 @@ def zarr_references(
 
     Parameters
     ----------
-    source : path
+    source : path or URL
         A store (``.b2z``, ``.b2e``, ``.b2d``) or an array (``.b2nd``).
     target : path, optional
         A JSON file to be written.
     url : str, optional
-        Where readers find `source`, such as "s3://bucket/scans.b2z". By default its path on this machine.
+        Where readers find `source`, such as "s3://bucket/scans.b2z". By default `source`, with its whole path.
     zarr_format : {3, 2}
         3 is for zarr 3; 2 for older readers, and for dtypes that zarr 3 does not know.
     overwrite : bool
@@ -302,11 +302,6 @@ def zarr_references(
     if zarr_format not in (2, 3):
         raise ValueError(f"zarr_format must be 2 or 3, not {zarr_format!r}")
     source = os.fspath(source)
-    if is_remote(source):
-        raise NotImplementedError(
-            f"{without_secrets(source)}: references are made of a file of this machine: make them of a local copy, and "
-            "give url="
-        )
     if target is not None and os.path.lexists(target) and not overwrite:
         raise FileExistsError(f"{legible(os.fspath(target))} exists; overwrite=True replaces it")
     made = _References(source, url, zarr_format, left_out)
@@ -332,8 +327,10 @@ class _References:
     def __init__(self, source: str, url: str | None, zarr_format: int, left_out: list[LeftOut] | None) -> None:
         self.refs: dict[str, Any] = {}
         self._source = source
-        self._root = absolute_path(source)
-        self._url = f"file://{self._root}" if url is None else url.rstrip("/")
+        self._is_remote = is_remote(source)
+        self._root = source if self._is_remote else absolute_path(source)
+        own = source if self._is_remote else f"file://{self._root}"
+        self._url = own if url is None else url.rstrip("/")
         if "{{" in self._url:
             raise ValueError(f"two braces in a row mean something else to readers of references: {self._url!r}")
         self._format = zarr_format
@@ -451,6 +448,8 @@ class _References:
         return _inline(frame.source.read(offset, length))
 
     def _url_of(self, path: str) -> str:
+        if self._is_remote:  # one file
+            return self._url
         path = absolute_path(path)
         if path in (self._root, os.path.realpath(self._root)):
             return self._url
