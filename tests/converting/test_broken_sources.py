@@ -286,6 +286,8 @@ def test_what_to_do_with_a_target_that_exists(tmp_path: Path) -> None:
     blosc2.convert(tmp_path / "a.npz", tmp_path / "b.b2z")
     with pytest.raises(FileExistsError, match=r"overwrite=True replaces it; into='/key' adds to a store"):
         blosc2.convert(tmp_path / "a.npz", tmp_path / "b.b2z")
+    with pytest.raises(FileExistsError, match=r"overwrite=True replaces it$"):
+        blosc2.convert(tmp_path / "b.b2z", tmp_path / "a.npz")
     code, said = command("import", tmp_path / "a.npz", tmp_path / "b.b2z")
     assert code == 2
     assert "-f replaces it; to add to it: blosc2 import" in said

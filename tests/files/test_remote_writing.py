@@ -169,11 +169,11 @@ def test_a_connection_that_breaks_leaves_the_old_object(tmp_path: Path, monkeypa
 
     def breaks(self: Any, local: str, name: str, **_: Any) -> None:
         Path(name).write_bytes(Path(local).read_bytes()[:100])
-        raise ConnectionResetError("reset by peer")
+        raise ConnectionResetError(f"{name}: reset by peer")
 
     with monkeypatch.context() as patched:
         patched.setattr(type(system), "put_file", breaks)
-        with pytest.raises(RemoteError, match="reset by peer"):
+        with pytest.raises(RemoteError, match=r"/a\.b2nd: reset by peer"):
             blosc2.asarray(ITEMS + 1, urlpath=url, mode="w")
     np.testing.assert_array_equal(blosc2.open(url)[:], ITEMS)
     assert os.listdir(tmp_path) == ["a.b2nd"]

@@ -717,7 +717,7 @@ class Target:
 
 # ------------------------------------------------------------------ converting
 _MOST_SOURCES = 3  # are named in a report
-_TO_ADD = "into='/key' adds to a store"
+_TO_ADD = "; into='/key' adds to a store"
 
 
 def convert(
@@ -823,7 +823,8 @@ def convert(
         report.target = target
         return report
     if os.path.lexists(target) and not overwrite:
-        raise FileExistsError(f"{legible(target)} exists; overwrite=True replaces it; {_TO_ADD}")
+        to_add = _TO_ADD if target.rstrip("/").endswith(STORES) else ""
+        raise FileExistsError(f"{legible(target)} exists; overwrite=True replaces it{to_add}")
     with closing(_opened(paths, source_format, is_one=is_one and not (into or "").endswith("/"))) as found:
         named = None if rename is None else _Renamed(found, rename)
         items = named or found
