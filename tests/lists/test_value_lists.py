@@ -21,7 +21,7 @@ from store_makers import KINDS, Maker
 import blosc2
 from blosc2 import BatchArray, ObjectArray
 from blosc2._frames import append as appending
-from blosc2.exceptions import FormatError, MissingFileError
+from blosc2.exceptions import FormatError, MissingFileError, UnexpectedKeywordError
 
 VALUES = ["a", 1, None, {"b": (1, [2])}, 2.5, b"\0\1", [], (), -7, "é" * 40]
 BATCHES = [[1, "a", None], ["b"], [(1, 2), {"c": [3]}, 4.5, b"d", "e"], [[]], [0, 0]]
@@ -246,6 +246,8 @@ def test_metadata_and_parameters(new: Opener, kind: str) -> None:
     assert plain(values) == ELEMENTS[kind]
     with pytest.raises(ValueError, match="meta should not be passed"):
         values.copy(meta={})
+    with pytest.raises(UnexpectedKeywordError, match=r"copy\(\) has no keyword 'urlpat'; did you mean 'urlpath'"):
+        values.copy(urlpat="x.b2frame")
 
 
 def test_copies_to_files(kind: str, tmp_path: Path) -> None:

@@ -424,7 +424,7 @@ class _GroupWriter:
             dataset = dataset.rename({None: UNNAMED})
         for name in [*dataset.variables, *dataset.dims]:
             _check_name(name)
-        _check_keys(dataset.variables, self._leaves())
+        _check_keys(dataset.variables, set(self._leaves()))
         for name, how in encoding.items():
             if name not in dataset.variables:
                 raise KeyError(f"encoding names a variable that the dataset does not have: {name!r}")
@@ -643,12 +643,12 @@ def _check_name(name: Any) -> None:
         raise ValueError(f"the name {name!r} of a variable or dimension has a '/', which separates groups")
 
 
-def _check_keys(names: Iterable[str], there: Iterable[str]) -> None:
+def _check_keys(names: Iterable[str], there: set[str]) -> None:
     """Refuse names of variables that no keys of a store can have, beside each other and beside those that are there."""
     known = {folded(name): name for name in there}
     for name in names:
         why = _why_no_key(name)
-        if why is None and known.setdefault(folded(name), name) != name:
+        if why is None and known.setdefault(folded(name), name) != name and name not in there:
             other = known[folded(name)]
             why = f"it differs from {other!r} in case only, or in how its accents are written, as no two keys may"
         if why is None:
