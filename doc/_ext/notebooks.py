@@ -11,8 +11,8 @@ from sphinx.application import Sphinx
 GALLERY = """\
 # Gallery
 
-What can be done with arrays in files. Each picture leads to the script that makes it, which runs as it stands; the
-scripts and notebooks can be downloaded from their pages.
+What can be done with arrays in files. Each picture leads to the script that makes it, which runs as it stands
+where matplotlib is installed, and for some scikit-image; the scripts and notebooks can be downloaded from their pages.
 """
 
 

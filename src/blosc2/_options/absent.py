@@ -136,6 +136,7 @@ OF_STORES: Final = {
     "parent": "store.get_subtree(path) is any group",
     **dict.fromkeys(("groups", "group_keys"), "store.walk() lists them"),
     **dict.fromkeys(("arrays", "array_keys", "members"), "store.items() has them"),
+    "update_attributes": "write store.attrs.update(...), of a TreeStore",
     **dict.fromkeys(("copy", "move"), "store[new] = store[old] copies a leaf, store.rename(old, new) moves one"),
 }  # fmt: skip
 
