@@ -39,18 +39,17 @@ Figures = dict[str, dict[str, dict[str, list[float]]]]
 REASONS = """\
 Where the time goes, as profiles of these acts show:
 
-* **Changes of an `SChunk` in memory** (`append_data`, `insert_chunk`, `update_chunk`, `delete_chunk`,
-  `reorder_offsets`, a slice that is set): each makes the next version of the frame, so that who reads goes on to read
-  a whole one, and a change that fails changes nothing. Of the 8 us of `update_chunk`, 3 go to the table of offsets,
-  which is copied, 3 to the new frame, and 2 to checks and the lock. The published package changes its table in place,
-  in C. New chunks are copied to the end of a buffer, which is copied when it is full: most of the time of a chunk of
-  1 MB.
+* **Changes of an `SChunk` in memory** (`append_chunk`, `insert_chunk`, `update_chunk`, `delete_chunk`): each makes the
+  next version of the frame, so that who reads goes on to read a whole one, and a change that fails changes nothing. Of
+  the 0.7 us, 0.2 go to the new frame and its table, and the rest to Python: the method, the lock, and to show it. The
+  published package changes its table in place, in C. `append_data` and others that compress take 2 us more, to
+  look up parameters and an encoder.
 * **Single keys of a `.b2d`**: `in` takes 1 us, which is that of asking the system for the time of the directory, so
   that what others publish is found; after `list(store)`, which fixes the keys until `refresh()`, it takes 0.05 us. Up
   to the eighth look, and where there are too many files, each look asks for files: 3 us for a key that is there, 21
   for one that is not. The published package lists all files when it opens the store.
-* **`permute_dims` of one axis**: a new array is made, as of two axes; the published package gives the array itself,
-  also where `cparams=` or `urlpath=` ask for something else.
+* **`permute_dims` of one axis**: a new array is made, as of two axes, by one copy of the bytes; the published package
+  gives the array itself, also where `cparams=` or `urlpath=` ask for something else.
 * **Stored chunks of files** (`get_chunk`, `concat`, `stack`, `copy`, `load`): the checksum of each chunk is compared
   in the pass that copies it, which then takes up to half as long again. The published package has none.
 * **Copies above 32 MB** (`concat` and `stack` of large arrays): the chunks of an array in memory lie in one piece, so
@@ -62,11 +61,10 @@ Where the time goes, as profiles of these acts show:
   and blocks it does not.
 * **`to_b2d`**: each file is written aside, the file that it replaces is linked aside, and both are renamed, so that a
   failure brings the old store back. The published package writes over the files.
-* **`keys()`, `sorted(store)`, `array.fields`, `ext_shape`, `get_lazychunk`, one item of a `Batch` or `ObjectArray`**:
-  one or two microseconds of Python: views that notice that the store was changed or closed, and checks of what a file
-  says.
+* **`keys()`, `sorted(store)`, one item of a `Batch` or `ObjectArray`**: one or two microseconds of Python: views that
+  notice that the store was changed or closed, and checks of what a file says.
 * **`CParams(...)`**: each field is checked when it is set, and not when it is used.
-* **`fill_special` of many chunks**: 0.2 us for each entry of the table.
+* **`fill_special` of many chunks**: 0.1 us for each entry of the table.
 """
 
 

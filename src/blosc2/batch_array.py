@@ -163,8 +163,7 @@ class BatchArray(ValueList):
         except FormatError as error:
             raise FormatError(error.reason, path=self._handle.urlpath, key=self._handle.key) from None
         if lengths is None or len(lengths) != frame.nchunks:  # other programs need not have written them
-            together = Together(frame.file_size)
-            lengths = [sum(map(len, self._opened_blocks(frame, i, together))) for i in range(int(frame.nchunks))]
+            lengths = [sum(map(len, self._opened_blocks(frame, i))) for i in range(int(frame.nchunks))]
         self._known = (frame, lengths)
         return lengths
 
@@ -185,24 +184,24 @@ class BatchArray(ValueList):
         """One block of a batch."""
         self._require_blocks(frame, index)
         data = frame.vl_block(index, number, allowed(frame.file_size))
-        return self._opened(frame, index, number, data, self._blocks(frame), Together(frame.file_size))
+        return self._opened(frame, index, number, data, self._blocks(frame))
 
-    def _opened_blocks(self, frame: Frame, index: int, together: Together) -> Iterator[Block]:
+    def _opened_blocks(self, frame: Frame, index: int) -> Iterator[Block]:
         """The blocks of a batch, one after the other."""
         self._require_blocks(frame, index)
         kind = self._blocks(frame)
         most = allowed(frame.file_size)
         if frame.chunk_info(index)[1] > most // 2:
             for number in range(frame.vl_count(index)):
-                yield self._opened(frame, index, number, frame.vl_block(index, number, most), kind, together)
+                yield self._opened(frame, index, number, frame.vl_block(index, number, most), kind)
             return
         for number, data in enumerate(frame.vl_blocks(index)):
-            yield self._opened(frame, index, number, data, kind, together)
+            yield self._opened(frame, index, number, data, kind)
 
-    def _opened(self, frame: Frame, index: int, number: int, data: bytes, kind: Any, together: Together) -> Block:
+    def _opened(self, frame: Frame, index: int, number: int, data: bytes, kind: Any) -> Block:
         where = f"block {number} of chunk {index} of {self._handle.urlpath or 'a frame in memory'}"
         try:
-            block: Block = kind.open(data, where, self._handle.options.deserialize, frame.file_size, together)
+            block: Block = kind.open(data, where, self._handle.options.deserialize, frame.file_size)
         except FormatError as error:
             raise self._damaged(frame, index, error.reason) from None
         return block
@@ -221,17 +220,21 @@ class BatchArray(ValueList):
         items: list[Any] = []
         longest = None
         closed = False
-        for block in self._opened_blocks(frame, index, together):
+        for block in self._opened_blocks(frame, index):
             length = len(block)
             longest = length if longest is None else longest
             if closed or not 0 < length <= longest:
                 raise self._damaged(frame, index, f"chunk {index}: the blocks of the batch are of all lengths")
             closed = length < longest
-            try:
-                items += block.all()
-            except FormatError as error:
-                raise self._damaged(frame, index, error.reason) from None
+            items += self._all_of(block, frame, index, together)
         return items
+
+    def _all_of(self, block: Block, frame: Frame, index: int, together: Together) -> list[Any]:
+        """The items of a block of a batch."""
+        try:
+            return block.all(together)
+        except FormatError as error:
+            raise self._damaged(frame, index, error.reason) from None
 
     def _read(self, frame: Frame, index: int, together: Together | None = None) -> Batch:  # noqa: ARG002
         return Batch(self, index, frame)
@@ -378,7 +381,7 @@ class BatchArray(ValueList):
         most = most or length
         if -(-length // most) == count:
             return [most] * (count - 1) + [length - most * (count - 1)]
-        return [len(block) for block in self._opened_blocks(frame, index, Together(frame.file_size))]
+        return [len(block) for block in self._opened_blocks(frame, index)]
 
     @takes(SChunkKeywords)
     def chunk_copy(self, **kwargs: Any) -> Self:

@@ -12,6 +12,7 @@ import numpy as np
 
 from blosc2 import _frames, _tuning
 from blosc2._core.frame.frame import Frame
+from blosc2._core.ndim.grid_read import work_of
 from blosc2._frames import (
     ChangeableChunks,
     FrameHandle,
@@ -32,6 +33,7 @@ from blosc2._options import (
     explain_absent,
     refuse_without_path,
     shown_names,
+    worth_threads,
 )
 from blosc2.exceptions import ChunkSizeError, legible
 from blosc2.info import size_text
@@ -272,12 +274,12 @@ class SChunk(ChangeableChunks):
         b'ef'
         """
         frame, index = self._chunk(nchunk)
+        # A member of an archive is checked where it is read as a whole, as it may be by the range of its one chunk.
+        if dst is None and not (frame.by_member or worth_threads(work_of(frame.chunksize, frame))):
+            return frame.decode_chunk(index)
         span = chunk_range(frame, index)
         if dst is None:
-            if span is not None:
-                return read_bytes(frame, *span, self._handle.nthreads)
-            data: bytes = frame.decode_chunk(index)
-            return data
+            return frame.decode_chunk(index) if span is None else read_bytes(frame, *span, self._handle.nthreads)
         view = _writable_bytes(dst)
         size = int(frame.chunk_info(index)[1]) if span is None else span[1] - span[0]
         if len(view) < size:
@@ -320,7 +322,8 @@ class SChunk(ChangeableChunks):
         >>> len(blosc2.SChunk(data=b"0123456789" * 1000).get_lazychunk(0))
         32
         """
-        return _frames.lazy_chunk(self._handle, self._chunk(nchunk)[1])
+        frame, index = self._chunk(nchunk)
+        return frame.lazy_chunk(index)
 
     def get_vlblock(self, nchunk: int, nblock: int) -> bytes:
         """Return the uncompressed bytes of one block of a chunk whose blocks have different lengths, as in a
@@ -404,7 +407,7 @@ def chunk_description(handle: FrameHandle, nchunk: int) -> tuple[float, SpecialV
     _, nbytes, cbytes, number, _, _ = frame.chunk_info(nchunk)
     special = SpecialValue(number)
     value = frame.special_value(nchunk) if special is SpecialValue.VALUE else None  # which reads all of the chunk
-    return nbytes / cbytes, special, value, _frames.lazy_chunk(handle, nchunk)
+    return nbytes / cbytes, special, value, frame.lazy_chunk(nchunk)
 
 
 def repeated_item(value: bytes, dtype: np.dtype[Any]) -> Any | None:

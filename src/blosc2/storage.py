@@ -113,8 +113,14 @@ def _sequence(value: object, name: str) -> list[Any]:
 _TAKING_TYPESIZE: Final = tuple(item for item in Filter if item.facts.takes_typesize)
 
 
+# An attribute of an enumeration takes its time to be found.
+_NOFILTER: Final = Filter.NOFILTER
+_STUNE: Final = Tuner.STUNE
+_DEFAULT_FILTERS: Final = [_NOFILTER] * (FILTER_SLOTS - 1) + [Filter.SHUFFLE]
+
+
 def _default_filters() -> list[Filter]:
-    return [Filter.NOFILTER] * (FILTER_SLOTS - 1) + [Filter.SHUFFLE]
+    return _DEFAULT_FILTERS.copy()
 
 
 def _default_filters_meta() -> list[int]:
@@ -209,7 +215,9 @@ class CParams(_Parameters):
     tuner: Tuner = Tuner.STUNE
 
     def __post_init__(self) -> None:
-        self.codec = _enum(Codec, self.codec, "codec")
+        # Fields that have what they are to have are left alone: these objects are made for each array.
+        if type(self.codec) is not Codec:
+            self.codec = _enum(Codec, self.codec, "codec")
         self.codec_meta = _integer(self.codec_meta, "codec_meta", -128, 255) & 0xFF
         self.clevel = _integer(self.clevel, "clevel", 0, 9)
         if self.use_dict not in (False, True):
@@ -219,9 +227,11 @@ class CParams(_Parameters):
             self.typesize = _integer(self.typesize, "typesize", 1, MAX_TYPESIZE)
         self.nthreads = check_nthreads(self.nthreads)
         self.blocksize = _integer(self.blocksize, "blocksize", 0, MAX_BLOCKSIZE)
-        self.splitmode = _enum(SplitMode, self.splitmode, "splitmode")
-        self.tuner = _enum(Tuner, self.tuner, "tuner")
-        if self.tuner is not Tuner.STUNE:
+        if type(self.splitmode) is not SplitMode:
+            self.splitmode = _enum(SplitMode, self.splitmode, "splitmode")
+        if self.tuner is not _STUNE:
+            self.tuner = _enum(Tuner, self.tuner, "tuner")
+        if self.tuner is not _STUNE:
             raise ValueError(f"the tuner {self.tuner.name} is not part of this package; use Tuner.STUNE")
         self._set_filters()
 
@@ -231,15 +241,18 @@ class CParams(_Parameters):
             for item in _sequence(self.filters, "filters")
         ]
         # Above 127 C-Blosc2 writes frames that it cannot open again: it reads the byte as a signed one.
-        metas = [_integer(item, "filters_meta", 0, 127) for item in _sequence(self.filters_meta, "filters_meta")]
+        metas = [
+            item if type(item) is int and 0 <= item <= 127 else _integer(item, "filters_meta", 0, 127)
+            for item in _sequence(self.filters_meta, "filters_meta")
+        ]
         if len(filters) > len(metas):
             raise ValueError(
                 f"the number of filters cannot exceed number of filters meta: {len(filters)} and {len(metas)}"
             )
-        filters += [Filter.NOFILTER] * (FILTER_SLOTS - len(filters))
+        filters += [_NOFILTER] * (FILTER_SLOTS - len(filters))
         metas += [0] * (FILTER_SLOTS - len(metas))
         for slot, item in enumerate(filters):
-            if item in _TAKING_TYPESIZE and metas[slot] == 0 and self.typesize is not None:
+            if item is not _NOFILTER and item in _TAKING_TYPESIZE and metas[slot] == 0 and self.typesize is not None:
                 metas[slot] = _integer(self.typesize, f"typesize under the filter {item.name}", 1, 127)
         self.filters, self.filters_meta = filters, metas
 

@@ -450,3 +450,20 @@ def test_a_large_array_is_copied_to_memory(tmp_path: Path, mmap_mode: str | None
     path.write_bytes(data)
     with pytest.raises(FormatError, match="chunk"):
         blosc2.open(path, mmap_mode=mmap_mode).copy()
+
+
+def test_a_permutation_that_changes_nothing_is_a_copy(path: str) -> None:
+    items = np.arange(24.0).reshape(4, 6)
+    array = blosc2.asarray(items, chunks=(2, 3), blocks=(1, 3))
+    for one, axes in ((array, (0, 1)), (array, (-2, -1)), (array.slice((slice(1, 3),)), (0, 1)), (array[0], (0,))):
+        got = blosc2.permute_dims(one, axes)
+        before = np.array(one)
+        check(got, before)
+        got[...] = 0
+        np.testing.assert_array_equal(one[...], before)
+    check(blosc2.permute_dims(array, (0, 1), urlpath=path, mode="w"), items, {"urlpath": path})
+    assert blosc2.permute_dims(array, (0, 1), chunks=(4, 4)).chunks == (4, 4)
+    assert blosc2.permute_dims(array, (0, 1), cparams={"clevel": 7}).cparams.clevel == 7
+    array.vlmeta["unit"] = "mm"
+    for axes in ((0, 1), (1, 0)):
+        assert not len(blosc2.permute_dims(array, axes).vlmeta)

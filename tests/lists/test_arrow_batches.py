@@ -152,8 +152,8 @@ def test_any_damaged_byte_of_a_stream(pa: Any, tmp_path: Path) -> None:
             packed = BatchArray(serializer="arrow")._blocks
             kind = packed(BatchArray(serializer="arrow")._handle.frame)
             try:
-                block = kind.open(bytes(changed), "here", "safe", len(data), None)
-                block.all()
+                block = kind.open(bytes(changed), "here", "safe", len(data))
+                block.all(None)
                 [block.item(n) for n in range(len(block))]
             except (FormatError, UnsupportedKindError):
                 pass

@@ -7,6 +7,7 @@ import struct
 import warnings
 import zipfile
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +190,26 @@ def test_lazy_chunks_of_special_chunks_and_of_memory(tmp_path: Path) -> None:
             assert schunk.get_lazychunk(nchunk) == schunk.get_chunk(nchunk)
     schunk = blosc2.SChunk(data=ITEMS)
     assert schunk.get_lazychunk(0) == schunk.get_chunk(0)[:32]
+
+
+def test_lazy_chunks_whose_blocks_are_not_in_their_order(source: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "s.b2frame"
+    items = np.random.default_rng(0).integers(0, 9, 4000, dtype="i4")
+    schunk = blosc2.SChunk(chunksize=16_000, data=items, cparams={"typesize": 4, "blocksize": 4000}, urlpath=path)
+    whole = bytearray(schunk.get_chunk(0))
+    starts = [*struct.unpack_from("<4i", whole, 32), len(whole)]
+    blocks = [whole[one:end] for one, end in pairwise(starts)]
+    order = [2, 0, 3, 1]
+    lengths, at = [0] * 4, starts[0]
+    for number in order:
+        whole[at : at + len(blocks[number])] = blocks[number]
+        struct.pack_into("<i", whole, 32 + 4 * number, at)
+        lengths[number], at = len(blocks[number]), at + len(blocks[number])
+    schunk.update_chunk(0, bytes(whole))
+    schunk.flush()
+    schunk = blosc2.open(path, mmap_mode=source)
+    assert schunk[:] == items.tobytes()
+    assert schunk.get_lazychunk(0)[60:] == struct.pack("<4i", *lengths)
 
 
 # ---------------------------------------------------------------------- metadata views

@@ -32,6 +32,7 @@ ChunkInfo = namedtuple(  # noqa: PYI024
 
 #: The device of the DLPack protocol where all items are.
 _CPU = (1, 0)
+_NO_FIELDS = FieldViews({})
 
 
 never_freed(read_basic)
@@ -83,12 +84,12 @@ class ReadableArray(Reducible, Stored):
     @property
     def ext_shape(self) -> tuple[int, ...]:
         """The shape, padded to whole chunks."""
-        return tuple([c and -(-n // c) * c for n, c in zip(self.shape, self.chunks, strict=True)])
+        return self._geometry.ext_shape
 
     @property
     def ext_chunks(self) -> tuple[int, ...]:
         """The chunk shape, padded to whole blocks."""
-        return tuple([b and -(-c // b) * b for c, b in zip(self.chunks, self.blocks, strict=True)])
+        return self._geometry.ext_chunks
 
     @property
     def nbytes(self) -> int:
@@ -136,7 +137,8 @@ class ReadableArray(Reducible, Stored):
     @property
     def fields(self) -> Mapping[str, NDField]:
         """A view of each field of a structured array, by name; empty for other arrays."""
-        return FieldViews({name: NDField(self, name) for name in self.dtype.names or ()})
+        names = self.dtype.names
+        return FieldViews({name: NDField(self, name) for name in names}) if names else _NO_FIELDS
 
     @property
     def keep_last_read(self) -> bool:

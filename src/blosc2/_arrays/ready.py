@@ -14,7 +14,6 @@ def ready_to_read() -> None:
     """Import what reads items by any key, metadata, and chunks of a super-chunk."""
     import_now("blosc2._indexing", "read", "read_many", "view_items")
     import_now("blosc2._frames", "VLMeta")
-    import_now("blosc2._frames", "lazy_chunk")
     import_now("blosc2._files", "Retry", "advise_frame")
 
 

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from blosc2._frames.changeable import *
     from blosc2._frames.checksums import *
     from blosc2._frames.chunk_updates import *
-    from blosc2._frames.chunks import *
     from blosc2._frames.directory import *
     from blosc2._frames.metadata import *
     from blosc2._frames.new_frame import *
@@ -67,7 +66,6 @@ else:
             "DEFAULT_CHUNK INDEXES append_special bytes_of checked_chunk chunk_nbytes compressed compressed_pieces "
             "mark_indexes_stale overwrite position_for_chunk reorder splice update_special"
         ),
-        "chunks": "lazy_chunk",
         "directory": (
             "DirectoryHandle Integers ReadOnlyDirectoryHandle chunk_file chunk_number directory_handle "
             "frame_of_head write_directory"

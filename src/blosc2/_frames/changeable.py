@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 # Each handle that can be changed is one of those below. What changes need of these packages is imported now.
 import_now("blosc2._frames", "VLMeta", "check_declared", "encode")
-import_now("blosc2._frames", "lazy_chunk", "splice")
+import_now("blosc2._frames", "splice")
 
 
 def superseded() -> RuntimeError:

@@ -169,12 +169,11 @@ def append_special(handle: FrameHandle, nitems: Any, special: Any, value: Any) -
     if nbytes < 0:
         raise IndexError(f"nitems must not be negative: {nitems}")
     step = int(frame.chunksize) if frame.chunksize > 0 else DEFAULT_CHUNK
-    sizes = [step] * (nbytes // step) + ([nbytes % step] if nbytes % step else [])
-    if not sizes:
-        return int(frame.nchunks)
-    # Chunks of one size are alike.
-    made = {size: offset_or_chunk(special_stored(handle, kind, size, value), frame.typesize) for size in set(sizes)}
-    return splice(handle, int(frame.nchunks), 0, [(made[size], size) for size in sizes])
+    added: list[tuple[AnyChunk, int]] = []
+    for count, size in ((nbytes // step, step), (1, nbytes % step)):
+        if count and size:  # chunks of one size are alike
+            added += [(offset_or_chunk(special_stored(handle, kind, size, value), frame.typesize), size)] * count
+    return splice(handle, int(frame.nchunks), 0, added) if added else int(frame.nchunks)
 
 
 def update_special(handle: FrameHandle, nchunk: Any, special: Any, value: Any) -> int:
@@ -203,21 +202,19 @@ def overwrite(handle: FrameHandle, position: int, data: memoryview) -> None:
     """Publish bytes at an uncompressed position, growing where they reach past the end."""
     _check_equal_blocks(handle)
     frame = handle.frame
-    update = FrameUpdate(frame)
-    sizes = update.sizes
+    count, step = int(frame.nchunks), int(frame.chunksize) if frame.chunksize > 0 else DEFAULT_CHUNK
     encoding, nthreads = handle.encoding(), handle.cparams.nthreads
-    end, at = position + len(data), 0
-    # The last chunk is filled up before new ones come.
-    if len(sizes) and not frame.variable and end > frame.nbytes:
-        sizes[-1] = min(frame.chunksize, sizes[-1] + end - frame.nbytes)
-    first = 0
-    if not frame.variable and len(sizes):
-        first = position // int(frame.chunksize)
-        at = first * int(frame.chunksize)
-    for index in range(first, len(sizes)):
+    end, at, first = position + len(data), 0, 0
+    sizes = np.frombuffer(frame.chunk_sizes(), np.int64).tolist() if frame.variable and count else []
+    if not frame.variable:
+        first = position // step
+        at = first * step
+    filled = max(int(frame.nbytes), min(end, count * step))  # the last chunk is filled up before new ones come
+    chunks: list[tuple[AnyChunk, int]] = []
+    for index in range(first, count):
         if at >= end:
             break
-        size = int(sizes[index])
+        size = sizes[index] if sizes else min(step, filled - at)
         low, high = max(position, at), min(end, at + size)
         if low < high:
             content: Any = data[low - position : high - position]
@@ -225,9 +222,10 @@ def overwrite(handle: FrameHandle, position: int, data: memoryview) -> None:
                 whole = bytearray(frame.decode_chunk(index).ljust(size, b"\0"))
                 whole[low - at : high - at] = content
                 content = whole
-            update.replace(index, encode(encoding, content, nthreads), size)
+            chunks.append((encode(encoding, content, nthreads), size))
+        else:
+            first = index + 1
         at += size
-    step = int(frame.chunksize) if frame.chunksize > 0 else DEFAULT_CHUNK
     rest = data[max(at - position, 0) :] if end > at else data[:0]
     needed, most = _HELD_FOR_A_CHUNK * (len(rest) // step), allowed(frame.file_size, 2 * len(rest))
     if needed > most:
@@ -236,9 +234,9 @@ def overwrite(handle: FrameHandle, position: int, data: memoryview) -> None:
             path=frame.source.path, key=frame.key, offset=frame.offset + CHUNKSIZE_AT,
         )  # fmt: skip
     pieces = [rest[i : i + step] for i in range(0, len(rest), step)]
-    if pieces:
-        update.splice(len(sizes), 0, [(encode(encoding, piece, nthreads), len(piece)) for piece in pieces])
-    handle.publish(update)
+    replaced = len(chunks)
+    chunks += [(encode(encoding, piece, nthreads), len(piece)) for piece in pieces]
+    splice(handle, first, replaced, chunks)
 
 
 def _check_equal_blocks(handle: FrameHandle) -> None:

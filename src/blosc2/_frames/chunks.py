@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import operator
-import struct
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from blosc2 import _frames
-from blosc2._core.allocation import allowed, too_much
 from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_read import Read, bytes_to_fill, work_of
-from blosc2._frames.handle import FrameHandle, StoredFrame
+from blosc2._frames.handle import StoredFrame
 from blosc2._options import run, worth_threads
 from blosc2.exceptions import ChunkIndexError, FormatError
-from blosc2.storage import EXTENDED_HEADER_LENGTH, MAX_BUFFERSIZE, SpecialValue
+from blosc2.storage import MAX_BUFFERSIZE, SpecialValue
 
 Items = Any  # an array of bytes; the stubs of NumPy do not say that arrays are buffers
 
@@ -46,8 +44,9 @@ def chunk_range(frame: Frame, nchunk: int) -> tuple[int, int] | None:
     """The range of uncompressed bytes of a chunk. None if sizes differ: only a pass over all chunks would tell."""
     if frame.variable:
         return None
-    start = nchunk * int(frame.chunksize)
-    return start, min(start + int(frame.chunksize), int(frame.nbytes))
+    size = frame.chunksize
+    start = nchunk * size
+    return start, min(start + size, frame.nbytes)
 
 
 def chunks_as_items(frame: Frame, dtype: Any, nthreads: int) -> Iterator[np.ndarray[Any, Any]]:
@@ -113,47 +112,6 @@ def existing_chunk(frame: Frame, nchunk: Any, what: str = "Error while getting t
             f"{what}: there is no chunk {index}, there are {frame.nchunks}", path=frame.source.path, key=frame.key
         )
     return index
-
-
-# The last byte of a header, and the bit that says that data are missing.
-_BLOSC2_FLAGS: Final = 31
-_LAZY: Final = 8
-# Bytes of memory that it takes to put each block in order.
-_FOR_BLOCK: Final = 48
-
-
-def lazy_chunk(handle: FrameHandle, nchunk: int) -> bytes:
-    """The header of a chunk; of one that has data in a file, also where its blocks are."""
-    frame = handle.frame
-    at, nbytes, cbytes, special, raw, blocksize = frame.chunk_info(nchunk)
-    if at is None or special:
-        return bytes(frame.chunk(nchunk))
-    source = frame.source
-    header = source.read(at, EXTENDED_HEADER_LENGTH)
-    if source.identity is None or frame.vlblocks or not nbytes:
-        return header
-    # Of a chunk that is stored as it is, a block size says nothing.
-    blocks = -(-nbytes // blocksize) if blocksize > 0 else 1
-    held = min(4 * blocks, cbytes - EXTENDED_HEADER_LENGTH)
-    if held < 4 * blocks and not raw:
-        raise FormatError(f"chunk {nchunk} has {blocks} blocks in {cbytes} bytes", path=source.path, offset=at)
-    if _FOR_BLOCK * blocks > allowed(source.size):
-        what = f"where the {blocks} blocks of chunk {nchunk} are"
-        raise FormatError(too_much(_FOR_BLOCK * blocks, what, allowed(source.size)), path=source.path, offset=at)
-    starts = source.read(at + EXTENDED_HEADER_LENGTH, held).ljust(4 * blocks, b"\0")
-    if raw:  # these are items, and blocks follow each other
-        lengths = np.full(blocks, blocksize if blocksize > 0 else nbytes, "<i4")
-        lengths[-1] = nbytes - (blocks - 1) * blocksize
-    else:
-        begins = np.frombuffer(starts, "<i4")
-        # Blocks need not lie in their order: each ends where the next one begins in the chunk.
-        order = begins.argsort(kind="stable")
-        begins = begins[order]
-        ends, lengths = np.empty(blocks, "<i4"), np.empty(blocks, "<i4")
-        ends[:-1], ends[-1] = begins[1:], cbytes
-        lengths[order] = ends - begins
-    flags = bytes([header[_BLOSC2_FLAGS] | _LAZY])
-    return header[:_BLOSC2_FLAGS] + flags + starts + struct.pack("<iq", nchunk, at - frame.offset) + lengths.tobytes()
 
 
 class ChangeableChunks(StoredFrame):

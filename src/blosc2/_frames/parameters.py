@@ -83,12 +83,10 @@ def encode(encoding: Encoding, data: Any, nthreads: int = 1) -> bytes:
     >>> int.from_bytes(chunk[4:8], "little")
     1000
     """
-    if nthreads > 1:
-        view = memoryview(data).cast("B")
-        if shares_chunk(encoding, len(view)):
-            chunk = _encode_in_threads(encoding, view, nthreads)
-            if chunk is not None:
-                return chunk
+    if nthreads > 1 and shares_chunk(encoding, memoryview(data).nbytes):
+        chunk = _encode_in_threads(encoding, memoryview(data).cast("B"), nthreads)
+        if chunk is not None:
+            return chunk
     kind = fields_of(encoding)
     encoder = _idle.pop(kind, None) or Encoder(encoding)
     stored: bytes = encoder.encode_bytes(data)

@@ -346,24 +346,28 @@ class FrameUpdate:
 
     def splice(self, index: int, removed: int, added: Iterable[tuple[AnyChunk, int]]) -> None:
         """Put chunks, given with their sizes, instead of `removed` ones from `index` on."""
-        chunks: list[bytes | Spooled | int] = []
+        marks: list[int] = []
         lengths: list[int] = []
+        new: dict[int, bytes | Spooled] = {}
         for stored, size in added:
-            chunks.append(stored if type(stored) is int else self._own(stored))
+            own = stored if type(stored) is int else self._own(stored)
+            if not isinstance(own, int):
+                new[index + len(marks)] = own
+                own = 0
+            marks.append(own)
             lengths.append(size)
-        end, shift = index + removed, len(chunks) - removed
+        end, shift = index + removed, len(marks) - removed
         if not self._stay_full(index, end, lengths):
             sizes = self.sizes
             self._sizes = np.concatenate([sizes[:index], np.array(lengths, np.int64), sizes[end:]])
         if self.new:
             self.new = {n if n < index else n + shift: stored for n, stored in self.new.items() if not index <= n < end}
         offsets = self.offsets
-        marks = [stored if isinstance(stored, int) else 0 for stored in chunks]
         if shift:
             self.table = np.concatenate([offsets[:index], np.array(marks, np.int64), offsets[end:]])
         else:
             offsets[index:end] = marks
-        self.new.update((n, stored) for n, stored in enumerate(chunks, index) if not isinstance(stored, int))
+        self.new.update(new)
 
     def _stay_full(self, index: int, end: int, added: list[int]) -> bool:
         """Whether all chunks but the last stay full, if chunks of these sizes come instead of those up to `end`.

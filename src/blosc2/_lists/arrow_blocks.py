@@ -43,11 +43,10 @@ def arrow_blocks() -> type[ArrowBlocks]:
 class _ArrowBlock:
     """A block that is a stream with one column."""
 
-    __slots__ = ("_array", "_together")
+    __slots__ = ("_array",)
 
-    def __init__(self, data: bytes, where: str, deserialize: str, file_size: int, together: Together) -> None:  # noqa: ARG002
+    def __init__(self, data: bytes, where: str, deserialize: str, file_size: int) -> None:  # noqa: ARG002
         self._array = _read(data, where, file_size)
-        self._together = together
 
     def __len__(self) -> int:
         return len(self._array)
@@ -55,7 +54,7 @@ class _ArrowBlock:
     def item(self, index: int) -> Any:
         return _value(self._array[index])
 
-    def all(self) -> list[Any]:
+    def all(self, together: Together) -> list[Any]:  # noqa: ARG002
         return _values(self._array)
 
 

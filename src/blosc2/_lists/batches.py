@@ -137,15 +137,15 @@ class Block(Protocol):
 
     def __len__(self) -> int: ...
     def item(self, index: int) -> Any: ...
-    def all(self) -> list[Any]: ...
+    def all(self, together: Together) -> list[Any]: ...
 
 
 class _MsgpackBlock:
     """A block that is a packed list."""
 
-    __slots__ = ("_data", "_deserialize", "_file_size", "_packed", "_together", "_where")
+    __slots__ = ("_data", "_deserialize", "_file_size", "_packed", "_where")
 
-    def __init__(self, data: bytes, where: str, deserialize: str, file_size: int, together: Together) -> None:
+    def __init__(self, data: bytes, where: str, deserialize: str, file_size: int) -> None:
         try:
             self._packed = PackedList(data)
         except ValueError as error:
@@ -154,7 +154,6 @@ class _MsgpackBlock:
         self._where = where
         self._deserialize = deserialize
         self._file_size = file_size
-        self._together = together
 
     def __len__(self) -> int:
         return len(self._packed)
@@ -163,8 +162,8 @@ class _MsgpackBlock:
         data = self._packed.item(index)
         return self._unpack(data, None)
 
-    def all(self) -> list[Any]:
-        items = self._unpack(self._data, self._together)
+    def all(self, together: Together) -> list[Any]:
+        items = self._unpack(self._data, together)
         if type(items) is list:
             return items
         # The first item is what marks a tuple.
@@ -280,7 +279,12 @@ class Batch(Sequence[Any]):
         return iter(self._all())
 
     def _all(self) -> list[Any]:
-        return self._array._items_of(self._frame, self._number)
+        length = len(self)
+        most = self._array._layout(self._frame).items_per_block or length
+        block = self._block_of(0, length) if most >= length else None
+        if block is None:
+            return self._array._items_of(self._frame, self._number)
+        return self._array._all_of(block[2], self._frame, self._number, Together(self._frame.file_size))
 
     def _item(self, index: int, length: int) -> Any:
         block = self._block_of(index, length)

@@ -591,8 +591,11 @@ cdef class Encoding:
     @property
     def needs_geometry(self):
         """Whether the C library wants to know the array's blocks to encode with these."""
-        return self.codec >= FIRST_PLUGIN or any(
-            [filter_asks_array(f, m) for f, m in zip(self.filters, self.filters_meta)])
+        cdef Py_ssize_t i
+        for i in range(min(len(self.filters), len(self.filters_meta))):
+            if self.filters[i] and filter_asks_array(self.filters[i], self.filters_meta[i]):
+                return True
+        return self.codec >= FIRST_PLUGIN
 
     @property
     def shares_blocks(self):

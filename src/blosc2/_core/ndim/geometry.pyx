@@ -34,6 +34,11 @@ cdef int64_t MAX_BYTES = 0x7FFFFFFFFFFFFFFF
 cdef int64_t MOST_ITEMS = 0x7FFFFFFF    # of a chunk on one axis, as metadata can say
 
 
+cdef inline uint64_t padded(uint64_t length, uint64_t part) noexcept nogil:
+    """A length in whole parts; 0 where these have none."""
+    return (length + part - 1) // part * part if part else 0
+
+
 cdef class Geometry:
     """Shape, chunks and blocks of an array.
 
@@ -180,6 +185,16 @@ cdef class Geometry:
         if self.blocks_ is None:
             self.blocks_ = tuple([self.c.blocks[i] for i in range(self.c.ndim)])
         return self.blocks_
+
+    @property
+    def ext_shape(self):
+        """The shape, padded to whole chunks."""
+        return tuple([padded(self.c.shape[i], self.c.chunks[i]) for i in range(self.c.ndim)])
+
+    @property
+    def ext_chunks(self):
+        """The shape of a chunk, padded to whole blocks."""
+        return tuple([padded(self.c.chunks[i], self.c.blocks[i]) for i in range(self.c.ndim)])
 
     @property
     def grid(self):
