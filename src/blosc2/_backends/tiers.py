@@ -73,7 +73,6 @@ class TieredBackend(Backend):
 
     # ------------------------------------------------------------------ open, list
     def load(self) -> None:
-        """See `Backend`."""
         self._show_or_stay(self.open)
 
     def _show_or_stay(self, read: Callable[[], None]) -> None:

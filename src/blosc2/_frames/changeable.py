@@ -311,7 +311,6 @@ class Drafting(FrameHandle):
         return self._lock
 
     def refresh(self) -> bool:
-        """Take up the version that is on disk now; True when it is another one."""
         with self._lock:
             # A transaction, or a publication in whose middle this comes, has its own version until it ends.
             if self._in_transaction() or self._busy.is_own:
@@ -347,7 +346,6 @@ class Drafting(FrameHandle):
 
     @as_block
     def transaction(self) -> Iterator[None]:
-        """See `Stored.transaction`."""
         with self.editing():
             if self._draft is not None:
                 raise RuntimeError("transactions do not nest: the changes belong to the one that began before")
@@ -638,7 +636,6 @@ class WaitingEntries(Waiting):
         return self.count >= _MOST_CHANGES or self._nbytes >= _MOST_PACKED
 
     def put(self, changes: dict[str, bytes | None]) -> tuple[Entries, int]:
-        """Keep changes; None removes an entry."""
         before = self._state
         self._nbytes += sum(map(len, filter(None, changes.values())))
         self._state = before[0].after(changes), before[1] + 1

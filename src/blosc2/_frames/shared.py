@@ -116,7 +116,6 @@ class _Shared(FollowingHandle):
         return identity == shown.source.identity and begins_with(self._sidecar.watched, shown.header_bytes())
 
     def refresh(self) -> bool:
-        """Take up the version that is on disk now; True when it is another one."""
         sidecar, thread = self._sidecar, (os.getpid(), get_ident())
         with sidecar.shared():
             sidecar.seen = sidecar.count()
@@ -140,13 +139,11 @@ class _Shared(FollowingHandle):
             yield
 
     def lock(self) -> None:
-        """Enter `holding`; `unlock` leaves it."""
         held = self.holding()
         held.__enter__()
         self._sidecar.entered.append(held)
 
     def unlock(self) -> None:
-        """Leave what `lock` entered."""
         if not self._sidecar.entered:
             raise RuntimeError("unlock() without lock()")
         self._sidecar.entered.pop().__exit__(None, None, None)
@@ -179,10 +176,7 @@ class _OfDirectory(_Shared):
     __slots__ = ()
 
     def _is_there(self, identity: tuple[int, ...]) -> bool:  # noqa: ARG002
-        return self._is_current()
-
-    def _is_current(self) -> bool:
-        return super()._is_current()  # type: ignore[misc,no-any-return]  # of both kinds of directories
+        return self._is_current()  # type: ignore[attr-defined,no-any-return]  # of both kinds of directories
 
 
 class _SharedDirectoryReader(_OfDirectory, ReadOnlyDirectoryHandle):

@@ -371,7 +371,6 @@ class SharedLeaf(FollowingHandle, LiveHandle):
         return writing
 
     def refresh(self) -> bool:
-        """Show the newest version; whether it is another one."""
         before = self.version
         self._follow()
         return self.version != before
@@ -387,11 +386,9 @@ class SharedLeaf(FollowingHandle, LiveHandle):
             writing.let_go(False)
 
     def lock(self) -> None:
-        """Enter `holding`; `unlock` leaves it."""
         self._writing().hold()
 
     def unlock(self) -> None:
-        """Leave what `lock` entered."""
         session = None if self.session is None else self.session()
         writing = None if session is None else session.writing
         if writing is None or not writing.is_held:

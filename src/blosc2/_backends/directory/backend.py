@@ -117,7 +117,6 @@ class DirectoryBackend(TieredBackend):
 
     # ------------------------------------------------------------------ reading
     def exists(self) -> bool:
-        """Whether something exists that may be a store; `NotADirectoryError` for a file."""
         self.was_there = os.path.lexists(self.root)
         if not self.was_there:
             return False
@@ -129,7 +128,6 @@ class DirectoryBackend(TieredBackend):
         self.files.warn_early()
 
     def check_replaceable(self) -> None:
-        """Refuse to replace a directory that is no store."""
         if self.exists() and not os.path.isfile(os.path.join(self.root, EMBED)):
             raise taken(self.root, f"a directory that is not empty and no store (it has no {EMBED}) is not replaced")
 
@@ -309,12 +307,10 @@ class DirectoryBackend(TieredBackend):
         return self._open_embedded()
 
     def name_of(self, key: str) -> str | None:
-        """The file of a key, relative to the directory."""
         path = self.files.path_of(key)
         return None if path is None else os.path.relpath(path, self.root).replace(os.sep, "/")
 
     def close(self) -> None:
-        """Forget what was read, and remove the staged files."""
         self.discard()
         self._forget()
         super().close()
@@ -456,7 +452,6 @@ class DirectoryBackend(TieredBackend):
                 self.embed_file.cut_tail(Frame.open(Source.open(self.embed_file.path)))
 
     def stage_files(self, changes: dict[str, ByteRange]) -> dict[str, ByteRange]:
-        """Move frames out of memory into files beside the tree."""
         return self.aside.stage(changes)
 
     def discard(self) -> None:
@@ -467,7 +462,6 @@ class DirectoryBackend(TieredBackend):
         self.discard()
 
     def abandon(self) -> None:
-        """Leave staged files alone: they belong to another process."""
         self.aside.abandon()
 
     def reload(self) -> bool:

@@ -163,12 +163,10 @@ class EmbeddedBackend(Backend):
             self.identity = self._file.identity
 
     def close(self) -> None:
-        """Let go of the frame; leaves that need it keep it."""
         super().close()
         self._entries = self._composed = None
 
     def abandon(self) -> None:
-        """Forget values that wait: they belong to another process."""
         self._waiting = None
 
     discard = abandon  # their file is freed with its last user
@@ -179,7 +177,6 @@ class EmbeddedBackend(Backend):
         return embedded is not None and key in embedded.entries
 
     def size(self) -> int:
-        """Bytes of the file, or of the frame in memory."""
         if isinstance(self.root, RemotePath):
             return _files.remote_source(self.root).size
         if self.root is not None:

@@ -101,7 +101,6 @@ class ZipBackend(TieredBackend):
 
     # ------------------------------------------------------------------ reading
     def exists(self) -> bool:
-        """Whether there is a file."""
         self.was_there = os.path.lexists(self.root)
         return self.was_there
 
@@ -234,7 +233,6 @@ class ZipBackend(TieredBackend):
         return byte_range
 
     def close(self) -> None:
-        """Let go of the file; leaves that need it keep it."""
         self.discard()
         self.members = None
         super().close()
@@ -253,7 +251,6 @@ class ZipBackend(TieredBackend):
 
     # ------------------------------------------------------------------ writing
     def stage_files(self, changes: dict[str, ByteRange]) -> dict[str, ByteRange]:
-        """Write frames that wait in memory to the file, behind what is published."""
         if not changes:
             return {}
         append = archives.publishing.append_leaf
@@ -422,7 +419,6 @@ class ZipBackend(TieredBackend):
         self._is_cut = False
 
     def cut_tail(self) -> None:
-        """Cut off the bytes of an unfinished append, if this writer may."""
         members = self.members
         if members is None or members.source.size <= members.archive.end or self.lock is None or not self.lock.held:
             return
@@ -466,7 +462,6 @@ class ZipBackend(TieredBackend):
             self.drop_appended(key)
 
     def abandon(self) -> None:
-        """Forget the file that is open for writing: it belongs to another process."""
         if self.new_file is not None:
             self.new_file.let_go()
         self.end_writing()
