@@ -208,25 +208,21 @@ cdef class LeafSetter:
         """Publish nothing as long as fewer bytes are pending, and until some time."""
         self.quiet_bytes, self.quiet_until = nbytes, until
 
-    # ------------------------------------------------------------------ as a follower of the keys
+    # ------------------------------------------------------------------ as a follower of the keys: see `KeyFollower`
     def key_changed(self, str key not None, int change):
-        """A leaf was replaced (0), added (1) or removed (-1)."""
         if change > 0:
             self.keys.groups._add_groups(key)
         elif change < 0:
             self.some_gone = True
 
     def keys_removed(self, list keys not None):
-        """The leaves of many keys were removed."""
         self.some_gone = True
 
     def recount(self):
-        """Pending changes were replaced, or the published keys may differ from those listed."""
         self.stale = True
 
     @cython.critical_section
     def begin_version(self):
-        """Another version of the store is shown."""
         self.stale = True
         state_set(&self.ready, 0)
         self.keys.show(None, {}, None)
