@@ -158,3 +158,12 @@ def test_a_file_system_that_is_read_only_is_named(tmp_path: Path, there: bool, m
     with pytest.raises(PermissionError, match=f"the file system is read-only: {advice}") as caught:
         blosc2.TreeStore(path, mode="a")
     assert caught.value.errno == errno.EROFS
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="there is no /proc")
+@pytest.mark.parametrize("path", ["/proc/a.b2z", "/proc/a.b2d", "/proc/no/a.b2z"])
+def test_a_folder_that_takes_no_files(path: str) -> None:
+    """It says of a new file that its folder is gone, for ever."""
+    with pytest.raises(FileNotFoundError, match="takes no files") as caught:
+        blosc2.TreeStore(path, mode="w")
+    assert caught.value.filename == path

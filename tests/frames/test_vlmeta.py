@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import msgpack
@@ -42,7 +43,7 @@ class FakeHandle:
         writable: bool = True, deserialize: str = "safe",
     ) -> None:  # fmt: skip
         self.frame = FakeFrame(metalayers or {}, entries or {})
-        self.writable, self.deserialize = writable, deserialize
+        self.writable, self.options = writable, SimpleNamespace(deserialize=deserialize)
         self.published: list[dict[str, bytes | None]] = []
 
     @property

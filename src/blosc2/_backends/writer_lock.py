@@ -11,6 +11,7 @@ uses it, and the next writer of a store that is there removes it.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -29,6 +30,8 @@ if sys.platform != "win32":  # Windows locks would keep readers out too
 
 #: Seconds between two tries: doubled each time, from the first value to the second.
 _PAUSE, _LONGEST_PAUSE = 0.0005, 0.05
+# Folders of some file systems, such as /proc, say for ever what a folder says that was just removed.
+_MOST_TRIES = 1000
 _FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 _held: weakref.WeakSet[WriterLock] = weakref.WeakSet()
@@ -129,7 +132,7 @@ class WriterLock:
                 turn.end()
 
     def _acquire(self, deadline: float | None, turns: list[Turn]) -> None:
-        pause, begun = _PAUSE, 0.0
+        pause, begun, tries = _PAUSE, 0.0, 0
         while True:
             creation, descriptor = None, -1
             try:
@@ -139,6 +142,9 @@ class WriterLock:
                     creation = CreationLock(self.path, self.owner)
                     descriptor = creation.open()
                     if descriptor < 0:  # somebody has removed the folder again
+                        tries += 1
+                        if tries == _MOST_TRIES:
+                            raise FileNotFoundError(errno.ENOENT, "its folder takes no files", self.path) from None
                         continue
                 if self._try(descriptor, self.path if creation is None else creation.path):
                     # While this waited, the file may have been replaced, removed or created.
