@@ -16,8 +16,9 @@ from blosc2._core.frame.frame import Frame
 class Model:
     """A super-chunk beside a list of what its chunks hold, and older versions beside what these held."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, several: bool) -> None:
         self.random = random.Random(seed)
+        self.several = several
         self.size = self.random.choice([40, 400, 4000])
         data = os.urandom(self.size * self.random.randrange(2, 12))
         self.schunk = blosc2.SChunk(chunksize=self.size, data=data, cparams={"typesize": 4})
@@ -35,7 +36,10 @@ class Model:
     def step(self) -> None:
         schunk, chunks = self.schunk, self.chunks
         at = self.random.randrange(len(chunks))
-        chunk, data = self.chunk(self.size)
+        size = schunk.chunksize or self.size
+        if self.several and self.random.random() < 0.3:
+            size = 4 * self.random.randrange(1, size // 4 + 1)
+        chunk, data = self.chunk(size)
         match self.random.randrange(9):
             case 0:
                 schunk.append_chunk(chunk)
@@ -72,8 +76,9 @@ class Model:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_versions_that_somebody_has_stay_as_they_are(seed: int) -> None:
-    model = Model(seed)
+@pytest.mark.parametrize("several", [False, True], ids=["one size", "several sizes"])
+def test_versions_that_somebody_has_stay_as_they_are(seed: int, several: bool) -> None:
+    model = Model(seed, several)
     for number in range(300):
         model.step()
         if number % 20 == 0:

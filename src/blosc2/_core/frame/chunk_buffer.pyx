@@ -11,7 +11,7 @@ from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, KIND_REGULAR, Chun
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.io.endian cimport i32
 from blosc2._core.io.source cimport Buffer, Source, readable, writable
-from blosc2._core.io.steps cimport atomic_state, state_change, state_get
+from blosc2._core.io.steps cimport address_get, atomic_state, state_change, state_get
 
 from blosc2._core.codec.codec import reason
 from blosc2.exceptions import FormatError
@@ -204,8 +204,9 @@ cdef class ChunkBuffer:
         Returns
         -------
         Frame
-            None where more is to be done than to put chunks here and to change the table: chunks have several sizes, then or
-            now; the shape of an array says something else; there is no room. Also where the numbers or chunks are wrong.
+            None where more is to be done than to put chunks here and to change the tables: chunks have several sizes and had
+            one, or the other way round; the shape of an array says something else; there is no room. Also where the
+            numbers or chunks are wrong.
         """
         cdef int64_t count = frame.chunk_count, many = len(added), i, nbytes, at, wanted = 0
         cdef int64_t index = number if type(number) is int and 0 <= number <= count else -1
@@ -220,12 +221,14 @@ cdef class ChunkBuffer:
             return None
         for i in range(many):
             stored = stored_of(added[i])
-            if PyBytes_CheckExact(stored):
-                wanted += 0 if special_offset(stored, frame.typesize) else PyBytes_GET_SIZE(stored)
-            elif type(stored) is not int:
-                return None
+            if PyBytes_CheckExact(stored) and not special_offset(stored, frame.typesize):
+                wanted += PyBytes_GET_SIZE(stored)
+            elif frame.variable or not (PyBytes_CheckExact(stored) or type(stored) is int):
+                return None     # a chunk of variable size is stored
         made, source = frame.alike(nbytes, count + many - removed), Source.__new__(Source)
         made.need_table()
+        if frame.variable:
+            put_starts(made, frame, index, stop, added)
         # From here on no Python code runs.
         if frame.serial == self.slot_of and 0 < wanted <= self.slot_end - self.slot and state_get(&self.shown) == 1:
             at = self.slot
@@ -275,8 +278,10 @@ cdef int64_t nbytes_after(Frame frame, int64_t index, int64_t stop, list added) 
     """Uncompressed bytes after chunks of these sizes came instead of some, if all but the last are full then; else 0."""
     cdef int64_t size = 0, many = len(added), nbytes = frame.nbytes, chunksize = frame.chunksize, total = 0, i
     cdef bint is_last = stop == frame.chunk_count
-    if frame.variable or frame.vlblocks or chunksize < 1:
+    if frame.vlblocks or (chunksize < 1 and not frame.variable):
         return 0
+    if frame.variable:
+        return nbytes_of_variable(frame, index, stop, added)
     for i in range(many):
         size = size_of(added[i])
         if size != chunksize and not (is_last and i == many - 1 and 0 < size < chunksize):
@@ -288,3 +293,44 @@ cdef int64_t nbytes_after(Frame frame, int64_t index, int64_t stop, list added) 
     if frame.own_metalayers is not None and "b2nd" in frame.own_metalayers and (total or many != stop - index):
         return 0
     return nbytes + total
+
+
+cdef int64_t nbytes_of_variable(Frame frame, int64_t index, int64_t stop, list added) except -1:
+    """Uncompressed bytes after chunks of these sizes came instead of some, if sizes differ before and after; else 0."""
+    cdef int64_t count = frame.chunk_count, many = len(added), after = count - (stop - index) + many, i, size, first = 0
+    cdef int64_t total = 0
+    cdef bint differ = False
+    if address_get(&frame.starts) == NULL or "b2nd" in frame.own_metalayers:
+        return 0
+    for i in range(after):
+        if index <= i < index + many:
+            size = size_of(added[i - index])
+        else:
+            size = size_at(frame, i if i < index else i - many + stop - index)
+        if size < 1:
+            return 0
+        if i == 0:
+            first = size
+        differ = differ or (size > first if i == after - 1 else size != first)
+        total += size
+    return total if differ else 0
+
+
+cdef inline int64_t size_at(Frame frame, int64_t index) noexcept:
+    return frame.starts[index + 1] - frame.starts[index]
+
+
+cdef int put_starts(Frame made, Frame frame, int64_t index, int64_t stop, list added) except -1:
+    """Note where each chunk begins among the uncompressed bytes."""
+    cdef int64_t count = frame.chunk_count, many = len(added), i, at
+    made.starts = <int64_t *> malloc(8 * (<size_t> made.chunk_count + 1))
+    if made.starts == NULL:
+        raise MemoryError
+    memcpy(made.starts, frame.starts, 8 * (<size_t> index + 1))
+    at = frame.starts[index]
+    for i in range(many):
+        at += size_of(added[i])
+        made.starts[index + i + 1] = at
+    for i in range(stop, count):
+        made.starts[i - stop + index + many + 1] = at + frame.starts[i + 1] - frame.starts[stop]
+    return 0
