@@ -49,8 +49,8 @@ Where the time goes, as profiles of these acts show:
   that what others publish is found; after `list(store)`, which fixes the keys until `refresh()`, it takes 0.05 us. Up
   to the eighth look, and where there are too many files, each look asks for files: 3 us for a key that is there, 21
   for one that is not. The published package lists all files when it opens the store.
-* **`permute_dims` of one axis**: a new array is made, as of two axes, by one copy of the bytes; the published package
-  gives the array itself, also where `cparams=` or `urlpath=` ask for something else.
+* **`permute_dims` of one axis**: a new array is made, as of two axes; the published package gives the array itself,
+  also where `cparams=` or `urlpath=` ask for something else.
 * **Stored chunks of files** (`get_chunk`, `concat`, `stack`, `copy`, `load`): the checksum of each chunk is compared
   in the pass that copies it, which then takes up to half as long again. The published package has none.
 * **Copies above 32 MB** (`concat` and `stack` of large arrays): the chunks of an array in memory lie in one piece, so

@@ -111,7 +111,7 @@ def test_formats_that_need_extras(tmp_path: Path) -> None:
 def test_a_folder_of_nothing_that_is_known(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text("text")
-    with pytest.raises(ConversionError, match="its format is not known"):
+    with pytest.raises(ConversionError, match="no file in this folder is known by its name"):
         blosc2.convert(tmp_path / "in", tmp_path / "a.b2z")
 
 

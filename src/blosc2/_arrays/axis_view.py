@@ -112,6 +112,10 @@ class ViewHandle(FrameHandle):
             self._seen = (below, seen)
         return seen
 
+    @property
+    def cbytes(self) -> int:
+        return self.base.cbytes
+
     def _geometry_now(self, geometry: Geometry) -> Geometry:
         try:
             return seen_through(geometry, self.axes)

@@ -16,7 +16,6 @@ from blosc2._arrays.axis_view import ViewHandle
 from blosc2._arrays.chunk_shapes import as_shape, can_hold_items
 from blosc2._arrays.slabs import Shape, Snapshot, compressed_bands, compressed_box, converted, plan_like, slabs_in
 from blosc2._arrays.spec import ArrayPlan
-from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.gaps import as_dtype, clear_gaps
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._frames import (
@@ -209,16 +208,9 @@ def matrix_axes(ndim: int) -> Shape:
     return (*range(ndim - 2), ndim - 1, ndim - 2)
 
 
-def _has_more(frame: Frame) -> bool:
-    """Whether a frame has metadata of its user, which stay with the array."""
-    return not frame.metalayers().keys() <= {"b2nd", PADDING} or bool(frame.vlmeta_names())
-
-
 def permuted(array: Any, axes: Shape, keywords: Mapping[str, Any]) -> FrameHandle:
     """An array whose axis ``i`` is axis ``axes[i]`` of another; chunks and blocks turn with it."""
     source = Snapshot.of(array._handle)
-    if axes == tuple(range(len(axes))) and not _has_more(source.frame):
-        return copied(array, None, keywords)  # which may be one copy of bytes
     old = source.geometry
     shape, chunks, blocks = (tuple(lengths[n] for n in axes) for lengths in (old.shape, old.chunks, old.blocks))
     plan = plan_like(array, shape, source.dtype, keywords, chunks=chunks, blocks=blocks)
