@@ -611,6 +611,15 @@ def plain(value: Any) -> Any:
 
 
 # ------------------------------------------------------------------------------------------------------- the processes
+def is_expression(act: str) -> bool:
+    """Whether an act has a value; otherwise it is one statement or several."""
+    try:
+        compile(act, "act", "eval")
+    except SyntaxError:
+        return False
+    return True
+
+
 class Turns:
     """The row that is at work: the driver takes samples of both packages in turns."""
 
@@ -630,9 +639,7 @@ class Turns:
         self.names = names = COMMON | one.names(here)
         exec(one.before, names)
         act = one.act.lstrip("~")
-        is_value = not re.search(r"(^|[^=<>!(,] )=[^=]|^for |; ", re.sub(r"\(.*\)", "()", act)) and not act.startswith(
-            "grow"
-        )
+        is_value = is_expression(act) and not act.startswith("grow")
         body = f"return {act}" if is_value else act
         exec(f"def act():\n {body}\ndef batch(range=range):\n for _ in range(count): act()", names)
         found = names["act"]()
