@@ -152,7 +152,7 @@ def test_which_last_axes_of_tiff_are_colours(tmp_path: Path) -> None:
             assert len(file.pages) == pages
             assert (file.pages[0].photometric.name == "RGB") == (name != "c")
     blosc2.asarray(pictures.astype("u2"), urlpath=tmp_path / "d.b2nd")
-    with pytest.raises(ConversionError, match=r"with the attribute photometric='rgb' the last axis is written"):
+    with pytest.raises(ConversionError, match=r"attribute axes, such as 'TZYX' \(or photometric='rgb', if"):
         blosc2.convert(tmp_path / "d.b2nd", tmp_path / "d.tif")
 
 

@@ -198,3 +198,23 @@ def test_refused_by_name(two_years: tuple[Path, Path], tmp_path: Path, case: str
     with pytest.raises(ValueError, match=words):
         to_store(changed(loaded(two_years[1]), tmp_path), target, append_dim="time")
     xarray.testing.assert_equal(loaded(target), loaded(two_years[0]))
+
+
+@pytest.mark.parametrize("calendars", [(None, None), (None, "standard"), ("standard", None), (None, "gregorian")])
+def test_times_without_a_calendar_are_of_the_standard_one(tmp_path: Path, calendars: tuple[str | None, ...]) -> None:
+    for name, first, calendar in zip("ab", (0, 3), calendars, strict=True):
+        with netCDF4.Dataset(tmp_path / f"{name}.nc", "w") as file:
+            file.createDimension("time", None)
+            for variable in ("time", "made"):
+                times = file.createVariable(variable, "f8", ("time",))
+                times.units = "days since 2000-01-01"
+                if calendar is not None:
+                    times.calendar = calendar
+                times[:] = first + np.arange(3)
+    convert(tmp_path / "a.nc", tmp_path / "t.b2d")
+    with xarray.open_dataset(tmp_path / "b.nc") as second:
+        to_store(second, tmp_path / "t.b2d", append_dim="time")
+    days = np.arange("2000-01-01", "2000-01-07", dtype="M8[D]")
+    with xarray.open_dataset(tmp_path / "t.b2d") as found:
+        assert (found["time"].values == days).all()
+        assert (found["made"].values == days).all()

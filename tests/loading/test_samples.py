@@ -531,6 +531,28 @@ def test_series_of_numbers_are_looked_up_by_their_index(tmp_path: Path) -> None:
         pairs({"7": 1.0, "12": float("nan"), "101": 3.0})
 
 
+def test_series_whose_numbers_are_a_range(tmp_path: Path) -> None:
+    """pandas makes one of ids in steps; keys are in the order of texts."""
+    pandas = pytest.importorskip("pandas", reason="pandas is an extra")
+    path = str(tmp_path / "c.b2z")
+    with blosc2.TreeStore(path, mode="w") as store:
+        for number in range(1, 13):
+            store[f"/{number}/ct"] = np.full((2, 2), number)
+    table = pandas.DataFrame({"id": range(1, 13), "y": range(1, 13), "z": range(1, 13)}).set_index("id")
+    for columns in ("y", ["y", "z"]):
+        samples = blosc2.Samples(path, {"ct": "{}/ct", "y": table[columns]})
+        assert all((sample["y"] == sample["ct"][0, 0]).all() for sample in samples)
+    known = [str(number) for number in range(1, 13)]
+    for labels in (table["y"], table["y"].to_dict()):
+        samples = blosc2.Samples(path, {"ct": "{}/ct", "y": labels}, keys=known)
+        assert all(sample["y"] == sample["ct"][0, 0] for sample in samples)
+    for labels, keys in ((table["y"], known[::-1]), (pandas.Series(range(1, 14)), None)):
+        with pytest.raises(ValueError, match=r"values\.to_dict\(\) .* values\.to_numpy\(\)"):
+            blosc2.Samples(path, {"ct": "{}/ct", "y": labels}, keys=keys)
+    with pytest.raises(ValueError, match="no value for 1 samples, as '3'"):
+        blosc2.Samples(path, {"ct": "{}/ct", "y": table[["y", "z"]].astype(float).replace(3, np.nan)})
+
+
 def test_keys_have_one_form(tmp_path: Path) -> None:
     """Whether they were found or given; and labels may have either."""
     path = str(tmp_path / "keys.b2z")

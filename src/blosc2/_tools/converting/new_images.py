@@ -139,8 +139,8 @@ class NewVolume(_NewImage):
             order = [names.index(name) for name in space]
             order += [axis for axis in range(items.ndim) if axis not in order]
             raise ValueError(
-                f"its axes are {', '.join(names)}, and NIfTI begins with {', '.join(space)}: convert "
-                f"blosc2.permute_dims(array, {tuple(order)}), with axes and voxel_sizes in that order"
+                f"its axes are {', '.join(names)}, and NIfTI begins with {', '.join(space)}: save "
+                f"blosc2.permute_dims(array, {tuple(order)}), with axes and voxel_sizes in that order, and convert it"
             )
         header = _header_of(attributes) or _new_header(items, attributes)
         header = header.as_byteswapped(">" if items.dtype.byteorder == ">" else "<")
@@ -205,8 +205,9 @@ class NewTiff(_NewImage):
     name = "tiff"
 
     def _hint(self, name: str, item: ArrayItem) -> str:
-        if name == "shape" and item.shape[-1] in (3, 4):
-            return "; with the attribute photometric='rgb' the last axis is written as colours"
+        if name == "shape":
+            colours = " (or photometric='rgb', if the last one has colours)" if item.shape[-1] in (3, 4) else ""
+            return f"; give the attribute axes, such as 'TZYX'{colours}"
         if name != "voxel_sizes":
             return ""
         names = axis_names(self._meant(item), len(item.shape))
@@ -215,7 +216,8 @@ class NewTiff(_NewImage):
             has_dtype = item.dtype in _IMAGEJ or item.dtype.kind == "b"
             dtype = "" if has_dtype else ", as uint8, uint16 or float32"
             return (
-                f"; convert blosc2.permute_dims(array, {tuple(order)}){dtype}, with axes and voxel_sizes in that order"
+                f"; save blosc2.permute_dims(array, {tuple(order)}){dtype}, with axes and voxel_sizes in that order, "
+                "and convert it"
             )
         return "; files as ImageJ writes them have one: items of uint8, uint16 or float32, and axes of TZCYX"
 

@@ -121,6 +121,8 @@ def fit_to_existing(
     variable.encoding = {
         key: value for key, value in decoded.encoding.items() if key not in ("chunks", "blocks", "cparams")
     }
+    if decoded.dtype.kind in "MO" and " since " in str(stored.attrs.get("units")):
+        variable.encoding.setdefault("calendar", _GREGORIAN[0])  # as CF has it where none is stated
     if "_FillValue" not in variable.attrs:
         variable.encoding.setdefault("_FillValue", None)  # xarray would give floats one that the stored ones lack
     packed = "scale_factor" in decoded.encoding or "add_offset" in decoded.encoding
@@ -135,6 +137,7 @@ def fit_to_existing(
         encoded = _in_characters(name, encoded, stored, what)
     for meaning in _MEANINGS:
         new, old = encoded.attrs.get(meaning), stored.attrs.get(meaning)
+        old = _GREGORIAN[0] if old is None and meaning == "calendar" else old
         if new is not None and not _same(new, old):
             counted = variable.dtype.kind in "mM" and meaning == "units"
             how = f"round them to what {old!r} counts in {stored.dtype}" if counted else "convert them"

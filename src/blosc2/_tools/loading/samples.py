@@ -346,11 +346,12 @@ def _in_memory(name: str | None, values: Any) -> Items:
     return found
 
 
-def _by_key(name: str, values: Any, *, in_order: bool) -> dict[str, Any] | None:
+def _by_key(name: str, values: Any, keys: Sequence[str], *, in_order: bool) -> dict[str, Any] | None:
     """Values of a field by the keys of samples: of a mapping, or of a series of pandas by its index.
 
     None for values in the order of the samples, which a series has if it is numbered from 0, or if its index has
-    numbers and `in_order` says that the caller knows the order.
+    numbers and `in_order` says that the caller knows the order. Where these numbers are the keys, in another order,
+    nobody can know what is meant.
     """
     if isinstance(values, Mapping):
         pairs = list(values.items())
@@ -358,12 +359,19 @@ def _by_key(name: str, values: Any, *, in_order: bool) -> dict[str, Any] | None:
         index: Any = getattr(values, "index", None)
         if not hasattr(values, "iloc"):
             return None
-        missing = np.flatnonzero(np.asarray(values.isna()))
+        missing = np.flatnonzero(np.asarray(values.isna()).reshape(len(values), -1).any(axis=1))  # a table has columns
         if len(missing):
             first = _text_of(index[missing[0]])
             raise ValueError(f"{field_label(name)}no value for {len(missing)} samples, as {first!r}")
-        is_text = all(isinstance(key, str) for key in index)
-        if not is_text and (in_order or type(index).__name__ == "RangeIndex"):
+        numbers = getattr(index, "start", None), getattr(index, "step", None)
+        if numbers == (0, 1) or (in_order and not all(isinstance(key, str) for key in index)):
+            named = [_text_of(key) for key in index]
+            is_clear = in_order and numbers == (0, 1)  # columns of one table
+            if not is_clear and named != list(keys) and set(named) >= set(keys):
+                raise ValueError(
+                    f"{field_label(name)}the numbers of the index are keys, in another order: give values.to_dict() if "
+                    "they name the samples, values.to_numpy() if the values are in the order of the samples"
+                )
             return None
         pairs = list(zip(index, np.asarray(values), strict=True))
     found = {_text_of(key).strip("/"): value for key, value in pairs if not _is_missing(value)}
@@ -434,10 +442,12 @@ class StoreLeaves:
 
     def _of_samples(self, name: str, values: Any) -> Any:
         """The values of a field in the order of the samples."""
-        by_key = None if isinstance(values, NDArray) else _by_key(name, values, in_order=self._has_order)
-        if by_key is None:
+        if isinstance(values, NDArray):
             return values
         wanted = [key.strip("/") for key in self.keys]
+        by_key = _by_key(name, values, wanted, in_order=self._has_order)
+        if by_key is None:
+            return values
         missing = [key for key in wanted if key not in by_key]
         if missing:
             count = f"{len(missing)} of {self.length}"
