@@ -127,3 +127,39 @@ def test_a_short_chunk_that_moves_makes_sizes_differ() -> None:
     assert (schunk[:], schunk.chunksize) == (b"efghabcdij", 4)
     schunk.reorder_offsets([2, 0, 1])
     assert (schunk[:], schunk.chunksize) == (b"ijefghabcd", 0)
+
+
+@pytest.mark.parametrize("several", [False, True], ids=["one size", "several sizes"])
+def test_what_is_no_chunk_is_refused(several: bool) -> None:
+    schunk = blosc2.SChunk(chunksize=40, data=bytes(range(80)), cparams={"typesize": 1})
+    if several:
+        schunk.append_data(b"short")
+    schunk.append_data(bytes(range(40)))
+    data = schunk[:]
+    for size in (40, None):
+        for chunk in (5, -5, 10**12, bytes(50), schunk.get_chunk(0)):
+            with pytest.raises(TypeError):
+                schunk.append_chunk((chunk, size))
+            with pytest.raises(TypeError):
+                schunk.update_chunk(0, (chunk, size))
+            with pytest.raises(TypeError):
+                schunk.insert_chunk(0, (chunk, size))
+    assert schunk[:] == data
+
+
+def test_a_damaged_chunk_that_reaches_into_new_ones_keeps_its_bytes() -> None:
+    new = [blosc2.compress2(os.urandom(400), typesize=1) for _ in range(5)]
+    schunk = blosc2.SChunk(chunksize=400, data=os.urandom(800) + b"abcd" * 100, cparams={"typesize": 1})
+    damaged = bytearray(schunk.to_cframe())
+    at = damaged.index(schunk.get_chunk(2)) + 12  # where its length is
+    length = int.from_bytes(damaged[at : at + 4], "little") + 2 * len(new[0])
+    damaged[at : at + 4] = length.to_bytes(4, "little")
+    schunk = blosc2.schunk_from_cframe(bytes(damaged))
+    for chunk in new[:4]:
+        schunk.update_chunk(0, chunk)
+    frame = schunk._handle.frame
+    offset = frame.offsets_list()[2]
+    before = bytes(frame.chunk_stored_at(offset))
+    assert len(before) == length
+    schunk.update_chunk(0, new[4])
+    assert bytes(frame.chunk_stored_at(offset)) == before

@@ -212,7 +212,7 @@ class ChangeableChunks(StoredFrame):
         handle = self._handle
         with handle.editing():
             count = handle.frame.nchunks
-            return handle.spliced(count, 0, [chunk]) or _frames.splice(
+            return handle.spliced(count, 0, [(chunk, None)]) or _frames.splice(
                 handle, count, 0, [_frames.checked_chunk(handle, chunk, "append")]
             )
 
@@ -228,7 +228,7 @@ class ChangeableChunks(StoredFrame):
         """
         handle = self._handle
         with handle.editing():
-            return handle.spliced(nchunk, 0, [chunk]) or _frames.splice(
+            return handle.spliced(nchunk, 0, [(chunk, None)]) or _frames.splice(
                 handle, _frames.position_for_chunk(handle.frame, nchunk), 0,
                 [_frames.checked_chunk(handle, chunk, "insert")],
             )  # fmt: skip
@@ -245,7 +245,7 @@ class ChangeableChunks(StoredFrame):
         """
         handle = self._handle
         with handle.editing():
-            return handle.spliced(nchunk, 1, [chunk]) or _frames.splice(
+            return handle.spliced(nchunk, 1, [(chunk, None)]) or _frames.splice(
                 handle, existing_chunk(handle.frame, nchunk, "Could not update the desired chunk"), 1,
                 [_frames.checked_chunk(handle, chunk, "update")],
             )  # fmt: skip

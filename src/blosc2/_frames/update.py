@@ -819,7 +819,7 @@ class EditedChunks:
         more = sum(map(len, chunks.values()))
         if buffer is None or not buffer.holds(frame):
             old = _kept_chunks(update)
-            buffer = _buffer_of(old, len(old) + more + max(len(old), more, 64))
+            buffer = _buffer_of(old, len(old) + more + max(len(old), more, 64), frame)
         placed = buffer.place(frame, list(chunks.values()))
         if placed is None:
             kept = {i: o for i, o in enumerate(offsets.tolist()) if o >= 0 and i not in chunks}
@@ -829,7 +829,7 @@ class EditedChunks:
                 chunks.update((i, frame.chunk_stored_at(o)) for i, o in kept.items())
                 buffer = _buffer_of(b"", 2 * (live + more))
             else:
-                buffer = _buffer_of(memoryview(frame.source), 2 * buffer.used + more)
+                buffer = _buffer_of(memoryview(frame.source), 2 * buffer.used + more, frame)
             placed = buffer.place(frame, list(chunks.values()))
             assert placed is not None
         self.buffer = buffer
@@ -839,11 +839,11 @@ class EditedChunks:
         return source
 
 
-def _buffer_of(chunks: Any, size: int) -> ChunkBuffer:
-    """A buffer of so many bytes that begins with chunks which lie elsewhere."""
+def _buffer_of(chunks: Any, size: int, frame: Frame | None = None) -> ChunkBuffer:
+    """A buffer of so many bytes that begins with the chunks of a frame, which lie elsewhere."""
     room = in_large_pages(size)
     room[: len(chunks)] = chunks
-    return ChunkBuffer(room, len(chunks))
+    return ChunkBuffer(room, len(chunks), frame)
 
 
 # Bytes of a temporary file that nobody needs any more, beyond as many as are needed, before it is written anew.

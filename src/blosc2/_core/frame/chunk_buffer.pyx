@@ -91,6 +91,8 @@ cdef class ChunkBuffer:
         Which nobody else uses.
     used : int
         Bytes at its start that hold chunks already.
+    frame : Frame, optional
+        Whose chunks these are. Where one of them says that it reaches further, no slot is used again: it may lie in there.
     """
 
     cdef Buffer room
@@ -101,12 +103,26 @@ cdef class ChunkBuffer:
     cdef uint64_t slot_of           # 0 where there is none
     cdef atomic_state shown         # sources of versions that somebody has
 
-    def __init__(self, room, int64_t used):
+    def __init__(self, room, int64_t used, Frame frame=None):
         self.room = writable(room)
         if not 0 <= used <= self.room.size:
             raise ValueError(f"{used} bytes are used of {self.room.size}")
         self.used = self.at = self.first = used
         self.end = self.room.size
+        if frame is not None:
+            frame.load_index()
+            if self.is_passed(frame):
+                self.first = self.end
+
+    cdef bint is_passed(self, Frame frame) noexcept:
+        """Whether a chunk of a frame says that it reaches past the chunks that lie here, as one that is damaged may."""
+        cdef int64_t i, offset
+        for i in range(frame.chunk_count):
+            offset = frame.entry(i)
+            if offset >= 0 and (
+                    offset > self.used - CHUNK_HEADER or i32(self.room.data + offset + CBYTES_AT) > self.used - offset):
+                return True
+        return False
 
     def __getbuffer__(self, Py_buffer *view, int flags):
         PyBuffer_FillInfo(view, self, self.room.data, self.used, 1, flags)
@@ -197,9 +213,9 @@ cdef class ChunkBuffer:
         ----------
         number : int
         removed : int
-        added : list
-            Chunks, or pairs of a chunk, or of an offset that stands for one, and its uncompressed size. A chunk without
-            its size is one that somebody gave.
+        added : list of tuple
+            Pairs of a chunk, or of an offset that stands for one, and its uncompressed size; of whatever somebody gave as
+            a chunk, and None.
 
         Returns
         -------
@@ -220,7 +236,7 @@ cdef class ChunkBuffer:
         if nbytes < 1:
             return None
         for i in range(many):
-            stored = stored_of(added[i])
+            stored = (<tuple> added[i])[0]
             if PyBytes_CheckExact(stored) and not special_offset(stored, frame.typesize):
                 wanted += PyBytes_GET_SIZE(stored)
             elif frame.variable or not (PyBytes_CheckExact(stored) or type(stored) is int):
@@ -244,7 +260,7 @@ cdef class ChunkBuffer:
             for i in range(made.chunk_count):
                 made.offsets[i] = frame.repeated
         for i in range(many):
-            stored = stored_of(added[i])
+            stored = (<tuple> added[i])[0]
             if not PyBytes_CheckExact(stored):
                 made.offsets[index + i] = stored
                 continue
@@ -258,18 +274,15 @@ cdef class ChunkBuffer:
         return made
 
 
-cdef inline object stored_of(object given):
-    return given[0] if type(given) is tuple else given
-
-
-cdef int64_t size_of(object given) except -1:
+cdef int64_t size_of(tuple given) except -1:
     """Uncompressed bytes of a chunk; 0 where it is none that could be put here."""
     cdef Chunk chunk
-    if type(given) is tuple:
-        return given[1]
-    if not PyBytes_CheckExact(given):
+    stored, size = given
+    if size is not None:
+        return size
+    if not PyBytes_CheckExact(stored):
         return 0
-    if inspect_stated(<const uint8_t *> PyBytes_AS_STRING(given), PyBytes_GET_SIZE(given), &chunk) or chunk.variable:
+    if inspect_stated(<const uint8_t *> PyBytes_AS_STRING(stored), PyBytes_GET_SIZE(stored), &chunk) or chunk.variable:
         return 0
     return chunk.nbytes
 
