@@ -2100,27 +2100,29 @@ cdef class Frame(ChunkTable):
         """
         cdef Py_ssize_t told = 0
         cdef Buffer held = integers(order, 8, &told)
-        cdef const int64_t *number = <const int64_t *> held.data
-        cdef int64_t count = self.chunk_count, i
+        cdef int64_t count = self.chunk_count, i, number
         cdef Frame made
+        cdef uint8_t *seen
         if self.header != NULL or self.variable or self.offsets == NULL or told != count or not count:
             return None
-        if self.nbytes % self.chunksize and number[count - 1] != count - 1:
-            return None     # a short chunk that is not the last one
         made = self.alike(self.nbytes, count)
         made.lies_in(self.source)
-        made.offsets = <int64_t *> calloc(<size_t> count, 8)
-        if made.offsets == NULL:
+        made.need_table()
+        memcpy(made.offsets, held.data, 8 * <size_t> count)     # which another thread may write to meanwhile
+        seen = <uint8_t *> calloc(<size_t> count, 1)
+        if seen == NULL:
             raise MemoryError
         for i in range(count):
-            if not 0 <= number[i] < count:
-                return None
-            made.offsets[number[i]] += 1
-        for i in range(count):
-            if made.offsets[i] != 1:
-                return None
-        for i in range(count):
-            made.offsets[i] = self.offsets[number[i]]
+            number = made.offsets[i]
+            if not 0 <= number < count or seen[number]:
+                break
+            seen[number] = 1
+            made.offsets[i] = self.offsets[number]
+        else:
+            i = count
+        free(seen)
+        if i < count or (self.nbytes % self.chunksize and number != count - 1):
+            return None     # or a short chunk is not the last one
         return made
 
 

@@ -6,7 +6,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from blosc2._core.io.readahead cimport ask_range
-from blosc2._core.io.source cimport READ_OK, Buffer, Source, integers, readable
+from blosc2._core.io.source cimport READ_OK, READ_SHORT, Buffer, Source, integers, readable
 
 cdef extern from "io/crc.h" nogil:
     void crc32c_prepare()
@@ -179,7 +179,7 @@ def crc32c_both(data not None, uint32_t before):
 cdef int read_and_sum(Source source, int64_t offset, int64_t length, uint8_t *to, uint32_t *crc) noexcept nogil:
     """What `Source.read_into` does, and go on with the checksum of these bytes while they are in the cache."""
     cdef int64_t size, done = 0
-    cdef int status = READ_OK
+    cdef int status = READ_OK if length >= 0 else READ_SHORT
     if (source.base != NULL and 0 <= offset <= source.size and 0 < length <= source.size - offset
             and copy_and_checksum(False, crc, to, NULL, NULL, 0, source.base + offset, length)):
         return READ_OK

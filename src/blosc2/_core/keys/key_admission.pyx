@@ -343,16 +343,17 @@ cdef class KeyAdmission:
 
     cdef bint is_group(self, str key, const uint8_t *text, Py_ssize_t length, uint64_t hashed) except -1:
         """Whether a key may be a group, of the version or of those noted; `hashed` is its `path_hash`."""
+        cdef KeyListing listing = self.listing
         cdef int64_t found
         if self.groups._has(hashed):
             return True
-        if self.listing is None:
+        if listing is None:
             return False
-        if self.listing.base.catalog is not None and self.listing._plain:
-            found = self.listing.base.lookup_group(text + 1, length - 1)
+        if listing.base.catalog is not None and listing._plain:
+            found = listing.base.lookup_group(text + 1, length - 1)
             if found != DAMAGED:
                 return found >= 0
-        return self.listing.has_group(key)
+        return listing.has_group(key)
 
     cdef bint is_open(self, str key, const uint8_t *text, Py_ssize_t parent, KeySet known, dict frames) except -1:
         """Whether none of the groups that a plain key lies in is a leaf, nor one of which `frames` has a pending change.
