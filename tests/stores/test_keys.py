@@ -160,6 +160,18 @@ def test_keys_that_exclude_each_other(
     assert blosc2.check(make.path).ok
 
 
+@pytest.mark.parametrize("upper", [False, True], ids=["lower", "upper"])
+@pytest.mark.parametrize("clash", range(len(CLASHES)))
+def test_keys_that_exclude_each_other_in_a_store_that_is_empty(clash: int, upper: bool, tmp_path: Path) -> None:
+    first, second, match, _ = CLASHES[clash]
+    pairs = [("/G" + first, [1]), ("/G" + second, [2])] if upper else [(first, [1]), (second, [2])]
+    with Maker("tree-b2z", tmp_path)("w") as store:
+        for act in (store.write_many, store.update):
+            with pytest.raises(ValueError, match=match):
+                act(iter(pairs))
+            assert not len(store)
+
+
 def test_an_embed_store_has_them_side_by_side(tmp_path: Path) -> None:
     make = Maker("b2e", tmp_path)
     expected = {key: [n] for n, clash in enumerate(CLASHES) for key in clash[:2]}

@@ -329,8 +329,9 @@ cdef class KeyAdmission:
         slot = self.leaves._slot(hashed)
         if self.leaves.slots[slot]:
             return True
-        if (self.names is not None and self.names._has(other)) or self._is_like(hashed, other) or (
-                self.grouped and self.is_group(key, text, length, hashed)):
+        # What is like it last: that takes note of it, and whoever looks closer would find it.
+        if (self.names is not None and self.names._has(other)) or (
+                self.grouped and self.is_group(key, text, length, hashed)) or self._is_like(hashed, other):
             return False
         self.leaves._fill(slot, hashed)
         return True
