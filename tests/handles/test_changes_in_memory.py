@@ -11,6 +11,7 @@ import pytest
 
 import blosc2
 from blosc2._core.frame.frame import Frame
+from blosc2._frames.changeable import MemoryHandle
 
 
 class Model:
@@ -163,3 +164,17 @@ def test_a_damaged_chunk_that_reaches_into_new_ones_keeps_its_bytes() -> None:
     assert len(before) == length
     schunk.update_chunk(0, new[4])
     assert bytes(frame.chunk_stored_at(offset)) == before
+
+
+def test_a_frame_that_another_thread_changes_is_copied_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    schunk = blosc2.schunk_from_cframe(blosc2.SChunk(chunksize=4, data=b"abcd").to_cframe())
+    plain = MemoryHandle._plain
+
+    def late(handle: MemoryHandle, *more: Any) -> bytes:
+        schunk.append_data(b"efgh")
+        return plain(handle, *more)
+
+    monkeypatch.setattr(MemoryHandle, "_plain", late)
+    copied = schunk.to_cframe()
+    assert blosc2.schunk_from_cframe(copied)[:] == b"abcd"
+    assert schunk[:] == b"abcdefgh"

@@ -120,7 +120,7 @@ class MemoryHandle(FrameHandle):
             self.frame = Frame.open(Source.of_buffer(self.to_cframe()))
             return
         room = in_large_pages(frame.plain_len)
-        self._plain(room)
+        self._plain(frame, room)
         self.frame = Frame.open(Source.of_buffer(room))
 
     @as_block

@@ -429,11 +429,10 @@ class FrameHandle:
         if not frame.serialised:
             _frames.check_chunks(frame)
             return _frames.frame_bytes(_frames.FrameUpdate(frame))
-        return self._plain(None)
+        return self._plain(frame)
 
-    def _plain(self, room: Any) -> bytes:
+    def _plain(self, frame: Frame, room: Any = None) -> bytes:
         """The bytes of a serialised frame, checked; they are put into `room`, if it is given."""
-        frame = self.frame
         _frames.check_chunks(frame)
         checked = self.verify is None and frame.checksums_len > 0
         plain, body = frame.plain_bytes(room, summed=checked)
