@@ -192,6 +192,7 @@ def test_lazy_chunks_of_special_chunks_and_of_memory(tmp_path: Path) -> None:
     assert schunk.get_lazychunk(0) == schunk.get_chunk(0)[:32]
 
 
+@pytest.mark.local  # a lazy chunk is one that is read from a file
 def test_lazy_chunks_whose_blocks_are_not_in_their_order(source: str | None, tmp_path: Path) -> None:
     path = tmp_path / "s.b2frame"
     items = np.random.default_rng(0).integers(0, 9, 4000, dtype="i4")

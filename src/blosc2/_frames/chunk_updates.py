@@ -205,7 +205,7 @@ def overwrite(handle: FrameHandle, position: int, data: memoryview) -> None:
     count, step = int(frame.nchunks), int(frame.chunksize) if frame.chunksize > 0 else DEFAULT_CHUNK
     encoding, nthreads = handle.encoding(), handle.cparams.nthreads
     end, at, first = position + len(data), 0, 0
-    sizes = np.frombuffer(frame.chunk_sizes(), np.int64).tolist() if frame.variable and count else []
+    sizes = np.frombuffer(frame.chunk_sizes(), np.int64) if frame.variable and count else None
     if not frame.variable:
         first = position // step
         at = first * step
@@ -214,7 +214,7 @@ def overwrite(handle: FrameHandle, position: int, data: memoryview) -> None:
     for index in range(first, count):
         if at >= end:
             break
-        size = sizes[index] if sizes else min(step, filled - at)
+        size = min(step, filled - at) if sizes is None else int(sizes[index])
         low, high = max(position, at), min(end, at + size)
         if low < high:
             content: Any = data[low - position : high - position]

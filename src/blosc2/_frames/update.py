@@ -591,8 +591,8 @@ class Copies:
             if frame not in known:
                 known[frame] = StoredChunks(frame), FrameUpdate(frame).offsets
             chunks, offsets = known[frame]
-            for index, offset in enumerate(offsets[first:stop].tolist(), first):
-                yield offset if offset < 0 else chunks.at(index, offset)
+            for index, offset in numbered(offsets[first:stop]):
+                yield offset if offset < 0 else chunks.at(first + index, offset)
 
     def in_memory(self) -> tuple[bytes, Integers]:
         """All of them, one behind the other, and their offsets."""

@@ -279,12 +279,7 @@ class Batch(Sequence[Any]):
         return iter(self._all())
 
     def _all(self) -> list[Any]:
-        length = len(self)
-        most = self._array._layout(self._frame).items_per_block or length
-        block = self._block_of(0, length) if most >= length else None
-        if block is None:
-            return self._array._items_of(self._frame, self._number)
-        return self._array._all_of(block[2], self._frame, self._number, Together(self._frame.file_size))
+        return self._array._items_of(self._frame, self._number)  # which checks all of it
 
     def _item(self, index: int, length: int) -> Any:
         block = self._block_of(index, length)

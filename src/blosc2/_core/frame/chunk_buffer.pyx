@@ -184,14 +184,16 @@ cdef class ChunkBuffer:
 
     cdef void find_gap(self, Frame frame) noexcept:
         """Go on in the largest gap between the chunks of the one version that is shown, if it is worth it."""
-        cdef Extent *extents = <Extent *> malloc((<size_t> frame.chunk_count + 1) * sizeof(Extent))
+        # A table may name one chunk a million times: so many chunks can lie here beside each other.
+        cdef int64_t most = min(frame.chunk_count, self.used // CHUNK_HEADER)
+        cdef Extent *extents = <Extent *> malloc((<size_t> most + 1) * sizeof(Extent))
         cdef int64_t i, count = 0, offset, reached = 0, largest = self.room.size // WORTHWHILE
         cdef Chunk chunk
         cdef bint sound = extents != NULL
         for i in range(frame.chunk_count if sound else 0):
             offset = frame.entry(i)
-            if offset >= 0:
-                sound = inspect(self.room.data + offset, self.used - offset, &chunk) == CHUNK_OK
+            if offset >= 0 and not (count and extents[count - 1].start == offset):
+                sound = count < most and inspect(self.room.data + offset, self.used - offset, &chunk) == CHUNK_OK
                 if not sound:
                     break
                 extents[count].start, extents[count].stop = offset, offset + chunk.cbytes
