@@ -113,7 +113,9 @@ def test_a_view_of_what_was_replaced_stays() -> None:
     assert array[1000] == 500.0
 
 
-@pytest.mark.parametrize("order", [[0, 1], [0, 0, 1], [0, 1, 5], [-1, 0, 1], [0.0, 1.0, 2.0], "abc"])
+@pytest.mark.parametrize(
+    "order", [[0, 1], [[0, 1]], [[0, 1, 2]], [0, 0, 1], [0, 1, 5], [-1, 0, 1], [0.0, 1.0, 2.0], "abc"]
+)
 def test_orders_that_are_none(order: Any) -> None:
     schunk = blosc2.SChunk(chunksize=4, data=b"abcdefghijkl", cparams={"typesize": 1})
     schunk.reorder_offsets([2, 1, 0])

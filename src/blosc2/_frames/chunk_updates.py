@@ -148,7 +148,7 @@ def reorder(handle: FrameHandle, order: Any) -> None:
     """Publish the same chunks in another order."""
     frame = handle.frame
     indices = np.asarray(order)
-    if indices.dtype == np.int64 and handle.has_reordered(indices):
+    if indices.dtype == np.int64 and indices.ndim == 1 and handle.has_reordered(indices):
         return
     if indices.dtype.kind not in "iu" or indices.shape != (frame.nchunks,):
         raise ValueError(f"order must be {frame.nchunks} integers, one for each chunk")

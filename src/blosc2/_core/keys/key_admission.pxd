@@ -43,6 +43,7 @@ cdef class KeyAdmission:
     cdef Py_ssize_t last_lengths[LAST_PARENTS]
     cdef int last                               # the one that was met last
 
+    cpdef show(self, KeyTable table, dict entries, KeyListing listing, KeySet names=*)
     cdef bint admit_key(self, key) except -1
     cdef bint _is_like(self, uint64_t hashed, uint64_t other) except -1
     cdef Py_ssize_t _last_parent(self, const uint8_t *text, Py_ssize_t length) noexcept

@@ -279,7 +279,7 @@ cdef class KeyAdmission:
         for i in range(LAST_PARENTS):
             self.last_lengths[i] = -1
 
-    def show(self, KeyTable table, dict entries not None, KeyListing listing, KeySet names=None):
+    cpdef show(self, KeyTable table, dict entries, KeyListing listing, KeySet names=None):
         """Admit keys beside those of a version: its members, embedded values and listing, and hashes of all its names.
 
         Nothing is admitted before.
