@@ -147,10 +147,7 @@ class MemoryHandle(FrameHandle):
         made = chunks.buffer.spliced(frame, number, removed, added)
         if made is None:
             return 0
-        if self.frame is not frame:
-            raise superseded()
-        self._adopt(made)
-        chunks.frame = made
+        self._show_after(frame, made)
         return made.nchunks
 
     def has_reordered(self, order: Any) -> bool:
@@ -738,13 +735,10 @@ def publish_beside(changing: FileHandle) -> None:
                     raise
 
 
-def _publishes_here(file: os.stat_result, waiting: FileHandle) -> bool:
-    """Whether another handle of this file is in the middle of a publication of this thread, which would wait for ever.
-
-    `waiting` is the handle that needs the lock.
-    """
+def _publishes_here(file: os.stat_result, changing: FileHandle) -> bool:
+    """Whether another handle of this file is in the middle of a publication of this thread, which would wait for ever."""
     for handle in _alive(_changed):
-        if handle is not waiting and handle._busy.is_own:
+        if handle is not changing and handle._busy.is_own:
             identity = handle.published.source.identity
             if identity is not None and identity[:2] == (file.st_dev, file.st_ino):
                 return True

@@ -209,12 +209,7 @@ class ChangeableChunks(StoredFrame):
         >>> schunk.append_chunk(schunk.get_chunk(0)), schunk[:]
         (2, b'abcdabcd')
         """
-        handle = self._handle
-        with handle.editing():
-            count = handle.frame.nchunks
-            return handle.spliced(count, 0, [(chunk, None)]) or _frames.splice(
-                handle, count, 0, [_frames.checked_chunk(handle, chunk, "append")]
-            )
+        return self._exchange(None, 0, [(chunk, None)], "append")
 
     def insert_chunk(self, nchunk: int, chunk: Any) -> int:
         """Insert a compressed chunk before the one of this number; see `append_chunk`.
@@ -226,12 +221,7 @@ class ChangeableChunks(StoredFrame):
         >>> schunk.insert_chunk(0, schunk.get_chunk(1)), schunk[:]
         (3, b'efghabcdefgh')
         """
-        handle = self._handle
-        with handle.editing():
-            return handle.spliced(nchunk, 0, [(chunk, None)]) or _frames.splice(
-                handle, _frames.position_for_chunk(handle.frame, nchunk), 0,
-                [_frames.checked_chunk(handle, chunk, "insert")],
-            )  # fmt: skip
+        return self._exchange(nchunk, 0, [(chunk, None)], "insert")
 
     def update_chunk(self, nchunk: int, chunk: Any) -> int:
         """Replace a chunk with another compressed chunk; see `append_chunk`.
@@ -243,12 +233,7 @@ class ChangeableChunks(StoredFrame):
         >>> schunk.update_chunk(0, schunk.get_chunk(1)), schunk[:]
         (2, b'efghefgh')
         """
-        handle = self._handle
-        with handle.editing():
-            return handle.spliced(nchunk, 1, [(chunk, None)]) or _frames.splice(
-                handle, existing_chunk(handle.frame, nchunk, "Could not update the desired chunk"), 1,
-                [_frames.checked_chunk(handle, chunk, "update")],
-            )  # fmt: skip
+        return self._exchange(nchunk, 1, [(chunk, None)], "update")
 
     def delete_chunk(self, nchunk: int) -> int:
         """Remove a chunk; those behind it move up.
@@ -260,11 +245,21 @@ class ChangeableChunks(StoredFrame):
         >>> schunk.delete_chunk(0), schunk[:]
         (1, b'efgh')
         """
+        return self._exchange(nchunk, 1, [], "delete")
+
+    def _exchange(self, nchunk: Any, removed: int, given: list[tuple[Any, None]], what: str) -> int:
+        """Put chunks that were given instead of `removed` ones from a number on; None for the end."""
         handle = self._handle
         with handle.editing():
-            return handle.spliced(nchunk, 1, []) or _frames.splice(
-                handle, existing_chunk(handle.frame, nchunk, "Could not delete the desired chunk"), 1, []
-            )
+            number = handle.frame.nchunks if nchunk is None else nchunk
+            count = handle.spliced(number, removed, given)
+            if count:
+                return count
+            if removed:
+                number = existing_chunk(handle.frame, number, f"Could not {what} the desired chunk")
+            elif nchunk is not None:
+                number = _frames.position_for_chunk(handle.frame, number)
+            return _frames.splice(handle, number, removed, [_frames.checked_chunk(handle, c, what) for c, _ in given])
 
     # ------------------------------------------------------------ chunks without data
     def fill_special(self, nitems: int, special_value: SpecialValue, value: Any = None) -> int:

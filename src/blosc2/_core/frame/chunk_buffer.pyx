@@ -7,7 +7,8 @@ from libc.stdint cimport int32_t, int64_t, uint64_t, uint8_t
 from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memcpy
 
-from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, KIND_REGULAR, Chunk, check_starts, inspect, inspect_alone
+from blosc2._core.codec.chunk cimport (
+    CHUNK_HEADER, CHUNK_OK, KIND_NAN, KIND_REGULAR, KIND_UNINIT, KIND_ZERO, Chunk, check_starts, inspect, inspect_alone)
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.io.endian cimport i32
 from blosc2._core.io.source cimport Buffer, Source, readable, writable
@@ -21,10 +22,6 @@ cdef enum:
     TYPESIZE_AT = 3
     CBYTES_AT = 12
     KIND_AT = 31
-    # Special kinds that a table of offsets names.
-    ZERO = 1
-    NAN = 2
-    UNINIT = 4
     WORTHWHILE = 8      # a gap is used if it is this part of the memory, or more
 
 
@@ -35,7 +32,9 @@ cdef int64_t special_offset(bytes stored, int32_t typesize) noexcept:
     if PyBytes_GET_SIZE(stored) != CHUNK_HEADER:
         return 0
     kind = header[KIND_AT] >> 4 & 7
-    if kind != ZERO and kind != UNINIT and (kind != NAN or header[TYPESIZE_AT] != typesize):  # NaN of items of another size
+    if kind == KIND_NAN and header[TYPESIZE_AT] != typesize:    # of items of another size
+        return 0
+    if kind != KIND_ZERO and kind != KIND_UNINIT and kind != KIND_NAN:
         return 0
     return <int64_t> (<uint64_t> (0x80 | kind) << 56)
 
@@ -305,7 +304,7 @@ cdef int64_t nbytes_after(Frame frame, int64_t index, int64_t stop, list added) 
     if many and index == frame.chunk_count and nbytes % chunksize:
         return 0    # a short chunk would get one behind it
     total -= (nbytes if is_last else stop * chunksize) - min(index * chunksize, nbytes)
-    if frame.own_metalayers is not None and "b2nd" in frame.own_metalayers and (total or many != stop - index):
+    if "b2nd" in frame.own_metalayers and (total or many != stop - index):
         return 0
     return nbytes + total
 

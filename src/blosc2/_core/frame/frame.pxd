@@ -143,6 +143,7 @@ cdef class Frame(ChunkTable):
     cdef int need_table(self) except -1
     cdef int lies_in(self, Source source) except -1
     cdef int check_index(self, int64_t index) except -1
+    cdef int need_chunk(self, int64_t index, DecodeContext *context, Chunk *chunk) except -1
     cdef int64_t verbatim_at(self, int64_t start, int64_t length, bint check) except -2
     cdef int decode_checked(self, int64_t index, DecodeContext *context, uint8_t *destination, int64_t size) except -1
     cdef int64_t chunk_at(self, int64_t position) noexcept nogil

@@ -1280,6 +1280,7 @@ cdef inline list vl_parts(bytes stored, bytes data):
 
 cdef enum:
     _AT_ONCE = 64 << 20     # bytes that are copied before interrupts are served
+    _SERVED = 1 << 12       # chunks that are looked at before
 
 
 cdef int64_t _stored_lengths(ChunkTable frame, int64_t first, int64_t stop, int64_t *lengths) except -1:
@@ -1289,6 +1290,8 @@ cdef int64_t _stored_lengths(ChunkTable frame, int64_t first, int64_t stop, int6
     cdef int64_t i, at, total = 0
     cdef int status
     for i in range(first, stop):
+        if not i % _SERVED:
+            PyErr_CheckSignals()    # each header may be a call of the system
         lengths[i - first] = 0
         if frame.entry(i) >= 0:
             at = frame.chunks_start + frame.entry(i)
@@ -1526,6 +1529,13 @@ cdef class Frame(ChunkTable):
             raise IndexError(f"chunk {index} is out of range: there are {self.chunk_count}")
         return 0
 
+    cdef int need_chunk(self, int64_t index, DecodeContext *context, Chunk *chunk) except -1:
+        """Find a chunk, and raise what is wrong with it."""
+        cdef int status = self.open_chunk(index, context, chunk)
+        if status:
+            self.fail(status, index)
+        return 0
+
     def chunk(self, int64_t index):
         """A chunk as stored; a special one that only the offsets table knows gets a header of its own."""
         cdef Chunk chunk
@@ -1589,14 +1599,11 @@ cdef class Frame(ChunkTable):
         """(absolute offset or None, nbytes, cbytes, special kind or 0, raw, block size) of a chunk."""
         cdef Chunk chunk
         cdef DecodeContext *context
-        cdef int status
         cdef int64_t value
         self.check_index(index)
         context = borrow(0)
         try:
-            status = self.open_chunk(index, context, &chunk)
-            if status:
-                self.fail(status, index)
+            self.need_chunk(index, context, &chunk)
             value = self.entry(index)
             special = <int> chunk.kind if chunk.kind < KIND_RAW else 0
             return (self.chunks_start + value if value >= 0 else None, chunk.nbytes, chunk.cbytes, special,
@@ -1615,9 +1622,7 @@ cdef class Frame(ChunkTable):
         self.check_index(index)
         context = borrow(0)
         try:
-            status = self.open_chunk(index, context, &chunk)
-            if status:
-                self.fail(status, index)
+            self.need_chunk(index, context, &chunk)
             if chunk.data == NULL or chunk.kind < KIND_RAW:
                 return self.chunk(index)
             if self.source.identity is None or self.vlblocks or not chunk.nbytes:
@@ -1650,14 +1655,11 @@ cdef class Frame(ChunkTable):
         """The uncompressed bytes of a chunk."""
         cdef Chunk chunk
         cdef DecodeContext *context
-        cdef int status
         cdef bytes result
         self.check_index(index)
         context = borrow(self.blocksize)
         try:
-            status = self.open_chunk(index, context, &chunk)
-            if status:
-                self.fail(status, index)
+            self.need_chunk(index, context, &chunk)
             result = fresh_bytes(chunk.nbytes)
             self.decode_checked(index, context, <uint8_t *> PyBytes_AS_STRING(result), chunk.nbytes)
             return result
