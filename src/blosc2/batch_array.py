@@ -226,15 +226,11 @@ class BatchArray(ValueList):
             if closed or not 0 < length <= longest:
                 raise self._damaged(frame, index, f"chunk {index}: the blocks of the batch are of all lengths")
             closed = length < longest
-            items += self._all_of(block, frame, index, together)
+            try:
+                items += block.all(together)
+            except FormatError as error:
+                raise self._damaged(frame, index, error.reason) from None
         return items
-
-    def _all_of(self, block: Block, frame: Frame, index: int, together: Together) -> list[Any]:
-        """The items of a block of a batch."""
-        try:
-            return block.all(together)
-        except FormatError as error:
-            raise self._damaged(frame, index, error.reason) from None
 
     def _read(self, frame: Frame, index: int, together: Together | None = None) -> Batch:  # noqa: ARG002
         return Batch(self, index, frame)

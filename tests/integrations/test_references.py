@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -200,41 +201,35 @@ def test_datasets(tmp_path: Path, zarr_format: int) -> None:
 
 
 # ------------------------------------------------------------------ elsewhere
-def test_from_another_place(tmp_path: Path) -> None:
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Path]:
+    """A store, and a copy of it in the memory that fsspec has."""
+    path = tmp_path / "scans.b2z"
+    with blosc2.TreeStore(str(path), mode="w") as store:
+        store["/x"] = np.arange(1000)
+    memory = fsspec.filesystem("memory")
+    memory.pipe_file("/bucket/scans.b2z", path.read_bytes())
+    yield path
+    memory.rm("/bucket", recursive=True)
+
+
+def test_from_another_place(served: Path) -> None:
     """What the references name is read, and no byte of the file besides."""
-    path = tmp_path / "scans.b2z"
-    with blosc2.TreeStore(str(path), mode="w") as store:
-        store["/x"] = np.arange(1000)
-    memory = fsspec.filesystem("memory")
-    memory.pipe_file("/bucket/scans.b2z", path.read_bytes())
-    try:
-        references = blosc2.zarr_references(path, url="memory://bucket/scans.b2z")
-        assert {ref[0] for ref in references["refs"].values() if isinstance(ref, list)} == {"memory://bucket/scans.b2z"}
-        path.unlink()
-        how = {"asynchronous": True, "remote_protocol": "memory"}
-        files = fsspec.filesystem("reference", fo=references, **how)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of zarr, about file systems that are not asynchronous
-            group = zarr.open(zarr.storage.FsspecStore(files, read_only=True), mode="r")
-            np.testing.assert_array_equal(group["x"][...], np.arange(1000))
-    finally:
-        memory.rm("/bucket", recursive=True)
+    references = blosc2.zarr_references(served, url="memory://bucket/scans.b2z")
+    assert {ref[0] for ref in references["refs"].values() if isinstance(ref, list)} == {"memory://bucket/scans.b2z"}
+    served.unlink()
+    files = fsspec.filesystem("reference", fo=references, asynchronous=True, remote_protocol="memory")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of zarr, about file systems that are not asynchronous
+        group = zarr.open(zarr.storage.FsspecStore(files, read_only=True), mode="r")
+        np.testing.assert_array_equal(group["x"][...], np.arange(1000))
 
 
-def test_a_source_on_a_server(tmp_path: Path) -> None:
-    path = tmp_path / "scans.b2z"
-    with blosc2.TreeStore(str(path), mode="w") as store:
-        store["/x"] = np.arange(1000)
-    memory = fsspec.filesystem("memory")
-    memory.pipe_file("/bucket/scans.b2z", path.read_bytes())
-    try:
-        url = "memory://bucket/scans.b2z"
-        assert blosc2.zarr_references(url) == blosc2.zarr_references(path, url=url)
-        assert blosc2.zarr_references(url, url="s3://b/s") == blosc2.zarr_references(path, url="s3://b/s")
-        assert blosc2.merge([url], tmp_path / "merged.b2z") == 1
-    finally:
-        memory.rm("/bucket", recursive=True)
-    np.testing.assert_array_equal(blosc2.open(tmp_path / "merged.b2z")["/x"][:], np.arange(1000))
+def test_a_source_on_a_server(served: Path, tmp_path: Path) -> None:
+    url = "memory://bucket/scans.b2z"
+    assert blosc2.zarr_references(url) == blosc2.zarr_references(served, url=url)
+    assert blosc2.zarr_references(url, url="s3://b/s") == blosc2.zarr_references(served, url="s3://b/s")
+    assert blosc2.merge([url], tmp_path / "merged.b2z") == 1
 
 
 def test_urls_of_a_directory(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ else:
         ),
         "planes": (
             "DIMENSIONS LONGEST Axis Picture as_meant axes_of axis_names check_dtype decoded_bytes has_meaning "
-            "index_of index_text middle_plane picture_axes pieces read_picture sample_of_planes shape_of"
+            "index_of index_text middle_plane palette_of picture_axes pieces read_picture sample_of_planes shape_of"
         ),
         "readable": "ChunkInfo ReadableArray",
         "ready": "ready_in_children ready_to_change ready_to_read",

@@ -323,8 +323,14 @@ def read_picture(
     items = _shown_items(array, small, sides)
     in_colour = items.ndim > len(sides)
     attributes = getattr(array, "vlmeta", {})
-    palette = None if in_colour or span or percentiles else _palette(attributes, items)
-    if palette is not None:
+    palette = None if in_colour or span or percentiles else palette_of(attributes)
+    if (
+        palette is not None
+        and items.dtype.kind == "u"
+        and items.ndim == 2
+        and items.size
+        and items.max() < len(palette)
+    ):
         return Picture(items, palette[items], small, whole, 0, 255, True, meaning="colours of its palette")
     items, meaning = (items, "") if in_colour else as_meant(items, attributes)
     if in_colour or span or percentiles:
@@ -386,13 +392,12 @@ def _text(attributes: Mapping[str, Any], name: str) -> str:
     return found.lower() if isinstance(found, str) else ""
 
 
-def _palette(attributes: Mapping[str, Any], items: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
-    """The colours of a picture whose items are their numbers, as `convert` keeps them; None where it has none."""
+def palette_of(attributes: Mapping[str, Any]) -> np.ndarray[Any, Any] | None:
+    """The red, green and blue of each number of a picture, as `convert` keeps them; None where there are none."""
     found = _attribute(attributes, "palette")
     if not isinstance(found, np.ndarray) or found.dtype != np.uint8 or found.ndim != 2 or found.shape[1] not in (3, 4):
         return None
-    is_number = items.dtype.kind == "u" and items.ndim == 2 and items.size and items.max() < len(found)
-    return found[:, :3] if is_number else None
+    return found[:, :3]
 
 
 def as_meant(items: np.ndarray[Any, Any], attributes: Mapping[str, Any]) -> tuple[np.ndarray[Any, Any], str]:

@@ -736,7 +736,7 @@ def publish_beside(changing: FileHandle) -> None:
 
 
 def _publishes_here(file: os.stat_result, changing: FileHandle) -> bool:
-    """Whether another handle of this file is in the middle of a publication of this thread, which would wait for ever."""
+    """Whether another handle of this file is in the middle of a publication of this thread, which none can wait for."""
     for handle in _alive(_changed):
         if handle is not changing and handle._busy.is_own:
             identity = handle.published.source.identity

@@ -24,7 +24,7 @@ from blosc2._frames import CHUNK_HEADER, CHUNK_SIZES, HEADER_FILE, Fields, Frame
 from blosc2._functions import wrap
 from blosc2._integrity.report import ARCHIVE, DIRECTORY, EMBEDDED, FAULTS, FRAME, MOST, CheckReport, Findings
 from blosc2._lists import LENGTHS, stored_lengths
-from blosc2._options import OPAQUE_KINDS, absolute_path, kind_in_words, local_path, scheme_of
+from blosc2._options import OPAQUE_KINDS, absolute_path, is_remote, kind_in_words, local_path
 from blosc2.exceptions import FormatError, MissingFileError, UnsafeDeserializationError, UnsupportedKindError
 
 
@@ -74,7 +74,7 @@ def check(path: str | bytes | os.PathLike[Any], *, progress: Callable[[int, int]
     ...     print(finding.offset, finding.problem)
     16 the frame says it has ... bytes and there are 150: cut short or damaged; restore the file from a copy: ...
     """
-    if isinstance(path, str) and scheme_of(path) not in (None, "file"):
+    if is_remote(path):
         raise NotImplementedError(
             f"{path}: check reads files of this machine; 'blosc2 check URL' reads what is on a server into "
             "a temporary file, and checks that"

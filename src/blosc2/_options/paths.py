@@ -8,7 +8,7 @@ import re
 import reprlib
 import sys
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, TypeGuard
 
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.sharing import environment_has, item_of
@@ -70,7 +70,7 @@ def local_path(path: object, *, remote: bool = False) -> str:
 
 def new_path(path: object) -> str:
     """Where something new is written as a whole: a path, or a `RemotePath`."""
-    if isinstance(path, str) and not isinstance(path, RemotePath) and is_remote(path):
+    if is_remote(path) and not isinstance(path, RemotePath):
         return remote_path(path)
     return local_path(path, remote=True)
 
@@ -292,7 +292,7 @@ def scheme_of(text: str) -> str | None:
     return None if found is None else found[1].lower()
 
 
-def is_remote(path: object) -> bool:
+def is_remote(path: object) -> TypeGuard[str]:
     """Whether this is something on a server, by its URL."""
     return isinstance(path, str) and (isinstance(path, RemotePath) or scheme_of(path) not in (None, "file"))
 

@@ -22,7 +22,7 @@ from blosc2._backends import EMBED, new_key
 from blosc2._files import Progress, uploaded
 from blosc2._frames import AnyChunk
 from blosc2._opening import open as open_path
-from blosc2._options import NOT_CONVERTED, RemotePath, lacking, new_path, remote_path, scheme_of
+from blosc2._options import NOT_CONVERTED, RemotePath, is_remote, lacking, new_path, remote_path
 from blosc2._stores import Store
 from blosc2._tools.converting.kept_chunks import KeptChunks
 from blosc2._tools.converting.renaming import Rename, new_keys
@@ -812,7 +812,7 @@ def convert(
         new_keys(rename)  # raises for what is none
     target, is_one = os.fspath(target), isinstance(source, (str, os.PathLike))
     paths = [os.fspath(each) for each in ([source] if isinstance(source, (str, os.PathLike)) else source)]
-    paths = [remote_path(path) if scheme_of(path) not in (None, "file") else path for path in paths]
+    paths = [remote_path(path) if is_remote(path) else path for path in paths]
     for path in paths:
         within = within_store(path)
         _check_place(path if within is None else within[0], target)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from blosc2._arrays import axis_names, picture_axes
+from blosc2._arrays import axis_names, palette_of, picture_axes
 from blosc2._tools.converting.conversion import FORMATS, OF_GROUPS, ArrayItem, GroupItem, ObjectItem, Target
 from blosc2._tools.converting.report import Changed, LeftOut
 from blosc2._tools.stores import partial_name, same_value
@@ -92,11 +92,10 @@ class _NewImage(Target):
                 why = f"{self.name} has no place for it, or not for its value{self._hint(name, item)}"
                 yield LeftOut(item.key, f"attribute {name!r}", why)
             elif not same_value(back.attributes[name], value):
-                said = back.attributes[name]
-                said = (
-                    "other bytes" if isinstance(said, bytes) else textwrap.shorten(repr(said), 80, placeholder=" ...")
-                )
-                yield Changed(item.key, f"attribute {name!r}", f"the file says {said}")
+                found = back.attributes[name]
+                told = f"says {textwrap.shorten(repr(found), 80, placeholder=' ...')}"
+                told = "has other bytes" if isinstance(found, bytes) else told
+                yield Changed(item.key, f"attribute {name!r}", f"the file {told}")
 
     def _hint(self, name: str, item: ArrayItem) -> str:  # noqa: ARG002 - of a subclass
         """What would have a place in such a file, of an attribute, or of the "shape", that has none."""
@@ -272,11 +271,11 @@ def _colour_table(items: np.ndarray[Any, Any], attributes: Mapping[str, Any]) ->
     """The colours of all numbers that items can have, as TIFF stores them; None where the attributes have none."""
     colours = np.asarray(attributes.get("ColorMap", ()))
     if not colours.size:
-        palette = np.asarray(attributes.get("palette", ()))
-        if palette.ndim != 2 or palette.dtype != np.uint8 or palette.shape[1] < 3 or items.dtype != np.uint8:
+        palette = palette_of(attributes)
+        if palette is None or items.dtype != np.uint8:
             return None
         colours = np.zeros((3, 256), np.uint16)
-        colours[:, : len(palette)] = palette[:256, :3].T.astype(np.uint16) * 257
+        colours[:, : len(palette)] = palette[:256].T.astype(np.uint16) * 257
     count = 1 << 8 * items.itemsize
     if items.dtype.kind != "u" or colours.size != 3 * count:
         return None

@@ -12,7 +12,6 @@ import numpy as np
 from blosc2 import _stores
 from blosc2._indexing import Items
 from blosc2._tools.loading.samples import (
-    UNSTACKED,
     Dataset,
     FieldNames,
     Like,
@@ -21,6 +20,7 @@ from blosc2._tools.loading.samples import (
     StoreLeaves,
     field_label,
     mixed_all,
+    unlike,
 )
 from blosc2.ndarray import NDArray
 
@@ -382,10 +382,10 @@ class PatchSampler(Dataset):
         boxes: dict[str | None, Any] = {}
         for name in self._cut:
             kinds = {(parts[name].lead, parts[name].version[1]) for _, parts in opened.values()}
-            for lead, dtype in kinds:
+            if len(kinds) == 1:
+                ((lead, dtype),) = kinds
                 like[name] = (len(numbers), *lead, *self.shape), dtype
-            if len(kinds) > 1:
-                del like[name]
+            else:
                 each = [opened[volume][1][name] for volume in volumes]
                 boxes[name] = [np.empty((*part.lead, *self.shape), part.version[1]) for part in each]
         new = self._new_fields({name: like[name] for name in source.names if name in like})
@@ -414,13 +414,8 @@ class PatchSampler(Dataset):
         volumes = [self._volume(epoch, patch) for epoch, patch in zip(epochs, numbers, strict=True)]
         parts = [self._open(volume)[1][name] for volume in volumes]
         kinds = [((*part.lead, *self.shape), part.version[1]) for part in parts]
-        at = next(i for i, kind in enumerate(kinds) if kind != kinds[0])
-        labels = [self._source.label(volumes[i], name) for i in (at, 0)]
-        return ValueError(
-            f"patch {numbers[at]} of {labels[0]} has shape {kinds[at][0]} and dtype {kinds[at][1]}, and patch "
-            f"{numbers[0]} of {labels[1]} has {kinds[0][0]} and {kinds[0][1]}: they do not fit into one batch without "
-            f"a transform that makes them alike; {UNSTACKED}"
-        )
+        names = [f"patch {n} of {self._source.label(v, name)}" for n, v in zip(numbers, volumes, strict=True)]
+        return unlike(names, kinds)
 
 
 class _Draws:

@@ -24,7 +24,7 @@ from blosc2._files import file_identity
 from blosc2._frames import remote_version
 from blosc2._indexing import Items, Version, read_many
 from blosc2._opening import open
-from blosc2._options import get_nthreads, scheme_of
+from blosc2._options import get_nthreads, is_remote
 from blosc2._stores import Store, has_leaf, table_of
 from blosc2.exceptions import StaleHandleError, StoreKeyError
 from blosc2.ndarray import NDArray
@@ -363,10 +363,10 @@ def _by_key(name: str, values: Any, keys: Sequence[str], *, in_order: bool) -> d
         if len(missing):
             first = _text_of(index[missing[0]])
             raise ValueError(f"{field_label(name)}no value for {len(missing)} samples, as {first!r}")
-        numbers = getattr(index, "start", None), getattr(index, "step", None)
-        if numbers == (0, 1) or (in_order and not all(isinstance(key, str) for key in index)):
+        is_plain = (getattr(index, "start", None), getattr(index, "step", None)) == (0, 1)  # what pandas makes itself
+        if is_plain or (in_order and not all(isinstance(key, str) for key in index)):
             named = [_text_of(key) for key in index]
-            is_clear = in_order and numbers == (0, 1)  # columns of one table
+            is_clear = in_order and is_plain  # columns of one table
             if not is_clear and named != list(keys) and set(named) >= set(keys):
                 raise ValueError(
                     f"{field_label(name)}the numbers of the index are keys, in another order: give values.to_dict() if "
@@ -400,8 +400,7 @@ class StoreLeaves:
 
     def __init__(self, store: Any, fields: FieldNames, keys: Iterable[str] | None) -> None:
         if isinstance(store, (str, os.PathLike)):
-            on_server = scheme_of(str(store)) not in (None, "file")
-            store = open(store, mode="r", mmap_mode=None if on_server else "r")
+            store = open(store, mode="r", mmap_mode=None if is_remote(str(store)) else "r")
         if not isinstance(store, Store):
             several = "; blosc2.merge makes one store of several" if isinstance(store, (list, tuple)) else ""
             raise TypeError(f"samples are read from a store, or from arrays, not from {type(store).__name__}{several}")
@@ -828,17 +827,15 @@ class Dataset:
 
         Of a list, a range or an array of numbers, as a sampler of batches gives it, it is the batch of `read_batch`.
         """
-        numbers: Any = number
-        are_several = isinstance(number, (list, range, np.ndarray)) and getattr(number, "ndim", 1) > 0
-        if are_several:
-            return self.read_batch(numbers)
-        return self._samples(*self._split([numbers]), get_nthreads())[0]
+        if isinstance(number, (list, range)) or (isinstance(number, np.ndarray) and number.ndim):
+            return self.read_batch(number)
+        return self._samples(*self._split([number]), get_nthreads())[0]
 
     def __getitems__(self, numbers: Sequence[Number]) -> BatchList:
         """Several samples, read in one call for each field. They are rows of one batch, if there is no transform."""
         return self._samples(*self._split(numbers), get_nthreads())
 
-    def read_batch(self, numbers: Sequence[Number], nthreads: int | None = None) -> Any:
+    def read_batch(self, numbers: Sequence[Number] | Items, nthreads: int | None = None) -> Any:
         """A batch: an array, or a dict of arrays by field, with a first axis of the samples.
 
         Parameters
@@ -850,7 +847,7 @@ class Dataset:
         """
         return self._batch(*self._split(numbers), get_nthreads() if nthreads is None else nthreads)
 
-    def _split(self, numbers: Sequence[Number]) -> tuple[list[int], list[int]]:
+    def _split(self, numbers: Sequence[Any] | Items) -> tuple[list[int], list[int]]:
         if not len(numbers):
             raise ValueError("a batch needs at least one sample")
         length = len(self)
@@ -1002,12 +999,18 @@ class Samples(Dataset):
         source = self._source
         assert isinstance(source, StoreLeaves)
         leaves = [source.leaf(number, name) for number in numbers]
-        at = next(i for i, leaf in enumerate(leaves) if (leaf.shape, leaf.dtype) != (leaves[0].shape, leaves[0].dtype))
-        return ValueError(
-            f"sample {numbers[at]}: key {source.key(numbers[at], name)!r} has shape {leaves[at].shape} and dtype "
-            f"{leaves[at].dtype}, and sample {numbers[0]}, {source.key(numbers[0], name)!r}, has {leaves[0].shape} and "
-            f"{leaves[0].dtype}: they do not fit into one batch without a transform that makes them alike; {UNSTACKED}"
-        )
+        names = [f"sample {number}: key {source.key(number, name)!r}" for number in numbers]
+        names[0] = f"sample {numbers[0]}, {source.key(numbers[0], name)!r},"
+        return unlike(names, [(leaf.shape, leaf.dtype) for leaf in leaves])
+
+
+def unlike(names: list[str], kinds: list[Like]) -> ValueError:
+    """The error about parts of a batch, by their names, that differ in shape or dtype."""
+    at = next(i for i, kind in enumerate(kinds) if kind != kinds[0])
+    return ValueError(
+        f"{names[at]} has shape {kinds[at][0]} and dtype {kinds[at][1]}, and {names[0]} has {kinds[0][0]} and "
+        f"{kinds[0][1]}: they do not fit into one batch without a transform that makes them alike; {UNSTACKED}"
+    )
 
 
 #: What a loader is told to do with samples that do not fit into one array.
