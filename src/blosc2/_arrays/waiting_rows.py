@@ -16,8 +16,8 @@ from blosc2._arrays.resize import resize_update
 from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.gaps import contiguous
 from blosc2._core.ndim.geometry import Geometry
-from blosc2._files import Owner
-from blosc2._frames import INDEXES, FrameHandle, FrameUpdate, Waiting, superseded, waiting_bound
+from blosc2._files import Owner, superseded
+from blosc2._frames import INDEXES, FrameHandle, FrameUpdate, Waiting, waiting_bound
 
 # Bytes, and pieces, that wait before they are published however fast they came; the memory of a piece; bytes of rows
 # that may wait; and bytes that are not published sooner than others because they fill a chunk.

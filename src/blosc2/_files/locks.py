@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
 from typing import BinaryIO, Final
 
-from blosc2._core.io.sharing import Block, Lock
+from blosc2._core.io.sharing import Block, Lock, in_child
 from blosc2._files.blocks import as_block
 from blosc2._files.owner import Descriptor, Owner, give_access, refusal
 from blosc2._options import shortened, told_wait
@@ -24,6 +24,16 @@ if sys.platform != "win32":  # its own locks keep readers out too, which must no
 
 #: What a file system without locks answers.
 _NO_LOCKS: Final = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+
+
+# What is locked, by its descriptors, and by which threads.
+_held: Final[dict[int, int]] = {}
+in_child(_held.clear)  # the locks are the parent's
+
+
+def superseded() -> RuntimeError:
+    """The error for a change of another version than the current one."""
+    return RuntimeError("the array was changed by another thread at the same time; try again")
 
 
 class LockedFile(Block):
@@ -40,6 +50,11 @@ class LockedFile(Block):
         See `flock`.
     waits : bool
         Whether it waits; otherwise a lock that somebody else has is a `BlockingIOError`.
+
+    Raises
+    ------
+    RuntimeError
+        This thread has locked the file by another descriptor: it is in the middle of a change, and would wait for ever.
     """
 
     __slots__ = ("_file", "_number", "_owner")
@@ -51,14 +66,23 @@ class LockedFile(Block):
         self._file, self._owner, self._number = file, owner, -1
         if sys.platform != "win32" and exclusive:
             number = file if isinstance(file, int) else file.fileno()
-            flock(number, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB), path, stand_in=stand_in)
+            try:
+                flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB, path, stand_in=stand_in)
+            except BlockingIOError:
+                if not waits:
+                    raise
+                if _is_own(number):
+                    raise superseded() from None
+                flock(number, fcntl.LOCK_EX, path, stand_in=stand_in)
             self._number = number
+            _held[number] = _thread.get_ident()
 
     def __enter__(self) -> None:
         pass
 
     def _leave(self, failed: bool) -> None:  # noqa: ARG002
         if self._number >= 0 and self._owner.pid == os.getpid():
+            _held.pop(self._number, None)
             fcntl.flock(self._number, fcntl.LOCK_UN)
         self._number = -1
         if not isinstance(self._file, int):
@@ -66,6 +90,16 @@ class LockedFile(Block):
                 self._file.close()
             except OSError:
                 pass  # what was written is durable, or has failed already
+
+
+def _is_own(number: int) -> bool:
+    """Whether this thread has locked the file of a descriptor by another one."""
+    status, thread = os.fstat(number), _thread.get_ident()
+    for other, holder in list(_held.items()):
+        with suppress(OSError):  # just closed
+            if holder == thread and os.path.samestat(os.fstat(other), status):
+                return True
+    return False
 
 
 def flock(descriptor: int, operation: int, path: str, *, stand_in: str = "", shared: bool = False) -> None:

@@ -39,6 +39,7 @@ from blosc2._files import (
     TemporaryFile,
     as_block,
     refusal,
+    superseded,
     sync_file,
     sync_folder,
 )
@@ -64,11 +65,6 @@ if TYPE_CHECKING:
 # Each handle that can be changed is one of those below. What changes need of these packages is imported now.
 import_now("blosc2._frames", "VLMeta", "check_declared", "encode")
 import_now("blosc2._frames", "splice")
-
-
-def superseded() -> RuntimeError:
-    """The error for a change of another version than the current one."""
-    return RuntimeError("the array was changed by another thread at the same time; try again")
 
 
 def stale(what: str, path: str | None) -> StaleHandleError:
@@ -733,16 +729,6 @@ def publish_beside(changing: FileHandle) -> None:
             except Exception as error:
                 if not is_lost(error):
                     raise
-
-
-def _publishes_here(file: os.stat_result, changing: FileHandle) -> bool:
-    """Whether another handle of this file is in the middle of a publication of this thread, which none can wait for."""
-    for handle in _alive(_changed):
-        if handle is not changing and handle._busy.is_own:
-            identity = handle.published.source.identity
-            if identity is not None and identity[:2] == (file.st_dev, file.st_ino):
-                return True
-    return False
 
 
 def _tell_of(handle: FileHandle, error: Exception) -> None:
@@ -1428,14 +1414,7 @@ class FileHandle(Drafting):
 
     def _locked(self, file: BinaryIO, owner: Owner) -> LockedFile:
         """The file, locked. Who has taken the lock of the handle by `now` does not wait, but gets `BlockingIOError`."""
-        try:
-            return LockedFile(file, self._path, owner, exclusive=self._exclusive, waits=False)
-        except BlockingIOError:
-            if self._lock.is_hurried:
-                raise
-            if _publishes_here(os.fstat(file.fileno()), self):
-                raise superseded() from None
-        return LockedFile(file, self._path, owner, exclusive=self._exclusive)
+        return LockedFile(file, self._path, owner, exclusive=self._exclusive, waits=not self._lock.is_hurried)
 
     def _publish(self, update: FrameUpdate, *, fresh: bool, durable: bool) -> None:
         durable = durable or self._durable
