@@ -218,3 +218,15 @@ def test_times_without_a_calendar_are_of_the_standard_one(tmp_path: Path, calend
     with xarray.open_dataset(tmp_path / "t.b2d") as found:
         assert (found["time"].values == days).all()
         assert (found["made"].values == days).all()
+
+
+@pytest.mark.parametrize("fill", [None, 255])
+def test_unsigned_numbers_of_netcdf_stay_unsigned(tmp_path: Path, fill: int | None) -> None:
+    encoding = {"dtype": "i1", "_Unsigned": "true", **({} if fill is None else {"_FillValue": np.int8(-1)})}
+    for at, values in (("first", [0, 200, 254]), ("second", [1, 130, 7])):
+        flags = xarray.Dataset({"flags": ("time", np.array(values, "u1"))})
+        flags["flags"].encoding = dict(encoding)
+        blosc2.to_store(flags, tmp_path / "s.b2d", append_dim="time" if at == "second" else None)
+    assert blosc2.open(tmp_path / "s.b2d")["/flags"].dtype == np.int8
+    with xarray.open_dataset(tmp_path / "s.b2d") as found:
+        np.testing.assert_array_equal(found.flags, [0, 200, 254, 1, 130, 7])

@@ -177,6 +177,21 @@ def test_relative_paths_travel_in_one_process(tmp_path: Path, monkeypatch: pytes
     np.testing.assert_array_equal(pickle.loads(pickled)[:], ITEMS)
 
 
+def test_relative_paths_after_the_working_directory_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    blosc2.asarray(ITEMS, urlpath="x.b2nd")
+    handles = [blosc2.open("x.b2nd", mode) for mode in ("r", "a")] + [blosc2.open("./x.b2nd", mmap_mode="r")]
+    for suffix in ("b2z", "b2d", "b2e"):
+        with (blosc2.EmbedStore if suffix == "b2e" else blosc2.TreeStore)(f"x.{suffix}", mode="w") as store:
+            store["/a"] = ITEMS
+        handles += [blosc2.open(f"x.{suffix}"), blosc2.open(f"x.{suffix}")["/a"]]
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    for handle in handles:
+        found = pickle.loads(pickle.dumps(handle))
+        np.testing.assert_array_equal((found if isinstance(found, blosc2.NDArray) else found["/a"])[:], ITEMS)
+
+
 def test_the_super_chunk_of_a_store_in_memory_travels() -> None:
     """Its bytes alone would open as the store."""
     store = blosc2.EmbedStore()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import struct
 from typing import Any, Final, Never, TypeVar
 
@@ -70,7 +71,10 @@ def path_to_pickle(path: str, source: Source | None) -> str:
     """The path that a pickle of a handle holds. One of a server wants the version that the handle shows."""
     if isinstance(path, RemotePath):
         return path.anew(None if source is None else remote_version(source))
-    return absolute_path(path)
+    # The working directory may have changed since a relative path was opened; of a folder, a source is a file inside.
+    named = f"{os.sep}{os.path.normpath(path)}{os.sep}"
+    before, found, _ = f"{source and source.path}{os.sep}".rpartition(named)
+    return before + named[:-1] if found else absolute_path(path)
 
 
 def path_of_any_version(path: str) -> str:

@@ -133,7 +133,10 @@ def checked_to_fit(name: str, variable: Any, *, exists: bool = False) -> Any:
     if variable.dtype.kind in "mM" and np.dtype(dtype) == np.int64:
         return variable  # holds all of them, and NaT
     encoding = {key: variable.encoding[key] for key in _CODED if variable.encoding.get(key) is not None}
-    limits = np.iinfo(_meant(np.dtype(dtype), variable.encoding.get("_Unsigned")))
+    if "_Unsigned" in variable.encoding and not encoding.keys() & {"_FillValue", "missing_value"}:
+        variable = variable.copy(deep=False)
+        variable.attrs["_Unsigned"] = variable.encoding["_Unsigned"]  # which xarray keeps beside a _FillValue only
+    limits = np.iinfo(meant_dtype(np.dtype(dtype), variable.encoding.get("_Unsigned")))
     if not is_of_dask(variable):
         _check(variable.values, name, encoding, limits, exists)
         return variable
@@ -148,7 +151,7 @@ def checked_to_fit(name: str, variable: Any, *, exists: bool = False) -> Any:
 _ANEW: Final = "write values that fit, or everything anew with mode='w', and then "
 
 
-def _meant(dtype: np.dtype[Any], unsigned: Any) -> np.dtype[Any]:
+def meant_dtype(dtype: np.dtype[Any], unsigned: Any) -> np.dtype[Any]:
     """The integers that CF takes those of a dtype for."""
     kind = {"true": "u", "false": "i"}.get(str(unsigned).lower(), dtype.kind)
     return np.dtype(f"{kind}{dtype.itemsize}")

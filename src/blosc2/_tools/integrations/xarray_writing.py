@@ -24,7 +24,7 @@ from blosc2._stores import children_of
 from blosc2._tools.converting.conversion import TEXT_SHAPE, UNLIMITED
 from blosc2._tools.integrations import xarray_engine
 from blosc2._tools.integrations.array_writing import ScratchFolder, new_array, where_to, write_box
-from blosc2._tools.integrations.xarray_engine import DIGITS, UNNAMED
+from blosc2._tools.integrations.xarray_engine import DIGITS, UNNAMED, meant_dtype
 from blosc2._tools.stores import beside, group_path, opened
 from blosc2.exceptions import legible
 from blosc2.ndarray import NDArray
@@ -126,7 +126,8 @@ def fit_to_existing(
     if "_FillValue" not in variable.attrs:
         variable.encoding.setdefault("_FillValue", None)  # xarray would give floats one that the stored ones lack
     packed = "scale_factor" in decoded.encoding or "add_offset" in decoded.encoding
-    if variable.dtype.kind in "iu" and stored.dtype.kind in "iu" and not packed and not _holds(variable, stored.dtype):
+    meant = meant_dtype(stored.dtype, decoded.encoding.get("_Unsigned"))
+    if variable.dtype.kind in "iu" and stored.dtype.kind in "iu" and not packed and not _holds(variable, meant):
         raise ValueError(f"{what} is stored as {stored.dtype}, which cannot hold all values to write")
     if stored.dtype.kind in "US":
         variable.encoding.pop("dtype", None)  # it would cut texts
