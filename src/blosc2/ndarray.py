@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from blosc2 import _arrays, _frames, _indexing
 from blosc2._arrays import ChunkInfo as ChunkInfo  # as in the published package
@@ -153,14 +154,16 @@ class NDArray(ReadableArray):
                 _frames.mark_indexes_stale(self, update)
             handle.publish(update, fresh=renumbered)
 
-    def append(self, values: Any) -> int:
-        """Add items to the end of the first axis, in one change; returns its new length.
+    def append(self, values: Any, axis: int = 0) -> int:
+        """Add items to the end of an axis, in one change; returns its new length.
 
         Parameters
         ----------
         values : array_like
             For an array of one axis, any number of items. For other arrays rows, as an array with the same axes (of
             which the first says how many rows) or, for one row, without the first.
+        axis : int, default: 0
+            Along another axis than the first, `values` has all axes of the array.
 
         Raises
         ------
@@ -179,6 +182,8 @@ class NDArray(ReadableArray):
         """
         handle = self._handle
         handle.require_writable()
+        if axis:
+            return self._append_along(axis, values)
         if type(values) is not np.ndarray and not _are_rows(values, handle.layout[0]):
             # Not with the lock: they may read an array whose lock a thread has that reads this one.
             values = _arrays.items_of(handle, values, handle.layout[1], None)
@@ -206,6 +211,27 @@ class NDArray(ReadableArray):
                 _frames.mark_indexes_stale(self, update)
             handle.publish(update)
             return new.shape[0]
+
+    def _append_along(self, axis: int, values: Any) -> int:
+        axis = normalize_axis_index(axis, self.ndim)
+        if axis == 0:
+            return self.append(values)
+        items = _arrays.items_of(self._handle, values, self.dtype, None)
+        # A leaf is published with its store.
+        with self.transaction() if self._handle.key is None else self._handle.editing():
+            start = self.shape[axis]
+            if items.ndim != self.ndim or any(
+                a != b for n, (a, b) in enumerate(zip(items.shape, self.shape)) if n != axis
+            ):
+                wanted = (*self.shape[:axis], "n", *self.shape[axis + 1 :])
+                raise ValueError(f"items to append along axis {axis} need the shape {wanted}, not {items.shape}")
+            try:
+                self.resize(start + items.shape[axis], axis=axis)
+                self[(slice(None),) * axis + (slice(start, None),)] = items
+            except BaseException:
+                self.resize(start, axis=axis)
+                raise
+            return self.shape[axis]
 
     # ------------------------------------------------------------ as a whole
     def squeeze(self, axis: Any = None) -> NDArray:

@@ -77,3 +77,27 @@ def test_fields(tmp_path: Path) -> None:
     rows["id"] = np.arange(25)
     assert table.append(rows) == 25
     np.testing.assert_array_equal(blosc2.open(tmp_path / "x.b2nd")["id"][:], np.arange(25))
+
+
+@pytest.mark.parametrize("place", ["memory", "file", "leaf"])
+@pytest.mark.parametrize("axis", [1, 2, -1, -3, 0])
+def test_along_another_axis(place: str, axis: int, tmp_path: Path) -> None:
+    model = np.arange(60).reshape(3, 4, 5)
+    if place == "leaf":
+        store = blosc2.TreeStore(tmp_path / "s.b2z", mode="w")
+        store["/a"] = blosc2.asarray(model, chunks=(2, 3, 2))
+        array = store["/a"]
+    else:
+        array = blosc2.asarray(model, chunks=(2, 3, 2), urlpath=None if place == "memory" else str(tmp_path / "a.b2nd"))
+    for count in (1, 4, 0):
+        more = -np.ones([count if n == axis % 3 else length for n, length in enumerate(model.shape)], "i8")
+        model = np.concatenate([model, more], axis)
+        assert array.append(more, axis=axis) == model.shape[axis]
+        np.testing.assert_array_equal(array[:], model)
+    with pytest.raises(ValueError, match=r"need the shape .*'n'.*not \(1, 1, 1\)"):
+        array.append(np.ones((1, 1, 1)), axis=axis)
+    with pytest.raises(IndexError):
+        array.append(model, axis=3)
+    np.testing.assert_array_equal(array[:], model)
+    if place == "leaf":
+        store.close()

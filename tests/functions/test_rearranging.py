@@ -467,3 +467,13 @@ def test_a_permutation_that_changes_nothing_is_a_copy(path: str) -> None:
     array.vlmeta["unit"] = "mm"
     for axes in ((0, 1), (1, 0)):
         assert not len(blosc2.permute_dims(array, axes).vlmeta)
+
+
+def test_one_axis_is_the_array_itself_unless_another_is_asked_for(tmp_path: Path) -> None:
+    array = blosc2.arange(5)
+    assert blosc2.permute_dims(array) is array
+    assert blosc2.permute_dims(array, (0,)) is array
+    other = blosc2.permute_dims(array, urlpath=tmp_path / "x.b2nd")
+    other[0] = 7
+    assert array[:].tolist() == [0, 1, 2, 3, 4]
+    assert blosc2.open(tmp_path / "x.b2nd")[:].tolist() == [7, 1, 2, 3, 4]

@@ -110,6 +110,8 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> NDArray:
 def permute_dims(arr: Any, axes: Any = None, **kwargs: Unpack[ArrayKeywords]) -> NDArray:
     """Make an array with the axes in another order. By default, chunks and blocks follow the axes.
 
+    An array of one axis is given back as it is, unless keywords ask for another one.
+
     Parameters
     ----------
     arr : NDArray or array_like
@@ -138,6 +140,8 @@ def permute_dims(arr: Any, axes: Any = None, **kwargs: Unpack[ArrayKeywords]) ->
         order = tuple(n + ndim if n < 0 else n for n in named)
         if sorted(order) != list(range(ndim)):
             raise ValueError(f"axes {named} is not a valid permutation of {ndim} axes")
+    if ndim == 1 and not kwargs:  # as the published package does
+        return array
     return NDArray._of(permuted(array, order, kwargs))
 
 
