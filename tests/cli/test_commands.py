@@ -143,6 +143,15 @@ def test_what_is_not_there_names_what_is_close(folder: Path, run: Answer) -> Non
     assert "text.txt, byte 0: " in failing(run, "info", "text.txt")
 
 
+@pytest.mark.parametrize(("source", "named"), [("a.b2nd", "a.b2nd"), ("s.b2z/age", "age.b2nd")])
+def test_a_folder_that_is_no_store_takes_no_copies(folder: Path, run: Answer, source: str, named: str) -> None:
+    (folder / "plain").mkdir()
+    assert failing(run, "cp", source, "plain").endswith(f"such as plain/{named}")
+    assert not os.listdir(folder / "plain")
+    run("cp", source, f"plain/{named}")
+    assert os.listdir(folder / "plain") == [named]
+
+
 def test_backslashes_are_for_windows(folder: Path, run: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
     from blosc2._tools.cli.locations import located
 

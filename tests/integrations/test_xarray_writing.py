@@ -590,3 +590,11 @@ def test_a_dataset_that_began_empty_grows(tmp_path: Path) -> None:
     for first in ("2020-01-01", "2020-01-06"):
         to_store(weather(first=first), path, append_dim="time")
     xarray.testing.assert_identical(opened(path), weather(days=10))
+
+
+def test_a_data_set_as_a_leaf_is_refused_with_what_writes_it(tmp_path: Path) -> None:
+    with (
+        blosc2.TreeStore(tmp_path / "s.b2z", mode="w") as store,
+        pytest.raises(TypeError, match=r"a Dataset cannot be stored: blosc2\.to_store writes its variables"),
+    ):
+        store["/k"] = xarray.Dataset({"a": ("x", [1, 2])})

@@ -12,6 +12,7 @@ import click
 
 from blosc2._display import human_size, number, one_line
 from blosc2._files import Progress, uploaded
+from blosc2._frames import is_directory_frame
 from blosc2._options import RemotePath, scheme_of
 from blosc2._stores import Store, has_leaf, has_object
 from blosc2._tools.cli import locations
@@ -65,6 +66,11 @@ def cp(sources: tuple[str, ...], target: str, force: bool, timeout: float) -> No
 
 def _copy(sources: tuple[str, ...], target: str, *, force: bool, timeout: float, shown: str = "") -> None:
     where = locations.located(target)
+    kinds = locations.may_be_store, is_directory_frame
+    if not where.key and os.path.isdir(where.path) and not any(is_kind(where.path) for is_kind in kinds):
+        name = os.path.basename(sources[0].rstrip("/")) or "x"
+        example = os.path.join(target, name if name.endswith((".b2nd", ".b2frame")) else f"{name}.b2nd")
+        raise LocationError(f"{target} is a folder, and no store: name the file or store to make, such as {example}")
     if not where.key and not _is_store_path(where.path):
         _copy_to_file(sources, where.path, force=force)
         return

@@ -154,7 +154,7 @@ def located(text: str) -> Location:
     parts = text.split("/")
     for end in range(1, len(parts)):
         path = "/".join(parts[:end])
-        if path and (os.path.isfile(path) or _may_be_store(path)):
+        if path and (os.path.isfile(path) or may_be_store(path)):
             return Location(path, group_path("/".join(parts[end:])))
     return Location(text.rstrip("/") or text, "")
 
@@ -167,7 +167,7 @@ def whole(text: str) -> str:
     return path_of(text)
 
 
-def _may_be_store(path: str) -> bool:
+def may_be_store(path: str) -> bool:
     if os.path.isdir(path):
         return os.path.isfile(os.path.join(path, "embed.b2e"))
     return path.endswith(STORES) and not os.path.exists(path)
