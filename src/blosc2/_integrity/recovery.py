@@ -613,8 +613,13 @@ class Values(NamedTuple):
     registry: dict[str, Any]
 
 
-def recover_embedded(byte_range: ByteRange, lost: Findings, fill: Any = None, *, again: bool = True) -> Values:
-    """The values of a frame of embedded values; what of it is lost is told."""
+def recover_embedded(
+    byte_range: ByteRange, lost: Findings, fill: Any = None, *, again: bool = True, is_sound: bool = True
+) -> Values:
+    """The values of a frame of embedded values; what of it is lost is told.
+
+    `is_sound` says whether a checksum of the whole frame, if there is one, is right.
+    """
     source, offset, length = byte_range
     stop = source.size if length < 0 else min(source.size, offset + length)
     lost = lost.at(source.path)
@@ -635,6 +640,8 @@ def recover_embedded(byte_range: ByteRange, lost: Findings, fill: Any = None, *,
             if not current:
                 lost.note("a map of values that the header does not lead to was used; later changes are lost")
         bad, sound = _damaged_chunks(frame)
+        if not is_sound and not _has_checksums(frame):
+            bad = set(range(frame.nchunks))
         if not sound:
             lost.add("the map of values is not the one that was written: keys are as it has them now")
         for key in [key for key in wanted if key in entries]:
@@ -649,7 +656,7 @@ def recover_embedded(byte_range: ByteRange, lost: Findings, fill: Any = None, *,
     moved = _moved(source, offset, stop) if wanted is None and again else None
     if moved is not None:
         lost.note("the frame does not begin where it should", offset=moved[1])
-        return recover_embedded(moved, lost, fill, again=False)
+        return recover_embedded(moved, lost, fill, again=False, is_sound=is_sound)
     if wanted is None:
         lost.add("the map of values is lost, and with it the keys", offset=offset)
         leaves = _scan(source, offset, stop, lost)
@@ -704,7 +711,7 @@ def _recover_value(
     try:
         byte_range = _locate(frame, entry)
         trouble = lost.apart()
-        check_frames.check_byte_range(*byte_range, trouble, key)
+        value = check_frames.check_byte_range(*byte_range, trouble, key)
         if trouble.damage:
             told = lost.apart()
             kept = recover_frame(*byte_range, told, key, fill)
@@ -716,12 +723,22 @@ def _recover_value(
     except FAULTS as error:
         wanted[key] = wanted[key] or (error.reason if isinstance(error, FormatError) else str(error))
         return None
-    offset, length = entry["offset"], entry["length"]
-    if not bad.isdisjoint(_backends.chunks_of_value(frame, offset, length)):
-        lost.unverified(
-            "the value lies in a chunk whose checksum is wrong: it decodes, but may not be what was stored", key=key
-        )
+    chunks = _backends.chunks_of_value(frame, entry["offset"], entry["length"])
+    if bad.isdisjoint(chunks) or (value is not None and _has_checksums(value)):
+        return byte_range
+    doubt = "the value has no checksum of its own, and that of the bytes around it is wrong"
+    if fill is None:
+        wanted[key] = wanted[key] or f"{doubt}; with fill= it is taken as it decodes"
+        return None
+    lost.unverified(f"{doubt}: it decodes, but may not be what was stored", key=key)
     return byte_range
+
+
+def _has_checksums(frame: Frame) -> bool:
+    try:
+        return _frames.is_verifiable(frame)
+    except FAULTS:
+        return False
 
 
 def _locate(frame: Frame, entry: dict[str, Any]) -> ByteRange:
@@ -901,11 +918,7 @@ def _recover_members(
     if embed is None:
         lost.note(f"{EMBED} is lost, and embedded values with it, if there were any")
         return Values(None, leaves, {})
-    values = recover_embedded(embed, lost, fill)
-    for key in values.leaves if damaged else ():
-        lost.unverified(
-            f"the value lies in {EMBED}, whose checksum is wrong: it decodes, but may not be what was stored", key=key
-        )
+    values = recover_embedded(embed, lost, fill, is_sound=not damaged)
     return Values(values.kind, {**values.leaves, **leaves}, values.registry)
 
 
