@@ -16,6 +16,7 @@ array([10, 16])
 import math as _math
 import sys as _sys
 from builtins import bool as _bool
+from importlib import import_module as _import_module
 from types import ModuleType as _ModuleType
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
@@ -195,6 +196,10 @@ class _Module(_ModuleType):
 
     def __dir__(self) -> list[str]:
         return sorted({*vars(self), *_NAMES, *__all__})
+
+    def __reduce__(self) -> tuple[_Any, ...]:
+        # cloudpickle, which sends functions to other processes, knows modules of no class of their own.
+        return _import_module, (self.__name__,)
 
 
 _sys.modules[__name__].__class__ = _Module

@@ -133,3 +133,15 @@ def test_nothing_is_read_for_a_token(tmp_path: Path) -> None:
     tokenize(array)
     with pytest.raises(blosc2.FormatError):
         array[:]
+
+
+def test_functions_that_name_the_package_travel() -> None:
+    """A function of a script is sent by its code, and with it the modules that it names."""
+    cloudpickle = pytest.importorskip("cloudpickle")
+
+    def mean(length: int) -> float:
+        return float(blosc2.arange(length)[:].mean())
+
+    mean.__module__ = "__main__"
+    assert cloudpickle.loads(cloudpickle.dumps(mean))(5) == 2.0
+    assert tokenize(mean) == tokenize(mean)

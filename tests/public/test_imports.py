@@ -4,6 +4,7 @@ fork, all of the rest before a change."""
 from __future__ import annotations
 
 import ast
+import copy
 import importlib
 import os
 import pickle
@@ -501,3 +502,8 @@ def test_arrays_travel_by_every_protocol() -> None:
     array = blosc2.asarray(np.arange(5))
     for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
         assert pickle.loads(pickle.dumps(array, protocol))[:].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_the_module_is_pickled_by_its_name() -> None:
+    assert pickle.loads(pickle.dumps(blosc2)) is blosc2
+    assert copy.deepcopy(blosc2) is blosc2
