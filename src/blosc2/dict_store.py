@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Never, Self
 from blosc2 import _backends, _stores
 from blosc2._backends import TieredBackend
 from blosc2._files import check_advice
-from blosc2._options import StoreOptions, absolute_path, check_new_name, local_path, store_options
+from blosc2._options import StoreOptions, absolute_path, check_new_name, local_path, of_another_format, store_options
 from blosc2._stores import Store, backend_of, open_or_begin, take_writer_lock
+from blosc2.exceptions import FormatError, StoreKeyError
 from blosc2.info import file_rows
 from blosc2.storage import (
     CParams,
@@ -184,10 +185,12 @@ class DictStore(Store):
             backend.lock = lock
             self._set_up(path, options, backend)
             open_or_begin(self._table, path)
-        except BaseException:
+        except BaseException as error:
             # Now: the traceback keeps the object alive for a while.
             if lock is not None:
                 lock.release()
+            if isinstance(error, FormatError):
+                raise of_another_format(error, path) from None
             raise
         if advise is not None and self._table.session.advice is None:
             _stores.advise_all(self._table, advise)
@@ -328,6 +331,8 @@ class DictStore(Store):
             raise self._table.missing_key(key)
         path = self._absolute(key)
         if not self._table.contents.has(path) and not _stores.has_object(self, path):
+            if self._table.has_group(path):
+                raise StoreKeyError(f"Key {path!r} is a group: stats({key!r}) tells of it", path=self._path)
             raise self._table.missing_key(path)
         return _stores.describe_leaf(self, path)
 

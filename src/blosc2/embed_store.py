@@ -14,8 +14,9 @@ from blosc2._core.io.source import Source
 from blosc2._core.leaves.store_state import Change
 from blosc2._files import check_advice, through_link
 from blosc2._frames import pack_metalayers
-from blosc2._options import StoreOptions, absolute_path, check_new_name, local_path, store_options
+from blosc2._options import StoreOptions, absolute_path, check_new_name, local_path, of_another_format, store_options
 from blosc2._stores import NOTHING, Store, publish
+from blosc2.exceptions import FormatError
 from blosc2.info import file_rows
 from blosc2.storage import (
     CParams,
@@ -195,12 +196,14 @@ class EmbedStore(Store):
                     self._open_file(file)
                 else:
                     writing.open(self._table, partial(self._open_file, file))
-        except BaseException:
+        except BaseException as error:
             # At once: the traceback keeps the object for a while.
             if hasattr(self, "_table"):
                 self._table.session.end()
             if lock is not None:
                 lock.release()
+            if isinstance(error, FormatError) and path is not None:
+                raise of_another_format(error, str(path)) from None
             raise
         if advise is not None and self._table.session.advice is None:
             _stores.advise_all(self._table, advise)

@@ -47,6 +47,8 @@ class TreeStore(DictStore):
     attributes, and ``/_meta`` for objects of other packages. Each of these objects is one key: its inner leaves are not
     listed and cannot be changed, but are copied with the store.
 
+    ``tree[key] = group`` copies a group, of this tree or of another one, with all leaves, groups and attributes in it.
+
     Looking up a leaf takes no longer in a large tree, and listing a group costs what it lists.
 
     Examples
@@ -266,6 +268,9 @@ class TreeStore(DictStore):
     def _set(self, key: str, value: Any) -> None:
         if key == "/" and not self._prefix:
             raise ValueError("Cannot assign array to structural path '/', the root of the tree")
+        if isinstance(value, TreeStore):
+            self._copy_group(key, value)
+            return
         if not isinstance(value, _stores.ForeignObject):
             super()._set(key, value)
             return
@@ -273,6 +278,21 @@ class TreeStore(DictStore):
         self._table.session.check_writable("set items", path)
         with self._table.lock:
             _stores.tree_changes.put_object(_stores.table_to_change(self._owner), path, value)
+
+    def _copy_group(self, key: str, group: TreeStore) -> None:
+        """Make a group with the leaves, groups and attributes of another one, all or none of them."""
+        names = list(group)  # the other one may be around this one
+        with self._table.lock, _stores.AllOrNone(_stores.table_to_change(self._owner)):
+            if key in self:
+                raise ValueError(f"Key {self._absolute(key)!r} exists; delete it first, or copy what is in the group")
+            made = self.create_group(key)
+            made.attrs.update(group.attrs[:])
+            for name in names:
+                value = group[name]
+                if isinstance(value, TreeStore):
+                    made.create_group(name).attrs.update(value.attrs[:])
+                else:
+                    made[name] = value
 
     def rename(self, old: str, new: str) -> None:
         """Give a leaf, or a group with everything below it, another key; see `DictStore.rename`.

@@ -316,6 +316,10 @@ def test_open_says_how_other_formats_are_read(tmp_path: Path, name: str) -> None
             (np.save if name == "a.npy" else np.savez)(file, ITEMS)
     with pytest.raises(FormatError, match=rf"to make a store of it: blosc2\.convert\('{name}', 'a\.b2z'\)"):
         blosc2.open(str(path))
+    for kind in (blosc2.TreeStore, blosc2.EmbedStore):
+        for mode in ("r", "a"):
+            with pytest.raises(FormatError, match=rf"blosc2\.convert\('{name}', 'a\.b2z'\)$"):
+                kind(str(path), mode=mode)
 
 
 # ---------------------------------------------------------------------- interrupted runs

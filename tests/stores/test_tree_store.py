@@ -464,6 +464,13 @@ def test_an_object_without_a_registry(made: Any) -> None:
         assert list(tree.walk()) == [("/", ["plain"], ["t"]), ("/plain", [], ["_meta"])]
 
 
+def test_a_group_has_no_description(tree: Any) -> None:
+    tree["/g/h/a"] = [1]
+    for store, key, group in ((tree, "/g", "/g"), (tree["/g"], "h", "/g/h")):
+        with pytest.raises(KeyError, match=rf"'{group}' is a group: stats\('{key}'\)"):
+            store.describe(key)
+
+
 def test_description(tree: Any) -> None:
     text = repr(tree.info)
     for name in ("TreeStore", "├── a", "└── d", "top"):
@@ -560,13 +567,67 @@ def test_listing_many_objects_takes_one_pass(made: Any, monkeypatch: pytest.Monk
         assert len(asked) == len(set(asked)) == 62
 
 
-def test_a_group_is_no_value(tmp_path: Path) -> None:
+def test_mappings_are_no_values(tmp_path: Path) -> None:
     with blosc2.TreeStore(tmp_path / "t.b2z") as tree:
         tree["/g/a"] = [1, 2]
-        for value in (tree["/g"], tree.attrs, {"a": 1}, {1}):
+        for value in (tree.attrs, {"a": 1}, {1}):
             with pytest.raises(TypeError, match="one by one"):
                 tree["/copy"] = value
+        with pytest.raises(TypeError, match=r"store\[key\] = group"):
+            tree.update({"/copy": tree["/g"]})
         assert "/copy" not in tree
+        with (
+            blosc2.DictStore(tmp_path / "d.b2z") as other,
+            pytest.raises(TypeError, match=r"store\[key\] = group of a TreeStore"),
+        ):
+            other["/copy"] = tree["/g"]
+
+
+def contents_of(group: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {"": group.attrs[:]}
+    for key in group:
+        value = group[key]
+        found[key] = value.attrs[:] if isinstance(value, blosc2.TreeStore) else (value[:].tolist(), value.vlmeta[:])
+    return found
+
+
+@pytest.mark.parametrize("from_itself", [True, False])
+@pytest.mark.parametrize("in_transaction", [True, False])
+def test_a_group_is_copied_whole(tree: Any, tmp_path: Path, from_itself: bool, in_transaction: bool) -> None:
+    with blosc2.TreeStore(tmp_path / "other.b2z") as other:
+        source = tree if from_itself else other
+        source["/g/a"], source["/g/h/b"] = [1, 2], np.arange(30).reshape(5, 6)
+        source["/g/a"].vlmeta["unit"] = "mm"
+        source["/g"].attrs["age"], source["/g/h"].attrs["n"] = 7, [1, 2]
+        source.create_group("/g/empty")
+        source.attrs["root"] = 1
+        want, everything = contents_of(source["/g"]), contents_of(source)
+        if in_transaction:
+            with tree.transaction():
+                tree["/copy"] = source["/g"]
+        else:
+            tree["/copy"] = source["/g"]
+        assert contents_of(tree["/copy"]) == want
+        tree["/copy"]["h/within"] = tree["/copy"]  # into itself: what was there before
+        assert contents_of(tree["/copy/h/within"]) == want
+        tree["/whole"] = source
+        got = contents_of(tree["/whole"])
+        assert {key: got[key] for key in everything} == everything
+
+
+def test_a_group_is_copied_all_or_not(tree: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree["/g/a"], tree["/g/b"], tree["/leaf"] = [1], [2], [3]
+    tree.create_group("/there")
+    before = contents_of(tree)
+    for key, why in (("/there", "exists"), ("/leaf", "exists"), ("/leaf/x", "already contains data"), ("/", "root")):
+        with pytest.raises(ValueError, match=why):
+            tree[key] = tree["/g"]
+    unlike = tree["/g"]
+    monkeypatch.setattr(blosc2.TreeStore, "__iter__", lambda self: iter(["a", "none"]))  # one that cannot be copied
+    with pytest.raises(KeyError):
+        tree["/copy"] = unlike
+    monkeypatch.undo()
+    assert contents_of(tree) == before
 
 
 @pytest.mark.parametrize("mode", ["r", "a"])

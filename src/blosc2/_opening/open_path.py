@@ -17,16 +17,15 @@ from blosc2._core.io.source import Source
 from blosc2._frames import FrameHandle, HandleOptions, Stored, is_directory_frame, open_handle, recent_frame
 from blosc2._functions import wrap
 from blosc2._options import (
-    NOT_CONVERTED,
     RemotePath,
     check_open_modes,
     check_remote,
     deserialize_mode,
     local_path,
+    of_another_format,
     remote_path,
     scheme_of,
     shares_by_environment,
-    split_other_format,
     tell_of_mapping,
 )
 from blosc2.exceptions import ExistingFileError, FormatError, MissingFileError
@@ -180,7 +179,7 @@ def open(
         try:
             return _opening.opened_store(name, end, mode, mmap_mode, policy, store_how, locking=locking)
         except FormatError as error:
-            raise _of_another_format(error, name) from None
+            raise of_another_format(error, name) from None
     if status is None and not os.path.lexists(name):
         suffix = _suffix_there(name)
         return _opening.opened_store(name + suffix, suffix, mode, mmap_mode, policy, store_how, locking=locking)
@@ -196,11 +195,11 @@ def open(
         )  # fmt: skip
     except FormatError as error:
         if offset != 0 or not _is_zip(name):
-            raise _of_another_format(error, name) from None
+            raise of_another_format(error, name) from None
         try:
             return _opening.opened_store(name, ".b2z", mode, mmap_mode, policy, store_how, locking=locking)
         except FormatError as second:
-            raise _of_another_format(second, name) from None
+            raise of_another_format(second, name) from None
     tell_of_mapping(name, mmap_mode, mapped, handle.frame.source.size)
     if advise is not None:
         _files.advise_frame(advise, handle.frame)
@@ -237,15 +236,6 @@ def _opened_again(
     parameters = None if dparams is None else dparams_from(dparams)
     options = HandleOptions("r", mmap_mode, "safe", parameters, None, None if verify is None else False)
     return wrap(FrameHandle(frame, options, urlpath))
-
-
-def _of_another_format(error: FormatError, name: str) -> FormatError:
-    """An error, with what to do if the name is that of a format that can be converted."""
-    stem, suffix = split_other_format(os.path.basename(name))
-    if suffix.lower() in ("", *NOT_CONVERTED):
-        return error
-    what = f"{error.reason}; to make a store of it: blosc2.convert({stem + suffix!r}, {stem + '.b2z'!r})"
-    return FormatError(what, path=error.path, key=error.key, offset=error.offset)
 
 
 def _is_zip(name: str) -> bool:

@@ -38,7 +38,8 @@ else:
         ),
         "paths": (
             "NOT_CONVERTED RemoteOptions RemotePath absolute_path check_new_name check_remote local_path new_path "
-            "how_to_change is_remote remote_path scheme_of shortened split_other_format tell_of_mapping without_secrets"
+            "of_another_format how_to_change is_remote remote_path scheme_of shortened split_other_format "
+            "tell_of_mapping without_secrets"
         ),
         "threads": (
             "COMPRESSED_BESIDE PARALLEL_WORK check_nthreads compress compressed detect_number_of_cores get_nthreads "

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Self, TypeGuard
 
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.sharing import environment_has, item_of
-from blosc2.exceptions import legible
+from blosc2.exceptions import FormatError, legible
 
 # Bytes that the C library maps at first for writing.
 _MAPPING_SIZE = 1 << 30
@@ -174,6 +174,15 @@ def split_other_format(path: str) -> tuple[str, str]:
     name = os.path.basename(path).lower()
     suffix = next((end for end in _LONGEST_FIRST if name.endswith(end) and name != end), "")
     return path[: len(path) - len(suffix)], path[len(path) - len(suffix) :]
+
+
+def of_another_format(error: FormatError, name: str) -> FormatError:
+    """An error, with what to do if the name is that of a format that can be converted."""
+    stem, suffix = split_other_format(os.path.basename(name.rstrip("/")))
+    if suffix.lower() in ("", *NOT_CONVERTED) or "blosc2.convert(" in error.reason:
+        return error
+    what = f"{error.reason}; to make a store of it: blosc2.convert({stem + suffix!r}, {stem + '.b2z'!r})"
+    return FormatError(what, path=error.path, key=error.key, offset=error.offset)
 
 
 def _path_of_url(url: str) -> str:

@@ -20,7 +20,7 @@ from blosc2._core.leaves.store_state import Change
 from blosc2._stores.leaf_table import group_of, table_of, table_to_change, whole_of
 from blosc2._stores.pending import is_in_memory
 from blosc2._stores.publish import Publication, flush, load, load_if_behind
-from blosc2.exceptions import name_file
+from blosc2.exceptions import UnsupportedValueError, name_file
 
 if TYPE_CHECKING:
     from blosc2._backends import LeafStream
@@ -170,8 +170,10 @@ def _no_progress(count: int, nbytes: int) -> None:
 
 def _set_each(store: Store, items: Iterable[tuple[str, Any]]) -> None:
     """Set keys of the whole store one by one."""
-    whole = whole_of(store)
+    whole, kind = whole_of(store), _stores.Store
     for key, value in items:
+        if isinstance(value, kind):  # iterating a tree gives its groups, and then what is in them
+            raise UnsupportedValueError("a group is copied alone, by store[key] = group", path=whole._path, key=key)
         whole[key] = value
 
 

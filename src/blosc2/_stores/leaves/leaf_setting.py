@@ -73,6 +73,8 @@ def frame_of(
     if isinstance(value, _stores.ForeignObject):
         raise _unsupported(value, key, path, "it has several leaves, which only store[key] = ... of a TreeStore copies")
     if isinstance(value, (Mapping, AbstractSet)):
+        if isinstance(value, _stores.Store):
+            raise _unsupported(value, key, path, "store[key] = group of a TreeStore copies it")
         if type(value).__module__.partition(".")[0] == "xarray":
             raise _unsupported(value, key, path, "blosc2.to_store writes its variables", "give one of them")
         raise _unsupported(value, key, path, "its values are stored one by one; to_b2z and to_b2d copy whole stores")
