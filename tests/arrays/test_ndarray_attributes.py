@@ -123,7 +123,7 @@ def test_attributes(tmp_path: Path) -> None:
     assert (array.shape, array.ndim, array.size, array.dtype) == ((100, 64), 2, 6400, items.dtype)
     assert (array.chunks, array.blocks) == ((60, 40), (16, 16))
     assert (array.ext_shape, array.ext_chunks) == ((120, 80), (64, 48))
-    assert (array.nbytes, array.chunksize, array.blocksize) == (items.nbytes, 24576, 16 * 16 * 8)
+    assert (array.nbytes, array.chunksize, array.blocksize) == (items.nbytes, 19200, 16 * 16 * 8)
     schunk = array.schunk
     assert schunk is array.schunk is array._schunk
     assert (schunk.nbytes, schunk.nchunks, schunk.chunksize, schunk.blocksize) == (98304, 4, 24576, 2048)

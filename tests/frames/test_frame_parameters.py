@@ -52,7 +52,7 @@ def test_arrays_made_of_it_refuse_too():
     array = blosc2.ndarray_from_cframe(frame)
     made = [
         lambda: array.slice(slice(3, 40)), lambda: array.reshape((10, 10)), lambda: array.copy(dtype="f4"),
-        lambda: blosc2.permute_dims(array, (0,)),
+        lambda: blosc2.permute_dims(array, (0,), chunks=(20,)),
     ]  # fmt: skip
     for make in made:
         with pytest.raises(FormatError, match="byte 27: "):

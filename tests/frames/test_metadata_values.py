@@ -66,6 +66,14 @@ def test_all_of_them_are_alike(attributes: Any) -> None:
     assert attributes[:] == {"again": 1}
 
 
+def test_arrays_of_this_package_are_stored_as_those_of_numpy(attributes: Any) -> None:
+    array = blosc2.asarray(np.arange(6.0).reshape(2, 3))
+    attributes["affine"], attributes["both"] = array, {"x": [array]}
+    for found in (attributes["affine"], attributes[:]["both"]["x"][0]):
+        assert type(found) is np.ndarray
+        np.testing.assert_array_equal(found, array[:])
+
+
 def test_limits_are_told_and_nothing_is_stored(attributes: Any) -> None:
     attributes["kept"] = 1
     for changes, kind, text in (

@@ -226,3 +226,13 @@ def test_a_table_of_pandas(folder: Path) -> None:
         found["/people"] = table.to_records(index=False, column_dtypes={"name": "U20"})
     again = pandas.DataFrame(store()["/people"][:])
     assert again.to_dict("list") == table.to_dict("list")
+
+
+def test_a_table_of_pandas_with_columns_of_several_types() -> None:
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"id": [1, 2**53 + 1], "age": [61.5, 7]})
+    with pytest.raises(TypeError, match=r"one array has one, float64: take table\.to_records"):
+        blosc2.asarray(table)
+    assert blosc2.asarray(table, dtype="f4").dtype == "f4"
+    assert blosc2.asarray(table.to_records(index=False))[1]["id"] == 2**53 + 1
+    assert blosc2.asarray(table[["id"]])[1, 0] == 2**53 + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections import namedtuple
 from collections.abc import Iterable, Iterator, Mapping
@@ -108,8 +109,9 @@ class ReadableArray(Reducible, Stored):
 
     @property
     def chunksize(self) -> int:
-        """Uncompressed bytes of a chunk, padding included."""
-        return self.schunk.chunksize
+        """Uncompressed bytes of a chunk. `SChunk.chunksize` is larger where blocks do not fit into chunks."""
+        geometry = self._geometry
+        return math.prod(geometry.chunks) * int(geometry.itemsize)
 
     @property
     def blocksize(self) -> int:

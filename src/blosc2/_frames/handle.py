@@ -344,6 +344,8 @@ class FrameHandle:
         """Raise unless changes can be published here."""
         if not self.writable:
             how = how_to_change(self.urlpath, "it" if self.key is None else "the store")
+            if self.key is None and self.options.mode != "r" and self.frame.offset:
+                how = f"a frame that begins at offset {self.frame.offset} of a file can only be read; change a copy"
             raise ReadOnlyError(f"Cannot do this action with reading mode: {how}", path=self.urlpath, key=self.key)
 
     def editing(self) -> AbstractContextManager[Any]:

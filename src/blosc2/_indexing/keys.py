@@ -54,11 +54,18 @@ def as_items(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...] | None) ->
 def lossless(value: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
     """A value as an array, which has all of it.
 
-    `TypeError` for a masked array, which would lose its mask. `ValueError` for bytes or texts with zeros at their end,
+    `TypeError` for a masked array, which would lose its mask, and for a table of pandas whose columns have several
+    types, which would lose them. `ValueError` for bytes or texts with zeros at their end,
     which NumPy's types of fixed length do not tell from what fills them up.
     """
     _refuse_mask(value)
     array = as_dtype(value, dtype)
+    kinds = set(value.dtypes) if dtype is None and type(value).__name__ == "DataFrame" else ()
+    if len(kinds) > 1 and not array.dtype.hasobject:
+        raise TypeError(
+            f"the columns of a table have several types, and one array has one, {array.dtype}: take "
+            "table.to_records(index=False), or name a dtype"
+        )
     if array.dtype.kind in "SU" and array is not value:
         _check_ends(value)
     return array

@@ -560,7 +560,8 @@ def format_of(path: str, name: str | None, *, target: bool = False) -> Format:
         found = _by_suffix(path) or (None if target else _of_folder(path)) or _unknown(path, target=target)
     if target and not found.target:
         able = ", ".join(each.name for each in FORMATS.values() if each.target)
-        raise ConversionError(f"{path}: {found.name} files cannot be written; these can: {able}")
+        instead = f"; blosc2 cat ARRAY -f npy -o {path} writes one array" if found.name == "npy" else ""
+        raise ConversionError(f"{path}: {found.name} files cannot be written; these can: {able}{instead}")
     return found
 
 
