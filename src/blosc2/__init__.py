@@ -40,12 +40,29 @@ from blosc2._options import detect_number_of_cores, ncores, set_nthreads
 from blosc2._options import explain_name as _explain_name
 from blosc2._options import get_nthreads as _get_nthreads
 from blosc2.exceptions import (
+    ChunkIndexError,
+    ChunkSizeError,
+    ClosedStoreError,
+    CompressionError,
+    ConversionError,
+    ExistingFileError,
     FormatError,
+    MissingFileError,
+    MissingMetadataError,
     OtherFileSystemError,
+    ReadOnlyError,
+    RemoteAccessError,
+    RemoteChangedError,
+    RemoteError,
+    ShapeError,
     ShortReadError,
     StaleHandleError,
+    StoreKeyError,
     StoreLockedError,
+    UnexpectedKeywordError,
     UnsafeDeserializationError,
+    UnsupportedKindError,
+    UnsupportedValueError,
 )
 from blosc2.ndarray import NDArray, NDField
 from blosc2.schunk import SChunk

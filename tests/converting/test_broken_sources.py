@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -79,7 +80,20 @@ def test_an_empty_file_is_no_interrupt(tmp_path: Path, name: str) -> None:
     assert code == 2
     assert said.startswith("blosc2 import: ")
     assert said.count("\n") == 1
-    assert f"{name} cannot be opened: is it whole, and what its name says?" in said
+    assert f"{name}: it cannot be read: EOF" in said
+    assert "is it whole, and what its name says?" in said
+
+
+@pytest.mark.parametrize(
+    "name", ["a.npy", "a.npz", "a.h5", "a.zarr.zip", "a.nc", "a.nii", "a.mgz", "a.parquet", "a.tif", "a.png"]
+)
+@pytest.mark.parametrize("content", [b"", b"\x89HDF\r\n\x1a\n" + bytes(50), b"PK\x03\x04" + b"q" * 40])
+def test_one_file_that_cannot_be_opened_is_named(tmp_path: Path, name: str, content: bytes) -> None:
+    """Libraries raise anything."""
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ConversionError, match=re.escape(name)):
+        blosc2.convert(tmp_path / name, tmp_path / "a.b2z")
+    assert os.listdir(tmp_path) == [name]
 
 
 def test_zarr_arrays_that_cannot_be_read_are_told_of_once(tmp_path: Path) -> None:

@@ -266,6 +266,20 @@ def test_attributes_that_hdf5_has_not(tmp_path: Path) -> None:
         assert (file["x"].attrs["no"].shape, file["x"].attrs["no"].dtype) == ((0,), object)
 
 
+def test_numbers_of_attributes_are_kept_whatever_their_types(tmp_path: Path) -> None:
+    values: dict[str, Any] = {
+        "sizes": [1, 1, 2.5], "rows": [[1, 2], [3, 4.5]], "flags": [True, False], "seed": 2**63, "complex": 1 + 2j,
+    }  # fmt: skip
+    with blosc2.TreeStore(str(tmp_path / "a.b2z"), mode="w") as store:
+        store["/x"] = np.arange(3)
+        store["/x"].attrs.update({**values, "lossy": [2**53 + 1, 0.5], "mixed": [True, 2]})
+    report = blosc2.convert(tmp_path / "a.b2z", tmp_path / "a.h5", verify=True)
+    assert [each.what for each in report.left_out] == ["attribute 'lossy'", "attribute 'mixed'"]
+    with h5py.File(tmp_path / "a.h5") as file:
+        for name, value in values.items():
+            assert file["x"].attrs[name].tolist() == value
+
+
 def test_bytes_come_back_as_bytes(tmp_path: Path) -> None:
     whole = {
         "zeros": b"ab\0\xff" + bytes(344), "several": [b"a\0", b"", bytes(100_000)],

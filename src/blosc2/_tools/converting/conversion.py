@@ -861,6 +861,10 @@ def _opened(paths: list[str], name: str | None, *, is_one: bool) -> Source:
     try:
         return open_source(path, name)
     except Exception as error:
+        of_the_system = isinstance(error, (MemoryError, ImportError, FileNotFoundError))
+        of_the_system = of_the_system or (isinstance(error, OSError) and (error.errno or 0) > 0)
+        if not of_the_system and not type(error).__module__.startswith("blosc2."):  # libraries raise anything
+            raise ConversionError(f"{path}: {why_unreadable(error)}; is it whole, and what its name says?") from error
         if not isinstance(error.__context__, ImportError):  # then its package is missing
             _note(error, path, f"{path} cannot be opened: is it whole, and what its name says?")
         raise
@@ -1039,6 +1043,27 @@ def _verify(items: Iterator[Item], written: Source, known: list[LeftOut], only: 
             raise ConversionError(f"what was read back at {item.key!r} is not what the source has")
     if more and only is None:
         raise ConversionError(f"what was written holds {min(more)!r}, which the source has not")
+
+
+def numbers_of(value: Any) -> np.ndarray[Any, Any] | None:
+    """A list of numbers, of whatever types and levels, as an array that has all of them; None for anything else."""
+    try:
+        array = np.asarray(value) if isinstance(value, list) else None
+    except ValueError:  # of lists of unlike lengths
+        return None
+    if array is None or array.dtype.kind not in "biufc" or not array.size:
+        return None
+    kinds = {type(one) for one in np.asarray(value, object).flat}
+    if kinds - {bool, int, float, complex} or (bool in kinds and len(kinds) > 1):
+        return None
+    return array if same_numbers(array.tolist(), value) else None
+
+
+def same_numbers(a: Any, b: Any) -> bool:
+    """Whether two numbers, or lists of them, are equal; NaN is NaN."""
+    if isinstance(a, list):
+        return all(itertools.starmap(same_numbers, zip(a, b, strict=True)))
+    return bool(a == b or (a != a and b != b))
 
 
 def _same_attributes(item: Any, other: Any, lost: list[str]) -> bool:

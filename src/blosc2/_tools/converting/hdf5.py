@@ -21,7 +21,7 @@ from blosc2._opening import schunk_from_cframe
 from blosc2._tools.converting import conversion
 from blosc2._tools.converting.conversion import DEFINED, ENUM, FILL, UNLIMITED, ArrayItem, GroupItem, Item, ObjectItem
 from blosc2._tools.converting.report import WHOLE, Changed, LeftOut
-from blosc2._tools.stores import equal_items
+from blosc2._tools.stores import equal_items, same_value
 from blosc2.exceptions import ConversionError, some_of
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
@@ -820,22 +820,22 @@ def _set_attributes(key: str, found: Any, attributes: Mapping[str, Any]) -> Iter
             yield LeftOut(key, f"attribute {name!r}", "HDF5 needs it for scales of axes")
             continue
         as_bytes = None if name in _ITEMS else _as_bytes(value)
-        numbers = (
-            isinstance(value, list) and len({type(one) for one in value}) == 1 and type(value[0]) in (bool, int, float)
-        )
+        numbers = None if as_bytes else conversion.numbers_of(value)
         texts = isinstance(value, list) and all(isinstance(one, str) for one in value)
-        if not (as_bytes or numbers or texts or isinstance(value, (str, bytes, bool, int, float, np.ndarray))):
+        single = isinstance(value, (str, bytes, bool, int, float, complex, np.ndarray))
+        if not (as_bytes or numbers is not None or texts or single):
             yield LeftOut(
-                key, f"attribute {name!r}", f"a {type(value).__name__} of such values has no counterpart in HDF5"
+                key, f"attribute {name!r}", f"HDF5 has no counterpart of such a {type(value).__name__}"
             )
             continue
         try:
-            stored, dtype = as_bytes or (value, h5py.string_dtype() if texts else None)
+            plain = value if numbers is None else numbers
+            stored, dtype = as_bytes or (plain, h5py.string_dtype() if texts else None)
             found.attrs.create(name, np.bytes_(stored) if isinstance(stored, bytes) else stored, dtype=dtype)
         except (TypeError, ValueError, RuntimeError, OSError) as error:
             yield LeftOut(key, f"attribute {name!r}", str(error))
             continue
-        if numbers:
+        if numbers is not None:
             yield Changed(key, f"the type of attribute {name!r}", "the list became an array")
         elif isinstance(value, bytes) and as_bytes is None:
             what, why = f"the type of attribute {name!r}", "bytes became a text of a fixed length"
@@ -843,3 +843,5 @@ def _set_attributes(key: str, found: Any, attributes: Mapping[str, Any]) -> Iter
             yield LeftOut(key, what, f"{why}, without zeros at its end") if ends else Changed(key, what, why)
         elif isinstance(value, np.ndarray) and value.dtype.kind == "V" and not (value.shape or value.dtype.names):
             yield Changed(key, f"the type of attribute {name!r}", "an opaque value comes back as bytes")
+        elif isinstance(value, (int, complex)) and not same_value(conversion.storable(found.attrs[name]), value):
+            yield Changed(key, f"the type of attribute {name!r}", "the number comes back as an array of one")

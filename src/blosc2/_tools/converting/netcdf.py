@@ -368,16 +368,17 @@ def _is_name(name: str | None) -> bool:
 
 def _set_attributes(key: str, found: Any, attributes: Mapping[str, Any]) -> Iterator[LeftOut]:
     for name, value in attributes.items():
-        why = None
-        if isinstance(value, (bool, np.bool_)) or not isinstance(value, (str, int, float, list, np.ndarray)):
-            why = f"netCDF has no {type(value).__name__}"
-        elif isinstance(value, list) and len({type(one) for one in value} & {str, int, float}) != 1:
+        why, numbers = None, conversion.numbers_of(value)
+        stored = value if numbers is None else numbers
+        if isinstance(stored, (bool, np.bool_)) or not isinstance(stored, (str, int, float, list, np.ndarray)):
+            why = f"netCDF has no {type(stored).__name__}"
+        elif isinstance(stored, list) and not all(isinstance(one, str) for one in stored):
             why = "only lists of texts or of numbers have a counterpart"
-        elif isinstance(value, np.ndarray) and value.ndim > 1:
-            why = "netCDF has no axes in attributes"
+        elif isinstance(stored, np.ndarray) and (stored.ndim > 1 or stored.dtype.kind == "b"):
+            why = f"netCDF has no {'axes' if stored.ndim > 1 else 'bool'} in attributes"
         else:
             try:
-                found.setncattr(name, value)
+                found.setncattr(name, stored)
             except (TypeError, ValueError, RuntimeError, OSError, AttributeError) as error:
                 why = " ".join(str(error).split())
         if why is not None:

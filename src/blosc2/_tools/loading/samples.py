@@ -594,7 +594,9 @@ def _patterns(fields: FieldNames) -> tuple[dict[str | None, str], dict[str, Any]
             continue
         if pattern.count("{}") > 1:
             raise ValueError(f"field {name!r}: {pattern!r} is a pattern with more than one {{}} for the key")
-        patterns[name] = pattern if "{}" in pattern else "{}/" + pattern.strip("/")
+        if "{}" not in pattern:
+            pattern = "{}/" + pattern.strip("/")
+        patterns[name] = pattern if pattern.startswith(("/", "{}")) else f"/{pattern}"
     if not patterns:
         raise ValueError("no field is read of the store: one at least is a name or a pattern of its leaves")
     return patterns, beside
