@@ -1572,7 +1572,7 @@ cdef class ReadMany(Read):
     cdef int64_t parts_room
 
     def __init__(self, Frame frame not None, Geometry geometry not None, list keys not None, selection_of):
-        cdef int64_t i, d
+        cdef int64_t i, d, items
         cdef Axis *axes
         cdef bint simple
         self.frame = frame
@@ -1609,14 +1609,16 @@ cdef class ReadMany(Read):
             self.rooms[i] = 0
             if geometry.c.size == 0:
                 continue    # and its chunks may be of no items: there is nothing to divide by
-            self.rooms[i] = 1
+            self.rooms[i] = items = 1
             for d in range(geometry.c.ndim):
                 if axes[d].count == 0:
                     self.rooms[i] = 0
                     break
+                items *= axes[d].count
                 self.rooms[i] *= ((axes[d].start + (axes[d].count - 1) * axes[d].step) // geometry.c.chunks[d]
                                   - axes[d].start // geometry.c.chunks[d] + 1)
-            if self.rooms[i] > MOST_CHUNKS:
+            # All items of a member of an archive are checked, which only a read of its own does.
+            if self.rooms[i] > MOST_CHUNKS or (frame.by_member and items == geometry.c.size):
                 self.large.append(i)
                 self.rooms[i] = 0
         self.left_out = set(self.others)

@@ -399,6 +399,8 @@ def _read_batch(names: list[str], batch: LeafBatch, out: Items | None, nthreads:
 def _version(batch: LeafBatch, names: list[str], position: int) -> Version | None:
     """Geometry, dtype and frame of a leaf; None if it is no array."""
     frame = Frame.of_member(batch.archive, batch.record_offset(position), canonical_key(names[position]), batch.check)
+    if batch.check and frame.checksums_len:
+        frame.check_wholes()
     return array_of(frame) if frame.only_array else None
 
 
