@@ -577,10 +577,13 @@ def check_catalog(path: Path, keys: Any, others: Any = ()) -> None:
         assert (table.find(other) >= 0) == (other in keys)
         assert listing.has_group(other) == (other in groups)
     assert table.cataloged
-    # Slots: one for each path, and nothing that leads elsewhere.
+    # Slots: one for each path, and copies of that of the first leaf for paths that are gone.
     fields, sections = parts(path.read_bytes(), archive)
     slots = np.frombuffer(sections["slots"], "<u8")[: fields["slot_count"]]
-    assert np.count_nonzero(slots) == len(keys) + len(groups)
+    first = table.find(min(keys)) + 1
+    taken, copies = np.unique(slots[slots != 0], return_counts=True)
+    assert len(taken) == len(keys) + len(groups)
+    assert all((slot & ((1 << 40) - 1)) == first for slot in taken[copies > 1].tolist())
     assert 3 * np.count_nonzero(slots) <= 2 * fields["homes"]
     assert slots[-1] == 0
 

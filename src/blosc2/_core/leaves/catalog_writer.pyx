@@ -21,11 +21,11 @@ from blosc2._core.io.checksum cimport checksum
 from blosc2._core.io.endian cimport put, put32, put64, u32, u64
 from blosc2._core.io.memory cimport bring_pages, prefetch, use_large_pages
 from blosc2._core.keys.key_order cimport before_in_order, shared
-from blosc2._core.keys.keytable cimport DAMAGED, KeyTable, Text
-from blosc2._core.keys.listing cimport GoneRanges, after_gone, find_ranges, gone_within
+from blosc2._core.keys.keytable cimport NO_KEY, KeyTable, Text
+from blosc2._core.keys.listing cimport GoneRanges, after_gone, find_ranges
 from blosc2._core.zip.archive_writer cimport COLLECTED, ArchiveWriter, Collected, SortedItem, SortedRuns
 from blosc2._core.zip.catalog cimport (
-    FOOTER_LENGTH, LEAF_ATTRIBUTES, LEAF_LENGTH, LEAF_UNKNOWN, MAX_DIM, MOST_KINDS, OFFSET_BITS, PAGE, SAMPLE,
+    FOOTER_LENGTH, LEAF_ATTRIBUTES, LEAF_LENGTH, LEAF_UNKNOWN, MAX_DIM, MOST_KINDS, PAGE, SAMPLE,
     SLOT_LENGTH, TALLY_LENGTH, Catalog, Description, Leaf, describe_nothing, describes_table, slot_home, slot_offset,
     slot_tag, unpack_description)
 from blosc2._core.zip.key_bytes cimport key_hash, last_segment_is, next_prefix, prefix_hashes, start_prefixes
@@ -317,6 +317,7 @@ cdef int write_sections(Pages pages, LeafKinds known, LeafTotals totals, Footer 
     footer.slots_at = pages.size
     footer.kind_count, footer.tally_step = totals.kinds, totals.step
     footer.leaves, footer.groups, footer.hidden = totals.leaves, totals.groups, totals.hidden
+    footer.undescribed = <int64_t> totals.counts[0]     # of the kind 0
     return 0
 
 
@@ -414,14 +415,15 @@ cdef class RecordSample:
         self.head, self.tail = Collected.__new__(Collected), Collected.__new__(Collected)
 
     cdef int take(self, const uint8_t *record, int64_t length) except -1:
-        """The next record."""
+        """The next records."""
         cdef int64_t part = min(length, SAMPLE - self.head.used)
         if part > 0:
             self.head.append(record, part)
         if self.tail.used > 16 * SAMPLE:
             memmove(self.tail.data, self.tail.data + self.tail.used - SAMPLE, SAMPLE)
             self.tail.used = SAMPLE
-        self.tail.append(record, length)
+        part = min(length, <int64_t> SAMPLE)
+        self.tail.append(record + length - part, part)
         return 0
 
     cdef uint32_t digest(self, int64_t size) noexcept:
@@ -562,11 +564,33 @@ cdef class PathSlots:
         raise RuntimeError("the hash of the catalog has a cluster that cannot be")
 
 
-# The hash of a catalog, brought to the next version: few paths are hashed, all others keep their slots.
+cdef inline bint is_hidden(const Text *key) noexcept nogil:
+    return last_segment_is(key.bytes, <size_t> key.length, b"__vlmeta__", 10)
+
+
+# The catalog and the directory of the next version, made of those of the last one.
 #
-# The slots are copied, and the offsets in them moved as far as the records are. Paths that are gone are taken out as from
-# any hash with linear probing: those behind them come closer to their homes. Whatever is not as it must be, or cannot be
-# told apart, makes `apply` give up; then the hash is made anew, with another seed.
+# A commit of few leaves costs memory copies of what is there: runs of old records are copied, the totals of old leaves are
+# moved by what came or went before them, and of the hash only the paths that come are looked at. Nothing is written before
+# all of it is known to be possible; otherwise `CatalogBuilder` makes all anew, as it does now and then anyway.
+#
+# What the last catalog says of its leaves must have been compared with the directory (`KeyTable.sound`), or be this writer's
+# own.
+#
+# The first leaf of a run may begin other groups than before. So its paths are put into the hash again, as those of new leaves
+# are. A slot of a path that is gone cannot become free, as others may have been put behind it: it stays as a copy of the slot
+# of the first leaf of all, of whose slots nothing is ever kept.
+
+
+cdef struct Piece:
+    Text key                    # of the first leaf
+    Py_ssize_t common           # bytes that this has in common with the key before
+    uint32_t appear             # groups that appear with it
+    int64_t first, stop         # old leaves that stay, or none: a new one
+    const uint8_t *records
+    int64_t length, offset      # bytes of the records, and where they come to lie
+    uint32_t kind, shape        # of a new leaf
+    uint64_t nbytes, cbytes
 
 
 cdef struct Shift:
@@ -574,233 +598,18 @@ cdef struct Shift:
     int64_t start, stop, by
 
 
-cdef struct SlotChange:
-    uint64_t hashed         # of a path
-    int64_t before, now     # where its slot leads to in the old directory, and in the new one; -1 where there is none
-
-
 cdef enum:
+    # Leaves whose entries are made at a time.
+    TOGETHER = 1024
+    # Bytes of records and slots that are written at a time.
+    WRITTEN = 4 << 20
     # How far from its home a new path may be put: with two slots for three paths no run is as long as that. Whoever knows
     # the seed of a file can make keys that all have one home, or one tag, too; then a new seed is drawn.
     MOST_AWAY = 256
     MOST_TWINS = 2
 
-
-cdef uint64_t NOT_MOVED = (<uint64_t> 1 << OFFSET_BITS) - 1
-
-
-cdef class SlotChanges:
-    """Changes the hash of a table that has a catalog, whose pages were checked."""
-
-    cdef KeyTable table
-    cdef uint8_t *slots
-    cdef Collected changes      # of `SlotChange`
-    cdef int64_t added          # paths more than before
-
-    def __cinit__(self, KeyTable table not None):
-        cdef size_t size = <size_t> table.slot_count * SLOT_LENGTH
-        self.table = table
-        self.changes = Collected.__new__(Collected)
-        self.slots = <uint8_t *> PyMem_Malloc(size)
-        if self.slots == NULL:
-            raise MemoryError
-        use_large_pages(self.slots, size)
-        with nogil:
-            memcpy(self.slots, table.slots, size)
-
-    def __dealloc__(self):
-        PyMem_Free(self.slots)
-
-    cdef int note(self, uint64_t hashed, int64_t before, int64_t now) except -1:
-        """A path comes (`before` is -1), goes (`now` is -1), or gets another first leaf."""
-        cdef SlotChange change
-        change.hashed, change.before, change.now = hashed, before, now
-        self.changes.append(&change, sizeof(SlotChange))
-        self.added += (before < 0) - (now < 0)
-        return 0
-
-    cdef bint apply(self, const Shift *shifts, int64_t count) except -1:
-        """Make all changes; False where that is not possible. `shifts` has all records that stay, in their order."""
-        cdef SlotChange *changes = <SlotChange *> self.changes.data
-        cdef int64_t total = self.changes.used // <int64_t> sizeof(SlotChange), i, slot, j = 0, parts
-        cdef int64_t end = self.table.archive.directory_size
-        cdef int64_t *first
-        cdef int bits = 0
-        cdef bint fine = True
-        # Which shift is the first one for each part of the directory.
-        while end >> bits > max(<int64_t> 64, 4 * count):
-            bits += 1
-        parts = (end >> bits) + 1
-        first = <int64_t *> PyMem_Calloc(<size_t> parts, sizeof(int64_t))
-        if first == NULL:
-            raise MemoryError
-        try:
-            with nogil:
-                for i in range(parts):
-                    while j < count and shifts[j].stop <= i << bits:
-                        j += 1
-                    first[i] = j
-                for i in range(total):
-                    if fine and changes[i].now < 0:
-                        fine = self.remove(changes[i].hashed, changes[i].before)
-                for i in range(total):
-                    if not fine:
-                        break
-                    if changes[i].before >= 0 and changes[i].now >= 0:
-                        slot = self.find(changes[i].hashed, changes[i].before)
-                        if slot < 0:
-                            fine = False
-                            break
-                        # The slots know no path, so each is marked until all others have been moved.
-                        put64(self.slots + SLOT_LENGTH * slot, slot_tag(changes[i].hashed) | NOT_MOVED)
-                        changes[i].before = slot
-                fine = fine and self.translate(shifts, count, first, bits)
-                for i in range(total):
-                    if fine and changes[i].before >= 0 and changes[i].now >= 0:
-                        put64(self.slots + SLOT_LENGTH * changes[i].before,
-                              slot_tag(changes[i].hashed) | <uint64_t> (changes[i].now + 1))
-                for i in range(total):
-                    if fine and changes[i].before < 0 and changes[i].now >= 0:
-                        fine = self.insert(changes[i].hashed, changes[i].now)
-        finally:
-            PyMem_Free(first)
-        return fine
-
-    cdef int64_t find(self, uint64_t hashed, int64_t offset) noexcept nogil:
-        """The slot of a path that leads to an offset; -1 where it is not there, or one of two."""
-        cdef int64_t slot = slot_home(hashed, self.table.homes), found = -1
-        cdef uint64_t there, wanted = slot_tag(hashed) | <uint64_t> (offset + 1)
-        while slot < self.table.slot_count:
-            there = u64(self.slots + SLOT_LENGTH * slot)
-            if there == 0:
-                return found
-            if there == wanted:
-                # Of a leaf and a group with the same 24 bits nobody could say which is which.
-                if found >= 0:
-                    return -1
-                found = slot
-            slot += 1
-        return -1
-
-    cdef bint remove(self, uint64_t hashed, int64_t offset) noexcept nogil:
-        """Take a path out; those behind it come closer to their homes."""
-        cdef int64_t gap = self.find(hashed, offset), slot, home
-        cdef uint64_t there
-        if gap < 0:
-            return False
-        slot = gap
-        while True:
-            slot += 1
-            there = u64(self.slots + SLOT_LENGTH * slot) if slot < self.table.slot_count else 0
-            if there == 0:
-                break
-            home = self.home_of(slot)
-            if home < 0:
-                return False
-            if home <= gap:
-                put64(self.slots + SLOT_LENGTH * gap, there)
-                gap = slot
-        put64(self.slots + SLOT_LENGTH * gap, 0)
-        return True
-
-    cdef int64_t home_of(self, int64_t slot) noexcept nogil:
-        """The home of the path in a slot; -1 where that cannot be told."""
-        cdef uint64_t there = u64(self.slots + SLOT_LENGTH * slot), hashed
-        cdef Text key
-        cdef prefix_hashes state
-        cdef int64_t found = -1, home
-        cdef Py_ssize_t at
-        if not self.table.key_at(slot_offset(there), &key):
-            return -1
-        # It is that of the leaf, or of one of the groups that it lies in.
-        start_prefixes(&state, self.table.seed0, self.table.seed1)
-        for at in range(key.length + 1):
-            if at == key.length or key.bytes[at] == 0x2F:
-                hashed = next_prefix(&state, key.bytes, <size_t> at)
-                home = slot_home(hashed, self.table.homes)
-                if slot_tag(hashed) == slot_tag(there) and home <= slot and home != found:
-                    if found >= 0:
-                        return -1
-                    found = home
-        return found
-
-    cdef bint translate(self, const Shift *shifts, int64_t count, const int64_t *first, int bits) noexcept nogil:
-        """Let all slots lead to where the records are now; False where one leads to a record that is gone."""
-        cdef int64_t slot, offset, i, last = self.table.archive.directory_size
-        cdef uint64_t there
-        cdef uint8_t *p = self.slots
-        for slot in range(self.table.slot_count):
-            there = u64(p)
-            if there and there & NOT_MOVED != NOT_MOVED:
-                offset = slot_offset(there)
-                if not 0 <= offset < last:
-                    return False
-                i = first[offset >> bits]
-                while i < count and shifts[i].stop <= offset:
-                    i += 1
-                if i == count or offset < shifts[i].start:
-                    return False
-                put64(p, slot_tag(there) | <uint64_t> (offset + shifts[i].by + 1))
-            p += SLOT_LENGTH
-        return True
-
-    cdef bint insert(self, uint64_t hashed, int64_t offset) noexcept nogil:
-        """Put a new path into the first free slot from its home on."""
-        cdef int64_t slot = slot_home(hashed, self.table.homes)
-        cdef int64_t stop = min(slot + MOST_AWAY, self.table.slot_count - 1)
-        cdef uint64_t there
-        cdef int twins = 0
-        while slot < stop and twins <= MOST_TWINS:
-            there = u64(self.slots + SLOT_LENGTH * slot)
-            if there == 0:
-                put64(self.slots + SLOT_LENGTH * slot, slot_tag(hashed) | <uint64_t> (offset + 1))
-                return True
-            twins += slot_tag(there) == slot_tag(hashed)
-            slot += 1
-        return False
-
-
-# The catalog and the directory of the next version, made of those of the last one.
-#
-# A commit of few leaves costs memory copies of what is there: runs of old records are copied, the totals of old leaves are
-# moved by what came or went before them, and of the hash only the paths that come or go are looked at. Nothing is written
-# before all of it is known to be possible; otherwise `CatalogBuilder` makes all anew, as it does now and then anyway.
-#
-# What the last catalog says of its leaves must have been compared with the directory (`KeyTable.sound`), or be this writer's
-# own.
-
-
-
-cdef struct Change:
-    Text key
-    int64_t position            # of the first old leaf that does not come before it
-    bint is_there               # whether that is the leaf with this key
-    const uint8_t *record       # of a new leaf; NULL says that the key is gone
-    int64_t record_length
-    uint32_t kind, shape
-    uint64_t nbytes, cbytes
-
-
-cdef struct Piece:
-    # Old leaves that stay, or none and a new one.
-    int64_t first, stop
-    int64_t change              # number of the new one, or -1
-    uint32_t appear             # groups that appear with the first of them
-
-
-cdef inline bint is_hidden(const Text *key) noexcept nogil:
-    return last_segment_is(key.bytes, <size_t> key.length, b"__vlmeta__", 10)
-
-
-cdef inline bint begins_with_group(const Text *key, const uint8_t *group, Py_ssize_t length) noexcept nogil:
-    return key.length > length and key.bytes[length] == 0x2F and memcmp(key.bytes, group, <size_t> length) == 0
-
-
-cdef enum:
-    # Leaves whose entries are made at a time.
-    TOGETHER = 1024
-    # Bytes of records that are written at a time.
-    WRITTEN = 4 << 20
+# A slot of a path that is gone, which another path may take.
+cdef uint64_t GONE = ~<uint64_t> 0
 
 
 cdef class CatalogPatch:
@@ -810,77 +619,61 @@ cdef class CatalogPatch:
     cdef Catalog catalog
     cdef SortedRuns runs
     cdef LeafKinds known
-    cdef SlotChanges slots
     cdef GoneRanges ranges      # of old leaves that do not stay
-    cdef Collected changes, pieces, removed, shifts
-    cdef int64_t change_count, piece_count, removed_count, shift_count, gone
-    cdef int64_t leaves, undescribed, tables, paths
+    cdef Collected pieces, shifts
+    cdef int64_t piece_count, shift_count
+    cdef Text before            # the last key so far
+    cdef set new_names          # of leaves that were not there
+    cdef int64_t leaves, tables, paths, offset
+    cdef uint8_t *slots
+    cdef int64_t slots_gone
     cdef LeafTotals totals      # of what was written so far
-    cdef int64_t offset
     cdef uint8_t *entries
 
     def __cinit__(self, KeyTable table not None, SortedRuns runs not None):
         self.table, self.runs, self.catalog = table, runs, table.catalog
-        self.changes, self.pieces = Collected.__new__(Collected), Collected.__new__(Collected)
-        self.removed, self.shifts = Collected.__new__(Collected), Collected.__new__(Collected)
+        self.pieces, self.shifts = Collected.__new__(Collected), Collected.__new__(Collected)
+        self.new_names = set()
 
     def __dealloc__(self):
+        PyMem_Free(self.slots)
         PyMem_Free(self.entries)
 
     # ------------------------------------------------------------------ the plan
     cdef bint plan(self, int64_t others_size) except -1:
         """Find out what changes; False where all has to be made anew."""
-        self.known = LeafKinds()
-        if not self.known.go_on_from(self.catalog) or not self._find_changes() or not self._cut():
-            return False
-        self.slots = SlotChanges(self.table)
-        if not self._lay_out(others_size) or not self._remove_paths():
-            return False
-        self.paths = self.table._paths + self.slots.added
-        if 3 * self.paths > 2 * self.table.homes or self.leaves == 0 or self.leaves >= <int64_t> 1 << 31:
-            return False
-        return self.slots.apply(<const Shift *> self.shifts.data, self.shift_count)
-
-    cdef bint _find_changes(self) except -1:
-        """Where the new leaves and the tombstones belong."""
         cdef SortedItem item
-        cdef Change change
-        cdef Description description
-        cdef int64_t position = 0, rest
+        cdef Text key
+        cdef int64_t at = 0, position
+        cdef bint is_there
+        self.known = LeafKinds()
+        if not self.known.go_on_from(self.catalog):
+            return False
+        self.tables, self.offset = self.catalog.tables, others_size
         self.runs.rewind()
         while self.runs.next(&item):
-            change.key = Text(item.key, item.key_length)
-            position = self._position(&change.key, position, &change.is_there)
-            if position < 0:
+            key = Text(item.key, item.key_length)
+            position = self._position(&key, at, &is_there)
+            if position < 0 or not self._keep(at, position):
                 return False
-            change.position, change.record = position, NULL
-            change.record_length, change.kind, change.shape, change.nbytes, change.cbytes = 0, 0, 0, 0, 0
-            if item.payload_length:
-                change.record_length = u32(item.payload)
-                change.record = item.payload + 4
-                rest = <int64_t> item.payload_length - 4 - change.record_length
-                if rest < 0:
-                    return False
-                if not unpack_description(change.record + change.record_length, rest, &description):
-                    describe_nothing(&description)
-                if is_hidden(&change.key):
-                    describe_nothing(&description)
-                    description.what, description.codec = LEAF_ATTRIBUTES, 0
-                change.kind = <uint32_t> self.known.kind(&description)
-                if change.kind:
-                    change.shape = self.known.shape(&description)
-                    change.nbytes, change.cbytes = description.nbytes, description.cbytes
-            elif not change.is_there:
+            at = position + is_there
+            if not item.payload_length and not is_there:
                 continue
-            self.changes.append(&change, sizeof(Change))
-            self.change_count += 1
-        return True
+            # A group that is named like a leaf is not counted; which one that is, is not looked for here.
+            if is_there != (item.payload_length > 0) and self.table.lookup_group(key.bytes, key.length) != NO_KEY:
+                return False
+            self.tables += describes_table(key.bytes, key.length) * ((item.payload_length > 0) - is_there)
+            if item.payload_length and not self._add_new(&item, is_there):
+                return False
+        if not self._keep(at, self.table.count) or self.leaves == 0 or self.leaves >= <int64_t> 1 << 31:
+            return False
+        self.offset = others_size
+        return self._move_slots() and self._put_paths()
 
     cdef int64_t _position(self, const Text *key, int64_t start, bint *is_there) noexcept nogil:
         """The first old leaf from one on that does not come before a key, -1 where the catalog is damaged."""
         cdef int64_t low = start, high, step = 1
         cdef Text other
-        is_there[0] = False
         # In steps that double: changes often lie side by side.
         while low + step <= self.table.count:
             if not self.table.key(low + step - 1, &other):
@@ -897,252 +690,187 @@ cdef class CatalogPatch:
                 low = (low + high) // 2 + 1
             else:
                 high = (low + high) // 2
+        is_there[0] = False
         if low < self.table.count:
             if not self.table.key(low, &other):
                 return -1
             is_there[0] = other.length == key.length and memcmp(other.bytes, key.bytes, <size_t> key.length) == 0
         return low
 
-    cdef int _add_piece(self, int64_t first, int64_t stop, int64_t change) except -1:
-        cdef Piece piece
-        piece.first, piece.stop, piece.change, piece.appear = first, stop, change, 0
-        self.pieces.append(&piece, sizeof(Piece))
-        self.piece_count += 1
-        self.leaves += stop - first if change < 0 else 1
-        return 0
-
-    cdef int _add_removed(self, int64_t first, int64_t stop) except -1:
-        cdef int64_t *last
-        self.gone += stop - first
-        if self.removed_count:
-            last = <int64_t *> (self.removed.data + self.removed.used) - 2
-            if last[1] == first:
-                last[1] = stop
-                return 0
-        last = <int64_t *> self.removed.more(2 * sizeof(int64_t))
-        last[0], last[1] = first, stop
-        self.removed.used += 2 * sizeof(int64_t)
-        self.removed_count += 1
-        return 0
-
-    cdef int _keep(self, int64_t first, int64_t stop) except -1:
+    cdef bint _keep(self, int64_t first, int64_t stop) except -1:
         """Old leaves that stay, but for those that lie in groups that are gone."""
         cdef int i
         for i in range(self.ranges.count):
             if first < self.ranges.stop[i] and self.ranges.first[i] < stop:
-                if first < self.ranges.first[i]:
-                    self._add_piece(first, self.ranges.first[i], -1)
-                self._add_removed(max(first, self.ranges.first[i]), min(stop, self.ranges.stop[i]))
+                if first < self.ranges.first[i] and not self._add_run(first, self.ranges.first[i]):
+                    return False
                 first = min(stop, self.ranges.stop[i])
-        if first < stop:
-            self._add_piece(first, stop, -1)
-        return 0
+        return first >= stop or self._add_run(first, stop)
 
-    cdef bint _cut(self) except -1:
-        """The next version in pieces: runs of old leaves, and new ones between them."""
-        cdef Change *change
-        cdef int64_t i, at = 0
-        for i in range(self.change_count):
-            change = <Change *> self.changes.data + i
-            if change.position > at:
-                self._keep(at, change.position)
-                at = change.position
-            if change.is_there:
-                at += 1
-            if change.record != NULL:
-                self._add_piece(change.position, change.position, i)
-            else:
-                self._add_removed(change.position, at)
-        self._keep(at, self.table.count)
-        # The paths of those that are gone are taken out one by one.
-        return 8 * self.gone <= self.table.count
-
-    cdef bint _lay_out(self, int64_t others_size) except -1:
-        """Where each piece comes to lie, which groups appear with it, and what becomes of the slots of its paths."""
-        cdef Piece *piece
-        cdef Text before = Text(NULL, 0)
-        cdef int64_t i, offset = others_size
-        self.undescribed, self.tables = self.catalog.undescribed, self.catalog.tables
-        for i in range(self.piece_count):
-            piece = <Piece *> self.pieces.data + i
-            if not (self._lay_leaf(piece, &before, &offset) if piece.change >= 0 else self._lay_run(piece, &before, &offset)):
-                return False
-        self.offset = others_size
-        return True
-
-    cdef bint _lay_leaf(self, Piece *piece, Text *before, int64_t *offset) except -1:
-        """A new leaf: it takes the place of an old one, or comes between others."""
-        cdef const Change *change = <const Change *> self.changes.data + piece.change
-        cdef Text key = change.key
-        cdef Leaf leaf, after
-        cdef int64_t old = -1, group
-        self.undescribed += change.kind == 0
-        if change.is_there:
-            if not self.catalog.leaf(change.position, &leaf) or not self.catalog.leaf(change.position + 1, &after):
-                return False
-            old = leaf.offset
-            self.undescribed -= leaf.kind == 0
-            self._add_shift(old, after.offset, offset[0] - old)
-        else:
-            self.tables += describes_table(key.bytes, key.length)
-            # A group that is named like a leaf is not counted; which one that is, is not looked for here.
-            if not is_hidden(&key):
-                group = self.table.lookup_group(key.bytes, key.length)
-                if group >= 0 or group == DAMAGED:
-                    return False
-        if not self._find_groups(piece, before, &key, old, offset[0]):
+    cdef bint _add_run(self, int64_t first, int64_t stop) except -1:
+        """Old leaves that stay, one behind the other."""
+        cdef Piece piece
+        cdef Shift shift
+        cdef Leaf leaf, second, end
+        if not self.table.key(first, &piece.key) or not self.catalog.leaf(first, &leaf) or (
+                not self.catalog.leaf(first + 1, &second) or not self.catalog.leaf(stop, &end)):
             return False
-        if old < 0:
-            self.slots.note(key_hash(self.table.seed0, self.table.seed1, key.bytes, <size_t> key.length), -1, offset[0])
-        offset[0] += change.record_length
-        before[0] = key
-        return True
-
-    cdef bint _lay_run(self, Piece *piece, Text *before, int64_t *offset) except -1:
-        """Old leaves that stay: of their groups, only those that begin with the first of them may change."""
-        cdef Leaf leaf, stop
-        cdef Text key
-        if not self.table.key(piece.first, &key) or not self.catalog.leaf(piece.first, &leaf) or (
-                not self.catalog.leaf(piece.stop, &stop)):
-            return False
-        self._add_shift(leaf.offset, stop.offset, offset[0] - leaf.offset)
-        if not self._find_groups(piece, before, &key, leaf.offset, offset[0]):
-            return False
-        offset[0] += stop.offset - leaf.offset
-        return self.table.key(piece.stop - 1, before)
-
-    cdef bint _find_groups(self, Piece *piece, const Text *before, const Text *key, int64_t old, int64_t offset) except -1:
-        """Which groups appear with the first leaf of a piece, and which of them had another first leaf than that at `old`."""
-        cdef Py_ssize_t common = shared(before.bytes, key.bytes, min(before.length, key.length)), at
-        cdef prefix_hashes state
-        cdef int64_t group
-        cdef int named
-        start_prefixes(&state, self.table.seed0, self.table.seed1)
-        for at in range(common, key.length):
-            if key.bytes[at] != 0x2F:
-                continue
-            piece.appear += 1
-            group = self.table.lookup_group(key.bytes, at)
-            if group == DAMAGED or (group < 0 and piece.change < 0):
-                return False
-            if group < 0 or group != old:
-                self.slots.note(next_prefix(&state, key.bytes, <size_t> at), group if group >= 0 else -1, offset)
-        if common < key.length and key.bytes[common] == 0x2F:
-            named = self._is_named(key.bytes, common)
-            if named < 0:
-                return False
-            piece.appear -= named
-        return True
-
-    cdef int _add_shift(self, int64_t start, int64_t stop, int64_t by) except -1:
-        """Old records move by so many bytes, or are replaced."""
-        cdef Shift *shift = <Shift *> self.shifts.more(sizeof(Shift))
-        shift.start, shift.stop, shift.by = start, stop, by
-        self.shifts.used += sizeof(Shift)
+        piece.first, piece.stop = first, stop
+        piece.records, piece.length = self.table.archive._directory + leaf.offset, end.offset - leaf.offset
+        shift.start, shift.stop, shift.by = second.offset, end.offset, self.offset - leaf.offset
+        self.shifts.append(&shift, sizeof(Shift))
         self.shift_count += 1
-        return 0
+        return self._add(&piece) and self.table.key(stop - 1, &self.before)
 
-    cdef int _is_named(self, const uint8_t *group, Py_ssize_t length) except -2:
-        """Whether there is a leaf, in the next version, that is named like a group and shown; -1 where that is not known."""
-        cdef Text key = Text(group, length)
-        cdef int64_t at = self._change_at(&key), offset, low = 0, high = self.removed_count, middle
-        cdef const Change *change = <const Change *> self.changes.data + at
-        cdef const int64_t *run
-        cdef Leaf first, stop
-        if is_hidden(&key):
-            return 0
-        if at < self.change_count and change.key.length == length and memcmp(
-                change.key.bytes, group, <size_t> length) == 0:
-            return change.record != NULL
-        offset = self.table.lookup(group, length)
-        if offset < 0:
-            return -1 if offset == DAMAGED else 0
-        while low < high:
-            middle = (low + high) // 2
-            run = <const int64_t *> self.removed.data + 2 * middle
-            if not self.catalog.leaf(run[0], &first) or not self.catalog.leaf(run[1], &stop):
-                return -1
-            if stop.offset <= offset:
-                low = middle + 1
-            elif first.offset > offset:
-                high = middle
-            else:
-                return 0
-        return 1
+    cdef bint _add_new(self, const SortedItem *item, bint is_there) except -1:
+        """A new leaf, which may take the place of an old one."""
+        cdef Piece piece
+        cdef Description description
+        cdef int64_t rest
+        piece.key = Text(item.key, item.key_length)
+        piece.first = piece.stop = 0
+        piece.records, piece.length = item.payload + 4, u32(item.payload)
+        rest = <int64_t> item.payload_length - 4 - piece.length
+        if rest < 0:
+            return False
+        if not unpack_description(piece.records + piece.length, rest, &description):
+            describe_nothing(&description)
+        if is_hidden(&piece.key):
+            describe_nothing(&description)
+            description.what, description.codec = LEAF_ATTRIBUTES, 0
+        piece.kind = <uint32_t> self.known.kind(&description)
+        piece.shape, piece.nbytes, piece.cbytes = 0, 0, 0
+        if piece.kind:
+            piece.shape = self.known.shape(&description)
+            piece.nbytes, piece.cbytes = description.nbytes, description.cbytes
+        if not is_there:
+            self.new_names.add((<const char *> item.key)[:item.key_length])
+        return self._add(&piece)
 
-    cdef int64_t _change_at(self, const Text *key) noexcept nogil:
-        """The first change that does not come before a key."""
-        cdef int64_t low = 0, high = self.change_count, middle
-        while low < high:
-            middle = (low + high) // 2
-            if before_in_order(&(<const Change *> self.changes.data + middle).key, key):
-                low = middle + 1
-            else:
-                high = middle
-        return low
-
-    cdef bint _remove_paths(self) except -1:
-        """Let the slots of leaves and groups that are gone be taken out."""
-        cdef const int64_t *run
-        cdef int64_t i, position, group
-        cdef Text key, before, later
-        cdef Leaf leaf
+    cdef bint _add(self, Piece *piece) except -1:
+        """Add a piece behind the last one: which groups appear with its first leaf."""
+        cdef Text key = piece.key
         cdef Py_ssize_t at
-        cdef bint is_last
-        cdef prefix_hashes state
-        cdef uint64_t hashed
-        for i in range(self.removed_count):
-            run = <const int64_t *> self.removed.data + 2 * i
-            is_last = run[1] == self.table.count
-            if not is_last and not self.table.key(run[1], &later):
-                return False
-            before = Text(NULL, 0)
-            if run[0] and not self.table.key(run[0] - 1, &before):
-                return False
-            for position in range(run[0], run[1]):
-                if not self.table.key(position, &key) or not self.catalog.leaf(position, &leaf):
-                    return False
-                self.undescribed -= leaf.kind == 0
-                self.tables -= describes_table(key.bytes, key.length)
-                # Below a group that is gone, nothing is left that could be named like it.
-                if not is_hidden(&key) and not gone_within(&self.ranges, position, position + 1):
-                    group = self.table.lookup_group(key.bytes, key.length)
-                    if group >= 0 or group == DAMAGED:      # which is counted from now on
-                        return False
-                start_prefixes(&state, self.table.seed0, self.table.seed1)
-                # The groups whose first leaf it was: those that have others were seen with the first of these.
-                for at in range(shared(before.bytes, key.bytes, min(before.length, key.length)), key.length):
-                    if key.bytes[at] == 0x2F and (is_last or not begins_with_group(&later, key.bytes, at)) and (
-                            not self._has_new(key.bytes, at)):
-                        self.slots.note(next_prefix(&state, key.bytes, <size_t> at), leaf.offset, -1)
-                hashed = key_hash(self.table.seed0, self.table.seed1, key.bytes, <size_t> key.length)
-                self.slots.note(hashed, leaf.offset, -1)
-                before = key
+        piece.common, piece.appear = shared(self.before.bytes, key.bytes, min(self.before.length, key.length)), 0
+        for at in range(piece.common, key.length):
+            piece.appear += key.bytes[at] == 0x2F
+        # Of a group that is named like a leaf `CatalogBuilder` knows what it counts for.
+        if piece.common < key.length and key.bytes[piece.common] == 0x2F and (
+                self.table.lookup(key.bytes, piece.common) != NO_KEY
+                or (<const char *> key.bytes)[:piece.common] in self.new_names):
+            return False
+        piece.offset = self.offset
+        self.offset += piece.length
+        self.leaves += max(piece.stop - piece.first, <int64_t> 1)
+        self.before = key
+        self.pieces.append(piece, sizeof(Piece))
+        self.piece_count += 1
         return True
 
-    cdef bint _has_new(self, const uint8_t *group, Py_ssize_t length) noexcept nogil:
-        """Whether there is a new leaf, or one that is replaced, below a group."""
-        cdef Text key = Text(group, length)
-        cdef int64_t i = self._change_at(&key)
-        cdef const Change *change
-        while i < self.change_count:
-            change = <const Change *> self.changes.data + i
-            if not begins_with_group(&change.key, group, length):
-                # Names that go on with "-" or "." come before "/".
-                if not (change.key.length >= length and memcmp(change.key.bytes, group, <size_t> length) == 0) or (
-                        change.key.length > length and change.key.bytes[length] > 0x2F):
+    # ------------------------------------------------------------------ the hash
+    cdef bint _move_slots(self) except -1:
+        """Copy the slots, and let those of paths that stay lead to where the records are now; False where they cannot be kept."""
+        cdef const Shift *shifts = <const Shift *> self.shifts.data
+        cdef int64_t end = self.table.archive.directory_size, parts, i, j = 0
+        cdef size_t size = <size_t> self.table.slot_count * SLOT_LENGTH
+        cdef int64_t *first
+        cdef int bits = 0
+        # Which shift is the first one for each part of the directory.
+        while end >> bits > max(<int64_t> 64, 4 * self.shift_count):
+            bits += 1
+        parts = (end >> bits) + 1
+        self.slots = <uint8_t *> PyMem_Malloc(size)
+        first = <int64_t *> PyMem_Calloc(<size_t> parts, sizeof(int64_t))
+        if self.slots == NULL or first == NULL:
+            PyMem_Free(first)
+            raise MemoryError
+        use_large_pages(self.slots, size)
+        with nogil:
+            for i in range(parts):
+                while j < self.shift_count and shifts[j].stop <= i << bits:
+                    j += 1
+                first[i] = j
+            self._move(shifts, first, bits)
+        PyMem_Free(first)
+        # What is looked for and not there passes all of them.
+        return 8 * self.slots_gone <= self.paths and 3 * (self.paths + self.slots_gone) <= 2 * self.table.homes
+
+    cdef int _move(self, const Shift *shifts, const int64_t *first, int bits) noexcept nogil:
+        cdef int64_t count = self.shift_count, end = self.table.archive.directory_size, paths = 0, gone = 0, offset, i
+        cdef const uint8_t *p = self.table.slots
+        cdef const uint8_t *stop = p + SLOT_LENGTH * self.table.slot_count
+        cdef uint8_t *to = self.slots
+        cdef uint64_t there
+        while p < stop:
+            there = u64(p)
+            p += SLOT_LENGTH
+            if there:
+                offset = slot_offset(there)
+                i = first[offset >> bits] if 0 <= offset < end else count
+                while i < count and shifts[i].stop <= offset:
+                    i += 1
+                if i == count or offset < shifts[i].start:
+                    there = GONE
+                    gone += 1
+                else:
+                    there = slot_tag(there) | <uint64_t> (offset + shifts[i].by + 1)
+                    paths += 1
+            to = put64(to, there)
+        self.paths, self.slots_gone = paths, gone
+        return 0
+
+    cdef bint _put_paths(self) except -1:
+        """Put the paths that the pieces begin with into slots; False where there is none for one of them."""
+        cdef const Piece *piece = <const Piece *> self.pieces.data
+        cdef int64_t i, slot
+        cdef uint64_t copy
+        cdef Py_ssize_t at
+        cdef prefix_hashes state
+        copy = slot_tag(key_hash(self.table.seed0, self.table.seed1, piece.key.bytes, <size_t> piece.key.length))
+        copy |= <uint64_t> (piece.offset + 1)
+        for i in range(self.piece_count):
+            start_prefixes(&state, self.table.seed0, self.table.seed1)
+            for at in range(piece.common, piece.key.length + 1):
+                if (at == piece.key.length or piece.key.bytes[at] == 0x2F) and not self._put(
+                        next_prefix(&state, piece.key.bytes, <size_t> at), piece.offset):
                     return False
-            elif change.record != NULL:
+            piece += 1
+        if 3 * (self.paths + self.slots_gone) > 2 * self.table.homes:
+            return False
+        slot = 0
+        while self.slots_gone:
+            if u64(self.slots + SLOT_LENGTH * slot) == GONE:
+                put64(self.slots + SLOT_LENGTH * slot, copy)
+                self.slots_gone -= 1
+            slot += 1
+        return True
+
+    cdef bint _put(self, uint64_t hashed, int64_t offset) noexcept nogil:
+        """Put a path into the first slot from its home on that is free, or of a path that is gone."""
+        cdef int64_t slot = slot_home(hashed, self.table.homes)
+        cdef int64_t stop = min(slot + MOST_AWAY, self.table.slot_count - 1)
+        cdef uint64_t there
+        cdef int twins = 0
+        while slot < stop and twins <= MOST_TWINS:
+            there = u64(self.slots + SLOT_LENGTH * slot)
+            if there == 0 or there == GONE:
+                put64(self.slots + SLOT_LENGTH * slot, slot_tag(hashed) | <uint64_t> (offset + 1))
+                self.slots_gone -= there == GONE
+                self.paths += 1
                 return True
-            i += 1
+            twins += slot_tag(there) == slot_tag(hashed)
+            slot += 1
         return False
 
     # ------------------------------------------------------------------ writing
-    cdef int _move_leaves(self, int64_t first, int64_t stop, int64_t by, uint32_t appear, bint begins) noexcept nogil:
-        """Make the entries of old leaves; -1 where the catalog is damaged."""
+    cdef int _move_leaves(self, int64_t first, int64_t stop, const Piece *piece) noexcept nogil:
+        """Make the entries of some leaves of a run; -1 where the catalog is damaged."""
         cdef Leaf leaf, after
-        cdef int64_t position
+        cdef int64_t position, by
         cdef uint8_t *p = self.entries
+        if not self.catalog.leaf(piece.first, &leaf):
+            return -1
+        by = piece.offset - leaf.offset
         if not self.catalog.leaf(first, &leaf):
             return -1
         for position in range(first, stop):
@@ -1151,77 +879,45 @@ cdef class CatalogPatch:
             p = self.totals.put_entry(p, leaf.offset + by, leaf.kind, leaf.shape)
             self.totals.count(leaf.kind, after.nbytes - leaf.nbytes, after.cbytes - leaf.cbytes)
             # With the first one other groups may appear than before.
-            self.totals.groups += appear if begins and position == first else after.groups - leaf.groups
+            self.totals.groups += piece.appear if position == piece.first else after.groups - leaf.groups
             self.totals.hidden += after.hidden - leaf.hidden
             leaf = after
         return 0
 
     cdef int _write_leaves(self, Pages pages, RecordSample sample) except -1:
         """Write what there is to say of each leaf."""
-        cdef Piece *piece
-        cdef Change *change
-        cdef Leaf leaf, end
-        cdef int64_t i, at, stop, size
-        cdef const uint8_t *records = self.table.archive._directory
+        cdef const Piece *piece = <const Piece *> self.pieces.data
+        cdef int64_t i, at, stop
+        cdef int fine
         for i in range(self.piece_count):
-            piece = <Piece *> self.pieces.data + i
-            if piece.change >= 0:
-                change = <Change *> self.changes.data + piece.change
-                self.totals.put_entry(self.entries, self.offset, change.kind, change.shape)
+            sample.take(piece.records, piece.length)
+            self.offset += piece.length
+            if piece.first == piece.stop:
+                self.totals.put_entry(self.entries, piece.offset, piece.kind, piece.shape)
                 pages.add(self.entries, LEAF_LENGTH)
-                self.totals.count(change.kind, change.nbytes, change.cbytes)
+                self.totals.count(piece.kind, piece.nbytes, piece.cbytes)
                 self.totals.groups += piece.appear
-                self.totals.hidden += is_hidden(&change.key)
-                sample.take(change.record, change.record_length)
-                self.offset += change.record_length
-                continue
-            if not self.catalog.leaf(piece.first, &leaf) or not self.catalog.leaf(piece.stop, &end):
-                raise self.catalog.damaged(piece.first * LEAF_LENGTH)
+                self.totals.hidden += is_hidden(&piece.key)
             at = piece.first
             while at < piece.stop:
                 stop = min(piece.stop, at + TOGETHER)
                 with nogil:
-                    size = self._move_leaves(at, stop, self.offset - leaf.offset, piece.appear, at == piece.first)
-                if size < 0:
+                    fine = self._move_leaves(at, stop, piece)
+                if fine < 0:
                     raise self.catalog.damaged(at * LEAF_LENGTH)
                 pages.add(self.entries, LEAF_LENGTH * (stop - at))
                 at = stop
-            size = end.offset - leaf.offset
-            sample.take(records + leaf.offset, min(size, <int64_t> SAMPLE))
-            if size > SAMPLE:
-                sample.take(records + leaf.offset + max(<int64_t> SAMPLE, size - SAMPLE),
-                            min(size - SAMPLE, <int64_t> SAMPLE))
-            self.offset += size
+            piece += 1
         return self.totals.end(pages, self.offset)
-
-    cdef int _write_records(self, ArchiveWriter writer) except -1:
-        """Write the records of all leaves."""
-        cdef Piece *piece
-        cdef Change *change
-        cdef Leaf leaf, end
-        cdef int64_t i, at
-        cdef const uint8_t *records = self.table.archive._directory
-        for i in range(self.piece_count):
-            piece = <Piece *> self.pieces.data + i
-            if piece.change >= 0:
-                change = <Change *> self.changes.data + piece.change
-                writer._add(change.record, change.record_length)
-                continue
-            if not self.catalog.leaf(piece.first, &leaf) or not self.catalog.leaf(piece.stop, &end):
-                raise self.catalog.damaged(piece.first * LEAF_LENGTH)
-            at = leaf.offset
-            while at < end.offset:
-                writer._add(records + at, min(end.offset - at, <int64_t> WRITTEN))
-                at += min(end.offset - at, <int64_t> WRITTEN)
-        return 0
 
     cdef int write(self, ArchiveWriter writer, bytes others, int64_t others_count, int64_t embed) except -1:
         """Write the catalog, and the directory behind it."""
         cdef Pages pages
         cdef RecordSample sample = RecordSample.__new__(RecordSample)
+        cdef const Piece *piece = <const Piece *> self.pieces.data
         cdef Footer footer
         cdef uint8_t packed[FOOTER_LENGTH]
-        cdef int64_t others_size = PyBytes_GET_SIZE(others), size
+        cdef int64_t others_size = PyBytes_GET_SIZE(others), size, slots = SLOT_LENGTH * self.table.slot_count, at, i
         cdef bytes own
         self.totals = LeafTotals()
         self.totals.begin(len(self.known.numbers) + 1, max(self.catalog.tally_step, <int64_t> TALLY_STEP), self.leaves)
@@ -1229,25 +925,25 @@ cdef class CatalogPatch:
         if self.entries == NULL:
             raise MemoryError
         # More than it can have: with it is decided whether its sizes take 64 bits.
-        size = (LEAF_LENGTH + 16) * self.leaves + SLOT_LENGTH * self.table.slot_count + (256 << 20)
+        size = (LEAF_LENGTH + 16) * self.leaves + slots + (256 << 20)
         footer.header = writer._written + writer._pending.used
         pages = Pages.__new__(Pages, writer)
         writer.begin_open(NAME.encode(), size)
         self._write_leaves(pages, sample)
         write_sections(pages, self.known, self.totals, &footer)
-        size = 0
-        while size < SLOT_LENGTH * self.table.slot_count:
-            pages.add(self.slots.slots + size, min(SLOT_LENGTH * self.table.slot_count - size, <int64_t> WRITTEN))
-            size += WRITTEN
+        for at in range(0, slots, WRITTEN):
+            pages.add(self.slots + at, min(slots - at, <int64_t> WRITTEN))
         pages.pad()
         footer.slot_count, footer.homes = self.table.slot_count, self.table.homes
         footer.seed0, footer.seed1 = self.table.seed0, self.table.seed1
         footer.others_size, footer.others_count, footer.embed = others_size, others_count, embed
-        footer.undescribed, footer.tables, footer.records_size = self.undescribed, self.tables, self.offset - others_size
+        footer.tables, footer.records_size = self.tables, self.offset - others_size
         footer.digest = sample.digest(footer.records_size)
         write_footer(&footer, pages, packed)
         own = end_catalog(pages, packed, self.paths, others)
-        self._write_records(writer)
+        for i in range(self.piece_count):
+            writer._add(piece.records, piece.length)
+            piece += 1
         return end_directory(writer, own, others_count + self.leaves)
 
 
@@ -1306,7 +1002,7 @@ cdef class CatalogBuilder:
     cdef list kind_of_old       # number of each kind of the old catalog in this one, or None
     cdef LeafTotals totals
     cdef RecordSample sample
-    cdef int64_t kind_count, undescribed, tables, records_size
+    cdef int64_t kind_count, tables, records_size
     cdef int64_t most, most_groups      # leaves and groups there can be
     cdef int64_t embed                  # offset of the record of embedded values
     cdef object last_packed             # keeps a description alive that is looked at
@@ -1436,7 +1132,6 @@ cdef class CatalogBuilder:
             kind = self._describe(&leaf, hidden, &description, &shape)
             if not kind:
                 description.nbytes = description.cbytes = 0
-                self.undescribed += 1
             totals.put_entry(entry, others + self.records_size, <uint32_t> kind, shape)
             self.pages.add(entry, LEAF_LENGTH)
             totals.count(<uint32_t> kind, description.nbytes, description.cbytes)
@@ -1534,7 +1229,7 @@ cdef class CatalogBuilder:
         footer.seed0, footer.seed1 = self.seed0, self.seed1
         footer.others_size, footer.others_count, footer.header = others_size, others_count, header
         footer.embed = self.embed
-        footer.undescribed, footer.tables, footer.records_size = self.undescribed, self.tables, self.records_size
+        footer.tables, footer.records_size = self.tables, self.records_size
         footer.digest = self.sample.digest(self.records_size)
         write_footer(&footer, self.pages, packed)
         return PyBytes_FromStringAndSize(<const char *> packed, FOOTER_LENGTH)
