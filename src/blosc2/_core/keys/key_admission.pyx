@@ -165,32 +165,14 @@ cdef class KeySet:
             self._add(hashes[i])
         return found
 
-    def admits(self, names not None, check):
-        """Whether leaves may have all of some names: none is like a key that is noted.
+    def has_folded(self, str key not None):
+        """Whether a key like one is noted, without regard to case."""
+        return self._has(folded_hash(key))
 
-        `check` raises an error for a name that is not legal; it is called for those that are not plain.
-        """
-        cdef uint8_t lower[SHORT + 8]
-        cdef const uint8_t *text
-        cdef Py_ssize_t length
-        cdef uint64_t hashed
-        cdef str name
-        if self.used >= self.most:
-            return False
-        for name in names:
-            text = <const uint8_t *> PyUnicode_AsUTF8AndSize(name, &length)
-            if plain_parent(text, length) < 0:
-                check(name)
-                if ".b2" in name:
-                    return False
-                hashed = folded_hash(name)
-            elif lower_plain(lower, text, length):
-                hashed = key_hash(_seed0, _seed1, lower, <size_t> length) | 1
-            else:
-                hashed = folded_hash(name)
-            if self._has(hashed):
-                return False
-        return True
+    @property
+    def is_full(self):
+        """Whether it takes note of no further keys."""
+        return self.used >= self.most
 
     def add_groups(self, str key not None):
         """Take note of the groups that a key lies in."""
