@@ -55,7 +55,8 @@ from blosc2._backends.zip import publishing as zip_backend
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyCursor, KeyListing
-from blosc2._core.leaves.catalog_writer import set_slots_budget, write_cataloged
+from blosc2._core.leaves import catalog_writer
+from blosc2._core.leaves.catalog_writer import write_cataloged
 from blosc2._core.zip.archive import Archive
 from blosc2._core.zip.archive_writer import ArchiveWriter
 from blosc2._stores import new_keys
@@ -223,24 +224,20 @@ def test_more_kinds_than_are_kept(tmp_path: Path) -> None:
     assert check_descriptions(path) == 4097
 
 
-def test_a_hash_that_is_written_in_parts(tmp_path: Path) -> None:
+def test_a_hash_that_is_written_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"/g{n % 13}/leaf {n}" for n in range(20_000)]
     written = []
-    before = set_slots_budget(1)
-    try:
-        for budget in (1, 100_000, before):
-            set_slots_budget(budget)
-            path = tmp_path / f"{budget}.b2z"
-            with path.open("wb") as file:
-                writer = ArchiveWriter(file.fileno(), 0, 8, file_checksum=0)
-                for name in names:
-                    writer.append(name[1:].encode() + b".b2nd", b"", description=b"")
-                runs, others = writer.collect()
-                write_cataloged(writer, None, runs, others, b"embed.b2e")
-                writer.write_end()
-            written.append(path)
-    finally:
-        set_slots_budget(before)
+    for budget in (1, 100_000, catalog_writer.SLOTS_BUDGET):
+        monkeypatch.setattr(catalog_writer, "SLOTS_BUDGET", budget)
+        path = tmp_path / f"{budget}.b2z"
+        with path.open("wb") as file:
+            writer = ArchiveWriter(file.fileno(), 0, 8, file_checksum=0)
+            for name in names:
+                writer.append(name[1:].encode() + b".b2nd", b"", description=b"")
+            runs, others = writer.collect()
+            write_cataloged(writer, None, runs, others, b"embed.b2e")
+            writer.write_end()
+        written.append(path)
     for path in written:
         archive = archive_at(path)
         assert archive.catalog is not None

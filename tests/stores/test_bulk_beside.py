@@ -32,7 +32,7 @@ from fixture_kit.isolated import environment
 from store_kit import tree_state
 
 import blosc2
-from blosc2._core.zip.archive_writer import set_runs_budget
+from blosc2._core.zip import archive_writer
 
 
 @pytest.fixture(params=MOST_KINDS)
@@ -393,16 +393,13 @@ def test_more_records_than_memory_is_meant_for(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == [path.name]
 
 
-def test_records_that_are_sorted_in_files(tmp_path: Path) -> None:
+def test_records_that_are_sorted_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What memory should not hold of a directory is sorted in runs and merged: the store is the same."""
     path = tmp_path / "s.b2z"
-    before = set_runs_budget(16 << 10)
-    try:
-        with blosc2.TreeStore(str(path), mode="w") as store:
-            store.write_many((f"/{n * 7919 % 3000:04d}/{n % 3}", np.int32(n)) for n in range(6000))
-            store.write_many((f"/{n:04d}/x", np.int32(-n)) for n in range(0, 3000, 2))
-    finally:
-        set_runs_budget(before)
+    monkeypatch.setattr(archive_writer, "RUNS_BUDGET", 16 << 10)
+    with blosc2.TreeStore(str(path), mode="w") as store:
+        store.write_many((f"/{n * 7919 % 3000:04d}/{n % 3}", np.int32(n)) for n in range(6000))
+        store.write_many((f"/{n:04d}/x", np.int32(-n)) for n in range(0, 3000, 2))
     expected = {f"/{n * 7919 % 3000:04d}/{n % 3}": n for n in range(6000)} | {
         f"/{n:04d}/x": -n for n in range(0, 3000, 2)
     }

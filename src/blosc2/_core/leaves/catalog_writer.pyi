@@ -6,6 +6,8 @@ from blosc2._core.zip.archive_writer import ArchiveWriter, SortedRuns
 from blosc2._core.zip.catalog import NAME as NAME
 from blosc2._core.zip.catalog import Catalog
 
+SLOTS_BUDGET: int
+
 class LeafKinds: ...
 
 class Pages:
@@ -27,7 +29,6 @@ class CatalogBuilder:
         dtype_of: Callable[[str], Any] | None = None,
     ) -> Self: ...
 
-def set_slots_budget(nbytes: int) -> int: ...
 def catalog_in_memory(table: KeyTable, dtype_of: Callable[[str], Any]) -> Catalog | None: ...
 def write_cataloged(
     writer: ArchiveWriter,

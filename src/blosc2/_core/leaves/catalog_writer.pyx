@@ -969,15 +969,8 @@ cdef enum:
     # Slots behind the last home.
     SLACK = 4096
 
-cdef int64_t SLOTS_BUDGET = 64 << 20
-
-
-def set_slots_budget(int64_t nbytes):
-    """Memory for a part of the hash, in bytes; returns the one before. For tests."""
-    global SLOTS_BUDGET
-    before = SLOTS_BUDGET
-    SLOTS_BUDGET = nbytes
-    return before
+# Bytes of a part of the hash in memory.
+SLOTS_BUDGET = 64 << 20
 
 
 cdef class CatalogBuilder:

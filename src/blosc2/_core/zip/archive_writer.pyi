@@ -18,7 +18,8 @@ class SortedRuns:
 class Collected: ...
 
 def write_at(descriptor: int, view: Buffer, position: int) -> int: ...
-def set_runs_budget(nbytes: int) -> int: ...
+
+RUNS_BUDGET: int
 
 class ArchiveWriter:
     eager: bool

@@ -807,16 +807,8 @@ cdef enum:
     # Of a record, what states sizes and offsets of more than 32 bits.
     MOST_EXTRA = 28
 
-# Memory for the records of leaves, and what else is kept of them, before they are sorted into a file.
-cdef int64_t _runs_budget = 96 << 20
-
-
-def set_runs_budget(int64_t nbytes):
-    """Memory for the records of leaves that are to be sorted, in bytes; returns the one before. For tests."""
-    global _runs_budget
-    before = _runs_budget
-    _runs_budget = nbytes
-    return before
+# Bytes of memory for the records of leaves, and what else is kept of them, before they are sorted into a file.
+RUNS_BUDGET = 96 << 20
 
 
 cdef bint gains(data) except -1:
@@ -1122,7 +1114,7 @@ cdef class ArchiveWriter:
         cdef int64_t at, length
         others = []
         if runs is None:
-            runs = SortedRuns(directory, _runs_budget)
+            runs = SortedRuns(directory, RUNS_BUDGET)
         for name, offset in self.offsets.items():
             at = offset
             description = self.descriptions.get(name)
