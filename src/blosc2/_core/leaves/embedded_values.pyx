@@ -11,16 +11,8 @@ from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from blosc2._core.io.ascii_text cimport ascii_text
-from blosc2._core.io.memory cimport prefetch
 from blosc2._core.io.source cimport READ_OK, Source
 from blosc2._core.zip.records cimport gains_by_alignment
-
-cdef extern from *:
-    """
-    /* Ask for the items of a small dict. */
-    #define b2_ask_items(map) prefetch((const uint8_t *) ((PyDictObject *) (map))->ma_keys, 128)
-    """
-    void ask_items "b2_ask_items"(PyObject *map)
 
 cdef extern from "Python.h":
     PyObject *PyTuple_GET_ITEM(object of, Py_ssize_t at)
@@ -33,8 +25,6 @@ cdef enum:
     MOST_FRAME = 4096
     # Bytes that a number takes at most in a packed map, and the length of a text or of a map.
     MOST_NUMBER = 9
-    # Entries of a map that are asked for together.
-    AT_ONCE = 32
 
 
 cdef inline Source open_range(object byte_range, int64_t *offset, int64_t *length):
@@ -206,13 +196,6 @@ cdef inline uint8_t *put_map(uint8_t *p, uint64_t count) noexcept:
     return put_big(p, 0xDE, count, 2) if count <= 0xFFFF else put_big(p, 0xDF, count, 4)
 
 
-cdef struct MapEntry:
-    PyObject *key
-    PyObject *value
-    PyObject *names[2]      # NULL unless it has two items
-    PyObject *items[2]
-
-
 cdef class PackedMap:
     """Bytes of a map, as they come, and what its values have in all."""
 
@@ -269,58 +252,41 @@ cdef class PackedMap:
                 self.crossing += length
         return 0
 
-    cdef int add_entry(self, const MapEntry *entry) except -1:
+    cdef int add_entry(self, PyObject *value) except -1:
         """An entry: mostly two numbers by name."""
-        cdef Py_ssize_t before = self.used
+        cdef Py_ssize_t before = self.used, at = 0
+        cdef PyObject *name
+        cdef PyObject *item
         cdef int64_t number
-        cdef int overflow = 0, i
-        self.count_length(entry.value)
-        if entry.names[0] == NULL:
-            return self.add_other(<object> entry.value)
+        cdef int overflow = 0
+        if type(<object> value) is not dict:
+            raise TypeError("the entry of a value is a dict")
+        self.count_length(value)
+        if PyDict_Size(<object> value) != 2:
+            return self.add_other(<object> value)
         self.moved(put_map(self.room(MOST_NUMBER), 2))
-        for i in range(2):
+        while PyDict_Next(<object> value, &at, &name, &item):
             number = -1
-            if PyLong_CheckExact(<object> entry.items[i]):
-                number = PyLong_AsLongLongAndOverflow(<object> entry.items[i], &overflow)
+            if PyLong_CheckExact(<object> item):
+                number = PyLong_AsLongLongAndOverflow(<object> item, &overflow)
             if number < 0 or overflow:
                 self.used = before
-                return self.add_other(<object> entry.value)
-            self.add_text(entry.names[i])
+                return self.add_other(<object> value)
+            self.add_text(name)
             self.moved(put_number(self.room(MOST_NUMBER), <uint64_t> number))
         return 0
 
     cdef int add_entries(self, dict entries) except -1:
-        """All entries of a map, which nobody else changes meanwhile.
-
-        Their objects lie anywhere in memory: those of some are asked for, step by step, before the first is needed.
-        """
-        cdef MapEntry some[AT_ONCE]
-        cdef MapEntry *entry
-        cdef Py_ssize_t at = 0, inner, left = PyDict_Size(entries)
-        cdef int i, taken
-        while left:
-            taken = 0
-            while taken < AT_ONCE and PyDict_Next(entries, &at, &some[taken].key, &some[taken].value):
-                prefetch(<const uint8_t *> some[taken].key, 128)
-                prefetch(<const uint8_t *> some[taken].value, 64)
-                taken += 1
-            if taken == 0 or taken > left:
-                raise RuntimeError("the map was changed meanwhile")
-            left -= taken
-            for i in range(taken):
-                if type(<object> some[i].value) is not dict:
-                    raise TypeError("the entry of a value is a dict")
-                ask_items(some[i].value)
-            for i in range(taken):
-                entry, inner = &some[i], 0
-                entry.names[0] = NULL
-                if PyDict_Size(<object> entry.value) == 2:
-                    PyDict_Next(<object> entry.value, &inner, &entry.names[0], &entry.items[0])
-                    PyDict_Next(<object> entry.value, &inner, &entry.names[1], &entry.items[1])
-                    prefetch(<const uint8_t *> entry.items[0], 1)
-            for i in range(taken):
-                self.add_text(some[i].key)
-                self.add_entry(&some[i])
+        """All entries of a map, which nobody else changes meanwhile."""
+        cdef Py_ssize_t at = 0, left = PyDict_Size(entries)
+        cdef PyObject *key
+        cdef PyObject *value
+        while PyDict_Next(entries, &at, &key, &value):
+            left -= 1
+            self.add_text(key)
+            self.add_entry(value)
+        if left:
+            raise RuntimeError("the map was changed meanwhile")
         return 0
 
     cdef bytes taken(self):
