@@ -8,8 +8,6 @@ from __future__ import annotations
 import gc
 import random
 import struct
-import sys
-import threading
 import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -59,7 +57,6 @@ from blosc2._core.leaves import catalog_writer
 from blosc2._core.leaves.catalog_writer import write_cataloged
 from blosc2._core.zip.archive import Archive
 from blosc2._core.zip.archive_writer import ArchiveWriter
-from blosc2._stores import new_keys
 from blosc2.exceptions import FormatError
 
 
@@ -480,16 +477,7 @@ def test_any_lie(forgery: Forgery) -> None:
         forgery.expect_no_harm(lie(forgery, changes))
 
 
-@pytest.mark.parametrize("beside", [False, True])
-def test_a_commit_puts_a_lie_right(tmp_path: Path, beside: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether the catalog is checked by a thread of its own, as that of a large store is, or by the commit."""
-    threads = []
-    check = new_keys._check_catalog
-    monkeypatch.setattr(new_keys, "_MANY_KEYS", 1 if beside else sys.maxsize)
-    monkeypatch.setattr(new_keys, "get_nthreads", lambda: 2)
-    monkeypatch.setattr(
-        new_keys, "_check_catalog", lambda table: (threads.append(threading.current_thread().name), check(table))
-    )
+def test_a_commit_puts_a_lie_right(tmp_path: Path) -> None:
     rng = random.Random(3)
     values = values_of(9)
     for n in range(25):
@@ -504,7 +492,6 @@ def test_a_commit_puts_a_lie_right(tmp_path: Path, beside: bool, monkeypatch: py
         assert table.sound() is table
         assert table.archive is not None
         assert table.archive.catalog is not None
-    assert threads == (["blosc2-catalog"] * 25 if beside else [])
 
 
 def test_compact_asks_the_leaves(tmp_path: Path) -> None:

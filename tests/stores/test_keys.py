@@ -316,7 +316,7 @@ def test_names_that_could_not_be_collected_are_collected_again(
         store["/A"] = [1]
     with make("a") as store:
         with monkeypatch.context() as patch:
-            patch.setattr("blosc2._stores.new_keys._begin_check", lambda table: (_ for _ in ()).throw(MemoryError))
+            patch.setattr("blosc2._stores.new_keys.KeySet", lambda: (_ for _ in ()).throw(MemoryError))
             with pytest.raises(MemoryError):
                 store["/b"] = np.array([2])
         with pytest.raises(ValueError, match="differs from '/A' in case only"):

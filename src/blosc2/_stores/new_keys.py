@@ -7,9 +7,7 @@ of a leaf. Whether a key is legal by itself is decided by `_backends.key_rules`.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from blosc2._arrays import raw_kinds
@@ -20,42 +18,16 @@ from blosc2._core.keys.key_admission import (
     KnownNames,
     same_folded,
 )
-from blosc2._options import get_nthreads
 from blosc2._stores.contents import Contents
 
 if TYPE_CHECKING:
     from blosc2._backends import LeafStream
-    from blosc2._core.keys.keytable import KeyTable
     from blosc2._core.leaves.leaf_stream import SmallLeaves
     from blosc2._stores.leaf_table import LeafTable
     from blosc2.dict_store import DictStore
 
 # The most keys of one call that are noted. Further keys are not compared with each other.
 _MOST_KEYS: Final = 1 << 22
-
-# Keys of a store from which on it pays to check its catalog in a thread of its own.
-_MANY_KEYS: Final = 1 << 17
-
-
-def _begin_check(table: KeyTable) -> threading.Thread | None:
-    """Begin to compare the catalog of a large store with its directory in another thread, as the next commit has to.
-
-    That takes about as long as taking note of all keys, and needs no GIL. The commit finds it done; what is wrong with
-    the catalog shows there.
-    """
-    if len(table) < _MANY_KEYS or not table.cataloged or get_nthreads() == 1:
-        return None
-    thread = threading.Thread(target=_check_catalog, args=(table,), name="blosc2-catalog", daemon=True)
-    try:
-        thread.start()
-    except RuntimeError:  # at exit there are no new threads
-        return None
-    return thread
-
-
-def _check_catalog(table: KeyTable) -> None:
-    with suppress(Exception):
-        table.sound()
 
 
 class KeyClashes(KnownNames):
@@ -103,13 +75,8 @@ class KeyClashes(KnownNames):
         folded, suffixed = KeySet(), set[str]()
         tables = contents.listing().tables
         for table in tables or ():  # of these keys no strings are made
-            check = _begin_check(table)
-            try:
-                for key in folded.add_table(table):
-                    suffixed.update(suffixed_folders(key))
-            finally:
-                if check is not None:
-                    check.join()
+            for key in folded.add_table(table):
+                suffixed.update(suffixed_folders(key))
         for batch in contents.key_batches() if tables is None else ():
             for key in batch:
                 folded.add_folded(key)
