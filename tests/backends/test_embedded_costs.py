@@ -10,7 +10,6 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
-import msgpack
 import numpy as np
 import pytest
 from fixture_kit.embedded_files import (
@@ -31,7 +30,7 @@ from blosc2._backends.embedded_map import MAP, open_embedded
 from blosc2._backends.layout import NewFrame
 from blosc2._core.codec.codec import Encoder, Encoding
 from blosc2._core.io.source import Source
-from blosc2._core.leaves.embedded_values import are_new, laid_out, packed_map
+from blosc2._core.leaves.embedded_values import are_new, counted, laid_out
 
 # What is looked at is one publication of several changes.
 pytestmark = pytest.mark.usefixtures("changes_wait")
@@ -360,36 +359,15 @@ entries_of_maps = st.dictionaries(st.sampled_from(["length", "offset", "urlbase"
 
 
 @given(st.dictionaries(st.text(max_size=50), entries_of_maps), st.integers(0, 1 << 62))
-def test_a_hostile_map_is_packed_and_its_lengths_summed(entries: dict[str, dict[str, Any]], limit: int) -> None:
-    whole = {"embed_map": entries, "current_offset": limit}
-    try:
-        expected = msgpack.packb(whole)
-    except OverflowError:
-        with pytest.raises(OverflowError):
-            packed_map(entries, limit, msgpack.packb, 100, 500)
-        return
+def test_the_lengths_of_a_hostile_map_are_summed(entries: dict[str, dict[str, Any]], limit: int) -> None:
     known = [n for entry in entries.values() if type(n := entry.get("length")) is int and 0 <= n <= limit]
     sums = len(known), sum(known), sum(n for n in known if 100 < n <= 500)
-    assert packed_map(entries, limit, msgpack.packb, 100, 500) == (expected, *sums)
-
-
-@pytest.mark.parametrize("number", [0, 1, 15, 16, 32, 33, 65535, 65536])
-@pytest.mark.parametrize("length", [0, 27, 28, 255, 256, 65536])
-def test_a_map_is_packed_as_msgpack_does(number: int, length: int) -> None:
-    if number * length > 1 << 22:
-        number = 3
-    numbers = [0, 127, 128, 255, 256, 65535, 65536, 0xFFFFFFFF, 1 << 32, (1 << 63) - 1, 1 << 63]
-    entries = {f"{'k' * length}{n}": {"offset": numbers[n % 11], "length": n} for n in range(number)}
-    for nbytes in (0, 1 << 40):
-        expected = msgpack.packb({"embed_map": entries, "current_offset": nbytes})
-        assert packed_map(entries, nbytes, msgpack.packb, 1, 2)[0] == expected
+    assert counted(entries, limit, 100, 500) == sums
 
 
 def test_what_is_no_map_of_values() -> None:
     with pytest.raises(TypeError):
-        packed_map({"/a": [1]}, 100, msgpack.packb, 1, 2)  # type: ignore[dict-item]
-    with pytest.raises(ValueError, match="no map"):
-        packed_map({}, -1, msgpack.packb, 1, 2)
+        counted({"/a": [1]}, 100, 1, 2)  # type: ignore[dict-item]
 
 
 @given(st.dictionaries(st.integers(0, 20), st.integers(0, 700), max_size=20), st.integers(0, 2000))

@@ -17,7 +17,7 @@ from blosc2._backends.layout import ByteRange, Renamed, pieces, whole
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.checksum import crc32c, crc32c_joined
 from blosc2._core.io.source import Source
-from blosc2._core.leaves.embedded_values import gathered, laid_out, packed_map
+from blosc2._core.leaves.embedded_values import counted, gathered, laid_out
 from blosc2._files import DrawnChunk, Progress, TemporaryFile
 from blosc2._frames import (
     ALIGNMENT,
@@ -66,7 +66,8 @@ def stored_value(value: Any) -> bytes:
 
 def stored_map(entries: dict[str, dict[str, Any]], nbytes: int, size: int) -> tuple[bytes, int, int]:
     """The map of values as it is stored; their bytes, and those of values that cross chunks of this size."""
-    packed, count, total, crossing = packed_map(entries, nbytes, pack_checked, size, LARGEST_CHUNK)
+    count, total, crossing = counted(entries, nbytes, size, LARGEST_CHUNK)
+    packed = pack_checked({"embed_map": entries, "current_offset": nbytes})
     return _stored(packed), total + ALIGNMENT * count, crossing
 
 

@@ -1,8 +1,4 @@
-from collections.abc import Callable
-from typing import Any, Self
-
-class PackedMap:
-    def __new__(cls, pack: Callable[[Any], bytes], room: int) -> Self: ...
+from typing import Any
 
 def gathered(
     positions: list[int], byte_ranges: list[tuple[Any, int, int]], first: int, at: int, limit: int
@@ -11,6 +7,4 @@ def are_new(changes: dict[str, Any], most: int, other: type) -> bool: ...
 def laid_out(
     entries: dict[str, dict[str, Any]], values: dict[str, tuple[Any, int, int]], size: int, position: int, align: int
 ) -> tuple[list[int], list[tuple[Any, int, int]], int, int]: ...
-def packed_map(
-    entries: dict[str, dict[str, Any]], nbytes: int, pack: Callable[[Any], bytes], least: int, most: int
-) -> tuple[bytes, int, int, int]: ...
+def counted(entries: dict[str, dict[str, Any]], nbytes: int, least: int, most: int) -> tuple[int, int, int]: ...

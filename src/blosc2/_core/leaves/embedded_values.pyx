@@ -1,30 +1,23 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
-"""Values of one frame: where many small ones go, their bytes, and the map that says where each lies."""
+"""Values of one frame: where many small ones go, and their bytes."""
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.dict cimport PyDict_GetItemWithError, PyDict_Next, PyDict_SetItem, PyDict_Size
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.dict cimport PyDict_GetItemWithError, PyDict_SetItem
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF, Py_XDECREF
 from cpython.tuple cimport PyTuple_Check, PyTuple_GET_SIZE
-from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
-from blosc2._core.io.ascii_text cimport ascii_text
 from blosc2._core.io.source cimport READ_OK, Source
 from blosc2._core.zip.records cimport gains_by_alignment
 
 cdef extern from "Python.h":
     PyObject *PyTuple_GET_ITEM(object of, Py_ssize_t at)
-    int _PyBytes_Resize(PyObject **bytes, Py_ssize_t size) except -1
-    char *bytes_of "PyBytes_AS_STRING"(PyObject *bytes)
-    Py_ssize_t size_of "PyBytes_GET_SIZE"(PyObject *bytes)
 
 cdef enum:
     # Bytes of the frame of a small value.
     MOST_FRAME = 4096
-    # Bytes that a number takes at most in a packed map, and the length of a text or of a map.
-    MOST_NUMBER = 9
 
 
 cdef inline Source open_range(object byte_range, int64_t *offset, int64_t *length):
@@ -156,174 +149,32 @@ def laid_out(dict entries not None, dict values not None, int64_t size, int64_t 
     return positions, byte_ranges, total, end
 
 
-# ------------------------------------------------------------------ the map, packed
-cdef inline uint8_t *put_big(uint8_t *p, uint8_t kind, uint64_t number, int size) noexcept:
-    """Write a byte, and a number in so many bytes, the highest one first."""
-    cdef int i
-    p[0] = kind
-    for i in range(size):
-        p[1 + i] = <uint8_t> (number >> (8 * (size - 1 - i)))
-    return p + 1 + size
-
-
-cdef inline uint8_t *put_number(uint8_t *p, uint64_t number) noexcept:
-    if number < 0x80:
-        p[0] = <uint8_t> number
-        return p + 1
-    if number <= 0xFF:
-        return put_big(p, 0xCC, number, 1)
-    if number <= 0xFFFF:
-        return put_big(p, 0xCD, number, 2)
-    return put_big(p, 0xCE, number, 4) if number <= 0xFFFFFFFF else put_big(p, 0xCF, number, 8)
-
-
-cdef inline uint8_t *put_text(uint8_t *p, const uint8_t *text, Py_ssize_t length) noexcept:
-    if length < 32:
-        p[0] = <uint8_t> (0xA0 | length)
-        p += 1
-    elif length <= 0xFF:
-        p = put_big(p, 0xD9, <uint64_t> length, 1)
-    else:
-        p = put_big(p, 0xDA, <uint64_t> length, 2) if length <= 0xFFFF else put_big(p, 0xDB, <uint64_t> length, 4)
-    memcpy(p, text, <size_t> length)
-    return p + length
-
-
-cdef inline uint8_t *put_map(uint8_t *p, uint64_t count) noexcept:
-    if count < 16:
-        p[0] = <uint8_t> (0x80 | count)
-        return p + 1
-    return put_big(p, 0xDE, count, 2) if count <= 0xFFFF else put_big(p, 0xDF, count, 4)
-
-
-cdef class PackedMap:
-    """Bytes of a map, as they come, and what its values have in all."""
-
-    cdef PyObject *made     # the bytes, or NULL
-    cdef Py_ssize_t used
-    cdef object pack
-    cdef int64_t count, total, crossing     # see `packed_map`
-    cdef int64_t limit, least, most
-
-    def __cinit__(self, pack, Py_ssize_t room):
-        self.pack = pack
-        made = PyBytes_FromStringAndSize(NULL, room)
-        Py_INCREF(made)
-        self.made = <PyObject *> made
-
-    def __dealloc__(self):
-        Py_XDECREF(self.made)
-
-    cdef inline uint8_t *room(self, Py_ssize_t length) except NULL:
-        """Where further bytes go."""
-        if length > size_of(self.made) - self.used:
-            _PyBytes_Resize(&self.made, (self.used + length) * 3 // 2)
-        return <uint8_t *> bytes_of(self.made) + self.used
-
-    cdef inline int moved(self, uint8_t *end) except -1:
-        self.used = end - <uint8_t *> bytes_of(self.made)
-        return 0
-
-    cdef int add_other(self, value) except -1:
-        cdef bytes packed = self.pack(value)
-        memcpy(self.room(PyBytes_GET_SIZE(packed)), PyBytes_AS_STRING(packed), <size_t> PyBytes_GET_SIZE(packed))
-        self.used += PyBytes_GET_SIZE(packed)
-        return 0
-
-    cdef inline int add_text(self, PyObject *value) except -1:
-        cdef Py_ssize_t length
-        cdef const uint8_t *text = ascii_text(value, &length)
-        if text == NULL or length > 0xFFFFFFFF:
-            return self.add_other(<object> value)
-        return self.moved(put_text(self.room(length + MOST_NUMBER), text, length))
-
-    cdef int count_length(self, PyObject *value) except -1:
-        """Take note of the length that an entry may have."""
-        cdef PyObject *found = PyDict_GetItemWithError(<object> value, "length")
-        cdef int overflow = 0
-        cdef int64_t length
-        if found == NULL or not PyLong_CheckExact(<object> found):
-            return 0
-        length = PyLong_AsLongLongAndOverflow(<object> found, &overflow)
-        if 0 <= length <= self.limit and not overflow:
-            self.count += 1
-            self.total += length
-            if self.least < length <= self.most:
-                self.crossing += length
-        return 0
-
-    cdef int add_entry(self, PyObject *value) except -1:
-        """An entry: mostly two numbers by name."""
-        cdef Py_ssize_t before = self.used, at = 0
-        cdef PyObject *name
-        cdef PyObject *item
-        cdef int64_t number
-        cdef int overflow = 0
-        if type(<object> value) is not dict:
-            raise TypeError("the entry of a value is a dict")
-        self.count_length(value)
-        if PyDict_Size(<object> value) != 2:
-            return self.add_other(<object> value)
-        self.moved(put_map(self.room(MOST_NUMBER), 2))
-        while PyDict_Next(<object> value, &at, &name, &item):
-            number = -1
-            if PyLong_CheckExact(<object> item):
-                number = PyLong_AsLongLongAndOverflow(<object> item, &overflow)
-            if number < 0 or overflow:
-                self.used = before
-                return self.add_other(<object> value)
-            self.add_text(name)
-            self.moved(put_number(self.room(MOST_NUMBER), <uint64_t> number))
-        return 0
-
-    cdef int add_entries(self, dict entries) except -1:
-        """All entries of a map, which nobody else changes meanwhile."""
-        cdef Py_ssize_t at = 0, left = PyDict_Size(entries)
-        cdef PyObject *key
-        cdef PyObject *value
-        while PyDict_Next(entries, &at, &key, &value):
-            left -= 1
-            self.add_text(key)
-            self.add_entry(value)
-        if left:
-            raise RuntimeError("the map was changed meanwhile")
-        return 0
-
-    cdef bytes taken(self):
-        _PyBytes_Resize(&self.made, self.used)
-        result = <object> self.made
-        return result
-
-
-def packed_map(dict entries not None, int64_t nbytes, pack not None, int64_t least, int64_t most):
-    """The map of values as msgpack: ``{"embed_map": entries, "current_offset": nbytes}``.
+def counted(dict entries not None, int64_t nbytes, int64_t least, int64_t most):
+    """How much the values of a map have in all, as their entries say.
 
     Parameters
     ----------
-    entries : dict
-        A dict for each key, with what is known of its value.
     nbytes : int
         Where the values end; lengths beyond it are no lengths.
-    pack : callable
-        Packs what is not plain: keys with other letters than those of ASCII, entries that hold more than numbers.
     least, most : int
         Of which values `crossing` is told.
 
     Returns
     -------
-    bytes
-        The map.
     count, total, crossing : int
         How many values say how long they are, their bytes, and those of values of more than `least` up to `most`.
     """
-    cdef PackedMap packed = PackedMap(pack, 64 + 64 * PyDict_Size(entries))
-    if nbytes < 0 or PyDict_Size(entries) > 0xFFFFFFFF:
-        raise ValueError("this is no map of values")
-    packed.limit, packed.least, packed.most = nbytes, least, most
-    packed.moved(put_map(packed.room(MOST_NUMBER), 2))
-    packed.add_text(<PyObject *> "embed_map")
-    packed.moved(put_map(packed.room(MOST_NUMBER), <uint64_t> PyDict_Size(entries)))
-    packed.add_entries(entries)
-    packed.add_text(<PyObject *> "current_offset")
-    packed.moved(put_number(packed.room(MOST_NUMBER), <uint64_t> nbytes))
-    return packed.taken(), packed.count, packed.total, packed.crossing
+    cdef int64_t count = 0, total = 0, crossing = 0, length
+    cdef int overflow = 0
+    cdef PyObject *found
+    for entry in entries.values():
+        found = PyDict_GetItemWithError(<dict?> entry, "length")
+        if found == NULL or not PyLong_CheckExact(<object> found):
+            continue
+        length = PyLong_AsLongLongAndOverflow(<object> found, &overflow)
+        if 0 <= length <= nbytes and not overflow:
+            count += 1
+            total += length
+            if least < length <= most:
+                crossing += length
+    return count, total, crossing
