@@ -16,7 +16,6 @@ cdef struct SortEntry:
 
 
 cdef struct SortCursor:
-    uint64_t digit
     const uint8_t *record   # the item that comes next, or NULL
     uint8_t *buffer
     size_t capacity
@@ -35,7 +34,6 @@ cdef struct SortBlock:
 cdef struct SortRun:
     int64_t offset
     int64_t length
-    uint32_t common         # leading bytes that all its keys share
 
 
 cdef class SortedRuns:
@@ -63,9 +61,7 @@ cdef class SortedRuns:
     cdef size_t _out_used
     # the merge
     cdef SortCursor *_cursors
-    cdef int *_heap         # cursors, the one that comes first at the top
-    cdef int _cursor_count, _heap_count, _given
-    cdef uint32_t _common
+    cdef int _cursor_count, _given
 
     cdef int add(
         self, const uint8_t *key, uint32_t key_length, const uint8_t *payload, uint32_t payload_length
@@ -89,6 +85,7 @@ cdef class SortedRuns:
     cdef int _begin_merge(self) except -1 nogil
     cdef void _end_merge(self) noexcept nogil
     cdef bint _next_merged(self, SortedItem *item) except -1 nogil
+    cdef int _go_on(self, int cursor) except -1 nogil
     cdef int _load(self, SortCursor *cursor) noexcept nogil
 
 

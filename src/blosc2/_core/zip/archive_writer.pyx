@@ -222,37 +222,6 @@ cdef inline void sort_keys(SortEntry *entries, size_t count, SortEntry *scratch,
             start = i
 
 
-cdef inline bint same_key(const SortCursor *a, const SortCursor *b) noexcept nogil:
-    if a.digit != b.digit:
-        return False
-    return equal_keys(a.record, b.record)
-
-
-cdef inline bint comes_before(const SortCursor *cursors, uint32_t common, int a, int b) noexcept nogil:
-    """Whether a run's item comes before another's; of equal keys, the one that was added last does."""
-    cdef uint64_t x = cursors[a].digit, y = cursors[b].digit
-    cdef int order = 0
-    if x != y:
-        return x < y
-    if x & 0xFF == 8:
-        order = compare_from(cursors[a].record, cursors[b].record, common + 7)
-    return order < 0 if order else a > b
-
-
-cdef inline void sift_down(const SortCursor *cursors, uint32_t common, int *heap, int count, int at) noexcept nogil:
-    """Move the cursor at an index of the heap down to where it belongs."""
-    cdef int cursor = heap[at], below
-    while 2 * at + 1 < count:
-        below = 2 * at + 1
-        if below + 1 < count and comes_before(cursors, common, heap[below + 1], heap[below]):
-            below += 1
-        if comes_before(cursors, common, cursor, heap[below]):
-            break
-        heap[at] = heap[below]
-        at = below
-    heap[at] = cursor
-
-
 cdef inline void *allocate(void *old, size_t size) except NULL nogil:
     cdef void *memory = realloc(old, size)
     if memory == NULL:
@@ -504,8 +473,7 @@ cdef class SortedRuns:
         """Write the items in memory to the file, as a run."""
         cdef SortRun run
         cdef SortedItem item
-        cdef const uint8_t *first = NULL
-        cdef const uint8_t *record = NULL
+        cdef const uint8_t *record
         cdef int64_t room = self._run_room
         if self._fd < 0:
             self._open_file()
@@ -518,11 +486,7 @@ cdef class SortedRuns:
         run.offset = self._file_size + <int64_t> self._out_used
         while self._next_in_memory(&item):
             record = item.key - LENGTHS
-            if first == NULL:
-                first = record
             self._put(record, length_of(record))
-        # What the first and the last key share all of them share.
-        run.common = common_length(first, record, 0, UINT32_MAX)
         self._write_out(self._out, self._out_used)
         self._out_used = 0
         run.length = self._file_size - run.offset
@@ -564,13 +528,10 @@ cdef class SortedRuns:
     cdef int _begin_merge(self) except -1 nogil:
         cdef size_t size = min(LARGEST_BUFFER, max(SMALLEST_BUFFER, self._budget // <size_t> self.runs))
         cdef SortCursor *cursor
-        cdef uint32_t common = UINT32_MAX
         cdef int i, status, count = <int> self.runs
         self._end_merge()
-        self._common = 0
         self._cursors = <SortCursor *> realloc(NULL, <size_t> count * sizeof(SortCursor))
-        self._heap = <int *> realloc(NULL, <size_t> count * sizeof(int))
-        if self._cursors == NULL or self._heap == NULL:
+        if self._cursors == NULL:
             return self._failed(NO_MEMORY)
         for i in range(count):
             cursor = &self._cursors[i]
@@ -585,16 +546,6 @@ cdef class SortedRuns:
                 status = DAMAGED
             if status:
                 return self._failed(status)
-            common = common_length(
-                self._cursors[0].record, cursor.record, 0, min(common, self._runs[i].common)
-            )
-        self._common = common
-        for i in range(count):
-            self._cursors[i].digit = digit_of(self._cursors[i].record, common)
-            self._heap[i] = i
-        self._heap_count = count
-        for i in range(self._heap_count // 2 - 1, -1, -1):
-            sift_down(self._cursors, self._common, self._heap, self._heap_count, i)
         return 0
 
     cdef void _end_merge(self) noexcept nogil:
@@ -602,9 +553,8 @@ cdef class SortedRuns:
         for i in range(self._cursor_count):
             free(self._cursors[i].buffer)
         free(self._cursors)
-        free(self._heap)
-        self._cursors, self._heap = NULL, NULL
-        self._cursor_count = self._heap_count = 0
+        self._cursors = NULL
+        self._cursor_count = 0
         self._given = -1
 
     cdef int _load(self, SortCursor *cursor) noexcept nogil:
@@ -640,42 +590,32 @@ cdef class SortedRuns:
             cursor.offset += got
         cursor.record = cursor.buffer + cursor.begin
         cursor.begin += need
-        if key_length_of(cursor.record) < self._common:
-            return DAMAGED
-        cursor.digit = digit_of(cursor.record, self._common)
         return 0
 
     cdef bint _next_merged(self, SortedItem *item) except -1 nogil:
-        cdef int top = self._given, status
-        self._given = -1
-        # The cursor whose item was given is not in the heap; mostly it stays outside.
-        if top >= 0:
-            status = self._load(&self._cursors[top])
-            if status:
-                return self._failed(status)
-            if self._cursors[top].record == NULL:
-                top = -1
-        if self._heap_count and (top < 0 or comes_before(self._cursors, self._common, self._heap[0], top)):
-            if top < 0:
-                top = self._heap[0]
-                self._heap_count -= 1
-                self._heap[0] = self._heap[self._heap_count]
-            else:
-                self._heap[0], top = top, self._heap[0]
-            sift_down(self._cursors, self._common, self._heap, self._heap_count, 0)
+        """The least item of all runs, which are few; of equal keys that of the last run, as it was added last."""
+        cdef int top = -1, i, order = 0
+        if self._given >= 0:
+            self._go_on(self._given)
+        for i in range(self._cursor_count):
+            if self._cursors[i].record == NULL:
+                continue
+            if top >= 0:
+                order = compare_from(self._cursors[i].record, self._cursors[top].record, 0)
+                if order == 0:
+                    self._go_on(top)
+            if top < 0 or order <= 0:
+                top = i
+        self._given = top
         if top < 0:
             return False
-        while self._heap_count and same_key(&self._cursors[self._heap[0]], &self._cursors[top]):
-            status = self._load(&self._cursors[self._heap[0]])
-            if status:
-                return self._failed(status)
-            if self._cursors[self._heap[0]].record == NULL:
-                self._heap_count -= 1
-                self._heap[0] = self._heap[self._heap_count]
-            sift_down(self._cursors, self._common, self._heap, self._heap_count, 0)
-        self._given = top
         open_record(self._cursors[top].record, item)
         return True
+
+    cdef int _go_on(self, int cursor) except -1 nogil:
+        """Load the next item of a run."""
+        cdef int status = self._load(&self._cursors[cursor])
+        return self._failed(status) if status else 0
 
     cdef int rewind(self) except -1 nogil:
         cdef size_t i
