@@ -70,6 +70,7 @@ cdef struct Chunk:
     int codec               # its id
     int filter              # of a plain chunk: 0 or shuffle
     int64_t loaded          # bytes of `data` that are there; below cbytes while blocks are read singly
+    int64_t run, run_stop   # and those of a run behind them
 
 
 cdef inline int32_t block_bytes(const Chunk *chunk, int32_t block) noexcept nogil:
@@ -133,6 +134,7 @@ cdef inline int inspect(const uint8_t *header, int64_t room, Chunk *chunk) noexc
     chunk.whole = chunk.dictionary or chunk.variable
     chunk.needs_geometry = chunk.plain = False
     chunk.loaded = CHUNK_HEADER
+    chunk.run = chunk.run_stop = 0
     chunk.nblocks = 1
     if chunk.cbytes < CHUNK_HEADER or chunk.cbytes > room:
         return BAD_CBYTES

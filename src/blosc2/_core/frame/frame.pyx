@@ -968,6 +968,7 @@ cdef class ChunkTable(Header):
             chunk.typesize = self.typesize
             chunk.variable = chunk.whole = chunk.needs_geometry = chunk.dictionary = False
             chunk.loaded = CHUNK_HEADER
+            chunk.run = chunk.run_stop = 0
             return CHUNK_OK
         at = self.chunks_start + value
         room = self.chunks_stop - at
@@ -1002,6 +1003,8 @@ cdef class ChunkTable(Header):
     cdef int load_span(self, int64_t index, Chunk *chunk, int64_t start, int64_t stop) noexcept nogil:
         """Bring stored bytes ``start .. stop`` of a chunk that was opened by position."""
         if stop <= chunk.loaded or chunk.data == NULL or self.whole or self.source.base != NULL:
+            return CHUNK_OK
+        if chunk.run <= start and stop <= chunk.run_stop:
             return CHUNK_OK
         if start < chunk.loaded:
             start = chunk.loaded

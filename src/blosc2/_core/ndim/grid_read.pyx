@@ -17,7 +17,7 @@ from libc.string cimport memcpy, memmove, memset
 
 from blosc2._core.codec.chunk cimport (
     BAD_LENGTH, BAD_SPECIAL, BAD_SUM, CHUNK_HEADER, CHUNK_OK, FILTER_SHUFFLE, KIND_RAW, KIND_REGULAR, KIND_VALUE,
-    MOST_STEPS, NO_MEMORY, Chunk, block_bytes, block_span, block_start, fill, in_order, reads_in_streams)
+    MOST_STEPS, NO_MEMORY, Chunk, block_bytes, block_span, fill, reads_in_streams)
 from blosc2._core.codec.codec cimport (
     DecodeContext, Encoder, borrow, decode_block, decode_whole_chunk, give_back, reserve_scratch)
 from blosc2._core.codec.shared_blocks cimport (
@@ -236,97 +236,6 @@ cdef struct Reader:
     SharedBlock *held       # the block of the block cache that was read last; others need it, too
 
 
-# Checking a chunk that several threads read in pieces: each sums the stored bytes that it reads, the last one joins them.
-
-
-cdef enum PieceState:
-    NOT_SUMMED
-    SUMMED
-    CHUNK_CHECKED   # all of the chunk, by this piece
-
-
-cdef struct PieceSum:
-    # The stored bytes of a chunk that one piece reads, and their checksum.
-    int64_t start
-    int64_t stop
-    uint32_t crc
-    PieceState state
-
-
-cdef inline bint is_last(long *left) noexcept nogil:
-    """Count a piece that was read; whether the others were read before, and what their threads wrote is seen here."""
-    cdef long count
-    while True:
-        count = state_get(left)
-        if state_change(left, count, count - 1):
-            return count == 1
-
-
-cdef inline bint blocks_follow(const Chunk *chunk) noexcept nogil:
-    """Whether blocks lie in the order of their numbers; the table of their starts is loaded."""
-    cdef int32_t b
-    if chunk.kind == KIND_RAW:
-        return True
-    if block_start(chunk, 0) < CHUNK_HEADER + 4 * <int64_t> chunk.nblocks or block_start(chunk, chunk.nblocks - 1) > chunk.cbytes:
-        return False
-    for b in range(chunk.nblocks - 1):
-        if not in_order(chunk, b):
-            return False
-    return True
-
-
-cdef inline int64_t stored_start(const Grid *g, const Chunk *chunk, const Touched *touched, int64_t i) noexcept nogil:
-    """Where the `i`-th of the blocks that a selection touches begins; the first one with the header before it."""
-    cdef int64_t nblock
-    if i == 0:
-        return 0
-    if i == touched.count:
-        return chunk.cbytes
-    nblock = nth_block(g, touched, i)
-    return CHUNK_HEADER + nblock * g.block_nbytes if chunk.kind == KIND_RAW else block_start(chunk, <int32_t> nblock)
-
-
-cdef inline bint begin_piece(ChunkTable table, const Grid *g, Reader *r, PieceSum *piece, int *status) noexcept nogil:
-    """Bring the stored bytes of a piece of those that a selection touches, which is all that has items.
-
-    False if blocks do not follow each other: then one thread has to check the chunk by itself.
-    """
-    cdef Chunk *chunk = &r.chunk
-    cdef int64_t starts = CHUNK_HEADER + (4 * <int64_t> chunk.nblocks if chunk.kind != KIND_RAW else 0)
-    if chunk.loaded < starts:
-        status[0] = table.load_span(r.nchunk, chunk, chunk.loaded, starts)
-        if status[0]:
-            return False
-        chunk.loaded = <int32_t> starts
-    if not blocks_follow(chunk):
-        return False
-    piece.start = stored_start(g, chunk, &r.touched, r.first)
-    piece.stop = stored_start(g, chunk, &r.touched, r.stop)
-    if piece.start < 0 or piece.stop < piece.start or piece.stop > chunk.cbytes:
-        return False
-    status[0] = table.load_span(r.nchunk, chunk, piece.start, piece.stop)
-    if status[0]:
-        return False
-    chunk.loaded = chunk.cbytes     # what the blocks of other pieces need is not read
-    return True
-
-
-cdef inline bint pieces_join(const PieceSum *pieces, int64_t count, bint zip, uint32_t *crc, int64_t *size) noexcept nogil:
-    """Join the checksums of pieces; False if they are not those of one chunk, which another program changes."""
-    cdef int64_t i
-    crc[0] = 0
-    size[0] = 0
-    for i in range(count):
-        if pieces[i].state != SUMMED or pieces[i].start != size[0]:
-            return False
-        size[0] = pieces[i].stop
-        if zip:
-            crc[0] = zip_joined(crc[0], pieces[i].crc, <uint64_t> (size[0] - pieces[i].start))
-        else:
-            crc[0] = joined(crc[0], pieces[i].crc, <uint64_t> (size[0] - pieces[i].start))
-    return True
-
-
 # Having the processor bring what the next parts need, while one of them is decoded or copied.
 #
 # Nobody else foresees small blocks in random order, and to wait for one takes as long as to decode it. Blocks of the block
@@ -498,11 +407,10 @@ cdef class Read(Operation):
     cdef Ahead ahead
 
     cdef ChunkChecksum *own              # of each chunk, where all are read and the sum of all is known; else NULL
-    # Where chunks are read in pieces: what each summed, and how many of each chunk are left.
-    cdef PieceSum *sums
+    # Where chunks are read in pieces and checked: the checksum of what each piece sums, and how many of each chunk are left.
+    cdef uint32_t *sums
     cdef long *left
     cdef object keep_sums
-
     cdef uint32_t flags             # of `parse_key`
     # Memory that was made for the result, whose pages are to be brought while bytes of the file are on their way.
     cdef void *fresh
@@ -533,28 +441,18 @@ cdef class Read(Operation):
 
     cdef int share(self, int64_t threads) except -1:
         """Divide chunks between threads when there are too few of them."""
-        cdef int64_t pieces = PIECES * threads * (COLD if self.cold else 1)
+        cdef int64_t i, pieces = PIECES * threads * (COLD if self.cold else 1)
         if self.tasks == 0 or self.pieces > 1 or self.by_points or self.tasks >= PIECES * threads:
             return 0
         self.pieces = min(blocks_of(&self.geometry.c), (pieces + self.tasks - 1) // self.tasks)
-        self.share_sums()
+        if self.pieces > 1 and not self.frame.each_read and (self.frame.checksums != NULL or self.own != NULL):
+            self.keep_sums = bytes(self.tasks * self.pieces * <int64_t> sizeof(uint32_t)), bytes(self.tasks * <int64_t> sizeof(long))
+            self.sums = <uint32_t *> PyBytes_AS_STRING(self.keep_sums[0])
+            self.left = <long *> PyBytes_AS_STRING(self.keep_sums[1])
+            for i in range(self.tasks):
+                self.left[i] = self.pieces
         self.tasks *= self.pieces
         self.stop_task = self.tasks
-        return 0
-
-    cdef int share_sums(self) except -1:
-        """Room for the checksums of pieces, if chunks are checked when they are read as a whole."""
-        cdef bytes sums, left
-        cdef int64_t i
-        if self.pieces == 1 or self.frame.each_read or (self.frame.checksums == NULL and self.own == NULL):
-            return 0
-        sums = bytes(self.tasks * self.pieces * <int64_t> sizeof(PieceSum))
-        left = bytes(self.tasks * <int64_t> sizeof(long))
-        self.keep_sums = (sums, left)
-        self.sums = <PieceSum *> PyBytes_AS_STRING(sums)
-        self.left = <long *> PyBytes_AS_STRING(left)
-        for i in range(self.tasks):
-            self.left[i] = self.pieces
         return 0
 
     def __init__(self, Frame frame not None, Geometry geometry not None, start, step, count, cnp.ndarray out not None,
@@ -692,12 +590,8 @@ cdef class Read(Operation):
             return status
         return self.move_points(r.context, r.nchunk, chunk, &r.box, r.begin, r.end, decoded, constant)
 
-    cdef int read_part(self, Reader *r, PieceSum *sum) noexcept nogil:
-        """The part of a selection in a chunk, or a piece of that part.
-
-        If all of the chunk is read, it is checked: block by block, each before it is decoded; or as a whole by the first
-        piece, where its blocks are in disorder. `sum` is of this piece; NULL if pieces are not joined.
-        """
+    cdef int read_part(self, Reader *r, int64_t i) noexcept nogil:
+        """The part of a selection in a chunk, which is the `i`-th of the plan, or a piece of that part."""
         cdef Grid *g = &self.geometry.c
         cdef Chunk *chunk = &r.chunk
         cdef const uint8_t *decoded = NULL  # the whole chunk, where it is at hand
@@ -705,7 +599,8 @@ cdef class Read(Operation):
         cdef int64_t touched = r.touched.count
         cdef bint known = False     # whether all of the chunk was brought
         cdef bint aside             # whether it is decoded as a whole, not block by block
-        cdef PieceSum all_of_it
+        cdef ChunkChecksum sum      # of a raw chunk, which is summed while it is copied
+        cdef bint sums = False
         cdef int status = CHUNK_OK
         if chunk.kind < KIND_RAW:
             return CHUNK_OK if r.piece else fill_special(self, r)
@@ -717,22 +612,16 @@ cdef class Read(Operation):
         r.first, r.stop = r.piece * touched // self.pieces, (r.piece + 1) * touched // self.pieces
         if (not aside and (self.frame.checksums != NULL or self.own != NULL) and r.nchunk < self.frame.chunk_count
                 and takes_all(self, r)):
-            if self.pieces == 1 and not self.frame.each_read:
-                sum = &all_of_it
-                sum.start, sum.stop = 0, chunk.cbytes
-                status = self.frame.load_span(r.nchunk, chunk, chunk.loaded, chunk.cbytes)
-                chunk.loaded = chunk.cbytes
-            elif sum == NULL or not begin_piece(self.frame, g, r, sum, &status):
-                if r.piece == 0 and status == CHUNK_OK:
-                    status = whole(self, r)
-                    if sum != NULL:
-                        sum.state = CHUNK_CHECKED
-                sum = NULL
+            if self.sums != NULL:
+                status = sum_piece(self, r, i)
+            elif chunk.kind == KIND_RAW and not self.frame.each_read:
+                sums, sum.crc, sum.size = True, 0, 0
+                status = self.frame.load_chunk(r.nchunk, r.context, chunk)
+            elif r.piece == 0:
+                status = whole(self, r)
             if status:
                 return status
-            known = True
-        else:
-            sum = NULL
+            known = self.pieces == 1
         if chunk.kind == KIND_RAW:
             if self.pieces == 1 and not known and is_most(touched * g.block_nbytes, chunk.nbytes):
                 status = self.frame.load_chunk(r.nchunk, r.context, chunk)
@@ -751,16 +640,16 @@ cdef class Read(Operation):
             return status
         if aside:
             r.first, r.stop = 0, touched
-        status = self.read_blocks(r, decoded, sum)
-        if status or sum != &all_of_it:
+        status = self.read_blocks(r, decoded, &sum if sums else NULL)
+        if status or not sums:
             return status
-        return compare(self, r.nchunk, sum.crc, sum.stop)
+        sum_until(self, chunk, &sum, chunk.cbytes)
+        return compare(self, r.nchunk, sum.crc, sum.size)
 
-    cdef int read_blocks(self, Reader *r, const uint8_t *decoded, PieceSum *sum) noexcept nogil:
+    cdef int read_blocks(self, Reader *r, const uint8_t *decoded, ChunkChecksum *sum) noexcept nogil:
         """Some of the blocks that the selection touches in a chunk; in `decoded`, if that is not NULL.
 
-        If `sum` is not NULL, the stored bytes that it says are summed: those of a block while they are in the cache for
-        it, the rest at the end.
+        Unless `sum` is NULL, the chunk is raw, and its bytes are summed as far as they are copied.
         """
         cdef Grid *g = &self.geometry.c
         cdef Chunk *chunk = &r.chunk
@@ -770,8 +659,6 @@ cdef class Read(Operation):
         cdef const uint8_t *source = NULL
         cdef uint8_t *to
         cdef int d, status
-        cdef uint32_t crc = 0
-        cdef int64_t summed = 0 if sum == NULL else sum.start
         cdef int64_t plane_strides[MAX_DIM]
         cdef int64_t last
         cdef bint shares = decoded == NULL and is_shared(self.frame, chunk)
@@ -785,7 +672,7 @@ cdef class Read(Operation):
             if not clip_to_block(g, r.axes, &r.box, &r.touched, i, &nblock, &part, &offset):
                 continue
             to = first_item(g, r.axes, r.data, &part)
-            if sum != NULL and sum_block(self, r, <int32_t> nblock, &part, to, &crc, &summed):
+            if sum != NULL and copies_summed(self, r, nblock, &part, to, sum):
                 continue
             if decoded != NULL:
                 if chunk.kind == KIND_RAW:
@@ -827,11 +714,6 @@ cdef class Read(Operation):
                 if status:
                     return status
             copy_items(to, r.strides, source + offset, source_strides, part.count, g.ndim, g.itemsize)
-        if sum != NULL:
-            if summed < sum.stop:
-                crc = sum_more(self, crc, chunk.data + summed, sum.stop - summed)
-                summed = sum.stop
-            sum.crc, sum.stop, sum.state = crc, summed, SUMMED
         return CHUNK_OK
 
 
@@ -882,9 +764,7 @@ cdef inline void read_units(Read self, Reader *r, int64_t i, int64_t stop) noexc
         elif status == CHUNK_OK:
             if rows:
                 self.find(i, r)
-            status = self.read_part(r, NULL if self.sums == NULL else self.sums + i * self.pieces + r.piece)
-        if self.sums != NULL and is_last(self.left + i) and status == CHUNK_OK:
-            status = join_pieces(self, r, i * self.pieces)
+            status = self.read_part(r, i)
         if status:
             self.note_failure(status, r.nchunk)
         if number_get(&self.status):
@@ -1123,37 +1003,7 @@ cdef inline bint takes_all(Read self, const Reader *r) noexcept nogil:
     return True
 
 
-cdef inline uint32_t sum_more(Read self, uint32_t crc, const uint8_t *data, int64_t size) noexcept nogil:
-    """Go on with the checksum of a chunk."""
-    return zip_checksum(crc, data, size) if self.own != NULL else checksum(crc, data, size)
-
-
-cdef inline bint sum_block(Read self, const Reader *r, int32_t nblock, const Box *part, uint8_t *to, uint32_t *crc,
-                           int64_t *summed) noexcept nogil:
-    """Go on with the checksum of a chunk as far as the end of a block; True if that has copied the block, too."""
-    cdef Grid *g = &self.geometry.c
-    cdef const Chunk *chunk = &r.chunk
-    cdef int32_t start = 0, stop = 0
-    if chunk.kind == KIND_RAW:
-        start = <int32_t> (CHUNK_HEADER + nblock * g.block_nbytes)
-        if covers(g, part, g.blocks):
-            if summed[0] < start:   # the header of the chunk
-                crc[0] = sum_more(self, crc[0], chunk.data + summed[0], start - summed[0])
-                summed[0] = start
-            if summed[0] == start and copy_and_checksum(
-                    self.own != NULL, crc, to, r.strides, part.count, g.ndim, chunk.data + start, g.itemsize):
-                summed[0] += g.block_nbytes
-                return True
-        stop = <int32_t> (CHUNK_HEADER + (nblock + 1) * g.block_nbytes)
-    elif block_span(chunk, nblock, &start, &stop):
-        stop = 0    # decoding it says what is wrong
-    if stop > summed[0]:
-        crc[0] = sum_more(self, crc[0], chunk.data + summed[0], stop - summed[0])
-        summed[0] = stop
-    return False
-
-
-cdef inline int compare(Read self, int64_t nchunk, uint32_t crc, int64_t size) noexcept nogil:
+cdef inline int compare(Read self, int64_t nchunk, uint32_t crc, int32_t size) noexcept nogil:
     """Check the checksum of a stored chunk, or keep it, to check those of all chunks together."""
     if self.own == NULL:
         return CHUNK_OK if crc == self.frame.checksums[nchunk] else BAD_SUM
@@ -1161,22 +1011,59 @@ cdef inline int compare(Read self, int64_t nchunk, uint32_t crc, int64_t size) n
     return CHUNK_OK
 
 
-cdef inline int join_pieces(Read self, Reader *r, int64_t first) noexcept nogil:
-    """Check a chunk all of whose pieces were read."""
-    cdef bint summed = False
-    cdef int64_t i, size = 0
+cdef inline uint32_t sum_more(Read self, uint32_t crc, const uint8_t *data, int64_t size) noexcept nogil:
+    """Go on with the checksum of a chunk."""
+    return zip_checksum(crc, data, <size_t> size) if self.own != NULL else checksum(crc, data, <size_t> size)
+
+
+cdef inline bint is_last(long *left) noexcept nogil:
+    """Count a piece that was summed; whether the others were before, and what their threads wrote is seen here."""
+    cdef long count
+    while True:
+        count = state_get(left)
+        if state_change(left, count, count - 1):
+            return count == 1
+
+
+cdef inline int sum_piece(Read self, Reader *r, int64_t i) noexcept nogil:
+    """Sum as many of a chunk's stored bytes as is each piece's part; the last one joins the checksums of all pieces."""
+    cdef int64_t cbytes = r.chunk.cbytes, start = r.piece * cbytes // self.pieces, stop = (r.piece + 1) * cbytes // self.pieces
+    cdef uint32_t *sums = self.sums + i * self.pieces
     cdef uint32_t crc = 0
-    cdef int status
-    for i in range(first, first + self.pieces):
-        if self.sums[i].state == CHUNK_CHECKED:
-            return CHUNK_OK
-        summed = summed or self.sums[i].state == SUMMED
-    if not summed:
+    cdef int64_t k
+    cdef int status = self.frame.load_span(r.nchunk, &r.chunk, start, stop)
+    if status:
+        return status
+    r.chunk.run, r.chunk.run_stop = start, stop
+    sums[r.piece] = sum_more(self, 0, r.chunk.data + start, stop - start)
+    if not is_last(self.left + i):
         return CHUNK_OK
-    if pieces_join(self.sums + first, self.pieces, self.own != NULL, &crc, &size):
-        return compare(self, r.nchunk, crc, size)
-    status = self.open_padded(r)
-    return status if status else whole(self, r)
+    for k in range(self.pieces):
+        start, stop = k * cbytes // self.pieces, (k + 1) * cbytes // self.pieces
+        crc = zip_joined(crc, sums[k], <uint64_t> (stop - start)) if self.own != NULL else joined(
+            crc, sums[k], <uint64_t> (stop - start))
+    return compare(self, r.nchunk, crc, r.chunk.cbytes)
+
+
+cdef inline void sum_until(Read self, const Chunk *chunk, ChunkChecksum *sum, int64_t stop) noexcept nogil:
+    """Go on with the checksum of a chunk up to one of its bytes."""
+    if stop > sum.size:
+        sum.crc = sum_more(self, sum.crc, chunk.data + sum.size, stop - sum.size)
+        sum.size = <int32_t> stop
+
+
+cdef inline bint copies_summed(
+        Read self, const Reader *r, int64_t nblock, const Box *part, uint8_t *to, ChunkChecksum *sum) noexcept nogil:
+    """Sum a block of a raw chunk, with what is before it; whether the block was copied at the same time."""
+    cdef Grid *g = &self.geometry.c
+    cdef int64_t start = CHUNK_HEADER + nblock * g.block_nbytes
+    sum_until(self, &r.chunk, sum, start)
+    if sum.size == start and covers(g, part, g.blocks) and copy_and_checksum(
+            self.own != NULL, &sum.crc, to, r.strides, part.count, g.ndim, r.chunk.data + start, g.itemsize):
+        sum.size += <int32_t> g.block_nbytes
+        return True
+    sum_until(self, &r.chunk, sum, start + g.block_nbytes)
+    return False
 
 
 # Chunks all of whose items are one value, of which no bytes are stored, or only that value.
