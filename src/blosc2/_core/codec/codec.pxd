@@ -42,7 +42,6 @@ cdef struct DecodeContext:
     CachedBlock cached[CACHED_BLOCKS]
     int64_t cached_bytes
     uint64_t clock
-    const uint8_t *next     # stored bytes that are decoded after the next block; NULL if that is not known
 
 
 cdef class Plugin:

@@ -37,7 +37,7 @@ from blosc2.exceptions import CompressionError, FormatError, codec_error_text
 
 cdef extern from "codec/own_decoder.h" nogil:
     int decode_stream(int codec, void *zstd, const uint8_t **source, const uint8_t *stop, uint8_t *to, int32_t size,
-                      int32_t wanted, const uint8_t *next)
+                      int32_t wanted)
     void *ZSTD_createDCtx()
     void ZSTD_freeDCtx(void *context)
 
@@ -52,7 +52,6 @@ cdef int decode_streams(
     cdef int32_t streams = 1
     cdef int32_t start = 0, stop = 0, i
     cdef const uint8_t *source
-    cdef const uint8_t *next
     cdef int status = block_span(chunk, block, &start, &stop)
     if status:
         return status
@@ -64,10 +63,9 @@ cdef int decode_streams(
         if context.zstd == NULL:
             return NO_MEMORY
     source = chunk.data + start
-    next, context.next = context.next, NULL
     for i in range(streams):
         status = decode_stream(chunk.codec, context.zstd, &source, chunk.data + stop, to + <int64_t> i * nbytes, nbytes,
-                               min(wanted, nbytes), next if i == streams - 1 else NULL)
+                               min(wanted, nbytes))
         if status:
             return status
     return CHUNK_OK

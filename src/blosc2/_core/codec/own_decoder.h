@@ -40,10 +40,9 @@ static inline int is_plain(int codec, int filter) {
 static inline int decodes_starts(int codec) { return codec == CODEC_LZ4 || codec == CODEC_LZ4HC; }
 
 /* Decode the stream at `*from`, which ends before `stop`, to exactly `size` bytes, of which the first `wanted` are
- * needed; `*from` moves behind it. Its size is read once: others may change a mapped file. `next` is where the bytes begin that
- * are decoded next, or NULL if that is not known. */
+ * needed; `*from` moves behind it. Its size is read once: others may change a mapped file. */
 static inline int decode_stream(int codec, void *zstd, const uint8_t **from, const uint8_t *stop, uint8_t *to,
-                                int32_t size, int32_t wanted, const uint8_t *next) {
+                                int32_t size, int32_t wanted) {
     const uint8_t *p = *from;
     int32_t stored;
     int64_t decoded;
@@ -68,7 +67,7 @@ static inline int decode_stream(int codec, void *zstd, const uint8_t **from, con
         decoded = (int64_t) ZSTD_decompressDCtx(zstd, to, (size_t) size, p, (size_t) stored);   /* errors are large */
         if (decoded == ZSTD_NO_MEMORY) return NO_MEMORY;    /* frames of zstd 0.7 */
     } else {
-        decoded = lz4_stream(p, stored, to, wanted, size, next != NULL ? next : *from);
+        decoded = lz4_stream(p, stored, to, wanted, size, *from);
         if (wanted < size) return decoded >= wanted ? CHUNK_OK : BAD_DECODED;
     }
     return decoded == size ? CHUNK_OK : BAD_DECODED;

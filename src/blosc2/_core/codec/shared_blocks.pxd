@@ -23,8 +23,6 @@ cdef struct SharedBlock:    # a decoded block, which all threads may read; see s
 cdef long cache_is_on
 
 cdef SharedBlock *take_block(uint64_t source, int64_t position, const Chunk *chunk, int32_t block) noexcept nogil
-cdef void foresee_bucket(uint64_t source, int64_t position, int32_t block) noexcept nogil
-cdef void foresee_block(uint64_t source, int64_t position, int32_t block) noexcept nogil
 cdef SharedBlock *new_block(uint64_t source, int64_t position, const Chunk *chunk, int32_t block) noexcept nogil
 cdef void put_block(SharedBlock *entry, const Chunk *chunk) noexcept nogil
 cdef void leave_block(SharedBlock *entry) noexcept nogil

@@ -19,7 +19,6 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 from blosc2._core.codec.chunk cimport block_bytes
-from blosc2._core.io.memory cimport prefetch
 from blosc2._core.io.steps cimport (
     address_get, address_set, number_get, number_set, state_change, state_get, state_set, step_begin, step_end, step_lock)
 
@@ -29,7 +28,6 @@ cdef enum:
     BUCKETS = 256           # of a new table
     CHANCES = 16            # marked blocks that are passed over, until one goes all the same
     LINE = 64
-    FORESEEN = 6 * LINE     # of a block, before it is copied: processors foresee the rest
 
 cdef struct Shard:
     PyThread_type_lock lock
@@ -153,12 +151,6 @@ cdef void _free_all(SharedBlock *entry) noexcept nogil:
         entry = following
 
 
-cdef inline void _set_table(Shard *shard, SharedBlock **buckets, int64_t count) noexcept nogil:
-    """Replace a table, which `foresee_bucket` looks for without the lock."""
-    address_set(&shard.buckets, buckets)
-    number_set(&shard.bucket_count, count)
-
-
 cdef bint _make_room(Shard *shard) noexcept nogil:
     """A table with room for another block; False when there is no memory for it."""
     cdef int64_t count, i
@@ -181,7 +173,7 @@ cdef bint _make_room(Shard *shard) noexcept nogil:
             to[0] = entry
             entry = following
     free(shard.buckets)
-    _set_table(shard, buckets, count)
+    shard.buckets, shard.bucket_count = buckets, count
     return True
 
 
@@ -199,28 +191,6 @@ cdef SharedBlock *take_block(uint64_t source, int64_t position, const Chunk *chu
         entry.found = True
     PyThread_release_lock(shard.lock)
     return entry
-
-
-cdef void foresee_bucket(uint64_t source, int64_t position, int32_t block) noexcept nogil:
-    """Have the processor bring what `foresee_block` looks at; nothing is read here."""
-    cdef uint64_t value = _hash(source, position, block)
-    cdef Shard *shard = &shards[value >> 56 & <uint64_t> number_get(&shard_mask)]
-    cdef const uint8_t *buckets = <const uint8_t *> address_get(&shard.buckets)
-    if buckets != NULL:
-        prefetch(buckets + sizeof(void *) * (value & <uint64_t> (number_get(&shard.bucket_count) - 1)), 1)
-
-
-cdef void foresee_block(uint64_t source, int64_t position, int32_t block) noexcept nogil:
-    """Have the processor bring what `take_block` looks at, and where the items of the block begin."""
-    cdef uint64_t value = _hash(source, position, block)
-    cdef int number = 0
-    cdef Shard *shard = _locked(value, &number)
-    cdef const uint8_t *entry = NULL
-    if shard.bucket_count:
-        entry = <const uint8_t *> shard.buckets[value & <uint64_t> (shard.bucket_count - 1)]
-    PyThread_release_lock(shard.lock)
-    if entry != NULL:
-        prefetch(entry, FORESEEN)
 
 
 cdef SharedBlock *new_block(uint64_t source, int64_t position, const Chunk *chunk, int32_t block) noexcept nogil:
@@ -302,7 +272,7 @@ cdef int64_t _set_limit(int64_t limit) except -1:
             while shard.oldest != NULL:
                 freed = _evicted(shard, freed)
             free(shard.buckets)
-            _set_table(shard, NULL, 0)
+            shard.buckets, shard.bucket_count = NULL, 0
             shard.hits = shard.misses = shard.evictions = 0
             number_set(&shard.limit, limit // <int64_t> count)
         number_set(&shard_mask, <int64_t> (count - 1))
@@ -328,7 +298,7 @@ def clear():
             while shard.oldest != NULL:
                 freed = _evicted(shard, freed)
             free(shard.buckets)
-            _set_table(shard, NULL, 0)
+            shard.buckets, shard.bucket_count = NULL, 0
             PyThread_release_lock(shard.lock)
         _free_all(freed)
 
@@ -365,7 +335,7 @@ def _begin_child():
             continue
         # It may be in the middle of a change. Its blocks stay pages of the parent's that nobody touches.
         shard.lock = PyThread_allocate_lock()
-        _set_table(shard, NULL, 0)
+        shard.buckets, shard.bucket_count = NULL, 0
         shard.newest = shard.oldest = NULL
         shard.count = shard.nbytes = 0
         if shard.lock == NULL:

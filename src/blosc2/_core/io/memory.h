@@ -36,16 +36,7 @@ static inline void prefetch(const uint8_t *start, int64_t length) {
         __asm__ volatile("" : : "r"(start + i));
     }
 }
-
-/* The same for who runs through them: where they begin, and a page begins. From there on processors foresee what comes,
- * but not beyond a page. More requests than can be under way at a time would only be waited for. */
-static inline void prefetch_starts(const uint8_t *start, int64_t length) {
-    int64_t i = 4096 - (int64_t) ((uintptr_t) start & 4095);
-    prefetch(start, length < 512 ? length : 512);
-    for (; i < length; i += 4096) prefetch(start + i, length - i < 256 ? length - i : 256);
-}
 #else
-static inline void prefetch_starts(const uint8_t *start, int64_t length) { (void) start; (void) length; }
 static inline void prefetch(const uint8_t *start, int64_t length) { (void) start; (void) length; }
 #endif
 

@@ -17,18 +17,17 @@ from libc.string cimport memcpy, memmove, memset
 
 from blosc2._core.codec.chunk cimport (
     BAD_LENGTH, BAD_SPECIAL, BAD_SUM, CHUNK_HEADER, CHUNK_OK, FILTER_SHUFFLE, KIND_RAW, KIND_REGULAR, KIND_VALUE,
-    MOST_STEPS, NO_MEMORY, Chunk, block_bytes, block_span, fill, reads_in_streams)
+    MOST_STEPS, NO_MEMORY, Chunk, block_bytes, fill)
 from blosc2._core.codec.codec cimport (
     DecodeContext, Encoder, borrow, decode_block, decode_whole_chunk, give_back, reserve_scratch)
 from blosc2._core.codec.shared_blocks cimport (
-    SharedBlock, cache_is_on, foresee_block, foresee_bucket, is_block, leave_block, new_block, put_block, take_block)
+    SharedBlock, cache_is_on, is_block, leave_block, new_block, put_block, take_block)
 from blosc2._core.codec.thread_pool cimport Job, WorkerGroup, acquire_group, release_group, run_in_group, worth_threads
 from blosc2._core.frame.frame cimport (
     LARGE_BLOCK, ChunkChecksum, ChunkTable, Frame, check_chunk_checksums, chunk_checksums, find_blocks, is_most,
     is_wanted_whole, note_checksum, part_block, reach, stays_with_gil, want_beginning, want_block, want_chunk)
 from blosc2._core.io.checksum cimport checksum, copy_and_checksum, joined, zip_checksum, zip_joined
-from blosc2._core.io.memory cimport FRESH_LEAST, FRESH_MOST, bring_pages, is_fresh, prefetch, prefetch_starts
-from blosc2._core.io.endian cimport u32
+from blosc2._core.io.memory cimport FRESH_LEAST, FRESH_MOST, bring_pages, is_fresh
 from blosc2._core.io.readahead cimport (
     AHEAD_BYTES, PAGE, TRIED, Wanted, begin_asking, end_asking, is_cold, is_due, is_missed, send_early, send_requests,
     worth_fetching)
@@ -234,89 +233,6 @@ cdef struct Reader:
     Chunk chunk             # as it was opened
     const uint8_t *aside    # all of that, once it is decoded
     SharedBlock *held       # the block of the block cache that was read last; others need it, too
-
-
-# Having the processor bring what the next parts need, while one of them is decoded or copied.
-#
-# Nobody else foresees small blocks in random order, and to wait for one takes as long as to decode it. Blocks of the block
-# cache stand in its table. Where stored ones begin stands in their chunk: that is brought first, and some parts later the
-# block. What is read here is a hint and nothing else: whoever decodes a block reads it anew, and checks it.
-
-
-cdef enum:
-    # Parts ahead of the one at hand whose blocks are brought, and what tells where these are.
-    BLOCKS_AHEAD = 2
-    PLACES_AHEAD = 5
-    # Bytes of a block from which on decoding or copying it takes so long that nothing is gained.
-    SMALL_BLOCK = 1 << 15
-
-
-cdef struct Foreseen:
-    bint cached     # blocks of the block cache
-    int64_t stored  # else the bytes of a stored block, on average; 0 if nothing is to be brought
-
-
-cdef inline Foreseen what_is_foreseen(Frame frame, const Grid *g) noexcept nogil:
-    cdef Foreseen found
-    found.cached = state_get(&cache_is_on) != 0 and frame.source.serial != 0 and g.block_nbytes <= SMALL_BLOCK
-    found.stored = 0
-    if not found.cached and frame.source.base != NULL and frame.nbytes > 0 and g.block_nbytes <= SMALL_BLOCK:
-        # What a file says of its size may be anything.
-        found.stored = 1 + <int64_t> min(
-            <double> g.block_nbytes * <double> frame.cbytes / <double> frame.nbytes, <double> SMALL_BLOCK)
-    return found
-
-
-cdef inline int64_t chunk_of_next(Frame frame, const Part *parts, int64_t i, int64_t stop) noexcept nogil:
-    """Where the chunk of a part begins, if the part needs another block than the one before it; else -1."""
-    if (i >= stop or parts[i].touched != 1 or parts[i].together or frame.entry(parts[i].chunk) < 0
-            or (parts[i].block == parts[i - 1].block and parts[i].chunk == parts[i - 1].chunk)):
-        return -1
-    return frame.chunks_start + frame.entry(parts[i].chunk)
-
-
-cdef inline const uint8_t *place_of(Frame frame, int64_t at, int64_t block) noexcept nogil:
-    """Where a mapped chunk says that a block begins; NULL if the frame ends before that."""
-    cdef const uint8_t *chunk = frame.memory(at)
-    if chunk == NULL or frame.chunks_stop - at < CHUNK_HEADER + 4 * (block + 1):
-        return NULL
-    return chunk + CHUNK_HEADER + 4 * block
-
-
-cdef inline void foresee_parts(Frame frame, Foreseen what, const Part *parts, int64_t i, int64_t stop) noexcept nogil:
-    """Have the processor bring what the parts behind part `i` need."""
-    cdef int64_t at = chunk_of_next(frame, parts, i + PLACES_AHEAD, stop)
-    cdef const uint8_t *place
-    if at >= 0 and what.cached:
-        foresee_bucket(frame.source.serial, at, parts[i + PLACES_AHEAD].block)
-    elif at >= 0:
-        place = place_of(frame, at, parts[i + PLACES_AHEAD].block)
-        if place != NULL:
-            prefetch(place, 4)
-            if parts[i + PLACES_AHEAD].chunk != parts[i + PLACES_AHEAD - 1].chunk:
-                prefetch(frame.memory(at), CHUNK_HEADER)
-    at = chunk_of_next(frame, parts, i + BLOCKS_AHEAD, stop)
-    if at >= 0 and what.cached:
-        foresee_block(frame.source.serial, at, parts[i + BLOCKS_AHEAD].block)
-    elif at >= 0:
-        place = place_of(frame, at, parts[i + BLOCKS_AHEAD].block)
-        if place != NULL:
-            prefetch_starts(frame.memory(at) + u32(place), what.stored)
-
-
-cdef inline bint foresees_blocks(Frame frame, const Chunk *chunk) noexcept nogil:
-    """Whether blocks of a mapped chunk that a box touches are brought one ahead: where the decoder runs through them."""
-    return (frame.source.base != NULL and chunk.data != NULL and not reads_in_streams(chunk)
-            and chunk.blocksize <= SMALL_BLOCK)
-
-
-cdef inline const uint8_t *foresee_touched(const Chunk *chunk, int64_t nblock) noexcept nogil:
-    """Have the processor bring a block that is decoded next: where that is, NULL if nowhere."""
-    cdef int32_t start = 0, stop = 0
-    if nblock < chunk.nblocks and block_span(chunk, <int32_t> nblock, &start, &stop) == CHUNK_OK:
-        prefetch_starts(chunk.data + start, min(stop - start, <int32_t> SMALL_BLOCK))
-        return chunk.data + start
-    return NULL
 
 
 # Blocks through the block cache of the process.
@@ -662,7 +578,6 @@ cdef class Read(Operation):
         cdef int64_t plane_strides[MAX_DIM]
         cdef int64_t last
         cdef bint shares = decoded == NULL and is_shared(self.frame, chunk)
-        cdef bint foresees = decoded == NULL and not shares and foresees_blocks(self.frame, chunk)
         cdef bint shuffled = decoded == NULL and unshuffles(g, chunk)
         for d in range(g.ndim):
             source_strides[d] = g.item_strides[d] * r.axes[d].step
@@ -689,8 +604,6 @@ cdef class Read(Operation):
                     copy_items(to, r.strides, r.held.data + offset, source_strides, part.count, g.ndim, g.itemsize)
                     continue
             if decoded == NULL:
-                if foresees and i + 1 < r.stop:
-                    r.context.next = foresee_touched(chunk, nth_block(g, &r.touched, i + 1))
                 if covers(g, &part, g.blocks) and is_one_run(g, r.axes, &part):
                     status = self.frame.load_block(r.nchunk, r.context, chunk, <int32_t> nblock)
                     if status == CHUNK_OK:
@@ -730,16 +643,10 @@ cdef inline int64_t units_of(Read self) noexcept nogil:
 
 cdef inline void read_units(Read self, Reader *r, int64_t i, int64_t stop) noexcept nogil:
     """Read parts of the plan, or a piece of each."""
-    cdef Foreseen ahead
-    cdef int64_t opened = -1, end, other
+    cdef int64_t opened = -1, end
     cdef bint rows = self.by_rows and self.pieces == 1
     cdef int status
-    ahead.cached, ahead.stored = False, 0
-    if self.parts != NULL:
-        ahead = what_is_foreseen(self.frame, &self.geometry.c)
     while i < stop:
-        if ahead.cached or ahead.stored:
-            foresee_parts(self.frame, ahead, self.parts, i, stop)
         if i >= number_get(&self.ahead.resume):
             ask(self, r.context)
         if rows:
@@ -755,9 +662,6 @@ cdef inline void read_units(Read self, Reader *r, int64_t i, int64_t stop) noexc
             opened = r.nchunk
         if status == CHUNK_OK and rows and has_rows(self, r):
             end = same_block(self.parts, i, stop)
-            if ahead.cached or ahead.stored:
-                for other in range(i + 1, end):
-                    foresee_parts(self.frame, ahead, self.parts, other, stop)
             status = read_rows(self, r, self.parts + i, end - i)
         elif status == CHUNK_OK and self.by_points:
             status = self.read_points(r)
