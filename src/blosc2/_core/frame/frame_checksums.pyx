@@ -15,7 +15,7 @@ from blosc2._core.codec.codec cimport DecodeContext, borrow, decode_whole_chunk,
 from blosc2._core.frame.frame cimport (
     CHECKSUMS_MARK, CHECKSUMS_MARK_AT, CHECKSUMS_TAIL, MIN_HEADER, TRAILER_TAIL, ChunkTable)
 from blosc2._core.io.endian cimport put32, put_big
-from blosc2._core.io.checksum cimport checksum, go_on, sum_range
+from blosc2._core.io.checksum cimport checksum, sum_range
 from blosc2._core.io.source cimport READ_OK, Buffer, Source, integers, readable
 
 from blosc2._core.allocation import allowed, too_much
@@ -108,15 +108,13 @@ def range_checksum(Source source not None, int64_t offset, int64_t length, uint3
 def checksums_of(ChunkTable frame not None):
     """Checksums of a frame as it lies in its source: of its stored chunks, of its body, of its index."""
     cdef int64_t start = frame.offset + frame.header_len
-    cdef int64_t stop, at, i
-    cdef int64_t cursor = start
+    cdef int64_t stop, i
     cdef Chunk chunk
     cdef DecodeContext *context
     cdef uint32_t body = 0, own = 0, index = 0
     cdef bytes checksums
     cdef uint8_t *to
     cdef int status = CHUNK_OK
-    cdef bint in_order = True
     checksums = PyBytes_FromStringAndSize(NULL, 4 * stored_chunks(frame))
     stop = frame.offset + frame.frame_len - frame.trailer_len if frame.nbytes else start
     to = <uint8_t *> PyBytes_AS_STRING(checksums)
@@ -135,28 +133,11 @@ def checksums_of(ChunkTable frame not None):
                 frame.fail(status, i)
             put32(to, own)
             to += 4
-            # The body in the same pass, as long as chunks come in the order of their numbers.
-            at = frame.chunks_start + frame.entry(i)
-            in_order = in_order and at >= cursor
-            if in_order:
-                if at > cursor:
-                    body = range_checksum(frame.source, cursor, at - cursor, body)
-                body = go_on(body, own, chunk.data, chunk.cbytes)
-                cursor = at + chunk.cbytes
     finally:
         give_back(context)
-    if not in_order:
-        cursor = start
-        body = 0
     if frame.nbytes:
-        at = frame.chunks_stop
-        if in_order and cursor <= at:
-            body = range_checksum(frame.source, cursor, at - cursor, body)
-            cursor = at
-        index = range_checksum(frame.source, at, index_length(frame))
-        if stop < cursor:
-            raise FormatError("the chunks reach into the trailer", path=frame.source.path, offset=stop)
-    body = range_checksum(frame.source, cursor, stop - cursor, body)
+        index = range_checksum(frame.source, frame.chunks_stop, index_length(frame))
+    body = range_checksum(frame.source, start, stop - start)
     return checksums, body, index
 
 
