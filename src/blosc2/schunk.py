@@ -323,7 +323,7 @@ class SChunk(ChangeableChunks):
         32
         """
         frame, index = self._chunk(nchunk)
-        return frame.lazy_chunk(index)
+        return _frames.lazy_chunk(frame, index)
 
     def get_vlblock(self, nchunk: int, nblock: int) -> bytes:
         """Return the uncompressed bytes of one block of a chunk whose blocks have different lengths, as in a
@@ -407,7 +407,7 @@ def chunk_description(handle: FrameHandle, nchunk: int) -> tuple[float, SpecialV
     _, nbytes, cbytes, number, _, _ = frame.chunk_info(nchunk)
     special = SpecialValue(number)
     value = frame.special_value(nchunk) if special is SpecialValue.VALUE else None  # which reads all of the chunk
-    return nbytes / cbytes, special, value, frame.lazy_chunk(nchunk)
+    return nbytes / cbytes, special, value, _frames.lazy_chunk(frame, nchunk)
 
 
 def repeated_item(value: bytes, dtype: np.dtype[Any]) -> Any | None:

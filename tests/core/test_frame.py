@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fixture_kit import claims
+from fixture_kit.schunks import decode_all
 
 import blosc2
 from blosc2._core.frame.frame import Frame
@@ -177,7 +178,7 @@ def test_damage_is_named_with_its_byte(damage: Callable[[bytearray], None], at: 
     damage(data)
     source = make(b"front" + bytes(data))
     with pytest.raises(FormatError) as caught:
-        Frame.open(source, 5, key="/k").check_all()
+        decode_all(Frame.open(source, 5, key="/k"))
     assert caught.value.offset == 5 + at, caught.value
     assert caught.value.key == "/k"
     assert caught.value.path == source.path
@@ -234,7 +235,7 @@ def test_vlmeta_that_is_damaged(make: Maker) -> None:
         with pytest.raises(FormatError, match=text):
             frame.vlmeta("bad")
         with pytest.raises(FormatError, match=text):
-            frame.check_all()
+            decode_all(frame)
 
 
 def test_many_chunks_share_no_offset(make: Maker) -> None:

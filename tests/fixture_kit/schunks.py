@@ -3,6 +3,17 @@
 from __future__ import annotations
 
 from blosc2 import SChunk
+from blosc2._core.frame.frame import Frame
+
+
+def decode_all(frame: Frame) -> None:
+    """Decode every chunk and every metadata entry; raises `FormatError` at the first that is wrong."""
+    if frame.variable and frame.nbytes:
+        frame.chunk_sizes()
+    for number in range(frame.nchunks):
+        frame.decode_chunk(number)
+    for name in frame.vlmeta_names():
+        frame.vlmeta(name)
 
 
 def check(schunk: SChunk, chunks: list[bytes]) -> None:

@@ -20,6 +20,7 @@ from blosc2._core.io.source import Source
 from blosc2._frames.append import Growth
 from blosc2._frames.checksums import carried
 from blosc2._frames.handle import open_frame
+from blosc2._frames.update import FrameUpdate
 
 MARK, MAGIC = 0xB5, bytes.fromhex("c1 62 32 73 75 6d 73 01")
 
@@ -55,7 +56,7 @@ def test_the_bytes_are_those_of_the_design(make: Callable[[str], None], path: Pa
     assert u32(data, -31) == crc(data[:header_len])
     assert u32(data, -27) == crc(data[start:-27] + bytes(4) + data[-23:])
     frame = Frame.open(Source.of_buffer(data))
-    stored = [header_len + offset for offset in frame.offsets_list() if offset >= 0]
+    stored = [header_len + offset for offset in FrameUpdate(frame).offsets.tolist() if offset >= 0]
     size = 28 + 4 * len(stored)
     checksums = data[-23 - size : -51]
     assert [u32(checksums, 4 * n) for n in range(len(stored))] == [

@@ -12,6 +12,7 @@ import pytest
 import blosc2
 from blosc2._core.frame.frame import Frame
 from blosc2._frames.changeable import MemoryHandle
+from blosc2._frames.update import FrameUpdate
 
 
 class Model:
@@ -103,7 +104,7 @@ def test_a_view_of_what_was_replaced_stays() -> None:
     array[:500] = 1.0
     raw = array.schunk.get_chunk(1)
     frame = array.schunk._handle.frame
-    views = [memoryview(frame.chunk_stored_at(offset)) for offset in frame.offsets_list()]
+    views = [memoryview(frame.chunk_stored_at(offset)) for offset in FrameUpdate(frame).offsets.tolist()]
     copies = [bytes(view) for view in views]
     del frame
     for _ in range(50):
@@ -161,7 +162,7 @@ def test_a_damaged_chunk_that_reaches_into_new_ones_keeps_its_bytes() -> None:
     for chunk in new[:4]:
         schunk.update_chunk(0, chunk)
     frame = schunk._handle.frame
-    offset = frame.offsets_list()[2]
+    offset = FrameUpdate(frame).offsets.tolist()[2]
     before = bytes(frame.chunk_stored_at(offset))
     assert len(before) == length
     schunk.update_chunk(0, new[4])

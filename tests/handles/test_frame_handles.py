@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fixture_kit.schunks import decode_all
 
 import blosc2
 from blosc2 import SChunk, SpecialValue
@@ -29,7 +30,7 @@ def everything(path: Path) -> Any:
     """All that a file holds, whatever its checksums say; raises where something of it cannot be read."""
     found = blosc2.open(str(path), verify=False)
     frame = found._handle.frame
-    frame.check_all()
+    decode_all(frame)
     data = found[...].tobytes() if isinstance(found, blosc2.NDArray) else found[:]
     shape = found.shape if isinstance(found, blosc2.NDArray) else found.nchunks
     return data, shape, dict(found.vlmeta)

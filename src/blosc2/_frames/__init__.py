@@ -8,7 +8,15 @@ knows axes: `_indexing` and `_arrays` handle the items in chunks.
 from typing import TYPE_CHECKING
 
 from blosc2._core.on_demand import on_demand
-from blosc2._frames.chunks import ChangeableChunks, chunk_range, chunks_as_items, existing_chunk, read_bytes, read_into
+from blosc2._frames.chunks import (
+    ChangeableChunks,
+    chunk_range,
+    chunks_as_items,
+    existing_chunk,
+    lazy_chunk,
+    read_bytes,
+    read_into,
+)
 from blosc2._frames.dtypes import dtype_from_description, format_dtype, is_masked, parse_dtype, refuse_unstorable
 from blosc2._frames.handle import (
     SECTOR,

@@ -312,9 +312,6 @@ class Growth:
             shown.check_wholes()
         if not verify and owner.is_here:  # a forked child reads the old version
             self._frame, self._lengths = None if self._pending is _NOTHING else shown, self._pending
-            table: Any = update.entries()[0] if update.table is None else update.table
-            if not (is_new or isinstance(table, int)):
-                shown.know_table(table, chunk_sums or b"")
             if update.variable:
                 update.tell_sizes(shown)
         return shown

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from blosc2 import _frames
+from blosc2._core.allocation import FREE, allowed, too_much
 from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_read import Read, bytes_to_fill, work_of
 from blosc2._frames.handle import StoredFrame
+from blosc2._frames.header_fields import CHUNK_HEADER
 from blosc2._options import run, worth_threads
 from blosc2.exceptions import ChunkIndexError, FormatError
 from blosc2.storage import MAX_BUFFERSIZE, SpecialValue
@@ -112,6 +114,45 @@ def existing_chunk(frame: Frame, nchunk: Any, what: str = "Error while getting t
             f"{what}: there is no chunk {index}, there are {frame.nchunks}", path=frame.source.path, key=frame.key
         )
     return index
+
+
+# The bit of the last byte of a chunk's header that says that data are missing.
+_LAZY = 8
+# Bytes of memory that it takes to put each block in order.
+_FOR_BLOCK = 48
+
+
+def lazy_chunk(frame: Frame, index: int) -> bytes:
+    """The header of a chunk; of one that has data in a file, also where its blocks are: see `SChunk.get_lazychunk`."""
+    at, nbytes, cbytes, special, raw, blocksize = frame.chunk_info(index)
+    if at is None or special:
+        stored: bytes = frame.chunk(index)
+        return stored
+    header: bytes = frame.source.read(at, CHUNK_HEADER)
+    if frame.source.identity is None or frame.vlblocks or not nbytes:
+        return header
+    # Of a chunk that is stored as it is, a block size says nothing.
+    blocks = (nbytes - 1) // blocksize + 1 if blocksize > 0 else 1
+    room = cbytes - CHUNK_HEADER
+    if not raw and 4 * blocks > room:
+        raise FormatError(f"chunk {index} has {blocks} blocks in {cbytes} bytes", path=frame.source.path, offset=at)
+    if _FOR_BLOCK * blocks > max(FREE, allowed(frame.source.size)):
+        what = f"where the {blocks} blocks of chunk {index} are"
+        raise FormatError(
+            too_much(_FOR_BLOCK * blocks, what, allowed(frame.source.size)), path=frame.source.path, offset=at
+        )
+    table = frame.source.read(at + CHUNK_HEADER, min(4 * blocks, room)).ljust(4 * blocks, b"\0")
+    if raw:  # these are items, and blocks follow each other
+        lengths = np.full(blocks, blocksize, "<i4")
+        lengths[-1] = nbytes - (blocks - 1) * blocksize
+    else:
+        # Blocks need not lie in their order: each ends where the next one begins in the chunk.
+        starts = np.frombuffer(table, "<i4")
+        order = np.argsort(starts, kind="stable")
+        lengths = np.empty(blocks, "<i4")
+        lengths[order] = np.diff(starts[order], append=np.int32(cbytes))
+    where = index.to_bytes(4, "little") + (at - frame.offset).to_bytes(8, "little")
+    return b"".join((header[:-1], bytes((header[-1] | _LAZY,)), table, where, lengths.tobytes()))
 
 
 class ChangeableChunks(StoredFrame):

@@ -10,7 +10,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uint8_t
-from libc.stdlib cimport calloc, free, malloc, qsort
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
 from blosc2._core.codec.chunk cimport (
@@ -21,7 +21,7 @@ from blosc2._core.codec.codec cimport (
     DecodeContext, Plugin, borrow, decode_block, decode_whole_chunk, give_back, reserve_scratch, reserve_stored)
 from blosc2._core.codec.thread_pool cimport await_gil, is_quick, offer_gil
 from blosc2._core.io.checksum cimport checksum, read_and_sum, sum_range, zip_checksum, zip_joined
-from blosc2._core.io.endian cimport big16, big32, big64, i32, put32, put64, put_big, u32, u64
+from blosc2._core.io.endian cimport big16, big32, big64, i32, put32, put_big, u32, u64
 from blosc2._core.io.memory cimport prefetch
 from blosc2._core.io.readahead cimport LOCAL, PAGE, ask_for_frame, ask_range, stop_guessing
 from blosc2._core.io.source cimport READ_OK, Buffer, Source, fresh_bytes, integers, readable, writable
@@ -872,32 +872,6 @@ cdef class ChunkTable(Header):
             return
         self.starts = starts
 
-    def know_table(self, offsets, sums):
-        """Be told the table, and the checksums of stored chunks, by who has just written them: see `know_sizes`.
-
-        What does not fit is passed over. To be called after `check_wholes`.
-        """
-        cdef Py_ssize_t count = 0
-        cdef Buffer held = integers(offsets, 8, &count)
-        cdef Buffer held_sums = readable(sums)
-        cdef const int64_t *table = <const int64_t *> held.data
-        cdef int64_t i, stored = 0
-        if self.index_loaded or count < 2 or not (self.variable or count == self.chunk_count):
-            return
-        for i in range(count):
-            self.check_entry(table[i], self.chunks_stop - self.offset)
-            stored += table[i] >= 0
-        if stored == 0 or stored > self.cbytes // CHUNK_HEADER or (self.wholes and held_sums.size != 4 * stored):
-            return
-        self.offsets = <int64_t *> malloc(8 * count)
-        if self.offsets == NULL:
-            raise MemoryError
-        memcpy(self.offsets, table, 8 * count)
-        self.chunk_count = count
-        self.index_loaded = True
-        if self.wholes:
-            self.take_sums(held_sums.data, stored)
-
     @property
     def repeated_offset(self):
         """The one special offset that all chunks share, or None."""
@@ -925,11 +899,6 @@ cdef class ChunkTable(Header):
         for i in range(self.chunk_count):
             to[i] = self.starts[i + 1] - self.starts[i]
         return result
-
-    def offsets_list(self):
-        """The table of offsets as stored: counted from the header's end; negative ones are special."""
-        self.load_index()
-        return [self.entry(i) for i in range(self.chunk_count)]
 
     # ------------------------------------------------------------ chunks
 
@@ -1439,57 +1408,7 @@ cdef int check_chunk_checksums(ChunkTable frame, const ChunkChecksum *own) excep
     return 0
 
 
-cdef int64_t listed_blocks(ChunkTable frame, int64_t index, const Chunk *chunk) except -1:
-    """How many blocks a chunk with data has, checked before memory is taken for each."""
-    # Of a chunk that is stored as it is, a block size says nothing.
-    cdef int64_t blocks = (<int64_t> chunk.nbytes - 1) // chunk.blocksize + 1 if chunk.blocksize > 0 else 1
-    cdef int64_t at = frame.chunks_start + frame.entry(index)
-    if chunk.kind != KIND_RAW and 4 * blocks > chunk.cbytes - CHUNK_HEADER:
-        raise FormatError(
-            f"chunk {index} has {blocks} blocks in {chunk.cbytes} bytes", path=frame.source.path, offset=at)
-    if FOR_BLOCK * blocks > _FREE and FOR_BLOCK * blocks > allowed(frame.source.size):
-        what = f"where the {blocks} blocks of chunk {index} are"
-        raise FormatError(
-            too_much(FOR_BLOCK * blocks, what, allowed(frame.source.size)), path=frame.source.path, offset=at)
-    return blocks
-
-
-cdef struct Begin:
-    int32_t at, block
-
-
-cdef int _by_begin(const void *one, const void *other) noexcept nogil:
-    cdef const Begin *a = <const Begin *> one
-    cdef const Begin *b = <const Begin *> other
-    return (a.at > b.at) - (a.at < b.at) or (a.block > b.block) - (a.block < b.block)
-
-
-cdef int put_lengths(const Chunk *chunk, const uint8_t *starts, int64_t blocks, uint8_t *to) except -1:
-    """The stored length of each block of a chunk, 4 bytes each."""
-    cdef Begin *begins
-    cdef int64_t i, end
-    if chunk.kind == KIND_RAW:  # these are items, and blocks follow each other
-        for i in range(blocks - 1):
-            put32(to + 4 * i, <uint32_t> chunk.blocksize)
-        put32(to + 4 * (blocks - 1), <uint32_t> (chunk.nbytes - (blocks - 1) * chunk.blocksize))
-        return 0
-    begins = <Begin *> malloc(<size_t> blocks * sizeof(Begin))
-    if begins == NULL:
-        raise MemoryError
-    for i in range(blocks):
-        begins[i].at, begins[i].block = i32(starts + 4 * i), <int32_t> i
-    # Blocks need not lie in their order: each ends where the next one begins in the chunk.
-    qsort(begins, <size_t> blocks, sizeof(Begin), &_by_begin)
-    for i in range(blocks):
-        end = begins[i + 1].at if i + 1 < blocks else chunk.cbytes
-        put32(to + 4 * begins[i].block, <uint32_t> (end - begins[i].at))
-    free(begins)
-    return 0
-
-
 cdef enum:
-    LAZY = 8                # the bit of the last byte of a header that says that data are missing
-    FOR_BLOCK = 48          # bytes of memory that it takes to put each block in order
     CHECKED_ALONE = 1 << 20     # of small frames: it is checked when the first of them is opened
     AHEAD = 512             # of a member read by position, room for its local header
 
@@ -1611,41 +1530,6 @@ cdef class Frame(ChunkTable):
             special = <int> chunk.kind if chunk.kind < KIND_RAW else 0
             return (self.chunks_start + value if value >= 0 else None, chunk.nbytes, chunk.cbytes, special,
                     chunk.kind == KIND_RAW, chunk.blocksize)
-        finally:
-            give_back(context)
-
-    def lazy_chunk(self, int64_t index):
-        """The header of a chunk; of one that has data in a file, also where its blocks are: see `SChunk.get_lazychunk`."""
-        cdef Chunk chunk
-        cdef DecodeContext *context
-        cdef int64_t blocks, held
-        cdef int status
-        cdef bytes lazy
-        cdef uint8_t *to
-        self.check_index(index)
-        context = borrow(0)
-        try:
-            self.need_chunk(index, context, &chunk)
-            if chunk.data == NULL or chunk.kind < KIND_RAW:
-                return self.chunk(index)
-            if self.source.identity is None or self.vlblocks or not chunk.nbytes:
-                return PyBytes_FromStringAndSize(<const char *> chunk.data, CHUNK_HEADER)
-            blocks = listed_blocks(self, index, &chunk)
-            held = min(4 * blocks, <int64_t> chunk.cbytes - CHUNK_HEADER)
-            status = self.load_span(index, &chunk, chunk.loaded, CHUNK_HEADER + held)
-            if status:
-                self.fail(status, index)
-            lazy = PyBytes_FromStringAndSize(NULL, CHUNK_HEADER + 8 * blocks + 12)
-            to = <uint8_t *> PyBytes_AS_STRING(lazy)
-            memcpy(to, chunk.data, CHUNK_HEADER)
-            to[CHUNK_HEADER - 1] |= LAZY
-            to += CHUNK_HEADER
-            memcpy(to, chunk.data + CHUNK_HEADER, <size_t> held)
-            memset(to + held, 0, <size_t> (4 * blocks - held))
-            put32(to + 4 * blocks, <uint32_t> index)
-            put64(to + 4 * blocks + 4, <uint64_t> (self.chunks_start + self.entry(index) - self.offset))
-            put_lengths(&chunk, to, blocks, to + 4 * blocks + 12)
-            return lazy
         finally:
             give_back(context)
 
@@ -1942,16 +1826,6 @@ cdef class Frame(ChunkTable):
         if chunk.kind != KIND_RAW:
             return -1
         return self.chunks_start + self.entry(index) + CHUNK_HEADER + within
-
-    def check_all(self):
-        """Decode every chunk and every metadata entry; raises `FormatError` at the first that is wrong."""
-        cdef int64_t i
-        self.load_starts()
-        for i in range(self.chunk_count):
-            if self.entry(i) >= 0:
-                self.decode_chunk(i)
-        for name in self.load_vlmeta():
-            self.vlmeta(name)
 
     # ------------------------------------------------------------ metadata
 
